@@ -1,0 +1,587 @@
+"""Configs: frozen, keyword-only, validated at construction, and the same in Python, JSON and TOML.
+
+A config holds plain values; nothing in the library ever writes into it. All faults of one config are reported at once
+as a `ConfigError`. Knobs (the amounts of imperfection) take a number, a vector, a distribution redrawn per env at
+reset, or, where a sensor has fields of several units, a mapping from field to one of these.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    PlainSerializer,
+    PlainValidator,
+    SerializeAsAny,
+    Strict,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+)
+from pydantic_core import PydanticCustomError
+
+from sensorium.errors import ConfigError, Fault, UnknownNameError, nearest, shown
+from sensorium.random import Choice, Distribution, Normal, Uniform, distribution_from_dict
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from sensorium.measurement.record import Record
+    from sensorium.measurement.stages import StageKey
+
+DataT = TypeVar("DataT")
+
+Float = Annotated[float, Strict()]
+"""A number; text that looks like one is refused."""
+Vec3 = tuple[Float, Float, Float]
+Quat = tuple[Float, Float, Float, Float]
+
+
+def bad(expected: str, fix: str = "") -> PydanticCustomError:
+    """Return the exception that a validator raises; it becomes one `Fault`."""
+    return PydanticCustomError("sensorium", "{expected}", {"expected": expected, "fix": fix})
+
+
+def snake_case(name: str) -> str:
+    """Return ``"gauss_markov"`` for ``"GaussMarkov"``."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def kind_of(cls: type) -> str:
+    """Return the kind that names a config class in files: without ``Cfg`` and ``Sensor``, in snake_case."""
+    return snake_case(cls.__name__.split("[")[0].removesuffix("Cfg").removesuffix("Sensor"))
+
+
+# Knobs ----------------------------------------------------------------------------------------------------------------
+
+
+def parse_amount(value: Any) -> Any:
+    """Return one amount: a float, a (nested) tuple of floats or a distribution. Raises what a validator may raise."""
+    if isinstance(value, Uniform | Normal | Choice):
+        return value
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        raise bad("a number, a vector or a distribution such as Uniform(0, 0.02)")
+    if isinstance(value, Mapping):
+        try:
+            return distribution_from_dict(dict(value))
+        except (ValueError, TypeError) as error:
+            raise bad(str(error)) from None
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Sequence):
+        parts = tuple(parse_amount(part) for part in value)
+        if not parts or any(isinstance(part, Uniform | Normal | Choice) for part in parts):
+            raise bad("a non-empty vector of numbers", "For a distribution per column give it vectors.")
+        return parts
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise bad("a number, a vector or a distribution such as Uniform(0, 0.02)") from None
+    if not abs(number) < float("inf"):
+        raise bad("a finite number")
+    return number
+
+
+def _parse_knob(value: Any) -> Any:
+    if value is None:
+        return None
+    if isinstance(value, Mapping) and not (len(value) == 1 and next(iter(value)) in ("uniform", "normal", "choice")):
+        if not value:
+            raise bad("a mapping from field to amount, or a number")
+        return {str(field): parse_amount(amount) for field, amount in value.items()}
+    return parse_amount(value)
+
+
+def _dump_knob(value: Any) -> Any:
+    if isinstance(value, Uniform | Normal | Choice):
+        return value.to_dict()
+    if isinstance(value, Mapping):
+        return {field: _dump_knob(amount) for field, amount in value.items()}
+    if isinstance(value, tuple):
+        return [_dump_knob(part) for part in value]
+    return value
+
+
+def amount_bounds(value: Any) -> tuple[float, float]:
+    """Return the least and greatest number an amount (or a mapping of amounts) can give."""
+    if isinstance(value, Uniform | Normal | Choice):
+        low, high = value.bounds
+        return amount_bounds(_as_tuple(low))[0], amount_bounds(_as_tuple(high))[1]
+    if isinstance(value, Mapping):
+        value = tuple(value.values())
+    if isinstance(value, tuple):
+        pairs = [amount_bounds(part) for part in value]
+        return min(low for low, _ in pairs), max(high for _, high in pairs)
+    return float(value), float(value)
+
+
+def _as_tuple(value: Any) -> Any:
+    value = value.tolist() if hasattr(value, "tolist") else value
+    return tuple(value) if isinstance(value, list) else value
+
+
+if TYPE_CHECKING:
+    Amount = float | Sequence[float] | Sequence[Sequence[float]] | Distribution
+    Knob = Amount | Mapping[str, Amount] | None
+else:
+    Amount = Annotated[Any, PlainValidator(parse_amount), PlainSerializer(_dump_knob)]
+    Knob = Annotated[Any, PlainValidator(_parse_knob), PlainSerializer(_dump_knob)]
+
+
+# Bases ----------------------------------------------------------------------------------------------------------------
+
+
+class Cfg(BaseModel):
+    """Base of every config: frozen, unknown fields refused, JSON and TOML round trip.
+
+    Raises:
+        ConfigError: at construction, listing every fault with field, value, what is accepted and the fix.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=False, use_attribute_docstrings=True, arbitrary_types_allowed=True
+    )
+
+    def __init__(self, /, **data: Any) -> None:
+        try:
+            super().__init__(**data)
+        except ValidationError as error:
+            raise _config_error(type(self), error, data) from None
+
+    def __repr_args__(self) -> Any:
+        return [(name, value) for name, value in super().__repr_args__() if name in self.model_fields_set]
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed, validated as a whole."""
+        given = {name: getattr(self, name) for name in self.model_fields_set}
+        return type(self)(**{**given, **changes})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields that were given, JSON-able, unions tagged by ``kind``."""
+        return self.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Build the config from what `to_dict` returned.
+
+        Raises:
+            ConfigError: every fault at once.
+        """
+        return cls(**{name: value for name, value in data.items() if name != "kind" or "kind" in cls.model_fields})
+
+    def to_json(self) -> str:
+        """Return the config as JSON text."""
+        return json.dumps(self.to_dict())
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Build the config from JSON text."""
+        return cls.from_dict(json.loads(text))
+
+    def to_toml(self) -> str:
+        """Return the config as TOML text."""
+        import tomli_w
+
+        return tomli_w.dumps(self.to_dict())
+
+    @classmethod
+    def from_toml(cls, text: str) -> Self:
+        """Build the config from TOML text."""
+        return cls.from_dict(tomllib.loads(text))
+
+
+def _config_error(cls: type[Cfg], error: ValidationError, data: Mapping[str, Any]) -> ConfigError:
+    name = data.get("name")
+    title = cls.__name__.split("[")[0] + (f"({name!r})" if isinstance(name, str) else "")
+    faults = []
+    for item in error.errors():
+        field = ".".join(str(part) for part in item["loc"] if not str(part).endswith("]")) or "(config)"
+        got = shown(item["input"])
+        context = item.get("ctx", {})
+        if item["type"] == "extra_forbidden":
+            known = list(cls.model_fields)
+            expected = f"one of the fields {', '.join(known)}"
+            faults.append(Fault(field, f"unknown field with value {got}", expected, nearest(field, known).strip()))
+        elif item["type"] == "missing":
+            faults.append(Fault(field, "nothing", "a value", f"Give {field}=..."))
+        elif item["type"] == "sensorium":
+            faults.append(Fault(field, got, context["expected"], context["fix"]))
+        else:
+            text = item["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+            faults.append(Fault(field, got, text[:1].lower() + text[1:]))
+    return ConfigError(title, faults)
+
+
+class OffsetCfg(Cfg):
+    """Fixed pose of a sensor's frame in the frame of what it is mounted on."""
+
+    pos: Vec3 = (0.0, 0.0, 0.0)
+    """Origin, m."""
+    rot: Quat = (1.0, 0.0, 0.0, 0.0)
+    """Orientation, unit quaternion (w, x, y, z)."""
+
+    @field_validator("rot")
+    @classmethod
+    def _unit(cls, rot: Quat) -> Quat:
+        norm = sum(part * part for part in rot) ** 0.5
+        if not abs(norm - 1.0) < 1e-3:
+            fix = f"Normalised it is {tuple(round(part / norm, 6) for part in rot)}." if norm > 1e-6 else ""
+            raise bad(f"a unit quaternion (w, x, y, z), not one of length {norm:.6g}", fix)
+        return rot
+
+
+class ObjRef(Cfg):
+    """A model element by type and name, optionally inside one entity."""
+
+    type: Literal["body", "site", "geom", "joint", "camera", "actuator"]
+    """Kind of element."""
+    name: str
+    """Name or full-match pattern."""
+    entity: str | None = None
+    """Entity (name prefix before ``/``); None means the name as it stands."""
+
+
+class GilbertElliott(Cfg):
+    """Loss in bursts: a good state loses nothing, a bad one everything (Gilbert 1960).
+
+    The loss rate is p / (p + r), the mean burst length 1 / r samples.
+    """
+
+    p: Annotated[float, Strict()]
+    """Probability per sample to turn bad, in [0, 1]."""
+    r: Annotated[float, Strict()]
+    """Probability per sample to turn good again, in (0, 1]."""
+
+    def __init__(self, p: float, r: float) -> None:
+        super().__init__(p=p, r=r)
+
+    @field_validator("p")
+    @classmethod
+    def _p(cls, p: float) -> float:
+        if not 0.0 <= p <= 1.0:
+            raise bad("a probability in [0, 1]")
+        return p
+
+    @field_validator("r")
+    @classmethod
+    def _r(cls, r: float) -> float:
+        if not 0.0 < r <= 1.0:
+            raise bad("a probability in (0, 1]", "With r = 0 a burst would never end.")
+        return r
+
+
+# Stages ---------------------------------------------------------------------------------------------------------------
+
+Place = Literal["physics", "scale", "noise", "bias", "saturation", "dropout", "post"]
+"""Where in the measurement chain a stage works, in this order; quantisation is between saturation and dropout."""
+PLACES: tuple[Place, ...] = ("physics", "scale", "noise", "bias", "saturation", "dropout", "post")
+
+STAGE_KINDS: dict[str, type[StageCfg]] = {}
+"""Every stage class by kind; filled where a stage is defined."""
+
+
+class StageCfg(Cfg):
+    """One imperfection beyond the standard chain. Subclass it, set `place`, write `apply`.
+
+    The subclass is config and behaviour in one; it keeps no state on itself. What must survive from one sample to the
+    next is declared by `state_specs` and handed to `apply`, so that reset, save and re-evaluation reach it.
+    """
+
+    place: ClassVar[Place]
+    """Where in the chain it works."""
+    is_recorded: ClassVar[bool] = False
+    """True where `apply` only launches Warp kernels with fixed arguments: it is called once and replayed."""
+
+    fields: tuple[str, ...] = ()
+    """Fields it works on; empty means all floating-point vector fields of the sensor."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        if "place" in cls.__dict__:
+            if cls.place not in PLACES:
+                raise TypeError(f"{cls.__name__}.place is {cls.place!r}; expected one of {', '.join(PLACES)}")
+            STAGE_KINDS[kind_of(cls)] = cls
+
+    @model_serializer(mode="wrap")
+    def _tagged(self, handler: Any) -> dict[str, Any]:
+        return {"kind": kind_of(type(self)), **handler(self)}
+
+    def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
+        """Return name -> shape (after env) of the float32 states this stage keeps.
+
+        Args:
+            columns: the fields it works on and their number of columns.
+        """
+        return {}
+
+    def apply(self, slot: Record, truth: Record, state: Mapping[str, Tensor], key: StageKey) -> None:
+        """Alter the measured `slot` in place, once per sample for all mounts and envs.
+
+        Args:
+            slot: measured fields, `[env, mount, ...]` each.
+            truth: true fields of the same sample, read only.
+            state: the declared states, `[env, *shape]` float32, written in place.
+            key: random numbers and times of this sample.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not define apply")
+
+    def reset(self, state: Mapping[str, Tensor], key: StageKey) -> None:
+        """Set the states of the envs in `key.mask` for a new episode; by default to zero."""
+        for tensor in state.values():
+            rows = key.mask.to(tensor.dtype).reshape(-1, *(1,) * (tensor.dim() - 1))
+            tensor.mul_(1.0 - rows)
+
+
+def _parse_stages(value: Any) -> tuple[StageCfg, ...]:
+    if isinstance(value, StageCfg):
+        raise bad("a tuple of stages", "Write (stage,) with a comma.")
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise bad("a tuple of stages")
+    stages = []
+    for item in value:
+        if isinstance(item, Mapping):
+            fields = dict(item)
+            kind = fields.pop("kind", None)
+            if kind not in STAGE_KINDS:
+                raise bad(f"stages whose kind is one of {', '.join(sorted(STAGE_KINDS))}", nearest(str(kind), STAGE_KINDS))
+            try:
+                item = STAGE_KINDS[kind](**fields)
+            except ConfigError as error:
+                raise bad(str(error)) from None
+        if not isinstance(item, StageCfg):
+            raise bad("a tuple of stages", f"{shown(item)} is none.")
+        stages.append(item)
+    return tuple(stages)
+
+
+if TYPE_CHECKING:
+    Stages = tuple[StageCfg, ...]
+else:
+    Stages = Annotated[tuple[SerializeAsAny[StageCfg], ...], PlainValidator(_parse_stages)]
+
+
+# Sensor configs -------------------------------------------------------------------------------------------------------
+
+
+class SensorCfg(Cfg, Generic[DataT]):
+    """What every sensor has: a name, a rate and a history.
+
+    The type parameter is the sensor's data class, so that `scene[cfg].data` is typed.
+    """
+
+    name: str = ""
+    """Name in the scene; empty takes the kind, e.g. ``"imu"``."""
+    update_period: Float = 0.0
+    """Seconds between samples; 0 samples at every physics tick. Need not be a multiple of the time step."""
+    rate_hz: Float | None = None
+    """Samples per second, instead of `update_period`."""
+    history_length: int = 0
+    """Samples kept in `.history`; 0 keeps none."""
+    debug_vis: bool = False
+    """Whether the sensor draws itself in a viewer."""
+    evaluate: Literal["auto", "always", "on_read", "wanted"] = "auto"
+    """When samples are computed. ``auto``: on first read where that cannot be noticed, else at each due tick.
+    ``always``: at each due tick. ``on_read``: only when read. ``wanted``: at due ticks, but not while nobody reads."""
+
+    @field_validator("update_period")
+    @classmethod
+    def _period(cls, value: float) -> float:
+        if not 0.0 <= value < float("inf"):
+            raise bad("a finite number of seconds >= 0", "0 means every tick.")
+        return value
+
+    @field_validator("rate_hz")
+    @classmethod
+    def _rate(cls, value: float | None, info: ValidationInfo) -> float | None:
+        if value is not None:
+            if not 0.0 < value < float("inf"):
+                raise bad("a finite number of samples per second > 0")
+            if info.data.get("update_period"):
+                raise bad("no rate_hz beside update_period", "Keep one of the two.")
+        return value
+
+    @field_validator("history_length")
+    @classmethod
+    def _history(cls, value: int) -> int:
+        if value < 0:
+            raise bad("a whole number >= 0")
+        return value
+
+    @classmethod
+    def kind(cls) -> str:
+        """Return the name of this config class in files."""
+        return kind_of(cls)
+
+    @property
+    def label(self) -> str:
+        """The name in the scene."""
+        return self.name or self.kind()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields that were given, with the config's ``kind``."""
+        return {"kind": self.kind(), **super().to_dict()}
+
+
+NON_NEGATIVE_KNOBS = (
+    "noise",
+    "noise_density",
+    "random_walk",
+    "random_walk_density",
+    "resolution",
+    "delay",
+    "jitter",
+)
+
+
+class SimpleSensorCfg(SensorCfg[DataT], Generic[DataT]):
+    """A sensor that goes through the measurement pipeline, with the standard knobs.
+
+    A knob that is absent (None) takes no memory and no time; one that is given, even as 0, can be set per env at run
+    time. `noise` and `random_walk` are per sample; the densities are per sqrt(Hz) and stay right when the rate changes.
+    """
+
+    noise: Knob = None
+    """Standard deviation of white noise, per sample, in the field's unit (rad for a rotation)."""
+    noise_density: Knob = None
+    """White noise as a two-sided density (Allan's N), unit/sqrt(Hz): sigma = N * sqrt(sample rate)."""
+    bias: Knob = None
+    """Constant offset, in the field's unit."""
+    random_walk: Knob = None
+    """Standard deviation of the bias increment, per sample, in the field's unit."""
+    random_walk_density: Knob = None
+    """Rate random walk (Allan's K), unit*sqrt(Hz): sigma of the increment = K / sqrt(sample rate)."""
+    resolution: Knob = None
+    """Quantisation step, in the field's unit; 0 leaves the signal continuous."""
+    delay: Amount | None = None
+    """Seconds from capture to arrival; rounded to the nearest tick, half up."""
+    jitter: Amount | None = None
+    """Extra delay, drawn per sample: a number means uniform in [0, jitter) seconds; at most `delay`."""
+    loss: Float | GilbertElliott | None = None
+    """Probability that a sample never arrives, or `GilbertElliott(p, r)` for bursts."""
+    stages: Stages = ()
+    """Imperfections beyond the standard chain; those of one place run in this order."""
+
+    @field_validator(*NON_NEGATIVE_KNOBS, mode="after")
+    @classmethod
+    def _non_negative(cls, value: Any) -> Any:
+        if value is not None and amount_bounds(value)[0] < 0.0 and not isinstance(value, Normal):
+            fix = "Use an amount >= 0; a Normal distribution is clipped at 0."
+            raise bad("nothing negative", fix)
+        return value
+
+    @field_validator("jitter", mode="after")
+    @classmethod
+    def _jitter(cls, value: Any, info: ValidationInfo) -> Any:
+        if value is not None:
+            if "delay" in info.data:
+                delay = info.data["delay"]
+                most = amount_bounds(delay)[0] if delay is not None else 0.0
+                if not isinstance(value, Normal) and amount_bounds(value)[1] > most:
+                    raise bad(f"a jitter of at most the delay, {most:g} s", "Raise delay or lower jitter.")
+                if delay is None:
+                    raise bad("no jitter without a delay", "Give delay as well; it must be at least the jitter.")
+            if isinstance(value, tuple):
+                raise bad("one number or distribution: jitter belongs to the sensor, not to a column")
+        return value
+
+    @field_validator("delay", mode="after")
+    @classmethod
+    def _delay(cls, value: Any) -> Any:
+        if isinstance(value, tuple):
+            raise bad("one number or distribution: delay belongs to the sensor, not to a column")
+        return value
+
+    @field_validator("loss", mode="after")
+    @classmethod
+    def _loss(cls, value: Any) -> Any:
+        if isinstance(value, float) and not 0.0 <= value < 1.0:
+            raise bad("a probability in [0, 1), or GilbertElliott(p, r)")
+        return value
+
+
+SELECTORS = ("site", "sites", "body", "bodies", "geom", "geoms", "joint", "joints", "camera", "cameras", "link_name",
+             "link_names", "prim_path")  # fmt: skip
+Selector = str | ObjRef | None
+Selectors = str | tuple[str | ObjRef, ...] | None
+
+
+class MountedSensorCfg(SimpleSensorCfg[DataT], Generic[DataT]):
+    """A sensor that sits somewhere. Give exactly one selector.
+
+    A singular selector means exactly one place and gives no mount axis; a plural one (a full-match pattern or a list)
+    gives a mount axis after env. ``body="world"`` (or ``body=None``, said explicitly) mounts on the world.
+    """
+
+    site: Selector = None
+    """Name (or full-match pattern) of one site."""
+    sites: Selectors = None
+    """Pattern or list of sites."""
+    body: Selector = None
+    """Name of one body; ``"world"`` is the world."""
+    bodies: Selectors = None
+    """Pattern or list of bodies."""
+    geom: Selector = None
+    """Name of one geom."""
+    geoms: Selectors = None
+    """Pattern or list of geoms."""
+    joint: Selector = None
+    """Name of one joint: its anchor, in the axes of its body."""
+    joints: Selectors = None
+    """Pattern or list of joints."""
+    camera: Selector = None
+    """Name of one camera of the model."""
+    cameras: Selectors = None
+    """Pattern or list of cameras."""
+    link_name: Selector = None
+    """Name of one body, in the words of URDF."""
+    link_names: Selectors = None
+    """Pattern or list of bodies, in the words of URDF."""
+    prim_path: str | None = None
+    """Path of one prim: ``{ENV_REGEX_NS}/Robot/imu`` is tried as ``Robot/imu`` and then as ``imu``."""
+    offset: OffsetCfg = OffsetCfg()
+    """Pose of the sensor's frame in the frame it is mounted on."""
+
+    OffsetCfg: ClassVar[type[OffsetCfg]] = OffsetCfg
+
+    def __init__(self, /, **data: Any) -> None:
+        given = [name for name in SELECTORS if name in data]
+        wanted = [name for name in given if data[name] is not None]
+        if given and not wanted:
+            data = {name: value for name, value in data.items() if name not in given} | {"body": "world"}
+        faults = []
+        if len(wanted) > 1:
+            got = ", ".join(f"{name}={data[name]!r}" for name in wanted)
+            faults.append(Fault("mount", got, "exactly one selector", "Keep one of them."))
+        elif not given:
+            expected = f"one of {', '.join(SELECTORS)}"
+            faults.append(Fault("mount", "no selector", expected, 'To mount on the world write body="world".'))
+        try:
+            super().__init__(**data)
+        except ConfigError as error:
+            raise ConfigError(error.config, [*error.faults, *faults]) from None
+        if faults:
+            label = f"({data['name']!r})" if data.get("name") else ""
+            raise ConfigError(f"{type(self).__name__.split('[')[0]}{label}", faults)
+
+    @property
+    def selector(self) -> tuple[str, Any]:
+        """The selector that was given: its field name and value."""
+        return next((name, getattr(self, name)) for name in SELECTORS if getattr(self, name) is not None)
+
+    @property
+    def is_plural(self) -> bool:
+        """Whether the sensor has a mount axis."""
+        return self.selector[0].endswith("s") or self.selector[0] == "bodies"
+
+
+def known_field(cfg: Cfg, name: str) -> None:
+    """Raise `UnknownNameError` where a config has no field of that name."""
+    if name not in type(cfg).model_fields:
+        raise UnknownNameError(f"field of {type(cfg).__name__}", name, type(cfg).model_fields)

@@ -1,0 +1,148 @@
+"""Time as integers: ticks, rational rates, episodes, and the few words of it that kernels read.
+
+A tick is one physics step. A rate is an exact rational number of ticks per sample on a grid that starts at tick 0 and is
+the same for all environments, so three samples in ten ticks never drift. Nothing here subtracts float times.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from fractions import Fraction
+
+import torch
+import warp as wp
+
+from sensorium.compute.program import Compute
+from sensorium.errors import SensoriumWarning
+from sensorium.spec import exact_fraction
+
+SAMPLE = 0
+"""Mode of an ordinary sample: states advance."""
+FIRST = 1
+"""Mode of the capture that a reset makes, off the grid, for the envs just reset: states start anew."""
+AGAIN = 2
+"""Mode of a re-evaluation without time: the current sample is computed anew from the edited state, states stay."""
+
+wp.set_module_options({"enable_backward": False})
+
+
+@wp.kernel
+def _store(index: int, value: int, words: wp.array[wp.int32]):
+    words[index] = value
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """An exact number of ticks per sample, `period = numerator / denominator` >= 1."""
+
+    numerator: int
+    denominator: int
+
+    @classmethod
+    def of(cls, dt: Fraction, update_period: float, rate_hz: float | None, label: str) -> Rate:
+        """Return the rate a config asks for; a period below dt samples every tick, with a warning."""
+        period = 1 / exact_fraction(rate_hz) if rate_hz is not None else exact_fraction(update_period)
+        ticks = period / dt
+        if ticks < 1:
+            if ticks > 0:
+                warnings.warn(
+                    f"sensor {label!r}: a sample every {float(period):g} s is faster than the physics step of "
+                    f"{float(dt):g} s; it samples every tick. Lower the time step for a faster sensor.",
+                    SensoriumWarning,
+                    stacklevel=2,
+                )
+            ticks = Fraction(1)
+        return cls(ticks.numerator, ticks.denominator)
+
+    @property
+    def every_tick(self) -> bool:
+        """Whether each tick brings a sample."""
+        return self.numerator == self.denominator
+
+    @property
+    def period(self) -> float:
+        """Mean number of ticks between samples."""
+        return self.numerator / self.denominator
+
+    def index(self, tick: int) -> int:
+        """Return the number of the newest grid sample at or before a tick; sample 0 is at tick 0."""
+        return tick * self.denominator // self.numerator
+
+    def next_after(self, tick: int) -> int:
+        """Return the first grid tick after a tick."""
+        return -(-(self.index(tick) + 1) * self.numerator // self.denominator)
+
+
+class Clock:
+    """The tick, the control step, and per env the episode and the tick of its last reset.
+
+    Args:
+        compute: where the device words live.
+        dt: physics time step, s, exact.
+    """
+
+    def __init__(self, compute: Compute, dt: Fraction) -> None:
+        self.compute = compute
+        self.dt_exact = dt
+        self.dt = float(dt)
+        self.tick = 0
+        self.version = 0
+        """Counts every call of `set`: what was computed under another version is out of date."""
+        self.mode = SAMPLE
+        self.control_tick = -1
+        """Tick at which the current control step began; -1 before the first."""
+        self.words = torch.zeros(4, dtype=torch.int32, device=compute.device)
+        """int32: tick, mode, lag in ticks, (unused): what kernels know of time."""
+        self.episode = torch.zeros(compute.num_envs, dtype=torch.int32, device=compute.device)
+        """int32 [env], number of resets so far, minus one."""
+        self.reset_tick = torch.zeros(compute.num_envs, dtype=torch.int32, device=compute.device)
+        """int32 [env], tick of the last reset."""
+        self.bad = torch.zeros(1, dtype=torch.int32, device=compute.device)
+        """int32 [1], set to 1 by any kernel that meets NaN or infinity in the engine's state."""
+        self._host = self.words.numpy() if compute.is_cpu else None
+        self._bad_host = self.bad.numpy() if compute.is_cpu else None
+        self.words_wp = wp.from_torch(self.words, dtype=wp.int32)
+        self.episode_wp = wp.from_torch(self.episode, dtype=wp.int32)
+        self.reset_tick_wp = wp.from_torch(self.reset_tick, dtype=wp.int32)
+        self.bad_wp = wp.from_torch(self.bad, dtype=wp.int32)
+
+    def __repr__(self) -> str:
+        return f"Clock(tick={self.tick}, time={self.time:g} s)"
+
+    @property
+    def time(self) -> float:
+        """Seconds since tick 0."""
+        return float(self.tick * self.dt_exact)
+
+    def set(self, tick: int, mode: int, lag: int) -> None:
+        """Tell the kernels what time it is and what kind of sample follows."""
+        self.tick = tick
+        self.mode = mode
+        self.version += 1
+        self._store(0, tick)
+        self._store(1, mode)
+        self._store(2, lag)
+
+    def _store(self, index: int, value: int) -> None:
+        if self._host is not None:
+            self._host[index] = value
+        else:
+            self.compute.launch_whole(_store, (1,), [index, value], [self.words_wp])
+
+    def take_bad(self) -> bool:
+        """Return whether a kernel met a non-finite state since the last call (one host read; on CUDA it synchronises)."""
+        if self._bad_host is not None:
+            if not self._bad_host[0]:
+                return False
+            self._bad_host[0] = 0
+            return True
+        found = bool(self.bad.item())
+        if found:
+            self.bad.zero_()
+        return found
+
+    def begin_episode(self, mask: torch.Tensor) -> None:
+        """Note a reset of the envs in a uint8 mask at the current tick."""
+        self.episode.add_(mask.to(torch.int32))
+        self.reset_tick.copy_(torch.where(mask > 0, self.tick, self.reset_tick))

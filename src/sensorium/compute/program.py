@@ -1,0 +1,325 @@
+"""Launches, segments of launches, and programs of segments.
+
+A kernel in this package takes `rows: Rows` as its first argument and its thread index starts with the environment:
+
+    @wp.kernel
+    def scale(rows: Rows, x_in: wp.array2d(dtype=float), x_out: wp.array2d(dtype=float)):
+        i, column = wp.tid()
+        env = rows.start + i
+        if rows.mask[env] == wp.uint8(0):
+            return
+        x_out[env, column] = 2.0 * x_in[env, column]
+
+It reads and writes the rows of its own env only. So one recorded launch serves three purposes: all envs at once, a shard
+of envs on one core, or, with another mask, only the envs that were just reset.
+
+A `Segment` is one run of consecutive Warp launches with fixed arguments (recorded once, then replayed, and where that is
+switched on captured as a graph), or one Python call such as a torch hook. A `Program` is segments in order, each with a
+group; `run(due)` runs those whose group is due. Which shards pay is measured on the segment's first runs: the
+results do not depend on it, bit for bit.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+import warp as wp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+wp.config.quiet = True
+
+SHARD_ABOVE_S = 0.5e-3
+"""A segment that takes longer than this on one core is split over the cores; handing work to threads costs 0.1 ms."""
+TIMED_RUNS = 4
+"""Runs of a segment that are timed before that is decided; the first, which may load a kernel, does not count."""
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@wp.struct
+class Rows:
+    """Which environments a launch works on.
+
+    Attributes:
+        start: env of the first thread.
+        mask: uint8 [env]; 0 leaves that env's rows untouched.
+    """
+
+    start: wp.int32
+    mask: wp.array(dtype=wp.uint8)
+
+
+def recorded(hook: Function) -> Function:
+    """Mark a hook that only launches Warp kernels with fixed arguments: it is called once and its launches replayed."""
+    hook.__recorded__ = True  # type: ignore[attr-defined]
+    return hook
+
+
+@dataclass(slots=True)
+class _Launch:
+    """One recorded launch: per env over all envs, or (`whole`) once, independent of envs and masks."""
+
+    kernel: Any
+    dim: tuple[int, ...]
+    args: list[Any]
+    whole: bool
+
+
+class Compute:
+    """The device, the threads and the masks that all launches of one engine and its scene share.
+
+    Args:
+        device: torch device, ``"cpu"`` or ``"cuda:0"``.
+        num_envs: number of environments.
+        threads: CPU threads to shard over; None takes torch's number.
+        capture: replay segments as captured graphs instead of recorded launches.
+    """
+
+    def __init__(self, device: str, num_envs: int, threads: int | None = None, capture: bool = False) -> None:
+        self.device = device
+        self.wp_device = wp.get_device(device)
+        self.num_envs = num_envs
+        self.threads = threads or min(torch.get_num_threads(), os.cpu_count() or 1)
+        self.capture = capture
+        self.all_envs = torch.ones(num_envs, dtype=torch.uint8, device=device)
+        """uint8 [env], all 1: the mask of ordinary launches."""
+        self.reset_envs = torch.zeros(num_envs, dtype=torch.uint8, device=device)
+        """uint8 [env], 1 for the envs that are being reset: the mask of the reset programs."""
+        self._masks = {id(mask): wp.from_torch(mask, dtype=wp.uint8) for mask in (self.all_envs, self.reset_envs)}
+        self._active = self.all_envs
+        self._recording: list[_Launch] | None = None
+        self._pool: ThreadPoolExecutor | None = None
+
+    def __repr__(self) -> str:
+        mode = "captured graphs" if self.capture else "recorded launches"
+        return f"Compute(device={self.device!r}, num_envs={self.num_envs}, threads={self.threads}, {mode})"
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether launches run on the host."""
+        return bool(self.wp_device.is_cpu)
+
+    @property
+    def mask(self) -> torch.Tensor:
+        """The uint8 [env] mask of envs that hooks work on now."""
+        return self._active
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether launches are recorded instead of run."""
+        return self._recording is not None
+
+    @contextmanager
+    def masked(self, mask: torch.Tensor) -> Iterator[None]:
+        """Let launches in this block work on the envs of `mask` (`all_envs` or `reset_envs`) only."""
+        previous, self._active = self._active, mask
+        try:
+            yield
+        finally:
+            self._active = previous
+
+    def launch(self, kernel: Any, items: Sequence[int], inputs: Sequence[Any], outputs: Sequence[Any] = ()) -> None:
+        """Run a kernel over `(env, *items)`, or record it inside `record`. Its first argument, `rows`, is ours to give.
+
+        Args:
+            kernel: a Warp kernel whose first parameter is `rows: Rows`.
+            items: sizes of the thread index after the env.
+            inputs: further arguments; torch tensors and Warp arrays alike.
+            outputs: arguments that it writes.
+        """
+        self._add(_Launch(kernel, (self.num_envs, *items), [*inputs, *outputs], whole=False))
+
+    def launch_whole(self, kernel: Any, dim: Sequence[int], inputs: Sequence[Any], outputs: Sequence[Any] = ()) -> None:
+        """Run or record a kernel that has no env axis, takes no `rows` and is never sharded or masked."""
+        self._add(_Launch(kernel, tuple(dim), [*inputs, *outputs], whole=True))
+
+    def _add(self, launch: _Launch) -> None:
+        if self._recording is not None:
+            self._recording.append(launch)
+            return
+        if 0 in launch.dim:
+            return
+        args = launch.args if launch.whole else [self._rows(0, self._active), *launch.args]
+        with self._stream():
+            wp.launch(launch.kernel, dim=launch.dim, inputs=args, device=self.wp_device)
+
+    def record(self, hook: Callable[[], object], mask: torch.Tensor | None = None) -> Segment:
+        """Call `hook` once, recording its launches instead of running them, and return them as a segment."""
+        if self._recording is not None:
+            raise RuntimeError("recordings do not nest")
+        self._recording = []
+        try:
+            with self.masked(self.all_envs if mask is None else mask):
+                hook()
+            return Segment(self, self._recording, self.all_envs if mask is None else mask)
+        finally:
+            self._recording = None
+
+    def call(self, hook: Callable[[], object], mask: torch.Tensor | None = None) -> Segment:
+        """Return a segment that calls `hook` each time, with `mask` as the active one."""
+        return Segment(self, hook, self.all_envs if mask is None else mask)
+
+    def _rows(self, start: int, mask: torch.Tensor) -> Any:
+        rows = Rows()
+        rows.start = start
+        rows.mask = self._masks[id(mask)]
+        return rows
+
+    @contextmanager
+    def _stream(self) -> Iterator[None]:
+        """Warp works on torch's current stream, so that both see one order of work."""
+        if self.is_cpu:
+            yield
+        else:
+            stream = wp.stream_from_torch(torch.cuda.current_stream(self.device))
+            with wp.ScopedStream(stream):
+                yield
+
+    @property
+    def pool(self) -> ThreadPoolExecutor:
+        """The threads that shards run on; made on first use."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="sensorium")
+        return self._pool
+
+
+class Segment:
+    """Consecutive launches with fixed arguments, or one Python call. Built by `Compute.record` and `Compute.call`."""
+
+    def __init__(self, compute: Compute, work: list[_Launch] | Callable[[], object], mask: torch.Tensor) -> None:
+        self.compute = compute
+        self._mask = mask
+        self._hook = None if isinstance(work, list) else work
+        self._launches = [launch for launch in work if 0 not in launch.dim] if isinstance(work, list) else []
+        self._shards: list[_Shard] = []
+        self._runs = 0
+        self._seconds: list[float] = []
+        if self._launches:
+            self._make_shards(1)
+
+    def __repr__(self) -> str:
+        if self._hook is not None:
+            return f"Segment(call {getattr(self._hook, '__qualname__', self._hook)})"
+        names = [launch.kernel.key for launch in self._launches]
+        return f"Segment({', '.join(names)}; {len(self._shards)} shard(s))"
+
+    @property
+    def shards(self) -> int:
+        """Number of pieces the environments are split into."""
+        return len(self._shards)
+
+    def __add__(self, other: Segment) -> Segment:
+        """Join two recorded segments under one mask into one."""
+        return Segment(self.compute, [*self._launches, *other._launches], self._mask)
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether this is a run of recorded launches (and not a Python call)."""
+        return self._hook is None
+
+    def run(self) -> None:
+        """Do the work once."""
+        if self._hook is not None:
+            with self.compute.masked(self._mask):
+                self._hook()
+            return
+        if not self._launches:
+            return
+        deciding = self._runs < TIMED_RUNS and self.compute.is_cpu and self.compute.threads > 1
+        start = time.perf_counter() if deciding else 0.0
+        if len(self._shards) == 1:
+            self._shards[0].run()
+        else:
+            for done in [self.compute.pool.submit(shard.run) for shard in self._shards]:
+                done.result()
+        if deciding:
+            self._seconds.append(time.perf_counter() - start)
+            self._runs += 1
+            if self._runs == TIMED_RUNS and min(self._seconds[1:]) > SHARD_ABOVE_S:
+                self._split()
+
+    def _split(self) -> None:
+        """Shard over the cores, unless a launch needs all envs at once or there are too few envs."""
+        count = min(self.compute.threads, self.compute.num_envs)
+        if count > 1 and not any(launch.whole for launch in self._launches):
+            self._make_shards(count)
+
+    def _make_shards(self, count: int) -> None:
+        edges = [self.compute.num_envs * i // count for i in range(count + 1)]
+        self._shards = [
+            _Shard(self.compute, self._launches, self._mask, start, stop)
+            for start, stop in zip(edges[:-1], edges[1:], strict=True)
+        ]
+
+
+class _Shard:
+    """The launches of a segment for one range of environments, recorded or captured."""
+
+    def __init__(
+        self, compute: Compute, launches: list[_Launch], mask: torch.Tensor, start: int, stop: int
+    ) -> None:
+        self._compute = compute
+        self._graph: Any = None
+        self._commands = []
+        rows = compute._rows(start, mask)
+        for launch in launches:
+            dim = launch.dim if launch.whole else (stop - start, *launch.dim[1:])
+            args = launch.args if launch.whole else [rows, *launch.args]
+            self._commands.append(
+                wp.launch(launch.kernel, dim=dim, inputs=args, device=compute.wp_device, record_cmd=True)
+            )
+
+    def run(self) -> None:
+        if self._compute.is_cpu and self._graph is None and not self._compute.capture:
+            for command in self._commands:
+                command.launch()
+            return
+        with self._compute._stream():
+            if not self._compute.capture:
+                for command in self._commands:
+                    command.launch()
+                return
+            if self._graph is None:
+                with wp.ScopedCapture(device=self._compute.wp_device) as capture:
+                    for command in self._commands:
+                        command.launch()
+                self._graph = capture.graph
+            wp.capture_launch(self._graph)
+
+
+class Program:
+    """Segments in order, each with the group it belongs to.
+
+    Args:
+        segments: pairs of group and segment; neighbours that are both recorded and of one group are joined.
+    """
+
+    def __init__(self, segments: Sequence[tuple[int, Segment]] = ()) -> None:
+        self._segments: list[tuple[int, Segment]] = []
+        for group, segment in segments:
+            previous = self._segments[-1] if self._segments else None
+            if previous and previous[0] == group and previous[1].is_recorded and segment.is_recorded:
+                self._segments[-1] = (group, previous[1] + segment)
+            else:
+                self._segments.append((group, segment))
+
+    def __repr__(self) -> str:
+        return f"Program({', '.join(f'{group}: {segment}' for group, segment in self._segments)})"
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def run(self, due: Sequence[bool] | None = None) -> None:
+        """Run the segments whose group is due; all of them for None."""
+        for group, segment in self._segments:
+            if due is None or due[group]:
+                segment.run()

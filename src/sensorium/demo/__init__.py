@@ -1,0 +1,35 @@
+"""A small robot to try the sensors on: a twelve-joint quadruped on uneven ground, and a trot for it.
+
+Importing this package loads neither MuJoCo nor torch; `Trot` is imported from `sensorium.demo.gait` when first asked
+for.
+
+Example:
+    >>> from sensorium.demo import model_path
+    >>> model_path().name
+    'quadruped.xml'
+
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sensorium.demo.gait import Trot
+
+__all__ = ["Trot", "model_path"]
+
+
+def model_path() -> Path:
+    """Path of the robot's MJCF file."""
+    return Path(str(files(__name__).joinpath("quadruped.xml")))
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Trot":
+        from sensorium.demo.gait import Trot
+
+        return Trot
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,136 @@
+"""The engine protocol: what a physics simulator offers to the sensors.
+
+An engine owns N environments and gives batched derived state in one convention: poses of body *frame origins* in the
+world (metres, quaternions wxyz), linear velocity and acceleration at that origin, all float32 torch tensors
+`[env, item, ...]` at addresses that never change. Acceleration is coordinate acceleration (0 at rest); gravity is its
+own per-env vector.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Literal
+
+from sensorium.errors import UnsupportedError
+from sensorium.spec import Requirement, exact_fraction
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+NameKind = Literal["body", "site", "geom", "joint", "camera", "actuator"]
+
+
+@dataclass(frozen=True, slots=True)
+class FrameOnBody:
+    """A frame fixed to a body.
+
+    Args:
+        body: index of the body in `names("body")`; -1 is the world.
+        pos: origin in the body's frame, m.
+        quat: orientation in the body's frame, wxyz.
+    """
+
+    body: int
+    pos: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    quat: tuple[float, float, float, float] = (1.0, 0.0, 0.0, 0.0)
+
+
+class Engine(abc.ABC):
+    """N parallel environments of one simulator behind one adapter.
+
+    Attributes:
+        name: short name for messages.
+        num_envs: N.
+        dt: physics time step, s.
+        device: torch device of the derived arrays.
+        tick: physics steps taken so far; for wrapped live objects advanced by `count_ticks`.
+        owns_time: True where `step` advances the physics; False where the user steps and calls `scene.update()`.
+        lag: ticks by which derived state is older than `tick` (1 with `fresh=False`, else 0).
+        prepared: the requirements granted so far.
+    """
+
+    name: str
+    num_envs: int
+    dt: float
+    device: str
+    tick: int
+    owns_time: bool
+    lag: int
+    prepared: frozenset[Requirement]
+
+    @property
+    def dt_exact(self) -> Fraction:
+        """The time step as an exact rational, s."""
+        return exact_fraction(self.dt)
+
+    @abc.abstractmethod
+    def names(self, kind: NameKind) -> tuple[str, ...]:
+        """Return all names of a kind in the order of the model. Bodies exclude the world, which is index -1."""
+
+    @abc.abstractmethod
+    def frame(self, kind: NameKind, name: str) -> FrameOnBody:
+        """Return the body a named body, site, geom, joint or camera sits on, and its fixed offset there."""
+
+    @abc.abstractmethod
+    def supports(self, requirement: Requirement) -> str | None:
+        """Return None where the engine can give the requirement, else the reason and the fix."""
+
+    def prepare(self, requirements: Mapping[Requirement, str]) -> None:
+        """Grant requirements (mapped to the name of a sensor that asks), all or none.
+
+        Raises:
+            UnsupportedError: naming sensor, requirement and engine.
+        """
+        for requirement, sensor in requirements.items():
+            if requirement in self.prepared:
+                continue
+            reason = self.supports(requirement)
+            if reason is not None:
+                raise UnsupportedError(sensor, requirement, self.name, reason)
+        new = frozenset(requirements) - self.prepared
+        if new:
+            self._apply(new)
+            self.prepared = self.prepared | new
+
+    @abc.abstractmethod
+    def _apply(self, requirements: frozenset[Requirement]) -> None:
+        """Make the model and the arrays ready for requirements that `supports` accepted."""
+
+    @abc.abstractmethod
+    def array(self, name: str) -> Tensor:
+        """Return a derived array by name (`body_pos_w`, `gravity_w`, ...), float32, fixed address.
+
+        Raises:
+            KeyError: the requirement that brings it was not prepared.
+        """
+
+    @abc.abstractmethod
+    def step(self, ctrl: Tensor | Sequence[float] | None = None, substeps: int = 1) -> None:
+        """Advance `substeps` ticks under one control, `[env, nu]` or `[nu]`; None keeps what `engine.ctrl` holds."""
+
+    @abc.abstractmethod
+    def refresh(self) -> None:
+        """Bring derived arrays up to the current tick (minus `lag`); nothing happens where they already are."""
+
+    @abc.abstractmethod
+    def forward(self) -> None:
+        """Recompute derived state after the user edited the state, without taking time."""
+
+    @abc.abstractmethod
+    def reset(self, env_ids: Tensor | None, state: Mapping[str, Any]) -> None:
+        """Reset environments (all for None), then write `state` (e.g. `qpos [n, nq]`) into them and go forward."""
+
+    def count_ticks(self, ticks: int) -> None:
+        """Note that the owner of a wrapped simulation took `ticks` steps."""
+        self.tick += ticks
+
+    def state(self) -> dict[str, Any]:
+        """Return all that is needed to resume bit-identically, where this engine owns the physics."""
+        return {"tick": self.tick}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state` returned."""
+        self.tick = int(state["tick"])

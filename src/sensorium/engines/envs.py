@@ -1,0 +1,107 @@
+"""Which environments an argument means, and values for their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from sensorium.errors import UnknownNameError, shown
+
+
+def env_rows(env_ids: Any, num_envs: int) -> torch.Tensor | None:
+    """Return the env indices that an argument means, in its order; None for all.
+
+    Args:
+        env_ids: None, a slice, one integer, a sequence, array or tensor of integers, or a bool mask `[env]`.
+        num_envs: number of environments.
+
+    Returns:
+        int64 tensor on the CPU, without repetition.
+
+    Raises:
+        ValueError: out of range, repeated, or neither integers nor a mask.
+    """
+    if env_ids is None:
+        return None
+    if isinstance(env_ids, slice):
+        return torch.arange(num_envs)[env_ids]
+    ids = torch.as_tensor(env_ids).detach().cpu()
+    expected = f"expected integers from 0 to {num_envs - 1} without repetition, or a bool mask of shape ({num_envs},)"
+    if ids.dtype == torch.bool:
+        if ids.shape != (num_envs,):
+            raise ValueError(f"env_ids: got a mask of shape {tuple(ids.shape)}, {expected}.")
+        return ids.nonzero()[:, 0]
+    if ids.numel() == 0:
+        return torch.zeros(0, dtype=torch.int64)
+    if ids.is_floating_point() or ids.ndim > 1:
+        raise ValueError(f"env_ids: got {shown(env_ids)}, {expected}.")
+    ids = ids.to(torch.int64).reshape(-1)
+    if int(ids.min()) < 0 or int(ids.max()) >= num_envs or ids.unique().numel() != ids.numel():
+        raise ValueError(f"env_ids: got {shown(ids.tolist())}, {expected}.")
+    return ids
+
+
+def row_values(
+    state: Mapping[str, Any], targets: Mapping[str, torch.Tensor], rows: int, what: str
+) -> dict[str, torch.Tensor]:
+    """Check values meant for rows of some arrays and broadcast each to `[rows, ...]`, in the array's dtype and device.
+
+    Args:
+        state: array name to values `[n, ...]` or anything that broadcasts to it.
+        targets: the arrays that may be written, `[env, ...]`.
+        rows: number of environments meant.
+        what: what the names are, for messages.
+
+    Raises:
+        UnknownNameError: a name that is not among `targets`.
+        ValueError: values of another shape.
+    """
+    values = {}
+    for name, value in state.items():
+        if name not in targets:
+            raise UnknownNameError(what, name, targets)
+        target = targets[name]
+        tensor = as_tensor(value).to(device=target.device, dtype=target.dtype)
+        shape = (rows, *target.shape[1:])
+        try:
+            values[name] = torch.broadcast_to(tensor, shape)
+        except RuntimeError:
+            raise ValueError(
+                f"{name}: got values of shape {tuple(tensor.shape)}, expected {shape} (env, ...) or what broadcasts to it."
+            ) from None
+    return values
+
+
+def as_tensor(value: Any) -> torch.Tensor:
+    """Return a tensor of numbers, from a tensor, an array, nested sequences or a number."""
+    if isinstance(value, torch.Tensor):
+        return value.detach()
+    return torch.from_numpy(np.array(value, dtype=np.float64))
+
+
+def positive_int(value: Any, name: str) -> int:
+    """Return `value` as an integer of at least 1, or raise ValueError naming it."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"{name}: got {shown(value)}, expected an integer of at least 1.")
+    return int(value)
+
+
+def copies(arrays: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return a copy of each array."""
+    return {name: array.clone() for name, array in arrays.items()}
+
+
+def restore(arrays: Mapping[str, torch.Tensor], saved: Mapping[str, torch.Tensor]) -> Iterable[str]:
+    """Copy saved arrays back in place and return the names of those that were not saved."""
+    for name, array in arrays.items():
+        if name in saved:
+            if saved[name].shape != array.shape:
+                raise ValueError(
+                    f"saved {name} has shape {tuple(saved[name].shape)}, this engine's {tuple(array.shape)}: "
+                    "the state is of another model or number of environments."
+                )
+            array.copy_(saved[name])
+    return [name for name in arrays if name not in saved]

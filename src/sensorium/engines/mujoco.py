@@ -1,0 +1,491 @@
+"""MuJoCo on the CPU: N environments on `mujoco.batch.Batch`, and (`from_mj`) a user's live MjModel and MjData.
+
+The derived state is current (`fresh=True`) because `refresh` runs MuJoCo's forward computation, up to the stage that the
+requirements need, on the state after the last tick. That does not alter the physics, bit for bit: the solver's warm
+start is part of the state row and only `step` writes it. An acceleration read this way is that of the new state under the
+control that was last applied; the next step, under its own control, has another one. With `fresh=False` nothing is
+recomputed: positions, velocities and accelerations are those from before the last tick, and `lag` is 1.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+import torch
+
+from sensorium.engines.envs import as_tensor, copies, env_rows, positive_int, restore, row_values
+from sensorium.engines.mujoco_base import ARRAYS, MujocoModelEngine, keyframe_id
+from sensorium.engines.mujoco_live import LiveMujocoEngine
+from sensorium.engines.mujoco_spec import (
+    compile_spec,
+    compose_spec,
+    computes_acceleration,
+    has_elements,
+    label_of,
+    load_spec,
+    prepare_spec,
+    sensors_disabled,
+)
+from sensorium.errors import MissingDependencyError, ModelError, NonFiniteStateWarning, UnsupportedError
+from sensorium.spec import BODY_ACCELERATION, GRAVITY, MAGNETIC, Requirement
+
+__all__ = ["LiveMujocoEngine", "MujocoEngine", "prepare_spec"]
+
+PERSISTENT_UP_TO = 64
+"""Up to so many environments each keeps its own MjData, so that a step continues from the last refresh. Beyond, they no
+longer fit in the cache and sharing is faster. Measured on two cores with a 12-joint quadruped, velocities refreshed at
+every tick, shared against persistent: 1 environment 35 against 56 thousand steps/s, 64: 35 and 49, 256: 21 and 19,
+1024: 37 and 34; without refresh 1024: 70 and 41."""
+STATE_FIELDS = ("qpos", "qvel", "act", "ctrl", "mocap_pos", "mocap_quat")
+"""The state that `reset` writes and that is open as `engine.qpos` and so on."""
+_WARNING = mujoco.mjtWarning
+_BAD_STATE = [int(w) for w in (_WARNING.mjWARN_BADQPOS, _WARNING.mjWARN_BADQVEL, _WARNING.mjWARN_BADQACC, _WARNING.mjWARN_BADCTRL)]
+_NONE = int(mujoco.mjtStage.mjSTAGE_NONE)
+
+
+class MujocoEngine(MujocoModelEngine):
+    """N parallel environments of one MuJoCo model, stepped on all cores.
+
+    Args:
+        model: path to an MJCF or URDF file, XML text (starts with ``<``), an MjSpec, or a compiled MjModel. A path or spec
+            is compiled when it is first needed, so that sensors can add what they require; an MjModel is sealed.
+        num_envs: number of environments.
+        device: torch device of the derived arrays; the physics runs on the CPU.
+        fresh: bring derived state up to the current tick when it is read; False leaves it one tick behind, for free.
+        threads: CPU threads; None for all that torch uses. Results do not depend on it.
+        keyframe: name or index of the keyframe that environments start from and are reset to; None for the model's
+            default state.
+
+    Raises:
+        ModelError: the file is missing or broken, or `model` is something else.
+        MissingDependencyError: the installed MuJoCo has no `mujoco.batch` (older than 3.17).
+        UnknownNameError: no such keyframe.
+    """
+
+    owns_time = True
+
+    def __init__(
+        self,
+        model: Any,
+        num_envs: int = 1,
+        *,
+        device: str = "cpu",
+        fresh: bool = True,
+        threads: int | None = None,
+        keyframe: str | int | None = None,
+    ) -> None:
+        _batch_class()
+        super().__init__(positive_int(num_envs, "num_envs"), device, fresh, threads)
+        if isinstance(model, mujoco.MjData):
+            raise ModelError("an MjData is no model: wrap live objects with MujocoEngine.from_mj(model, data).")
+        self._label = label_of(model)
+        self._batch: Any = None
+        self._views: dict[str, torch.Tensor] = {}
+        self._warned = np.zeros(num_envs, dtype=bool)
+        self._needs_forward = True
+        self._model: Any = None
+        self._spec: Any = None
+        if isinstance(model, mujoco.MjModel):
+            self._sealed, self._model = model, model
+            options = model.opt
+            keys = [mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_KEY, i) or f"key_{i}" for i in range(model.nkey)]
+        else:
+            self._sealed, self._spec = None, load_spec(model)
+            options = self._spec.option
+            keys = [key.name or f"key_{i}" for i, key in enumerate(self._spec.keys)]
+        self._key = keyframe_id(keyframe, keys, self._label)
+        self.dt = float(options.timestep)
+
+    @classmethod
+    def compose(
+        cls,
+        entities: Mapping[str, Any],
+        terrain: Any = None,
+        *,
+        num_envs: int = 1,
+        device: str = "cpu",
+        fresh: bool = True,
+        threads: int | None = None,
+        keyframe: str | int | None = None,
+    ) -> MujocoEngine:
+        """Put several models into one world, each under the prefix `name/`.
+
+        Args:
+            entities: name to a model (path, XML text or MjSpec), or to `(model, pos)` or `(model, pos, quat)` that places
+                it (m, wxyz). The time step and other options are the first entity's, unless `terrain` is given.
+            terrain: a model that becomes the world itself, with its options.
+            num_envs: number of environments.
+            device: torch device of the derived arrays.
+            fresh: see the class.
+            threads: see the class.
+            keyframe: see the class; an entity's keyframe is called `entity/name`.
+
+        Raises:
+            ModelError: naming the entity whose name or model is not usable.
+        """
+        spec = compose_spec(entities, terrain)
+        return cls(spec, num_envs, device=device, fresh=fresh, threads=threads, keyframe=keyframe)
+
+    @staticmethod
+    def from_mj(model: Any, data: Any, *, device: str = "cpu", fresh: bool = True) -> LiveMujocoEngine:
+        """Wrap a live MjModel and its MjData, or a sequence of MjData, one for each environment.
+
+        You step and reset them; then call `scene.update()` after each step. The data are only read.
+
+        Args:
+            model: the compiled MjModel.
+            data: one MjData, or a sequence of them.
+            device: torch device of the derived arrays.
+            fresh: recompute derived state, on a private copy, for the state after the last step; False reads it as
+                mj_step left it, one tick behind.
+
+        Raises:
+            ModelError: a wrong type, or MjData of another model.
+        """
+        return LiveMujocoEngine(model, data, device=device, fresh=fresh)
+
+    def __repr__(self) -> str:
+        if self._model is None:
+            return self._repr(self._spec.modelname, len(self._spec.bodies) - 1)
+        return super().__repr__()
+
+    # Model -------------------------------------------------------------------------------------------------------
+
+    @property
+    def model(self) -> Any:
+        """The compiled MjModel (compiles a path or spec). The environments step a copy: editing it does not reach them."""
+        self._ensure()
+        return self._model
+
+    @property
+    def batch(self) -> Any:
+        """The `mujoco.batch.Batch` that holds the environments, e.g. for `batch.get_data(env)` or `batch.expand(field)`.
+
+        Step through the engine, not through the batch, which does not count ticks.
+        """
+        self._ensure()
+        return self._batch
+
+    def _ensure(self) -> None:
+        if self._batch is None:
+            self._install(self._compiled(frozenset()), self.prepared)
+
+    def _compiled(self, new: frozenset[Requirement]) -> Any:
+        if self._sealed is not None:
+            return self._sealed
+        spec = self._spec.copy()
+        prepare_spec(spec, self.prepared | new)
+        return compile_spec(spec, self._label)
+
+    def supports(self, requirement: Requirement) -> str | None:
+        """Return None where the engine can give the requirement, else the reason and the fix."""
+        if requirement.kind == "MODEL_ELEMENTS":
+            if self._model is not None and has_elements(self._model, requirement):
+                return None
+            return self._cannot_change("these elements are not in the model")
+        if requirement not in ARRAYS:
+            return "it is not available from this engine yet."
+        if requirement == BODY_ACCELERATION:
+            if sensors_disabled(self._model.opt if self._model is not None else self._spec.option):
+                return 'the model has <flag sensor="disable"/>, with which MuJoCo computes none: remove it.'
+            if self._model is None or not computes_acceleration(self._model):
+                return self._cannot_change("MuJoCo computes body accelerations only for a sensor that needs them")
+        return None
+
+    def _cannot_change(self, why: str) -> str | None:
+        if self._sealed is not None:
+            return (
+                f"{why}, and an MjModel cannot be changed any more. Call sn.prepare(spec, sensors) on the MjSpec before "
+                "you compile it, or give the engine the spec or its file instead of the MjModel."
+            )
+        if self.tick > 0:
+            return (
+                f"{why}, and after {self.tick} ticks the model cannot be changed any more. Say at the start what will be "
+                "added later: Scene(..., reserve=[...])."
+            )
+        return None
+
+    def _apply(self, requirements: frozenset[Requirement]) -> None:
+        prepared = self.prepared | requirements
+        if self._batch is None or self._changes_model(requirements):
+            self._install(self._compiled(requirements), prepared)
+        else:
+            self._derive(prepared)
+
+    def _changes_model(self, requirements: frozenset[Requirement]) -> bool:
+        return any(
+            not has_elements(self._model, requirement)
+            if requirement.kind == "MODEL_ELEMENTS"
+            else requirement == BODY_ACCELERATION and not computes_acceleration(self._model)
+            for requirement in requirements
+        )
+
+    def _install(self, model: Any, prepared: frozenset[Requirement]) -> None:
+        """Make the batch of a model; where there was one before the first tick, carry its state over."""
+        old = self._batch
+        # sleeping bodies and inertial point contacts keep state outside the row, so MuJoCo wants an MjData per env
+        sleeps = bool(int(model.opt.enableflags) & int(getattr(mujoco.mjtEnableBit, "mjENBL_SLEEP", 0)))
+        batch = _batch_class()(
+            model,
+            self.num_envs,
+            nthread=self.compute.threads,
+            persistent=sleeps or self.num_envs <= PERSISTENT_UP_TO,
+        )
+        batch.reset(keyframe=self._key, stage=_NONE)
+        if old is not None:
+            self._carry_over(old, batch)
+        self._batch, self._model = batch, model
+        self.dt = float(model.opt.timestep)
+        self._read_names(model)
+        self._derive(prepared)
+        for name, view in self._views.items():
+            view.set_(self._view_of(name))  # type: ignore[call-overload]  # tensors handed out earlier show the new state
+
+    def _carry_over(self, old: Any, new: Any) -> None:
+        changed = [f for f in STATE_FIELDS if old.bind(f).shape != new.bind(f).shape]
+        if changed:
+            start = _batch_class()(old.model, 1)
+            start.reset(keyframe=self._key, stage=_NONE)
+            if any(not np.array_equal(old.bind(f), np.broadcast_to(start.bind(f), old.bind(f).shape)) for f in STATE_FIELDS):
+                raise ModelError(
+                    f"a sensor's MODEL_ELEMENTS changed the size of {', '.join(changed)}, which was written before the "
+                    "scene was made: write the state after Scene(...)."
+                )
+        else:
+            for name in STATE_FIELDS:
+                new.bind(name)[...] = old.bind(name)
+        for option in ("opt.gravity", "opt.magnetic"):
+            if (values := old.expanded(option)) is not None:
+                new.expand(option)[...] = values
+
+    def _derive(self, prepared: frozenset[Requirement]) -> None:
+        sources = {name: self._batch.bind(name) for name in self._fields(prepared)}
+        if prepared & {GRAVITY, BODY_ACCELERATION}:
+            gravity = self._batch.expand("opt.gravity")
+            off = int(self._model.opt.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_GRAVITY)
+            sources["gravity"] = np.zeros_like(gravity) if off else gravity
+        if MAGNETIC in prepared:
+            sources["magnetic"] = self._batch.expand("opt.magnetic")
+        self._derived.build(self._model, self._body_ids, prepared, sources)
+        self._needs_forward = self._dirty = True  # fields bound between calls hold nothing yet
+
+    # State -------------------------------------------------------------------------------------------------------
+
+    def _view(self, name: str) -> torch.Tensor:
+        self._ensure()
+        if name not in self._views:
+            self._views[name] = self._view_of(name)
+        return self._views[name]
+
+    def _view_of(self, name: str) -> torch.Tensor:
+        if name in ("gravity", "magnetic"):
+            return torch.from_numpy(self._batch.expand(f"opt.{name}"))
+        return torch.from_numpy(self._batch.bind(name))
+
+    @property
+    def qpos(self) -> torch.Tensor:
+        """Positions `[env, nq]`, m and rad, float64: the live state. A write counts after `forward()` or the next step."""
+        return self._view("qpos")
+
+    @property
+    def qvel(self) -> torch.Tensor:
+        """Velocities `[env, nv]`, m/s and rad/s, float64: the live state, as `qpos`."""
+        return self._view("qvel")
+
+    @property
+    def act(self) -> torch.Tensor:
+        """Actuator activations `[env, na]`, float64: the live state, as `qpos`."""
+        return self._view("act")
+
+    @property
+    def ctrl(self) -> torch.Tensor:
+        """Controls `[env, nu]`, in the actuators' units, float64: the live state, as `qpos`."""
+        return self._view("ctrl")
+
+    @property
+    def mocap_pos(self) -> torch.Tensor:
+        """Positions of mocap bodies `[env, mocap, 3]`, m, world, float64: the live state, as `qpos`."""
+        return self._view("mocap_pos")
+
+    @property
+    def mocap_quat(self) -> torch.Tensor:
+        """Orientations of mocap bodies `[env, mocap, 4]`, wxyz, world, float64: the live state, as `qpos`."""
+        return self._view("mocap_quat")
+
+    @property
+    def gravity(self) -> torch.Tensor:
+        """Gravity of each environment `[env, 3]`, m/s^2, world, float64, writable; a reset keeps it."""
+        return self._view("gravity")
+
+    @property
+    def magnetic(self) -> torch.Tensor:
+        """Magnetic flux of each environment `[env, 3]`, world, in the model's unit, float64, writable; a reset keeps it."""
+        return self._view("magnetic")
+
+    @property
+    def diverged(self) -> torch.Tensor:
+        """Bool `[env]`: environments whose state became NaN, infinite or huge since their last reset."""
+        return torch.from_numpy(self._warned.copy())
+
+    # Time --------------------------------------------------------------------------------------------------------
+
+    def step(self, ctrl: Any = None, substeps: int = 1) -> None:
+        """Advance `substeps` ticks under one control.
+
+        Args:
+            ctrl: `[env, nu]` or `[nu]` for all environments; None keeps what `engine.ctrl` holds.
+            substeps: number of ticks.
+
+        Raises:
+            ValueError: a control of another shape.
+
+        Warns:
+            NonFiniteStateWarning: once per environment and episode, when its state became NaN, infinite or huge.
+        """
+        self._ensure()
+        substeps = positive_int(substeps, "substeps")
+        if ctrl is not None:
+            self._write_ctrl(ctrl)
+        self._batch.step(nstep=substeps)
+        self.tick += substeps
+        self._dirty, self._needs_forward = True, False
+        self.lag = 0 if self.fresh else 1
+        self._check_state()
+
+    def _write_ctrl(self, ctrl: Any) -> None:
+        values, target = as_tensor(ctrl), self.ctrl
+        nu = target.shape[1]
+        if tuple(values.shape) not in ((self.num_envs, nu), (nu,)):
+            raise ValueError(
+                f"ctrl: got shape {tuple(values.shape)}, expected ({self.num_envs}, {nu}) or ({nu},): {self.num_envs} "
+                f"environments, {nu} controls of {len(self.names('actuator'))} named actuators."
+            )
+        target.copy_(values)
+
+    def _check_state(self) -> None:
+        counts = self._batch.warning[:, _BAD_STATE, 1]
+        if not counts.any():
+            return
+        new = counts.any(axis=1) & ~self._warned
+        if not new.any():
+            return
+        self._warned |= new
+        envs = np.flatnonzero(new)
+        resets = not int(self._model.opt.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
+        warnings.warn(
+            NonFiniteStateWarning(
+                f"the state of env {', '.join(map(str, envs[:8]))}{', ...' if len(envs) > 8 else ''} became NaN, infinite or "
+                f"huge by tick {self.tick}"
+                + (" and MuJoCo put it back to the model's default state" if resets else "")
+                + ": lower the time step, soften contacts or gains, or check the control. "
+                "engine.diverged marks such environments until they are reset."
+            ),
+            stacklevel=3,
+        )
+
+    def refresh(self) -> None:
+        """Bring derived arrays up to the current tick (minus `lag`); nothing happens where they already are."""
+        self._ensure()
+        if not self._dirty:
+            return
+        if self.fresh or self._needs_forward:
+            self._go_forward(None)
+            self.lag = 0
+        self._derived.convert()
+        self._dirty = self._needs_forward = False
+
+    def _go_forward(self, ids: Any) -> None:
+        if self.stage:
+            self._batch.forward(ids=ids, stage=self.stage)
+
+    def forward(self) -> None:
+        """Recompute derived state after the user edited the state, without taking time; it is then current (`lag` 0)."""
+        self._dirty = self._needs_forward = True
+        self.refresh()
+
+    def reset(self, env_ids: Any, state: Mapping[str, Any] | None = None) -> None:
+        """Reset environments, write `state` into them, and bring their derived state up to date; no others change.
+
+        With `fresh=False` the derived state of the reset environments is then current and `lag` is 0 until the next step,
+        while that of the others is as it was.
+
+        Args:
+            env_ids: None for all, integers, or a bool mask `[env]`.
+            state: values for `qpos, qvel, act, ctrl, mocap_pos, mocap_quat`, each `[n, ...]` for the n environments in the
+                order given, or what broadcasts to it. What is not given takes the model's default or the keyframe.
+                Gravity and magnetic flux stay.
+
+        Raises:
+            ValueError: env ids or values that do not fit.
+            UnknownNameError: a key that is no state.
+        """
+        self._ensure()
+        ids = env_rows(env_ids, self.num_envs)
+        if ids is not None and len(ids) == 0:
+            return
+        targets = {name: self._view(name) for name in STATE_FIELDS}
+        count = self.num_envs if ids is None else len(ids)
+        values = row_values(state or {}, targets, count, "state")
+        rows = None if ids is None else np.sort(ids.numpy())
+        self._batch.reset(ids=rows, keyframe=self._key, stage=_NONE)
+        for name, value in values.items():
+            targets[name][slice(None) if ids is None else ids] = value
+        self._go_forward(rows)
+        self._derived.convert(ids)
+        self._warned[slice(None) if rows is None else rows] = False
+        self.lag = 0
+        if ids is None:
+            self._dirty = self._needs_forward = False
+
+    def state(self) -> dict[str, Any]:
+        """Return all that is needed to resume bit-identically: integration state, per-env options, derived arrays, tick."""
+        self.refresh()
+        options = {name: self._batch.expanded(f"opt.{name}") for name in ("gravity", "magnetic")}
+        return {
+            "tick": self.tick,
+            "lag": self.lag,
+            "rows": torch.from_numpy(self._batch.state.copy()),
+            "options": {name: torch.tensor(values) for name, values in options.items() if values is not None},
+            "arrays": copies(self._derived.arrays),
+            "diverged": self.diverged,
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state` returned, in an engine of the same model and number of environments.
+
+        Raises:
+            ValueError: the state is of another model or number of environments.
+        """
+        self._ensure()
+        rows, mine = state["rows"].numpy(), self._batch.state
+        if rows.shape != mine.shape:
+            raise ValueError(
+                f"saved state: got {rows.shape[0]} environments of {rows.shape[1]} numbers, expected {mine.shape[0]} of "
+                f"{mine.shape[1]}: it is of another model, number of environments or set of sensors."
+            )
+        mine[...] = rows
+        for name in ("gravity", "magnetic"):
+            if name in state["options"]:
+                self._view(name).copy_(state["options"][name])
+            elif self._batch.expanded(f"opt.{name}") is not None:
+                self._view(name).copy_(torch.tensor(getattr(self._model.opt, name)))
+        self.tick, self.lag = int(state["tick"]), int(state["lag"])
+        self._warned[:] = state["diverged"].numpy()
+        missing = list(restore(self._derived.arrays, state["arrays"]))
+        self._dirty = self._needs_forward = bool(missing)
+
+
+def _batch_class() -> Any:
+    try:
+        from mujoco import batch
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"MujocoEngine steps with mujoco.batch, which MuJoCo has since 3.17; installed is {mujoco.__version__}. Upgrade "
+            "(pip install 'mujoco>=3.17'), or own the loop: MujocoEngine.from_mj(model, data) works with this one."
+        ) from error
+    return batch.Batch

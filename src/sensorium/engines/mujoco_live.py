@@ -1,0 +1,252 @@
+"""A user's live MjModel and MjData as an engine: read only, stepped and reset by their owner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import mujoco
+import numpy as np
+import torch
+
+from sensorium.engines.envs import copies, env_rows, restore
+from sensorium.engines.mujoco_base import ARRAYS, MujocoModelEngine
+from sensorium.engines.mujoco_spec import computes_acceleration, has_elements, sensors_disabled
+from sensorium.errors import ModelError, ScheduleError, shown
+from sensorium.spec import BODY_ACCELERATION, Requirement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SPEC = int(mujoco.mjtState.mjSTATE_INTEGRATION)
+_POS, _VEL, _ACC = (int(s) for s in (mujoco.mjtStage.mjSTAGE_POS, mujoco.mjtStage.mjSTAGE_VEL, mujoco.mjtStage.mjSTAGE_ACC))
+
+
+class LiveMujocoEngine(MujocoModelEngine):
+    """Live MjData of one MjModel, one for each environment; made by `MujocoEngine.from_mj`.
+
+    The owner calls mj_step and then `scene.update()`; whatever the owner edits (state, model, gravity) counts from the
+    next `scene.update()` on. Nothing of the owner's is written: with `fresh=True` the state is copied into a private
+    MjData and MuJoCo's forward computation runs there, without the owner's control callback.
+
+    Args:
+        model: the MjModel.
+        data: one MjData, or a sequence of them.
+        device: torch device of the derived arrays.
+        fresh: recompute derived state for the state after the last step; False reads it as mj_step left it (`lag` 1).
+
+    Raises:
+        ModelError: a wrong type, or MjData of another model.
+    """
+
+    owns_time = False
+
+    def __init__(self, model: Any, data: Any, *, device: str = "cpu", fresh: bool = True) -> None:
+        if not isinstance(model, mujoco.MjModel):
+            raise ModelError(f"from_mj: got {shown(model)} as the model, expected a compiled mujoco.MjModel.")
+        datas = [data] if isinstance(data, mujoco.MjData) else list(data)
+        for item in datas:
+            if not isinstance(item, mujoco.MjData):
+                raise ModelError(f"from_mj: got {shown(item)}, expected a mujoco.MjData or a sequence of them.")
+            if (item.qpos.size, item.ctrl.size, len(item.xpos)) != (model.nq, model.nu, model.nbody):
+                raise ModelError("from_mj: an MjData has other sizes than the model: make it with mujoco.MjData(model).")
+        if not datas or len({id(item) for item in datas}) != len(datas):
+            raise ModelError("from_mj: expected one distinct mujoco.MjData for each environment.")
+        super().__init__(len(datas), device, fresh, None)
+        self._model, self._datas = model, datas
+        self.dt = float(model.opt.timestep)
+        self._scratch = mujoco.MjData(model)
+        self._row = np.empty(mujoco.mj_stateSize(model, _SPEC))
+        self._sources: dict[str, np.ndarray] = {}
+        self._read_names(model)
+        self._needs_forward = True
+        self._derive(frozenset())
+
+    @property
+    def model(self) -> Any:
+        """The owner's MjModel."""
+        return self._model
+
+    @property
+    def datas(self) -> tuple[Any, ...]:
+        """The owner's MjData, one for each environment."""
+        return tuple(self._datas)
+
+    def supports(self, requirement: Requirement) -> str | None:
+        """Return None where the engine can give the requirement, else the reason and the fix."""
+        fix = "call sn.prepare(spec, sensors) on the MjSpec before you compile it"
+        if requirement.kind == "MODEL_ELEMENTS":
+            if has_elements(self._model, requirement):
+                return None
+            return f"these elements are not in the model, and a compiled model cannot be changed: {fix}."
+        if requirement not in ARRAYS:
+            return "it is not available from this engine yet."
+        if requirement == BODY_ACCELERATION and not self.fresh:
+            if sensors_disabled(self._model.opt):
+                return 'the model has <flag sensor="disable"/>, so mj_step computes none: remove it, or use fresh=True.'
+            if not computes_acceleration(self._model):
+                return f"mj_step computes body accelerations only for a sensor that needs them: {fix}, or use fresh=True."
+        return None
+
+    def _apply(self, requirements: frozenset[Requirement]) -> None:
+        self._derive(self.prepared | requirements)
+
+    def _derive(self, prepared: frozenset[Requirement]) -> None:
+        for name in (*self._fields(prepared), "gravity", "magnetic"):
+            if name not in self._sources:
+                like = getattr(self._model.opt if name in ("gravity", "magnetic") else self._scratch, name)
+                self._sources[name] = np.zeros((self.num_envs, *like.shape))
+        self._derived.build(self._model, self._body_ids, prepared, self._sources)
+        self._needs_forward = self._dirty = True
+
+    def _view(self, name: str) -> torch.Tensor:
+        if self.num_envs == 1:
+            return torch.from_numpy(getattr(self._datas[0], name))[None]
+        return torch.from_numpy(np.stack([getattr(data, name) for data in self._datas]))
+
+    @property
+    def qpos(self) -> torch.Tensor:
+        """Positions `[env, nq]`, m and rad, float64: with one env the owner's array itself, with several a copy."""
+        return self._view("qpos")
+
+    @property
+    def qvel(self) -> torch.Tensor:
+        """Velocities `[env, nv]`, m/s and rad/s, float64, as `qpos`."""
+        return self._view("qvel")
+
+    @property
+    def act(self) -> torch.Tensor:
+        """Actuator activations `[env, na]`, float64, as `qpos`."""
+        return self._view("act")
+
+    @property
+    def ctrl(self) -> torch.Tensor:
+        """Controls `[env, nu]`, in the actuators' units, float64, as `qpos`."""
+        return self._view("ctrl")
+
+    @property
+    def mocap_pos(self) -> torch.Tensor:
+        """Positions of mocap bodies `[env, mocap, 3]`, m, world, float64, as `qpos`."""
+        return self._view("mocap_pos")
+
+    @property
+    def mocap_quat(self) -> torch.Tensor:
+        """Orientations of mocap bodies `[env, mocap, 4]`, wxyz, world, float64, as `qpos`."""
+        return self._view("mocap_quat")
+
+    @property
+    def gravity(self) -> torch.Tensor:
+        """The model's gravity `[env, 3]`, m/s^2, world, float64: a copy; write `model.opt.gravity` to change it."""
+        return torch.tensor(self._model.opt.gravity).repeat(self.num_envs, 1)
+
+    @property
+    def magnetic(self) -> torch.Tensor:
+        """The model's magnetic flux `[env, 3]`, world, float64: a copy; write `model.opt.magnetic` to change it."""
+        return torch.tensor(self._model.opt.magnetic).repeat(self.num_envs, 1)
+
+    def step(self, ctrl: Any = None, substeps: int = 1) -> None:
+        """Refuse: the owner steps.
+
+        Raises:
+            ScheduleError: always.
+        """
+        raise ScheduleError(
+            "this engine wraps your MjData, so you own the loop: call mujoco.mj_step(model, data), then scene.update()."
+        )
+
+    def count_ticks(self, ticks: int) -> None:
+        """Note that the owner took `ticks` steps; derived state is read again at the next `refresh`."""
+        super().count_ticks(ticks)
+        if ticks:
+            self._dirty, self._needs_forward = True, False
+            self.lag = 0 if self.fresh else 1
+
+    def refresh(self) -> None:
+        """Bring derived arrays up to the current tick (minus `lag`); nothing happens where they already are."""
+        if not self._dirty:
+            return
+        forward = self.fresh or self._needs_forward
+        self._read(range(self.num_envs), forward)
+        self._derived.convert()
+        self.lag = 0 if forward else 1
+        self._dirty = self._needs_forward = False
+
+    def forward(self) -> None:
+        """Read the live state again and recompute derived state from it, without taking time."""
+        self._dirty = self._needs_forward = True
+        self.refresh()
+
+    def reset(self, env_ids: Any, state: Mapping[str, Any] | None = None) -> None:
+        """Read environments again after their owner reset them; nothing is written to the owner's data.
+
+        Args:
+            env_ids: None for all, integers, or a bool mask `[env]`.
+            state: must be empty: the owner writes the MjData.
+
+        Raises:
+            ScheduleError: `state` is not empty.
+        """
+        if state:
+            raise ScheduleError(
+                f"this engine wraps your MjData and writes nothing to it: set {', '.join(state)} in your data "
+                "(mujoco.mj_resetData(model, data); data.qpos[:] = ...), then call scene.reset(env_ids)."
+            )
+        ids = env_rows(env_ids, self.num_envs)
+        if ids is None:
+            self.forward()
+        elif len(ids):
+            self._read(ids.tolist(), True)
+            self._derived.convert(ids)
+            self.lag = 0
+
+    def state(self) -> dict[str, Any]:
+        """Return tick and derived arrays; the physics is its owner's to save."""
+        self.refresh()
+        return {"tick": self.tick, "lag": self.lag, "arrays": copies(self._derived.arrays)}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state` returned, after the owner restored the physics."""
+        self.tick, self.lag = int(state["tick"]), int(state["lag"])
+        missing = list(restore(self._derived.arrays, state["arrays"]))
+        self._dirty = self._needs_forward = bool(missing)
+
+    def _read(self, envs: Any, forward: bool) -> None:
+        """Copy the fields needed into the source arrays, from the live data or from a forward computation of its state."""
+        option = self._model.opt
+        off = int(option.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_GRAVITY)
+        fields = self._fields(self.prepared)
+        with _without_control_callback():
+            for env in envs:
+                self._sources["gravity"][env] = 0.0 if off else option.gravity
+                self._sources["magnetic"][env] = option.magnetic
+                data = self._forwarded(self._datas[env]) if forward and fields else self._datas[env]
+                for name in fields:
+                    self._sources[name][env] = getattr(data, name)
+
+    def _forwarded(self, live: Any) -> Any:
+        model, data, stage = self._model, self._scratch, self.stage
+        mujoco.mj_getState(model, live, self._row, _SPEC)
+        mujoco.mj_setState(model, data, self._row, _SPEC)
+        if stage >= _ACC:
+            mujoco.mj_forward(model, data)
+            mujoco.mj_rnePostConstraint(model, data)  # computes cacc, also where no sensor asks for it
+        elif stage >= _POS:
+            mujoco.mj_fwdPosition(model, data)
+            if stage >= _VEL:
+                mujoco.mj_fwdVelocity(model, data)
+        return data
+
+
+@contextmanager
+def _without_control_callback() -> Iterator[None]:
+    """A control callback may count its calls; ours must not be among them."""
+    callback = mujoco.get_mjcb_control()
+    if callback is None:
+        yield
+        return
+    mujoco.set_mjcb_control(None)
+    try:
+        yield
+    finally:
+        mujoco.set_mjcb_control(callback)

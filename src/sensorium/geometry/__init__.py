@@ -1,0 +1,1 @@
+"""Pure geometry in Warp: no engine, no sensor."""

@@ -1,0 +1,1 @@
+"""From truth to measurement: schedule, blocks, the fused standard chain, stages, rings, delay, history."""

@@ -1,0 +1,267 @@
+"""The standard chain and the freeze, fused: white noise -> random walk -> bias -> quantisation -> ring.
+
+One launch serves all columns of all sensors that are due at a tick. A thread does four neighbouring columns of one field
+in one env (a `Quad`), because one block of the counter-based generator gives four words. Only + and * make the draws
+(no fused multiply-add), so they have the same bits on every device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import warp as wp
+
+from sensorium.compute import Compute, Rows
+from sensorium.compute.clock import Clock
+from sensorium.random import normal_table, normals4
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+NOISE = 1
+WALK_AND_BIAS = 2
+QUANTISE = 4
+STORE = 8
+"""Parts of the chain; the sum of those that a launch does."""
+EVERYTHING = NOISE | WALK_AND_BIAS | QUANTISE | STORE
+
+NEVER = 2**31 - 1
+"""Arrival tick of a sample that was lost."""
+
+
+@wp.struct
+class Quad:
+    """Up to four neighbouring columns of one field: where they are (addresses) and what is done to them."""
+
+    source: wp.uint64
+    target: wp.uint64
+    walk: wp.uint64
+    ring: wp.uint64
+    carry: wp.uint64
+    arrival: wp.uint64
+    head: wp.uint64
+    noise: wp.uint64
+    walk_sd: wp.uint64
+    bias: wp.uint64
+    resolution: wp.uint64
+    noise_stride: wp.int32
+    walk_stride: wp.int32
+    bias_stride: wp.int32
+    resolution_stride: wp.int32
+    columns: wp.int32
+    column: wp.int32
+    count: wp.int32
+    depth: wp.int32
+    rotation: wp.int32
+    element: wp.uint32
+    noise_key0: wp.uint32
+    noise_key1: wp.uint32
+    walk_key0: wp.uint32
+    walk_key1: wp.uint32
+
+
+@wp.func
+def _floats(address: wp.uint64):
+    return wp.array(ptr=address, shape=(2147483647,), dtype=wp.float32)
+
+
+@wp.func
+def _ints(address: wp.uint64):
+    return wp.array(ptr=address, shape=(2147483647,), dtype=wp.int32)
+
+
+@wp.kernel
+def chain_kernel(
+    rows: Rows,
+    parts: int,
+    num_envs: int,
+    quads: wp.array[Quad],
+    clock: wp.array[wp.int32],
+    episode: wp.array[wp.int32],
+    table: wp.array[wp.vec3],
+):
+    i, q = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    quad = quads[q]
+    tick = clock[0]
+    mode = clock[1]
+    row = env * quad.columns + quad.column
+    source = _floats(quad.source)
+    x = wp.vec4()
+    for j in range(4):
+        if j < quad.count:
+            x[j] = source[row + j]
+    error = wp.vec4()  # a rotation collects its rotation vector here and is turned once
+    if (parts & wp.static(NOISE)) != 0 and quad.noise != wp.uint64(0):
+        draws = normals4(
+            wp.uint32(tick), wp.uint32(env), wp.uint32(episode[env]), quad.element, quad.noise_key0, quad.noise_key1, table
+        )
+        sigma = _floats(quad.noise)
+        at = env * quad.noise_stride + quad.column
+        for j in range(4):
+            if j < quad.count:
+                error[j] = sigma[at + j] * draws[j]
+    if quad.rotation == 0:
+        x = x + error
+    if (parts & wp.static(WALK_AND_BIAS)) != 0:
+        if quad.walk != wp.uint64(0):
+            walk = _floats(quad.walk)
+            if mode == 0:
+                draws = normals4(
+                    wp.uint32(tick), wp.uint32(env), wp.uint32(episode[env]), quad.element, quad.walk_key0, quad.walk_key1, table
+                )
+                sigma = _floats(quad.walk_sd)
+                at = env * quad.walk_stride + quad.column
+                for j in range(4):
+                    if j < quad.count:
+                        walk[row + j] = walk[row + j] + sigma[at + j] * draws[j]
+            if mode == 1:
+                for j in range(4):
+                    if j < quad.count:
+                        walk[row + j] = 0.0
+            for j in range(4):
+                if j < quad.count:
+                    if quad.rotation == 0:
+                        x[j] = x[j] + walk[row + j]
+                    else:
+                        error[j] = error[j] + walk[row + j]
+        if quad.bias != wp.uint64(0):
+            bias = _floats(quad.bias)
+            at = env * quad.bias_stride + quad.column
+            for j in range(4):
+                if j < quad.count:
+                    if quad.rotation == 0:
+                        x[j] = x[j] + bias[at + j]
+                    else:
+                        error[j] = error[j] + bias[at + j]
+    if quad.rotation != 0:
+        # right-multiply by the small rotation (1, e/2), normalised: exact to third order in e
+        b = wp.vec3(0.5 * error[0], 0.5 * error[1], 0.5 * error[2])
+        v = wp.vec3(x[1], x[2], x[3])
+        scalar = x[0] - wp.dot(v, b)
+        vector = x[0] * b + v + wp.cross(v, b)
+        inverse = 1.0 / wp.sqrt(scalar * scalar + wp.dot(vector, vector))
+        if error[0] != 0.0 or error[1] != 0.0 or error[2] != 0.0:
+            x = wp.vec4(scalar * inverse, vector[0] * inverse, vector[1] * inverse, vector[2] * inverse)
+    if (parts & wp.static(QUANTISE)) != 0 and quad.resolution != wp.uint64(0):
+        resolution = _floats(quad.resolution)
+        at = env * quad.resolution_stride + quad.column
+        for j in range(4):
+            if j < quad.count:
+                step = resolution[at + j]
+                if step > 0.0:
+                    x[j] = wp.rint(x[j] / step) * step
+    target = _floats(quad.target)
+    for j in range(4):
+        if j < quad.count:
+            target[row + j] = x[j]
+    if (parts & wp.static(STORE)) != 0 and quad.ring != wp.uint64(0):
+        head = _ints(quad.head)[0]
+        ring = _floats(quad.ring)
+        plane = num_envs * quad.columns
+        if quad.carry != wp.uint64(0):
+            carry = _floats(quad.carry)
+            if mode == 1 or (mode == 0 and _ints(quad.arrival)[head * num_envs + env] != wp.static(NEVER)):
+                for j in range(4):
+                    if j < quad.count:
+                        kept = x[j]
+                        if mode == 0:
+                            kept = ring[head * plane + row + j]
+                        carry[row + j] = kept
+        if mode == 1:
+            for slot in range(quad.depth):
+                for j in range(4):
+                    if j < quad.count:
+                        ring[slot * plane + row + j] = x[j]
+        else:
+            for j in range(4):
+                if j < quad.count:
+                    ring[head * plane + row + j] = x[j]
+
+
+@dataclass(slots=True)
+class ChainField:
+    """One field in the chain, as tensors; None where a part is absent."""
+
+    source: torch.Tensor
+    target: torch.Tensor
+    columns: int
+    field_index: int
+    is_rotation: bool
+    noise: Any = None
+    bias: Any = None
+    random_walk: Any = None
+    resolution: Any = None
+    walk: torch.Tensor | None = None
+    noise_key: tuple[int, int] = (0, 0)
+    walk_key: tuple[int, int] = (0, 0)
+    ring: torch.Tensor | None = None
+    carry: torch.Tensor | None = None
+    arrival: torch.Tensor | None = None
+    head: torch.Tensor | None = None
+
+
+class ChainTable:
+    """The quads of several fields: what one launch of the chain works on.
+
+    Knob tables may move when they are set per env; `refresh` then rewrites the quads in place, so that recorded and
+    captured launches stay valid.
+    """
+
+    def __init__(self, compute: Compute, clock: Clock, fields: Sequence[ChainField]) -> None:
+        self.compute = compute
+        self.clock = clock
+        self.fields = list(fields)
+        self.count = sum(-(-field.columns // 4) for field in self.fields)
+        self._host = np.zeros(self.count, dtype=Quad.numpy_dtype())  # type: ignore[attr-defined]
+        self.quads = wp.zeros(max(self.count, 1), dtype=Quad, device=compute.wp_device)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Write addresses and strides anew."""
+        position = 0
+        for field in self.fields:
+            for column in range(0, field.columns, 4):
+                quad = self._host[position]
+                position += 1
+                quad["source"] = field.source.data_ptr()
+                quad["target"] = field.target.data_ptr()
+                for name in ("walk", "ring", "carry", "arrival", "head"):
+                    tensor = getattr(field, name)
+                    quad[name] = 0 if tensor is None else tensor.data_ptr()
+                for name, knob in (("noise", field.noise), ("walk", field.random_walk), ("bias", field.bias),
+                                   ("resolution", field.resolution)):  # fmt: skip
+                    address = "walk_sd" if name == "walk" else name
+                    quad[address] = 0 if knob is None else knob.values.data_ptr()
+                    quad[f"{name}_stride"] = 0 if knob is None else knob.stride
+                quad["columns"] = field.columns
+                quad["column"] = column
+                quad["count"] = min(4, field.columns - column)
+                quad["depth"] = 0 if field.ring is None else field.ring.shape[0]
+                quad["rotation"] = int(field.is_rotation)
+                quad["element"] = field.field_index << 24 | column // 4
+                quad["noise_key0"], quad["noise_key1"] = field.noise_key
+                quad["walk_key0"], quad["walk_key1"] = field.walk_key
+        if self.count:
+            self.quads.assign(self._host)
+
+    def launch(self, parts: int) -> None:
+        """Run (or record) the given parts of the chain over all quads."""
+        if self.count:
+            self.compute.launch(
+                chain_kernel,
+                (self.count,),
+                [
+                    parts,
+                    self.compute.num_envs,
+                    self.quads,
+                    self.clock.words_wp,
+                    self.clock.episode_wp,
+                    normal_table(self.compute.wp_device),
+                ],
+            )

@@ -1,0 +1,538 @@
+"""The line of one sensor from truth to reading: its memory, and the work of one sample in order.
+
+    raw -> physics imperfections -> transform -> hardware imperfections -> post-process -> frozen -> delay -> read
+
+Truth passes raw -> transform -> post-process and never sees the rest. Memory is made only where a part is used: a clean
+sensor has one record, and its measured data are its truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import warp as wp
+
+from sensorium.cfg import PLACES, SimpleSensorCfg, StageCfg, kind_of
+from sensorium.compute import Compute, Rows, Segment
+from sensorium.errors import ConfigError, Fault, UnknownNameError
+from sensorium.measurement.chain import (
+    EVERYTHING,
+    NOISE,
+    QUANTISE,
+    WALK_AND_BIAS,
+    ChainField,
+    ChainTable,
+)
+from sensorium.compute.clock import AGAIN, FIRST, Clock, Rate
+from sensorium.measurement.knobs import Knobs
+from sensorium.measurement.record import Record, Timeline, words_of
+from sensorium.measurement.stages import StageKey
+from sensorium.measurement.transport import Ring
+from sensorium.random import stream_key
+from sensorium.spec import FieldSpec
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+ALWAYS, ON_SAMPLE, ON_FIRST = 0, 1, 2
+
+
+@wp.kernel(enable_backward=False)
+def _move(
+    rows: Rows,
+    when: int,
+    clock: wp.array[wp.int32],
+    reset_tick: wp.array[wp.int32],
+    words_in: wp.array2d[Any],
+    words_out: wp.array2d[Any],
+):
+    i, w = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    if when == 1 and clock[1] != 0:
+        return
+    if when == 2 and reset_tick[env] != clock[0]:
+        return
+    words_out[env, w] = words_in[env, w]
+
+
+for _dtype in (wp.int32, wp.uint8):  # fixed here, so that the module is compiled once
+    wp.overload(_move, {"words_in": wp.array2d(dtype=_dtype), "words_out": wp.array2d(dtype=_dtype)})
+
+
+@wp.kernel
+def _guard(
+    rows: Rows,
+    clock: wp.array[wp.int32],
+    state: wp.array2d[wp.int32],
+    backup: wp.array2d[wp.int32],
+):
+    i, w = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    if clock[1] == 2:
+        state[env, w] = backup[env, w]
+    else:
+        backup[env, w] = state[env, w]
+
+
+@dataclass(slots=True)
+class Hooks:
+    """What a sensor class overrides; None where it does not."""
+
+    raw: Callable[[Record], object] | None = None
+    fused: Callable[[Record, Record, Timeline], object] | None = None
+    compute: Callable[[Record, Record], object] | None = None
+    physics: Callable[[Record, Timeline], object] | None = None
+    transform: Callable[..., object] | None = None
+    hardware: Callable[[Record], object] | None = None
+    post: Callable[..., Any] | None = None
+    reset: Callable[[torch.Tensor], object] | None = None
+    lookback: int = 0
+
+
+class States:
+    """Float32 states `[env, *shape]` that survive from one sample to the next, with the backup a re-evaluation needs."""
+
+    def __init__(self, compute: Compute, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        sizes = {name: int(torch.Size(shape).numel()) for name, shape in shapes.items()}
+        total = sum(sizes.values())
+        self.memory = torch.zeros((compute.num_envs, total), dtype=torch.float32, device=compute.device)
+        self.backup = torch.zeros_like(self.memory)
+        self.views: dict[str, torch.Tensor] = {}
+        start = 0
+        for name, shape in shapes.items():
+            block = self.memory[:, start : start + sizes[name]]
+            self.views[name] = block.unflatten(1, shape) if shape else block[:, 0]
+            start += sizes[name]
+
+    def guard(self, compute: Compute, clock: Clock) -> None:
+        """Keep the states of before this sample, or bring them back where the sample is evaluated again (a launch)."""
+        if self.memory.shape[1]:
+            both = [words_of(self.memory, 1), words_of(self.backup, 1)]
+            compute.launch(_guard, (self.memory.shape[1],), [clock.words_wp, *both])
+
+
+@dataclass(slots=True)
+class StageRun:
+    """One stage of one sensor, with its states and its random numbers."""
+
+    cfg: StageCfg
+    states: States
+    key: StageKey
+    segment_is_recorded: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.segment_is_recorded = self.cfg.is_recorded
+
+
+class Line:
+    """Memory and work of one sensor between truth and reading.
+
+    Args:
+        compute: device and masks.
+        clock: time.
+        cfg: the sensor's config.
+        rate: its schedule.
+        hooks: what the sensor class overrides.
+        specs: fields in return space.
+        mid_specs: fields in intermediate space (the same list where there is no post-processing).
+        field_index: index of each field in the data class: the random streams' field number.
+        mounts: number of mounts (for the validity flags).
+        seed: the scene's seed.
+        prefixes: short prefixes of fields for knobs.
+    """
+
+    def __init__(
+        self,
+        compute: Compute,
+        clock: Clock,
+        cfg: SimpleSensorCfg[Any],
+        rate: Rate,
+        hooks: Hooks,
+        specs: Sequence[FieldSpec],
+        mid_specs: Sequence[FieldSpec],
+        field_index: Mapping[str, int],
+        mounts: int,
+        seed: int,
+        prefixes: Mapping[str, str],
+    ) -> None:
+        self.compute, self.clock, self.cfg, self.rate, self.hooks = compute, clock, cfg, rate, hooks
+        self.specs, self.mid_specs, self.label, self.seed = list(specs), list(mid_specs), cfg.label, seed
+        self.bad = torch.zeros((compute.num_envs, max(mounts, 1)), dtype=torch.uint8, device=compute.device)
+        """uint8 [env, mount], 1 where the engine's state was not finite: the sample is not valid."""
+        self.custom: dict[str, States] = {}
+        """States that the sensor registered for itself."""
+        self.tables: list[ChainTable] = []
+        """Every chain table that points at this line's knobs."""
+        chained = {s.name: (field_index[s.name], s) for s in self.mid_specs if _takes_noise(s)}
+        self.knobs = Knobs(
+            compute, clock, cfg, chained, label=self.label, seed=seed, rate_hz=1.0 / (clock.dt * rate.period),
+            prefixes={prefix: name for prefix, name in prefixes.items()}, changed=self._knobs_moved,
+        )  # fmt: skip
+        self.stages = self._build_stages(chained)
+        self._allocate(chained)
+        self._own_table = ChainTable(compute, clock, self.chain_fields(own=True)) if self.has_hardware else None
+        if self._own_table is not None:
+            self.tables.append(self._own_table)
+
+    # Set-up -----------------------------------------------------------------------------------------------------------
+
+    def _build_stages(self, chained: Mapping[str, tuple[int, FieldSpec]]) -> list[StageRun]:
+        runs = []
+        faults: list[Fault] = []
+        for number, stage in enumerate(self.cfg.stages):
+            names = stage.fields or tuple(name for name, (_, spec) in chained.items() if spec.kind == "vector")
+            unknown = [name for name in names if name not in chained]
+            if unknown:
+                error = UnknownNameError(f"field of sensor {self.label!r}", unknown[0], chained)
+                faults.append(Fault(f"stages.{number}.fields", repr(unknown[0]), "a field of this sensor", str(error)))
+                continue
+            columns = {name: chained[name][1].columns for name in names}
+            units = {chained[name][1].unit for name in names}
+            if len(units) > 1 and not stage.fields:
+                expected = f"`fields` named, since this sensor's fields have the units {', '.join(sorted(units))}"
+                faults.append(Fault(f"stages.{number}.fields", "()", expected, f'Write fields=("{names[0]}",).'))
+                continue
+            key = StageKey(
+                self.compute, self.clock, seed=self.seed, label=self.label, stage=f"stage{number}/{kind_of(type(stage))}",
+                period=self.clock.dt * self.rate.period, columns=columns,
+                field_index={name: chained[name][0] for name in names},
+            )  # fmt: skip
+            try:
+                states = States(self.compute, stage.state_specs(columns))
+            except ValueError as error:
+                faults.append(Fault(f"stages.{number}", kind_of(type(stage)), str(error)))
+                continue
+            runs.append(StageRun(stage, states, key))
+        if faults:
+            raise ConfigError(f"{type(self.cfg).__name__}({self.label!r})", faults)
+        return sorted(runs, key=lambda run: PLACES.index(run.cfg.place))
+
+    def _allocate(self, chained: Mapping[str, tuple[int, FieldSpec]]) -> None:
+        compute, hooks, num_envs, device = self.compute, self.hooks, self.compute.num_envs, self.compute.device
+
+        def record() -> Record:
+            return Record(self.mid_specs, num_envs, device)
+
+        physics_stages = any(run.cfg.place == "physics" for run in self.stages)
+        self.has_branches = bool(hooks.fused or hooks.compute or hooks.physics or hooks.transform or physics_stages)
+        depth = 1 + (hooks.lookback if self.has_branches else 0)
+        self.truths = [record() for _ in range(depth)]
+        self.slots = [record() for _ in range(depth)] if self.has_branches else self.truths
+        self.truth, self.slot = self.truths[0], self.slots[0]
+        is_first = lambda: self.clock.reset_tick == self.clock.tick  # noqa: E731
+        self.truth_timeline = Timeline(self.truths, is_first)
+        self.slot_timeline = Timeline(self.slots, is_first)
+        self.has_own_chain = bool(hooks.hardware or any(run.cfg.place != "physics" for run in self.stages))
+        self.has_hardware = self.has_own_chain or bool(self.knobs.tables)
+        self.work = record() if self.has_hardware else self.slot
+        self.walks = {
+            name: torch.zeros((num_envs, chained[name][1].columns), dtype=torch.float32, device=device)
+            for knob, name in self.knobs.tables
+            if knob == "random_walk"
+        }
+        self._chained = dict(chained)
+        if hooks.post:
+            self.truth_out, self.work_out = (Record(self.specs, num_envs, device) for _ in range(2))
+            keep = max(hooks.lookback, 1)
+            self._posts = tuple([Record(self.specs, num_envs, device) for _ in range(keep)] for _ in range(2))
+        else:
+            self.truth_out, self.work_out = self.truth, self.work
+        wants_ring = self.cfg.delay is not None or self.cfg.loss is not None or self.cfg.history_length > 0
+        self.ring = (
+            Ring(compute, self.clock, self.cfg, self.specs, self.rate, label=self.label, seed=self.seed, bad=self.bad)
+            if wants_ring
+            else None
+        )
+        self.is_fused = not self.has_own_chain and not hooks.post
+        """Whether the standard chain of this sensor runs inside the launch of its rate group."""
+
+    def new_state(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+        """Register a float32 state `[env, *shape]` of the sensor's own; see `Sensor.new_state`."""
+        self.custom[name] = States(self.compute, {name: shape})
+        return self.custom[name].views[name]
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether a sample depends on earlier ones, so that none may be skipped."""
+        return bool(
+            self.ring or self.walks or self.custom or self.stages_with_state or self.hooks.post or self.hooks.lookback
+        )
+
+    @property
+    def stages_with_state(self) -> list[StageRun]:
+        """Stages that keep something from one sample to the next."""
+        return [run for run in self.stages if run.states.views]
+
+    def _knobs_moved(self) -> None:
+        for table in self.tables:
+            table.refresh()
+
+    def chain_fields(self, own: bool = False) -> list[ChainField]:
+        """Return what the chain does for each field; `own` for a launch of this sensor's own, in place on `work`."""
+        fields = []
+        for name, (index, spec) in self._chained.items():
+            tables = {knob: self.knobs.tables.get((knob, name)) for knob in ("noise", "bias", "random_walk", "resolution")}
+            chain = ChainField(
+                source=self.work[name] if own else self.slot[name],
+                target=self.work[name],
+                columns=spec.columns,
+                field_index=index,
+                is_rotation=spec.kind == "rotation",
+                walk=self.walks.get(name),
+                noise_key=stream_key(self.seed, self.label, "noise"),
+                walk_key=stream_key(self.seed, self.label, "random_walk"),
+                **tables,  # type: ignore[arg-type]
+            )
+            if not own and self.ring is not None:
+                self.ring.attach(chain, name)
+            if own or self.ring is not None or self.has_hardware:
+                fields.append(chain)
+        return fields
+
+    # One sample -------------------------------------------------------------------------------------------------------
+
+    def before_chain(self, mask: torch.Tensor) -> list[Segment]:
+        """Return the work of a sample up to the fused chain, for the envs of a mask."""
+        work = _Work(self.compute, mask)
+        hooks, clock = self.hooks, self.clock
+        if self.custom:
+            work.record(lambda: [states.guard(self.compute, clock) for states in self.custom.values()])
+        for records in {id(self.truths): self.truths, id(self.slots): self.slots}.values():
+            for newer, older in reversed(list(zip(records[:-1], records[1:], strict=True))):
+                work.record(lambda newer=newer, older=older: self._move(newer, older, ON_SAMPLE))
+        if hooks.compute:
+            work.hook(hooks.compute, self.truth, self.slot)
+        elif hooks.fused:
+            work.hook(hooks.fused, self.truth, self.slot, self.slot_timeline)
+        else:
+            assert hooks.raw is not None
+            work.hook(hooks.raw, self.truth)
+            if self.has_branches:
+                work.record(lambda: self._move(self.truth, self.slot, ALWAYS))
+                if hooks.physics:
+                    if hooks.lookback:
+                        work.record(self._hold_first)
+                    work.hook(hooks.physics, self.slot, self.slot_timeline)
+        for run in self._stages_at("physics"):
+            self._stage(work, run, self.slot)
+        if hooks.transform:
+            if hooks.lookback:
+                work.record(self._hold_first)
+            work.hook(hooks.transform, self.truth, self.truth_timeline, is_measured=False)
+            work.hook(hooks.transform, self.slot, self.slot_timeline, is_measured=True)
+        if hooks.lookback:
+            work.record(self._hold_first)
+        if self.has_hardware:
+            plain = [name for name in self.slot if self.has_own_chain or name not in self._chained]
+            if plain:
+                work.record(lambda: self._move(self.slot, self.work, ALWAYS, plain))
+        if self.has_own_chain:
+            self._hardware(work)
+        if hooks.post:
+            self._post(work)
+        return work.segments
+
+    def after_chain(self, mask: torch.Tensor) -> list[Segment]:
+        """Return the work of a sample after the fused chain: what it did not freeze, and the stamps."""
+        if self.ring is None:
+            return []
+        ring, work = self.ring, _Work(self.compute, mask)
+        names = [spec.name for spec in self.specs if not (self.is_fused and spec.name in self._chained)]
+        work.record(lambda: ring.freeze(self.work_out, names))
+        work.record(ring.dispatch)
+        return work.segments
+
+    def _stages_at(self, place: str) -> list[StageRun]:
+        return [run for run in self.stages if run.cfg.place == place]
+
+    def _stage(self, work: _Work, run: StageRun, record: Record) -> None:
+        if run.states.views:
+            work.record(lambda: run.states.guard(self.compute, self.clock))
+
+        def apply() -> None:
+            if not run.cfg.is_recorded:
+                if self.clock.mode == FIRST:
+                    run.cfg.reset(run.states.views, run.key)
+                elif self.clock.mode == AGAIN:
+                    with run.key.masked(run.key.first.to(torch.uint8)):
+                        run.cfg.reset(run.states.views, run.key)
+            run.cfg.apply(record, self.truth, run.states.views, run.key)
+
+        if run.cfg.is_recorded:
+            work.record(apply)
+        else:
+            work.call(apply)
+
+    def _hardware(self, work: _Work) -> None:
+        table = self._own_table
+        assert table is not None
+        for run in self._stages_at("scale"):
+            self._stage(work, run, self.work)
+        if self.hooks.hardware:
+            work.hook(self.hooks.hardware, self.work)
+            for place in ("noise", "bias", "saturation", "dropout", "post"):
+                for run in self._stages_at(place):
+                    self._stage(work, run, self.work)
+            return
+        pending = 0
+        for parts, places in ((NOISE, ("noise",)), (WALK_AND_BIAS, ("bias", "saturation")), (QUANTISE, ("dropout", "post"))):
+            pending |= parts
+            runs = [run for place in places for run in self._stages_at(place)]
+            if runs or parts == QUANTISE:
+                if self.knobs.tables:
+                    work.record(lambda parts=pending: table.launch(parts))
+                pending = 0
+            for run in runs:
+                self._stage(work, run, self.work)
+
+    def standard_chain(self, slot: Record) -> None:
+        """Run noise, random walk, bias and quantisation in place on the measured record (one launch)."""
+        if slot is not self.work:
+            raise ValueError("standard_chain works on the record that apply_hardware_imperfections was given")
+        if self._own_table is not None and self.knobs.tables:
+            self._own_table.launch(NOISE | WALK_AND_BIAS | QUANTISE)
+
+    def _post(self, work: _Work) -> None:
+        post = self.hooks.post
+        assert post is not None
+        for measured, (source, target, kept) in enumerate(
+            ((self.truth, self.truth_out, self._posts[0]), (self.work, self.work_out, self._posts[1]))
+        ):
+            chain = [target, *kept]
+            for newer, older in reversed(list(zip(chain[:-1], chain[1:], strict=True))):
+                work.record(lambda newer=newer, older=older: self._move(newer, older, ON_SAMPLE))
+            timeline = Timeline(kept, lambda: self.clock.reset_tick == self.clock.tick)
+
+            def run(
+                source: Record = source,
+                target: Record = target,
+                kept: list[Record] = kept,
+                timeline: Timeline = timeline,
+                is_measured: bool = bool(measured),
+            ) -> None:
+                first = timeline.first
+                for record in kept:  # nothing from before a reset: the outputs before the first one are zero
+                    for view in record.tensors_by_env():
+                        view.masked_fill_(first.reshape(-1, *(1,) * (view.dim() - 1)), 0)
+                target.copy_from(as_fields(post(source, timeline, is_measured=is_measured), self.specs))
+
+            work.call(run)
+
+    def _move(self, source: Record, target: Record, when: int, names: Sequence[str] | None = None) -> None:
+        for name in source if names is None else names:
+            if source[name].numel():
+                words = words_of(source[name], 1)
+                inputs = [when, self.clock.words_wp, self.clock.reset_tick_wp, words]
+                self.compute.launch(_move, (words.shape[1],), inputs, [words_of(target[name], 1)])
+
+    def _hold_first(self) -> None:
+        for records in (self.truths, self.slots):
+            for older in records[1:]:
+                self._move(records[0], older, ON_FIRST)
+
+    # Reset, state, size -----------------------------------------------------------------------------------------------
+
+    def begin_episode(self) -> None:
+        """Draw the knobs that are distributions anew for the envs of the active mask."""
+        self.knobs.redraw()
+        if self.ring is not None:
+            self.ring.redraw()
+
+    def clear_custom(self, mask: torch.Tensor) -> None:
+        """Set the sensor's own states of the masked envs to zero."""
+        for states in self.custom.values():
+            states.memory.mul_(1.0 - mask[:, None].to(torch.float32))
+
+    def protected(self) -> list[torch.Tensor]:
+        """Return what unmasked hooks may overwrite at a reset, `[env, ...]` each."""
+        records = {id(record): record for record in [*self.truths, *self.slots, self.work, self.truth_out, self.work_out]}
+        if self.hooks.post:
+            records |= {id(record): record for kept in self._posts for record in kept}
+        tensors = [view for record in records.values() for view in record.tensors_by_env()]
+        tensors += [self.bad, *self.walks.values()]
+        tensors += [states.memory for states in (*self.custom.values(), *(run.states for run in self.stages))]
+        return tensors
+
+    def needs_protection(self) -> bool:
+        """Whether a hook is a plain Python call, which works on all envs."""
+        hooks = [self.hooks.raw, self.hooks.fused, self.hooks.compute, self.hooks.physics, self.hooks.transform,
+                 self.hooks.hardware]  # fmt: skip
+        python = [hook for hook in hooks if hook is not None and not getattr(hook, "__recorded__", False)]
+        return bool(python or self.hooks.post or any(not run.cfg.is_recorded for run in self.stages))
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Return all that must be saved to resume, by name."""
+        out: dict[str, torch.Tensor] = {"bad": self.bad}
+        groups = {"truth": self.truths, "slot": self.slots, "work": [self.work], "truth_out": [self.truth_out],
+                  "work_out": [self.work_out]}  # fmt: skip
+        if self.hooks.post:
+            groups |= {"post_truth": self._posts[0], "post_work": self._posts[1]}
+        for name, records in groups.items():
+            for k, record in enumerate(records):
+                out |= {f"{name}/{k}/{field}": view for field, view in record.items()}
+        out |= {f"walk/{name}": walk for name, walk in self.walks.items()}
+        for name, states in self.custom.items():
+            out |= {f"state/{name}": states.memory, f"state_backup/{name}": states.backup}
+        for k, run in enumerate(self.stages):
+            out |= {f"stage/{k}": run.states.memory, f"stage_backup/{k}": run.states.backup}
+        out |= {f"knob/{knob}/{name}": table.values for (knob, name), table in self.knobs.tables.items()}
+        if self.ring is not None:
+            out |= self.ring.tensors()
+        return out
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory of this line."""
+        seen = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in self.tensors().values()}
+        shown = self.ring.shown.nbytes if self.ring is not None and self.ring.shown is not None else 0
+        return sum(seen.values()) + shown
+
+
+class _Work:
+    """Collects the segments of one sample in order."""
+
+    def __init__(self, compute: Compute, mask: torch.Tensor) -> None:
+        self.compute, self.mask = compute, mask
+        self.segments: list[Segment] = []
+
+    def record(self, launches: Callable[[], object]) -> None:
+        segment = self.compute.record(launches, self.mask)
+        if self.segments and self.segments[-1].is_recorded:
+            self.segments[-1] = self.segments[-1] + segment
+        else:
+            self.segments.append(segment)
+
+    def call(self, function: Callable[[], object]) -> None:
+        self.segments.append(self.compute.call(function, self.mask))
+
+    def hook(self, hook: Callable[..., object], *args: Any, **kwargs: Any) -> None:
+        if getattr(hook, "__recorded__", False):
+            self.record(lambda: hook(*args, **kwargs))
+        else:
+            self.call(lambda: hook(*args, **kwargs))
+
+
+def as_fields(value: Any, specs: Sequence[FieldSpec]) -> Mapping[str, torch.Tensor]:
+    """Turn what a `post_process` returned into field -> tensor: a mapping, a record, a data object or a lone tensor."""
+    if isinstance(value, torch.Tensor):
+        if len(specs) != 1:
+            raise TypeError(f"post_process returned one tensor for the fields {[spec.name for spec in specs]}")
+        return {specs[0].name: value}
+    if isinstance(value, Mapping):
+        return value
+    if isinstance(value, Record):
+        return dict(value.items())
+    return {spec.name: getattr(value, spec.name) for spec in specs}
+
+
+def _takes_noise(spec: FieldSpec) -> bool:
+    return spec.dtype == "float32" and spec.kind in ("vector", "rotation") and spec.columns > 0
+
+
+__all__ = ["EVERYTHING", "Hooks", "Line", "States"]

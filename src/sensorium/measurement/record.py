@@ -1,0 +1,187 @@
+"""Memory of samples: one contiguous `[env, mount, ...]` block per field, with a Warp twin.
+
+`raw`, `slot`, `data` and `timeline.at(k)` in a sensor's hooks are all `Record`s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import warp as wp
+
+from sensorium.errors import UnknownNameError
+from sensorium.spec import FieldSpec
+
+TORCH_DTYPES: dict[str, torch.dtype] = {
+    "float32": torch.float32,
+    "float64": torch.float64,
+    "int32": torch.int32,
+    "int64": torch.int64,
+    "int16": torch.int16,
+    "uint8": torch.uint8,
+    "bool": torch.bool,
+}
+_WARP_DTYPES: dict[torch.dtype, Any] = {
+    torch.float32: wp.float32,
+    torch.float64: wp.float64,
+    torch.int32: wp.int32,
+    torch.int64: wp.int64,
+    torch.int16: wp.int16,
+    torch.uint8: wp.uint8,
+    torch.bool: wp.bool,
+}
+
+
+def warp_twin(tensor: torch.Tensor) -> Any:
+    """Return a Warp array over the same memory; float32 with a last axis of 3 or 4 becomes an array of vec3 or vec4."""
+    if tensor.dtype == torch.float32 and tensor.dim() > 1 and tensor.shape[-1] in (3, 4):
+        return wp.from_torch(tensor, dtype=wp.vec3 if tensor.shape[-1] == 3 else wp.vec4)
+    return wp.from_torch(tensor, dtype=_WARP_DTYPES[tensor.dtype])
+
+
+def words_of(tensor: torch.Tensor, lead: int) -> Any:
+    """Return a tensor's memory as machine words, `lead` axes kept: 4-byte words where they fit, else bytes."""
+    wide = tensor.element_size() % 4 == 0
+    words = tensor.reshape(*tensor.shape[:lead], -1).view(torch.int32 if wide else torch.uint8)
+    return wp.from_torch(words, dtype=wp.int32 if wide else wp.uint8)
+
+
+class Record:
+    """One sample of one sensor for all envs: a tensor per field, at addresses that never change.
+
+    Assigning to a field copies into its memory, so a value is never lost by rebinding.
+
+    Attributes:
+        flat: all float32 fields as one tensor `[env * columns]`, for element-wise work over everything at once.
+        warp: the same fields as Warp arrays.
+    """
+
+    __slots__ = ("_views", "flat", "warp")
+    _views: dict[str, torch.Tensor]
+    flat: torch.Tensor
+    warp: SimpleNamespace
+
+    def __init__(self, specs: Iterable[FieldSpec], num_envs: int, device: str) -> None:
+        specs = list(specs)
+        floats = [spec for spec in specs if spec.dtype == "float32"]
+        flat = torch.zeros(num_envs * sum(spec.columns for spec in floats), dtype=torch.float32, device=device)
+        views: dict[str, torch.Tensor] = {}
+        offset = 0
+        for spec in specs:
+            shape = (num_envs, *spec.shape)
+            if spec.dtype == "float32":
+                size = num_envs * spec.columns
+                views[spec.name] = flat[offset : offset + size].view(shape)
+                offset += size
+            else:
+                views[spec.name] = torch.zeros(shape, dtype=TORCH_DTYPES[spec.dtype], device=device)
+        object.__setattr__(self, "_views", views)
+        object.__setattr__(self, "flat", flat)
+        object.__setattr__(
+            self, "warp", SimpleNamespace(**{name: warp_twin(view) for name, view in views.items() if view.numel()})
+        )
+
+    def __getattr__(self, name: str) -> torch.Tensor:
+        try:
+            return self._views[name]
+        except KeyError:
+            raise AttributeError(str(UnknownNameError("field", name, self._views))) from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self._views:
+            raise AttributeError(str(UnknownNameError("field", name, self._views)))
+        view = self._views[name]
+        value = torch.as_tensor(value, device=view.device)
+        try:
+            view.copy_(value)
+        except RuntimeError:
+            raise ValueError(
+                f"field {name!r} holds {tuple(view.shape)} {view.dtype}; a value of shape {tuple(value.shape)} "
+                "does not fit into it"
+            ) from None
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        return self._views[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._views
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._views)
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={tuple(view.shape)} {str(view.dtype)[6:]}" for name, view in self._views.items())
+        return f"Record({fields})"
+
+    def items(self) -> Iterable[tuple[str, torch.Tensor]]:
+        """Return field names and tensors."""
+        return self._views.items()
+
+    def tensors(self) -> list[torch.Tensor]:
+        """Return the tensors that own this record's memory: the float32 fields as one, then the others."""
+        others = [view for view in self._views.values() if view.dtype != torch.float32]
+        return [self.flat, *others] if self.flat.numel() else others
+
+    def tensors_by_env(self) -> list[torch.Tensor]:
+        """Return every field, `[env, ...]` each."""
+        return list(self._views.values())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return sum(tensor.numel() * tensor.element_size() for tensor in self.tensors())
+
+    def copy_from(self, values: Mapping[str, torch.Tensor] | Record) -> None:
+        """Copy all fields of another record, or of a mapping, into this one."""
+        for name, view in self._views.items():
+            view.copy_(values[name])
+
+
+class Timeline:
+    """A sensor's record now and at its previous samples.
+
+    `at(0)` is the current sample, `at(k)` the one k samples earlier. Before there were k samples, `at(k)` holds the
+    first one as it came in. A hook that has already turned its data into another frame starts its memory with
+    `timeline.previous("temperature", now=data.temperature)` instead.
+
+    Args:
+        records: the records, newest first.
+        is_first: a function giving the bool [env] mask of envs whose current sample is the first since their reset.
+        offset: 1 where `at(0)` means the previous sample (the return-space timeline of `post_process`).
+    """
+
+    __slots__ = ("_is_first", "_offset", "_records")
+
+    def __init__(self, records: list[Record], is_first: Any, offset: int = 0) -> None:
+        self._records = records
+        self._is_first = is_first
+        self._offset = offset
+
+    def __repr__(self) -> str:
+        return f"Timeline(depth={len(self._records)}, {self._records[0]!r})"
+
+    @property
+    def first(self) -> torch.Tensor:
+        """Bool [env]: whether the current sample is the first one since the env's reset."""
+        mask: torch.Tensor = self._is_first()
+        return mask
+
+    def at(self, k: int) -> Record:
+        """Return the record k samples back.
+
+        Raises:
+            IndexError: k is deeper than the sensor's `lookback`.
+        """
+        if not 0 <= k < len(self._records):
+            raise IndexError(
+                f"timeline.at({k}) is deeper than this sensor keeps; set the class attribute `lookback = {k + self._offset}`"
+            )
+        return self._records[k]
+
+    def previous(self, field: str, now: torch.Tensor, k: int = 1) -> torch.Tensor:
+        """Return a field k samples back, `[env, ...]`; where there was none yet, `now` (the value to start from)."""
+        then = self.at(k)[field]
+        return torch.where(self.first.reshape(-1, *(1,) * (then.dim() - 1)), now, then)

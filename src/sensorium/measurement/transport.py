@@ -1,0 +1,494 @@
+"""Frozen samples on their way to the reader: the return-space ring, delay, jitter, loss, history.
+
+A sample is frozen at capture and arrives at capture tick + round((delay + jitter) / dt), half up, or never. What is shown
+is the newest sample that has arrived: a function of ring and tick, found on read, so a waiting sensor costs nothing per
+tick. The ring is in lock step for all envs; capture and arrival ticks are per env and slot, since a reset captures off
+the grid. A reset fills all slots of its envs with the first new sample, so nothing from before can be shown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import warp as wp
+
+from sensorium.cfg import GilbertElliott, SimpleSensorCfg, amount_bounds
+from sensorium.compute import Compute, Rows
+from sensorium.spec import exact_fraction
+from sensorium.errors import ConfigError
+from sensorium.measurement.chain import NEVER, ChainField
+from sensorium.compute.clock import FIRST, Clock, Rate
+from sensorium.measurement.knobs import KnobTable
+from sensorium.measurement.record import TORCH_DTYPES, Record, words_of
+from sensorium.random import Choice, Normal, Uniform, draw, normal_table, philox, stream_key, word_to_uniform
+from sensorium.spec import FieldSpec
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+NO_JITTER = -1
+_LOSS_NONE, _LOSS_BERNOULLI, _LOSS_GILBERT = 0, 1, 2
+
+
+@wp.kernel
+def _store_word(value: int, word: wp.array[wp.int32]):
+    word[0] = value
+
+
+@wp.kernel
+def _dispatch(
+    rows: Rows,
+    clock: wp.array[wp.int32],
+    episode: wp.array[wp.int32],
+    head_in: wp.array[wp.int32],
+    bad_in: wp.array2d[wp.uint8],
+    delay_in: wp.array2d[wp.float32],
+    jitter_kind: int,
+    jitter_a: float,
+    jitter_b: float,
+    jitter_values: wp.array[wp.float32],
+    loss_kind: int,
+    loss_in: wp.array2d[wp.float32],
+    burst_end: float,
+    key0: wp.uint32,
+    key1: wp.uint32,
+    table: wp.array[wp.vec3],
+    stamp: wp.array2d[wp.int32],
+    arrival: wp.array2d[wp.int32],
+    okay: wp.array2d[wp.uint8],
+    burst: wp.array[wp.uint8],
+    carry_stamp: wp.array[wp.int32],
+    carry_okay: wp.array[wp.uint8],
+):
+    i, _none = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    head = head_in[0]
+    mode = clock[1]
+    good = wp.uint8(1)
+    for mount in range(bad_in.shape[1]):
+        if bad_in[env, mount] != wp.uint8(0):
+            good = wp.uint8(0)
+    if mode == 2:
+        okay[head, env] = good
+        return
+    captured = clock[0] - clock[2]
+    words = philox(wp.uint32(clock[0]), wp.uint32(env), wp.uint32(episode[env]), wp.uint32(0), key0, key1)
+    late = delay_in[env % delay_in.shape[0], 0]
+    if jitter_kind >= 0:
+        extra = draw(jitter_kind, jitter_a, jitter_b, jitter_values, words[0], table)
+        late = late + wp.clamp(extra, -late, late)
+    arrives = captured + int(wp.floor(late + 0.5))
+    if loss_kind == 1:
+        if word_to_uniform(words[1]) < loss_in[env % loss_in.shape[0], 0]:
+            arrives = wp.static(NEVER)
+    if loss_kind == 2:
+        state = burst[env]
+        if mode == 1:
+            state = wp.uint8(0)
+        turn = word_to_uniform(words[1])
+        if state == wp.uint8(0):
+            if turn < loss_in[env % loss_in.shape[0], 0]:
+                state = wp.uint8(1)
+        else:
+            if turn < burst_end:
+                state = wp.uint8(0)
+        burst[env] = state
+        if state == wp.uint8(1):
+            arrives = wp.static(NEVER)
+    if mode == 1:
+        for slot in range(stamp.shape[0]):
+            stamp[slot, env] = captured
+            arrival[slot, env] = arrives
+            okay[slot, env] = good
+        if loss_kind != 0:
+            carry_stamp[env] = captured
+            carry_okay[env] = wp.uint8(0)
+        return
+    if loss_kind != 0:
+        if arrival[head, env] != wp.static(NEVER):
+            carry_stamp[env] = stamp[head, env]
+            carry_okay[env] = okay[head, env]
+    stamp[head, env] = captured
+    arrival[head, env] = arrives
+    okay[head, env] = good
+
+
+@wp.kernel
+def _select(
+    rows: Rows,
+    clock: wp.array[wp.int32],
+    head_in: wp.array[wp.int32],
+    stamp: wp.array2d[wp.int32],
+    arrival: wp.array2d[wp.int32],
+    okay: wp.array2d[wp.uint8],
+    has_carry: int,
+    carry_stamp: wp.array[wp.int32],
+    carry_okay: wp.array[wp.uint8],
+    slot_out: wp.array[wp.int32],
+    stamp_out: wp.array[wp.int32],
+    arrival_out: wp.array[wp.int32],
+    valid_out: wp.array[wp.uint8],
+):
+    i, _none = wp.tid()
+    env = rows.start + i
+    depth = stamp.shape[0]
+    head = head_in[0]
+    for k in range(depth):
+        slot = (head - k + depth) % depth
+        if arrival[slot, env] <= clock[0]:
+            slot_out[env] = slot
+            stamp_out[env] = stamp[slot, env]
+            arrival_out[env] = arrival[slot, env]
+            valid_out[env] = okay[slot, env]
+            return
+    oldest = (head + 1) % depth
+    slot_out[env] = oldest
+    stamp_out[env] = stamp[oldest, env]
+    arrival_out[env] = clock[0]
+    valid_out[env] = wp.uint8(0)  # nothing has arrived yet: the first capture is shown, and said not to be valid
+    if has_carry != 0:
+        slot_out[env] = -1
+        stamp_out[env] = carry_stamp[env]
+        arrival_out[env] = -1
+        valid_out[env] = carry_okay[env]
+
+
+@wp.kernel(enable_backward=False)
+def _freeze(
+    rows: Rows,
+    clock: wp.array[wp.int32],
+    head_in: wp.array[wp.int32],
+    has_carry: int,
+    arrival: wp.array2d[wp.int32],
+    words_in: wp.array2d[Any],
+    ring: wp.array3d[Any],
+    carry: wp.array2d[Any],
+):
+    i, w = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    head = head_in[0]
+    mode = clock[1]
+    value = words_in[env, w]
+    if mode == 1:
+        for slot in range(ring.shape[0]):
+            ring[slot, env, w] = value
+        if has_carry != 0:
+            carry[env, w] = value
+        return
+    if has_carry != 0 and mode == 0:
+        if arrival[head, env] != wp.static(NEVER):
+            carry[env, w] = ring[head, env, w]
+    ring[head, env, w] = value
+
+
+@wp.kernel(enable_backward=False)
+def _gather(
+    rows: Rows,
+    slot_in: wp.array[wp.int32],
+    ring: wp.array3d[Any],
+    carry: wp.array2d[Any],
+    words_out: wp.array2d[Any],
+):
+    i, w = wp.tid()
+    env = rows.start + i
+    slot = slot_in[env]
+    if slot < 0:
+        words_out[env, w] = carry[env, w]
+    else:
+        words_out[env, w] = ring[slot, env, w]
+
+
+for _dtype_ in (wp.int32, wp.uint8):  # fixed here, so that the module is compiled once
+    wp.overload(
+        _freeze,
+        {
+            "words_in": wp.array2d(dtype=_dtype_),
+            "ring": wp.array3d(dtype=_dtype_),
+            "carry": wp.array2d(dtype=_dtype_),
+        },
+    )
+    wp.overload(
+        _gather,
+        {
+            "ring": wp.array3d(dtype=_dtype_),
+            "carry": wp.array2d(dtype=_dtype_),
+            "words_out": wp.array2d(dtype=_dtype_),
+        },
+    )
+
+
+class Ring:
+    """The last samples of one sensor in return space, and when each was captured and arrives.
+
+    Args:
+        compute: device and masks.
+        clock: time.
+        cfg: delay, jitter, loss and history of the sensor.
+        specs: its fields in return space.
+        rate: its schedule.
+        label: its name.
+        seed: the scene's seed.
+        bad: uint8 [env, mount], non-zero where the current sample is not valid.
+    """
+
+    def __init__(
+        self,
+        compute: Compute,
+        clock: Clock,
+        cfg: SimpleSensorCfg[Any],
+        specs: Sequence[FieldSpec],
+        rate: Rate,
+        *,
+        label: str,
+        seed: int,
+        bad: torch.Tensor,
+    ) -> None:
+        self.compute, self.clock, self.cfg, self.label = compute, clock, cfg, label
+        self.specs = list(specs)
+        device, num_envs = compute.device, compute.num_envs
+        self.has_delay = cfg.delay is not None or cfg.loss is not None
+        self.max_delay_ticks = self._max_delay_ticks()
+        in_flight = math.floor((self.max_delay_ticks + 0.5) / rate.period) + 2 if self.has_delay else 1
+        self.depth = max(in_flight, cfg.history_length, 1)
+        self.rings = {
+            spec.name: torch.zeros((self.depth, num_envs, *spec.shape), dtype=_dtype(spec), device=device)
+            for spec in self.specs
+        }
+        self.has_carry = cfg.loss is not None
+        carried = num_envs if self.has_carry else 1
+        self.carries = {
+            spec.name: torch.zeros((carried, *spec.shape), dtype=_dtype(spec), device=device) for spec in self.specs
+        }
+        self.head = torch.zeros(1, dtype=torch.int32, device=device)
+        self._head_host = self.head.numpy() if compute.is_cpu else None
+        self._head_wp = wp.from_torch(self.head, dtype=wp.int32)
+        self.position = 0
+        self.stamp = torch.zeros((self.depth, num_envs), dtype=torch.int32, device=device)
+        self.arrival = torch.zeros((self.depth, num_envs), dtype=torch.int32, device=device)
+        self.okay = torch.ones((self.depth, num_envs), dtype=torch.uint8, device=device)
+        self.burst = torch.zeros(num_envs, dtype=torch.uint8, device=device)
+        self.carry_stamp = torch.zeros(num_envs, dtype=torch.int32, device=device)
+        self.carry_okay = torch.zeros(num_envs, dtype=torch.uint8, device=device)
+        self.shown_slot = torch.zeros(num_envs, dtype=torch.int32, device=device)
+        self.shown_stamp = torch.zeros(num_envs, dtype=torch.int32, device=device)
+        self.shown_arrival = torch.zeros(num_envs, dtype=torch.int32, device=device)
+        self.shown_valid = torch.zeros(num_envs, dtype=torch.uint8, device=device)
+        self.delay = self._delay_table(seed)
+        self.loss = self._loss_table(seed)
+        self.shown: Record | None = Record(self.specs, num_envs, device) if self.has_delay else None
+        """What a reader sees, where that may differ from the newest sample."""
+        self._bad_wp = wp.from_torch(bad, dtype=wp.uint8)
+        self._dispatch_inputs = self._law(seed)
+        self._read_segment = compute.record(self._record_read) if self.has_delay else None
+
+    def __repr__(self) -> str:
+        return f"Ring(depth={self.depth}, delay<={self.max_delay_ticks:g} ticks, history={self.cfg.history_length})"
+
+    # Set-up -----------------------------------------------------------------------------------------------------------
+
+    def _ticks(self, amount: Any) -> Any:
+        """Seconds to ticks, exact for the decimals that people write."""
+        if isinstance(amount, Uniform):
+            return Uniform(self._ticks(amount.low), self._ticks(amount.high))
+        if isinstance(amount, Normal):
+            return Normal(self._ticks(amount.mean), self._ticks(amount.std))
+        if isinstance(amount, Choice):
+            return Choice(tuple(self._ticks(value) for value in amount.values))
+        return float(exact_fraction(amount) / self.clock.dt_exact)
+
+    def _max_delay_ticks(self) -> float:
+        if self.cfg.delay is None:
+            return 0.0
+        longest = max(amount_bounds(self.cfg.delay)[1], 0.0)
+        extra = 0.0
+        if self.cfg.jitter is not None:
+            extra = min(max(amount_bounds(self.cfg.jitter)[1], 0.0), longest)
+        return float(self._ticks(longest + extra))
+
+    def _column(self, amount: Any, knob: str, seed: int) -> KnobTable:
+        key = stream_key(seed, self.label, f"knob/{knob}")
+        if isinstance(amount, Uniform | Normal | Choice):
+
+            def spread(value: Any) -> Any:
+                return np.full(1, value, np.float32)
+
+            return KnobTable(self.compute, self.clock, knob, 0, None, (amount, 1, spread), key, _nothing)
+        table = KnobTable(self.compute, self.clock, knob, 0, np.full(1, amount, np.float32), None, key, _nothing)
+        table.values = table.values.expand(self.compute.num_envs, 1).contiguous()
+        return table
+
+    def _delay_table(self, seed: int) -> KnobTable:
+        return self._column(self._ticks(self.cfg.delay) if self.cfg.delay is not None else 0.0, "delay", seed)
+
+    def _loss_table(self, seed: int) -> KnobTable:
+        loss = self.cfg.loss
+        return self._column(loss.p if isinstance(loss, GilbertElliott) else (loss or 0.0), "loss", seed)
+
+    def _law(self, seed: int) -> list[Any]:
+        jitter = self.cfg.jitter
+        kind, a, b, values = NO_JITTER, 0.0, 0.0, [0.0]
+        if jitter is not None:
+            law = Uniform(0.0, self._ticks(jitter)) if not isinstance(jitter, Uniform | Normal | Choice) else self._ticks(jitter)
+            kind = law.kind
+            if isinstance(law, Uniform):
+                a, b = law.low, law.high
+            elif isinstance(law, Normal):
+                a, b = law.mean, law.std
+            else:
+                values = [float(value) for value in law.values]
+        loss = self.cfg.loss
+        loss_kind = _LOSS_NONE if loss is None else _LOSS_GILBERT if isinstance(loss, GilbertElliott) else _LOSS_BERNOULLI
+        key = stream_key(seed, self.label, "transport")
+        return [
+            kind, float(a), float(b), wp.array(values, dtype=wp.float32, device=self.compute.wp_device), loss_kind,
+            wp.from_torch(self.loss.values, dtype=wp.float32), loss.r if isinstance(loss, GilbertElliott) else 1.0,
+            wp.uint32(key[0]), wp.uint32(key[1]), normal_table(self.compute.wp_device),
+        ]  # fmt: skip
+
+    # One sample -------------------------------------------------------------------------------------------------------
+
+    def advance(self) -> None:
+        """Move to the next slot; the owner of the loop calls this before an ordinary sample."""
+        self.seek((self.position + 1) % self.depth)
+
+    def seek(self, position: int) -> None:
+        """Make a slot the newest one."""
+        self.position = position
+        if self._head_host is not None:
+            self._head_host[0] = position
+        else:
+            self.compute.launch_whole(_store_word, (1,), [position], [self._head_wp])
+
+    def attach(self, field: ChainField, name: str) -> None:
+        """Let the fused chain write one float field straight into the ring."""
+        field.ring = self.rings[name]
+        field.head = self.head
+        if self.has_carry:
+            field.carry, field.arrival = self.carries[name], self.arrival
+
+    def freeze(self, source: Record, names: Sequence[str]) -> None:
+        """Copy fields of a record into the newest slot (launches; recordable)."""
+        for name in names:
+            tensor = source[name]
+            words = words_of(tensor, 1)
+            self.compute.launch(
+                _freeze,
+                (words.shape[1],),
+                [self.clock.words_wp, self._head_wp, int(self.has_carry), wp.from_torch(self.arrival, dtype=wp.int32), words],
+                [words_of(self.rings[name], 2), words_of(self.carries[name], 1)],
+            )
+
+    def dispatch(self) -> None:
+        """Stamp the newest slot and draw when it arrives (one launch; recordable). Runs after the samples are stored."""
+        self.compute.launch(
+            _dispatch,
+            (1,),
+            [
+                self.clock.words_wp, self.clock.episode_wp, self._head_wp, self._bad_wp,
+                wp.from_torch(self.delay.values, dtype=wp.float32), *self._dispatch_inputs,
+            ],
+            [
+                wp.from_torch(self.stamp, dtype=wp.int32), wp.from_torch(self.arrival, dtype=wp.int32),
+                wp.from_torch(self.okay, dtype=wp.uint8), wp.from_torch(self.burst, dtype=wp.uint8),
+                wp.from_torch(self.carry_stamp, dtype=wp.int32), wp.from_torch(self.carry_okay, dtype=wp.uint8),
+            ],
+        )  # fmt: skip
+
+    def redraw(self) -> None:
+        """Draw delay and loss anew for the envs of the active mask, where they are distributions."""
+        self.delay.redraw()
+        self.loss.redraw()
+
+    # Reading ----------------------------------------------------------------------------------------------------------
+
+    def _record_read(self) -> None:
+        assert self.shown is not None
+        slots = wp.from_torch(self.shown_slot, dtype=wp.int32)
+        self.compute.launch(
+            _select,
+            (1,),
+            [
+                self.clock.words_wp, self._head_wp, wp.from_torch(self.stamp, dtype=wp.int32),
+                wp.from_torch(self.arrival, dtype=wp.int32), wp.from_torch(self.okay, dtype=wp.uint8), int(self.has_carry),
+                wp.from_torch(self.carry_stamp, dtype=wp.int32), wp.from_torch(self.carry_okay, dtype=wp.uint8),
+            ],
+            [
+                slots, wp.from_torch(self.shown_stamp, dtype=wp.int32), wp.from_torch(self.shown_arrival, dtype=wp.int32),
+                wp.from_torch(self.shown_valid, dtype=wp.uint8),
+            ],
+        )  # fmt: skip
+        for name, ring in self.rings.items():
+            words = words_of(ring, 2)
+            carry = words_of(self.carries[name], 1)
+            self.compute.launch(_gather, (words.shape[2],), [slots, words, carry], [words_of(self.shown[name], 1)])
+
+    def read(self) -> None:
+        """Find what has arrived by now and put it into `shown`, `shown_stamp`, `shown_valid`."""
+        if self._read_segment is not None:
+            self._read_segment.run()
+
+    def history(self, name: str, length: int) -> torch.Tensor:
+        """Gather `[env, length, ...]` of one field, newest first, undelayed (a copy)."""
+        slots = [(self.position - k) % self.depth for k in range(length)]
+        return self.rings[name][slots].transpose(0, 1).contiguous()
+
+    # Run time ---------------------------------------------------------------------------------------------------------
+
+    def set(self, knob: str, value: Any, env_ids: torch.Tensor | None) -> None:
+        """Set `delay` (seconds) or `loss` (probability) for all envs or some.
+
+        Raises:
+            ConfigError: longer than the ring was made for, or not a probability.
+        """
+        table = self.delay if knob == "delay" else self.loss
+        title = f"{type(self.cfg).__name__}({self.label!r})"
+        array = np.asarray(value.detach().cpu() if isinstance(value, torch.Tensor) else value, np.float64)
+        if knob == "delay":
+            longest = float(self.max_delay_ticks * self.clock.dt_exact)
+            if array.size and not (0.0 <= array.min() and array.max() <= longest + 1e-12):
+                fix = f"scene.reconfigure({self.label!r}, delay=...) makes room."
+                raise ConfigError.single(title, "delay", value, f"seconds in [0, {longest:g}], what the ring holds", fix)
+            array = np.vectorize(self._ticks, otypes=[np.float64])(array)
+        elif array.size and not (0.0 <= array.min() and array.max() <= 1.0):
+            raise ConfigError.single(title, "loss", value, "a probability in [0, 1]")
+        rows = np.broadcast_to(array.reshape(-1, 1) if array.ndim else array, (array.size if array.ndim else 1, 1))
+        target = torch.as_tensor(np.ascontiguousarray(rows, np.float32)).to(table.values)
+        if env_ids is None:
+            table.values.copy_(target.expand_as(table.values))
+        else:
+            table.values[env_ids] = target
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Return all that must be saved to resume."""
+        named = {f"ring/{name}": tensor for name, tensor in self.rings.items()}
+        named |= {f"carry/{name}": tensor for name, tensor in self.carries.items()}
+        named |= {
+            "stamp": self.stamp, "arrival": self.arrival, "okay": self.okay, "burst": self.burst,
+            "carry_stamp": self.carry_stamp, "carry_okay": self.carry_okay,
+            "delay": self.delay.values, "loss": self.loss.values,
+        }  # fmt: skip
+        return named
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        own = sum(tensor.numel() * tensor.element_size() for tensor in self.tensors().values())
+        return own + (self.shown.nbytes if self.shown is not None else 0)
+
+
+def _dtype(spec: FieldSpec) -> torch.dtype:
+    return TORCH_DTYPES[spec.dtype]
+
+
+def _nothing() -> None:
+    """Delay and loss are read through fixed arrays: nothing moves."""
+
+
+__all__ = ["FIRST", "NEVER", "Ring"]

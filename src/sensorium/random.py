@@ -1,0 +1,605 @@
+"""Random numbers as a pure function of who asks, what for and when: the same bits on the CPU, on CUDA and in NumPy.
+
+A generator with a hidden state gives other numbers once it is read more often, or once a sensor is added. This one has
+no state: it hashes a key and a counter into four random words (Philox 4x32, seven rounds).
+
+Key: two words, hashed from the seed, the sensor's name and a purpose such as ``"noise"``; see `stream_key`.
+
+Counter: four uint32 words
+
+    ====  ======================================================================
+    word  meaning
+    ====  ======================================================================
+    c0    capture tick, modulo 2^32
+    c1    index of the environment
+    c2    episode of that environment
+    c3    ``field_index << 24 | q``, with q = flat index of the element // 4
+    ====  ======================================================================
+
+Word j of the block belongs to element 4 q + j. So a field has at most 2^26 elements per environment, and a sensor at
+most 256 fields.
+
+Every function exists twice: as a Warp function for kernels and as a NumPy twin for checks and for work on the host.
+Both round alike, because they only add and multiply and no product is fused with a sum. Warp compiles a function with
+the options of the module that holds the *kernel*, so a module that calls `word_to_normal`, `normals4` or `draw` from
+its own kernels begins with ``wp.set_module_options({"fuse_fp": False})``; otherwise the last bit differs.
+
+Sources: J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011 (Philox; its
+authors found that seven rounds pass BigCrush, and default to ten). The normal quantile that fills the table is that of
+`statistics.NormalDist` (M. Wichura, "Algorithm AS 241", Applied Statistics 37, 1988).
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import numbers
+import operator
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+import numpy as np
+import warp as wp
+from numpy.typing import ArrayLike, NDArray
+
+from sensorium.errors import ConfigError
+
+if TYPE_CHECKING:  # Warp's scalars have no operators that a type checker could see
+    U32: TypeAlias = Any
+    U64: TypeAlias = Any
+    F32: TypeAlias = Any
+    Words: TypeAlias = Any
+else:
+    U32 = wp.uint32
+    U64 = wp.uint64
+    F32 = wp.float32
+    Words = wp.vec4ui
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+
+def _constant(value: Any) -> Any:
+    return wp.constant(value)  # type: ignore[no-untyped-call]
+
+
+UNIFORM: int = _constant(0)
+"""Kind of `Uniform` for `draw`: a + (b - a) u."""
+NORMAL: int = _constant(1)
+"""Kind of `Normal` for `draw`: a + b z."""
+CHOICE: int = _constant(2)
+"""Kind of `Choice` for `draw`: one of the values."""
+
+MAX_NORMAL: float = 6.337957859039307
+"""Largest magnitude a normal can have, in standard deviations: the quantile at a tail of 2^-33."""
+
+NORMAL_TABLE: NDArray[np.float32]
+"""Coefficients of the normal table, float32 [1025, 3]; built on first use, read-only."""
+
+Value: TypeAlias = float | tuple[float, ...]
+"""One number for all columns, or one per column."""
+
+_ROUNDS = 7
+_M0, _M1 = 0xD2511F53, 0xCD9E8D57
+_W0, _W1 = 0x9E3779B9, 0xBB67AE85
+_WORD_MASK = 0xFFFFFFFF
+_MAX_FIELDS, _MAX_ELEMENTS = 1 << 8, 1 << 26
+
+_PHILOX_M0: U64 = _constant(wp.uint64(_M0))
+_PHILOX_M1: U64 = _constant(wp.uint64(_M1))
+_PHILOX_W0: U32 = _constant(wp.uint32(_W0))
+_PHILOX_W1: U32 = _constant(wp.uint32(_W1))
+_WORD_BITS: U64 = _constant(wp.uint64(32))
+_ONE: U32 = _constant(wp.uint32(1))
+_SIGN_SHIFT: U32 = _constant(wp.uint32(31))
+_UNIFORM_SHIFT: U32 = _constant(wp.uint32(8))
+_UNIFORM_SCALE: float = _constant(2.0**-24)
+
+# Segments of the normal table are numbered by a float32's exponent and the top 5 bits of its mantissa, from 0.5 on.
+_OCTAVES, _PER_OCTAVE, _LOW_BITS = 32, 32, 18
+_FIRST_SEGMENT = 126 * _PER_OCTAVE  # 126: the biased exponent of 0.5
+_LOW_MASK = (1 << _LOW_BITS) - 1
+_SEGMENT_SHIFT: U32 = _constant(wp.uint32(_LOW_BITS))
+_SEGMENT_BASE: U32 = _constant(wp.uint32(_FIRST_SEGMENT))
+_SEGMENT_MASK: U32 = _constant(wp.uint32(_LOW_MASK))
+_SEGMENT_SCALE: float = _constant(2.0**-_LOW_BITS)
+
+
+# Keys -----------------------------------------------------------------------------------------------------------------
+
+
+def stream_key(seed: int, name: str, purpose: str) -> tuple[int, int]:
+    """Return the key of one stream: two words below 2^32.
+
+    The same arguments give the same key in every process, on every machine and in every release.
+
+    Args:
+        seed: the scene's seed, any integer.
+        name: the sensor's name.
+        purpose: what the numbers are for, e.g. ``"noise"`` or ``"jitter"``.
+    """
+    digest = hashlib.blake2b(digest_size=8)
+    for part in (str(operator.index(seed)), name, purpose):
+        data = part.encode()
+        digest.update(len(data).to_bytes(8, "little"))  # the length first: ("ab", "c") is not ("a", "bc")
+        digest.update(data)
+    word = digest.digest()
+    return int.from_bytes(word[:4], "little"), int.from_bytes(word[4:], "little")
+
+
+# The normal table -----------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _normal_table() -> NDArray[np.float32]:
+    """Return the quadratics that give the normal quantile.
+
+    Segment s covers f in [2^(s // 32 - 1) (1 + (s % 32) / 32), the next one's start), where f / 2^32 is the probability
+    of the tail. In it z = c0 + t (c1 + t c2), t in [0, 1), goes through the quantile at the three Chebyshev nodes. The
+    last segment holds only f = 2^31, the median: z = 0.
+    """
+    octave, part = np.divmod(np.arange(_OCTAVES * _PER_OCTAVE), _PER_OCTAVE)
+    nodes = 0.5 - 0.5 * np.cos(np.pi * np.array([1.0, 3.0, 5.0]) / 6.0)
+    f = 2.0 ** (octave[:, None] - 1.0) * (1.0 + (part[:, None] + nodes) / _PER_OCTAVE)
+    quantile = statistics.NormalDist().inv_cdf
+    z = np.array([-quantile(p) for p in (f / 2.0**32).ravel().tolist()]).reshape(f.shape)
+    table = np.zeros((_OCTAVES * _PER_OCTAVE + 1, 3), np.float32)
+    table[:-1] = z @ np.linalg.inv(np.vander(nodes, increasing=True)).T
+    table.flags.writeable = False
+    return table
+
+
+def __getattr__(name: str) -> Any:
+    if name == "NORMAL_TABLE":
+        return _normal_table()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+@functools.cache
+def _device_table(alias: str) -> wp.array[wp.vec3]:
+    return wp.array(_normal_table(), dtype=wp.vec3, device=alias)
+
+
+def normal_table(device: Any = None) -> wp.array[wp.vec3]:
+    """Return the normal table on a device, ``vec3[1025]``; one copy per device.
+
+    Call it once before capturing a graph: the first call on a device allocates.
+
+    Args:
+        device: a Warp device or its name; None means the current one.
+    """
+    return _device_table(wp.get_device(device).alias)
+
+
+# Warp -----------------------------------------------------------------------------------------------------------------
+
+
+@wp.func
+def philox(c0: U32, c1: U32, c2: U32, c3: U32, k0: U32, k1: U32) -> Words:
+    """Return the four random words of one counter under one key: Philox 4x32-7 (Salmon et al. 2011)."""
+    x0 = c0
+    x1 = c1
+    x2 = c2
+    x3 = c3
+    key0 = k0
+    key1 = k1
+    for _ in range(_ROUNDS):
+        p0 = U64(x0) * _PHILOX_M0
+        p1 = U64(x2) * _PHILOX_M1
+        x0 = U32(p1 >> _WORD_BITS) ^ x1 ^ key0
+        x1 = U32(p1)
+        x2 = U32(p0 >> _WORD_BITS) ^ x3 ^ key1
+        x3 = U32(p0)
+        key0 = key0 + _PHILOX_W0
+        key1 = key1 + _PHILOX_W1
+    return wp.vec4ui(x0, x1, x2, x3)
+
+
+@wp.func
+def word_to_uniform(w: U32) -> F32:
+    """Return a uniform number in [0, 1), a multiple of 2^-24, from the top 24 bits of a word."""
+    return wp.float32(w >> _UNIFORM_SHIFT) * _UNIFORM_SCALE
+
+
+@wp.func
+def word_to_normal(w: U32, table: wp.array[wp.vec3]) -> F32:
+    """Return a standard normal number from a word: sign from bit 0, magnitude from the other 31 by `NORMAL_TABLE`.
+
+    Args:
+        w: the random word.
+        table: what `normal_table` returns for the device.
+    """
+    bits = wp.cast(wp.float32(w >> _ONE) + 0.5, U32)  # the tail's probability times 2^32
+    c = table[wp.int32((bits >> _SEGMENT_SHIFT) - _SEGMENT_BASE)]
+    t = wp.float32(bits & _SEGMENT_MASK) * _SEGMENT_SCALE
+    z = c[0] + t * (c[1] + t * c[2])
+    return wp.cast(wp.cast(z, U32) ^ (w << _SIGN_SHIFT), F32)  # Warp's unary minus turns 0 into +0
+
+
+@wp.func
+def uniforms4(c0: U32, c1: U32, c2: U32, c3: U32, k0: U32, k1: U32) -> wp.vec4:
+    """Return four uniform numbers in [0, 1): those of elements 4 q to 4 q + 3 of the counter."""
+    w = philox(c0, c1, c2, c3, k0, k1)
+    return wp.vec4(word_to_uniform(w[0]), word_to_uniform(w[1]), word_to_uniform(w[2]), word_to_uniform(w[3]))
+
+
+@wp.func
+def normals4(c0: U32, c1: U32, c2: U32, c3: U32, k0: U32, k1: U32, table: wp.array[wp.vec3]) -> wp.vec4:
+    """Return four standard normal numbers: those of elements 4 q to 4 q + 3 of the counter."""
+    w = philox(c0, c1, c2, c3, k0, k1)
+    z0 = word_to_normal(w[0], table)
+    z1 = word_to_normal(w[1], table)
+    z2 = word_to_normal(w[2], table)
+    z3 = word_to_normal(w[3], table)
+    return wp.vec4(z0, z1, z2, z3)
+
+
+@wp.func
+def draw(kind: wp.int32, a: float, b: float, values: wp.array[wp.float32], w: U32, table: wp.array[wp.vec3]) -> F32:
+    """Return one number from a distribution; a, b and values are those of its `parameters`.
+
+    Args:
+        kind: `UNIFORM`, `NORMAL` or `CHOICE`.
+        a: low, or the mean.
+        b: high, or the standard deviation.
+        values: what to choose from; not read by the other kinds.
+        w: the random word.
+        table: what `normal_table` returns for the device.
+    """
+    if kind == NORMAL:
+        return a + b * word_to_normal(w, table)
+    u = word_to_uniform(w)
+    if kind == CHOICE:
+        n = values.shape[0]
+        return values[wp.min(wp.int32(u * wp.float32(n)), n - 1)]
+    return a + (b - a) * u
+
+
+# NumPy ----------------------------------------------------------------------------------------------------------------
+
+
+def philox_numpy(counters: NDArray[np.uint32], key: tuple[int, int], rounds: int = _ROUNDS) -> NDArray[np.uint32]:
+    """Return the random words of counters under one key, uint32 [..., 4]; the twin of `philox`.
+
+    Args:
+        counters: uint32 [..., 4].
+        key: two words, as `stream_key` gives them.
+        rounds: 7 everywhere in this package; 10 has published test vectors.
+    """
+    x0, x1, x2, x3 = np.moveaxis(np.asarray(counters, np.uint32), -1, 0)
+    key0, key1 = key
+    for _ in range(rounds):
+        p0 = x0.astype(np.uint64) * np.uint64(_M0)
+        p1 = x2.astype(np.uint64) * np.uint64(_M1)
+        x0 = (p1 >> np.uint64(32)).astype(np.uint32) ^ x1 ^ np.uint32(key0)
+        x1 = p1.astype(np.uint32)
+        x2 = (p0 >> np.uint64(32)).astype(np.uint32) ^ x3 ^ np.uint32(key1)
+        x3 = p0.astype(np.uint32)
+        key0 = (key0 + _W0) & _WORD_MASK
+        key1 = (key1 + _W1) & _WORD_MASK
+    return np.stack([x0, x1, x2, x3], axis=-1)
+
+
+def uniform_numpy(words: NDArray[np.uint32]) -> NDArray[np.float32]:
+    """Return uniform numbers in [0, 1), float32 in the shape of `words`; the twin of `word_to_uniform`."""
+    words = np.asarray(words, np.uint32)
+    return (words >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24)
+
+
+def normal_numpy(words: NDArray[np.uint32]) -> NDArray[np.float32]:
+    """Return standard normal numbers, float32 in the shape of `words`; the twin of `word_to_normal`."""
+    words = np.asarray(words, np.uint32)
+    bits = ((words >> np.uint32(1)).astype(np.float32) + np.float32(0.5)).view(np.uint32)
+    c = _normal_table()[(bits >> np.uint32(_LOW_BITS)) - np.uint32(_FIRST_SEGMENT)]
+    t = (bits & np.uint32(_LOW_MASK)).astype(np.float32) * np.float32(2.0**-_LOW_BITS)
+    z: NDArray[np.float32] = c[..., 0] + t * (c[..., 1] + t * c[..., 2])
+    return (z.view(np.uint32) ^ (words << np.uint32(31))).view(np.float32)
+
+
+def uniforms_numpy(
+    key: tuple[int, int], tick: int, env: ArrayLike, episode: ArrayLike, field: int, count: int
+) -> NDArray[np.float32]:
+    """Return the uniform numbers in [0, 1) of one field at one tick, float32 [n, count].
+
+    Args:
+        key: what `stream_key` gives.
+        tick: capture tick.
+        env: indices of environments, [n] or one number.
+        episode: episode of each environment, [n] or one number.
+        field: index of the field in its sensor, below 256.
+        count: elements of the field per environment, at most 2^26.
+    """
+    return uniform_numpy(_words(key, tick, env, episode, field, count))
+
+
+def normals_numpy(
+    key: tuple[int, int], tick: int, env: ArrayLike, episode: ArrayLike, field: int, count: int
+) -> NDArray[np.float32]:
+    """Return the standard normal numbers of one field at one tick, float32 [n, count]; see `uniforms_numpy`."""
+    return normal_numpy(_words(key, tick, env, episode, field, count))
+
+
+def _words(
+    key: tuple[int, int], tick: int, env: ArrayLike, episode: ArrayLike, field: int, count: int
+) -> NDArray[np.uint32]:
+    if not 0 <= field < _MAX_FIELDS:
+        raise ValueError(f"field: got {field}, expected an index from 0 to {_MAX_FIELDS - 1}.")
+    if not 0 <= count <= _MAX_ELEMENTS:
+        raise ValueError(f"count: got {count}, expected 0 to {_MAX_ELEMENTS} elements.")
+    envs, episodes = np.broadcast_arrays(np.asarray(env), np.asarray(episode))
+    blocks = np.arange((count + 3) // 4, dtype=np.uint32)
+    counters = np.empty((*envs.shape, blocks.size, 4), np.uint32)
+    counters[..., 0] = tick & _WORD_MASK
+    counters[..., 1] = envs.astype(np.uint32)[..., None]
+    counters[..., 2] = episodes.astype(np.uint32)[..., None]
+    counters[..., 3] = np.uint32(field << 24) | blocks
+    words = philox_numpy(counters, key)
+    return words.reshape(*envs.shape, 4 * blocks.size)[..., :count]
+
+
+# Distributions --------------------------------------------------------------------------------------------------------
+
+
+class _Base:
+    """What the distributions share."""
+
+    __slots__ = ()
+
+    kind: ClassVar[int]
+
+    def _rows(self) -> tuple[Value, ...]:
+        raise NotImplementedError
+
+    @property
+    def columns(self) -> int | None:
+        """How many columns the distribution is written for; None where one set of numbers serves any number."""
+        return next((len(row) for row in self._rows() if isinstance(row, tuple)), None)
+
+    @property
+    def joint(self) -> bool:
+        """Whether all columns use the word of element 0, so that they take the same one of several vectors."""
+        return False
+
+    def _table(self, count: int) -> NDArray[np.float32]:
+        columns = self.columns
+        if columns is not None and columns != count:
+            raise ConfigError.single(
+                type(self).__name__, "columns", columns, str(count), "Give one number, or one for each column."
+            )
+        rows = self._rows()
+        return np.stack([np.broadcast_to(np.asarray(row, np.float32), (count,)) for row in rows])
+
+    def parameters(self, count: int) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
+        """Return what `draw` needs for each column: a [count], b [count] and values [n, count], all float32.
+
+        Args:
+            count: number of columns.
+
+        Raises:
+            ConfigError: the distribution is written for another number of columns.
+        """
+        table = self._table(count)
+        return table[0], table[1], np.zeros((0, count), np.float32)
+
+    def sample(
+        self, key: tuple[int, int], tick: int, env: ArrayLike, episode: ArrayLike, field: int, count: int
+    ) -> NDArray[np.float32]:
+        """Return one draw for each environment and column, float32 [n, count]: bit for bit those of `draw`.
+
+        Args:
+            key: what `stream_key` gives.
+            tick: tick of the draw.
+            env: indices of environments, [n] or one number.
+            episode: episode of each environment, [n] or one number.
+            field: index of the field or knob, below 256.
+            count: number of columns.
+        """
+        words = _words(key, tick, env, episode, field, count)
+        a, b, values = self.parameters(count)
+        if self.kind == NORMAL:
+            return a + b * normal_numpy(words)
+        u = uniform_numpy(words[..., :1] if self.joint else words)
+        if self.kind == CHOICE:
+            n = values.shape[0]
+            index = np.minimum((u * np.float32(n)).astype(np.int32), n - 1)
+            chosen: NDArray[np.float32] = values[index, np.arange(count)]
+            return chosen
+        return a + (b - a) * u
+
+
+@dataclass(frozen=True, slots=True)
+class Uniform(_Base):
+    """Any number from low to high, all equally likely; high itself only by rounding.
+
+    Args:
+        low: least number, in the unit of the knob; a tuple gives one per column.
+        high: greatest number, likewise.
+    """
+
+    low: Value
+    high: Value
+
+    kind: ClassVar[int] = UNIFORM
+
+    def __post_init__(self) -> None:
+        _store(self, "low", "high")
+        low, high = _wide(self.low, self.high)
+        if np.any(low > high):
+            raise ConfigError.single("Uniform", "low", self.low, f"at most high, {self.high}", "Swap the two.")
+        if np.any(high - low > _FLOAT32_MAX):
+            raise ConfigError.single("Uniform", "high", self.high, "a range that float32 can hold", "Narrow it.")
+
+    def _rows(self) -> tuple[Value, ...]:
+        return self.low, self.high
+
+    @property
+    def bounds(self) -> tuple[float, float] | tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Least and greatest number: two floats, or two float64 arrays [columns]."""
+        return _pair(self, *_wide(self.low, self.high))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data such as ``{"uniform": [0.0, 0.02]}``."""
+        return {"uniform": [_plain(self.low), _plain(self.high)]}
+
+
+@dataclass(frozen=True, slots=True)
+class Normal(_Base):
+    """A Gaussian; no draw is further than `MAX_NORMAL` standard deviations from the mean.
+
+    Args:
+        mean: mean, in the unit of the knob; a tuple gives one per column.
+        std: standard deviation, likewise.
+    """
+
+    mean: Value
+    std: Value
+
+    kind: ClassVar[int] = NORMAL
+
+    def __post_init__(self) -> None:
+        _store(self, "mean", "std")
+        mean, std = _wide(self.mean, self.std)
+        if np.any(std < 0.0):
+            raise ConfigError.single("Normal", "std", self.std, "a standard deviation >= 0", "Drop the minus sign.")
+        if np.any(np.abs(mean) + MAX_NORMAL * std > _FLOAT32_MAX):
+            raise ConfigError.single("Normal", "std", self.std, "a range that float32 can hold", "Narrow it.")
+
+    def _rows(self) -> tuple[Value, ...]:
+        return self.mean, self.std
+
+    @property
+    def bounds(self) -> tuple[float, float] | tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Least and greatest number, mean -+ `MAX_NORMAL` std: two floats, or two float64 arrays [columns]."""
+        mean, std = _wide(self.mean, self.std)
+        return _pair(self, mean - MAX_NORMAL * std, mean + MAX_NORMAL * std)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data such as ``{"normal": [0.0, 0.01]}``."""
+        return {"normal": [_plain(self.mean), _plain(self.std)]}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(_Base):
+    """One of several values, all equally likely.
+
+    Where the values are numbers, each column draws its own. Where they are vectors, one vector is drawn as a whole: a
+    kernel then passes the word of element 0 to `draw` for every column, see `joint`.
+
+    Args:
+        values: the numbers, or the vectors (one number per column), in the unit of the knob.
+    """
+
+    values: tuple[Value, ...]
+
+    kind: ClassVar[int] = CHOICE
+
+    def __post_init__(self) -> None:
+        got: Any = self.values.tolist() if isinstance(self.values, np.ndarray) else self.values
+        fix = "Write for example Choice((0.0, 0.1, 0.2))."
+        if not isinstance(got, Sequence) or isinstance(got, str | bytes) or not got:
+            raise ConfigError.single("Choice", "values", got, "a non-empty tuple of values", fix)
+        values = tuple(_value("Choice", f"values.{index}", part) for index, part in enumerate(got))
+        if len({len(part) if isinstance(part, tuple) else None for part in values}) > 1:
+            raise ConfigError.single("Choice", "values", got, "only numbers, or only vectors of one length", fix)
+        object.__setattr__(self, "values", values)
+
+    def _rows(self) -> tuple[Value, ...]:
+        return self.values
+
+    @property
+    def joint(self) -> bool:
+        """Whether all columns use the word of element 0, so that they take the same one of several vectors."""
+        return self.columns is not None
+
+    def parameters(self, count: int) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
+        """Return what `draw` needs for each column: a and b, zeros [count], and values [n, count], all float32."""
+        zeros = np.zeros(count, np.float32)
+        return zeros, zeros, self._table(count)
+
+    @property
+    def bounds(self) -> tuple[float, float] | tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Least and greatest value: two floats, or two float64 arrays [columns]."""
+        values = np.asarray(self.values, np.float64)
+        return _pair(self, values.min(axis=0), values.max(axis=0))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data such as ``{"choice": [0.0, 0.1]}``."""
+        return {"choice": [_plain(value) for value in self.values]}
+
+
+Distribution: TypeAlias = Uniform | Normal | Choice
+
+_ACCEPTED = 'one of {"uniform": [low, high]}, {"normal": [mean, std]}, {"choice": [value, ...]}'
+
+
+def distribution_from_dict(data: Mapping[str, Any]) -> Distribution:
+    """Return the distribution that `to_dict` wrote.
+
+    Args:
+        data: one entry, e.g. ``{"uniform": [0, 0.02]}``, ``{"normal": [0, 0.01]}`` or ``{"choice": [0, 0.1]}``.
+
+    Raises:
+        ConfigError: (a ValueError) it is something else; the message lists what is accepted.
+    """
+    if not isinstance(data, Mapping) or len(data) != 1:
+        raise ConfigError.single("Distribution", "keys", data, _ACCEPTED)
+    ((name, numbers_),) = data.items()
+    if name not in ("uniform", "normal", "choice"):
+        raise ConfigError.single("Distribution", "keys", name, _ACCEPTED)
+    if name == "choice":
+        return Choice(numbers_)
+    if not isinstance(numbers_, list | tuple) or len(numbers_) != 2:
+        names = "[low, high]" if name == "uniform" else "[mean, std]"
+        raise ConfigError.single("Distribution", name, numbers_, f"two numbers or vectors {names}")
+    return Uniform(*numbers_) if name == "uniform" else Normal(*numbers_)
+
+
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
+
+
+def _number(config: str, field: str, got: Any) -> float:
+    if isinstance(got, bool | np.bool_) or not isinstance(got, numbers.Real):
+        raise ConfigError.single(config, field, got, "a number or a tuple of numbers, one per column")
+    size: Any = abs(got)
+    if not size <= _FLOAT32_MAX:  # NaN too
+        raise ConfigError.single(config, field, got, "a finite number within the range of float32")
+    return float(got)
+
+
+def _value(config: str, field: str, got: Any) -> Value:
+    if isinstance(got, np.ndarray):
+        got = got.tolist()
+    if not isinstance(got, list | tuple):
+        return _number(config, field, got)
+    if not got:
+        raise ConfigError.single(config, field, got, "at least one number", "Give one number per column.")
+    return tuple(_number(config, f"{field}.{index}", part) for index, part in enumerate(got))
+
+
+def _store(distribution: Any, *fields: str) -> None:
+    """Replace two fields by checked floats or tuples of floats."""
+    name = type(distribution).__name__
+    for field in fields:
+        object.__setattr__(distribution, field, _value(name, field, getattr(distribution, field)))
+    first, second = (getattr(distribution, field) for field in fields)
+    if isinstance(first, tuple) and isinstance(second, tuple) and len(first) != len(second):
+        fix = f"Give {fields[0]} and {fields[1]} the same number of columns."
+        raise ConfigError.single(name, fields[1], second, f"{len(first)} numbers like {fields[0]}", fix)
+
+
+def _wide(first: Value, second: Value) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    low, high = np.broadcast_arrays(np.asarray(first, np.float64), np.asarray(second, np.float64))
+    return low, high
+
+
+def _pair(
+    distribution: _Base, low: NDArray[np.float64], high: NDArray[np.float64]
+) -> tuple[float, float] | tuple[NDArray[np.float64], NDArray[np.float64]]:
+    if distribution.columns is None:
+        return float(low), float(high)
+    return low.copy(), high.copy()
+
+
+def _plain(value: Value) -> float | list[float]:
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,104 @@
+"""Readings: all that outputs (recorders, streams, viewers) ever see of a sensor. Host NumPy data with their specs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sensorium.spec import FieldSpec
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(slots=True)
+class Reading:
+    """What one sensor showed at one tick, copied to the host; it stays as it is.
+
+    Attributes:
+        name: the sensor's name.
+        kind: the sensor's kind, e.g. ``"imu"``.
+        specs: its fields, mount axis squeezed for a singular selector.
+        env_ids: int64 [n], the envs it holds.
+        tick: physics tick of the reading.
+        time: seconds of that tick.
+        capture_tick: int64 [n], when the shown value was sensed.
+        age: float64 [n], how old it is, s.
+        valid: bool [n], whether it has arrived and the engine's state was finite.
+        is_new: bool [n], whether it arrived in this control step.
+        frame: int64 [n], captures since the env's reset.
+    """
+
+    name: str
+    kind: str
+    specs: tuple[FieldSpec, ...]
+    env_ids: Array
+    tick: int
+    time: float
+    capture_tick: Array
+    age: Array
+    valid: Array
+    is_new: Array
+    frame: Array
+    _measured: dict[str, Array] = field(repr=False)
+    _truth: dict[str, Array] = field(repr=False)
+    _wait: Callable[[], None] | None = field(default=None, repr=False)
+
+    def _arrived(self) -> None:
+        if self._wait is not None:
+            self._wait()
+            self._wait = None
+
+    @property
+    def measured(self) -> Mapping[str, Array]:
+        """Field -> array `[n, ...]` as the device would report it; waits for the copy to the host where it is under way."""
+        self._arrived()
+        return self._measured
+
+    @property
+    def truth(self) -> Mapping[str, Array]:
+        """Field -> array `[n, ...]`, ground truth at the newest capture."""
+        self._arrived()
+        return self._truth
+
+    def __getitem__(self, name: str) -> Array:
+        return self.measured[name]
+
+
+@dataclass(frozen=True, slots=True)
+class SceneDescription:
+    """What a listener needs to know once: engine, time step, environments, sensors and their fields."""
+
+    engine: str
+    dt: float
+    num_envs: int
+    seed: int
+    sensors: Mapping[str, Mapping[str, Any]]
+    """Name -> ``{"kind", "rate_hz", "fields": [...], "cfg": {...}}``."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able description."""
+        return {
+            "engine": self.engine,
+            "dt": self.dt,
+            "num_envs": self.num_envs,
+            "seed": self.seed,
+            "sensors": {name: dict(value) for name, value in self.sensors.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class DebugShape:
+    """One plain shape for a viewer, in world coordinates (m).
+
+    Attributes:
+        kind: ``points`` (positions [n, 3]), ``lines`` and ``arrows`` (starts and ends [n, 2, 3]) or ``frames`` (poses [n, 7], wxyz).
+        data: the numbers.
+        color: red, green, blue in [0, 1].
+    """
+
+    kind: str
+    data: Array
+    color: tuple[float, float, float] = (1.0, 0.2, 0.2)

@@ -1,0 +1,701 @@
+"""The author's contract: what a sensor class writes, and what every sensor offers to its readers.
+
+One object is one config: all its mounts in all environments. Config and sensor pair by the type parameters when the class
+is defined: ``class Imu(SimpleSensor[ImuCfg, ImuData])``. Inside a sensor the mount axis is always there; a singular
+selector squeezes it in `.data`, `.ground_truth`, `.read` and `.history` only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar, cast, get_args, get_origin
+
+import numpy as np
+import torch
+
+from sensorium import registry
+from sensorium.cfg import MountedSensorCfg, SensorCfg, SimpleSensorCfg
+from sensorium.compute import Clock, Compute, Program, Rate
+from sensorium.engines.base import Engine
+from sensorium.errors import ConfigError, RegistrationError, StaleError, UnknownNameError
+from sensorium.measurement.pipeline import Hooks, Line
+from sensorium.measurement.record import Record, Timeline
+from sensorium.readings import DebugShape
+from sensorium.spec import Field, FieldSpec, Requirement, resolve_field
+from sensorium.world.mount import MountView
+from sensorium.world.select import resolve_mounts
+
+CfgT = TypeVar("CfgT", bound=SensorCfg[Any])
+DataT = TypeVar("DataT")
+
+Supports = Callable[[Requirement], str | None]
+"""A function telling why a requirement cannot be given; None where it can."""
+
+
+class _Stale(torch.Tensor):
+    """A view whose sensor was reconfigured or removed: any use raises."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise StaleError(
+            "this view belongs to a sensor that was reconfigured or removed; take it anew: scene[name].data.<field>"
+        )
+
+
+@dataclass(slots=True)
+class SensorContext:
+    """What a sensor is built in: the scene's engine, device, clock and seed."""
+
+    engine: Engine
+    compute: Compute
+    clock: Clock
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class SensorInfo:
+    """What a sensor resolved to.
+
+    Attributes:
+        specs: its fields as a reader sees them.
+        mounts: what the selector matched, in mount order.
+        bodies: the body each mount is fixed to.
+        nbytes: bytes of memory the sensor holds.
+        rate_hz: mean samples per second.
+        evaluation: ``"lazy"``, ``"eager"`` or ``"wanted"``.
+        why: the reason for that.
+        notes: what else the sensor decided, e.g. where accelerations come from.
+    """
+
+    specs: tuple[FieldSpec, ...]
+    mounts: tuple[str, ...]
+    bodies: tuple[str, ...]
+    nbytes: int
+    rate_hz: float
+    evaluation: str
+    why: str
+    notes: Mapping[str, str]
+
+
+class Sensor(Generic[CfgT, DataT]):
+    """Base of every sensor. Derive from `SimpleSensor`, or from here for full control with `compute`.
+
+    Full control: `compute(truth, measured)` fills both records in one go; post-processing, delay and history still follow.
+    With `uses_ring_pipeline = False` nothing is allocated: `compute` gets None twice and `outputs` returns the data.
+    """
+
+    requires: ClassVar[tuple[Requirement, ...]] = ()
+    """What the sensor needs of the engine; see `requirements` where that depends on the config."""
+    lookback: ClassVar[int] = 0
+    """Deepest k that a hook reads with `timeline.at(k)`; it sizes the timelines."""
+    single: ClassVar[bool] = False
+    """True where the data class has one field and `.data` is that tensor itself."""
+    uses_ring_pipeline: ClassVar[bool] = True
+    """False where `compute` keeps its own memory."""
+    knob_prefixes: ClassVar[Mapping[str, str]] = {}
+    """Short prefix -> field, e.g. ``{"gyro": "ang_vel_b"}``: knobs may be written `gyro_noise`."""
+
+    cfg_class: ClassVar[type[SensorCfg[Any]]]
+    data_class: ClassVar[type[Any]]
+    _reset_hook: ClassVar[Callable[..., object] | None] = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "reset" in cls.__dict__:  # the author's hook; readers keep `reset(env_ids)`
+            cls._reset_hook = cls.__dict__["reset"]
+            del cls.reset
+        if cls.__module__ != __name__ and "post_process" in cls.__dict__ and "intermediate_fields" not in cls.__dict__:
+            raise RegistrationError(
+                f"{cls.__qualname__} defines post_process without intermediate_fields. The intermediate buffer is distinct "
+                "from what readers see: define intermediate_fields(self) as well (return self.fields() where they coincide)."
+            )
+        for base in cls.__dict__.get("__orig_bases__", ()):
+            origin = get_origin(base)
+            if not (isinstance(origin, type) and issubclass(origin, Sensor)):
+                continue
+            args = get_args(base)
+            if len(args) == 2 and all(isinstance(arg, type) for arg in args):
+                cls._pair(*args)
+
+    @classmethod
+    def _pair(cls, cfg_class: type, data_class: type) -> None:
+        if not issubclass(cfg_class, SensorCfg):
+            raise RegistrationError(f"{cls.__qualname__}: {cfg_class.__name__} is no SensorCfg")
+        if not dataclasses.is_dataclass(data_class):
+            raise RegistrationError(f"{cls.__qualname__}: {data_class.__name__} is no dataclass")
+        cls.cfg_class, cls.data_class = cfg_class, data_class
+        fields = declared_fields(data_class)
+        if cls.single and len(fields) != 1:
+            raise RegistrationError(f"{cls.__qualname__} is `single`, but {data_class.__name__} has {len(fields)} fields")
+        registry.pair(cfg_class, cls)
+
+    @classmethod
+    def requirements(cls, cfg: CfgT, supports: Supports) -> Iterable[Requirement]:
+        """Return what this config needs of an engine; by default `requires`."""
+        return cls.requires
+
+    def __init__(self, cfg: CfgT, context: SensorContext) -> None:
+        self.cfg = cfg
+        self.name = cfg.label
+        self.engine, self.compute_on, self.clock = context.engine, context.compute, context.clock
+        self._context = context
+        self._engine_array = context.engine.array
+        self.rate = Rate.of(self.clock.dt_exact, cfg.update_period, cfg.rate_hz, self.name)
+        self.mount: MountView | None = None
+        self._mount_axis = False
+        if isinstance(cfg, MountedSensorCfg):
+            names, frames = resolve_mounts(cfg, self.engine)
+            self._mount_axis = cfg.is_plural
+            self.mount = MountView(
+                self.engine, self.compute_on, self.clock, names, frames, cfg.offset, lambda: self.line.bad
+            )
+        self._stale: str | None = None
+        self._allocate()
+        self.samples = 0
+        """Captures on the grid so far, the same for all envs."""
+        self._frame_base = torch.full((self.num_envs,), -1, dtype=torch.int64, device=self.device)
+        self._last_tick, self._last_lag = self.clock.tick, 0
+        self._evaluated = -1
+        self._read_version = -1
+        self._kind: str | None = None
+        self.wanted = True
+        """Whether somebody read this sensor since its last due tick (counts for ``evaluate="wanted"``)."""
+        self.listeners = 0
+        """Number of recorders and listeners that want every sample."""
+        self._evaluate: Callable[[Sensor[Any, Any]], None] = lambda sensor: None
+        self._reset_by_scene: Callable[[Sensor[Any, Any], Any], None] = lambda sensor, ids: None
+        self._debug_vis = False
+        self.at_reset: Program | None = None
+        """The scene's program for capturing this sensor at a reset."""
+        self.published = -1
+        """`samples_now()` at the last publication."""
+
+    # What an author writes --------------------------------------------------------------------------------------------
+
+    def fields(self) -> Mapping[str, Field]:
+        """Return the fields of this config; by default all that the data class declares.
+
+        Override where shapes, or which fields are computed at all, depend on the config.
+        """
+        return declared_fields(self.data_class)
+
+    def intermediate_fields(self) -> Mapping[str, Field]:
+        """Return the fields of the pipeline's own space, where `post_process` projects out of it."""
+        return self.fields()
+
+    def compute(self, truth: Record, measured: Record) -> None:
+        """Fill the true and the measured record, once per due tick for all mounts and envs (full control)."""
+        raise NotImplementedError(f"{type(self).__name__} defines neither compute nor update_raw_data")
+
+    def outputs(self, is_measured: bool) -> Mapping[str, torch.Tensor]:
+        """Return the data of a sensor with `uses_ring_pipeline = False`, `[env, mount, ...]` per field."""
+        raise NotImplementedError(f"{type(self).__name__} has uses_ring_pipeline = False and must define outputs")
+
+    def reset(self, env_ids: Any = None) -> None:
+        """Reset this sensor alone for some envs (all for None) and capture anew.
+
+        A sensor class that defines `reset(self, env_mask)` thereby gets a hook: it is called with the uint8 [env] mask of
+        envs whose episode begins, before they are captured, and must set the sensor's own states of these envs.
+        """
+        self._reset_by_scene(self, env_ids)
+
+    def debug_draw(self) -> Iterable[DebugShape]:
+        """Return plain shapes for a viewer: points, lines, arrows, frames."""
+        return ()
+
+    def notes(self) -> Mapping[str, str]:
+        """Return what the sensor decided by itself, for `info`."""
+        return {}
+
+    def new_state(self, name: str, shape: tuple[int, ...] = ()) -> torch.Tensor:
+        """Return a float32 state `[env, *shape]` of the sensor's own that resets to zero and is saved and restored.
+
+        Use it for everything that must survive from one sample to the next.
+        """
+        return self.line.new_state(name, shape)
+
+    def stream(self, purpose: str) -> tuple[int, int]:
+        """Return the two key words of a random stream of this sensor, for a kernel that draws by itself."""
+        from sensorium.random import stream_key
+
+        return stream_key(self._context.seed, self.name, purpose)
+
+    # Set-up -----------------------------------------------------------------------------------------------------------
+
+    def _hooks(self) -> Hooks:
+        return Hooks(compute=self.compute, post=self._own("post_process"), reset=self._own_reset(), lookback=self.lookback)
+
+    def _own_reset(self) -> Callable[[torch.Tensor], object] | None:
+        hook = type(self)._reset_hook
+        return None if hook is None else cast(Callable[[torch.Tensor], object], hook.__get__(self))
+
+    def _own(self, name: str) -> Callable[..., Any] | None:
+        """Return a hook where the class overrides it."""
+        for base in (Sensor, SimpleSensor):
+            if name in base.__dict__ and getattr(type(self), name) is base.__dict__[name]:
+                return None
+        return cast("Callable[..., Any] | None", getattr(self, name, None))
+
+    def _specs(self, fields: Mapping[str, Field]) -> list[FieldSpec]:
+        mounts = self.mount.count if self.mount is not None else None
+        return [resolve_field(name, annotation, mounts) for name, annotation in fields.items()]
+
+    def _allocate(self) -> None:
+        order = list(declared_fields(self.data_class))
+        fields = self.fields()
+        self._full_specs = self._specs(fields)
+        unknown = [name for name in fields if name not in order]
+        if unknown:
+            raise RegistrationError(f"{type(self).__name__}.fields() names {unknown[0]!r}, not in {self.data_class.__name__}")
+        self.specs = tuple(spec if self._mount_axis else spec.squeezed() for spec in self._full_specs)
+        """The fields as a reader sees them."""
+        hooks = self._hooks()
+        mid = self._specs(self.intermediate_fields()) if hooks.post else self._full_specs
+        index = {name: k for k, name in enumerate([*order, *(s.name for s in mid if s.name not in order)])}
+        simple = self.cfg if isinstance(self.cfg, SimpleSensorCfg) else SimpleSensorCfg[Any](
+            name=self.name, history_length=self.cfg.history_length
+        )  # fmt: skip
+        if not self.uses_ring_pipeline:
+            refused = [k for k in ("history_length", "delay", "jitter", "loss", "noise", "bias", "random_walk", "resolution",
+                                   "stages") if getattr(simple, k)]  # fmt: skip
+            if refused:
+                raise ConfigError.single(
+                    f"{type(self.cfg).__name__}({self.name!r})", refused[0], getattr(simple, refused[0]), "it absent",
+                    f"{type(self).__name__} keeps its own memory and cannot honour it.",
+                )  # fmt: skip
+        specs = self._full_specs if self.uses_ring_pipeline else []
+        self.line = Line(
+            self.compute_on, self.clock, simple, self.rate, hooks, specs, mid if self.uses_ring_pipeline else [], index,
+            self.mount.count if self.mount is not None else 1, self._context.seed, self.knob_prefixes,
+        )  # fmt: skip
+        if self.uses_ring_pipeline:
+            ring = self.line.ring
+            self._truth_view = self._view(self.line.truth_out)
+            shown = ring.shown if ring is not None and ring.shown is not None else self.line.work_out
+            self._measured_view = self._view(shown)
+
+    def _squeeze(self, tensor: torch.Tensor, axis: int = 1) -> torch.Tensor:
+        return tensor.squeeze(axis) if self.mount is not None and not self._mount_axis else tensor
+
+    def _package(self, values: Mapping[str, torch.Tensor]) -> DataT:
+        """Build the data object; fields that were not asked for are None."""
+        if self.single:
+            return cast(DataT, next(iter(values.values())))
+        return cast(DataT, self.data_class(**{name: values.get(name) for name in declared_fields(self.data_class)}))
+
+    def _view(self, record: Record) -> DataT:
+        return self._package({name: self._squeeze(view) for name, view in record.items()})
+
+    # What a reader sees -----------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        if self._stale:
+            return f"<{type(self).__name__} {self.name!r}: {self._stale}>"
+        fields = ", ".join(f"{s.name}[{','.join(('env', *s.axes))}] {s.unit}" for s in self.specs)
+        rate = 1.0 / (self.clock.dt * self.rate.period)
+        where = f" on {', '.join(self.mount.names)}" if self.mount is not None else ""
+        return f"<{type(self).__name__} {self.name!r}{where}, {self.num_envs} env(s), {rate:g} Hz: {fields}>"
+
+    __str__ = __repr__
+
+    @property
+    def num_envs(self) -> int:
+        """Number of environments."""
+        return self.compute_on.num_envs
+
+    @property
+    def num_instances(self) -> int:
+        """Sensors per env times environments."""
+        return self.num_envs * (self.mount.count if self.mount is not None else 1)
+
+    @property
+    def device(self) -> str:
+        """Torch device of all data."""
+        return self.compute_on.device
+
+    @property
+    def is_initialized(self) -> bool:
+        """Always true: a built sensor is ready."""
+        return True
+
+    def _ready(self) -> None:
+        if self._stale:
+            raise StaleError(f"sensor {self.name!r} {self._stale}; take it anew: scene[{self.name!r}]")
+        self.wanted = True
+        self._evaluate(self)
+
+    @property
+    def data(self) -> DataT:
+        """The measured sample as it arrives at a reader now: live views, `[env, ...]`, valid until the next step."""
+        self._ready()
+        if not self.uses_ring_pipeline:
+            return self._package({k: self._squeeze(v) for k, v in self.outputs(is_measured=True).items()})
+        self._read_ring()
+        return self._measured_view
+
+    @property
+    def ground_truth(self) -> DataT:
+        """The true sample at the newest capture: live views, undelayed, never altered by an imperfection."""
+        self._ready()
+        if not self.uses_ring_pipeline:
+            return self._package({k: self._squeeze(v) for k, v in self.outputs(is_measured=False).items()})
+        return self._truth_view
+
+    def _read_ring(self) -> None:
+        ring = self.line.ring
+        if ring is not None and ring.has_delay and self._read_version != self.clock.version:
+            ring.read()
+            self._read_version = self.clock.version
+
+    def read(self, env_ids: Any = None) -> DataT:
+        """Return a copy of `data` for some envs (all for None), shape `[n, ...]`."""
+        return self._copy(self.data, env_ids)
+
+    def read_ground_truth(self, env_ids: Any = None) -> DataT:
+        """Return a copy of `ground_truth` for some envs (all for None), shape `[n, ...]`."""
+        return self._copy(self.ground_truth, env_ids)
+
+    def _copy(self, data: DataT, env_ids: Any) -> DataT:
+        rows = env_rows(env_ids, self.num_envs, self.device)
+        values = {"": data} if self.single else {s.name: getattr(data, s.name) for s in self.specs}
+        return self._package({k: v.clone() if rows is None else v[rows].clone() for k, v in values.items()})
+
+    @property
+    def history(self) -> DataT:
+        """The last `history_length` samples `[env, history, ...]`, 0 = newest, undelayed, one per capture (a copy).
+
+        Before there were as many, the oldest entries repeat the first sample; see `history_valid`.
+        """
+        self._ready()
+        length = self.cfg.history_length
+        if length == 0 or self.line.ring is None:
+            raise ConfigError.single(
+                f"{type(self.cfg).__name__}({self.name!r})", "history_length", 0, "a length of at least 1",
+                f"Give history_length=..., or scene.reconfigure({self.name!r}, history_length=...).",
+            )  # fmt: skip
+        ring = self.line.ring
+        return self._package({s.name: self._squeeze(ring.history(s.name, length), 2) for s in self._full_specs})
+
+    @property
+    def history_valid(self) -> torch.Tensor:
+        """Bool [env, history]: whether an entry is a sample of this episode and not a repetition of the first."""
+        length = self.cfg.history_length
+        return torch.arange(length, device=self.device)[None] < self.frame[:, None]
+
+    @property
+    def frame(self) -> torch.Tensor:
+        """int64 [env], captures since the env's reset; the one at the reset is number 1."""
+        return self.samples - self._frame_base
+
+    def _undelayed_tick(self) -> torch.Tensor:
+        resets = self.clock.reset_tick.to(torch.int64)
+        return torch.where(resets >= self._last_tick, resets, self._last_tick - self._last_lag)
+
+    @property
+    def capture_tick(self) -> torch.Tensor:
+        """int64 [env], tick at which the value in `data` was sensed."""
+        self._ready()
+        ring = self.line.ring
+        if ring is not None and ring.has_delay:
+            self._read_ring()
+            return ring.shown_stamp.to(torch.int64)
+        return self._undelayed_tick()
+
+    @property
+    def capture_time(self) -> torch.Tensor:
+        """float64 [env], time at which the value in `data` was sensed, s."""
+        return self.capture_tick.to(torch.float64) * self.clock.dt
+
+    @property
+    def age(self) -> torch.Tensor:
+        """float64 [env], how old the value in `data` is, s."""
+        return (self.clock.tick - self.capture_tick).to(torch.float64) * self.clock.dt
+
+    @property
+    def valid(self) -> torch.Tensor:
+        """Bool [env]: the shown sample has arrived, and the engine's state was finite when it was captured."""
+        self._ready()
+        ring = self.line.ring
+        if ring is not None and ring.has_delay:
+            self._read_ring()
+            return ring.shown_valid > 0
+        return ~self.line.bad.any(dim=1)
+
+    @property
+    def is_new(self) -> torch.Tensor:
+        """Bool [env]: the shown sample arrived during the current control step."""
+        self._ready()
+        ring = self.line.ring
+        if ring is not None and ring.has_delay:
+            self._read_ring()
+            return ring.shown_arrival > self.clock.control_tick
+        resets = self.clock.reset_tick.to(torch.int64)
+        return torch.maximum(resets, torch.full_like(resets, self._last_tick)) > self.clock.control_tick
+
+    @property
+    def is_lazy(self) -> bool:
+        """Whether samples are computed on first read: only where that cannot be noticed, or where the config says so."""
+        return self._evaluation()[0] == "lazy"
+
+    def _evaluation(self) -> tuple[str, str]:
+        mode = self.cfg.evaluate
+        memory = self.line.has_memory
+        if mode == "always":
+            return "eager", 'evaluate="always"'
+        if mode == "wanted":
+            return "wanted", 'evaluate="wanted"'
+        if mode == "on_read":
+            return "lazy", 'evaluate="on_read"'
+        if memory:
+            return "eager", "a sample depends on earlier ones (delay, history, walk, stage, state, lookback or post-process)"
+        if not self.rate.every_tick:
+            return "eager", "it is not due at every tick"
+        return "lazy", "due at every tick and without memory"
+
+    def _evaluation_kind(self) -> str:
+        if self._kind is None:
+            self._kind = self._evaluation()[0]
+        return self._kind
+
+    def samples_now(self) -> int:
+        """Return a number that changes with every capture: the tick where the sensor is lazy, else its samples."""
+        return self.clock.version if self._evaluation_kind() == "lazy" else self.samples
+
+    def check_evaluation(self) -> None:
+        """Raise `ConfigError` where ``evaluate="on_read"`` would change the numbers."""
+        if self.cfg.evaluate == "on_read" and self.line.has_memory:
+            raise ConfigError.single(
+                f"{type(self.cfg).__name__}({self.name!r})", "evaluate", "on_read", "'auto' or 'always'",
+                "Samples of this sensor depend on earlier ones, so none may be skipped.",
+            )  # fmt: skip
+
+    @property
+    def info(self) -> SensorInfo:
+        """What the sensor resolved to, what it costs, whether it is lazy and why."""
+        evaluation, why = self._evaluation()
+        mount = self.mount
+        return SensorInfo(
+            specs=self.specs,
+            mounts=mount.names if mount is not None else (),
+            bodies=mount.body_names if mount is not None else (),
+            nbytes=self.nbytes,
+            rate_hz=1.0 / (self.clock.dt * self.rate.period),
+            evaluation=evaluation,
+            why=why,
+            notes=self.notes(),
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory of this sensor."""
+        return self.line.nbytes + (self.mount.nbytes if self.mount is not None else 0)
+
+    # Run-time knobs ---------------------------------------------------------------------------------------------------
+
+    def set(self, knob: str, value: Any, env_ids: Any = None) -> None:
+        """Set a knob that the config gives, for some envs (all for None); others keep theirs.
+
+        Args:
+            knob: ``noise``, ``bias``, ``random_walk``, ``resolution``, a density, ``delay``, ``jitter``, ``loss`` or one
+                with a prefix such as ``gyro_noise``.
+            value: an amount as in the config, `[n, ...]` amounts for n envs, or a mapping from field to these.
+            env_ids: int ids, bool mask or None.
+
+        Raises:
+            UnknownNameError: no such knob or field.
+            ConfigError: the knob is absent from the config, or the value does not fit.
+        """
+        self._ready()
+        rows = env_rows(env_ids, self.num_envs, self.device)
+        if knob in ("delay", "jitter", "loss"):
+            ring = self.line.ring
+            if ring is None or getattr(self.line.cfg, knob) is None:
+                raise ConfigError.single(
+                    f"{type(self.cfg).__name__}({self.name!r})", knob, value, "a knob that the config gives",
+                    f"Absent knobs take no memory: use scene.reconfigure({self.name!r}, {knob}=...).",
+                )  # fmt: skip
+            ring.set(knob, value, rows)
+            return
+        self.line.knobs.set(knob, value, rows)
+
+    def set_noise(self, value: Any, env_ids: Any = None) -> None:
+        """Alias of ``set("noise", ...)``."""
+        self.set("noise", value, env_ids)
+
+    def set_bias(self, value: Any, env_ids: Any = None) -> None:
+        """Alias of ``set("bias", ...)``."""
+        self.set("bias", value, env_ids)
+
+    def set_random_walk(self, value: Any, env_ids: Any = None) -> None:
+        """Alias of ``set("random_walk", ...)``."""
+        self.set("random_walk", value, env_ids)
+
+    def set_resolution(self, value: Any, env_ids: Any = None) -> None:
+        """Alias of ``set("resolution", ...)``."""
+        self.set("resolution", value, env_ids)
+
+    def set_delay(self, value: Any, env_ids: Any = None) -> None:
+        """Alias of ``set("delay", ...)``."""
+        self.set("delay", value, env_ids)
+
+    def set_jitter(self, value: Any, env_ids: Any = None) -> None:
+        """Alias of ``set("jitter", ...)``."""
+        self.set("jitter", value, env_ids)
+
+    @property
+    def has_debug_vis_implementation(self) -> bool:
+        """Whether the sensor draws itself."""
+        return type(self).debug_draw is not Sensor.debug_draw
+
+    def set_debug_vis(self, debug_vis: bool) -> bool:
+        """Switch drawing on or off; returns False where the sensor does not draw."""
+        self._debug_vis = debug_vis and self.has_debug_vis_implementation
+        return self.has_debug_vis_implementation
+
+    # What the scene calls ---------------------------------------------------------------------------------------------
+
+    def note_capture(self, tick: int, lag: int) -> None:
+        """Note a capture on the grid for all envs."""
+        self.samples += 1
+        self._last_tick, self._last_lag = tick, lag
+
+    def note_reset(self, mask: torch.Tensor) -> None:
+        """Note the capture at a reset for the envs of a uint8 mask."""
+        self._frame_base = torch.where(mask > 0, self.samples - 1, self._frame_base)
+
+    def retire(self, why: str) -> None:
+        """Make this object and every view it handed out raise on use."""
+        self._stale = why
+        if not self.uses_ring_pipeline:
+            return
+        for view in (self._truth_view, self._measured_view):
+            for value in (view,) if self.single else (getattr(view, s.name) for s in self.specs):
+                if type(value) is torch.Tensor:
+                    value.__class__ = _Stale
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Return all that must be saved to resume."""
+        return {**self.line.tensors(), "frame_base": self._frame_base}
+
+    def counters(self) -> dict[str, int]:
+        """Return the host's counters that must be saved to resume."""
+        ring = self.line.ring
+        return {
+            "samples": self.samples,
+            "last_tick": self._last_tick,
+            "last_lag": self._last_lag,
+            "position": ring.position if ring is not None else 0,
+        }
+
+    def load(self, tensors: Mapping[str, torch.Tensor], counters: Mapping[str, int]) -> None:
+        """Restore what `tensors` and `counters` returned."""
+        for (knob, name), table in self.line.knobs.tables.items():
+            saved = tensors[f"knob/{knob}/{name}"]
+            if saved.shape != table.values.shape:  # it was set per env after the start
+                table.values = saved.clone().to(self.device)
+        self.line._knobs_moved()
+        for name, tensor in self.tensors().items():
+            tensor.copy_(tensors[name])
+        self.samples = counters["samples"]
+        self._last_tick, self._last_lag = counters["last_tick"], counters["last_lag"]
+        if self.line.ring is not None:
+            self.line.ring.seek(counters["position"])
+        self._evaluated = self._read_version = -1
+
+
+class SimpleSensor(Sensor[CfgT, DataT]):
+    """A sensor on the standard pipeline. All hooks are optional but `update_raw_data`.
+
+    raw -> `apply_physics_imperfections` -> `apply_transform` -> `apply_hardware_imperfections` -> `post_process` -> frozen
+    -> delay -> read. Each hook is called once per due tick for all mounts and environments, and writes in place. A hook
+    that only launches Warp kernels may be marked `@recorded`: it is then called once and its launches are replayed.
+    """
+
+    mount: MountView
+
+    def update_raw_data(self, raw: Record) -> None:
+        """Compute the true value of every field in place, `[env, mount, ...]`."""
+        raise NotImplementedError(f"{type(self).__name__} must define update_raw_data(self, raw)")
+
+    def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
+        """Write truth into `raw` and the measured value, with noise that shapes it, into `slot` in one pass."""
+        raise NotImplementedError
+
+    def apply_physics_imperfections(self, slot: Record, timeline: Timeline) -> None:
+        """Alter the measured phenomenon itself, before the transform, so that it propagates through memory."""
+        raise NotImplementedError
+
+    def apply_transform(self, data: Record, timeline: Timeline, *, is_measured: bool) -> None:
+        """Change frames or apply a response model in place, on both branches; `timeline` is free of hardware noise."""
+        raise NotImplementedError
+
+    def apply_hardware_imperfections(self, slot: Record) -> None:
+        """Alter the measured value at the sensor's output; by default the standard chain and the config's stages."""
+        self.standard_chain(slot)
+
+    def post_process(self, data: Record, timeline: Timeline, *, is_measured: bool) -> Any:
+        """Project intermediate to return space; `timeline.at(0)` is the previous output."""
+        raise NotImplementedError
+
+    def standard_chain(self, slot: Record) -> None:
+        """Run white noise, random walk, bias and quantisation in place on the measured record."""
+        self.line.standard_chain(slot)
+
+    def _hooks(self) -> Hooks:
+        fused = self._own("update_current_timestep_data")
+        raw = self._own("update_raw_data")
+        if raw is None and fused is None:
+            raise RegistrationError(f"{type(self).__name__} must define update_raw_data(self, raw)")
+        return Hooks(
+            raw=raw,
+            fused=fused,
+            physics=self._own("apply_physics_imperfections"),
+            transform=self._own("apply_transform"),
+            hardware=self._own("apply_hardware_imperfections"),
+            post=self._own("post_process"),
+            reset=self._own_reset(),
+            lookback=self.lookback,
+        )
+
+
+def declared_fields(data_class: type) -> dict[str, Field]:
+    """Return the `Field` annotations of a data class, in order."""
+    hints = typing.get_type_hints(data_class, include_extras=True)
+    found: dict[str, Field] = {}
+    for item in dataclasses.fields(data_class):
+        marks = [mark for mark in getattr(hints[item.name], "__metadata__", ()) if isinstance(mark, Field)]
+        if not marks:
+            raise RegistrationError(
+                f"{data_class.__qualname__}.{item.name} has no Field: write Annotated[Tensor, Field(unit=..., ...)]"
+            )
+        found[item.name] = marks[0]
+    return found
+
+
+def env_rows(env_ids: Any, num_envs: int, device: str) -> torch.Tensor | None:
+    """Turn env ids (int, sequence, tensor, bool mask, None for all) into an int64 tensor, or None for all.
+
+    Raises:
+        UnknownNameError: an id is outside of [0, num_envs).
+    """
+    if env_ids is None:
+        return None
+    if isinstance(env_ids, slice):
+        env_ids = list(range(num_envs))[env_ids]
+    if isinstance(env_ids, int | np.integer):
+        env_ids = [int(env_ids)]
+    ids = torch.as_tensor(env_ids, device=device)
+    if ids.dtype == torch.bool:
+        if ids.shape != (num_envs,):
+            raise UnknownNameError("env mask of shape", str(tuple(ids.shape)), [f"({num_envs},)"])
+        return ids.nonzero()[:, 0]
+    ids = ids.reshape(-1).to(torch.int64)
+    if ids.numel() and ids.device.type == "cpu" and not (0 <= int(ids.min()) and int(ids.max()) < num_envs):
+        raise UnknownNameError("env id", str(ids.tolist()[:8]), [f"0 to {num_envs - 1}"])
+    return ids
+
+
+__all__ = ["Sensor", "SensorContext", "SensorInfo", "SimpleSensor", "declared_fields", "env_rows"]

@@ -1,0 +1,372 @@
+"""Inertial measurement unit: accelerometer, gyroscope, magnetometer, and the true motion beside them.
+
+Axes: ``[env, mount, xyz]`` (no mount axis for a singular selector); ``_w`` world, ``_b`` the IMU's own frame.
+
+An accelerometer measures specific force. With p the mount, a its coordinate acceleration, g gravity and R the IMU's
+orientation, f_b = R^T (a - g): at rest it reads +9.81 m/s^2 upwards, in free fall 0. With the offset d of the mount on its
+body, a = a_body + alpha x d + w x (w x d) (Titterton & Weston, Strapdown Inertial Navigation Technology, 2004, ch. 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+import warp as wp
+from pydantic import field_validator
+from torch import Tensor
+
+from sensorium.cfg import Knob, MountedSensorCfg, Vec3, bad
+from sensorium.compute import Rows, recorded
+from sensorium.errors import nearest
+from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
+from sensorium.measurement.record import Record
+from sensorium.readings import DebugShape
+from sensorium.sensors.base import SimpleSensor, Supports
+from sensorium.spec import BODY_ACCELERATION, BODY_POSE, BODY_VELOCITY, GRAVITY, MAGNETIC, Field, Requirement
+from sensorium.world.mount import is_finite3, is_finite4
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+NO_SAMPLE_BEFORE = 2
+"""Validity flag of the first sample after a reset where accelerations are differences: there is nothing to subtract."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImuData:
+    """One IMU sample; fields that the config does not name are None."""
+
+    pos_w: Annotated[Tensor, Field("m", (3,), frame="world", role="point")]
+    """Position of the IMU in the world, m."""
+    quat_w: Annotated[Tensor, Field("1", (4,), frame="world", kind="rotation", role="pose")]
+    """Orientation of the IMU in the world, unit quaternion (w, x, y, z)."""
+    projected_gravity_b: Annotated[Tensor, Field("1", (3,), frame="sensor")]
+    """Direction of the env's gravity in the IMU frame, unit vector; 0 without gravity."""
+    lin_vel_b: Annotated[Tensor, Field("m/s", (3,), frame="sensor", role="vector_at")]
+    """Velocity of the IMU relative to the world, in the IMU frame, m/s."""
+    ang_vel_b: Annotated[Tensor, Field("rad/s", (3,), frame="sensor", role="angular_velocity")]
+    """Angular velocity relative to the world, in the IMU frame (gyroscope), rad/s."""
+    lin_acc_b: Annotated[Tensor, Field("m/s^2", (3,), frame="sensor", role="specific_force")]
+    """Specific force in the IMU frame (accelerometer), m/s^2; with `gravity_bias` given, acceleration plus that bias."""
+    ang_acc_b: Annotated[Tensor, Field("rad/s^2", (3,), frame="sensor")]
+    """Angular acceleration in the IMU frame, rad/s^2."""
+    mag_b: Annotated[Tensor, Field("field", (3,), frame="sensor", role="magnetic")]
+    """Magnetic flux in the IMU frame (magnetometer), in the unit of the field it is given (tesla, gauss, ...)."""
+
+    @property
+    def lin_acc(self) -> Tensor:
+        """Alias of `lin_acc_b`."""
+        return self.lin_acc_b
+
+    @property
+    def ang_vel(self) -> Tensor:
+        """Alias of `ang_vel_b`."""
+        return self.ang_vel_b
+
+    @property
+    def mag(self) -> Tensor:
+        """Alias of `mag_b`."""
+        return self.mag_b
+
+
+FIELDS = ("pos_w", "quat_w", "projected_gravity_b", "lin_vel_b", "ang_vel_b", "lin_acc_b", "ang_acc_b", "mag_b")
+MEASURED = ("ang_vel_b", "lin_acc_b", "mag_b")
+ALIASES = {"lin_acc": "lin_acc_b", "ang_vel": "ang_vel_b", "mag": "mag_b"}
+
+
+class ImuCfg(MountedSensorCfg[ImuData]):
+    """Configuration of an IMU. Knobs go per field (``noise={"ang_vel_b": 0.01}``) or by prefix (``gyro_noise=0.01``)."""
+
+    fields: tuple[str, ...] | Literal["all"] = MEASURED
+    """What is computed: by default what a device measures; ``"all"`` adds pose, velocities and angular acceleration."""
+    gravity_bias: Vec3 | None = None
+    """None: minus the env's gravity, so that the accelerometer reads specific force. A vector is added to the
+    coordinate acceleration instead, in world axes, m/s^2; (0, 0, 0) gives coordinate acceleration."""
+    magnetic_field: Vec3 | None = None
+    """Flux in world axes, any unit; None takes the engine's."""
+    acceleration: Literal["auto", "engine", "difference"] = "auto"
+    """Where accelerations come from: the engine, or differences of the mount's world velocity over the true elapsed
+    time, never across a reset (the first sample is then not valid). auto: the engine's where it can give them."""
+
+    acc_noise: Knob = None
+    """`noise` of lin_acc_b, m/s^2."""
+    acc_noise_density: Knob = None
+    """`noise_density` of lin_acc_b, m/s^2/sqrt(Hz)."""
+    acc_bias: Knob = None
+    """`bias` of lin_acc_b, m/s^2."""
+    acc_random_walk: Knob = None
+    """`random_walk` of lin_acc_b, m/s^2 per sample."""
+    acc_random_walk_density: Knob = None
+    """`random_walk_density` of lin_acc_b, m/s^3/sqrt(Hz)."""
+    acc_resolution: Knob = None
+    """`resolution` of lin_acc_b, m/s^2."""
+    gyro_noise: Knob = None
+    """`noise` of ang_vel_b, rad/s."""
+    gyro_noise_density: Knob = None
+    """`noise_density` of ang_vel_b, rad/s/sqrt(Hz)."""
+    gyro_bias: Knob = None
+    """`bias` of ang_vel_b, rad/s."""
+    gyro_random_walk: Knob = None
+    """`random_walk` of ang_vel_b, rad/s per sample."""
+    gyro_random_walk_density: Knob = None
+    """`random_walk_density` of ang_vel_b, rad/s^2/sqrt(Hz)."""
+    gyro_resolution: Knob = None
+    """`resolution` of ang_vel_b, rad/s."""
+    mag_noise: Knob = None
+    """`noise` of mag_b, in the field's unit."""
+    mag_noise_density: Knob = None
+    """`noise_density` of mag_b, unit/sqrt(Hz)."""
+    mag_bias: Knob = None
+    """`bias` of mag_b, in the field's unit."""
+    mag_random_walk: Knob = None
+    """`random_walk` of mag_b, in the field's unit per sample."""
+    mag_random_walk_density: Knob = None
+    """`random_walk_density` of mag_b, unit*sqrt(Hz)."""
+    mag_resolution: Knob = None
+    """`resolution` of mag_b, in the field's unit."""
+
+    @field_validator("fields")
+    @classmethod
+    def _known(cls, value: tuple[str, ...] | str) -> tuple[str, ...] | str:
+        if isinstance(value, str):
+            return value
+        for name in value:
+            if ALIASES.get(name, name) not in FIELDS:
+                raise bad(f"fields among {', '.join(FIELDS)}", nearest(name, FIELDS).strip())
+        if not value:
+            raise bad("at least one field")
+        return value
+
+    @property
+    def selected(self) -> tuple[str, ...]:
+        """The fields that are computed, in the order of `ImuData`."""
+        wanted = FIELDS if self.fields == "all" else [ALIASES.get(name, name) for name in self.fields]
+        return tuple(name for name in FIELDS if name in wanted)
+
+
+@wp.kernel
+def _imu(
+    rows: Rows,
+    clock: wp.array[wp.int32],
+    reset_tick: wp.array[wp.int32],
+    dt: float,
+    difference: int,
+    # Mount
+    mount_body_in: wp.array[wp.int32],
+    mount_pos_in: wp.array[wp.vec3],
+    mount_quat_in: wp.array[wp.vec4],
+    # Engine; a first axis of length 0 means that the field is not needed, one of length 1 that all envs share it
+    body_pos_in: wp.array2d[wp.vec3],
+    body_quat_in: wp.array2d[wp.vec4],
+    body_lin_vel_in: wp.array2d[wp.vec3],
+    body_ang_vel_in: wp.array2d[wp.vec3],
+    body_lin_acc_in: wp.array2d[wp.vec3],
+    body_ang_acc_in: wp.array2d[wp.vec3],
+    gravity_in: wp.array[wp.vec3],
+    force_bias_in: wp.array[wp.vec3],
+    magnetic_in: wp.array[wp.vec3],
+    # Memory for differences [env, mount]
+    last_lin_vel: wp.array2d[wp.vec3],
+    last_ang_vel: wp.array2d[wp.vec3],
+    last_tick: wp.array[wp.int32],
+    # Output
+    pos_out: wp.array2d[wp.vec3],
+    quat_out: wp.array2d[wp.vec4],
+    projected_gravity_out: wp.array2d[wp.vec3],
+    lin_vel_out: wp.array2d[wp.vec3],
+    ang_vel_out: wp.array2d[wp.vec3],
+    lin_acc_out: wp.array2d[wp.vec3],
+    ang_acc_out: wp.array2d[wp.vec3],
+    mag_out: wp.array2d[wp.vec3],
+    bad_out: wp.array2d[wp.uint8],
+    any_bad: wp.array[wp.int32],
+):
+    i, mount = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    body = mount_body_in[mount]
+    d = mount_pos_in[mount]
+    q = mount_quat_in[mount]
+    p = d
+    v = wp.vec3()
+    w = wp.vec3()
+    a = wp.vec3()
+    alpha = wp.vec3()
+    if body >= 0:
+        turn = body_quat_in[env, body]
+        d = quat_rotate(turn, d)
+        q = quat_multiply(turn, q)
+        p = body_pos_in[env, body] + d
+        if body_ang_vel_in.shape[0] > 0:
+            w = body_ang_vel_in[env, body]
+            v = body_lin_vel_in[env, body] + wp.cross(w, d)
+        if body_ang_acc_in.shape[0] > 0:
+            alpha = body_ang_acc_in[env, body]
+            a = body_lin_acc_in[env, body] + wp.cross(alpha, d) + wp.cross(w, wp.cross(w, d))
+    flag = wp.uint8(0)
+    if difference != 0:
+        captured = clock[0] - clock[2]
+        elapsed = captured - last_tick[env]
+        if reset_tick[env] == clock[0] or elapsed <= 0:
+            flag = wp.static(wp.uint8(NO_SAMPLE_BEFORE))
+        else:
+            a = (v - last_lin_vel[env, mount]) / (float(elapsed) * dt)
+            alpha = (w - last_ang_vel[env, mount]) / (float(elapsed) * dt)
+        last_lin_vel[env, mount] = v
+        last_ang_vel[env, mount] = w
+        # last_tick is advanced once per env, by _imu_tick, after all mounts have read it
+    if not (is_finite3(p) and is_finite4(q) and is_finite3(v) and is_finite3(w) and is_finite3(a) and is_finite3(alpha)):
+        flag = wp.uint8(1)
+        any_bad[0] = 1
+    bad_out[env, mount] = flag
+    if pos_out.shape[0] > 0:
+        pos_out[env, mount] = p
+    if quat_out.shape[0] > 0:
+        quat_out[env, mount] = q
+    if projected_gravity_out.shape[0] > 0:
+        projected_gravity_out[env, mount] = quat_rotate_inverse(q, wp.normalize(gravity_in[env]))
+    if lin_vel_out.shape[0] > 0:
+        lin_vel_out[env, mount] = quat_rotate_inverse(q, v)
+    if ang_vel_out.shape[0] > 0:
+        ang_vel_out[env, mount] = quat_rotate_inverse(q, w)
+    if lin_acc_out.shape[0] > 0:
+        f = a
+        if force_bias_in.shape[0] > 0:
+            f = f + force_bias_in[0]
+        else:
+            f = f - gravity_in[env]
+        lin_acc_out[env, mount] = quat_rotate_inverse(q, f)
+    if ang_acc_out.shape[0] > 0:
+        ang_acc_out[env, mount] = quat_rotate_inverse(q, alpha)
+    if mag_out.shape[0] > 0:
+        mag_out[env, mount] = quat_rotate_inverse(q, magnetic_in[env % magnetic_in.shape[0]])
+
+
+@wp.kernel
+def _imu_tick(rows: Rows, clock: wp.array[wp.int32], last_tick: wp.array[wp.int32]):
+    i, _one = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] != wp.uint8(0):
+        last_tick[env] = clock[0] - clock[2]
+
+
+class Imu(SimpleSensor[ImuCfg, ImuData]):
+    """Inertial measurement unit at one or several mounts."""
+
+    knob_prefixes: ClassVar[Mapping[str, str]] = {"acc": "lin_acc_b", "gyro": "ang_vel_b", "mag": "mag_b"}
+
+    @classmethod
+    def requirements(cls, cfg: ImuCfg, supports: Supports) -> Iterable[Requirement]:
+        """Return only what the selected fields need."""
+        selected = set(cfg.selected)
+        yield BODY_POSE
+        if selected & {"lin_vel_b", "ang_vel_b", "lin_acc_b", "ang_acc_b"}:
+            yield BODY_VELOCITY
+        if cls._from_engine(cfg, supports):
+            yield BODY_ACCELERATION
+        if "projected_gravity_b" in selected or ("lin_acc_b" in selected and cfg.gravity_bias is None):
+            yield GRAVITY
+        if "mag_b" in selected and cfg.magnetic_field is None:
+            yield MAGNETIC
+
+    @staticmethod
+    def _from_engine(cfg: ImuCfg, supports: Supports) -> bool:
+        if not {"lin_acc_b", "ang_acc_b"} & set(cfg.selected) or cfg.acceleration == "difference":
+            return False
+        return cfg.acceleration == "engine" or supports(BODY_ACCELERATION) is None
+
+    def fields(self) -> Mapping[str, Field]:
+        """Return the selected fields."""
+        declared = super().fields()
+        return {name: declared[name] for name in self.cfg.selected}
+
+    @property
+    def acceleration_source(self) -> str:
+        """``"engine"``, ``"difference"`` or ``"none"`` (no field needs it)."""
+        if not {"lin_acc_b", "ang_acc_b"} & set(self.cfg.selected):
+            return "none"
+        return "engine" if self._from_engine(self.cfg, self.engine.supports) else "difference"
+
+    def notes(self) -> Mapping[str, str]:
+        """Return where accelerations come from."""
+        return {"acceleration": self.acceleration_source}
+
+    def _allocate(self) -> None:
+        super()._allocate()
+        self._difference = self.acceleration_source == "difference"
+        shape = (self.mount.count, 3)
+        if self._difference:
+            self._last = [self.new_state("lin_vel", shape), self.new_state("ang_vel", shape)]
+            self._last_capture = self.new_state("tick").view(torch.int32)
+
+    @recorded
+    def update_raw_data(self, raw: Record) -> None:
+        """Compute every selected field in one launch."""
+        device, names = self.device, set(self.cfg.selected)
+        none3, none4 = torch.zeros((0, 1, 3), device=device), torch.zeros((0, 1, 4), device=device)
+        moving = bool(names & {"lin_vel_b", "ang_vel_b", "lin_acc_b", "ang_acc_b"})
+
+        def vectors(name: str, needed: bool) -> Any:
+            return wp.from_torch(self.engine.array(name) if needed else none3, dtype=wp.vec3)
+
+        def shared(value: Vec3 | None) -> Any:
+            rows = none3[:, 0] if value is None else torch.tensor([value], dtype=torch.float32, device=device)
+            return wp.from_torch(rows, dtype=wp.vec3)
+
+        def output(name: str) -> Any:
+            if name in names:
+                return getattr(raw.warp, name)
+            return wp.from_torch(none4 if name == "quat_w" else none3, dtype=wp.vec4 if name == "quat_w" else wp.vec3)
+
+        needs_gravity = "projected_gravity_b" in names or ("lin_acc_b" in names and self.cfg.gravity_bias is None)
+        gravity = self.engine.array("gravity_w") if needs_gravity else none3[:, 0]
+        magnetic = shared(self.cfg.magnetic_field)
+        if self.cfg.magnetic_field is None and "mag_b" in names:
+            magnetic = wp.from_torch(self.engine.array("magnetic_w"), dtype=wp.vec3)
+        from_engine = self.acceleration_source == "engine"
+        last = [wp.from_torch(state, dtype=wp.vec3) for state in (self._last if self._difference else [none3, none3])]
+        tick = self._last_capture if self._difference else torch.zeros(0, dtype=torch.int32, device=device)
+        tick_wp = wp.from_torch(tick, dtype=wp.int32)
+        self.compute_on.launch(
+            _imu,
+            (self.mount.count,),
+            [
+                self.clock.words_wp,
+                self.clock.reset_tick_wp,
+                self.clock.dt,
+                int(self._difference),
+                *self.mount.warp_inputs,
+                vectors("body_pos_w", True),
+                wp.from_torch(self.engine.array("body_quat_w"), dtype=wp.vec4),
+                vectors("body_lin_vel_w", moving),
+                vectors("body_ang_vel_w", moving),
+                vectors("body_lin_acc_w", from_engine),
+                vectors("body_ang_acc_w", from_engine),
+                wp.from_torch(gravity, dtype=wp.vec3),
+                shared(self.cfg.gravity_bias),
+                magnetic,
+            ],
+            [
+                *last,
+                tick_wp,
+                *(output(name) for name in FIELDS),
+                wp.from_torch(self.line.bad, dtype=wp.uint8),
+                self.clock.bad_wp,
+            ],
+        )
+        if self._difference:
+            self.compute_on.launch(_imu_tick, (1,), [self.clock.words_wp, tick_wp])
+
+    def debug_draw(self) -> Iterable[DebugShape]:
+        """Draw the specific force as an arrow at each mount, 0.05 m per m/s^2."""
+        if "lin_acc_b" not in self.cfg.selected:
+            return
+        pos, quat = self.mount.pos_w, self.mount.quat_w
+        force = self.line.truth["lin_acc_b"]
+        axis = 2.0 * torch.linalg.cross(quat[..., 1:], force)
+        turned = force + quat[..., :1] * axis + torch.linalg.cross(quat[..., 1:], axis)
+        arrows = torch.stack([pos, pos + 0.05 * turned], dim=-2)
+        yield DebugShape("arrows", arrows.reshape(-1, 2, 3).cpu().numpy())

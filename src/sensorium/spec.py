@@ -1,0 +1,175 @@
+"""What an output is (`FieldSpec`) and what a sensor asks of an engine (`Requirement`): plain values, no engine, no torch.
+
+One `FieldSpec` drives allocation, documentation, tests, the recording schema, the stream header and the viewer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+
+def exact_fraction(seconds: float) -> Fraction:
+    """Return the decimal that `seconds` was written as, exactly (0.002 is 1/500, not its nearest double)."""
+    return Fraction(repr(float(seconds)))
+
+
+Kind = Literal["vector", "rotation", "id", "flag"]
+"""What noise may do to a field: a `vector` takes it per column, a `rotation` takes small-angle noise and stays a unit
+quaternion, an `id` and a `flag` take none."""
+
+Role = Literal["scalar", "point", "vector_at", "specific_force", "angular_velocity", "magnetic", "pose", "range", "image"]
+"""What a field is to a viewer or a recorder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """The annotation of one field of a sensor's data class: ``Annotated[Tensor, Field(unit="m")]``.
+
+    Args:
+        unit: SI unit as text, e.g. ``"m/s^2"``; ``"1"`` for none.
+        shape: sizes of the axes after env and mount.
+        axes: one word for each of those sizes; by default ``("xyz",)`` for (3,), ``("wxyz",)`` for (4,).
+        dtype: NumPy name of the element type.
+        frame: frame of the coordinates: ``"world"``, ``"sensor"`` or ``""`` where none applies.
+        kind: what noise may do to it.
+        role: what it is to a viewer or recorder.
+    """
+
+    unit: str
+    shape: tuple[int, ...] = ()
+    axes: tuple[str, ...] | None = None
+    dtype: str = "float32"
+    frame: str = ""
+    kind: Kind = "vector"
+    role: Role = "scalar"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSpec:
+    """One output of one sensor, after its config is known.
+
+    Args:
+        name: field name, as in the sensor's data class.
+        axes: one word for each axis after env, ``"mount"`` first where there is a mount axis.
+        shape: the sizes of those axes.
+        dtype: NumPy name of the element type.
+        unit: SI unit as text.
+        frame: frame of the coordinates.
+        kind: what noise may do to it.
+        role: what it is to a viewer or recorder.
+    """
+
+    name: str
+    axes: tuple[str, ...]
+    shape: tuple[int, ...]
+    dtype: str
+    unit: str
+    frame: str
+    kind: Kind
+    role: Role
+
+    def __post_init__(self) -> None:
+        if len(self.axes) != len(self.shape):
+            raise ValueError(f"FieldSpec {self.name!r}: {len(self.axes)} axes {self.axes} for shape {self.shape}")
+        np.dtype(self.dtype)
+
+    @property
+    def columns(self) -> int:
+        """Number of elements of one env."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one env."""
+        return self.columns * np.dtype(self.dtype).itemsize
+
+    def squeezed(self) -> FieldSpec:
+        """Return the spec without its mount axis (a singular selector)."""
+        if not self.axes or self.axes[0] != "mount":
+            return self
+        return FieldSpec(
+            self.name, self.axes[1:], self.shape[1:], self.dtype, self.unit, self.frame, self.kind, self.role
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able description."""
+        return {
+            "name": self.name,
+            "axes": ["env", *self.axes],
+            "shape": list(self.shape),
+            "dtype": self.dtype,
+            "unit": self.unit,
+            "frame": self.frame,
+            "kind": self.kind,
+            "role": self.role,
+        }
+
+
+DEFAULT_AXES: dict[tuple[int, ...], tuple[str, ...]] = {(): (), (3,): ("xyz",), (4,): ("wxyz",)}
+
+
+def resolve_field(name: str, annotation: Field, mounts: int | None) -> FieldSpec:
+    """Turn the annotation of a data field into its spec.
+
+    Args:
+        name: field name.
+        annotation: the declared `Field`.
+        mounts: number of mounts, or None where the sensor has no mount axis.
+    """
+    axes = annotation.axes
+    if axes is None:
+        axes = DEFAULT_AXES.get(annotation.shape, tuple(f"axis{i}" for i in range(len(annotation.shape))))
+    lead_axes, lead_shape = ((), ()) if mounts is None else (("mount",), (mounts,))
+    return FieldSpec(
+        name,
+        (*lead_axes, *axes),
+        (*lead_shape, *annotation.shape),
+        annotation.dtype,
+        annotation.unit,
+        annotation.frame,
+        annotation.kind,
+        annotation.role,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """What a sensor needs of an engine, as a plain value that can be compared and hashed.
+
+    Args:
+        kind: e.g. ``"BODY_POSE"``.
+        args: what specifies it further, hashable.
+    """
+
+    kind: str
+    args: tuple[Any, ...] = field(default=())
+
+    def __str__(self) -> str:
+        return f"{self.kind}({', '.join(map(repr, self.args))})" if self.args else self.kind
+
+
+BODY_POSE = Requirement("BODY_POSE")
+"""`body_pos_w [env, body, 3]` m, `body_quat_w [env, body, 4]` wxyz: the body frame origin in the world."""
+BODY_VELOCITY = Requirement("BODY_VELOCITY")
+"""`body_lin_vel_w`, `body_ang_vel_w [env, body, 3]`: linear at the body frame origin, world axes."""
+BODY_ACCELERATION = Requirement("BODY_ACCELERATION")
+"""`body_lin_acc_w`, `body_ang_acc_w [env, body, 3]`: coordinate acceleration (0 at rest), world axes."""
+GRAVITY = Requirement("GRAVITY")
+"""`gravity_w [env, 3]` m/s^2, per env."""
+MAGNETIC = Requirement("MAGNETIC")
+"""`magnetic_w [env, 3]`, the engine's magnetic flux in world axes, in the engine's unit."""
+JOINT_STATE = Requirement("JOINT_STATE")
+"""Joint position and velocity."""
+
+
+def MODEL_ELEMENTS(add: Callable[[Any], None]) -> Requirement:  # noqa: N802 - reads as the constants beside it
+    """Require elements of the model that a plugin adds by itself: `add(mjSpec)` is called before the model is compiled.
+
+    Two requirements with the same function are one: it is called once.
+    """
+    return Requirement("MODEL_ELEMENTS", (add,))

@@ -1,0 +1,235 @@
+"""Where a sensor sits: pose, velocity and acceleration of its frame in the world, `[env, mount, ...]`.
+
+A mount is a fixed offset on a body. With d the offset turned into the world, w and alpha the body's angular velocity and
+acceleration, v and a those of its frame origin (rigid-body kinematics):
+
+    p_m = p + d        v_m = v + w x d        a_m = a + alpha x d + w x (w x d)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import warp as wp
+
+from sensorium.cfg import OffsetCfg
+from sensorium.compute import Clock, Compute, Rows
+from sensorium.engines.base import Engine, FrameOnBody
+from sensorium.geometry.transforms import quat_multiply, quat_rotate
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+
+@wp.func
+def is_finite3(v: wp.vec3) -> wp.bool:
+    """Whether all parts of a vector are finite."""
+    return wp.isfinite(v[0]) and wp.isfinite(v[1]) and wp.isfinite(v[2])
+
+
+@wp.func
+def is_finite4(v: wp.vec4) -> wp.bool:
+    """Whether all parts of a quaternion are finite."""
+    return wp.isfinite(v[0]) and wp.isfinite(v[1]) and wp.isfinite(v[2]) and wp.isfinite(v[3])
+
+
+@wp.kernel
+def _pose(
+    rows: Rows,
+    body_in: wp.array[wp.int32],
+    offset_pos_in: wp.array[wp.vec3],
+    offset_quat_in: wp.array[wp.vec4],
+    body_pos_in: wp.array2d[wp.vec3],
+    body_quat_in: wp.array2d[wp.vec4],
+    pos_out: wp.array2d[wp.vec3],
+    quat_out: wp.array2d[wp.vec4],
+    bad_out: wp.array2d[wp.uint8],
+    any_bad: wp.array[wp.int32],
+):
+    i, mount = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    pos = offset_pos_in[mount]
+    quat = offset_quat_in[mount]
+    body = body_in[mount]
+    if body >= 0:
+        turn = body_quat_in[env, body]
+        pos = body_pos_in[env, body] + quat_rotate(turn, pos)
+        quat = quat_multiply(turn, quat)
+    pos_out[env, mount] = pos
+    quat_out[env, mount] = quat
+    bad_out[env, mount] = wp.uint8(0)
+    if not (is_finite3(pos) and is_finite4(quat)):
+        bad_out[env, mount] = wp.uint8(1)
+        any_bad[0] = 1
+
+
+@wp.kernel
+def _motion(
+    rows: Rows,
+    order: int,
+    body_in: wp.array[wp.int32],
+    offset_pos_in: wp.array[wp.vec3],
+    body_quat_in: wp.array2d[wp.vec4],
+    body_ang_vel_in: wp.array2d[wp.vec3],
+    body_lin_in: wp.array2d[wp.vec3],
+    body_ang_in: wp.array2d[wp.vec3],
+    lin_out: wp.array2d[wp.vec3],
+    ang_out: wp.array2d[wp.vec3],
+):
+    i, mount = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    lin = wp.vec3()
+    ang = wp.vec3()
+    body = body_in[mount]
+    if body >= 0:
+        d = quat_rotate(body_quat_in[env, body], offset_pos_in[mount])
+        ang = body_ang_in[env, body]
+        lin = body_lin_in[env, body] + wp.cross(ang, d)
+        if order == 2:
+            w = body_ang_vel_in[env, body]
+            lin = lin + wp.cross(w, wp.cross(w, d))
+    lin_out[env, mount] = lin
+    ang_out[env, mount] = ang
+
+
+class MountView:
+    """The frames one sensor sits on. World quantities are computed when they are first asked for at a tick.
+
+    Attributes:
+        names: what the selector resolved to, in mount order.
+        count: number of mounts.
+        body: int32 [mount], body of each mount, -1 for the world.
+        offset_pos: float32 [mount, 3], origin in the body's frame, m.
+        offset_quat: float32 [mount, 4], orientation in the body's frame, wxyz.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        compute: Compute,
+        clock: Clock,
+        names: Sequence[str],
+        frames: Sequence[FrameOnBody],
+        offset: OffsetCfg,
+        bad: Callable[[], torch.Tensor],
+    ) -> None:
+        self._engine, self._compute, self._clock, self._bad = engine, compute, clock, bad
+        self.names = tuple(names)
+        self.count = len(self.names)
+        poses = [compose(frame.pos, frame.quat, offset.pos, offset.rot) for frame in frames]
+        device = compute.device
+        self.body = torch.tensor([frame.body for frame in frames], dtype=torch.int32, device=device)
+        self.offset_pos = torch.tensor([pos for pos, _ in poses], dtype=torch.float32, device=device).reshape(-1, 3)
+        self.offset_quat = torch.tensor([quat for _, quat in poses], dtype=torch.float32, device=device).reshape(-1, 4)
+        bodies = engine.names("body")
+        self.body_names = tuple("world" if frame.body < 0 else bodies[frame.body] for frame in frames)
+        self._views: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._versions: dict[str, int] = {}
+
+    def __repr__(self) -> str:
+        return f"MountView({', '.join(f'{name} on {body}' for name, body in zip(self.names, self.body_names, strict=True))})"
+
+    @property
+    def warp_inputs(self) -> list[Any]:
+        """Body, offset position and offset quaternion of each mount as Warp arrays, for a sensor's own kernel."""
+        return [
+            wp.from_torch(self.body, dtype=wp.int32),
+            wp.from_torch(self.offset_pos, dtype=wp.vec3),
+            wp.from_torch(self.offset_quat, dtype=wp.vec4),
+        ]
+
+    def _view(self, what: str, width: int) -> tuple[torch.Tensor, torch.Tensor]:
+        views = self._views.get(what)
+        if views is None:
+            shape = (self._compute.num_envs, self.count)
+            views = self._views[what] = (
+                torch.zeros((*shape, 3), dtype=torch.float32, device=self._compute.device),
+                torch.zeros((*shape, width), dtype=torch.float32, device=self._compute.device),
+            )
+        if self._compute.is_recording or self._versions.get(what) != self._clock.version:
+            self._launch(what, views)
+            self._versions[what] = -1 if self._compute.is_recording else self._clock.version
+        return views
+
+    def _launch(self, what: str, views: tuple[torch.Tensor, torch.Tensor]) -> None:
+        array = self._engine.array
+        body, offset_pos, offset_quat = self.warp_inputs
+
+        def vectors(name: str) -> Any:
+            return wp.from_torch(array(name), dtype=wp.vec3)
+
+        quats = wp.from_torch(array("body_quat_w"), dtype=wp.vec4)
+        outputs = [wp.from_torch(views[0], dtype=wp.vec3)]
+        if what == "pose":
+            inputs = [body, offset_pos, offset_quat, vectors("body_pos_w"), quats]
+            outputs += [
+                wp.from_torch(views[1], dtype=wp.vec4),
+                wp.from_torch(self._bad(), dtype=wp.uint8),
+                self._clock.bad_wp,
+            ]
+            self._compute.launch(_pose, (self.count,), inputs, outputs)
+            return
+        spin = vectors("body_ang_vel_w")
+        pair = [vectors(f"body_lin_{what}_w"), vectors(f"body_ang_{what}_w")]
+        outputs.append(wp.from_torch(views[1], dtype=wp.vec3))
+        order = 1 if what == "vel" else 2
+        self._compute.launch(_motion, (self.count,), [order, body, offset_pos, quats, spin, *pair], outputs)
+
+    @property
+    def pos_w(self) -> torch.Tensor:
+        """float32 [env, mount, 3], origin in the world, m. Needs BODY_POSE."""
+        return self._view("pose", 4)[0]
+
+    @property
+    def quat_w(self) -> torch.Tensor:
+        """float32 [env, mount, 4], orientation in the world, wxyz. Needs BODY_POSE."""
+        return self._view("pose", 4)[1]
+
+    @property
+    def lin_vel_w(self) -> torch.Tensor:
+        """float32 [env, mount, 3], velocity of the origin, world axes, m/s. Needs BODY_POSE and BODY_VELOCITY."""
+        return self._view("vel", 3)[0]
+
+    @property
+    def ang_vel_w(self) -> torch.Tensor:
+        """float32 [env, mount, 3], angular velocity, world axes, rad/s. Needs BODY_POSE and BODY_VELOCITY."""
+        return self._view("vel", 3)[1]
+
+    @property
+    def lin_acc_w(self) -> torch.Tensor:
+        """float32 [env, mount, 3], coordinate acceleration of the origin, world axes, m/s^2.
+
+        Needs BODY_POSE, BODY_VELOCITY and BODY_ACCELERATION.
+        """
+        return self._view("acc", 3)[0]
+
+    @property
+    def ang_acc_w(self) -> torch.Tensor:
+        """float32 [env, mount, 3], angular acceleration, world axes, rad/s^2. Needs as `lin_acc_w`."""
+        return self._view("acc", 3)[1]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        tensors = [self.body, self.offset_pos, self.offset_quat, *(view for pair in self._views.values() for view in pair)]
+        return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def compose(
+    pos: Sequence[float], quat: Sequence[float], inner_pos: Sequence[float], inner_quat: Sequence[float]
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return the pose of an inner frame that is given in an outer one, in the frame of the outer (float64)."""
+    q, p = np.asarray(quat, np.float64), np.asarray(inner_quat, np.float64)
+    q, p = q / np.linalg.norm(q), p / np.linalg.norm(p)
+    v = np.asarray(inner_pos, np.float64)
+    t = 2.0 * np.cross(q[1:], v)
+    turned = v + q[0] * t + np.cross(q[1:], t)
+    scalar = q[0] * p[0] - q[1:] @ p[1:]
+    vector = q[0] * p[1:] + p[0] * q[1:] + np.cross(q[1:], p[1:])
+    return tuple((np.asarray(pos, np.float64) + turned).tolist()), (float(scalar), *vector.tolist())

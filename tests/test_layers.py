@@ -1,0 +1,181 @@
+"""Imports point one way: a module imports at run time only from layers before its own, or from its own layer.
+
+Imports inside functions count, for they run; imports under `if TYPE_CHECKING:` do not. The checker is tested on a small
+tree of its own at the end.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parents[1] / "src"
+
+LAYERS = (
+    "errors", "spec", "readings", "random", "cfg", "compute", "geometry", "engines", "world", "measurement", "registry",
+    "patterns", "sensors", "presets", "scene", "testing", "record", "stream", "view", "client", "demo", "cli",
+)  # fmt: skip
+"""The modules and packages in `sensorium`, in the direction of flow."""
+
+OUTPUTS = {
+    "record": {"errors", "spec", "readings"},
+    "stream": {"errors", "spec", "readings", "registry", "cfg"},
+    "view": {"errors", "spec", "readings"},
+}
+"""Outputs see readings and specs only; the stream's server also what it needs to build sensors from blueprints."""
+
+SIMULATORS = {"mujoco", "mujoco_warp", "newton", "genesis", "dm_control"}
+"""Packages that only the engine adapters import."""
+
+
+def run_time_imports(tree: ast.Module, package: str) -> Iterator[tuple[int, str]]:
+    """Yield (line, absolute dotted name) of every import that runs, wherever it is.
+
+    Args:
+        tree: the parsed module.
+        package: the package that relative imports start from.
+    """
+    todo: list[ast.AST] = [tree]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.If) and _is_type_checking(node.test):
+            todo.extend(node.orelse)
+            continue
+        todo.extend(ast.iter_child_nodes(node))
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            parts = package.split(".")
+            base = ".".join(parts[: len(parts) - node.level + 1]) if node.level else ""
+            module = ".".join(part for part in (base, node.module) if part)
+            for alias in node.names:
+                yield node.lineno, f"{module}.{alias.name}"
+        elif isinstance(node, ast.Call) and _called(node) in ("import_module", "__import__") and node.args:
+            name = node.args[0]
+            if isinstance(name, ast.Constant) and isinstance(name.value, str):
+                yield node.lineno, name.value
+
+
+def _is_type_checking(test: ast.expr) -> bool:
+    return (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING") or (
+        isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING"
+    )
+
+
+def _called(call: ast.Call) -> str:
+    return getattr(call.func, "id", getattr(call.func, "attr", ""))
+
+
+def lazy_names(src: Path) -> dict[str, str]:
+    """Return public name -> layer, from the table in `sensorium/__init__.py`."""
+    for node in ast.parse((src / "sensorium/__init__.py").read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "_MODULES":
+            return {name: module.split(".")[1] for name, module in ast.literal_eval(node.value).items()}
+    return {}
+
+
+def violations(src: Path) -> list[str]:
+    """Return every import under `src/sensorium` that the layers forbid, one line of text each."""
+    public = lazy_names(src)
+    found = []
+    for path in sorted((src / "sensorium").rglob("*.py")):
+        where = path.relative_to(src)
+        module = ".".join(where.with_suffix("").parts)
+        package = module.removesuffix(".__init__") if path.name == "__init__.py" else module.rpartition(".")[0]
+        layer = "" if where.parts[1] == "__init__.py" else where.parts[1].removesuffix(".py")
+        if layer and layer not in LAYERS:
+            found.append(f"{where}: {layer!r} is no layer; give it a place in LAYERS")
+            continue
+        for line, name in run_time_imports(ast.parse(path.read_text(encoding="utf-8")), package):
+            top, _, rest = name.partition(".")
+            if top in SIMULATORS and layer != "engines":
+                found.append(f"{where}:{line}: imports {top}; only engines/ may import a simulator")
+            if top != "sensorium" or rest == "__version__":
+                continue
+            target = rest.partition(".")[0]
+            if target not in LAYERS:  # a public name counts as the module it lives in, the package itself as its last
+                target = public.get(target, "scene")
+            if layer == "":
+                found.append(f"{where}:{line}: imports {target}; the package itself loads everything lazily")
+            elif target != layer and LAYERS.index(target) > LAYERS.index(layer):
+                found.append(f"{where}:{line}: {layer} imports {target}, which comes after it")
+            elif target != layer and target not in OUTPUTS.get(layer, LAYERS):
+                found.append(
+                    f"{where}:{line}: {layer} imports {target}; it may see {', '.join(sorted(OUTPUTS[layer]))}"
+                )
+    return found
+
+
+def test_imports_point_one_way_and_only_engines_import_simulators() -> None:
+    assert violations(SRC) == []
+
+
+# The checker itself ---------------------------------------------------------------------------------------------------
+
+
+def _tree(tmp_path: Path, files: dict[str, str]) -> Path:
+    for name, text in {"__init__.py": '_MODULES = {"Scene": "sensorium.scene"}\n', **files}.items():
+        path = tmp_path / "sensorium" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "expected"),
+    [
+        ("spec.py", "from sensorium.cfg import Cfg", "spec imports cfg, which comes after it"),
+        ("spec.py", "import sensorium.cfg", "spec imports cfg, which comes after it"),
+        ("spec.py", "from sensorium import cfg", "spec imports cfg, which comes after it"),
+        ("spec.py", "from sensorium import Scene", "spec imports scene, which comes after it"),
+        ("spec.py", "import sensorium as sn", "spec imports scene, which comes after it"),
+        ("spec.py", "from .cfg import Cfg", "spec imports cfg, which comes after it"),
+        ("world/mount.py", "from ..measurement import clock", "world imports measurement, which comes after it"),
+        ("world/__init__.py", "from ..scene import Scene", "world imports scene, which comes after it"),
+        ("spec.py", "def f():\n    from sensorium import cfg", "spec imports cfg, which comes after it"),
+        ("spec.py", "try:\n    import sensorium.cfg\nexcept ImportError: ...", "spec imports cfg"),
+        ("spec.py", "import importlib\nimportlib.import_module('sensorium.cfg')", "spec imports cfg"),
+        (
+            "spec.py",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    pass\nelse:\n    from sensorium import cfg",
+            "spec imports cfg, which comes after it",
+        ),
+        (
+            "record/npz.py",
+            "from sensorium.scene import Scene",
+            "record imports scene; it may see errors, readings",
+        ),
+        ("stream/server.py", "from sensorium.sensors import imu", "stream imports sensors; it may see cfg, errors"),
+        ("view/web.py", "from sensorium.registry import find", "view imports registry; it may see errors"),
+        ("__init__.py", "from sensorium.errors import ConfigError", "the package itself loads everything lazily"),
+        ("sensors/imu.py", "import mujoco", "only engines/ may import a simulator"),
+        ("world/mount.py", "def f():\n    from mujoco import batch", "only engines/ may import a simulator"),
+        ("measurement/chain.py", "import mujoco.batch as b", "only engines/ may import a simulator"),
+        ("helpers.py", "", "'helpers' is no layer"),
+    ],
+)
+def test_a_planted_violation_is_found(tmp_path: Path, file: str, text: str, expected: str) -> None:
+    (found,) = violations(_tree(tmp_path, {file: text}))
+    assert found.replace("\\", "/").startswith(f"sensorium/{file}:")
+    assert expected in found
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("spec.py", "from sensorium.errors import ConfigError"),
+        ("spec.py", "from sensorium import __version__"),
+        ("spec.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from sensorium.scene import Scene"),
+        ("spec.py", "import typing\nif typing.TYPE_CHECKING:\n    import mujoco"),
+        ("engines/mujoco.py", "import mujoco\nfrom sensorium.engines.base import Engine\nfrom . import base"),
+        ("stream/server.py", "from sensorium.registry import find\nfrom sensorium.stream import protocol"),
+        ("demo/run.py", "import sensorium as sn"),
+        ("cli.py", "def main():\n    from sensorium.demo import run"),
+    ],
+)
+def test_an_allowed_import_is_not_reported(tmp_path: Path, file: str, text: str) -> None:
+    assert violations(_tree(tmp_path, {file: text})) == []
