@@ -39,11 +39,11 @@ format: env-test  ## format the code and fix what ruff can fix
 	$(PY) -m ruff format .
 
 clean:  ## remove .venv and everything else that was generated
-	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis MUJOCO_LOG.TXT
+	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache MUJOCO_LOG.TXT
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # .venv with one extra of pyproject.toml. Looked at on every call, because it may be missing, half made (the file
-# `.unfinished` tells), made by a Python that is gone, made in another folder, or older than the pins.
+# `.unfinished` tells; it is then made anew), made by a Python that is gone, moved, or older than the pins.
 env-plot env-test: env-%:
 	@set -eu; \
 	state="$$(cat pyproject.toml constraints.txt | cksum) $(CURDIR)"; \
@@ -73,6 +73,7 @@ env-plot env-test: env-%:
 	fi; \
 	echo "Installing $(TORCH), then sensorium[$*] and what it needs. The first time this takes some minutes."; \
 	touch $(VENV)/.unfinished; \
-	{ $(PIP_INSTALL) $(TORCH) && $(PIP_INSTALL) -e '.[$*]'; } || { rm -f $(VENV)/.unfinished; exit 1; }; \
+	$(PIP_INSTALL) $(TORCH); \
+	$(PIP_INSTALL) -e '.[$*]'; \
 	echo "$$state" > $(VENV)/.installed-$*; \
 	rm $(VENV)/.unfinished

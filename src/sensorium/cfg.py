@@ -350,7 +350,9 @@ def _parse_stages(value: Any) -> tuple[StageCfg, ...]:
             fields = dict(item)
             kind = fields.pop("kind", None)
             if kind not in STAGE_KINDS:
-                raise bad(f"stages whose kind is one of {', '.join(sorted(STAGE_KINDS))}", nearest(str(kind), STAGE_KINDS))
+                raise bad(
+                    f"stages whose kind is one of {', '.join(sorted(STAGE_KINDS))}", nearest(str(kind), STAGE_KINDS)
+                )
             try:
                 item = STAGE_KINDS[kind](**fields)
             except ConfigError as error:

@@ -1,19 +1,19 @@
 """The exception tree. Each message says which config, which field, what was got, what is expected and how to fix it.
 
-    SensoriumError
-    |- ConfigError          (ValueError)            a config holds one or several faults; `.faults` lists them all
-    |  `- SelectionError    (ValueError)            a name selector matched nothing, or several where one was needed
-    |- DuplicateNameError   (ValueError)            two sensors, or two kinds, share one name
-    |- UnknownNameError     (KeyError)              no sensor, preset, kind or field has that name
-    |- RegistrationError    (TypeError)             a sensor class does not keep the author's contract
-    |- ModelError           (ValueError)            a model file is missing or broken
-    |- UnsupportedError     (NotImplementedError)   an engine cannot give what a sensor requires: never zeros instead
-    |- ScheduleError        (RuntimeError)          time went a way that the sensors cannot follow
-    |- StaleError           (RuntimeError)          a view, a reading or a sensor was used after its time
-    `- MissingDependencyError (ImportError)         an optional package is needed
+SensoriumError
+|- ConfigError          (ValueError)            a config holds one or several faults; `.faults` lists them all
+|  `- SelectionError    (ValueError)            a name selector matched nothing, or several where one was needed
+|- DuplicateNameError   (ValueError)            two sensors, or two kinds, share one name
+|- UnknownNameError     (KeyError)              no sensor, preset, kind or field has that name
+|- RegistrationError    (TypeError)             a sensor class does not keep the author's contract
+|- ModelError           (ValueError)            a model file is missing or broken
+|- UnsupportedError     (NotImplementedError)   an engine cannot give what a sensor requires: never zeros instead
+|- ScheduleError        (RuntimeError)          time went a way that the sensors cannot follow
+|- StaleError           (RuntimeError)          a view, a reading or a sensor was used after its time
+`- MissingDependencyError (ImportError)         an optional package is needed
 
-    SensoriumWarning (UserWarning)                  something works, but probably not as meant
-    `- NonFiniteStateWarning                        the engine's state holds NaN or infinity: which env, body and tick
+SensoriumWarning (UserWarning)                  something works, but probably not as meant
+`- NonFiniteStateWarning                        the engine's state holds NaN or infinity: which env, body and tick
 """
 
 from __future__ import annotations

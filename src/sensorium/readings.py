@@ -24,11 +24,6 @@ class Reading:
         env_ids: int64 [n], the envs it holds.
         tick: physics tick of the reading.
         time: seconds of that tick.
-        capture_tick: int64 [n], when the shown value was sensed.
-        age: float64 [n], how old it is, s.
-        valid: bool [n], whether it has arrived and the engine's state was finite.
-        is_new: bool [n], whether it arrived in this control step.
-        frame: int64 [n], captures since the env's reset.
     """
 
     name: str
@@ -37,13 +32,9 @@ class Reading:
     env_ids: Array
     tick: int
     time: float
-    capture_tick: Array
-    age: Array
-    valid: Array
-    is_new: Array
-    frame: Array
     _measured: dict[str, Array] = field(repr=False)
     _truth: dict[str, Array] = field(repr=False)
+    _meta: dict[str, Array] = field(repr=False)
     _wait: Callable[[], None] | None = field(default=None, repr=False)
 
     def _arrived(self) -> None:
@@ -53,7 +44,7 @@ class Reading:
 
     @property
     def measured(self) -> Mapping[str, Array]:
-        """Field -> array `[n, ...]` as the device would report it; waits for the copy to the host where it is under way."""
+        """Field -> array `[n, ...]` as the device would report it; waits for a copy to the host that is under way."""
         self._arrived()
         return self._measured
 
@@ -65,6 +56,40 @@ class Reading:
 
     def __getitem__(self, name: str) -> Array:
         return self.measured[name]
+
+    @property
+    def capture_tick(self) -> Array:
+        """int64 [n], tick at which the shown value was sensed."""
+        return self._about("capture_tick")
+
+    @property
+    def truth_tick(self) -> Array:
+        """int64 [n], tick of the newest capture, which `truth` belongs to."""
+        return self._about("truth_tick")
+
+    @property
+    def age(self) -> Array:
+        """float64 [n], how old the shown value is, s."""
+        return self._about("age")
+
+    @property
+    def valid(self) -> Array:
+        """Bool [n], whether the shown value has arrived and the engine's state was finite when it was sensed."""
+        return self._about("valid")
+
+    @property
+    def is_new(self) -> Array:
+        """Bool [n], whether it arrived in this control step."""
+        return self._about("is_new")
+
+    @property
+    def frame(self) -> Array:
+        """int64 [n], captures since the env's reset."""
+        return self._about("frame")
+
+    def _about(self, what: str) -> Array:
+        self._arrived()
+        return self._meta[what]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +119,8 @@ class DebugShape:
     """One plain shape for a viewer, in world coordinates (m).
 
     Attributes:
-        kind: ``points`` (positions [n, 3]), ``lines`` and ``arrows`` (starts and ends [n, 2, 3]) or ``frames`` (poses [n, 7], wxyz).
+        kind: ``points`` (positions [n, 3]), ``lines`` and ``arrows`` (starts and ends [n, 2, 3]) or ``frames`` (poses
+        [n, 7], wxyz).
         data: the numbers.
         color: red, green, blue in [0, 1].
     """

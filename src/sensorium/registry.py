@@ -32,7 +32,8 @@ def pair(cfg_class: type, sensor_class: type) -> None:
     if other is not None and other is not sensor_class:
         raise RegistrationError(
             f"config {cfg_class.__name__} is already paired with {other.__module__}.{other.__qualname__}; "
-            f"{sensor_class.__qualname__} needs a config class of its own: class My{cfg_class.__name__}({cfg_class.__name__}): ..."
+            f"{sensor_class.__qualname__} needs a config class of its own: "
+            f"class My{cfg_class.__name__}({cfg_class.__name__}): ..."
         )
     _pairs[cfg_class] = sensor_class
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+import numpy as np
 import torch
 
 from sensorium import registry
@@ -171,7 +172,6 @@ class Scene:
 
     def _schedule(self) -> None:
         """Sort the sensors into rate groups and (re)build their programs."""
-        old = {id(group): group.next_due for group in self._groups}
         groups: dict[Any, _Group] = {}
         self._lazy = _Group(Rate(1, 1), [sensor for sensor in self._lazy.sensors if self._is_in(sensor)])
         for sensor in self._sensors.values():
@@ -184,7 +184,6 @@ class Scene:
         for group in self._groups:
             group.next_due = group.rate.next_after(self.clock.tick)
         self._next_due = min((group.next_due for group in self._groups), default=2**62)
-        del old
 
     def _is_in(self, sensor: Sensor[Any, Any]) -> bool:
         return self._sensors.get(sensor.name) is sensor and sensor._evaluation()[0] == "lazy"
@@ -231,8 +230,8 @@ class Scene:
             raise ScheduleError(f"Scene.step: substeps is {substeps}; a control step has at least one tick")
         if self.engine.tick != self.clock.tick:
             raise ScheduleError(
-                f"the engine is at tick {self.engine.tick}, the sensors at {self.clock.tick}: call scene.update() after "
-                "stepping the engine by yourself"
+                f"the engine is at tick {self.engine.tick}, the sensors at {self.clock.tick}: call scene.update() "
+                "after stepping the engine by yourself"
             )
         self.clock.control_tick = self.clock.tick
         self._own_control_steps = False
@@ -244,9 +243,7 @@ class Scene:
             self._advance_to(self.engine.tick)
         self._report_bad_state()
 
-    def update(
-        self, ticks: int | None = None, *, force_recompute: bool = False, force_compute: bool = False
-    ) -> None:
+    def update(self, ticks: int | None = None, *, force_recompute: bool = False, force_compute: bool = False) -> None:
         """Note that the owner of the loop took ticks, and sample what is due.
 
         Args:
@@ -267,7 +264,9 @@ class Scene:
                 ticks = 0 if engine.owns_time else 1
             engine.count_ticks(ticks)
         elif ticks is not None and engine.tick - clock.tick != ticks:
-            raise ScheduleError(f"the engine took {engine.tick - clock.tick} ticks, but update(ticks={ticks}) was called")
+            raise ScheduleError(
+                f"the engine took {engine.tick - clock.tick} ticks, but update(ticks={ticks}) was called"
+            )
         new_tick = engine.tick
         if new_tick == clock.tick:
             self._again()
@@ -472,7 +471,8 @@ class Scene:
                 )  # fmt: skip
         new = self._build(cfg)
         self._sensors = {
-            (new.name if each is old else label): (new if each is old else each) for label, each in self._sensors.items()
+            (new.name if each is old else label): (new if each is old else each)
+            for label, each in self._sensors.items()
         }
         old.retire("was reconfigured")
         self._schedule()
@@ -521,7 +521,8 @@ class Scene:
                 if not key.startswith("knob/") and (key not in saved or saved[key].shape != tensor.shape):
                     raise ConfigError.single(
                         f"{type(sensor.cfg).__name__}({name!r})", key, shown(tuple(tensor.shape)),
-                        f"shape {tuple(saved[key].shape) if key in saved else 'none'}, as saved", "Use the same config.",
+                        f"shape {tuple(saved[key].shape) if key in saved else 'none'}, as saved",
+                        "Use the same config.",
                     )  # fmt: skip
         clock = self.clock
         self.engine.load_state(state["engine"])
@@ -563,16 +564,20 @@ class Scene:
         host = _HostCopies(self.compute)
         measured = {name: host.take(value) for name, value in fields(sensor.data).items()}
         truth = {name: host.take(value) for name, value in fields(sensor.ground_truth).items()}
-        meta = [host.take(value) for value in (sensor.capture_tick, sensor.age, sensor.valid, sensor.is_new, sensor.frame)]
-        wait = host.finish()
-        if wait is not None:
-            wait()
-            wait = None
+        about = ("capture_tick", "truth_tick", "age", "valid", "is_new", "frame")
+        meta = {what: host.take(getattr(sensor, what)) for what in about}
         return Reading(
-            sensor.name, sensor.cfg.kind(), sensor.specs, torch.arange(self.num_envs).numpy(), self.clock.tick,
-            self.clock.time, *(value.numpy() for value in meta), {k: v.numpy() for k, v in measured.items()},
-            {k: v.numpy() for k, v in truth.items()}, wait,
-        )  # fmt: skip
+            name=sensor.name,
+            kind=sensor.cfg.kind(),
+            specs=sensor.specs,
+            env_ids=np.arange(self.num_envs),
+            tick=self.clock.tick,
+            time=self.clock.time,
+            _measured=measured,
+            _truth=truth,
+            _meta=meta,
+            _wait=host.finish(),
+        )
 
     def description(self) -> SceneDescription:
         """Return what a recorder or listener needs to know once."""
@@ -602,7 +607,8 @@ class Scene:
                 body = sensor.mount.body_names[mount] if sensor.mount is not None else "?"
                 warnings.warn(
                     f"sensor {sensor.name!r}: the engine's state is not finite in env {env}, body {body!r}, at tick "
-                    f"{self.clock.tick}; its samples are marked invalid until the state is finite again (reset env {env})",
+                    f"{self.clock.tick}; its samples are marked invalid until the state is finite again "
+                    f"(reset env {env})",
                     NonFiniteStateWarning,
                     stacklevel=3,
                 )
@@ -614,19 +620,21 @@ class _HostCopies:
     def __init__(self, compute: Compute) -> None:
         self._compute = compute
 
-    def take(self, tensor: torch.Tensor) -> torch.Tensor:
+    def take(self, tensor: torch.Tensor) -> np.ndarray[Any, np.dtype[Any]]:
+        """Start a copy; the array is filled once `finish` has been waited for."""
         if self._compute.is_cpu:
-            return tensor.clone()
+            return tensor.numpy().copy()
         host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-        return host.copy_(tensor, non_blocking=True)
+        return host.copy_(tensor, non_blocking=True).numpy()
 
     def finish(self) -> Callable[[], None] | None:
         """Return what waits for the copies; None where there is nothing to wait for."""
         if self._compute.is_cpu:
             return None
-        event = torch.cuda.Event()
+        event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
         event.record(torch.cuda.current_stream(self._compute.device))
-        return event.synchronize
+        wait: Callable[[], None] = event.synchronize
+        return wait
 
 
 def requirements_of(

@@ -1,4 +1,4 @@
-"""What an output is (`FieldSpec`) and what a sensor asks of an engine (`Requirement`): plain values, no engine, no torch.
+"""What an output is (`FieldSpec`) and what a sensor asks of an engine (`Requirement`): plain values.
 
 One `FieldSpec` drives allocation, documentation, tests, the recording schema, the stream header and the viewer.
 """
@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+
 def exact_fraction(seconds: float) -> Fraction:
     """Return the decimal that `seconds` was written as, exactly (0.002 is 1/500, not its nearest double)."""
     return Fraction(repr(float(seconds)))
@@ -22,7 +23,9 @@ Kind = Literal["vector", "rotation", "id", "flag"]
 """What noise may do to a field: a `vector` takes it per column, a `rotation` takes small-angle noise and stays a unit
 quaternion, an `id` and a `flag` take none."""
 
-Role = Literal["scalar", "point", "vector_at", "specific_force", "angular_velocity", "magnetic", "pose", "range", "image"]
+Role = Literal[
+    "scalar", "point", "vector_at", "specific_force", "angular_velocity", "magnetic", "pose", "range", "image"
+]
 """What a field is to a viewer or a recorder."""
 
 
@@ -167,7 +170,7 @@ JOINT_STATE = Requirement("JOINT_STATE")
 """Joint position and velocity."""
 
 
-def MODEL_ELEMENTS(add: Callable[[Any], None]) -> Requirement:  # noqa: N802 - reads as the constants beside it
+def MODEL_ELEMENTS(add: Callable[[Any], None]) -> Requirement:
     """Require elements of the model that a plugin adds by itself: `add(mjSpec)` is called before the model is compiled.
 
     Two requirements with the same function are one: it is called once.

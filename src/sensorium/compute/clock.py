@@ -1,7 +1,7 @@
 """Time as integers: ticks, rational rates, episodes, and the few words of it that kernels read.
 
-A tick is one physics step. A rate is an exact rational number of ticks per sample on a grid that starts at tick 0 and is
-the same for all environments, so three samples in ten ticks never drift. Nothing here subtracts float times.
+A tick is one physics step. A rate is an exact rational number of ticks per sample on a grid that starts at tick 0 and
+is the same for all environments, so three samples in ten ticks never drift. Nothing here subtracts float times.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ wp.set_module_options({"enable_backward": False})
 
 
 @wp.kernel
-def _store(index: int, value: int, words: wp.array[wp.int32]):
+def _store(index: int, value: int, words: wp.array[wp.int32]) -> None:
     words[index] = value
 
 
@@ -131,7 +131,7 @@ class Clock:
             self.compute.launch_whole(_store, (1,), [index, value], [self.words_wp])
 
     def take_bad(self) -> bool:
-        """Return whether a kernel met a non-finite state since the last call (one host read; on CUDA it synchronises)."""
+        """Return whether a kernel met a non-finite state since the last call (a host read; on CUDA it synchronises)."""
         if self._bad_host is not None:
             if not self._bad_host[0]:
                 return False

@@ -10,23 +10,25 @@ A kernel in this package takes `rows: Rows` as its first argument and its thread
             return
         x_out[env, column] = 2.0 * x_in[env, column]
 
-It reads and writes the rows of its own env only. So one recorded launch serves three purposes: all envs at once, a shard
-of envs on one core, or, with another mask, only the envs that were just reset.
+It reads and writes the rows of its own env only. So one recorded launch serves three purposes: all envs at once, a
+shard of envs on one core, or, with another mask, only the envs that were just reset.
 
-A `Segment` is one run of consecutive Warp launches with fixed arguments (recorded once, then replayed, and where that is
-switched on captured as a graph), or one Python call such as a torch hook. A `Program` is segments in order, each with a
-group; `run(due)` runs those whose group is due. Which shards pay is measured on the segment's first runs: the
+A `Segment` is one run of consecutive Warp launches with fixed arguments (recorded once, then replayed, and where that
+is switched on captured as a graph), or one Python call such as a torch hook. A `Program` is segments in order, each
+with a group; `run(due)` runs those whose group is due. Which shards pay is measured on the segment's first runs: the
 results do not depend on it, bit for bit.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -35,7 +37,6 @@ import warp as wp
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-wp.config.quiet = True
 
 SHARD_ABOVE_S = 0.5e-3
 """A segment that takes longer than this on one core is split over the cores; handing work to threads costs 0.1 ms."""
@@ -55,7 +56,7 @@ class Rows:
     """
 
     start: wp.int32
-    mask: wp.array(dtype=wp.uint8)
+    mask: wp.array[wp.uint8]
 
 
 def recorded(hook: Function) -> Function:
@@ -87,6 +88,8 @@ class Compute:
     def __init__(self, device: str, num_envs: int, threads: int | None = None, capture: bool = False) -> None:
         self.device = device
         self.wp_device = wp.get_device(device)
+        self.is_cpu = bool(self.wp_device.is_cpu)
+        """Whether launches run on the host."""
         self.num_envs = num_envs
         self.threads = threads or min(torch.get_num_threads(), os.cpu_count() or 1)
         self.capture = capture
@@ -102,11 +105,6 @@ class Compute:
     def __repr__(self) -> str:
         mode = "captured graphs" if self.capture else "recorded launches"
         return f"Compute(device={self.device!r}, num_envs={self.num_envs}, threads={self.threads}, {mode})"
-
-    @property
-    def is_cpu(self) -> bool:
-        """Whether launches run on the host."""
-        return bool(self.wp_device.is_cpu)
 
     @property
     def mask(self) -> torch.Tensor:
@@ -231,21 +229,33 @@ class Segment:
         if self._hook is not None:
             with self.compute.masked(self._mask):
                 self._hook()
-            return
-        if not self._launches:
-            return
-        deciding = self._runs < TIMED_RUNS and self.compute.is_cpu and self.compute.threads > 1
-        start = time.perf_counter() if deciding else 0.0
+        elif self._runs >= TIMED_RUNS:
+            if len(self._shards) == 1:
+                self._shards[0].run()
+            else:
+                self._run_shards()
+        elif self._launches:
+            self._run_timed()
+
+    def _run_shards(self) -> None:
+        """Run one shard here and the others on the pool."""
+        others = [self.compute.pool.submit(shard.run) for shard in self._shards[1:]]
+        self._shards[0].run()
+        for done in others:
+            done.result()
+
+    def _run_timed(self) -> None:
+        """Run, and after a few runs decide whether shards pay."""
+        start = time.perf_counter()
         if len(self._shards) == 1:
             self._shards[0].run()
         else:
-            for done in [self.compute.pool.submit(shard.run) for shard in self._shards]:
-                done.result()
-        if deciding:
-            self._seconds.append(time.perf_counter() - start)
-            self._runs += 1
-            if self._runs == TIMED_RUNS and min(self._seconds[1:]) > SHARD_ABOVE_S:
-                self._split()
+            self._run_shards()
+        self._seconds.append(time.perf_counter() - start)
+        self._runs += 1
+        may_split = self.compute.is_cpu and self.compute.threads > 1
+        if self._runs == TIMED_RUNS and may_split and min(self._seconds[1:]) > SHARD_ABOVE_S:
+            self._split()
 
     def _split(self) -> None:
         """Shard over the cores, unless a launch needs all envs at once or there are too few envs."""
@@ -256,19 +266,21 @@ class Segment:
     def _make_shards(self, count: int) -> None:
         edges = [self.compute.num_envs * i // count for i in range(count + 1)]
         self._shards = [
-            _Shard(self.compute, self._launches, self._mask, start, stop)
-            for start, stop in zip(edges[:-1], edges[1:], strict=True)
+            _Shard(self.compute, self._launches, self._mask, start, stop) for start, stop in pairwise(edges)
         ]
+
+
+_CAPTURING = threading.Lock()
+"""One capture at a time in a process."""
 
 
 class _Shard:
     """The launches of a segment for one range of environments, recorded or captured."""
 
-    def __init__(
-        self, compute: Compute, launches: list[_Launch], mask: torch.Tensor, start: int, stop: int
-    ) -> None:
+    def __init__(self, compute: Compute, launches: list[_Launch], mask: torch.Tensor, start: int, stop: int) -> None:
         self._compute = compute
         self._graph: Any = None
+        self._on_cpu = compute.is_cpu
         self._commands = []
         rows = compute._rows(start, mask)
         for launch in launches:
@@ -279,21 +291,27 @@ class _Shard:
             )
 
     def run(self) -> None:
-        if self._compute.is_cpu and self._graph is None and not self._compute.capture:
+        if self._on_cpu:
+            self._replay()
+        else:
+            with self._compute._stream():
+                self._replay()
+
+    def _replay(self) -> None:
+        if self._graph is not None:
+            wp.capture_launch(self._graph)
+        elif self._compute.capture:
+            self._capture()
+            wp.capture_launch(self._graph)
+        else:
             for command in self._commands:
                 command.launch()
-            return
-        with self._compute._stream():
-            if not self._compute.capture:
-                for command in self._commands:
-                    command.launch()
-                return
-            if self._graph is None:
-                with wp.ScopedCapture(device=self._compute.wp_device) as capture:
-                    for command in self._commands:
-                        command.launch()
-                self._graph = capture.graph
-            wp.capture_launch(self._graph)
+
+    def _capture(self) -> None:
+        with _CAPTURING, wp.ScopedCapture(device=self._compute.wp_device) as capture:
+            for command in self._commands:
+                command.launch()
+        self._graph = capture.graph
 
 
 class Program:
@@ -320,6 +338,10 @@ class Program:
 
     def run(self, due: Sequence[bool] | None = None) -> None:
         """Run the segments whose group is due; all of them for None."""
+        if due is None:
+            for _, segment in self._segments:
+                segment.run()
+            return
         for group, segment in self._segments:
-            if due is None or due[group]:
+            if due[group]:
                 segment.run()

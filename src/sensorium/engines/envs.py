@@ -39,7 +39,7 @@ def env_rows(env_ids: Any, num_envs: int) -> torch.Tensor | None:
     if ids.is_floating_point() or ids.ndim > 1:
         raise ValueError(f"env_ids: got {shown(env_ids)}, {expected}.")
     ids = ids.to(torch.int64).reshape(-1)
-    if int(ids.min()) < 0 or int(ids.max()) >= num_envs or ids.unique().numel() != ids.numel():
+    if int(ids.min()) < 0 or int(ids.max()) >= num_envs or len(set(ids.tolist())) != len(ids):
         raise ValueError(f"env_ids: got {shown(ids.tolist())}, {expected}.")
     return ids
 
@@ -70,7 +70,8 @@ def row_values(
             values[name] = torch.broadcast_to(tensor, shape)
         except RuntimeError:
             raise ValueError(
-                f"{name}: got values of shape {tuple(tensor.shape)}, expected {shape} (env, ...) or what broadcasts to it."
+                f"{name}: got values of shape {tuple(tensor.shape)}, expected {shape} (env, ...) or what broadcasts to "
+                "it."
             ) from None
     return values
 

@@ -1,17 +1,16 @@
 """MuJoCo on the CPU: N environments on `mujoco.batch.Batch`, and (`from_mj`) a user's live MjModel and MjData.
 
-The derived state is current (`fresh=True`) because `refresh` runs MuJoCo's forward computation, up to the stage that the
-requirements need, on the state after the last tick. That does not alter the physics, bit for bit: the solver's warm
-start is part of the state row and only `step` writes it. An acceleration read this way is that of the new state under the
-control that was last applied; the next step, under its own control, has another one. With `fresh=False` nothing is
-recomputed: positions, velocities and accelerations are those from before the last tick, and `lag` is 1.
+The derived state is current (`fresh=True`) because `refresh` runs MuJoCo's forward computation, up to the stage that
+the requirements need, on the state after the last tick. That does not alter the physics, bit for bit: the solver's
+warm start is part of the state row and only `step` writes it. An acceleration read this way is that of the new state
+under the control that was last applied; the next step, under its own control, has another one. With `fresh=False`
+nothing is recomputed: positions, velocities and accelerations are those from before the last tick, and `lag` is 1.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import mujoco
@@ -31,7 +30,7 @@ from sensorium.engines.mujoco_spec import (
     prepare_spec,
     sensors_disabled,
 )
-from sensorium.errors import MissingDependencyError, ModelError, NonFiniteStateWarning, UnsupportedError
+from sensorium.errors import MissingDependencyError, ModelError, NonFiniteStateWarning, listed
 from sensorium.spec import BODY_ACCELERATION, GRAVITY, MAGNETIC, Requirement
 
 __all__ = ["LiveMujocoEngine", "MujocoEngine", "prepare_spec"]
@@ -43,8 +42,7 @@ every tick, shared against persistent: 1 environment 35 against 56 thousand step
 1024: 37 and 34; without refresh 1024: 70 and 41."""
 STATE_FIELDS = ("qpos", "qvel", "act", "ctrl", "mocap_pos", "mocap_quat")
 """The state that `reset` writes and that is open as `engine.qpos` and so on."""
-_WARNING = mujoco.mjtWarning
-_BAD_STATE = [int(w) for w in (_WARNING.mjWARN_BADQPOS, _WARNING.mjWARN_BADQVEL, _WARNING.mjWARN_BADQACC, _WARNING.mjWARN_BADCTRL)]
+_BAD_STATE = [int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{what}")) for what in ("QPOS", "QVEL", "QACC", "CTRL")]
 _NONE = int(mujoco.mjtStage.mjSTAGE_NONE)
 
 
@@ -52,8 +50,8 @@ class MujocoEngine(MujocoModelEngine):
     """N parallel environments of one MuJoCo model, stepped on all cores.
 
     Args:
-        model: path to an MJCF or URDF file, XML text (starts with ``<``), an MjSpec, or a compiled MjModel. A path or spec
-            is compiled when it is first needed, so that sensors can add what they require; an MjModel is sealed.
+        model: path to an MJCF or URDF file, XML text (starts with ``<``), an MjSpec, or a compiled MjModel. A path or
+            spec is compiled when it is first needed, so that sensors can add what they require; an MjModel is sealed.
         num_envs: number of environments.
         device: torch device of the derived arrays; the physics runs on the CPU.
         fresh: bring derived state up to the current tick when it is read; False leaves it one tick behind, for free.
@@ -116,8 +114,8 @@ class MujocoEngine(MujocoModelEngine):
         """Put several models into one world, each under the prefix `name/`.
 
         Args:
-            entities: name to a model (path, XML text or MjSpec), or to `(model, pos)` or `(model, pos, quat)` that places
-                it (m, wxyz). The time step and other options are the first entity's, unless `terrain` is given.
+            entities: name to a model (path, XML text or MjSpec), or to `(model, pos)` or `(model, pos, quat)` that
+                places it (m, wxyz). The time step and other options are the first entity's, unless `terrain` is given.
             terrain: a model that becomes the world itself, with its options.
             num_envs: number of environments.
             device: torch device of the derived arrays.
@@ -158,13 +156,13 @@ class MujocoEngine(MujocoModelEngine):
 
     @property
     def model(self) -> Any:
-        """The compiled MjModel (compiles a path or spec). The environments step a copy: editing it does not reach them."""
+        """The compiled MjModel; compiles a path or spec. The environments step a copy, which edits do not reach."""
         self._ensure()
         return self._model
 
     @property
     def batch(self) -> Any:
-        """The `mujoco.batch.Batch` that holds the environments, e.g. for `batch.get_data(env)` or `batch.expand(field)`.
+        """The `mujoco.batch.Batch` that holds the environments, e.g. for `batch.get_data(env)`, `batch.expand(field)`.
 
         Step through the engine, not through the batch, which does not count ticks.
         """
@@ -200,13 +198,13 @@ class MujocoEngine(MujocoModelEngine):
     def _cannot_change(self, why: str) -> str | None:
         if self._sealed is not None:
             return (
-                f"{why}, and an MjModel cannot be changed any more. Call sn.prepare(spec, sensors) on the MjSpec before "
-                "you compile it, or give the engine the spec or its file instead of the MjModel."
+                f"{why}, and an MjModel cannot be changed any more. Call sn.prepare(spec, sensors) on the MjSpec "
+                "before you compile it, or give the engine the spec or its file instead of the MjModel."
             )
         if self.tick > 0:
             return (
-                f"{why}, and after {self.tick} ticks the model cannot be changed any more. Say at the start what will be "
-                "added later: Scene(..., reserve=[...])."
+                f"{why}, and after {self.tick} ticks the model cannot be changed any more. Say at the start what will "
+                "be added later: Scene(..., reserve=[...])."
             )
         return None
 
@@ -233,7 +231,7 @@ class MujocoEngine(MujocoModelEngine):
         batch = _batch_class()(
             model,
             self.num_envs,
-            nthread=self.compute.threads,
+            nthread=self._derived.compute.threads,
             persistent=sleeps or self.num_envs <= PERSISTENT_UP_TO,
         )
         batch.reset(keyframe=self._key, stage=_NONE)
@@ -251,7 +249,9 @@ class MujocoEngine(MujocoModelEngine):
         if changed:
             start = _batch_class()(old.model, 1)
             start.reset(keyframe=self._key, stage=_NONE)
-            if any(not np.array_equal(old.bind(f), np.broadcast_to(start.bind(f), old.bind(f).shape)) for f in STATE_FIELDS):
+            if any(
+                not np.array_equal(old.bind(f), np.broadcast_to(start.bind(f), old.bind(f).shape)) for f in STATE_FIELDS
+            ):
                 raise ModelError(
                     f"a sensor's MODEL_ELEMENTS changed the size of {', '.join(changed)}, which was written before the "
                     "scene was made: write the state after Scene(...)."
@@ -289,7 +289,7 @@ class MujocoEngine(MujocoModelEngine):
 
     @property
     def qpos(self) -> torch.Tensor:
-        """Positions `[env, nq]`, m and rad, float64: the live state. A write counts after `forward()` or the next step."""
+        """Positions `[env, nq]`, m and rad, float64: the live state; a write counts after `forward()` or a step."""
         return self._view("qpos")
 
     @property
@@ -309,12 +309,12 @@ class MujocoEngine(MujocoModelEngine):
 
     @property
     def mocap_pos(self) -> torch.Tensor:
-        """Positions of mocap bodies `[env, mocap, 3]`, m, world, float64: the live state, as `qpos`."""
+        """Positions of mocap bodies `[env, mocap, 3]`, m, world, float64: live, as `qpos`."""
         return self._view("mocap_pos")
 
     @property
     def mocap_quat(self) -> torch.Tensor:
-        """Orientations of mocap bodies `[env, mocap, 4]`, wxyz, world, float64: the live state, as `qpos`."""
+        """Orientations of mocap bodies `[env, mocap, 4]`, wxyz, world, float64: live, as `qpos`."""
         return self._view("mocap_quat")
 
     @property
@@ -324,7 +324,7 @@ class MujocoEngine(MujocoModelEngine):
 
     @property
     def magnetic(self) -> torch.Tensor:
-        """Magnetic flux of each environment `[env, 3]`, world, in the model's unit, float64, writable; a reset keeps it."""
+        """Magnetic flux of each env `[env, 3]`, world, in the model's unit, float64, writable; a reset keeps it."""
         return self._view("magnetic")
 
     @property
@@ -368,10 +368,12 @@ class MujocoEngine(MujocoModelEngine):
         target.copy_(values)
 
     def _check_state(self) -> None:
-        counts = self._batch.warning[:, _BAD_STATE, 1]
-        if not counts.any():
+        counters = self._batch.warning
+        if not counters.any():
             return
-        new = counts.any(axis=1) & ~self._warned
+        bad = counters[:, _BAD_STATE].any(axis=(1, 2))
+        counters[...] = 0  # a count of an earlier step is no news
+        new = bad & ~self._warned
         if not new.any():
             return
         self._warned |= new
@@ -379,8 +381,7 @@ class MujocoEngine(MujocoModelEngine):
         resets = not int(self._model.opt.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
         warnings.warn(
             NonFiniteStateWarning(
-                f"the state of env {', '.join(map(str, envs[:8]))}{', ...' if len(envs) > 8 else ''} became NaN, infinite or "
-                f"huge by tick {self.tick}"
+                f"the state of env {listed(map(str, envs), 8)} became NaN, infinite or huge by tick {self.tick}"
                 + (" and MuJoCo put it back to the model's default state" if resets else "")
                 + ": lower the time step, soften contacts or gains, or check the control. "
                 "engine.diverged marks such environments until they are reset."
@@ -404,20 +405,20 @@ class MujocoEngine(MujocoModelEngine):
             self._batch.forward(ids=ids, stage=self.stage)
 
     def forward(self) -> None:
-        """Recompute derived state after the user edited the state, without taking time; it is then current (`lag` 0)."""
+        """Recompute derived state after the state was edited, without taking time; it is then current (`lag` 0)."""
         self._dirty = self._needs_forward = True
         self.refresh()
 
     def reset(self, env_ids: Any, state: Mapping[str, Any] | None = None) -> None:
         """Reset environments, write `state` into them, and bring their derived state up to date; no others change.
 
-        With `fresh=False` the derived state of the reset environments is then current and `lag` is 0 until the next step,
-        while that of the others is as it was.
+        With `fresh=False` the derived state of the reset environments is then current and `lag` is 0 until the next
+        step, while that of the others is as it was.
 
         Args:
             env_ids: None for all, integers, or a bool mask `[env]`.
-            state: values for `qpos, qvel, act, ctrl, mocap_pos, mocap_quat`, each `[n, ...]` for the n environments in the
-                order given, or what broadcasts to it. What is not given takes the model's default or the keyframe.
+            state: values for `qpos, qvel, act, ctrl, mocap_pos, mocap_quat`, each `[n, ...]` for the n environments in
+                the order given, or what broadcasts to it. What is not given takes the model's default or the keyframe.
                 Gravity and magnetic flux stay.
 
         Raises:
@@ -443,7 +444,7 @@ class MujocoEngine(MujocoModelEngine):
             self._dirty = self._needs_forward = False
 
     def state(self) -> dict[str, Any]:
-        """Return all that is needed to resume bit-identically: integration state, per-env options, derived arrays, tick."""
+        """Return all that is needed to resume bit-identically: state, options of each env, derived arrays, tick."""
         self.refresh()
         options = {name: self._batch.expanded(f"opt.{name}") for name in ("gravity", "magnetic")}
         return {
@@ -465,10 +466,11 @@ class MujocoEngine(MujocoModelEngine):
         rows, mine = state["rows"].numpy(), self._batch.state
         if rows.shape != mine.shape:
             raise ValueError(
-                f"saved state: got {rows.shape[0]} environments of {rows.shape[1]} numbers, expected {mine.shape[0]} of "
-                f"{mine.shape[1]}: it is of another model, number of environments or set of sensors."
+                f"saved state: got {rows.shape[0]} environments of {rows.shape[1]} numbers, expected {mine.shape[0]} "
+                f"of {mine.shape[1]}: it is of another model, number of environments or set of sensors."
             )
         mine[...] = rows
+        self._batch.warning[...] = 0
         for name in ("gravity", "magnetic"):
             if name in state["options"]:
                 self._view(name).copy_(state["options"][name])
@@ -485,7 +487,7 @@ def _batch_class() -> Any:
         from mujoco import batch
     except ImportError as error:
         raise MissingDependencyError(
-            f"MujocoEngine steps with mujoco.batch, which MuJoCo has since 3.17; installed is {mujoco.__version__}. Upgrade "
-            "(pip install 'mujoco>=3.17'), or own the loop: MujocoEngine.from_mj(model, data) works with this one."
+            f"MujocoEngine steps with mujoco.batch, which MuJoCo has since 3.17; installed is {mujoco.__version__}. "
+            "Upgrade (pip install 'mujoco>=3.17'), or own the loop: MujocoEngine.from_mj(model, data) works without."
         ) from error
     return batch.Batch

@@ -1,13 +1,13 @@
 """What both MuJoCo engines share: names, frames, and the float32 arrays derived from MuJoCo's float64 fields.
 
-With `d = p - subtree_com[body_rootid]` (p: body frame origin), and MuJoCo's spatial vectors about that centre of mass in
-world axes, rotation first (`cvel = [w, v]`, `cacc = [alpha, a]`, where `a` holds minus gravity):
+With `d = p - subtree_com[body_rootid]` (p: body frame origin), and MuJoCo's spatial vectors about that centre of mass,
+in world axes, rotation first (`cvel = [w, v]`, `cacc = [alpha, a]`, where `a` holds minus gravity):
 
     velocity at p                     v + w x d
     coordinate acceleration at p      a + alpha x d + w x (v + w x d) + gravity
 
-as in mj_objectVelocity and mj_objectAcceleration. Bodies welded to the world and mocap bodies are at rest by definition:
-MuJoCo knows no velocity of theirs, also when their pose is edited between steps.
+as in mj_objectVelocity and mj_objectAcceleration. Bodies welded to the world and mocap bodies are at rest by
+definition: MuJoCo knows no velocity of theirs, also when their pose is edited between steps.
 """
 
 from __future__ import annotations
@@ -65,27 +65,27 @@ _OBJECTS = {
 def convert(
     rows: Rows,
     wanted: wp.int32,
-    body_ids: wp.array(dtype=wp.int32),
-    root_ids: wp.array(dtype=wp.int32),
-    weld_ids: wp.array(dtype=wp.int32),
-    xpos: wp.array2d(dtype=wp.vec3d),
-    xquat: wp.array2d(dtype=wp.vec4d),
-    subtree_com: wp.array2d(dtype=wp.vec3d),
-    cvel: wp.array3d(dtype=wp.vec3d),
-    cacc: wp.array3d(dtype=wp.vec3d),
-    gravity: wp.array(dtype=wp.vec3d),
-    magnetic: wp.array(dtype=wp.vec3d),
+    body_ids: wp.array[wp.int32],
+    root_ids: wp.array[wp.int32],
+    weld_ids: wp.array[wp.int32],
+    xpos: wp.array2d[wp.vec3d],
+    xquat: wp.array2d[wp.vec4d],
+    subtree_com: wp.array2d[wp.vec3d],
+    cvel: wp.array3d[wp.vec3d],
+    cacc: wp.array3d[wp.vec3d],
+    gravity: wp.array[wp.vec3d],
+    magnetic: wp.array[wp.vec3d],
     # output
-    pos_out: wp.array2d(dtype=wp.vec3),
-    quat_out: wp.array2d(dtype=wp.vec4),
-    lin_vel_out: wp.array2d(dtype=wp.vec3),
-    ang_vel_out: wp.array2d(dtype=wp.vec3),
-    lin_acc_out: wp.array2d(dtype=wp.vec3),
-    ang_acc_out: wp.array2d(dtype=wp.vec3),
-    gravity_out: wp.array(dtype=wp.vec3),
-    magnetic_out: wp.array(dtype=wp.vec3),
-):
-    """Compute one body's derived state in float64 and store it as float32; body 0's thread does the fields of the env."""
+    pos_out: wp.array2d[wp.vec3],
+    quat_out: wp.array2d[wp.vec4],
+    lin_vel_out: wp.array2d[wp.vec3],
+    ang_vel_out: wp.array2d[wp.vec3],
+    lin_acc_out: wp.array2d[wp.vec3],
+    ang_acc_out: wp.array2d[wp.vec3],
+    gravity_out: wp.array[wp.vec3],
+    magnetic_out: wp.array[wp.vec3],
+) -> None:
+    """Compute one body's derived state in float64 and store it as float32; the first thread also does the env's."""
     i, item = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -154,8 +154,8 @@ class Derived:
                 shape = (self.num_envs, *([len(body_ids)] if name.startswith("body_") else []), *size)
                 self._allocate(name, shape)
         ids = np.asarray(body_ids, dtype=np.int32)
-        maps = [wp.array(ids_of, dtype=wp.int32, device="cpu") for ids_of in
-                (ids, model.body_rootid[ids], model.body_weldid[ids])]  # fmt: skip
+        per_row = (ids, model.body_rootid[ids], model.body_weldid[ids])
+        maps: list[Any] = [wp.array(values, dtype=wp.int32, device="cpu") for values in per_row]
         vec3, vec4 = wp.vec3d, wp.vec4d
         views = [
             _source(sources.get("xpos"), vec3, 2),
@@ -247,9 +247,7 @@ class MujocoModelEngine(Engine):
         self.tick = 0
         self.lag = 0
         self.prepared: frozenset[Requirement] = frozenset()
-        on_cpu = torch.device(device).type == "cpu"
-        self.compute = Compute(self.device, num_envs, threads)
-        self._derived = Derived(num_envs, self.device, self.compute if on_cpu else Compute("cpu", num_envs, threads))
+        self._derived = Derived(num_envs, self.device, Compute("cpu", num_envs, threads))
         self._dirty = True
         self._body_row: dict[int, int] = {}
         self._names: dict[str, dict[str, int]] = {}
@@ -280,9 +278,10 @@ class MujocoModelEngine(Engine):
         for i in range(model.nbody):
             if i not in taken and f"body_{i}" not in bodies:
                 bodies[f"body_{i}"] = i
-        ids = sorted(range(1, model.nbody), key=lambda i: (hidden(mujoco.mj_id2name(model, _OBJECTS["body"], i) or ""), i))
+        named_by = {i: name for name, i in bodies.items()}
+        ids = sorted(range(1, model.nbody), key=lambda i: (hidden(named_by.get(i, "")), i))  # hidden bodies come last
         self._body_row = {0: -1, **{body: row for row, body in enumerate(ids)}}
-        self._names["body"] = {name: i for name, i in sorted(bodies.items(), key=lambda item: self._body_row[item[1]])}
+        self._names["body"] = dict(sorted(bodies.items(), key=lambda item: self._body_row[item[1]]))
 
     @property
     def _body_ids(self) -> list[int]:
@@ -386,13 +385,13 @@ class MujocoModelEngine(Engine):
         return max((STAGES[requirement] for requirement in self.prepared if requirement in STAGES), default=0)
 
     def _fields(self, requirements: frozenset[Requirement]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(f for requirement in FIELDS if requirement in requirements for f in FIELDS[requirement]))
+        return tuple(dict.fromkeys(name for needs, names in FIELDS.items() if needs in requirements for name in names))
 
 
 def _count(model: Any, kind: str) -> int:
     if kind == "actuator":
         return int(getattr(model, "nactuator", model.nu))
-    return int(getattr(model, {"body": "nbody", "site": "nsite", "geom": "ngeom", "joint": "njnt", "camera": "ncam"}[kind]))
+    return int(getattr(model, {"joint": "njnt", "camera": "ncam"}.get(kind, f"n{kind}")))
 
 
 def _string(model: Any, address: int) -> str:

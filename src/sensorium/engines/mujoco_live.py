@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _SPEC = int(mujoco.mjtState.mjSTATE_INTEGRATION)
-_POS, _VEL, _ACC = (int(s) for s in (mujoco.mjtStage.mjSTAGE_POS, mujoco.mjtStage.mjSTAGE_VEL, mujoco.mjtStage.mjSTAGE_ACC))
+_POS, _VEL, _ACC = (int(getattr(mujoco.mjtStage, f"mjSTAGE_{stage}")) for stage in ("POS", "VEL", "ACC"))
 
 
 class LiveMujocoEngine(MujocoModelEngine):
@@ -50,7 +50,7 @@ class LiveMujocoEngine(MujocoModelEngine):
             if not isinstance(item, mujoco.MjData):
                 raise ModelError(f"from_mj: got {shown(item)}, expected a mujoco.MjData or a sequence of them.")
             if (item.qpos.size, item.ctrl.size, len(item.xpos)) != (model.nq, model.nu, model.nbody):
-                raise ModelError("from_mj: an MjData has other sizes than the model: make it with mujoco.MjData(model).")
+                raise ModelError("from_mj: an MjData has other sizes than the model: make it by mujoco.MjData(model).")
         if not datas or len({id(item) for item in datas}) != len(datas):
             raise ModelError("from_mj: expected one distinct mujoco.MjData for each environment.")
         super().__init__(len(datas), device, fresh, None)
@@ -86,7 +86,9 @@ class LiveMujocoEngine(MujocoModelEngine):
             if sensors_disabled(self._model.opt):
                 return 'the model has <flag sensor="disable"/>, so mj_step computes none: remove it, or use fresh=True.'
             if not computes_acceleration(self._model):
-                return f"mj_step computes body accelerations only for a sensor that needs them: {fix}, or use fresh=True."
+                return (
+                    f"mj_step computes body accelerations only for a sensor that needs them: use fresh=True, or {fix}."
+                )
         return None
 
     def _apply(self, requirements: frozenset[Requirement]) -> None:
@@ -212,7 +214,7 @@ class LiveMujocoEngine(MujocoModelEngine):
         self._dirty = self._needs_forward = bool(missing)
 
     def _read(self, envs: Any, forward: bool) -> None:
-        """Copy the fields needed into the source arrays, from the live data or from a forward computation of its state."""
+        """Copy the fields needed into the source arrays, as the live data hold them or as computed from its state."""
         option = self._model.opt
         off = int(option.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_GRAVITY)
         fields = self._fields(self.prepared)
@@ -232,9 +234,10 @@ class LiveMujocoEngine(MujocoModelEngine):
             mujoco.mj_forward(model, data)
             mujoco.mj_rnePostConstraint(model, data)  # computes cacc, also where no sensor asks for it
         elif stage >= _POS:
-            mujoco.mj_fwdPosition(model, data)
+            mujoco.mj_kinematics(model, data)
             if stage >= _VEL:
-                mujoco.mj_fwdVelocity(model, data)
+                mujoco.mj_comPos(model, data)
+                mujoco.mj_comVel(model, data)
         return data
 
 

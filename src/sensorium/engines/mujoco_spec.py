@@ -152,13 +152,14 @@ def compose_spec(entities: Mapping[str, Any], terrain: object = None) -> Any:
 
 def _placed(name: str, given: Any) -> tuple[Any, list[float], list[float]]:
     parts = tuple(given) if isinstance(given, tuple | list) else (given,)
-    model, pos, quat = (*parts, *((), (0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0))[len(parts) :])[:3] if parts else (None, (), ())
+    missing: tuple[Any, ...] = ((), (0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0))[len(parts) :]
+    model, pos, quat = (*parts, *missing)[:3]
     try:
         placed = model, [float(x) for x in pos], [float(x) for x in quat]
     except (TypeError, ValueError):
         placed = model, [], []
-    if len(parts) > 3 or len(placed[1]) != 3 or len(placed[2]) != 4:
-        raise ModelError(f"entity {name!r}: got {shown(given)}, expected model, (model, pos) or (model, pos, quat wxyz).")
+    if not 1 <= len(parts) <= 3 or len(placed[1]) != 3 or len(placed[2]) != 4:
+        raise ModelError(f"entity {name!r}: got {shown(given)}, expected model, (model, pos) or (model, pos, quat).")
     return placed
 
 
@@ -248,8 +249,8 @@ def _function_key(add: Callable[..., Any]) -> str:
         return f"{name}#{_digest(add)}"
     values = [cell.cell_contents for cell in getattr(add, "__closure__", None) or ()]
     values += [*(getattr(add, "__defaults__", None) or ())]
-    if getattr(add, "__self__", None) is not None:
-        values.append(add.__self__)
+    if (owner := getattr(add, "__self__", None)) is not None:
+        values.append(owner)
     return f"{name}#{_digest(*values)}" if values else name
 
 

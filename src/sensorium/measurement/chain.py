@@ -1,8 +1,8 @@
 """The standard chain and the freeze, fused: white noise -> random walk -> bias -> quantisation -> ring.
 
-One launch serves all columns of all sensors that are due at a tick. A thread does four neighbouring columns of one field
-in one env (a `Quad`), because one block of the counter-based generator gives four words. Only + and * make the draws
-(no fused multiply-add), so they have the same bits on every device.
+One launch serves all columns of all sensors that are due at a tick. A thread does four neighbouring columns of one
+field in one env (a `Quad`), because one block of the counter-based generator gives four words. Only + and * make the
+draws (no fused multiply-add), so they have the same bits on every device.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import warp as wp
 
 from sensorium.compute import Compute, Rows
 from sensorium.compute.clock import Clock
-from sensorium.random import normal_table, normals4
+from sensorium.random import normal_table, philox, word_to_normal
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
@@ -64,12 +64,12 @@ class Quad:
 
 
 @wp.func
-def _floats(address: wp.uint64):
+def _floats(address: wp.uint64):  # type: ignore[no-untyped-def]  # Warp infers it
     return wp.array(ptr=address, shape=(2147483647,), dtype=wp.float32)
 
 
 @wp.func
-def _ints(address: wp.uint64):
+def _ints(address: wp.uint64):  # type: ignore[no-untyped-def]  # Warp infers it
     return wp.array(ptr=address, shape=(2147483647,), dtype=wp.int32)
 
 
@@ -82,7 +82,8 @@ def chain_kernel(
     clock: wp.array[wp.int32],
     episode: wp.array[wp.int32],
     table: wp.array[wp.vec3],
-):
+) -> None:
+    """Do the `parts` of the chain for one quad of one env; see the module's description for the order."""
     i, q = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -98,28 +99,33 @@ def chain_kernel(
             x[j] = source[row + j]
     error = wp.vec4()  # a rotation collects its rotation vector here and is turned once
     if (parts & wp.static(NOISE)) != 0 and quad.noise != wp.uint64(0):
-        draws = normals4(
-            wp.uint32(tick), wp.uint32(env), wp.uint32(episode[env]), quad.element, quad.noise_key0, quad.noise_key1, table
+        words = philox(
+            wp.uint32(tick), wp.uint32(env), wp.uint32(episode[env]), quad.element, quad.noise_key0, quad.noise_key1
         )
         sigma = _floats(quad.noise)
         at = env * quad.noise_stride + quad.column
         for j in range(4):
             if j < quad.count:
-                error[j] = sigma[at + j] * draws[j]
+                error[j] = sigma[at + j] * word_to_normal(words[j], table)
     if quad.rotation == 0:
         x = x + error
     if (parts & wp.static(WALK_AND_BIAS)) != 0:
         if quad.walk != wp.uint64(0):
             walk = _floats(quad.walk)
             if mode == 0:
-                draws = normals4(
-                    wp.uint32(tick), wp.uint32(env), wp.uint32(episode[env]), quad.element, quad.walk_key0, quad.walk_key1, table
+                words = philox(
+                    wp.uint32(tick),
+                    wp.uint32(env),
+                    wp.uint32(episode[env]),
+                    quad.element,
+                    quad.walk_key0,
+                    quad.walk_key1,
                 )
                 sigma = _floats(quad.walk_sd)
                 at = env * quad.walk_stride + quad.column
                 for j in range(4):
                     if j < quad.count:
-                        walk[row + j] = walk[row + j] + sigma[at + j] * draws[j]
+                        walk[row + j] = walk[row + j] + sigma[at + j] * word_to_normal(words[j], table)
             if mode == 1:
                 for j in range(4):
                     if j < quad.count:

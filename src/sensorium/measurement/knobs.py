@@ -15,8 +15,8 @@ import warp as wp
 
 from sensorium.cfg import SimpleSensorCfg, amount_bounds, parse_amount
 from sensorium.compute import Compute, Rows
-from sensorium.errors import ConfigError, Fault, UnknownNameError, shown
 from sensorium.compute.clock import Clock
+from sensorium.errors import ConfigError, Fault, UnknownNameError, shown
 from sensorium.random import Choice, Distribution, Normal, Uniform, draw, normal_table, philox, stream_key
 from sensorium.spec import FieldSpec
 
@@ -43,7 +43,7 @@ def _draw_knob(
     key1: wp.uint32,
     table: wp.array[wp.vec3],
     values_out: wp.array2d[wp.float32],
-):
+) -> None:
     i, column = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -134,7 +134,9 @@ class KnobTable:
             self.values[env_ids] = values
 
 
-def _parameters(law: Distribution, columns: int, spread: Callable[[Any], np.ndarray[Any, Any]]) -> tuple[Any, Any, Any, int]:
+def _parameters(
+    law: Distribution, columns: int, spread: Callable[[Any], np.ndarray[Any, Any]]
+) -> tuple[Any, Any, Any, int]:
     """Return per-column parameters of a distribution: first, second, choices [column, n], and whether joint."""
     none = np.zeros((columns, 1), np.float32)
     if isinstance(law, Uniform):
@@ -207,7 +209,9 @@ class Knobs:
             for field, amount, where in self._spread(written, faults):
                 if field in found:
                     faults.append(
-                        Fault(where, shown(amount), f"one amount for {field}", f"It is also given as {found[field][2]}.")
+                        Fault(
+                            where, shown(amount), f"one amount for {field}", f"It is also given as {found[field][2]}."
+                        )
                     )
                 else:
                     found[field] = (amount, factor, where)
@@ -325,7 +329,11 @@ class Knobs:
             fields = [name for known, name in self.tables if known == knob]
             if len({self.specs[name][1].unit for name in fields}) > 1:
                 raise ConfigError.single(
-                    f"{type(self.cfg).__name__}({self.label!r})", knob, value, "one amount per field", f"Fields: {fields}."
+                    f"{type(self.cfg).__name__}({self.label!r})",
+                    knob,
+                    value,
+                    "one amount per field",
+                    f"Fields: {fields}.",
                 )
             amounts = dict.fromkeys(fields or list(self.specs), value)
         for name, amount in amounts.items():
@@ -334,7 +342,8 @@ class Knobs:
             if table is None:
                 raise ConfigError.single(
                     title, knob, amount, f"a knob that the config gives for {name!r}",
-                    f"Absent knobs take no memory: give {knob}=0 in the config, or use scene.reconfigure({self.label!r}, ...).",
+                    f"Absent knobs take no memory: give {knob}=0 in the config, or use "
+                    f"scene.reconfigure({self.label!r}, ...).",
                 )  # fmt: skip
             if isinstance(amount, Uniform | Normal | Choice):
                 raise ConfigError.single(title, knob, amount, "numbers", "A distribution belongs into the config.")

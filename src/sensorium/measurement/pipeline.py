@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -17,6 +19,7 @@ import warp as wp
 
 from sensorium.cfg import PLACES, SimpleSensorCfg, StageCfg, kind_of
 from sensorium.compute import Compute, Rows, Segment
+from sensorium.compute.clock import AGAIN, FIRST, Clock, Rate
 from sensorium.errors import ConfigError, Fault, UnknownNameError
 from sensorium.measurement.chain import (
     EVERYTHING,
@@ -26,7 +29,6 @@ from sensorium.measurement.chain import (
     ChainField,
     ChainTable,
 )
-from sensorium.compute.clock import AGAIN, FIRST, Clock, Rate
 from sensorium.measurement.knobs import Knobs
 from sensorium.measurement.record import Record, Timeline, words_of
 from sensorium.measurement.stages import StageKey
@@ -47,7 +49,7 @@ def _move(
     reset_tick: wp.array[wp.int32],
     words_in: wp.array2d[Any],
     words_out: wp.array2d[Any],
-):
+) -> None:
     i, w = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -69,7 +71,7 @@ def _guard(
     clock: wp.array[wp.int32],
     state: wp.array2d[wp.int32],
     backup: wp.array2d[wp.int32],
-):
+) -> None:
     i, w = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -96,7 +98,7 @@ class Hooks:
 
 
 class States:
-    """Float32 states `[env, *shape]` that survive from one sample to the next, with the backup a re-evaluation needs."""
+    """Float32 states `[env, *shape]` that survive from sample to sample, with the backup a re-evaluation needs."""
 
     def __init__(self, compute: Compute, shapes: Mapping[str, tuple[int, ...]]) -> None:
         sizes = {name: int(torch.Size(shape).numel()) for name, shape in shapes.items()}
@@ -107,7 +109,7 @@ class States:
         start = 0
         for name, shape in shapes.items():
             block = self.memory[:, start : start + sizes[name]]
-            self.views[name] = block.unflatten(1, shape) if shape else block[:, 0]
+            self.views[name] = block.view(block.shape[0], *shape) if shape else block[:, 0]
             start += sizes[name]
 
     def guard(self, compute: Compute, clock: Clock) -> None:
@@ -199,7 +201,8 @@ class Line:
                 faults.append(Fault(f"stages.{number}.fields", "()", expected, f'Write fields=("{names[0]}",).'))
                 continue
             key = StageKey(
-                self.compute, self.clock, seed=self.seed, label=self.label, stage=f"stage{number}/{kind_of(type(stage))}",
+                self.compute, self.clock, seed=self.seed, label=self.label,
+                stage=f"stage{number}/{kind_of(type(stage))}",
                 period=self.clock.dt * self.rate.period, columns=columns,
                 field_index={name: chained[name][0] for name in names},
             )  # fmt: skip
@@ -277,7 +280,9 @@ class Line:
         """Return what the chain does for each field; `own` for a launch of this sensor's own, in place on `work`."""
         fields = []
         for name, (index, spec) in self._chained.items():
-            tables = {knob: self.knobs.tables.get((knob, name)) for knob in ("noise", "bias", "random_walk", "resolution")}
+            tables = {
+                knob: self.knobs.tables.get((knob, name)) for knob in ("noise", "bias", "random_walk", "resolution")
+            }
             chain = ChainField(
                 source=self.work[name] if own else self.slot[name],
                 target=self.work[name],
@@ -300,12 +305,12 @@ class Line:
     def before_chain(self, mask: torch.Tensor) -> list[Segment]:
         """Return the work of a sample up to the fused chain, for the envs of a mask."""
         work = _Work(self.compute, mask)
-        hooks, clock = self.hooks, self.clock
+        hooks = self.hooks
         if self.custom:
-            work.record(lambda: [states.guard(self.compute, clock) for states in self.custom.values()])
+            work.record(self._guard_custom)
         for records in {id(self.truths): self.truths, id(self.slots): self.slots}.values():
-            for newer, older in reversed(list(zip(records[:-1], records[1:], strict=True))):
-                work.record(lambda newer=newer, older=older: self._move(newer, older, ON_SAMPLE))
+            for newer, older in reversed(list(pairwise(records))):
+                work.record(partial(self._move, newer, older, ON_SAMPLE))
         if hooks.compute:
             work.hook(hooks.compute, self.truth, self.slot)
         elif hooks.fused:
@@ -337,6 +342,10 @@ class Line:
         if hooks.post:
             self._post(work)
         return work.segments
+
+    def _guard_custom(self) -> None:
+        for states in self.custom.values():
+            states.guard(self.compute, self.clock)
 
     def after_chain(self, mask: torch.Tensor) -> list[Segment]:
         """Return the work of a sample after the fused chain: what it did not freeze, and the stamps."""
@@ -381,12 +390,16 @@ class Line:
                     self._stage(work, run, self.work)
             return
         pending = 0
-        for parts, places in ((NOISE, ("noise",)), (WALK_AND_BIAS, ("bias", "saturation")), (QUANTISE, ("dropout", "post"))):
+        for parts, places in (
+            (NOISE, ("noise",)),
+            (WALK_AND_BIAS, ("bias", "saturation")),
+            (QUANTISE, ("dropout", "post")),
+        ):
             pending |= parts
             runs = [run for place in places for run in self._stages_at(place)]
             if runs or parts == QUANTISE:
                 if self.knobs.tables:
-                    work.record(lambda parts=pending: table.launch(parts))
+                    work.record(partial(table.launch, pending))
                 pending = 0
             for run in runs:
                 self._stage(work, run, self.work)
@@ -405,8 +418,8 @@ class Line:
             ((self.truth, self.truth_out, self._posts[0]), (self.work, self.work_out, self._posts[1]))
         ):
             chain = [target, *kept]
-            for newer, older in reversed(list(zip(chain[:-1], chain[1:], strict=True))):
-                work.record(lambda newer=newer, older=older: self._move(newer, older, ON_SAMPLE))
+            for newer, older in reversed(list(pairwise(chain))):
+                work.record(partial(self._move, newer, older, ON_SAMPLE))
             timeline = Timeline(kept, lambda: self.clock.reset_tick == self.clock.tick)
 
             def run(
@@ -451,7 +464,9 @@ class Line:
 
     def protected(self) -> list[torch.Tensor]:
         """Return what unmasked hooks may overwrite at a reset, `[env, ...]` each."""
-        records = {id(record): record for record in [*self.truths, *self.slots, self.work, self.truth_out, self.work_out]}
+        records = {
+            id(record): record for record in [*self.truths, *self.slots, self.work, self.truth_out, self.work_out]
+        }
         if self.hooks.post:
             records |= {id(record): record for kept in self._posts for record in kept}
         tensors = [view for record in records.values() for view in record.tensors_by_env()]
@@ -489,7 +504,9 @@ class Line:
     @property
     def nbytes(self) -> int:
         """Bytes of memory of this line."""
-        seen = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in self.tensors().values()}
+        seen = {
+            tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in self.tensors().values()
+        }
         shown = self.ring.shown.nbytes if self.ring is not None and self.ring.shown is not None else 0
         return sum(seen.values()) + shown
 

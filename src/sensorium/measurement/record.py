@@ -177,7 +177,8 @@ class Timeline:
         """
         if not 0 <= k < len(self._records):
             raise IndexError(
-                f"timeline.at({k}) is deeper than this sensor keeps; set the class attribute `lookback = {k + self._offset}`"
+                f"timeline.at({k}) is deeper than this sensor keeps; "
+                f"set the class attribute `lookback = {k + self._offset}`"
             )
         return self._records[k]
 

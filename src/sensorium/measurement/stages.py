@@ -1,7 +1,7 @@
 """Stages: imperfections beyond the standard chain, and the three that most devices need.
 
-`GaussMarkov` (turn-on bias and a bias that wanders and returns), `ScaleError` (scale factor and cross-axis coupling) and
-`Saturation` (full scale). They are written on the public contract of `StageCfg`, as a plugin's would be.
+`GaussMarkov` (turn-on bias and a bias that wanders and returns), `ScaleError` (scale factor and cross-axis coupling)
+and `Saturation` (full scale). They are written on the public contract of `StageCfg`, as a plugin's would be.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _fill_random(
     key1: wp.uint32,
     table: wp.array[wp.vec3],
     values_out: wp.array2d[wp.float32],
-):
+) -> None:
     i, quad = wp.tid()
     env = rows.start + i
     element = (field << wp.uint32(24)) | wp.uint32(quad)
@@ -168,7 +168,7 @@ def _gauss_markov(
     drift: wp.array2d[wp.float32],
     turn_on: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
-):
+) -> None:
     i, quad = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -177,7 +177,9 @@ def _gauss_markov(
     element = (field << wp.uint32(24)) | wp.uint32(quad)
     draws = normals4(wp.uint32(tick), wp.uint32(env), wp.uint32(episode[env]), element, key0, key1, table)
     if reset_tick[env] == tick:
-        starts = normals4(wp.uint32(tick), wp.uint32(env), wp.uint32(episode[env]), element, turn_on_key0, turn_on_key1, table)
+        starts = normals4(
+            wp.uint32(tick), wp.uint32(env), wp.uint32(episode[env]), element, turn_on_key0, turn_on_key1, table
+        )
         for j in range(4):
             column = 4 * quad + j
             if column < columns:
@@ -259,14 +261,19 @@ class GaussMarkov(StageCfg):
         for field, columns in key.columns.items():
             density = _row(self.density, columns)
             stationary = density * math.sqrt(self.tau / 2.0)
-            rows = [stationary * math.sqrt(1.0 - decay**2), stationary * (self.start == "stationary"), _row(self.turn_on, columns)]
+            rows = [
+                stationary * math.sqrt(1.0 - decay**2),
+                stationary * (self.start == "stationary"),
+                _row(self.turn_on, columns),
+            ]
             key.compute.launch(
                 _gauss_markov,
                 (-(-columns // 4),),
                 [
                     columns, decay, *(wp.array(row, dtype=wp.float32, device=key.compute.wp_device) for row in rows),
-                    key.clock.words_wp, key.clock.episode_wp, key.clock.reset_tick_wp, wp.uint32(key.field_index[field]),
-                    *key.stream("drift"), *key.stream("turn_on"), normal_table(key.compute.wp_device),
+                    key.clock.words_wp, key.clock.episode_wp, key.clock.reset_tick_wp,
+                    wp.uint32(key.field_index[field]), *key.stream("drift"), *key.stream("turn_on"),
+                    normal_table(key.compute.wp_device),
                 ],
                 [
                     wp.from_torch(state[f"drift_{field}"]), wp.from_torch(state[f"turn_on_{field}"]),
@@ -296,7 +303,7 @@ def _draw_columns(
     key1: wp.uint32,
     table: wp.array[wp.vec3],
     values_out: wp.array2d[wp.float32],
-):
+) -> None:
     i, column = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0) or reset_tick[env] != clock[0]:
@@ -312,7 +319,7 @@ def _scale(
     scale_in: wp.array2d[wp.float32],
     cross_in: wp.array2d[wp.float32],
     values: wp.array2d[wp.vec3],
-):
+) -> None:
     i, mount = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -350,7 +357,7 @@ class ScaleError(StageCfg):
     @classmethod
     def _sizes(cls, value: Any, info: ValidationInfo) -> Any:
         allowed = (1, 3) if info.field_name == "scale" else (1, 3, 6)
-        parts = (value.low, value.high) if isinstance(value, Uniform) else ()
+        parts: tuple[Any, ...] = (value.low, value.high) if isinstance(value, Uniform) else ()
         parts = (value.mean, value.std) if isinstance(value, Normal) else parts
         parts = tuple(value.values) if isinstance(value, Choice) else parts
         for part in parts or (value,):
@@ -411,7 +418,12 @@ def _law(amount: Any, spread: Callable[[Any], list[float]]) -> tuple[int, list[f
     if isinstance(amount, Normal):
         return amount.kind, spread(amount.mean), spread(amount.std), [0.0]
     if isinstance(amount, Choice):
-        return amount.kind, spread(0.0), spread(0.0), [float(value) for value in amount.values]
+        return (
+            amount.kind,
+            spread(0.0),
+            spread(0.0),
+            [float(value) for value in amount.values if not isinstance(value, tuple)],
+        )
     return Uniform(0.0, 0.0).kind, spread(amount), spread(amount), [0.0]
 
 
@@ -440,7 +452,7 @@ def _saturate(
     low_in: wp.array[wp.float32],
     high_in: wp.array[wp.float32],
     values: wp.array2d[wp.float32],
-):
+) -> None:
     i, column = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):

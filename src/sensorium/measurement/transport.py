@@ -1,9 +1,10 @@
 """Frozen samples on their way to the reader: the return-space ring, delay, jitter, loss, history.
 
-A sample is frozen at capture and arrives at capture tick + round((delay + jitter) / dt), half up, or never. What is shown
-is the newest sample that has arrived: a function of ring and tick, found on read, so a waiting sensor costs nothing per
-tick. The ring is in lock step for all envs; capture and arrival ticks are per env and slot, since a reset captures off
-the grid. A reset fills all slots of its envs with the first new sample, so nothing from before can be shown.
+A sample is frozen at capture and arrives at capture tick + round((delay + jitter) / dt), half up, or never. What is
+shown is the newest sample that has arrived: a function of ring and tick, found on read, so a waiting sensor costs
+nothing per tick. The ring is in lock step for all envs; capture and arrival ticks are per env and slot, since a reset
+captures off the grid. A reset fills all slots of its envs with the first new sample, so nothing from before can be
+shown.
 """
 
 from __future__ import annotations
@@ -18,23 +19,23 @@ import warp as wp
 
 from sensorium.cfg import GilbertElliott, SimpleSensorCfg, amount_bounds
 from sensorium.compute import Compute, Rows
-from sensorium.spec import exact_fraction
+from sensorium.compute.clock import FIRST, Clock, Rate
 from sensorium.errors import ConfigError
 from sensorium.measurement.chain import NEVER, ChainField
-from sensorium.compute.clock import FIRST, Clock, Rate
 from sensorium.measurement.knobs import KnobTable
 from sensorium.measurement.record import TORCH_DTYPES, Record, words_of
 from sensorium.random import Choice, Normal, Uniform, draw, normal_table, philox, stream_key, word_to_uniform
-from sensorium.spec import FieldSpec
+from sensorium.spec import FieldSpec, exact_fraction
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 NO_JITTER = -1
+_ZERO: Any = 0.0
 _LOSS_NONE, _LOSS_BERNOULLI, _LOSS_GILBERT = 0, 1, 2
 
 
 @wp.kernel
-def _store_word(value: int, word: wp.array[wp.int32]):
+def _store_word(value: int, word: wp.array[wp.int32]) -> None:
     word[0] = value
 
 
@@ -62,7 +63,7 @@ def _dispatch(
     burst: wp.array[wp.uint8],
     carry_stamp: wp.array[wp.int32],
     carry_okay: wp.array[wp.uint8],
-):
+) -> None:
     i, _none = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -77,7 +78,9 @@ def _dispatch(
         okay[head, env] = good
         return
     captured = clock[0] - clock[2]
-    words = philox(wp.uint32(clock[0]), wp.uint32(env), wp.uint32(episode[env]), wp.uint32(0), key0, key1)
+    words = wp.vec4ui()
+    if jitter_kind >= 0 or loss_kind != 0:
+        words = philox(wp.uint32(clock[0]), wp.uint32(env), wp.uint32(episode[env]), wp.uint32(0), key0, key1)
     late = delay_in[env % delay_in.shape[0], 0]
     if jitter_kind >= 0:
         extra = draw(jitter_kind, jitter_a, jitter_b, jitter_values, words[0], table)
@@ -118,46 +121,6 @@ def _dispatch(
     okay[head, env] = good
 
 
-@wp.kernel
-def _select(
-    rows: Rows,
-    clock: wp.array[wp.int32],
-    head_in: wp.array[wp.int32],
-    stamp: wp.array2d[wp.int32],
-    arrival: wp.array2d[wp.int32],
-    okay: wp.array2d[wp.uint8],
-    has_carry: int,
-    carry_stamp: wp.array[wp.int32],
-    carry_okay: wp.array[wp.uint8],
-    slot_out: wp.array[wp.int32],
-    stamp_out: wp.array[wp.int32],
-    arrival_out: wp.array[wp.int32],
-    valid_out: wp.array[wp.uint8],
-):
-    i, _none = wp.tid()
-    env = rows.start + i
-    depth = stamp.shape[0]
-    head = head_in[0]
-    for k in range(depth):
-        slot = (head - k + depth) % depth
-        if arrival[slot, env] <= clock[0]:
-            slot_out[env] = slot
-            stamp_out[env] = stamp[slot, env]
-            arrival_out[env] = arrival[slot, env]
-            valid_out[env] = okay[slot, env]
-            return
-    oldest = (head + 1) % depth
-    slot_out[env] = oldest
-    stamp_out[env] = stamp[oldest, env]
-    arrival_out[env] = clock[0]
-    valid_out[env] = wp.uint8(0)  # nothing has arrived yet: the first capture is shown, and said not to be valid
-    if has_carry != 0:
-        slot_out[env] = -1
-        stamp_out[env] = carry_stamp[env]
-        arrival_out[env] = -1
-        valid_out[env] = carry_okay[env]
-
-
 @wp.kernel(enable_backward=False)
 def _freeze(
     rows: Rows,
@@ -168,7 +131,7 @@ def _freeze(
     words_in: wp.array2d[Any],
     ring: wp.array3d[Any],
     carry: wp.array2d[Any],
-):
+) -> None:
     i, w = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -188,6 +151,81 @@ def _freeze(
     ring[head, env, w] = value
 
 
+@wp.struct
+class Row:
+    """Where one field's words are: its ring, its carry and what a reader sees (addresses), and words per env."""
+
+    ring: wp.uint64
+    carry: wp.uint64
+    shown: wp.uint64
+    words: wp.int32
+
+
+@wp.func
+def _words_at(address: wp.uint64):  # type: ignore[no-untyped-def]  # Warp infers it
+    return wp.array(ptr=address, shape=(2147483647,), dtype=wp.int32)
+
+
+@wp.func
+def _copy_rows(env: int, slot: int, num_envs: int, fields: wp.array[Row]) -> None:
+    for f in range(fields.shape[0]):
+        field = fields[f]
+        shown = _words_at(field.shown)
+        first = env * field.words
+        if slot < 0:
+            carry = _words_at(field.carry)
+            for w in range(field.words):
+                shown[first + w] = carry[first + w]
+        else:
+            ring = _words_at(field.ring)
+            start = slot * num_envs * field.words + first
+            for w in range(field.words):
+                shown[first + w] = ring[start + w]
+
+
+@wp.kernel
+def _select(
+    rows: Rows,
+    clock: wp.array[wp.int32],
+    head_in: wp.array[wp.int32],
+    stamp: wp.array2d[wp.int32],
+    arrival: wp.array2d[wp.int32],
+    okay: wp.array2d[wp.uint8],
+    has_carry: int,
+    carry_stamp: wp.array[wp.int32],
+    carry_okay: wp.array[wp.uint8],
+    slot_out: wp.array[wp.int32],
+    stamp_out: wp.array[wp.int32],
+    arrival_out: wp.array[wp.int32],
+    valid_out: wp.array[wp.uint8],
+    fields: wp.array[Row],
+) -> None:
+    i, _none = wp.tid()
+    env = rows.start + i
+    depth = stamp.shape[0]
+    head = head_in[0]
+    for k in range(depth):
+        slot = (head - k + depth) % depth
+        if arrival[slot, env] <= clock[0]:
+            slot_out[env] = slot
+            stamp_out[env] = stamp[slot, env]
+            arrival_out[env] = arrival[slot, env]
+            valid_out[env] = okay[slot, env]
+            _copy_rows(env, slot, stamp.shape[1], fields)
+            return
+    oldest = (head + 1) % depth
+    slot_out[env] = oldest
+    stamp_out[env] = stamp[oldest, env]
+    arrival_out[env] = clock[0]
+    valid_out[env] = wp.uint8(0)  # nothing has arrived yet: the first capture is shown, and said not to be valid
+    if has_carry != 0:
+        slot_out[env] = -1
+        stamp_out[env] = carry_stamp[env]
+        arrival_out[env] = -1
+        valid_out[env] = carry_okay[env]
+    _copy_rows(env, slot_out[env], stamp.shape[1], fields)
+
+
 @wp.kernel(enable_backward=False)
 def _gather(
     rows: Rows,
@@ -195,7 +233,7 @@ def _gather(
     ring: wp.array3d[Any],
     carry: wp.array2d[Any],
     words_out: wp.array2d[Any],
-):
+) -> None:
     i, w = wp.tid()
     env = rows.start + i
     slot = slot_in[env]
@@ -333,9 +371,13 @@ class Ring:
 
     def _law(self, seed: int) -> list[Any]:
         jitter = self.cfg.jitter
-        kind, a, b, values = NO_JITTER, 0.0, 0.0, [0.0]
+        kind, a, b, values = NO_JITTER, _ZERO, _ZERO, [0.0]
         if jitter is not None:
-            law = Uniform(0.0, self._ticks(jitter)) if not isinstance(jitter, Uniform | Normal | Choice) else self._ticks(jitter)
+            law = (
+                Uniform(0.0, self._ticks(jitter))
+                if not isinstance(jitter, Uniform | Normal | Choice)
+                else self._ticks(jitter)
+            )
             kind = law.kind
             if isinstance(law, Uniform):
                 a, b = law.low, law.high
@@ -344,7 +386,9 @@ class Ring:
             else:
                 values = [float(value) for value in law.values]
         loss = self.cfg.loss
-        loss_kind = _LOSS_NONE if loss is None else _LOSS_GILBERT if isinstance(loss, GilbertElliott) else _LOSS_BERNOULLI
+        loss_kind = (
+            _LOSS_NONE if loss is None else _LOSS_GILBERT if isinstance(loss, GilbertElliott) else _LOSS_BERNOULLI
+        )
         key = stream_key(seed, self.label, "transport")
         return [
             kind, float(a), float(b), wp.array(values, dtype=wp.float32, device=self.compute.wp_device), loss_kind,
@@ -381,12 +425,18 @@ class Ring:
             self.compute.launch(
                 _freeze,
                 (words.shape[1],),
-                [self.clock.words_wp, self._head_wp, int(self.has_carry), wp.from_torch(self.arrival, dtype=wp.int32), words],
+                [
+                    self.clock.words_wp,
+                    self._head_wp,
+                    int(self.has_carry),
+                    wp.from_torch(self.arrival, dtype=wp.int32),
+                    words,
+                ],
                 [words_of(self.rings[name], 2), words_of(self.carries[name], 1)],
             )
 
     def dispatch(self) -> None:
-        """Stamp the newest slot and draw when it arrives (one launch; recordable). Runs after the samples are stored."""
+        """Stamp the newest slot and draw when it arrives (one recordable launch), after it was stored."""
         self.compute.launch(
             _dispatch,
             (1,),
@@ -411,20 +461,31 @@ class Ring:
     def _record_read(self) -> None:
         assert self.shown is not None
         slots = wp.from_torch(self.shown_slot, dtype=wp.int32)
+        narrow = [spec.name for spec in self.specs if _is_narrow(self.rings[spec.name])]
+        rows = np.zeros(len(narrow), dtype=Row.numpy_dtype())  # type: ignore[attr-defined]
+        for k, name in enumerate(narrow):
+            ring = self.rings[name]
+            rows["ring"][k], rows["carry"][k] = ring.data_ptr(), self.carries[name].data_ptr()
+            rows["shown"][k] = self.shown[name].data_ptr()
+            rows["words"][k] = ring[0, 0].numel() * ring.element_size() // 4
+        self._rows_table = wp.array(rows, dtype=Row, device=self.compute.wp_device)
         self.compute.launch(
             _select,
             (1,),
             [
                 self.clock.words_wp, self._head_wp, wp.from_torch(self.stamp, dtype=wp.int32),
-                wp.from_torch(self.arrival, dtype=wp.int32), wp.from_torch(self.okay, dtype=wp.uint8), int(self.has_carry),
-                wp.from_torch(self.carry_stamp, dtype=wp.int32), wp.from_torch(self.carry_okay, dtype=wp.uint8),
+                wp.from_torch(self.arrival, dtype=wp.int32), wp.from_torch(self.okay, dtype=wp.uint8),
+                int(self.has_carry), wp.from_torch(self.carry_stamp, dtype=wp.int32), wp.from_torch(self.carry_okay,
+                dtype=wp.uint8),
             ],
             [
-                slots, wp.from_torch(self.shown_stamp, dtype=wp.int32), wp.from_torch(self.shown_arrival, dtype=wp.int32),
-                wp.from_torch(self.shown_valid, dtype=wp.uint8),
+                slots, wp.from_torch(self.shown_stamp, dtype=wp.int32), wp.from_torch(self.shown_arrival,
+                dtype=wp.int32), wp.from_torch(self.shown_valid, dtype=wp.uint8), self._rows_table,
             ],
         )  # fmt: skip
         for name, ring in self.rings.items():
+            if name in narrow:
+                continue
             words = words_of(ring, 2)
             carry = words_of(self.carries[name], 1)
             self.compute.launch(_gather, (words.shape[2],), [slots, words, carry], [words_of(self.shown[name], 1)])
@@ -454,7 +515,9 @@ class Ring:
             longest = float(self.max_delay_ticks * self.clock.dt_exact)
             if array.size and not (0.0 <= array.min() and array.max() <= longest + 1e-12):
                 fix = f"scene.reconfigure({self.label!r}, delay=...) makes room."
-                raise ConfigError.single(title, "delay", value, f"seconds in [0, {longest:g}], what the ring holds", fix)
+                raise ConfigError.single(
+                    title, "delay", value, f"seconds in [0, {longest:g}], what the ring holds", fix
+                )
             array = np.vectorize(self._ticks, otypes=[np.float64])(array)
         elif array.size and not (0.0 <= array.min() and array.max() <= 1.0):
             raise ConfigError.single(title, "loss", value, "a probability in [0, 1]")
@@ -481,6 +544,11 @@ class Ring:
         """Bytes of memory."""
         own = sum(tensor.numel() * tensor.element_size() for tensor in self.tensors().values())
         return own + (self.shown.nbytes if self.shown is not None else 0)
+
+
+def _is_narrow(ring: torch.Tensor) -> bool:
+    """Whether one thread per env copies a field's row faster than one thread per word."""
+    return ring.element_size() % 4 == 0 and 0 < ring[0, 0].numel() <= 64
 
 
 def _dtype(spec: FieldSpec) -> torch.dtype:

@@ -1,8 +1,8 @@
 """The author's contract: what a sensor class writes, and what every sensor offers to its readers.
 
-One object is one config: all its mounts in all environments. Config and sensor pair by the type parameters when the class
-is defined: ``class Imu(SimpleSensor[ImuCfg, ImuData])``. Inside a sensor the mount axis is always there; a singular
-selector squeezes it in `.data`, `.ground_truth`, `.read` and `.history` only.
+One object is one config: all its mounts in all environments. Config and sensor pair by the type parameters when the
+class is defined: ``class Imu(SimpleSensor[ImuCfg, ImuData])``. Inside a sensor the mount axis is always there; a
+singular selector squeezes it in `.data`, `.ground_truth`, `.read` and `.history` only.
 """
 
 from __future__ import annotations
@@ -83,8 +83,9 @@ class SensorInfo:
 class Sensor(Generic[CfgT, DataT]):
     """Base of every sensor. Derive from `SimpleSensor`, or from here for full control with `compute`.
 
-    Full control: `compute(truth, measured)` fills both records in one go; post-processing, delay and history still follow.
-    With `uses_ring_pipeline = False` nothing is allocated: `compute` gets None twice and `outputs` returns the data.
+    Full control: `compute(truth, measured)` fills both records in one go; post-processing, delay and history still
+    follow. With `uses_ring_pipeline = False` nothing is allocated: `compute` gets two empty records and `outputs`
+    returns the data.
     """
 
     requires: ClassVar[tuple[Requirement, ...]] = ()
@@ -109,8 +110,9 @@ class Sensor(Generic[CfgT, DataT]):
             del cls.reset
         if cls.__module__ != __name__ and "post_process" in cls.__dict__ and "intermediate_fields" not in cls.__dict__:
             raise RegistrationError(
-                f"{cls.__qualname__} defines post_process without intermediate_fields. The intermediate buffer is distinct "
-                "from what readers see: define intermediate_fields(self) as well (return self.fields() where they coincide)."
+                f"{cls.__qualname__} defines post_process without intermediate_fields. The intermediate buffer is "
+                "distinct from what readers see: define intermediate_fields(self) as well (return self.fields() where "
+                "they coincide)."
             )
         for base in cls.__dict__.get("__orig_bases__", ()):
             origin = get_origin(base)
@@ -129,7 +131,9 @@ class Sensor(Generic[CfgT, DataT]):
         cls.cfg_class, cls.data_class = cfg_class, data_class
         fields = declared_fields(data_class)
         if cls.single and len(fields) != 1:
-            raise RegistrationError(f"{cls.__qualname__} is `single`, but {data_class.__name__} has {len(fields)} fields")
+            raise RegistrationError(
+                f"{cls.__qualname__} is `single`, but {data_class.__name__} has {len(fields)} fields"
+            )
         registry.pair(cfg_class, cls)
 
     @classmethod
@@ -197,8 +201,8 @@ class Sensor(Generic[CfgT, DataT]):
     def reset(self, env_ids: Any = None) -> None:
         """Reset this sensor alone for some envs (all for None) and capture anew.
 
-        A sensor class that defines `reset(self, env_mask)` thereby gets a hook: it is called with the uint8 [env] mask of
-        envs whose episode begins, before they are captured, and must set the sensor's own states of these envs.
+        A sensor class that defines `reset(self, env_mask)` thereby gets a hook: it is called with the uint8 [env] mask
+        of envs whose episode begins, before they are captured, and must set the sensor's own states of these envs.
         """
         self._reset_by_scene(self, env_ids)
 
@@ -226,7 +230,9 @@ class Sensor(Generic[CfgT, DataT]):
     # Set-up -----------------------------------------------------------------------------------------------------------
 
     def _hooks(self) -> Hooks:
-        return Hooks(compute=self.compute, post=self._own("post_process"), reset=self._own_reset(), lookback=self.lookback)
+        return Hooks(
+            compute=self.compute, post=self._own("post_process"), reset=self._own_reset(), lookback=self.lookback
+        )
 
     def _own_reset(self) -> Callable[[torch.Tensor], object] | None:
         hook = type(self)._reset_hook
@@ -249,7 +255,9 @@ class Sensor(Generic[CfgT, DataT]):
         self._full_specs = self._specs(fields)
         unknown = [name for name in fields if name not in order]
         if unknown:
-            raise RegistrationError(f"{type(self).__name__}.fields() names {unknown[0]!r}, not in {self.data_class.__name__}")
+            raise RegistrationError(
+                f"{type(self).__name__}.fields() names {unknown[0]!r}, not in {self.data_class.__name__}"
+            )
         self.specs = tuple(spec if self._mount_axis else spec.squeezed() for spec in self._full_specs)
         """The fields as a reader sees them."""
         hooks = self._hooks()
@@ -259,8 +267,18 @@ class Sensor(Generic[CfgT, DataT]):
             name=self.name, history_length=self.cfg.history_length
         )  # fmt: skip
         if not self.uses_ring_pipeline:
-            refused = [k for k in ("history_length", "delay", "jitter", "loss", "noise", "bias", "random_walk", "resolution",
-                                   "stages") if getattr(simple, k)]  # fmt: skip
+            knobs = (
+                "history_length",
+                "delay",
+                "jitter",
+                "loss",
+                "noise",
+                "bias",
+                "random_walk",
+                "resolution",
+                "stages",
+            )
+            refused = [knob for knob in knobs if getattr(simple, knob)]
             if refused:
                 raise ConfigError.single(
                     f"{type(self.cfg).__name__}({self.name!r})", refused[0], getattr(simple, refused[0]), "it absent",
@@ -360,8 +378,8 @@ class Sensor(Generic[CfgT, DataT]):
 
     def _copy(self, data: DataT, env_ids: Any) -> DataT:
         rows = env_rows(env_ids, self.num_envs, self.device)
-        values = {"": data} if self.single else {s.name: getattr(data, s.name) for s in self.specs}
-        return self._package({k: v.clone() if rows is None else v[rows].clone() for k, v in values.items()})
+        values: dict[str, Any] = {"": data} if self.single else {s.name: getattr(data, s.name) for s in self.specs}
+        return self._package({k: v.clone() if rows is None else v[rows] for k, v in values.items()})
 
     @property
     def history(self) -> DataT:
@@ -405,6 +423,12 @@ class Sensor(Generic[CfgT, DataT]):
         return self._undelayed_tick()
 
     @property
+    def truth_tick(self) -> torch.Tensor:
+        """int64 [env], tick of the newest capture, which `ground_truth` belongs to."""
+        self._ready()
+        return self._undelayed_tick()
+
+    @property
     def capture_time(self) -> torch.Tensor:
         """float64 [env], time at which the value in `data` was sensed, s."""
         return self.capture_tick.to(torch.float64) * self.clock.dt
@@ -437,7 +461,7 @@ class Sensor(Generic[CfgT, DataT]):
 
     @property
     def is_lazy(self) -> bool:
-        """Whether samples are computed on first read: only where that cannot be noticed, or where the config says so."""
+        """Whether samples are computed on first read: where that cannot be noticed, or where the config says so."""
         return self._evaluation()[0] == "lazy"
 
     def _evaluation(self) -> tuple[str, str]:
@@ -450,7 +474,10 @@ class Sensor(Generic[CfgT, DataT]):
         if mode == "on_read":
             return "lazy", 'evaluate="on_read"'
         if memory:
-            return "eager", "a sample depends on earlier ones (delay, history, walk, stage, state, lookback or post-process)"
+            return (
+                "eager",
+                "a sample depends on earlier ones (delay, history, walk, stage, state, lookback or post-process)",
+            )
         if not self.rate.every_tick:
             return "eager", "it is not due at every tick"
         return "lazy", "due at every tick and without memory"
@@ -499,8 +526,8 @@ class Sensor(Generic[CfgT, DataT]):
         """Set a knob that the config gives, for some envs (all for None); others keep theirs.
 
         Args:
-            knob: ``noise``, ``bias``, ``random_walk``, ``resolution``, a density, ``delay``, ``jitter``, ``loss`` or one
-                with a prefix such as ``gyro_noise``.
+            knob: ``noise``, ``bias``, ``random_walk``, ``resolution``, a density, ``delay``, ``jitter``, ``loss`` or
+                one with a prefix such as ``gyro_noise``.
             value: an amount as in the config, `[n, ...]` amounts for n envs, or a mapping from field to these.
             env_ids: int ids, bool mask or None.
 
@@ -609,7 +636,8 @@ class Sensor(Generic[CfgT, DataT]):
 class SimpleSensor(Sensor[CfgT, DataT]):
     """A sensor on the standard pipeline. All hooks are optional but `update_raw_data`.
 
-    raw -> `apply_physics_imperfections` -> `apply_transform` -> `apply_hardware_imperfections` -> `post_process` -> frozen
+    raw -> `apply_physics_imperfections` -> `apply_transform` -> `apply_hardware_imperfections` -> `post_process` ->
+    frozen
     -> delay -> read. Each hook is called once per due tick for all mounts and environments, and writes in place. A hook
     that only launches Warp kernels may be marked `@recorded`: it is then called once and its launches are replayed.
     """

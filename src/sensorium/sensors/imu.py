@@ -3,8 +3,8 @@
 Axes: ``[env, mount, xyz]`` (no mount axis for a singular selector); ``_w`` world, ``_b`` the IMU's own frame.
 
 An accelerometer measures specific force. With p the mount, a its coordinate acceleration, g gravity and R the IMU's
-orientation, f_b = R^T (a - g): at rest it reads +9.81 m/s^2 upwards, in free fall 0. With the offset d of the mount on its
-body, a = a_body + alpha x d + w x (w x d) (Titterton & Weston, Strapdown Inertial Navigation Technology, 2004, ch. 4).
+orientation, f_b = R^T (a - g): at rest it reads +9.81 m/s^2 upwards, in free fall 0. With the offset d of the mount on
+its body, a = a_body + alpha x d + w x (w x d) (Titterton & Weston, Strapdown Inertial Navigation Technology, 2004, ch. 4).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ImuData:
     ang_vel_b: Annotated[Tensor, Field("rad/s", (3,), frame="sensor", role="angular_velocity")]
     """Angular velocity relative to the world, in the IMU frame (gyroscope), rad/s."""
     lin_acc_b: Annotated[Tensor, Field("m/s^2", (3,), frame="sensor", role="specific_force")]
-    """Specific force in the IMU frame (accelerometer), m/s^2; with `gravity_bias` given, acceleration plus that bias."""
+    """Specific force in the IMU frame (accelerometer), m/s^2; or acceleration plus a given `gravity_bias`."""
     ang_acc_b: Annotated[Tensor, Field("rad/s^2", (3,), frame="sensor")]
     """Angular acceleration in the IMU frame, rad/s^2."""
     mag_b: Annotated[Tensor, Field("field", (3,), frame="sensor", role="magnetic")]
@@ -77,7 +77,7 @@ ALIASES = {"lin_acc": "lin_acc_b", "ang_vel": "ang_vel_b", "mag": "mag_b"}
 
 
 class ImuCfg(MountedSensorCfg[ImuData]):
-    """Configuration of an IMU. Knobs go per field (``noise={"ang_vel_b": 0.01}``) or by prefix (``gyro_noise=0.01``)."""
+    """Configuration of an IMU. Knobs: per field (``noise={"ang_vel_b": 0.01}``) or by prefix (``gyro_noise=0.01``)."""
 
     fields: tuple[str, ...] | Literal["all"] = MEASURED
     """What is computed: by default what a device measures; ``"all"`` adds pose, velocities and angular acceleration."""
@@ -182,7 +182,7 @@ def _imu(
     mag_out: wp.array2d[wp.vec3],
     bad_out: wp.array2d[wp.uint8],
     any_bad: wp.array[wp.int32],
-):
+) -> None:
     i, mount = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -218,7 +218,9 @@ def _imu(
         last_lin_vel[env, mount] = v
         last_ang_vel[env, mount] = w
         # last_tick is advanced once per env, by _imu_tick, after all mounts have read it
-    if not (is_finite3(p) and is_finite4(q) and is_finite3(v) and is_finite3(w) and is_finite3(a) and is_finite3(alpha)):
+    if not (
+        is_finite3(p) and is_finite4(q) and is_finite3(v) and is_finite3(w) and is_finite3(a) and is_finite3(alpha)
+    ):
         flag = wp.uint8(1)
         any_bad[0] = 1
     bad_out[env, mount] = flag
@@ -246,7 +248,7 @@ def _imu(
 
 
 @wp.kernel
-def _imu_tick(rows: Rows, clock: wp.array[wp.int32], last_tick: wp.array[wp.int32]):
+def _imu_tick(rows: Rows, clock: wp.array[wp.int32], last_tick: wp.array[wp.int32]) -> None:
     i, _one = wp.tid()
     env = rows.start + i
     if rows.mask[env] != wp.uint8(0):

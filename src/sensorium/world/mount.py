@@ -1,7 +1,7 @@
 """Where a sensor sits: pose, velocity and acceleration of its frame in the world, `[env, mount, ...]`.
 
-A mount is a fixed offset on a body. With d the offset turned into the world, w and alpha the body's angular velocity and
-acceleration, v and a those of its frame origin (rigid-body kinematics):
+A mount is a fixed offset on a body. With d the offset turned into the world, w and alpha the body's angular velocity
+and acceleration, v and a those of its frame origin (rigid-body kinematics):
 
     p_m = p + d        v_m = v + w x d        a_m = a + alpha x d + w x (w x d)
 """
@@ -47,7 +47,7 @@ def _pose(
     quat_out: wp.array2d[wp.vec4],
     bad_out: wp.array2d[wp.uint8],
     any_bad: wp.array[wp.int32],
-):
+) -> None:
     i, mount = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -79,7 +79,7 @@ def _motion(
     body_ang_in: wp.array2d[wp.vec3],
     lin_out: wp.array2d[wp.vec3],
     ang_out: wp.array2d[wp.vec3],
-):
+) -> None:
     i, mount = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -133,7 +133,8 @@ class MountView:
         self._versions: dict[str, int] = {}
 
     def __repr__(self) -> str:
-        return f"MountView({', '.join(f'{name} on {body}' for name, body in zip(self.names, self.body_names, strict=True))})"
+        pairs = zip(self.names, self.body_names, strict=True)
+        return f"MountView({', '.join(f'{name} on {body}' for name, body in pairs)})"
 
     @property
     def warp_inputs(self) -> list[Any]:
@@ -217,7 +218,12 @@ class MountView:
     @property
     def nbytes(self) -> int:
         """Bytes of memory."""
-        tensors = [self.body, self.offset_pos, self.offset_quat, *(view for pair in self._views.values() for view in pair)]
+        tensors = [
+            self.body,
+            self.offset_pos,
+            self.offset_quat,
+            *(view for pair in self._views.values() for view in pair),
+        ]
         return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 

@@ -1,11 +1,11 @@
 """One grammar for choosing things by name.
 
-A pattern is a full-match regular expression over full names; a list is a list of such. The order is the order of names in
-the model (for a list: the order of the list). Matching nothing, or several where one was needed, is an error that lists
-what exists and the nearest names.
+A pattern is a full-match regular expression over full names; a list is a list of such. The order is the order of names
+in the model (for a list: the order of the list). Matching nothing, or several where one was needed, is an error that
+lists what exists and the nearest names.
 
-`prim_path` of other simulators: ``{ENV_REGEX_NS}``, ``/World/envs/env_.*`` and ``/World`` are stripped; the rest is tried as
-``entity/name``, then as its leaf; an ambiguous leaf is an error; a trailing ``_*`` is a glob.
+`prim_path` of other simulators: ``{ENV_REGEX_NS}``, ``/World/envs/env_.*`` and ``/World`` are stripped; the rest is
+tried as ``entity/name``, then as its leaf; an ambiguous leaf is an error; a trailing ``_*`` is a glob.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def plural(word: str) -> str:
 
 
 def entity_pattern(reference: ObjRef, engine: Engine) -> str:
-    """Return the full-name pattern of a reference: inside its entity, or, in a model without prefixes, the bare name."""
+    """Return the full-name pattern of a reference: inside its entity, or the bare name in a model without prefixes."""
     if reference.entity is None:
         return reference.name
     prefixed = any(name.startswith(f"{reference.entity}/") for name in engine.names(reference.type))
@@ -134,8 +134,12 @@ def resolve_prim_path(path: str, engine: Engine, config: str) -> tuple[NameKind,
             if found:
                 return kind, found[0]
     known = [name for kind in kinds for name in engine.names(kind)]
-    fix = f"{nearest(parts[-1], known).strip()} Tried {rest!r} and {parts[-1]!r}. Bodies: {listed(engine.names('body'))}."
-    raise SelectionError(config, [Fault("prim_path", repr(path), "a body, site, geom or camera of the model", fix.strip())])
+    fix = (
+        f"{nearest(parts[-1], known).strip()} Tried {rest!r} and {parts[-1]!r}. Bodies: {listed(engine.names('body'))}."
+    )
+    raise SelectionError(
+        config, [Fault("prim_path", repr(path), "a body, site, geom or camera of the model", fix.strip())]
+    )
 
 
 __all__ = ["WORLD", "entity_pattern", "match_names", "resolve_mounts", "resolve_prim_path"]

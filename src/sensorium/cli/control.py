@@ -1,0 +1,230 @@
+"""What drives the robot in `sensorium run`: hold its pose, nothing, random controls, a file, or a Python function."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sensorium.cli.messages import UsageError
+from sensorium.errors import listed, nearest
+from sensorium.readings import Array
+
+if TYPE_CHECKING:
+    from sensorium.engines.mujoco import MujocoEngine
+    from sensorium.scene import Scene
+
+Control = Callable[["Scene", float], Any]
+"""Called before each tick at which a control step begins, with the scene and its time in s; returns `[env, nu]`, `[nu]`,
+or None to keep the last."""
+
+CONTROL_PERIOD = 0.01
+"""Seconds between calls of `random` and of a function: 100 Hz, or every tick where that is slower."""
+RANDOM_PERIOD = 0.1
+"""Seconds that a random control is held."""
+STIFFEST = 0.25
+"""Highest product of natural frequency and time step that holding a joint by torque uses; an explicit PD controller
+is stable up to about 1."""
+FIXED_GAIN, NO_BIAS, AFFINE_BIAS, NO_DYNAMICS, INTEGRATOR, JOINT_KINDS, SCALAR_JOINTS = 0, 0, 1, 0, 1, (0, 1), (2, 3)
+"""MuJoCo's numbers for gain, bias and dynamics types, for transmissions to a joint, and for slide and hinge joints."""
+
+
+def control_for(name: str, engine: MujocoEngine, seed: int) -> tuple[Control, int]:
+    """Return a control and the number of ticks between its calls.
+
+    Args:
+        name: ``hold``, ``zero``, ``random``, ``FILE.npz`` or ``module:function``.
+        engine: the engine, in its start state.
+        seed: seed of ``random``.
+
+    Raises:
+        UsageError: no such control, file or function, or one that does not fit the model.
+    """
+    slow = max(1, round(CONTROL_PERIOD / engine.dt))
+    if name == "hold":
+        return hold(engine), 1
+    if name == "zero":
+        return (lambda scene, time: np.zeros(engine.nu)), slow
+    if name == "random":
+        return random(engine, seed), slow
+    if name.endswith(".npz"):
+        return from_file(Path(name), engine), 1
+    if ":" in name:
+        return from_function(name, engine), slow
+    known = ("hold", "zero", "random")
+    hint = nearest(name, known).strip() or "A file ends with .npz; a function is written module:function."
+    raise UsageError.of("--control", name, "hold, zero, random, FILE.npz or module:function", hint)
+
+
+def hold(engine: MujocoEngine) -> Control:
+    """Hold the start pose.
+
+    Servos (a constant gain and a bias that depends on length or speed) get the control at which they rest in that pose,
+    or the keyframe's where it has one. Motors on one slide or hinge joint follow a PD law towards the pose: critically
+    damped, as stiff as the joint's inertia allows at this time step, at least as a robot of this weight needs. Others get
+    the keyframe's control, or 0.
+    """
+    model, nu = engine.model, engine.nu
+    data = engine.batch.get_data(0)
+    start = engine.qpos.numpy().copy()
+    base = engine.ctrl.numpy().copy()
+    span = engine.ctrl_range.numpy()
+    has_key = bool(base.any())
+    motors = []
+    lengths = _lengths(engine, data)
+    for i in range(int(getattr(model, "nactuator", nu))):
+        if int(model.actuator_ctrlnum[i]) != 1:
+            continue
+        column = int(model.actuator_ctrladr[i])
+        gain, bias = model.actuator_gainprm[i], model.actuator_biasprm[i]
+        dynamics = int(model.actuator_dyntype[i])
+        if int(model.actuator_gaintype[i]) != FIXED_GAIN or gain[0] == 0.0:
+            continue
+        if int(model.actuator_biastype[i]) == AFFINE_BIAS:
+            if not has_key and dynamics != INTEGRATOR and lengths is not None:
+                base[:, column] = -(bias[0] + bias[1] * lengths[i]) / gain[0]
+        elif (
+            int(model.actuator_biastype[i]) == NO_BIAS
+            and dynamics != INTEGRATOR
+            and int(model.actuator_trntype[i]) in JOINT_KINDS
+        ):
+            joint = int(model.actuator_trnid[i, 0])
+            if int(model.jnt_type[joint]) in SCALAR_JOINTS and model.actuator_gear[i, 0] != 0.0:
+                torque_per_ctrl = float(gain[0] * model.actuator_gear[i, 0])
+                motors.append(
+                    (column, int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint]), torque_per_ctrl)
+                )
+    low, high = span[:, 0], span[:, 1]
+    base = np.clip(base, low, high)
+    if not motors:
+        return lambda scene, time: base
+    columns, positions, dofs, torques = (np.array(values) for values in zip(*motors, strict=True))
+    inertia = np.maximum(np.asarray(model.dof_M0)[dofs], 1e-6)
+    reach = float(model.stat.extent) / 4.0
+    weight = float(np.sum(model.body_mass)) * float(np.linalg.norm(model.opt.gravity)) * reach
+    fastest = STIFFEST / engine.dt
+    stiffness = np.clip(weight / 0.2, inertia * min(20.0, fastest) ** 2, inertia * fastest**2)
+    damping = 2.0 * np.sqrt(stiffness * inertia)
+    qpos, qvel = engine.qpos.numpy(), engine.qvel.numpy()
+
+    def control(scene: Scene, time: float) -> Array:
+        wanted = stiffness * (start[:, positions] - qpos[:, positions]) - damping * qvel[:, dofs]
+        ctrl = base.copy()
+        ctrl[:, columns] = wanted / torques
+        return np.clip(ctrl, low, high)
+
+    return control
+
+
+def _lengths(engine: MujocoEngine, data: Any) -> Array | None:
+    """Return the actuators' lengths in the start pose."""
+    model = engine.model
+    lengths = np.array(model.actuator_length0, dtype=np.float64)
+    start = engine.qpos.numpy()[0]
+    for i in range(len(lengths)):
+        joint = int(model.actuator_trnid[i, 0])
+        if int(model.actuator_trntype[i]) in JOINT_KINDS and int(model.jnt_type[joint]) in SCALAR_JOINTS:
+            lengths[i] = model.actuator_gear[i, 0] * start[int(model.jnt_qposadr[joint])]
+    return lengths
+
+
+def random(engine: MujocoEngine, seed: int) -> Control:
+    """Return uniform random controls within ctrlrange (within [-1, 1] where there is none), held for 0.1 s each."""
+    span = engine.ctrl_range.numpy()
+    low, high = np.where(np.isfinite(span[:, 0]), span[:, 0], -1.0), np.where(np.isfinite(span[:, 1]), span[:, 1], 1.0)
+
+    def control(scene: Scene, time: float) -> Array:
+        number = int(time / RANDOM_PERIOD + 1e-6)
+        return np.random.default_rng([abs(seed), number]).uniform(low, high, (engine.num_envs, engine.nu))
+
+    return control
+
+
+def from_file(path: Path, engine: MujocoEngine) -> Control:
+    """Play the array `ctrl` [time, nu] or [time, env, nu] of an `.npz` file, one row every `dt` s; hold the last row."""
+    option = "--control"
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except FileNotFoundError:
+        raise UsageError(f"{option}: file {str(path)!r} does not exist. Check the path.") from None
+    except Exception as error:  # NumPy raises many kinds for broken files
+        raise UsageError(f"{option}: file {str(path)!r} cannot be read as .npz: {error}. Write it with np.savez.") from error
+    if "ctrl" not in arrays:
+        raise UsageError(
+            f"{option}: file {str(path)!r} has no array 'ctrl' (it has: {listed(arrays)}). "
+            "Write np.savez(path, ctrl=..., dt=...) with ctrl [time, nu] or [time, env, nu]."
+        )
+    shapes = f"[time, {engine.nu}] or [time, {engine.num_envs}, {engine.nu}] (env, controls)"
+    try:
+        ctrl = arrays["ctrl"].astype(np.float64)
+        dt = float(arrays.get("dt", np.array(engine.dt)))
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{option}: file {str(path)!r}: {error}. ctrl and dt must be numbers.") from error
+    if not len(ctrl) or ctrl.shape[1:] not in ((engine.nu,), (engine.num_envs, engine.nu)):
+        raise UsageError(f"{option}: file {str(path)!r}: ctrl has shape {ctrl.shape}, expected {shapes}.")
+    if not np.isfinite(ctrl).all():
+        raise UsageError(f"{option}: file {str(path)!r}: ctrl holds NaN or infinity, expected finite numbers.")
+    if not 0.0 < dt < float("inf"):
+        raise UsageError(f"{option}: file {str(path)!r}: dt is {dt:g}, expected seconds > 0 between rows.")
+    return lambda scene, time: ctrl[min(int(time / dt + 1e-6), len(ctrl) - 1)]
+
+
+def from_function(name: str, engine: MujocoEngine) -> Control:
+    """Import `module:function`, also from the working directory, and check what it returns at each call."""
+    module_name, _, function_name = name.partition(":")
+    option = f"--control {name}"
+    if not module_name or not function_name:
+        raise UsageError.of("--control", name, "module:function, e.g. my_gait:control")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name != module_name.split(".")[0] and error.name != module_name:
+            raise UsageError(f"{option}: module {module_name!r} imports {error.name!r}, which is not installed.") from error
+        raise UsageError(
+            f"{option}: there is no module {module_name!r} in the working directory or among the installed packages."
+        ) from error
+    except Exception as error:
+        raise UsageError(f"{option}: importing {module_name!r} failed: {_reason(error)}") from error
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        names = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
+        raise UsageError(
+            f"{option}: module {module_name!r} has no function {function_name!r}.{nearest(function_name, names)} "
+            f"It has: {listed(names)}."
+        )
+    shapes = ((engine.nu,), (engine.num_envs, engine.nu))
+
+    def control(scene: Scene, time: float) -> Any:
+        try:
+            ctrl = function(scene, time)
+        except Exception as error:
+            raise UsageError(f"{option}: failed at t = {time:g} s: {_reason(error)}") from error
+        if ctrl is None:
+            return None
+        try:
+            shape = tuple(ctrl.shape) if hasattr(ctrl, "shape") else np.asarray(ctrl, dtype=np.float64).shape
+        except (TypeError, ValueError):
+            shape = None
+        if shape not in shapes:
+            what = f"{type(ctrl).__name__}" + (f" of shape {shape}" if shape is not None else "")
+            raise UsageError(
+                f"{option}: returned a {what} at t = {time:g} s, expected numbers of shape {shapes[0]} or {shapes[1]} "
+                "(env, controls), or None to keep the last control."
+            )
+        return ctrl
+
+    return control
+
+
+def _reason(error: Exception) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{where}"

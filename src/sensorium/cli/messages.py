@@ -1,0 +1,81 @@
+"""What the command line says: results to stdout, everything else to stderr, each message once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from sensorium.errors import Fault, SensoriumError, SensoriumWarning, shown
+
+
+class UsageError(SensoriumError):
+    """An argument of the command line, or a file that it names, cannot be used."""
+
+    @classmethod
+    def of(cls, option: str, got: object, expected: str, fix: str = "") -> UsageError:
+        """Build the error for one option."""
+        return cls(str(Fault(option, shown(got), expected, fix)))
+
+
+def stdout() -> Console:
+    """Return the console for results."""
+    return Console(highlight=False)
+
+
+def stderr() -> Console:
+    """Return the console for progress, notes, warnings and errors."""
+    return Console(stderr=True, highlight=False)
+
+
+def note(text: str) -> None:
+    """Say something beside the results."""
+    stderr().print(escape(text), style="dim", soft_wrap=True)
+
+
+def error(text: str) -> None:
+    """Say why a command failed."""
+    stderr().print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True)
+
+
+@contextlib.contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Show warnings of ours as one line each, without the source line that caused them, and each text once."""
+    said: set[str] = set()
+    with warnings.catch_warnings():
+        before = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if not issubclass(category, SensoriumWarning):
+                before(message, category, *where, **more)
+            elif str(message) not in said:
+                said.add(str(message))
+                stderr().print(f"[bold yellow]warning:[/] {escape(str(message))}", soft_wrap=True)
+
+        warnings.simplefilter("always", SensoriumWarning)
+        warnings.showwarning = show
+        yield
+
+
+@contextlib.contextmanager
+def native_silence() -> Iterator[None]:
+    """Keep native code from writing to stderr for a moment."""
+    try:
+        sys.stderr.flush()
+        saved = os.dup(2)
+    except (OSError, ValueError, AttributeError):  # there is no such stream
+        yield
+        return
+    try:
+        with open(os.devnull, "wb") as nothing:
+            os.dup2(nothing.fileno(), 2)
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)

@@ -1,0 +1,126 @@
+"""Rig files: the sensors of a robot as TOML, one `[[sensor]]` table each."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sensorium.errors import DuplicateNameError, ModelError, SensoriumError, listed, nearest, shown
+
+if TYPE_CHECKING:
+    from sensorium.cfg import SensorCfg
+
+EXAMPLE = """\
+[[sensor]]
+kind = "imu"               # the kinds, with their fields and defaults: sensorium list
+name = "trunk_imu"
+body = "torso"             # or site = ..., link_name = ..., geom = ...
+preset = "bmi088"          # optional: a device; the fields given here come before its own
+rate_hz = 200.0
+delay = 0.004              # s
+gyro_noise = 0.01          # rad/s per sample
+"""
+FIX = f"A rig file looks like this:\n{EXAMPLE}"
+
+
+def load_rig(path: Path) -> tuple[list[SensorCfg[Any]], dict[str, str]]:
+    """Read a rig file.
+
+    Args:
+        path: the TOML file.
+
+    Returns:
+        The sensors' configs in the order of the file, and sensor name -> preset of those that name one.
+
+    Raises:
+        ModelError: the file is missing, is no TOML, or is no rig; each message names the file.
+        SensoriumError: the faults of all sensors at once.
+    """
+    tables = _tables(path)
+    configs, presets, faults = [], {}, []
+    for number, table in enumerate(tables, 1):
+        where = f"rig file {str(path)!r}, sensor {number}"
+        try:
+            cfg = sensor_cfg(table)
+        except SensoriumError as error:
+            faults += [f"{where}: {line}" for line in str(error).splitlines()]
+            continue
+        configs.append(cfg)
+        if "preset" in table:
+            presets[cfg.label] = str(table["preset"])
+    if faults:
+        raise ModelError("\n".join(faults))
+    seen: dict[str, int] = {}
+    for number, cfg in enumerate(configs, 1):
+        if cfg.label in seen:
+            raise DuplicateNameError(
+                f"rig file {str(path)!r}: sensors {seen[cfg.label]} and {number} are both called {cfg.label!r}. Give each a "
+                f'name of its own: name = "{cfg.label}_2".'
+            )
+        seen[cfg.label] = number
+    return configs, presets
+
+
+def _tables(path: Path) -> list[Mapping[str, Any]]:
+    label = f"rig file {str(path)!r}"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        near = nearest(path.name, [each.name for each in path.absolute().parent.glob("*.toml")])
+        raise ModelError(f"{label} does not exist.{near} Check the path given to --rig.") from None
+    except IsADirectoryError:
+        raise ModelError(f"{label} is a folder: name the TOML file in it.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelError(f"{label} cannot be read: {error}") from error
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ModelError(f"{label} is not valid TOML: {error}. Correct that line.") from error
+    for key, value in data.items():
+        if key != "sensor":
+            hint = nearest(key, ["sensor"])
+            if key == "sensors" and isinstance(value, list):
+                hint = " Did you mean [[sensor]]?"
+            raise ModelError(
+                f"{label}: unknown top-level key {key!r} with value {shown(value, 60)}, expected only [[sensor]] tables."
+                f"{hint} {FIX}"
+            )
+    tables = data.get("sensor", [])
+    if isinstance(tables, dict):
+        raise ModelError(f"{label}: got one [sensor] table, expected a list of them. Write [[sensor]], with two brackets.")
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise ModelError(f"{label}: sensor: got {shown(tables, 60)}, expected [[sensor]] tables. {FIX}")
+    if not tables:
+        raise ModelError(f"{label}: got no sensor, expected at least one [[sensor]] table. {FIX}")
+    return tables
+
+
+def sensor_cfg(table: Mapping[str, Any]) -> SensorCfg[Any]:
+    """Build one sensor's config from its table: `kind`, optionally `preset`, and the config's own fields.
+
+    Raises:
+        SensoriumError: every fault of the table.
+    """
+    from sensorium import registry
+
+    fields = dict(table)
+    kind, device = fields.pop("kind", None), fields.pop("preset", None)
+    if kind is None and device is None:
+        kinds = sorted(cfg.kind() for cfg in registry.registered())  # type: ignore[attr-defined]
+        raise ModelError(f'kind: got nothing, expected one of {listed(kinds)}. Add a line such as kind = "imu".')
+    if kind is not None and not isinstance(kind, str):
+        raise ModelError(f"kind: got {shown(kind)}, expected text such as 'imu'.")
+    cfg_class = None if kind is None else registry.cfg_for_kind(kind)
+    if device is None:
+        assert cfg_class is not None
+        return cfg_class.from_dict(fields)  # type: ignore[no-any-return]
+    if not isinstance(device, str):
+        raise ModelError(f"preset: got {shown(device)}, expected text such as 'bmi088'.")
+    from sensorium.presets import preset
+
+    cfg: SensorCfg[Any] = preset(device, **fields)
+    if cfg_class is not None and not isinstance(cfg, cfg_class):
+        raise ModelError(f"preset: {device!r} is a device of kind {cfg.kind()!r}, expected one of kind {kind!r}.")
+    return cfg

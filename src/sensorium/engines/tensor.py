@@ -1,0 +1,353 @@
+"""Tensors that the user writes, or functions of time, as an engine: a fake for tests, a door for other simulators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import torch
+
+from sensorium.engines.base import Engine, FrameOnBody, NameKind
+from sensorium.engines.envs import as_tensor, copies, env_rows, positive_int, restore, row_values
+from sensorium.errors import ModelError, UnknownNameError, listed, shown
+from sensorium.spec import BODY_ACCELERATION, BODY_POSE, BODY_VELOCITY, GRAVITY, MAGNETIC, Requirement
+
+Provides = Literal["pose", "velocity", "acceleration", "gravity", "magnetic"]
+Site = str | FrameOnBody | tuple[Any, ...]
+"""Where a site is: on a body's origin (its name), `(body name, pos)`, `(body name, pos, quat)` or a FrameOnBody."""
+
+_WORD: dict[Requirement, str] = {
+    BODY_POSE: "pose",
+    BODY_VELOCITY: "velocity",
+    BODY_ACCELERATION: "acceleration",
+    GRAVITY: "gravity",
+    MAGNETIC: "magnetic",
+}
+_ARRAYS: dict[str, dict[str, int]] = {
+    "pose": {"body_pos_w": 3, "body_quat_w": 4},
+    "velocity": {"body_lin_vel_w": 3, "body_ang_vel_w": 3},
+    "acceleration": {"body_lin_acc_w": 3, "body_ang_acc_w": 3},
+    "gravity": {"gravity_w": 3},
+    "magnetic": {"magnetic_w": 3},
+}
+
+
+class TensorEngine(Engine):
+    """State as tensors: write them in place (or assign, which copies), or give `motion`.
+
+    All are float32 on `device`, in the world frame, at addresses that never change. Two ways of time: the scene's
+    `step` advances it, or you own the loop, write the tensors and call `scene.update()` after each tick.
+
+    Args:
+        num_envs: number of environments.
+        dt: time step, s.
+        bodies: names of the bodies, in the order of the tensors' body axis.
+        sites: names of further frames: a body's name, `(body, pos)`, `(body, pos, quat wxyz)` or a `FrameOnBody`; the
+            body `"world"` is the world.
+        device: torch device.
+        provides: what you will write: any of pose, velocity, acceleration, gravity, magnetic. A sensor that requires
+            anything else is refused, so that nothing unwritten is ever read as zero.
+        quat_order: order of the quaternions that you write to `body_quat`; `body_quat_w` is always wxyz.
+        gravity: initial gravity, m/s^2.
+        magnetic: initial magnetic flux; given, it is provided.
+        motion: a function of the time (s) that returns array name to values that broadcast to the array. It is called
+            at once, after each tick and on `forward()`, with the time since the start; a reset does not set that back.
+
+    Raises:
+        ValueError: an argument that does not fit.
+        ModelError: a site on an unknown body.
+    """
+
+    name = "tensor"
+    owns_time = False
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        dt: float = 0.01,
+        *,
+        bodies: Sequence[str] = ("body",),
+        sites: Mapping[str, Site] | None = None,
+        device: str = "cpu",
+        provides: Sequence[Provides] = ("pose", "velocity", "gravity"),
+        quat_order: Literal["wxyz", "xyzw"] = "wxyz",
+        gravity: Any = (0.0, 0.0, -9.81),
+        magnetic: Any = None,
+        motion: Callable[[float], Mapping[str, Any]] | None = None,
+    ) -> None:
+        self.num_envs = positive_int(num_envs, "num_envs")
+        if not dt > 0.0:
+            raise ValueError(f"dt: got {shown(dt)}, expected a time step above 0, in seconds.")
+        if isinstance(bodies, str) or len(set(bodies)) != len(tuple(bodies)):
+            raise ValueError(f"bodies: got {shown(bodies)}, expected a sequence of names without repetition.")
+        if quat_order not in ("wxyz", "xyzw"):
+            raise ValueError(f"quat_order: got {shown(quat_order)}, expected 'wxyz' or 'xyzw'.")
+        words = (provides,) if isinstance(provides, str) else tuple(provides)
+        for word in words:
+            if word not in _ARRAYS:
+                raise ValueError(f"provides: got {shown(word)}, expected any of {listed(_ARRAYS)}.")
+        self.dt = float(dt)
+        self.device = str(torch.device(device))
+        self.tick = 0
+        self.lag = 0
+        self.prepared: frozenset[Requirement] = frozenset()
+        self.provides = frozenset(words) | ({"magnetic"} if magnetic is not None else set())
+        self._bodies = tuple(bodies)
+        self._sites = {site: self._site_frame(site, given) for site, given in (sites or {}).items()}
+        self._motion = motion
+        self._arrays = {
+            name: torch.zeros(
+                (num_envs, len(self._bodies), size) if name.startswith("body_") else (num_envs, size), device=device
+            )
+            for word, arrays in _ARRAYS.items()
+            if word in self.provides
+            for name, size in arrays.items()
+        }
+        self._open = {name: array for name, array in self._arrays.items() if name != "body_quat_w"}
+        self._order: torch.Tensor | None = None
+        if "pose" in self.provides:
+            self._arrays["body_quat_w"][..., 0] = 1.0
+            quat = self._arrays["body_quat_w"]
+            if quat_order == "xyzw":
+                self._order = torch.tensor([3, 0, 1, 2], device=device)
+                quat = torch.zeros_like(quat)
+                quat[..., 3] = 1.0
+            else:
+                self._open["body_quat_w"] = quat
+            self._open["body_quat"] = quat
+        if "gravity" in self.provides:
+            self._assign("gravity_w", gravity)
+        if magnetic is not None:
+            self._assign("magnetic_w", magnetic)
+        self._move()
+        self.refresh()
+
+    def __repr__(self) -> str:
+        return (
+            f"TensorEngine(num_envs={self.num_envs}, dt={self.dt:g} s, bodies={list(self._bodies)}, "
+            f"provides={sorted(self.provides)}, device={self.device!r}, tick={self.tick})"
+        )
+
+    def _site_frame(self, site: str, given: Site) -> FrameOnBody:
+        if isinstance(given, FrameOnBody):
+            if not -1 <= given.body < len(self._bodies):
+                raise ModelError(f"site {site!r}: got body index {given.body}, expected -1 to {len(self._bodies) - 1}.")
+            return given
+        parts = (given,) if isinstance(given, str) else tuple(given)
+        if not 1 <= len(parts) <= 3 or (parts[0] not in self._bodies and parts[0] != "world"):
+            raise ModelError(
+                f"site {site!r}: got {shown(given)}, expected a body, (body, pos) or (body, pos, quat wxyz) "
+                f"with one of the bodies {listed(self._bodies)}."
+            )
+        body = self._bodies.index(parts[0]) if parts[0] in self._bodies else -1
+        return FrameOnBody(body, *(tuple(float(value) for value in part) for part in parts[1:]))  # type: ignore[arg-type]
+
+    # Tensors -----------------------------------------------------------------------------------------------------
+
+    def _get(self, name: str) -> torch.Tensor:
+        array = self._arrays.get(name, self._open.get(name))
+        if array is None:
+            word = next((word for word, names in _ARRAYS.items() if name in names), "pose")
+            raise AttributeError(f"this TensorEngine has no {name}: add {word!r} to provides={sorted(self.provides)}.")
+        return array
+
+    def _assign(self, name: str, value: Any) -> None:
+        array = self._get(name)
+        if name not in self._open:
+            raise AttributeError(f"{name} is computed from body_quat here (quat_order='xyzw'): write body_quat.")
+        tensor = as_tensor(value).to(device=array.device, dtype=array.dtype)
+        try:
+            array.copy_(torch.broadcast_to(tensor, array.shape))
+        except RuntimeError:
+            raise ValueError(
+                f"{name}: got values of shape {tuple(tensor.shape)}, expected {tuple(array.shape)} (env, ...) or what "
+                "broadcasts to it."
+            ) from None
+
+    @property
+    def body_pos_w(self) -> torch.Tensor:
+        """Positions of the bodies `[env, body, 3]`, m."""
+        return self._get("body_pos_w")
+
+    @body_pos_w.setter
+    def body_pos_w(self, value: Any) -> None:
+        self._assign("body_pos_w", value)
+
+    @property
+    def body_quat_w(self) -> torch.Tensor:
+        """Unit quaternions of the bodies `[env, body, 4]`, wxyz; written from `body_quat` where quat_order is xyzw."""
+        return self._get("body_quat_w")
+
+    @body_quat_w.setter
+    def body_quat_w(self, value: Any) -> None:
+        self._assign("body_quat_w", value)
+
+    @property
+    def body_quat(self) -> torch.Tensor:
+        """Unit quaternions of the bodies `[env, body, 4]` in the order `quat_order`; yours to write."""
+        return self._get("body_quat")
+
+    @body_quat.setter
+    def body_quat(self, value: Any) -> None:
+        self._assign("body_quat", value)
+
+    @property
+    def body_lin_vel_w(self) -> torch.Tensor:
+        """Linear velocities at the body frame origins `[env, body, 3]`, m/s."""
+        return self._get("body_lin_vel_w")
+
+    @body_lin_vel_w.setter
+    def body_lin_vel_w(self, value: Any) -> None:
+        self._assign("body_lin_vel_w", value)
+
+    @property
+    def body_ang_vel_w(self) -> torch.Tensor:
+        """Angular velocities of the bodies `[env, body, 3]`, rad/s, world axes."""
+        return self._get("body_ang_vel_w")
+
+    @body_ang_vel_w.setter
+    def body_ang_vel_w(self, value: Any) -> None:
+        self._assign("body_ang_vel_w", value)
+
+    @property
+    def body_lin_acc_w(self) -> torch.Tensor:
+        """Coordinate accelerations at the body frame origins (0 at rest) `[env, body, 3]`, m/s^2."""
+        return self._get("body_lin_acc_w")
+
+    @body_lin_acc_w.setter
+    def body_lin_acc_w(self, value: Any) -> None:
+        self._assign("body_lin_acc_w", value)
+
+    @property
+    def body_ang_acc_w(self) -> torch.Tensor:
+        """Angular accelerations of the bodies `[env, body, 3]`, rad/s^2, world axes."""
+        return self._get("body_ang_acc_w")
+
+    @body_ang_acc_w.setter
+    def body_ang_acc_w(self, value: Any) -> None:
+        self._assign("body_ang_acc_w", value)
+
+    @property
+    def gravity_w(self) -> torch.Tensor:
+        """Gravity `[env, 3]`, m/s^2."""
+        return self._get("gravity_w")
+
+    @gravity_w.setter
+    def gravity_w(self, value: Any) -> None:
+        self._assign("gravity_w", value)
+
+    @property
+    def magnetic_w(self) -> torch.Tensor:
+        """Magnetic flux `[env, 3]`, in the unit you choose."""
+        return self._get("magnetic_w")
+
+    @magnetic_w.setter
+    def magnetic_w(self, value: Any) -> None:
+        self._assign("magnetic_w", value)
+
+    # Engine ------------------------------------------------------------------------------------------------------
+
+    def names(self, kind: NameKind) -> tuple[str, ...]:
+        """Return the names of the bodies or sites; there is nothing else."""
+        return {"body": self._bodies, "site": tuple(self._sites)}.get(kind, ())
+
+    def frame(self, kind: NameKind, name: str) -> FrameOnBody:
+        """Return the body a body or site sits on, and its fixed offset there; the body `"world"` is -1.
+
+        Raises:
+            UnknownNameError: no body or site has that name.
+        """
+        if kind == "site" and name in self._sites:
+            return self._sites[name]
+        if kind == "body" and (name in self._bodies or name == "world"):
+            return FrameOnBody(self._bodies.index(name) if name in self._bodies else -1)
+        raise UnknownNameError(kind, name, self.names(kind))
+
+    def supports(self, requirement: Requirement) -> str | None:
+        """Return None where `provides` holds what is required, else the reason and the fix."""
+        word = _WORD.get(requirement)
+        if word is None:
+            return "a TensorEngine does not have it yet."
+        if word in self.provides:
+            return None
+        arrays = " and ".join(f"engine.{name}" for name in _ARRAYS[word])
+        words = tuple(w for w in _ARRAYS if w in self.provides or w == word)
+        return f"nobody says that it will be written. Give TensorEngine(..., provides={words!r}) and write {arrays}."
+
+    def _apply(self, requirements: frozenset[Requirement]) -> None:
+        pass
+
+    def array(self, name: str) -> torch.Tensor:
+        """Return an array by name, float32, fixed address.
+
+        Raises:
+            UnknownNameError: (a KeyError) no such array is provided.
+        """
+        if name not in self._arrays:
+            fix = f"This engine provides {listed(sorted(self.provides))}."
+            raise UnknownNameError("array", name, self._arrays, fix)
+        return self._arrays[name]
+
+    def step(self, ctrl: Any = None, substeps: int = 1) -> None:
+        """Let `substeps` ticks pass; `motion` is evaluated at the last one.
+
+        Raises:
+            ValueError: a control was given; nothing here could obey it.
+        """
+        if ctrl is not None:
+            raise ValueError(f"ctrl: got {shown(ctrl)}, but a TensorEngine has no actuators: write its tensors.")
+        self.count_ticks(positive_int(substeps, "substeps"))
+
+    def count_ticks(self, ticks: int) -> None:
+        """Note that `ticks` steps passed; `motion` is evaluated at the new time."""
+        super().count_ticks(ticks)
+        if ticks:
+            self._move()
+
+    def _move(self) -> None:
+        if self._motion is None:
+            return
+        for name, value in self._motion(float(self.tick * self.dt_exact)).items():
+            if name not in self._open:
+                raise UnknownNameError("array returned by motion", name, self._open)
+            self._assign(name, value)
+
+    def refresh(self) -> None:
+        """Convert the quaternions where they are written as xyzw; all else is current as it stands."""
+        if self._order is not None:
+            torch.index_select(self._open["body_quat"], -1, self._order, out=self._arrays["body_quat_w"])
+
+    def forward(self) -> None:
+        """Evaluate `motion` again at the current time."""
+        self._move()
+        self.refresh()
+
+    def reset(self, env_ids: Any, state: Mapping[str, Any] | None = None) -> None:
+        """Write `state` into the rows of environments; what is not given stays as you wrote it.
+
+        Args:
+            env_ids: None for all, integers, or a bool mask `[env]`.
+            state: array name to values `[n, ...]` for the n environments in the order given, or what broadcasts to it.
+
+        Raises:
+            ValueError: env ids or values that do not fit.
+            UnknownNameError: a key that is no array.
+        """
+        ids = env_rows(env_ids, self.num_envs)
+        values = row_values(state or {}, self._open, self.num_envs if ids is None else len(ids), "state")
+        for name, value in values.items():
+            self._open[name][slice(None) if ids is None else ids.to(self.device)] = value
+        self.refresh()
+
+    def state(self) -> dict[str, Any]:
+        """Return the tick and all arrays."""
+        return {"tick": self.tick, "arrays": copies({**self._open, **self._arrays})}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state` returned.
+
+        Raises:
+            ValueError: the state is of other bodies or another number of environments.
+        """
+        restore({**self._open, **self._arrays}, state["arrays"])
+        self.tick = int(state["tick"])

@@ -1,0 +1,137 @@
+"""Device presets: the imperfections of real sensors, as plain data with their sources.
+
+>>> import sensorium as sn
+>>> cfg = sn.preset("bmi088", site="imu")
+>>> cfg.rate_hz
+400.0
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from sensorium.errors import UnknownNameError
+from sensorium.presets.imu import PRESETS as _IMUS
+from sensorium.presets.info import PresetInfo, Presets
+
+if TYPE_CHECKING:
+    from sensorium.cfg import SensorCfg
+    from sensorium.sensors.imu import ImuCfg
+
+__all__ = ["PresetInfo", "Presets", "preset", "preset_fields", "presets"]
+
+_ALL = Presets({info.name: info for info in _IMUS})
+ImuName = Literal["bmi088", "icm42688p", "adis16448", "d455"]
+"""The presets of IMUs."""
+_COLUMN_KNOBS = ("noise", "bias", "random_walk", "resolution")
+
+
+def presets() -> Presets:
+    """Return all presets by name."""
+    return _ALL
+
+
+def _info(name: str) -> PresetInfo:
+    if name not in _ALL:
+        raise UnknownNameError("preset", name, _ALL)
+    return _ALL[name]
+
+
+def preset_fields(name: str) -> dict[str, Any]:
+    """Return a preset's config fields as plain data (SI, JSON-able), yours to change; see `presets()[name].kind`.
+
+    Raises:
+        UnknownNameError: no preset has that name; the message has the nearest.
+    """
+    return copy.deepcopy(dict(_info(name).fields))
+
+
+@overload
+def preset(name: ImuName, **fields: Any) -> ImuCfg: ...
+@overload
+def preset(name: str, **fields: Any) -> SensorCfg[Any]: ...
+def preset(name: str, **fields: Any) -> SensorCfg[Any]:
+    """Build the config of a device: the preset's fields, and yours, which win.
+
+    - Yours replace single knobs: ``gyro_noise_density=0`` leaves the accelerometer's noise as it is.
+    - ``fields=("lin_acc_b",)`` leaves out what concerns other fields.
+    - ``update_period`` replaces the preset's rate, and noise densities keep their meaning.
+    - ``stages`` replaces all of the preset's stages; to add one, start from ``preset_fields(name)["stages"]``.
+
+    Args:
+        name: name of a preset.
+        fields: fields of the config, at least where the sensor sits, e.g. ``site="imu"``.
+
+    Returns:
+        The config of the preset's kind, e.g. an `ImuCfg`.
+
+    Raises:
+        UnknownNameError: no preset has that name; the message has the nearest.
+        ConfigError: your fields do not make a config.
+    """
+    import sensorium.sensors  # noqa: F401 - registers our sensors, also where the package is not installed
+    from sensorium.registry import cfg_for_kind, sensor_for
+
+    info = _info(name)
+    cfg_class: type[SensorCfg[Any]] = cfg_for_kind(info.kind)
+    base = preset_fields(name)
+    if "update_period" in fields:
+        base.pop("rate_hz", None)
+    wanted = fields.get("fields")
+    if isinstance(wanted, list | tuple):
+        _select(base, {str(field) for field in wanted})
+    given = dict(fields)
+    _yield_knobs(base, given, sensor_for(cfg_class).knob_prefixes)
+    return cfg_class(**{**base, **given})
+
+
+def _select(base: dict[str, Any], wanted: set[str]) -> None:
+    """Leave out of a preset's fields what concerns data fields that are not wanted; ``lin_acc`` means ``lin_acc_b``."""
+
+    def keeps(field: str) -> bool:
+        return field in wanted or field.removesuffix("_b") in wanted
+
+    for knob, amounts in list(base.items()):
+        if isinstance(amounts, dict):
+            kept = {field: amount for field, amount in amounts.items() if keeps(field)}
+            base.pop(knob)
+            base |= {knob: kept} if kept else {}
+    stages = []
+    for stage in base.get("stages", ()):
+        kept_fields = [field for field in stage["fields"] if keeps(field)]
+        if kept_fields:
+            stages.append({**stage, "fields": kept_fields})
+    base["stages"] = stages
+
+
+def _yield_knobs(base: dict[str, Any], given: dict[str, Any], prefixes: Mapping[str, str]) -> None:
+    """Let the given knobs win field by field: ``noise`` and ``noise_density`` are one knob, however it is written."""
+    for written in list(given):
+        head, _, tail = written.partition("_")
+        prefix, knob = (head, tail) if head in prefixes else ("", written)
+        plain = knob.removesuffix("_density")
+        if plain not in _COLUMN_KNOBS:
+            continue
+        value = given[written]
+        for variant in (plain, f"{plain}_density"):
+            amounts = base.get(variant)
+            if amounts is None:
+                continue
+            claimed = set(amounts)
+            if prefix:
+                claimed = {prefixes[prefix]}
+            elif _per_field(value):
+                claimed = {prefixes.get(field, field) for field in value}
+            rest = {field: amount for field, amount in amounts.items() if field not in claimed}
+            if rest and variant == written:
+                given[written] = {**rest, **value}
+            elif rest:
+                base[variant] = rest
+            else:
+                del base[variant]
+
+
+def _per_field(value: Any) -> bool:
+    return isinstance(value, Mapping) and not (len(value) == 1 and next(iter(value)) in ("uniform", "normal", "choice"))

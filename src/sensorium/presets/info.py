@@ -1,0 +1,89 @@
+"""What a preset is, and the units that data sheets use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+DPS = math.pi / 180.0
+"""One degree per second, rad/s."""
+G = 9.80665
+"""Standard gravity, m/s^2."""
+MG = 1e-3 * G
+"""One thousandth of standard gravity, m/s^2."""
+UG = 1e-6 * G
+"""One millionth of standard gravity, m/s^2."""
+
+
+def two_sided(density: float) -> float:
+    """Return Allan's N (two-sided, what `noise_density` means) of a data sheet's one-sided density ND: ND / sqrt(2).
+
+    Both describe the same white noise: integrated over the bandwidth B a one-sided density gives the variance ND^2 B; a
+    sample stream of rate f has the bandwidth f/2, hence ND^2 f/2 = N^2 f.
+    """
+    return density / math.sqrt(2.0)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PresetInfo:
+    """One device.
+
+    Attributes:
+        name: what `preset` takes.
+        kind: kind of the sensor config it makes, e.g. ``"imu"``.
+        title: the device.
+        source: where the numbers are from.
+        convention: which noise density the source states, and how it becomes ours.
+        notes: what to know: which numbers were not checked against the source, what is left out.
+        fields: the fields of the config, SI, JSON-able.
+    """
+
+    name: str
+    kind: str
+    title: str
+    source: str
+    convention: str
+    notes: tuple[str, ...]
+    fields: Mapping[str, Any] = field(repr=False)
+
+    def __repr__(self) -> str:
+        lines = [f"{self.name} ({self.kind}): {self.title}", f"  source: {self.source}"]
+        lines.append(f"  density: {self.convention}")
+        lines += [f"  note: {note}" for note in self.notes]
+        lines += [f"  {name} = {_shown(value)}" for name, value in self.fields.items() if name != "stages"]
+        for stage in self.fields.get("stages", ()):
+            amounts = ", ".join(f"{name}={_shown(value)}" for name, value in stage.items() if name != "kind")
+            lines.append(f"  stage {stage['kind']}({amounts})")
+        return "\n".join(lines)
+
+
+class Presets(Mapping[str, PresetInfo]):
+    """All presets by name; its repr is a table."""
+
+    def __init__(self, infos: Mapping[str, PresetInfo]) -> None:
+        self._infos = dict(infos)
+
+    def __getitem__(self, name: str) -> PresetInfo:
+        return self._infos[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._infos)
+
+    def __len__(self) -> int:
+        return len(self._infos)
+
+    def __repr__(self) -> str:
+        width = max(map(len, self), default=0)
+        return "\n".join(f"{info.name:{width}}  {info.kind}  {info.title}" for info in self.values())
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name}: {_shown(part)}" for name, part in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_shown, value)) + "]"
+    return str(value)

@@ -1,0 +1,297 @@
+"""Readings to one `.npz` file that NumPy alone can read, and back.
+
+For each sensor NAME, with one row per event (a capture, or the arrival of a delayed sample, in any env):
+
+    NAME/measured/FIELD     [row, env, ...]  what a reader saw at that time; delayed where the sensor is
+    NAME/truth/FIELD        [row, env, ...]  ground truth at the newest capture; never delayed
+    NAME/time               [row]            when it was seen, s
+    NAME/capture_time       [row, env]       when the measured value was sensed, s
+    NAME/truth_time         [row, env]       when the truth was sensed, s
+    NAME/valid              [row, env]       whether the measured value had arrived and the engine's state was finite
+    NAME/env_ids            [env]
+    description             JSON: engine, dt, seed, and per sensor its kind, rate, field specs and config
+
+Measured and true value of one row are of two captures where the sensor has a delay; `SensorRecording.paired` aligns them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sensorium.errors import ModelError, SensoriumWarning, UnknownNameError
+from sensorium.readings import Array, Reading, SceneDescription
+
+
+@dataclass(frozen=True, slots=True)
+class SensorRecording:
+    """The samples of one sensor; see the module for the meaning of rows.
+
+    Attributes:
+        name: the sensor's name.
+        info: its part of the description: ``kind``, ``rate_hz``, ``fields``, ``cfg``.
+        env_ids: int64 [env].
+        time: float64 [row], s.
+        capture_time: float64 [row, env], s.
+        truth_time: float64 [row, env], s.
+        valid: bool [row, env].
+        measured: field -> [row, env, ...].
+        truth: field -> [row, env, ...].
+    """
+
+    name: str
+    info: Mapping[str, Any]
+    env_ids: Array
+    time: Array
+    capture_time: Array
+    truth_time: Array
+    valid: Array
+    measured: Mapping[str, Array]
+    truth: Mapping[str, Array]
+
+    @property
+    def age(self) -> Array:
+        """float64 [row, env], how old the measured value was when it was seen, s."""
+        age: Array = self.time[:, None] - self.capture_time
+        return age
+
+    def captures(self, env: int = 0) -> Array:
+        """Return the rows at which the truth was sensed anew in one env (by column); truth is `truth[field][rows, env]`."""
+        return _changes(self.truth_time[:, env])
+
+    def arrivals(self, env: int = 0) -> Array:
+        """Return the rows at which another valid sample arrived in one env (by column)."""
+        rows = _changes(np.where(self.valid[:, env], self.capture_time[:, env], -np.inf))
+        return rows[self.valid[rows, env]]
+
+    def paired(self, name: str, env: int = 0) -> tuple[Array, Array, Array]:
+        """Return capture times [n], measured and true values [n, ...] of the same captures, in one env (by column).
+
+        Samples that were lost or have not arrived are left out.
+        """
+        captures, arrivals = self.captures(env), self.arrivals(env)
+        _, left, right = np.intersect1d(
+            self.capture_time[arrivals, env], self.truth_time[captures, env], return_indices=True
+        )
+        arrivals, captures = arrivals[left], captures[right]
+        return self.capture_time[arrivals, env], self.measured[name][arrivals, env], self.truth[name][captures, env]
+
+
+def _changes(values: Array) -> Array:
+    """Return the indices at which a sequence has another value than before; the first counts."""
+    return np.flatnonzero(np.concatenate(([len(values) > 0], values[1:] != values[:-1])))
+
+
+@dataclass(frozen=True, slots=True)
+class Recording(Mapping[str, SensorRecording]):
+    """A recorded run: name -> `SensorRecording`, and the description of its scene."""
+
+    description: Mapping[str, Any]
+    sensors: Mapping[str, SensorRecording]
+
+    def __getitem__(self, name: str) -> SensorRecording:
+        if name not in self.sensors:
+            raise UnknownNameError("recorded sensor", name, self.sensors)
+        return self.sensors[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.sensors)
+
+    def __len__(self) -> int:
+        return len(self.sensors)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write one `.npz` file, whole or not at all, and return its path; folders are made as needed."""
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        arrays: dict[str, Array] = {"description": np.array(json.dumps(self.description))}
+        for name, sensor in self.sensors.items():
+            for part in ("env_ids", "time", "capture_time", "truth_time", "valid"):
+                arrays[f"{name}/{part}"] = getattr(sensor, part)
+            for branch, values in (("measured", sensor.measured), ("truth", sensor.truth)):
+                arrays.update({f"{name}/{branch}/{key}": value for key, value in values.items()})
+        handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                np.savez(file, **arrays)  # type: ignore[arg-type]
+            os.chmod(partial, 0o644)
+            os.replace(partial, path)
+        except BaseException:
+            Path(partial).unlink(missing_ok=True)
+            raise
+        return path
+
+
+def load(path: str | os.PathLike[str]) -> Recording:
+    """Return what `NpzRecorder.save` wrote.
+
+    Raises:
+        ModelError: the file is missing or no recording.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {key: file[key] for key in file.files}
+        description = json.loads(str(arrays.pop("description")))
+        sensors = {}
+        for name, info in description["sensors"].items():
+            parts = {key.removeprefix(f"{name}/"): value for key, value in arrays.items() if key.startswith(f"{name}/")}
+            branches = {
+                branch: {key.partition("/")[2]: value for key, value in parts.items() if key.startswith(f"{branch}/")}
+                for branch in ("measured", "truth")
+            }
+            if "time" not in parts:
+                continue  # described, but never recorded
+            sensors[name] = SensorRecording(
+                name, info, parts["env_ids"], parts["time"], parts["capture_time"], parts["truth_time"], parts["valid"],
+                branches["measured"], branches["truth"],
+            )  # fmt: skip
+    except FileNotFoundError:
+        raise ModelError(f"recording {str(path)!r} does not exist: check the path.") from None
+    except (OSError, ValueError, KeyError, AttributeError, EOFError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ModelError(f"{str(path)!r} is no recording of readings: {reason}. Write it with NpzRecorder.save.") from error
+    return Recording(description, sensors)
+
+
+class _Column:
+    """Rows of one array, in memory that doubles as it fills."""
+
+    def __init__(self, row: Array) -> None:
+        self._rows = np.empty((64, *row.shape), row.dtype)
+        self.count = 0
+
+    def add(self, row: Array) -> None:
+        if self.count == len(self._rows):
+            grown = np.empty((2 * len(self._rows), *self._rows.shape[1:]), self._rows.dtype)
+            grown[: self.count] = self._rows
+            self._rows = grown
+        self._rows[self.count] = row
+        self.count += 1
+
+    @property
+    def values(self) -> Array:
+        return self._rows[: self.count]
+
+
+@dataclass(slots=True)
+class _Track:
+    """What was recorded of one sensor."""
+
+    env_ids: Array
+    rows: Array
+    columns: dict[str, _Column] = field(default_factory=dict)
+    frame: Array | None = None
+    capture_tick: Array | None = None
+    valid: Array | None = None
+    truth_tick: Array | None = None
+
+
+class NpzRecorder:
+    """Collects readings and writes them as one `.npz` file.
+
+    Give it a reading at every tick at which the sensor captures (``scene.publish(only_new=True)`` after each tick), and, to
+    see when delayed samples arrive, at the ticks between; a reading that shows nothing new adds nothing.
+
+    Args:
+        max_envs: environments recorded, the first ones; None takes all.
+        max_bytes: memory it may take; then it warns once and records no more.
+    """
+
+    def __init__(self, *, max_envs: int | None = 64, max_bytes: int = 2**30) -> None:
+        self.max_envs = max_envs
+        self.max_bytes = max_bytes
+        self.nbytes = 0
+        self.is_full = False
+        """Whether `max_bytes` was reached and readings were left out."""
+        self._tracks: dict[str, _Track] = {}
+
+    def __len__(self) -> int:
+        """Return the number of rows of all sensors together."""
+        return sum(track.columns["tick"].count for track in self._tracks.values() if track.columns)
+
+    def add_all(self, readings: Mapping[str, Reading] | Iterable[Reading]) -> None:
+        """Add several readings, e.g. what `scene.publish()` returned."""
+        for reading in readings.values() if isinstance(readings, Mapping) else readings:
+            self.add(reading)
+
+    def add(self, reading: Reading) -> None:
+        """Add a reading, unless it shows nothing new in any recorded env."""
+        if self.is_full:
+            return
+        track = self._tracks.get(reading.name)
+        if track is None:
+            rows = np.arange(len(reading.env_ids))
+            if self.max_envs is not None:
+                rows = rows[: self.max_envs]
+            track = self._tracks[reading.name] = _Track(reading.env_ids[rows].copy(), rows)
+        rows = track.rows
+        frame, capture_tick, valid = reading.frame[rows], reading.capture_tick[rows], reading.valid[rows]
+        if track.frame is None or track.capture_tick is None or track.truth_tick is None:
+            truth_tick = np.maximum(np.full(len(rows), reading.tick, np.int64), capture_tick)
+        else:
+            is_new = (frame != track.frame) | (capture_tick > track.truth_tick)
+            if not (
+                is_new.any()
+                or np.not_equal(capture_tick, track.capture_tick).any()
+                or np.not_equal(valid, track.valid).any()
+            ):
+                return
+            truth_tick = np.where(is_new, reading.tick, track.truth_tick)
+        track.frame, track.capture_tick, track.valid, track.truth_tick = frame, capture_tick, valid, truth_tick
+        row: dict[str, Array] = {"tick": np.array(reading.tick), "capture_tick": capture_tick, "truth_tick": truth_tick}
+        row["valid"] = valid
+        row.update({f"measured/{name}": value[rows] for name, value in reading.measured.items()})
+        row.update({f"truth/{name}": value[rows] for name, value in reading.truth.items()})
+        size = sum(value.nbytes for value in row.values())
+        if self.nbytes + size > self.max_bytes:
+            self.is_full = True
+            warnings.warn(
+                f"NpzRecorder: {self.max_bytes / 2**20:.0f} MiB are full at tick {reading.tick} (t = {reading.time:g} s); "
+                "nothing later is recorded. Record fewer envs (max_envs), lower rates, or raise max_bytes.",
+                SensoriumWarning,
+                stacklevel=2,
+            )
+            return
+        self.nbytes += size
+        for key, value in row.items():
+            if key not in track.columns:
+                track.columns[key] = _Column(value)
+            track.columns[key].add(value)
+
+    def recording(self, description: SceneDescription | Mapping[str, Any]) -> Recording:
+        """Return what was collected so far, as `load` would return it after `save`."""
+        described: Mapping[str, Any] = (
+            description.to_dict() if isinstance(description, SceneDescription) else dict(description)
+        )
+        dt = described["dt"]
+        sensors = {}
+        for name, track in self._tracks.items():
+            values = {key: column.values for key, column in track.columns.items()}
+            if not values:
+                continue
+            info = described["sensors"].get(name, {})
+            is_delayed = info.get("cfg", {}).get("delay") is not None
+            truth_tick = values["truth_tick" if is_delayed else "capture_tick"]
+            sensors[name] = SensorRecording(
+                name, info, track.env_ids, values["tick"] * dt, values["capture_tick"] * dt, truth_tick * dt, values["valid"],
+                *({key.partition("/")[2]: value for key, value in values.items() if key.startswith(f"{branch}/")}
+                  for branch in ("measured", "truth")),
+            )  # fmt: skip
+        return Recording(described, sensors)
+
+    def save(self, path: str | os.PathLike[str], description: SceneDescription | Mapping[str, Any]) -> Path:
+        """Write all that was collected to one `.npz` file, and return its path.
+
+        Args:
+            path: the file; folders are made as needed.
+            description: ``scene.description()``, or its dictionary.
+        """
+        return self.recording(description).save(path)

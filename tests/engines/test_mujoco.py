@@ -1,0 +1,918 @@
+from __future__ import annotations
+
+import shutil
+import warnings
+from pathlib import Path
+
+import mujoco
+import numpy as np
+import pytest
+import torch
+
+from sensorium.engines.base import FrameOnBody
+from sensorium.engines.mujoco import PERSISTENT_UP_TO, MujocoEngine
+from sensorium.engines.mujoco_spec import hidden, prepare_spec
+from sensorium.errors import (
+    MissingDependencyError,
+    ModelError,
+    NonFiniteStateWarning,
+    ScheduleError,
+    UnknownNameError,
+    UnsupportedError,
+)
+from sensorium.spec import (
+    BODY_ACCELERATION,
+    BODY_POSE,
+    BODY_VELOCITY,
+    GRAVITY,
+    JOINT_STATE,
+    MAGNETIC,
+    MODEL_ELEMENTS,
+)
+
+MODELS = Path(__file__).parents[1] / "models"
+TUMBLER = MODELS / "engine_tumbler.xml"
+ALL = (BODY_POSE, BODY_VELOCITY, BODY_ACCELERATION, GRAVITY, MAGNETIC)
+INTEGRATION = mujoco.mjtState.mjSTATE_INTEGRATION
+
+
+def wanted(*requirements):
+    return {requirement: "probe" for requirement in requirements or ALL}
+
+
+def tumbler(num_envs=1, requirements=ALL, model=TUMBLER, **options):
+    """An engine that tumbles: every env has its own spin."""
+    engine = MujocoEngine(model, num_envs, **options)
+    if requirements:
+        engine.prepare(wanted(*requirements))
+    throw(engine.qvel)
+    engine.forward()
+    return engine
+
+
+def throw(qvel):
+    generator = torch.Generator().manual_seed(1)
+    qvel[:] = 3.0 * torch.randn(100, qvel.shape[1], generator=generator, dtype=torch.float64)[: len(qvel)]
+
+
+def controls(steps, num_envs=1):
+    generator = torch.Generator().manual_seed(2)
+    return torch.randn(steps, num_envs, 2, generator=generator, dtype=torch.float64)
+
+
+def reference(model, state):
+    """Pose, velocity and acceleration of each body, computed by MuJoCo itself, of an integration state."""
+    data = mujoco.MjData(model)
+    mujoco.mj_setState(model, data, state, INTEGRATION)
+    mujoco.mj_forward(model, data)
+    mujoco.mj_rnePostConstraint(model, data)
+    velocity, acceleration = np.zeros((2, model.nbody, 6))
+    for body in range(model.nbody):
+        for function, out in ((mujoco.mj_objectVelocity, velocity), (mujoco.mj_objectAcceleration, acceleration)):
+            function(model, data, mujoco.mjtObj.mjOBJ_XBODY, body, out[body], 0)
+    acceleration[:, 3:] += model.opt.gravity
+    return {
+        "body_pos_w": data.xpos[1:],
+        "body_quat_w": data.xquat[1:],
+        "body_ang_vel_w": velocity[1:, :3],
+        "body_lin_vel_w": velocity[1:, 3:],
+        "body_ang_acc_w": acceleration[1:, :3],
+        "body_lin_acc_w": acceleration[1:, 3:],
+    }
+
+
+def assert_equals(engine, env, expected):
+    for name, values in expected.items():
+        got = engine.array(name)[env].double().numpy()
+        np.testing.assert_allclose(got, values, rtol=1e-5, atol=1e-5 * max(1.0, np.abs(values).max()), err_msg=name)
+
+
+# Derived state
+
+
+@pytest.mark.parametrize("num_envs", [2, PERSISTENT_UP_TO + 1])
+def test_derived_state_is_what_mujoco_computes_at_the_body_frame_origins(num_envs):
+    """Poses, velocities and coordinate accelerations of a tumbling, colliding chain equal MuJoCo's own to 1e-5."""
+    engine = tumbler(num_envs)
+    touched = False
+    for ctrl in controls(150, num_envs):
+        engine.step(ctrl, substeps=2)
+        if engine.tick % 30 == 0:
+            engine.refresh()
+            touched |= bool(engine.array("body_lin_acc_w").abs().max() > 50.0)
+            for env in (0, num_envs - 1):
+                assert_equals(engine, env, reference(engine.model, engine.batch.state[env]))
+    assert touched, "the chain should have hit the ground hard"
+
+
+def test_a_body_in_free_fall_accelerates_with_gravity_and_a_body_on_the_ground_not():
+    """Acceleration is coordinate acceleration: gravity when nothing holds a body, zero when something does."""
+    xml = """<mujoco><worldbody><geom type="plane" size="2 2 .1"/>
+      <body name="falling" pos="0 0 1"><freejoint/><geom size=".1"/></body>
+      <body name="lying" pos="1 0 .1"><freejoint/><geom size=".1" solref=".005 1"/></body></worldbody></mujoco>"""
+    engine = MujocoEngine(xml)
+    engine.prepare(wanted(BODY_ACCELERATION))
+    engine.step(substeps=150)
+    engine.refresh()
+    acceleration = engine.array("body_lin_acc_w")[0]
+    assert acceleration[0] == pytest.approx([0.0, 0.0, -9.81], abs=1e-5)
+    assert acceleration[1] == pytest.approx([0.0, 0.0, 0.0], abs=2e-2)
+
+
+@pytest.mark.parametrize("body", ["post", "cap", "hand"])
+def test_static_welded_and_mocap_bodies_are_at_rest(body):
+    """A body that nothing can move has exactly zero velocity and acceleration, while its pose is right."""
+    engine = tumbler()
+    engine.mocap_pos[0, 0] = torch.tensor([2.0, 3.0, 4.0])
+    engine.step(substeps=20)
+    engine.refresh()
+    row = engine.frame("body", body).body
+    for name in ("body_lin_vel_w", "body_ang_vel_w", "body_lin_acc_w", "body_ang_acc_w"):
+        assert not engine.array(name)[0, row].any(), name
+    expected = {"post": [1, 0, 0.5], "cap": [1, 0, 0.6], "hand": [2, 3, 4]}[body]
+    assert engine.array("body_pos_w")[0, row] == pytest.approx(expected)
+
+
+def test_without_gravity_the_flag_shows_in_gravity_and_in_acceleration():
+    """With the gravity flag off, gravity_w is zero and a floating body does not accelerate."""
+    xml = """<mujoco><option><flag gravity="disable"/></option><worldbody>
+      <body><freejoint/><geom size=".1"/></body></worldbody></mujoco>"""
+    engine = MujocoEngine(xml)
+    engine.prepare(wanted())
+    engine.refresh()
+    assert not engine.array("gravity_w").any() and not engine.array("body_lin_acc_w").any()
+
+
+def test_derived_arrays_keep_their_addresses():
+    """The arrays are the same tensors at the same address through steps, resets and restored states."""
+    engine = tumbler(2)
+    names = engine._derived.arrays
+    before = {name: engine.array(name).data_ptr() for name in names}
+    state = {name: getattr(engine, name).data_ptr() for name in ("qpos", "qvel", "act", "ctrl", "gravity")}
+    engine.step()
+    saved = engine.state()
+    engine.reset(torch.tensor([1]), {"qpos": engine.qpos[1]})
+    engine.reset(None, {})
+    engine.load_state(saved)
+    engine.refresh()
+    assert {name: engine.array(name).data_ptr() for name in names} == before
+    assert {name: getattr(engine, name).data_ptr() for name in state} == state
+    assert all(engine.array(name).dtype == torch.float32 for name in names)
+
+
+def test_an_array_that_was_not_prepared_is_a_key_error_that_names_what_brings_it():
+    """Asking for an array whose requirement nobody declared says which requirement that is."""
+    engine = tumbler(requirements=(BODY_POSE,))
+    with pytest.raises(KeyError, match="body_lin_acc_w.*It comes with BODY_ACCELERATION"):
+        engine.array("body_lin_acc_w")
+
+
+# Reading does not alter the physics
+
+
+@pytest.mark.parametrize("integrator", ["EULER", "RK4", "IMPLICITFAST"])
+@pytest.mark.parametrize("num_envs", [2, PERSISTENT_UP_TO + 1])
+def test_reading_never_alters_the_physics(integrator, num_envs):
+    """Trajectories with derived state refreshed at every tick and never at all are bit-identical, solver state included."""
+    spec = mujoco.MjSpec.from_file(str(TUMBLER))
+    spec.option.integrator = getattr(mujoco.mjtIntegrator, f"mjINT_{integrator}")
+    read, unread = (tumbler(num_envs, model=spec) for _ in range(2))
+    for ctrl in controls(150, num_envs):
+        for engine in (read, unread):
+            engine.step(ctrl)
+        read.refresh()
+        read.forward()
+    assert np.array_equal(read.batch.state, unread.batch.state)
+
+
+def test_results_do_not_depend_on_the_number_of_threads_or_on_kept_data():
+    """One thread or two, and few or many environments beside it: the same trajectory, bit for bit."""
+    engines = [tumbler(2, threads=1), tumbler(2, threads=2), tumbler(PERSISTENT_UP_TO + 1)]
+    for engine in engines:
+        engine.step(torch.tensor([0.3, -0.2]), substeps=60)
+        engine.refresh()
+        assert np.array_equal(engine.batch.state[:2], engines[0].batch.state)
+        assert torch.equal(engine.array("body_lin_acc_w")[:2], engines[0].array("body_lin_acc_w"))
+
+
+def test_unfresh_state_lags_exactly_one_tick():
+    """With fresh=False all derived state is that of one tick before, and `lag` says so until a forward."""
+    fresh, stale = tumbler(), tumbler(fresh=False)
+    assert (fresh.lag, stale.lag) == (0, 0)
+    for ctrl in controls(60):
+        previous = {name: array.clone() for name, array in fresh._derived.arrays.items()}
+        for engine in (fresh, stale):
+            engine.step(ctrl)
+            engine.refresh()
+        assert (fresh.lag, stale.lag) == (0, 1)
+        for name in ("body_pos_w", "body_quat_w", "body_lin_vel_w", "body_ang_vel_w"):
+            assert torch.equal(stale.array(name), previous[name]), name
+    stale.forward()
+    assert stale.lag == 0
+    for name in previous:
+        assert torch.equal(stale.array(name), fresh.array(name)), name
+    stale.step()
+    assert stale.lag == 1
+    stale.reset(None, {})
+    assert stale.lag == 0
+
+
+def test_unfresh_acceleration_belongs_to_the_instant_of_the_unfresh_velocity():
+    """With fresh=False acceleration, too, is that of one tick before, under the control of the last step."""
+    engine = tumbler(fresh=False)
+    for ctrl in controls(40):
+        before = engine.batch.state[0].copy()
+        engine.step(ctrl)
+    engine.refresh()
+    data = mujoco.MjData(engine.model)
+    mujoco.mj_setState(engine.model, data, before, INTEGRATION)
+    data.ctrl[:] = ctrl[0]
+    mujoco.mj_getState(engine.model, data, before, INTEGRATION)
+    assert_equals(engine, 0, reference(engine.model, before))
+
+
+def test_a_refresh_without_news_runs_nothing(monkeypatch):
+    """A second refresh in the same tick does no work."""
+    engine = tumbler()
+    engine.step()
+    engine.refresh()
+    monkeypatch.setattr(type(engine._derived), "convert", lambda *_: pytest.fail("converted again"))
+    engine.refresh()
+
+
+# State
+
+
+def test_state_is_live_and_a_write_counts_after_forward():
+    """Writing engine.qpos moves the simulation itself; derived state shows it after forward()."""
+    engine = tumbler(2)
+    engine.qpos[1, 0] += 5.0
+    engine.forward()
+    moved = engine.array("body_pos_w")[1, 0, 0] - engine.array("body_pos_w")[0, 0, 0]
+    assert moved == pytest.approx(5.0)
+    assert engine.batch.qpos[1, 0] == engine.qpos[1, 0]
+    assert engine.tick == 0
+
+
+@pytest.mark.parametrize("make", [torch.tensor, np.array, list])
+def test_control_may_be_for_all_envs_or_one_row_each(make):
+    """Control is `[nu]` for all or `[env, nu]`, from tensors, arrays and lists; None keeps what is there."""
+    engine = tumbler(2)
+    engine.step(make([0.5, 0.25]))
+    assert engine.ctrl.tolist() == [[0.5, 0.25], [0.5, 0.25]]
+    engine.step(make([[1.0, 2.0], [3.0, 4.0]]), substeps=3)
+    engine.step()
+    assert engine.ctrl.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    assert engine.tick == 5
+
+
+def test_control_of_another_shape_says_what_is_expected():
+    """A control that does not fit is an error with both shapes, and nothing moves."""
+    engine = tumbler(3)
+    with pytest.raises(ValueError, match=r"ctrl: got shape \(3,\), expected \(3, 2\) or \(2,\)"):
+        engine.step([0.0, 0.0, 0.0])
+    with pytest.raises(ValueError, match="substeps: got 0"):
+        engine.step(substeps=0)
+    assert engine.tick == 0
+
+
+@pytest.mark.parametrize("env_ids", [[2], torch.tensor([2]), np.array([False, False, True, False])])
+def test_reset_of_one_env_leaves_the_others_bit_identical(env_ids):
+    """Resetting env 2 with a given state changes neither state nor derived state of any other env."""
+    engine = tumbler(4)
+    engine.step(torch.tensor([0.3, 0.1]), substeps=40)
+    engine.refresh()
+    rows = engine.batch.state.copy()
+    arrays = {name: array.clone() for name, array in engine._derived.arrays.items()}
+    qpos = torch.as_tensor(engine.model.qpos0).clone()
+    qpos[:3] = torch.tensor([7.0, 8.0, 9.0])
+    engine.reset(env_ids, {"qpos": qpos, "ctrl": 0.5})
+    others = [0, 1, 3]
+    assert np.array_equal(engine.batch.state[others], rows[others])
+    for name, before in arrays.items():
+        assert torch.equal(engine.array(name)[others], before[others]), name
+    assert engine.array("body_pos_w")[2, 0].tolist() == [7.0, 8.0, 9.0]
+    assert engine.qvel[2].abs().max() == 0.0 and engine.ctrl[2].tolist() == [0.5, 0.5]
+    assert_equals(engine, 2, reference(engine.model, engine.batch.state[2]))
+    engine.refresh()
+    assert torch.equal(engine.array("body_lin_acc_w")[others], arrays["body_lin_acc_w"][others])
+
+
+def test_reset_rows_follow_the_order_of_the_env_ids():
+    """Values given for env ids [3, 1] go to env 3 and env 1 in that order."""
+    engine = tumbler(4)
+    engine.reset([3, 1], {"ctrl": [[3.0, 3.0], [1.0, 1.0]]})
+    assert engine.ctrl[:, 0].tolist() == [0.0, 1.0, 0.0, 3.0]
+
+
+def test_reset_takes_the_keyframe_that_was_asked_for():
+    """The default state is the model's own; with `keyframe=`, by name or index, it is that one."""
+    assert MujocoEngine(TUMBLER).qpos[0, 2] == 0.6
+    for keyframe in ("high", 0):
+        engine = MujocoEngine(TUMBLER, 2, keyframe=keyframe)
+        assert engine.qpos[:, 2].tolist() == [1.5, 1.5]
+        engine.step(substeps=10)
+        engine.reset([0], {})
+        assert engine.qpos[0, 2] == 1.5 and engine.qpos[1, 2] != 1.5
+    with pytest.raises(UnknownNameError, match="Did you mean 'high'"):
+        MujocoEngine(TUMBLER, keyframe="hihg")
+
+
+def test_reset_refuses_what_does_not_fit_before_it_touches_anything():
+    """Wrong ids, keys and shapes are errors that leave the state as it was."""
+    engine = tumbler(2)
+    engine.step(substeps=5)
+    before = engine.batch.state.copy()
+    with pytest.raises(UnknownNameError, match="unknown state 'qpso'. Did you mean 'qpos'"):
+        engine.reset([0], {"qpso": 0.0})
+    with pytest.raises(ValueError, match=r"qvel: got values of shape \(3,\), expected \(1, 13\)"):
+        engine.reset([0], {"qvel": [0.0, 0.0, 0.0]})
+    for ids in ([2], [-1], [0, 0], [0.5], np.array([True])):
+        with pytest.raises(ValueError, match="env_ids: got"):
+            engine.reset(ids, {})
+    assert np.array_equal(engine.batch.state, before)
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_restored_state_resumes_bit_identically(fresh):
+    """200 steps at once, and 100 steps, a save, a fresh engine, a load and 100 more, end in the same bits."""
+    whole, first, second = (tumbler(3, fresh=fresh) for _ in range(3))
+    for engine in (whole, first):
+        engine.gravity[1, 2] = -3.0
+    inputs = controls(200, 3)
+    for ctrl in inputs:
+        whole.step(ctrl)
+        whole.refresh()
+    for ctrl in inputs[:100]:
+        first.step(ctrl)
+    saved = first.state()
+    first.step(substeps=7)
+    second.load_state(saved)
+    assert (second.tick, second.lag) == (100, 0 if fresh else 1)
+    for name, array in second._derived.arrays.items():
+        assert torch.equal(array, saved["arrays"][name]), name
+    for ctrl in inputs[100:]:
+        second.step(ctrl)
+    second.refresh()
+    assert second.tick == whole.tick and np.array_equal(second.batch.state, whole.batch.state)
+    for name in whole._derived.arrays:
+        assert torch.equal(second.array(name), whole.array(name)), name
+
+
+def test_a_state_of_another_model_is_refused():
+    """A state with other sizes is an error that says so."""
+    with pytest.raises(ValueError, match="got 2 environments .* expected 3"):
+        tumbler(3).load_state(tumbler(2).state())
+
+
+def test_per_env_gravity_is_felt_and_seen():
+    """An env with its own gravity falls with it, gravity_w says so, and a reset keeps it."""
+    xml = "<mujoco><worldbody><body><freejoint/><geom size='.1'/></body></worldbody></mujoco>"
+    engine = MujocoEngine(xml, 3)
+    engine.prepare(wanted())
+    engine.gravity[1] = torch.tensor([0.0, 0.0, -1.62])
+    engine.gravity[2] = 0.0
+    engine.magnetic[2] = torch.tensor([1.0, 2.0, 3.0])
+    engine.step(substeps=100)
+    engine.refresh()
+    assert engine.qvel[:, 2].tolist() == pytest.approx([-9.81 * 0.2, -1.62 * 0.2, 0.0])
+    assert engine.array("gravity_w")[:, 2].tolist() == pytest.approx([-9.81, -1.62, 0.0])
+    assert engine.array("body_lin_acc_w")[:, 0, 2].tolist() == pytest.approx([-9.81, -1.62, 0.0])
+    assert engine.array("magnetic_w").tolist()[1:] == [pytest.approx([0.0, -0.5, 0.0]), [1.0, 2.0, 3.0]]
+    engine.reset(None, {})
+    assert engine.array("gravity_w")[1, 2] == pytest.approx(-1.62)
+
+
+@pytest.mark.filterwarnings("ignore::sensorium.errors.NonFiniteStateWarning")
+def test_an_env_that_diverges_is_reported_once_and_the_others_go_on():
+    """A state that becomes NaN gives one warning with env and tick, until that env is reset."""
+    engine, calm = tumbler(4), tumbler(4)
+    engine.qvel[2, 0] = float("nan")
+    with pytest.warns(NonFiniteStateWarning, match="env 2 became NaN.* by tick 3 and MuJoCo put it back"):
+        engine.step(substeps=3)
+    assert engine.diverged.tolist() == [False, False, True, False]
+    calm.step(substeps=3)
+    assert np.array_equal(engine.batch.state[[0, 1, 3]], calm.batch.state[[0, 1, 3]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        engine.qvel[2, 0] = float("nan")
+        engine.step()
+    engine.reset([2], {})
+    assert not engine.diverged.any()
+    engine.qvel[2, 0] = float("nan")
+    with pytest.warns(NonFiniteStateWarning, match="env 2"):
+        engine.step()
+
+
+# Names and frames
+
+
+def test_names_are_in_model_order_without_the_world_and_nameless_bodies_are_addressable():
+    """Names list what can be mounted on; a nameless body is called by its id."""
+    engine = MujocoEngine(TUMBLER)
+    assert engine.names("body") == (
+        "trunk", "thigh", "shank", "toe", "body_5", "post", "cap", "arm", "hand", "lamp",
+    )  # fmt: skip
+    assert engine.names("joint") == ("root", "hip", "knee", "tail", "swing", "dangle")
+    assert engine.names("geom") == ("ground", "trunk")
+    assert engine.names("site") == ("imu",)
+    assert engine.names("camera") == ("front", "chase")
+    assert engine.names("actuator") == ("hip", "knee")
+    assert engine.entities == () and engine.keyframes == ("high",) and engine.nu == 2
+    assert engine.ctrl_range.tolist() == [[-1.0, 1.0], [-float("inf"), float("inf")]]
+
+
+def test_frames_are_where_the_model_puts_them():
+    """A frame names the body it is fixed to and its offset there."""
+    engine = MujocoEngine(TUMBLER)
+    trunk, thigh = 0, 1
+    assert engine.frame("body", "trunk") == FrameOnBody(trunk)
+    assert engine.frame("body", "world") == FrameOnBody(-1)
+    assert engine.frame("geom", "ground").body == -1
+    site = engine.frame("site", "imu")
+    assert (site.body, site.pos) == (trunk, (0.1, 0.02, 0.03)) and site.quat == pytest.approx((0.8, 0, 0.6, 0))
+    assert engine.frame("joint", "hip") == FrameOnBody(thigh, (0.0, 0.0, 0.01))
+    assert engine.frame("actuator", "hip") == engine.frame("joint", "hip")
+    assert engine.frame("camera", "front").quat == pytest.approx((0.5, 0.5, -0.5, -0.5))
+    with pytest.raises(ModelError, match="camera 'chase' is not fixed"):
+        engine.frame("camera", "chase")
+    with pytest.raises(UnknownNameError, match="unknown site 'imus'.*Did you mean 'imu'.*Known: imu"):
+        engine.frame("site", "imus")
+
+
+def test_repr_says_what_it_is_without_compiling():
+    """The repr names model, environments, time step, bodies and device, and leaves the model as it is."""
+    engine = MujocoEngine(TUMBLER, 4)
+    text = "MujocoEngine('tumbler', num_envs=4, dt=0.002 s, bodies=10, device='cpu', fresh=True, tick=0)"
+    assert repr(engine) == text and engine._model is None
+    engine.step()
+    assert repr(engine) == text.replace("tick=0", "tick=1")
+
+
+# Composing
+
+
+def test_compose_puts_each_entity_under_its_prefix():
+    """Entities keep their joints and get `name/` prefixes; the first one's options hold."""
+    box = mujoco.MjSpec.from_string(
+        "<mujoco><option timestep='.01'/><worldbody><body name='b'><freejoint name='f'/><geom size='.1'/></body>"
+        "</worldbody></mujoco>"
+    )
+    before = box.to_xml()
+    engine = MujocoEngine.compose(
+        {"robot": TUMBLER, "red": (box, (3, 0, 1)), "blue": (box, (4, 0, 1), (0, 0, 0, 1))}, num_envs=2
+    )
+    assert engine.dt == 0.002
+    assert engine.entities == ("robot", "red", "blue")
+    assert engine.names("body")[0] == "robot/trunk" and engine.names("body")[-2:] == ("red/b", "blue/b")
+    assert engine.keyframes == ("robot/high",)
+    engine.prepare(wanted(BODY_POSE, GRAVITY))
+    engine.refresh()
+    assert engine.array("body_pos_w")[1, -2:].tolist() == [[3, 0, 1], [4, 0, 1]]
+    assert engine.array("body_quat_w")[0, -1].tolist() == [0, 0, 0, 1]
+    assert box.to_xml() == before
+    engine.step(substeps=20)
+    assert engine.qvel[0, -6 + 2] < -0.3, "the box should fall"
+
+
+def test_terrain_is_the_world_itself_and_sets_the_options():
+    """The terrain has no prefix, and its time step and gravity hold."""
+    terrain = (
+        "<mujoco><option timestep='.004' gravity='0 0 -1'/><worldbody><geom name='hill' size='1'/></worldbody></mujoco>"
+    )
+    engine = MujocoEngine.compose({"robot": str(TUMBLER)}, terrain)
+    assert engine.dt == 0.004 and engine.names("geom") == ("hill", "robot/ground", "robot/trunk")
+    assert engine.gravity.tolist() == [[0, 0, -1]]
+
+
+def test_compose_names_the_entity_that_is_at_fault():
+    """Errors in compose say which entity they are about."""
+    with pytest.raises(ModelError, match="entity 'box': model file 'nothing.xml' does not exist"):
+        MujocoEngine.compose({"robot": TUMBLER, "box": "nothing.xml"})
+    with pytest.raises(ModelError, match="entity name 'a/b' is not usable"):
+        MujocoEngine.compose({"a/b": TUMBLER})
+    with pytest.raises(ModelError, match=r"entity 'robot': got .*expected model, \(model, pos\)"):
+        MujocoEngine.compose({"robot": (TUMBLER, (1, 2))})
+    with pytest.raises(ModelError, match="at least one entity"):
+        MujocoEngine.compose({})
+
+
+# Requirements and the model
+
+
+def test_a_model_is_compiled_once_with_what_the_sensors_need():
+    """A hidden accelerometer makes MuJoCo compute accelerations; names do not show it, the caller's spec does not get it."""
+    spec = mujoco.MjSpec.from_file(str(TUMBLER))
+    before = spec.to_xml()
+    engine = MujocoEngine(spec)
+    assert engine._model is None
+    engine.prepare(wanted(BODY_ACCELERATION))
+    assert engine.model.nsensor == 1 and engine.names("site") == ("imu",)
+    assert spec.to_xml() == before
+    engine.prepare(wanted(BODY_ACCELERATION, BODY_POSE))
+    assert engine.model.nsensor == 1
+
+
+def test_a_model_that_already_computes_accelerations_gets_nothing_more():
+    """An accelerometer of the model's own suffices, unless it samples at intervals."""
+    text = TUMBLER.read_text()
+    own = text.replace("<keyframe>", "<sensor><accelerometer site='imu'/></sensor><keyframe>")
+    now_and_then = own.replace("site='imu'/>", "site='imu' interval='0.02' nsample='2'/>")
+    for xml, sensors in ((own, 1), (now_and_then, 2)):
+        engine = MujocoEngine(xml)
+        engine.prepare(wanted(BODY_ACCELERATION))
+        assert engine.model.nsensor == sensors
+    assert MujocoEngine(mujoco.MjModel.from_xml_string(own)).supports(BODY_ACCELERATION) is None
+    assert MujocoEngine(mujoco.MjModel.from_xml_string(now_and_then)).supports(BODY_ACCELERATION) is not None
+
+
+def test_before_the_first_tick_the_model_is_recompiled_and_the_written_state_carried_over():
+    """State written before the sensors were known survives, and tensors handed out before show the new state."""
+    engine = MujocoEngine(TUMBLER, 2)
+    qpos, gravity = engine.qpos, engine.gravity
+    qpos[1, 2] = 2.5
+    gravity[1, 2] = -5.0
+    engine.ctrl[:, 0] = 0.7
+    engine.mocap_pos[0, 0] = 4.0
+    engine.prepare(wanted(BODY_POSE, GRAVITY))
+    position = engine.array("body_pos_w")
+    engine.prepare(wanted(BODY_ACCELERATION))
+    engine.refresh()
+    assert position[1, 0, 2] == 2.5 and engine.array("body_pos_w") is position
+    assert engine.array("gravity_w")[1, 2] == -5.0
+    assert engine.ctrl[:, 0].tolist() == [0.7, 0.7] and engine.mocap_pos[0, 0, 0] == 4.0
+    qpos[1, 2] = 3.5
+    engine.forward()
+    assert position[1, 0, 2] == 3.5
+
+
+def test_after_the_first_tick_the_model_is_closed_and_the_message_says_reserve():
+    """What would change the model is refused once time has passed; what it already has is granted."""
+    engine = tumbler(requirements=(BODY_POSE,))
+    engine.step()
+    with pytest.raises(UnsupportedError, match=r"'imu' requires BODY_ACCELERATION.*after 1 ticks.*reserve="):
+        engine.prepare({BODY_ACCELERATION: "imu"})
+    with pytest.raises(UnsupportedError, match="reserve="):
+        engine.prepare({MODEL_ELEMENTS(lambda spec: None): "skin"})
+    assert engine.prepared == {BODY_POSE}
+    engine.prepare({BODY_VELOCITY: "imu"})
+    engine.refresh()
+    assert engine.array("body_lin_vel_w").any()
+
+
+def test_a_sealed_model_refuses_and_says_how_to_prepare_it():
+    """An MjModel cannot be changed: the error names sn.prepare, and a spec prepared so is accepted."""
+    spec = mujoco.MjSpec.from_file(str(TUMBLER))
+    engine = MujocoEngine(spec.copy().compile())
+    with pytest.raises(UnsupportedError, match=r"MujocoEngine|mujoco.*sn\.prepare\(spec, sensors\)"):
+        engine.prepare({BODY_ACCELERATION: "imu"})
+    plugin = MODEL_ELEMENTS(add_beacon)
+    with pytest.raises(UnsupportedError, match=r"sn\.prepare\(spec, sensors\)"):
+        engine.prepare({plugin: "beacon"})
+    prepare_spec(spec, [BODY_ACCELERATION, plugin])
+    sealed = MujocoEngine(spec.compile())
+    sealed.prepare({BODY_ACCELERATION: "imu", plugin: "beacon"})
+    sealed.refresh()
+    assert sealed.array("body_lin_acc_w")[0, 0] == pytest.approx([0, 0, -9.81], abs=1e-4)
+
+
+def test_a_model_with_sensors_switched_off_cannot_give_accelerations():
+    """With the sensor flag off MuJoCo computes none, so the engine refuses instead of giving zeros."""
+    xml = "<mujoco><option><flag sensor='disable'/></option><worldbody><body><geom size='.1'/></body></worldbody></mujoco>"
+    assert "sensor=" in str(MujocoEngine(xml).supports(BODY_ACCELERATION))
+
+
+def test_what_the_engine_cannot_give_yet_is_refused_by_name():
+    """An unknown requirement is refused with sensor, requirement and engine in the message."""
+    with pytest.raises(UnsupportedError, match="sensor 'enc' requires JOINT_STATE, which engine 'mujoco' cannot give"):
+        MujocoEngine(TUMBLER).prepare({JOINT_STATE: "enc"})
+
+
+def add_beacon(spec):
+    spec.worldbody.add_site(name="beacon")
+    spec.body("trunk").add_site(name="sensorium/beacon")
+
+
+def test_model_elements_are_added_once_and_hidden_names_stay_hidden():
+    """A plugin's function runs once for any number of sensors; names with our prefix are found but not listed."""
+    calls = []
+
+    def add(spec):
+        calls.append(spec)
+        add_beacon(spec)
+
+    engine = MujocoEngine(TUMBLER)
+    engine.prepare({MODEL_ELEMENTS(add): "one"})
+    engine.prepare({MODEL_ELEMENTS(add): "two", BODY_POSE: "two"})
+    assert len(calls) == 1
+    assert engine.names("site") == ("beacon", "imu")
+    assert engine.frame("site", "sensorium/beacon").body == 0
+    assert not any(hidden(name) for kind in ("body", "site", "geom") for name in engine.names(kind))
+
+
+def test_hidden_bodies_come_last_and_do_not_shift_the_others():
+    """A hidden body has a row of derived state after all others, so rows still follow `names("body")`."""
+
+    def add(spec):
+        spec.worldbody.add_body(name="sensorium/rig", pos=[0, 0, 7], mocap=True)
+        spec.body("trunk").add_body(name="sensorium/plate", pos=[0, 0, 1])
+
+    engine = MujocoEngine(TUMBLER)
+    names = engine.names("body")
+    engine.prepare({MODEL_ELEMENTS(add): "skin", BODY_POSE: "skin"})
+    engine.refresh()
+    assert engine.names("body") == names
+    position = engine.array("body_pos_w")[0]
+    assert position.shape == (12, 3)
+    assert position[engine.frame("body", "sensorium/rig").body].tolist() == [0, 0, 7]
+    assert position[names.index("post")].tolist() == [1, 0, 0.5]
+
+
+def test_elements_that_resize_a_state_already_written_are_refused():
+    """Where a plugin adds joints, state written before cannot be carried over, and the error says so."""
+
+    def add(spec):
+        spec.body("trunk").add_body().add_joint(name="extra")
+        spec.bodies[-1].add_geom(size=[0.1, 0, 0])
+
+    engine = MujocoEngine(TUMBLER.read_text().split("<keyframe>")[0] + "</mujoco>")
+    qpos = engine.qpos
+    engine.prepare({MODEL_ELEMENTS(add): "skin"})
+    assert qpos.shape == (1, 16)
+    written = MujocoEngine(TUMBLER.read_text().split("<keyframe>")[0] + "</mujoco>")
+    written.qpos[0, 0] = 1.0
+    with pytest.raises(ModelError, match="changed the size of qpos, qvel, which was written before"):
+        written.prepare({MODEL_ELEMENTS(add): "skin"})
+
+
+def test_requirements_that_come_late_are_read_at_once():
+    """What needs nothing of the model may come after many ticks, fresh or not, and is current from then on."""
+    for fresh in (True, False):
+        engine = tumbler(2, requirements=(BODY_POSE,), fresh=fresh)
+        engine.step(substeps=30)
+        engine.refresh()
+        engine.prepare(wanted(BODY_VELOCITY, GRAVITY, MAGNETIC))
+        engine.refresh()
+        assert engine.lag == 0
+        expected = reference(engine.model, engine.batch.state[1])
+        assert_equals(engine, 1, {name: expected[name] for name in ("body_pos_w", "body_lin_vel_w", "body_ang_vel_w")})
+
+
+def test_a_partial_reset_of_an_unfresh_engine_leaves_the_others_one_tick_behind():
+    """With fresh=False a reset brings only the reset envs up to date, and the next step makes all lag again."""
+    engine, twin = tumbler(3, fresh=False), tumbler(3, fresh=False)
+    for each in (engine, twin):
+        each.step(substeps=30)
+    engine.reset([1], {})
+    engine.refresh()
+    twin.refresh()
+    for name, array in engine._derived.arrays.items():
+        assert torch.equal(array[[0, 2]], twin.array(name)[[0, 2]]), name
+    assert_equals(engine, 1, reference(engine.model, engine.batch.state[1]))
+
+
+def test_prepare_spec_twice_adds_nothing_and_tells_what_it_added():
+    """Preparing is idempotent; two functions of one factory with different values are two."""
+
+    def factory(name):
+        return MODEL_ELEMENTS(lambda spec: spec.worldbody.add_site(name=name) and None)
+
+    spec = mujoco.MjSpec.from_file(str(TUMBLER))
+    needs = [BODY_ACCELERATION, BODY_POSE, factory("a"), factory("b")]
+    added = prepare_spec(spec, needs)
+    assert {"a", "b", "sensorium/acceleration"} <= set(added)
+    assert prepare_spec(spec, needs) == ()
+    assert spec.compile().nsite == 4
+
+
+def test_a_failing_model_function_is_named():
+    """An error in a plugin's function names the function."""
+
+    def broken(spec):
+        raise KeyError("torso")
+
+    with pytest.raises(ModelError, match=r"broken \(MODEL_ELEMENTS\) failed on the MjSpec: KeyError: 'torso'"):
+        MujocoEngine(TUMBLER).prepare({MODEL_ELEMENTS(broken): "skin"})
+
+
+# Messages
+
+
+def test_a_missing_file_names_the_nearest_files(tmp_path):
+    """A missing model file lists what is in the folder and what may have been meant."""
+    shutil.copy(TUMBLER, tmp_path / "quadruped.xml")
+    with pytest.raises(ModelError, match=r"quadrupde.xml' does not exist. Did you mean 'quadruped.xml'\?"):
+        MujocoEngine(tmp_path / "quadrupde.xml")
+    with pytest.raises(ModelError, match="nor does its folder"):
+        MujocoEngine(tmp_path / "nowhere" / "robot.xml")
+    with pytest.raises(ModelError, match="is a folder: name the file in it. Model files in .*quadruped.xml"):
+        MujocoEngine(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("xml", "message"),
+    [
+        (
+            "<mujoco><worldbody><geom type='blob'/></worldbody></mujoco>",
+            "cannot be read: XML Error: invalid keyword: 'blob'",
+        ),
+        ("<mujoco><worldbody>", "the XML text cannot be read: XML parse error"),
+    ],
+)
+def test_a_broken_model_gives_one_message_with_the_reason(tmp_path, xml, message):
+    """A broken model is one error with MuJoCo's reason in it, for files and for text."""
+    with pytest.raises(ModelError, match=message):
+        MujocoEngine(xml)
+    (tmp_path / "robot.xml").write_text(xml)
+    with pytest.raises(ModelError, match=r"robot.xml' cannot be read"):
+        MujocoEngine(tmp_path / "robot.xml")
+
+
+def test_a_model_that_does_not_compile_says_why():
+    """A model that parses but cannot be compiled says so when it is first needed."""
+    engine = MujocoEngine("<mujoco><worldbody><body><freejoint/></body></worldbody></mujoco>")
+    with pytest.raises(ModelError, match="the XML text cannot be compiled: mass and inertia of moving bodies"):
+        engine.prepare(wanted(BODY_POSE))
+
+
+def test_wrong_types_are_refused_with_what_is_accepted():
+    """Anything that is no model is refused by type, and MjData points at from_mj."""
+    with pytest.raises(ModelError, match="a int .* is no model: give a path to MJCF or URDF, XML text, or an MjSpec"):
+        MujocoEngine(5)
+    model = mujoco.MjModel.from_xml_path(str(TUMBLER))
+    with pytest.raises(ModelError, match="MujocoEngine.from_mj"):
+        MujocoEngine(mujoco.MjData(model))
+    with pytest.raises(ValueError, match="num_envs: got 0"):
+        MujocoEngine(TUMBLER, 0)
+
+
+def test_an_old_mujoco_is_told_apart(monkeypatch):
+    """Without mujoco.batch the error names the version that has it and the way without."""
+    monkeypatch.setitem(__import__("sys").modules, "mujoco.batch", None)
+    monkeypatch.delattr(mujoco, "batch", raising=False)
+    with pytest.raises(MissingDependencyError, match=r"since 3\.17.*from_mj"):
+        MujocoEngine(TUMBLER)
+
+
+def test_urdf_is_read():
+    """A URDF file is a model as well."""
+    urdf = """<robot name="cart"><link name="base"/><link name="bob"><inertial><mass value="1"/>
+      <inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial></link>
+      <joint name="hinge" type="continuous"><parent link="base"/><child link="bob"/><axis xyz="0 1 0"/></joint></robot>"""
+    assert MujocoEngine(urdf).names("joint") == ("hinge",)
+
+
+# Live MjModel and MjData
+
+
+def snapshot(model, data):
+    state = np.empty(mujoco.mj_stateSize(model, INTEGRATION))
+    mujoco.mj_getState(model, data, state, INTEGRATION)
+    fields = ("qacc", "sensordata", "xpos", "xquat", "cvel", "cacc", "subtree_com", "qfrc_constraint", "efc_force")
+    return [state, *(np.copy(getattr(data, name)) for name in fields)]
+
+
+def live(count, **options):
+    spec = mujoco.MjSpec.from_file(str(TUMBLER))
+    prepare_spec(spec, ALL)
+    model = spec.compile()
+    datas = [mujoco.MjData(model) for _ in range(count)]
+    throw([torch.from_numpy(data.qvel) for data in datas][0][None])
+    for i, data in enumerate(datas[1:], 1):
+        data.qvel[:] = datas[0].qvel * (1 - 0.1 * i)
+    engine = MujocoEngine.from_mj(model, datas if count > 1 else datas[0], **options)
+    engine.prepare(wanted())
+    return model, datas, engine
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.parametrize("count", [1, 3])
+def test_reading_leaves_the_owners_data_untouched(fresh, count):
+    """Every bit of the owner's MjData is the same with sensors reading at each tick and without."""
+    model, datas, engine = live(count, fresh=fresh)
+    _, twins, _ = live(count)
+    for _ in range(100):
+        for data, twin in zip(datas, twins, strict=True):
+            mujoco.mj_step(model, data)
+            mujoco.mj_step(model, twin)
+        engine.count_ticks(1)
+        engine.refresh()
+    engine.forward()
+    assert engine.tick == 100
+    for data, twin in zip(datas, twins, strict=True):
+        for mine, theirs in zip(snapshot(model, data), snapshot(model, twin), strict=True):
+            assert np.array_equal(mine, theirs)
+
+
+def test_a_live_engine_reads_the_state_after_the_last_step():
+    """Derived state of wrapped data equals MuJoCo's own for the state as it is now; with fresh=False, one tick before."""
+    model, datas, engine = live(2)
+    _, others, stale = live(2, fresh=False)
+    for _ in range(80):
+        for data, other in zip(datas, others, strict=True):
+            mujoco.mj_step(model, data)
+            previous = snapshot(model, other)[0]
+            mujoco.mj_step(model, other)
+        for each in (engine, stale):
+            each.count_ticks(1)
+            each.refresh()
+    for env, data in enumerate(datas):
+        assert_equals(engine, env, reference(model, snapshot(model, data)[0]))
+    assert_equals(stale, 1, reference(model, previous))
+    assert (engine.lag, stale.lag) == (0, 1)
+    stale.forward()
+    assert stale.lag == 0
+    assert_equals(stale, 1, reference(model, snapshot(model, others[1])[0]))
+
+
+def test_a_live_engine_equals_the_stepping_engine():
+    """Wrapped data stepped by hand and the engine's own environments give the same derived bits."""
+    own = tumbler(1, model=TUMBLER)
+    model, (data,), engine = live(1)
+    for _ in range(50):
+        mujoco.mj_step(model, data)
+        engine.count_ticks(1)
+        own.step()
+    engine.refresh()
+    own.refresh()
+    for name in own._derived.arrays:
+        assert torch.equal(own.array(name), engine.array(name)), name
+
+
+def test_live_accelerations_need_no_preparation_when_fresh():
+    """Our own forward computation gives accelerations of any model; mj_step's, read as they are, need a sensor."""
+    model = mujoco.MjModel.from_xml_path(str(TUMBLER))
+    data = mujoco.MjData(model)
+    engine = MujocoEngine.from_mj(model, data)
+    engine.prepare(wanted(BODY_ACCELERATION))
+    engine.refresh()
+    assert engine.array("body_lin_acc_w")[0, 0] == pytest.approx([0, 0, -9.81], abs=1e-4)
+    with pytest.raises(UnsupportedError, match=r"use fresh=True, or call sn\.prepare"):
+        MujocoEngine.from_mj(model, data, fresh=False).prepare({BODY_ACCELERATION: "imu"})
+    with pytest.raises(UnsupportedError, match=r"sn\.prepare\(spec, sensors\)"):
+        engine.prepare({MODEL_ELEMENTS(add_beacon): "beacon"})
+
+
+def test_the_owner_steps_and_resets():
+    """A live engine refuses to step or to write state, and reads the owner's reset."""
+    model, (data,), engine = live(1)
+    with pytest.raises(ScheduleError, match=r"mj_step\(model, data\), then scene\.update"):
+        engine.step()
+    with pytest.raises(ScheduleError, match="set qpos in your data"):
+        engine.reset(None, {"qpos": 0.0})
+    assert not engine.owns_time
+    engine.qpos[0, 0] = 3.0
+    assert data.qpos[0] == 3.0, "with one env the state is the owner's own array"
+    data.qpos[2] = 9.0
+    engine.reset(torch.tensor([0]), {})
+    assert engine.array("body_pos_w")[0, 0].tolist() == [3.0, 0.0, 9.0]
+    data.qvel[:] = 0.0
+    model.opt.gravity[2] = -1.0
+    engine.forward()
+    assert engine.array("gravity_w").tolist() == [[0, 0, -1]]
+    assert engine.array("body_lin_acc_w")[0, 0, 2] == pytest.approx(-1.0, abs=1e-4)
+
+
+def test_a_control_callback_is_not_called_by_sensors():
+    """A stateful control callback sees only the owner's own steps."""
+    model, (data,), engine = live(1)
+    calls = []
+    mujoco.set_mjcb_control(lambda m, d: calls.append(1))
+    try:
+        mujoco.mj_step(model, data)
+        count = len(calls)
+        engine.count_ticks(1)
+        engine.refresh()
+        assert len(calls) == count == 1
+        mujoco.mj_step(model, data)
+        assert len(calls) == 2
+    finally:
+        mujoco.set_mjcb_control(None)
+
+
+def test_from_mj_refuses_what_does_not_belong_together():
+    """Wrong types, foreign data and repeated data are refused with the reason."""
+    model = mujoco.MjModel.from_xml_path(str(TUMBLER))
+    data = mujoco.MjData(model)
+    other = mujoco.MjData(mujoco.MjModel.from_xml_string("<mujoco/>"))
+    with pytest.raises(ModelError, match=r"expected a compiled mujoco\.MjModel"):
+        MujocoEngine.from_mj(str(TUMBLER), data)
+    with pytest.raises(ModelError, match="other sizes than the model"):
+        MujocoEngine.from_mj(model, other)
+    with pytest.raises(ModelError, match="one distinct mujoco.MjData for each"):
+        MujocoEngine.from_mj(model, [data, data])
+
+
+def test_a_live_engine_restores_its_readings():
+    """Tick and derived arrays of a wrapped engine come back; the physics is its owner's."""
+    model, (data,), engine = live(1)
+    mujoco.mj_step(model, data)
+    engine.count_ticks(1)
+    saved = engine.state()
+    mujoco.mj_step(model, data)
+    engine.count_ticks(1)
+    engine.refresh()
+    engine.load_state(saved)
+    engine.refresh()
+    assert engine.tick == 1
+    assert torch.equal(engine.array("body_lin_acc_w"), saved["arrays"]["body_lin_acc_w"])
