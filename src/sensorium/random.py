@@ -57,8 +57,6 @@ else:
     F32 = wp.float32
     Words = wp.vec4ui
 
-if wp.config.log_level == wp.LOG_INFO:  # nothing of kernel caches, unless somebody asked for more
-    wp.config.log_level = wp.LOG_WARNING
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 

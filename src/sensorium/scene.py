@@ -338,10 +338,12 @@ class Scene:
             )
         if sensor not in self._lazy.sensors:
             self._lazy = _Group(Rate(1, 1), [*self._lazy.sensors, sensor])
-        engine.refresh()
+        wanted = [each.note_lazy(clock.tick, engine.lag) for each in self._lazy.sensors]
         for each in self._lazy.sensors:
             each._evaluated = clock.version
-        self._program(self._lazy).run()
+        if any(wanted):
+            engine.refresh()
+            self._program(self._lazy).run()
         self._report_bad_state()
 
     # Reset ------------------------------------------------------------------------------------------------------------
@@ -354,6 +356,9 @@ class Scene:
             state: what to write after the engine's own reset, e.g. ``qpos=[n, nq]``, ``qvel=[n, nv]``.
         """
         rows = env_rows(env_ids, self.num_envs, self.compute.device)
+        for sensor in self._sensors.values():
+            if sensor._evaluation_kind() == "lazy":
+                sensor.note_lazy(self.clock.tick, self.engine.lag)
         self.engine.reset(rows, state)
         self.engine.refresh()
         self._reset_sensors(rows, list(self._sensors.values()))

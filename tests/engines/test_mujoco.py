@@ -163,7 +163,7 @@ def test_derived_arrays_keep_their_addresses():
 def test_an_array_that_was_not_prepared_is_a_key_error_that_names_what_brings_it():
     """Asking for an array whose requirement nobody declared says which requirement that is."""
     engine = tumbler(requirements=(BODY_POSE,))
-    with pytest.raises(KeyError, match="body_lin_acc_w.*It comes with BODY_ACCELERATION"):
+    with pytest.raises(KeyError, match=r"body_lin_acc_w.*It comes with BODY_ACCELERATION"):
         engine.array("body_lin_acc_w")
 
 
@@ -173,7 +173,7 @@ def test_an_array_that_was_not_prepared_is_a_key_error_that_names_what_brings_it
 @pytest.mark.parametrize("integrator", ["EULER", "RK4", "IMPLICITFAST"])
 @pytest.mark.parametrize("num_envs", [2, PERSISTENT_UP_TO + 1])
 def test_reading_never_alters_the_physics(integrator, num_envs):
-    """Trajectories with derived state refreshed at every tick and never at all are bit-identical, solver state included."""
+    """Trajectories read at every tick and never read at all are bit-identical, solver state included."""
     spec = mujoco.MjSpec.from_file(str(TUMBLER))
     spec.option.integrator = getattr(mujoco.mjtIntegrator, f"mjINT_{integrator}")
     read, unread = (tumbler(num_envs, model=spec) for _ in range(2))
@@ -323,7 +323,7 @@ def test_reset_refuses_what_does_not_fit_before_it_touches_anything():
     engine = tumbler(2)
     engine.step(substeps=5)
     before = engine.batch.state.copy()
-    with pytest.raises(UnknownNameError, match="unknown state 'qpso'. Did you mean 'qpos'"):
+    with pytest.raises(UnknownNameError, match=r"unknown state 'qpso'. Did you mean 'qpos'"):
         engine.reset([0], {"qpso": 0.0})
     with pytest.raises(ValueError, match=r"qvel: got values of shape \(3,\), expected \(1, 13\)"):
         engine.reset([0], {"qvel": [0.0, 0.0, 0.0]})
@@ -361,7 +361,7 @@ def test_a_restored_state_resumes_bit_identically(fresh):
 
 def test_a_state_of_another_model_is_refused():
     """A state with other sizes is an error that says so."""
-    with pytest.raises(ValueError, match="got 2 environments .* expected 3"):
+    with pytest.raises(ValueError, match=r"got 2 environments .* expected 3"):
         tumbler(3).load_state(tumbler(2).state())
 
 
@@ -384,8 +384,9 @@ def test_per_env_gravity_is_felt_and_seen():
 
 
 @pytest.mark.filterwarnings("ignore::sensorium.errors.NonFiniteStateWarning")
-def test_an_env_that_diverges_is_reported_once_and_the_others_go_on():
+def test_an_env_that_diverges_is_reported_once_and_the_others_go_on(tmp_path, monkeypatch):
     """A state that becomes NaN gives one warning with env and tick, until that env is reset."""
+    monkeypatch.chdir(tmp_path)  # MuJoCo writes its log where it runs
     engine, calm = tumbler(4), tumbler(4)
     engine.qvel[2, 0] = float("nan")
     with pytest.warns(NonFiniteStateWarning, match="env 2 became NaN.* by tick 3 and MuJoCo put it back"):
@@ -436,7 +437,7 @@ def test_frames_are_where_the_model_puts_them():
     assert engine.frame("camera", "front").quat == pytest.approx((0.5, 0.5, -0.5, -0.5))
     with pytest.raises(ModelError, match="camera 'chase' is not fixed"):
         engine.frame("camera", "chase")
-    with pytest.raises(UnknownNameError, match="unknown site 'imus'.*Did you mean 'imu'.*Known: imu"):
+    with pytest.raises(UnknownNameError, match=r"unknown site 'imus'.*Did you mean 'imu'.*Known: imu"):
         engine.frame("site", "imus")
 
 
@@ -475,19 +476,21 @@ def test_compose_puts_each_entity_under_its_prefix():
     assert engine.qvel[0, -6 + 2] < -0.3, "the box should fall"
 
 
-def test_terrain_is_the_world_itself_and_sets_the_options():
-    """The terrain has no prefix, and its time step and gravity hold."""
+def test_terrain_is_the_world_itself_and_sets_the_options(tmp_path, monkeypatch):
+    """The terrain has no prefix, its time step and gravity hold, and MuJoCo logs nothing about it."""
+    monkeypatch.chdir(tmp_path)
     terrain = (
         "<mujoco><option timestep='.004' gravity='0 0 -1'/><worldbody><geom name='hill' size='1'/></worldbody></mujoco>"
     )
     engine = MujocoEngine.compose({"robot": str(TUMBLER)}, terrain)
     assert engine.dt == 0.004 and engine.names("geom") == ("hill", "robot/ground", "robot/trunk")
     assert engine.gravity.tolist() == [[0, 0, -1]]
+    assert not list(tmp_path.iterdir()), "MuJoCo writes its log where it runs"
 
 
 def test_compose_names_the_entity_that_is_at_fault():
     """Errors in compose say which entity they are about."""
-    with pytest.raises(ModelError, match="entity 'box': model file 'nothing.xml' does not exist"):
+    with pytest.raises(ModelError, match=r"entity 'box': model file 'nothing.xml' does not exist"):
         MujocoEngine.compose({"robot": TUMBLER, "box": "nothing.xml"})
     with pytest.raises(ModelError, match="entity name 'a/b' is not usable"):
         MujocoEngine.compose({"a/b": TUMBLER})
@@ -501,7 +504,7 @@ def test_compose_names_the_entity_that_is_at_fault():
 
 
 def test_a_model_is_compiled_once_with_what_the_sensors_need():
-    """A hidden accelerometer makes MuJoCo compute accelerations; names do not show it, the caller's spec does not get it."""
+    """A hidden accelerometer makes MuJoCo compute accelerations; neither names nor the caller's spec show it."""
     spec = mujoco.MjSpec.from_file(str(TUMBLER))
     before = spec.to_xml()
     engine = MujocoEngine(spec)
@@ -578,7 +581,8 @@ def test_a_sealed_model_refuses_and_says_how_to_prepare_it():
 
 def test_a_model_with_sensors_switched_off_cannot_give_accelerations():
     """With the sensor flag off MuJoCo computes none, so the engine refuses instead of giving zeros."""
-    xml = "<mujoco><option><flag sensor='disable'/></option><worldbody><body><geom size='.1'/></body></worldbody></mujoco>"
+    body = "<worldbody><body><geom size='.1'/></body></worldbody>"
+    xml = f"<mujoco><option><flag sensor='disable'/></option>{body}</mujoco>"
     assert "sensor=" in str(MujocoEngine(xml).supports(BODY_ACCELERATION))
 
 
@@ -632,8 +636,9 @@ def test_elements_that_resize_a_state_already_written_are_refused():
     """Where a plugin adds joints, state written before cannot be carried over, and the error says so."""
 
     def add(spec):
-        spec.body("trunk").add_body().add_joint(name="extra")
-        spec.bodies[-1].add_geom(size=[0.1, 0, 0])
+        body = spec.body("trunk").add_body()
+        body.add_joint(name="extra")
+        body.add_geom(size=[0.1, 0, 0])
 
     engine = MujocoEngine(TUMBLER.read_text().split("<keyframe>")[0] + "</mujoco>")
     qpos = engine.qpos
@@ -705,7 +710,7 @@ def test_a_missing_file_names_the_nearest_files(tmp_path):
         MujocoEngine(tmp_path / "quadrupde.xml")
     with pytest.raises(ModelError, match="nor does its folder"):
         MujocoEngine(tmp_path / "nowhere" / "robot.xml")
-    with pytest.raises(ModelError, match="is a folder: name the file in it. Model files in .*quadruped.xml"):
+    with pytest.raises(ModelError, match=r"is a folder: name the file in it. Model files in .*quadruped.xml"):
         MujocoEngine(tmp_path)
 
 
@@ -737,10 +742,10 @@ def test_a_model_that_does_not_compile_says_why():
 
 def test_wrong_types_are_refused_with_what_is_accepted():
     """Anything that is no model is refused by type, and MjData points at from_mj."""
-    with pytest.raises(ModelError, match="a int .* is no model: give a path to MJCF or URDF, XML text, or an MjSpec"):
+    with pytest.raises(ModelError, match=r"a int .* is no model: give a path to MJCF or URDF, XML text, or an MjSpec"):
         MujocoEngine(5)
     model = mujoco.MjModel.from_xml_path(str(TUMBLER))
-    with pytest.raises(ModelError, match="MujocoEngine.from_mj"):
+    with pytest.raises(ModelError, match=r"MujocoEngine.from_mj"):
         MujocoEngine(mujoco.MjData(model))
     with pytest.raises(ValueError, match="num_envs: got 0"):
         MujocoEngine(TUMBLER, 0)
@@ -758,7 +763,8 @@ def test_urdf_is_read():
     """A URDF file is a model as well."""
     urdf = """<robot name="cart"><link name="base"/><link name="bob"><inertial><mass value="1"/>
       <inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial></link>
-      <joint name="hinge" type="continuous"><parent link="base"/><child link="bob"/><axis xyz="0 1 0"/></joint></robot>"""
+      <joint name="hinge" type="continuous"><parent link="base"/><child link="bob"/><axis xyz="0 1 0"/></joint>
+      </robot>"""
     assert MujocoEngine(urdf).names("joint") == ("hinge",)
 
 
@@ -777,7 +783,7 @@ def live(count, **options):
     prepare_spec(spec, ALL)
     model = spec.compile()
     datas = [mujoco.MjData(model) for _ in range(count)]
-    throw([torch.from_numpy(data.qvel) for data in datas][0][None])
+    throw(torch.from_numpy(datas[0].qvel)[None])
     for i, data in enumerate(datas[1:], 1):
         data.qvel[:] = datas[0].qvel * (1 - 0.1 * i)
     engine = MujocoEngine.from_mj(model, datas if count > 1 else datas[0], **options)
@@ -805,7 +811,7 @@ def test_reading_leaves_the_owners_data_untouched(fresh, count):
 
 
 def test_a_live_engine_reads_the_state_after_the_last_step():
-    """Derived state of wrapped data equals MuJoCo's own for the state as it is now; with fresh=False, one tick before."""
+    """Derived state of wrapped data equals MuJoCo's own for the state now; with fresh=False, one tick before."""
     model, datas, engine = live(2)
     _, others, stale = live(2, fresh=False)
     for _ in range(80):
@@ -897,9 +903,11 @@ def test_from_mj_refuses_what_does_not_belong_together():
     other = mujoco.MjData(mujoco.MjModel.from_xml_string("<mujoco/>"))
     with pytest.raises(ModelError, match=r"expected a compiled mujoco\.MjModel"):
         MujocoEngine.from_mj(str(TUMBLER), data)
+    with pytest.raises(ModelError, match=r"got 5, expected a mujoco\.MjData"):
+        MujocoEngine.from_mj(model, 5)
     with pytest.raises(ModelError, match="other sizes than the model"):
         MujocoEngine.from_mj(model, other)
-    with pytest.raises(ModelError, match="one distinct mujoco.MjData for each"):
+    with pytest.raises(ModelError, match=r"one distinct mujoco.MjData for each"):
         MujocoEngine.from_mj(model, [data, data])
 
 

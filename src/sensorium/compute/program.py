@@ -37,6 +37,8 @@ import warp as wp
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+if wp.config.log_level == wp.LOG_INFO:  # nothing of kernel caches, unless somebody asked for more
+    wp.config.log_level = wp.LOG_WARNING
 
 SHARD_ABOVE_S = 0.5e-3
 """A segment that takes longer than this on one core is split over the cores; handing work to threads costs 0.1 ms."""

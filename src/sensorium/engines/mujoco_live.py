@@ -45,7 +45,7 @@ class LiveMujocoEngine(MujocoModelEngine):
     def __init__(self, model: Any, data: Any, *, device: str = "cpu", fresh: bool = True) -> None:
         if not isinstance(model, mujoco.MjModel):
             raise ModelError(f"from_mj: got {shown(model)} as the model, expected a compiled mujoco.MjModel.")
-        datas = [data] if isinstance(data, mujoco.MjData) else list(data)
+        datas = list(data) if isinstance(data, list | tuple) else [data]
         for item in datas:
             if not isinstance(item, mujoco.MjData):
                 raise ModelError(f"from_mj: got {shown(item)}, expected a mujoco.MjData or a sequence of them.")

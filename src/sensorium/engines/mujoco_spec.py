@@ -140,6 +140,7 @@ def compose_spec(entities: Mapping[str, Any], terrain: object = None) -> Any:
             world = mujoco.MjSpec()
             world.option = child.option
             world.visual = child.visual
+        child.option, child.visual = world.option, world.visual  # else MuJoCo logs every difference, then does the same
         try:
             world.attach(child, prefix=f"{name}/", frame=world.worldbody.add_frame(pos=pos, quat=quat))
         except ValueError as error:

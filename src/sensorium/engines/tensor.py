@@ -49,7 +49,7 @@ class TensorEngine(Engine):
             anything else is refused, so that nothing unwritten is ever read as zero.
         quat_order: order of the quaternions that you write to `body_quat`; `body_quat_w` is always wxyz.
         gravity: initial gravity, m/s^2.
-        magnetic: initial magnetic flux; given, it is provided.
+        magnetic: initial magnetic flux, any unit (the default is MuJoCo's); None where there is none.
         motion: a function of the time (s) that returns array name to values that broadcast to the array. It is called
             at once, after each tick and on `forward()`, with the time since the start; a reset does not set that back.
 
@@ -72,7 +72,7 @@ class TensorEngine(Engine):
         provides: Sequence[Provides] = ("pose", "velocity", "gravity"),
         quat_order: Literal["wxyz", "xyzw"] = "wxyz",
         gravity: Any = (0.0, 0.0, -9.81),
-        magnetic: Any = None,
+        magnetic: Any = (0.0, -0.5, 0.0),
         motion: Callable[[float], Mapping[str, Any]] | None = None,
     ) -> None:
         self.num_envs = positive_int(num_envs, "num_envs")
@@ -94,7 +94,7 @@ class TensorEngine(Engine):
         self.provides = frozenset(words) | ({"magnetic"} if magnetic is not None else set())
         self._bodies = tuple(bodies)
         self._sites = {site: self._site_frame(site, given) for site, given in (sites or {}).items()}
-        self._motion = motion
+        self.motion = motion
         self._arrays = {
             name: torch.zeros(
                 (num_envs, len(self._bodies), size) if name.startswith("body_") else (num_envs, size), device=device
@@ -305,9 +305,9 @@ class TensorEngine(Engine):
             self._move()
 
     def _move(self) -> None:
-        if self._motion is None:
+        if self.motion is None:
             return
-        for name, value in self._motion(float(self.tick * self.dt_exact)).items():
+        for name, value in self.motion(float(self.tick * self.dt_exact)).items():
             if name not in self._open:
                 raise UnknownNameError("array returned by motion", name, self._open)
             self._assign(name, value)

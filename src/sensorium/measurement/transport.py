@@ -462,7 +462,7 @@ class Ring:
         assert self.shown is not None
         slots = wp.from_torch(self.shown_slot, dtype=wp.int32)
         narrow = [spec.name for spec in self.specs if _is_narrow(self.rings[spec.name])]
-        rows = np.zeros(len(narrow), dtype=Row.numpy_dtype())  # type: ignore[attr-defined]
+        rows: Any = np.zeros(len(narrow), dtype=Row.numpy_dtype())  # type: ignore[attr-defined]
         for k, name in enumerate(narrow):
             ring = self.rings[name]
             rows["ring"][k], rows["carry"][k] = ring.data_ptr(), self.carries[name].data_ptr()

@@ -49,10 +49,10 @@ def preset_fields(name: str) -> dict[str, Any]:
 
 
 @overload
-def preset(name: ImuName, **fields: Any) -> ImuCfg: ...
+def preset(name: ImuName, /, **fields: Any) -> ImuCfg: ...
 @overload
-def preset(name: str, **fields: Any) -> SensorCfg[Any]: ...
-def preset(name: str, **fields: Any) -> SensorCfg[Any]:
+def preset(name: str, /, **fields: Any) -> SensorCfg[Any]: ...
+def preset(name: str, /, **fields: Any) -> SensorCfg[Any]:
     """Build the config of a device: the preset's fields, and yours, which win.
 
     - Yours replace single knobs: ``gyro_noise_density=0`` leaves the accelerometer's noise as it is.

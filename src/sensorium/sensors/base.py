@@ -406,6 +406,7 @@ class Sensor(Generic[CfgT, DataT]):
     @property
     def frame(self) -> torch.Tensor:
         """int64 [env], captures since the env's reset; the one at the reset is number 1."""
+        self._ready()
         return self.samples - self._frame_base
 
     def _undelayed_tick(self) -> torch.Tensor:
@@ -588,6 +589,14 @@ class Sensor(Generic[CfgT, DataT]):
         """Note a capture on the grid for all envs."""
         self.samples += 1
         self._last_tick, self._last_lag = tick, lag
+
+    def note_lazy(self, tick: int, lag: int) -> bool:
+        """Note that a lazy sensor is looked at; returns whether it has a sample to compute."""
+        due = self.rate.index(tick) - self.rate.index(self._last_tick)
+        if due > 0:
+            self.samples += due
+            self._last_tick, self._last_lag = tick, lag
+        return due > 0 or self._evaluated < 0 or tick == self._last_tick
 
     def note_reset(self, mask: torch.Tensor) -> None:
         """Note the capture at a reset for the envs of a uint8 mask."""

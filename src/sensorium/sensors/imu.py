@@ -2,9 +2,9 @@
 
 Axes: ``[env, mount, xyz]`` (no mount axis for a singular selector); ``_w`` world, ``_b`` the IMU's own frame.
 
-An accelerometer measures specific force. With p the mount, a its coordinate acceleration, g gravity and R the IMU's
-orientation, f_b = R^T (a - g): at rest it reads +9.81 m/s^2 upwards, in free fall 0. With the offset d of the mount on
-its body, a = a_body + alpha x d + w x (w x d) (Titterton & Weston, Strapdown Inertial Navigation Technology, 2004, ch. 4).
+An accelerometer measures specific force. With a the coordinate acceleration of the mount, g gravity and R the IMU's
+orientation, f_b = R^T (a - g): at rest it reads +9.81 m/s^2 upwards, in free fall 0. With d the offset of the mount on
+its body, a = a_body + alpha x d + w x (w x d) (Titterton & Weston, Strapdown Inertial Navigation Technology, 2004).
 """
 
 from __future__ import annotations

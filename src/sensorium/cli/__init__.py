@@ -1,0 +1,61 @@
+"""The command line: `sensorium demo`, `sensorium run`, `sensorium list`.
+
+Nothing heavy is imported before a command runs, so that `--help` is quick. Whatever the user can mend ends with one message
+on stderr and exit code 2; Ctrl-C keeps what was recorded and ends with 130.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Protocol
+
+__all__ = ["main"]
+
+DESCRIPTION = "Sensors for simulated robots: the truth, and beside it what a real device would report."
+
+
+class _Command(Protocol):
+    def run(self) -> int: ...
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    Args:
+        argv: arguments without the program's name; None takes the process's.
+    """
+    args = list(sys.argv[1:] if argv is None else argv)
+    from sensorium.cli import messages
+    from sensorium.errors import SensoriumError
+
+    try:
+        if args == ["--version"]:
+            from sensorium import __version__
+
+            messages.stdout().print(f"sensorium {__version__}")
+            return 0
+        with messages.plain_warnings():
+            return _parsed(args or ["--help"]).run()
+    except SensoriumError as error:
+        messages.error(str(error))
+        return 2
+    except KeyboardInterrupt:
+        messages.error("interrupted before there was anything to save")
+        return 130
+    except SystemExit as stop:  # help was shown, or the arguments could not be parsed and it was said why
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+
+
+def _parsed(args: list[str]) -> _Command:
+    import tyro
+
+    from sensorium.cli.commands import Demo, List, Run
+
+    commands = (
+        Annotated[Demo, tyro.conf.subcommand("demo")]
+        | Annotated[Run, tyro.conf.subcommand("run")]
+        | Annotated[List, tyro.conf.subcommand("list")]
+    )
+    parsed: _Command = tyro.cli(commands, prog="sensorium", description=DESCRIPTION, args=args)  # type: ignore[call-overload]
+    return parsed

@@ -1,0 +1,239 @@
+"""One run: a scene, a control, a progress bar; then the table, the recording and the pictures."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich import box
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from sensorium.cli.messages import UsageError, native_silence, note, stderr, stdout
+from sensorium.errors import MissingDependencyError
+from sensorium.readings import Array, Reading
+from sensorium.record import NpzRecorder, Recording
+
+if TYPE_CHECKING:
+    from sensorium.cli.control import Control
+    from sensorium.scene import Scene
+
+SHOWN_NUMBERS = 6
+"""Numbers of one field that the table shows at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The options that `demo` and `run` share.
+
+    Args:
+        envs: number of environments.
+        seconds: simulated time, s.
+        out: folder of the results.
+        seed: seed of every random number.
+        device: torch device of the sensors.
+
+    Raises:
+        UsageError: an option is out of range.
+    """
+
+    envs: int
+    seconds: float
+    out: Path
+    seed: int
+    device: str
+
+    def __post_init__(self) -> None:
+        if self.envs < 1:
+            raise UsageError.of("--envs", self.envs, "a whole number >= 1", "Use --envs 1 for a single environment.")
+        if not 0.0 < self.seconds < float("inf"):
+            raise UsageError.of("--seconds", self.seconds, "a finite time > 0, in seconds", "Use for example --seconds 4.")
+        if self.out.exists() and not self.out.is_dir():
+            raise UsageError.of("--out", str(self.out), "a folder", "That is a file: name another place.")
+
+    def start(self) -> None:
+        """Make the folder of the results and wake the device, before time is spent on anything else.
+
+        Raises:
+            UsageError: the folder cannot be written, or there is no such device.
+        """
+        try:
+            self.out.mkdir(parents=True, exist_ok=True)
+            probe = self.out / ".write-test"
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise UsageError.of("--out", str(self.out), "a folder that can be written", f"{reason}.") from error
+        import torch
+
+        if not (sys.stderr.isatty() or self.device.startswith("cuda")):
+            torch.set_warn_always(False)
+        fix = "Use --device cpu."
+        try:
+            kind = torch.device(self.device)
+        except (RuntimeError, ValueError):
+            raise UsageError.of("--device", self.device, "cpu, cuda or cuda:INDEX", fix) from None
+        if kind.type not in ("cpu", "cuda"):
+            raise UsageError.of("--device", self.device, "cpu, cuda or cuda:INDEX", fix)
+        if kind.type == "cuda":
+            found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+            if found == 0:
+                raise UsageError.of("--device", self.device, "a device of this machine, which has no usable CUDA GPU", fix)
+            if (kind.index or 0) >= found:
+                expected = f"an index below {found}, the number of this machine's GPUs"
+                raise UsageError.of("--device", self.device, expected, "Use --device cuda:0.")
+            return
+        import warp as wp
+
+        with native_silence():  # it announces a missing CUDA driver, which nobody asked for
+            wp.init()  # type: ignore[no-untyped-call]
+
+    def ticks(self, dt: float) -> int:
+        """Return the number of physics steps."""
+        return max(1, round(self.seconds / dt))
+
+
+def simulate(scene: Scene, control: Control, every: int, ticks: int, recorder: NpzRecorder) -> bool:
+    """Advance a scene and record each sample once; returns False where the user stopped it with Ctrl-C.
+
+    Time goes in stretches that end where a sensor is due, where the next control begins, or, with delays, at the next
+    tick: so arrivals are seen when they happen.
+
+    Args:
+        scene: the scene.
+        control: see `sensorium.cli.control`.
+        every: ticks between its calls.
+        ticks: physics steps to take.
+        recorder: takes the readings.
+    """
+    delayed = [name for name, sensor in scene.sensors.items() if getattr(sensor.cfg, "delay", None) is not None]
+    prompt = [name for name in scene if name not in delayed]
+    rates = [sensor.rate for sensor in scene.sensors.values()]
+    end = scene.tick + ticks
+    start = scene.tick
+    try:
+        with _progress(scene, ticks) as advance:
+            recorder.add_all(scene.publish())
+            while scene.tick < end:
+                tick = scene.tick
+                passed = tick - start
+                ctrl = control(scene, passed * scene.engine.dt) if passed % every == 0 else None
+                stop = min(end, start + (passed // every + 1) * every, *(rate.next_after(tick) for rate in rates))
+                scene.step(ctrl, 1 if delayed else stop - tick)
+                recorder.add_all(scene.publish(delayed))
+                recorder.add_all(scene.publish(prompt, only_new=True))
+                advance(scene.tick - start)
+    except KeyboardInterrupt:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _progress(scene: Scene, ticks: int) -> Iterator[Any]:
+    console = stderr()
+    columns = (
+        TextColumn("simulating"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[time]}"),
+        TimeRemainingColumn(),
+    )
+    stride = max(1, ticks // 200)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=ticks, time="")
+        shown = 0
+
+        def advance(done: int) -> None:
+            nonlocal shown
+            if done - shown >= stride or done == ticks:
+                shown = done
+                progress.update(task, completed=done, time=f"{done * scene.engine.dt:.2f} s")
+
+        yield advance
+
+
+def describe(scene: Scene, presets: Mapping[str, str]) -> dict[str, Any]:
+    """Return the scene's description with the preset of each sensor that has one."""
+    description = copy.deepcopy(scene.description().to_dict())
+    for name, preset in presets.items():
+        description["sensors"][name]["preset"] = preset
+    return description
+
+
+def table(readings: Mapping[str, Reading], description: Mapping[str, Any]) -> Table:
+    """Return what every sensor of env 0 shows, measured beside true."""
+    view = Table(box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left")
+    for heading in ("sensor", "field", "shape", "unit"):
+        view.add_column(heading, no_wrap=heading != "sensor")
+    for heading in ("rate", "age"):
+        view.add_column(heading, justify="right", no_wrap=True)
+    for heading in ("measured, env 0", "true, env 0"):
+        view.add_column(heading, justify="right")
+    for name, reading in readings.items():
+        info = description["sensors"][name]
+        for i, spec in enumerate(reading.specs):
+            shape = f"{len(reading.env_ids)}" + "".join(f"x{size}" for size in spec.shape)
+            view.add_row(
+                escape(name) if i == 0 else "",
+                spec.name,
+                shape,
+                escape(spec.unit),
+                f"{info['rate_hz']:.4g} Hz" if i == 0 else "",
+                f"{reading.age[0] * 1e3:.3g} ms" if i == 0 else "",
+                _numbers(reading.measured[spec.name][0]),
+                _numbers(reading.truth[spec.name][0]),
+                end_section=i == len(reading.specs) - 1,
+            )
+    return view
+
+
+def _numbers(value: Array) -> str:
+    flat = np.asarray(value).reshape(-1)
+    if flat.dtype.kind == "f":
+        shown = [f"{number:+.4f}" if abs(number) < 1e4 else f"{number:+.3e}" for number in flat[:SHOWN_NUMBERS]]
+    else:
+        shown = [str(number) for number in flat[:SHOWN_NUMBERS]]
+    return " ".join(shown) + (f" ... ({len(flat)})" if len(flat) > SHOWN_NUMBERS else "")
+
+
+def finish(scene: Scene, recorder: NpzRecorder, settings: Settings, presets: Mapping[str, str], title: str) -> None:
+    """Print the table, and write the recording and one picture for each kind of sensor.
+
+    Raises:
+        UsageError: a file cannot be written.
+    """
+    console = stdout()
+    description = describe(scene, presets)
+    envs = f"{scene.num_envs} env{'s' if scene.num_envs > 1 else ''}"
+    heading = f"{title}: {envs}, {scene.time:.4g} s at {scene.engine.dt * 1e3:.4g} ms per tick, seed {settings.seed}"
+    console.print(escape(heading), style="bold", soft_wrap=True)
+    console.print(table(scene.publish(), description))
+    recording = recorder.recording(description)
+    try:
+        written = [recording.save(settings.out / "readings.npz"), *_pictures(recording, settings.out)]
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UsageError.of("--out", str(settings.out), "a folder that can be written", f"{reason}.") from error
+    if recorder.max_envs is not None and scene.num_envs > recorder.max_envs:
+        note(f"the recording holds the first {recorder.max_envs} of {scene.num_envs} envs")
+    for path in written:
+        console.print(f"wrote {escape(str(path))}", soft_wrap=True)
+
+
+def _pictures(recording: Recording, folder: Path) -> list[Path]:
+    from sensorium.view import plot_recording, plottable
+
+    kinds = dict.fromkeys(sensor.info["kind"] for sensor in recording.values() if plottable(sensor))
+    try:
+        return [plot_recording(recording, folder / f"{kind}.png", kind=kind) for kind in kinds]
+    except MissingDependencyError as error:
+        note(f"no picture: {error}")
+        return []

@@ -1,0 +1,406 @@
+"""The author's contract as a callable: `check_sensor` tries a sensor class, a plugin's or ours, against every law.
+
+    from sensorium.testing import check_sensor
+    check_sensor(MySensorCfg(body="body"))
+
+Everything runs on a `TensorEngine` with a body that tumbles along a smooth, known path, so no simulator is needed.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from sensorium import registry
+from sensorium.cfg import MountedSensorCfg, SensorCfg, SimpleSensorCfg
+from sensorium.engines.base import Engine
+from sensorium.engines.tensor import TensorEngine
+from sensorium.errors import ConfigError, SensoriumError
+from sensorium.measurement.record import TORCH_DTYPES
+from sensorium.scene import Scene
+from sensorium.sensors.base import Sensor
+from sensorium.spec import FieldSpec
+
+EngineFactory = Callable[[int], Engine]
+"""A function from a number of environments to a fresh engine."""
+
+
+class ContractError(SensoriumError, AssertionError):
+    """A sensor breaks a law of the contract; the message says which, and where to look."""
+
+
+def tumbling_engine(num_envs: int, dt: float = 0.002, shift: float = 0.0, device: str = "cpu") -> TensorEngine:
+    """Return a `TensorEngine` whose one body (named ``"body"``, with a site ``"site"``) tumbles, differently in each env.
+
+    Position is a sum of sines, orientation a constant-axis spin; velocities and accelerations are the exact derivatives.
+
+    Args:
+        num_envs: number of environments.
+        dt: time step, s.
+        shift: seconds added to the path's time: another past for the same laws of motion.
+        device: torch device.
+    """
+    phase = torch.arange(num_envs, dtype=torch.float64, device=device)[:, None, None]
+    axis = torch.tensor([0.36, 0.48, 0.8], dtype=torch.float64, device=device)
+    amplitude = torch.tensor([0.3, 0.2, 0.1], dtype=torch.float64, device=device)
+    pace = torch.tensor([3.0, 5.0, 7.0], dtype=torch.float64, device=device)
+
+    def motion(t: float) -> Mapping[str, torch.Tensor]:
+        angle = pace * (t + shift) + 0.7 * phase
+        spin = 2.0 * (t + shift) + 0.3 * phase[..., 0]
+        rate = torch.full_like(spin, 2.0)
+        half = 0.5 * spin
+        return {
+            "body_pos_w": amplitude * angle.sin(),
+            "body_lin_vel_w": amplitude * pace * angle.cos(),
+            "body_lin_acc_w": -amplitude * pace**2 * angle.sin(),
+            "body_quat_w": torch.cat([half.cos()[..., None], axis * half.sin()[..., None]], dim=-1),
+            "body_ang_vel_w": rate[..., None] * axis,
+            "body_ang_acc_w": torch.zeros_like(angle),
+        }
+
+    return TensorEngine(
+        num_envs,
+        dt,
+        bodies=("body",),
+        sites={"site": ("body", (0.1, 0.0, 0.05))},
+        provides=("pose", "velocity", "acceleration", "gravity"),
+        magnetic=(0.2, 0.0, -0.4),
+        motion=motion,
+        device=device,
+    )
+
+
+def check_sensor(
+    subject: type[Sensor[Any, Any]] | type[SensorCfg[Any]] | SensorCfg[Any],
+    engine: EngineFactory | None = None,
+    *,
+    steps: int = 12,
+) -> list[str]:
+    """Check one sensor against the contract; returns the names of the laws that were checked.
+
+    Args:
+        subject: a config, or a sensor or config class that can be built with its defaults (a mounted one gets
+            ``body="body"``; a class may offer ``example() -> cfg`` instead).
+        engine: makes the engine for a number of envs; by default `tumbling_engine`.
+        steps: ticks per run.
+
+    Raises:
+        ContractError: a law is broken.
+    """
+    cfg = _example(subject)
+    check = _Check(cfg, engine or tumbling_engine, steps, own_engine=engine is not None)
+    laws = [
+        check.shapes_and_dtypes,
+        check.reading_changes_nothing,
+        check.same_seed_same_numbers,
+        check.env_count_does_not_matter,
+        check.other_sensors_do_not_matter,
+        check.lazy_equals_eager,
+        check.truth_is_never_altered,
+        check.no_time_no_change,
+        check.reset_leaves_the_others,
+        check.nothing_old_after_reset,
+        check.resuming_is_exact,
+        check.setters_reach_only_their_envs,
+        check.delay_invents_nothing,
+        check.config_round_trip,
+        check.errors_name_the_field,
+    ]
+    done = []
+    for law in laws:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            if law():
+                done.append(law.__name__)
+    return done
+
+
+def _example(subject: Any) -> SensorCfg[Any]:
+    if isinstance(subject, SensorCfg):
+        return subject
+    cfg_class = subject
+    if isinstance(subject, type) and issubclass(subject, Sensor):
+        cfg_class = subject.cfg_class
+    for owner in (subject, cfg_class):
+        if hasattr(owner, "example"):
+            made: SensorCfg[Any] = owner.example()
+            return made
+    built: SensorCfg[Any] = cfg_class(body="body") if issubclass(cfg_class, MountedSensorCfg) else cfg_class()
+    return built
+
+
+class _Check:
+    """The laws, each a method: returns False where it does not apply, raises `ContractError` where it is broken."""
+
+    def __init__(self, cfg: SensorCfg[Any], engine: EngineFactory, steps: int, own_engine: bool) -> None:
+        self.cfg, self.engine, self.steps = cfg.replace(name="subject"), engine, steps
+        self.own_engine = own_engine
+        self.sensor_class = registry.sensor_for(type(cfg))
+        self.dirty = self._with_knobs(self.cfg)
+
+    def _with_knobs(self, cfg: SensorCfg[Any]) -> SensorCfg[Any]:
+        """Return the config with every standard knob on, where the sensor takes them."""
+        if not isinstance(cfg, SimpleSensorCfg) or not self.sensor_class.uses_ring_pipeline:
+            return cfg
+        sensor = self.scene(cfg)["subject"]
+        names = [name for name, spec in _chained(sensor).items() if spec.kind == "vector"]
+        dt = sensor.clock.dt
+        knobs: dict[str, Any] = {"delay": 3 * dt, "jitter": 2 * dt, "loss": 0.2, "history_length": 3}
+        if names:
+            knobs |= {knob: dict.fromkeys(names, 0.01) for knob in ("noise", "bias", "random_walk", "resolution")}
+        return cfg.replace(**{k: v for k, v in knobs.items() if not getattr(cfg, k)})
+
+    def scene(self, *configs: SensorCfg[Any], num_envs: int = 4, seed: int = 3, engine: Engine | None = None) -> Scene:
+        return Scene(engine or self.engine(num_envs), configs, seed=seed)
+
+    def run(self, scene: Scene, steps: int | None = None, read_every: int = 1) -> list[dict[str, torch.Tensor]]:
+        """Take ticks and return what the subject showed at those that were read."""
+        out = []
+        for k in range(self.steps if steps is None else steps):
+            _tick(scene)
+            if (k + 1) % read_every == 0:
+                out.append(_snapshot(scene["subject"]))
+        return out
+
+    def need(self, holds: bool, law: str, where: str) -> None:
+        if not holds:
+            raise ContractError(f"{self.sensor_class.__name__}: {law} ({where})")
+
+    def same(self, a: Mapping[str, torch.Tensor], b: Mapping[str, torch.Tensor], law: str, where: str) -> None:
+        for name in a:
+            self.need(_equal(a[name], b[name]), law, f"{where}, {name}")
+
+    def shapes_and_dtypes(self) -> bool:
+        """Every field has the shape, dtype and device of its spec, `[env, ...]`, and truth is finite or +inf."""
+        for num_envs in (1, 4):
+            scene = self.scene(self.cfg, num_envs=num_envs)
+            self.run(scene, 2)
+            sensor = scene["subject"]
+            for data, what in ((sensor.data, "data"), (sensor.ground_truth, "ground_truth"), (sensor.read(), "read()")):
+                for spec in sensor.specs:
+                    value = data if sensor.single else getattr(data, spec.name)
+                    where = f"{what}.{spec.name}"
+                    shape = (num_envs, *spec.shape)
+                    self.need(isinstance(value, torch.Tensor), "a field is a tensor", where)
+                    self.need(tuple(value.shape) == shape, f"the shape is {shape}, got {tuple(value.shape)}", where)
+                    self.need(value.dtype == TORCH_DTYPES[spec.dtype], f"the dtype is {spec.dtype}", where)
+                    if value.is_floating_point():
+                        self.need(not bool(value.isnan().any()), "nothing is NaN", where)
+            self.need(sensor.valid.shape == (num_envs,), "valid is [env]", "valid")
+            self.need(sensor.frame.min() >= 1, "a built sensor has captured", "frame")
+            self.need(tuple(sensor.read([0]).__class__.__mro__) != (), "read takes env ids", "read([0])")
+        return True
+
+    def reading_changes_nothing(self) -> bool:
+        """Two reads in a row are equal, and reading never moves a later number."""
+        scene = self.scene(self.dirty)
+        self.run(scene, 3)
+        self.same(_snapshot(scene["subject"]), _snapshot(scene["subject"]), "two reads in a row are equal", "data")
+        often = self.run(self.scene(self.dirty), read_every=1)[-1]
+        once = self.run(self.scene(self.dirty), read_every=self.steps)[-1]
+        self.same(often, once, "reading never moves a later number", "every tick against once")
+        return True
+
+    def same_seed_same_numbers(self) -> bool:
+        """The same seed gives the same bits."""
+        for a, b in zip(self.run(self.scene(self.dirty)), self.run(self.scene(self.dirty)), strict=True):
+            self.same(a, b, "the same seed gives the same bits", "two runs")
+        return True
+
+    def env_count_does_not_matter(self) -> bool:
+        """Env 1 of 2 equals env 1 of 6."""
+        few, many = (self.run(self.scene(self.dirty, num_envs=n))[-1] for n in (2, 6))
+        self.same(few, {k: v[:2] for k, v in many.items()}, "an env does not depend on how many there are", "2 and 6 envs")
+        return True
+
+    def other_sensors_do_not_matter(self) -> bool:
+        """A twin under another name changes nothing."""
+        alone = self.run(self.scene(self.dirty))[-1]
+        beside = self.run(self.scene(self.dirty.replace(name="other"), self.dirty))[-1]
+        self.same(alone, beside, "other sensors change nothing", "with and without a twin")
+        return True
+
+    def lazy_equals_eager(self) -> bool:
+        """Evaluated on read or at each due tick: the same bits."""
+        auto = self.run(self.scene(self.cfg), read_every=4)
+        always = self.run(self.scene(self.cfg.replace(evaluate="always")), read_every=4)
+        for a, b in zip(auto, always, strict=True):
+            self.same(a, b, "lazy and eager evaluation agree", 'evaluate="auto" against "always"')
+        return True
+
+    def truth_is_never_altered(self) -> bool:
+        """Truth does not see noise, bias, walk, quantisation, delay or loss."""
+        if self.dirty is self.cfg:
+            return False
+        clean, dirty = self.scene(self.cfg), self.scene(self.dirty)
+        for _ in range(self.steps):
+            _tick(clean)
+            _tick(dirty)
+            a, b = _fields(clean["subject"], truth=True), _fields(dirty["subject"], truth=True)
+            self.same(a, b, "truth is never altered by an imperfection", "ground_truth")
+        return True
+
+    def no_time_no_change(self) -> bool:
+        """`update(ticks=0)` without an edit draws nothing and adds no history."""
+        scene = self.scene(self.dirty)
+        self.run(scene, 5)
+        before = _snapshot(scene["subject"])
+        scene.update(ticks=0)
+        self.same(before, _snapshot(scene["subject"]), "an update without time changes nothing", "update(ticks=0)")
+        twin = self.scene(self.dirty)
+        self.run(twin, 5)
+        self.same(self.run(scene, 4)[-1], self.run(twin, 4)[-1], "an update without time leaves no trace", "4 ticks later")
+        return True
+
+    def reset_leaves_the_others(self) -> bool:
+        """A reset of env 2 leaves the other envs bit-identical, at once and later."""
+        others = [0, 1, 3]
+        touched, twin = self.scene(self.dirty), self.scene(self.dirty)
+        self.run(touched, 5)
+        self.run(twin, 5)
+        touched.reset([2])
+        for k in range(4):
+            a, b = _snapshot(touched["subject"]), _snapshot(twin["subject"])
+            rows = {name: value[others] for name, value in a.items()}
+            expected = {name: value[others] for name, value in b.items()}
+            self.same(rows, expected, "a reset leaves the other envs as they are", f"{k} ticks after")
+            _tick(touched)
+            _tick(twin)
+        return True
+
+    def nothing_old_after_reset(self) -> bool:
+        """After a reset of env 2 its numbers do not depend on what came before, in any branch."""
+        if self.own_engine:
+            return False
+        runs = []
+        for shift in (0.0, 5.0):  # two pasts
+            engine = tumbling_engine(4, shift=shift)
+            scene = self.scene(self.dirty, engine=engine)
+            self.run(scene, 5)
+            _set_motion(engine, tumbling_engine(4))  # one future
+            engine.forward()
+            scene.reset([2])
+            shots = [_snapshot(scene["subject"])]
+            self.need(int(scene["subject"].frame[2]) == 1, "the capture at a reset is number 1", "frame")
+            self.need(float(scene["subject"].age[2]) == 0.0, "a reading right after a reset is of the new state", "age")
+            shots += self.run(scene, 6)
+            runs.append(shots)
+        for k, (a, b) in enumerate(zip(*runs, strict=True)):
+            rows = [{name: value[[2]] for name, value in shot.items()} for shot in (a, b)]
+            self.same(rows[0], rows[1], "nothing from before a reset shows after it", f"{k} ticks after")
+        return True
+
+    def resuming_is_exact(self) -> bool:
+        """A fresh scene that loads a state goes on with the same bits."""
+        scene = self.scene(self.dirty)
+        self.run(scene, 5)
+        saved = scene.state()
+        expected = self.run(scene, 5)
+        fresh = self.scene(self.dirty)
+        fresh.load_state(saved)
+        for a, b in zip(expected, self.run(fresh, 5), strict=True):
+            self.same(a, b, "resuming from a state is exact", "load_state")
+        return True
+
+    def setters_reach_only_their_envs(self) -> bool:
+        """Setting a knob for env 1 changes env 1 alone."""
+        if self.dirty is self.cfg or not getattr(self.dirty, "noise", None):
+            return False
+        for knob, value in (("noise", 5.0), ("bias", 3.0), ("resolution", 0.5), ("delay", 0.0)):
+            amount = value if knob == "delay" else dict.fromkeys(getattr(self.dirty, knob), value)
+            touched, twin = self.scene(self.dirty), self.scene(self.dirty)
+            touched["subject"].set(knob, amount, env_ids=[1])
+            a, b = self.run(touched)[-1], self.run(twin)[-1]
+            for name in a:
+                rows = [0, 2, 3]
+                self.need(_equal(a[name][rows], b[name][rows]), f"set({knob!r}, env_ids=[1]) reaches env 1 alone", name)
+            names = [f"data.{spec.name}" for spec in touched["subject"].specs if spec.name in getattr(self.dirty, "noise")]  # noqa: B009
+            changed = knob == "delay" or not names or any(not _equal(a[name][1], b[name][1]) for name in names)
+            self.need(changed, f"set({knob!r}, env_ids=[1]) changes env 1", ", ".join(names))
+        return True
+
+    def delay_invents_nothing(self) -> bool:
+        """A delayed sensor shows only values it has captured, and says so before the first one arrives."""
+        if self.dirty is self.cfg:
+            return False
+        dt = self.engine(1).dt
+        clean, late = self.scene(self.cfg), self.scene(self.cfg.replace(delay=3 * dt, jitter=None, loss=None))
+        captured = [_fields(clean["subject"])]
+        for tick in range(1, 8):
+            _tick(clean)
+            _tick(late)
+            captured.append(_fields(clean["subject"]))
+            sensor = late["subject"]
+            if not sensor.rate.every_tick:
+                return False
+            shown = captured[max(tick - 3, 0)]
+            if not getattr(self.cfg, "noise", None):
+                self.same(_fields(sensor), shown, "a delayed reading is one that was captured", f"tick {tick}")
+            expected = tick >= 3
+            self.need(bool((sensor.valid == expected).all()), "valid is False until the first arrival", f"tick {tick}")
+        return True
+
+    def config_round_trip(self) -> bool:
+        """The config is the same after JSON and TOML."""
+        for cfg in (self.cfg, self.dirty):
+            self.need(type(cfg).from_json(cfg.to_json()) == cfg, "a config survives JSON", "to_json")
+            self.need(type(cfg).from_toml(cfg.to_toml()) == cfg, "a config survives TOML", "to_toml")
+        return True
+
+    def errors_name_the_field(self) -> bool:
+        """An unknown field is refused by name."""
+        try:
+            self.cfg.replace(no_such_field=1)
+        except ConfigError as error:
+            self.need("no_such_field" in str(error), "an error names the field", "unknown field")
+            return True
+        raise ContractError(f"{self.sensor_class.__name__}: an unknown field is refused")
+
+
+def _chained(sensor: Sensor[Any, Any]) -> dict[str, FieldSpec]:
+    return {name: spec for name, (_, spec) in sensor.line.knobs.specs.items()}
+
+
+def _tick(scene: Scene) -> None:
+    """Take one tick, whoever owns the time."""
+    if scene.engine.owns_time:
+        scene.step(None, 1)
+    else:
+        scene.step(None, 1) if isinstance(scene.engine, TensorEngine) else scene.update()
+
+
+def _set_motion(engine: TensorEngine, other: TensorEngine) -> None:
+    engine.motion = other.motion
+
+
+def _fields(sensor: Sensor[Any, Any], truth: bool = False) -> dict[str, torch.Tensor]:
+    data = sensor.read_ground_truth() if truth else sensor.read()
+    return {spec.name: data if sensor.single else getattr(data, spec.name) for spec in sensor.specs}
+
+
+def _snapshot(sensor: Sensor[Any, Any]) -> dict[str, torch.Tensor]:
+    """Return copies of all a reader can see."""
+    shot = {f"data.{name}": value for name, value in _fields(sensor).items()}
+    shot |= {f"ground_truth.{name}": value for name, value in _fields(sensor, truth=True).items()}
+    for name in ("valid", "age", "frame", "is_new"):
+        shot[name] = getattr(sensor, name).clone()
+    if sensor.cfg.history_length:
+        history = sensor.history
+        shot |= {
+            f"history.{spec.name}": history if sensor.single else getattr(history, spec.name) for spec in sensor.specs
+        }
+        shot["history_valid"] = sensor.history_valid
+    return shot
+
+
+def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Bit equality that takes NaN for itself."""
+    return a.shape == b.shape and np.array_equal(a.cpu().numpy(), b.cpu().numpy(), equal_nan=a.is_floating_point())
+
+
+__all__ = ["ContractError", "EngineFactory", "check_sensor", "tumbling_engine"]

@@ -1,0 +1,393 @@
+"""The order of the pipeline: what reaches truth, what compounds, what is cast, delayed, and refused."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+import pytest
+import sensorium as sn
+import synthetic as syn
+import torch
+from sensorium import Field, Record, Sensor, SimpleSensor, SimpleSensorCfg
+from torch import Tensor
+
+# Truth ----------------------------------------------------------------------------------------------------------------
+
+
+def clean(cfg: Any) -> Any:
+    """Return a config of the same sensor without any imperfection."""
+    keep = ("name", "fields", "alpha", "update_period", "rate_hz")
+    return type(cfg)(**{name: getattr(cfg, name) for name in keep if name in cfg.model_fields_set})
+
+
+def test_truth_of_every_feature() -> None:
+    """Truth is bit for bit that of a clean twin, whatever is configured, also across a reset."""
+    scenes = [syn.world(cfgs) for cfgs in (syn.menagerie(), [clean(cfg) for cfg in syn.menagerie()])]
+    for k in range(9):
+        for scene in scenes:
+            if k == 5:
+                syn.reset(scene, [2])
+            syn.advance(scene)
+        for name in scenes[0]:
+            measured, twin = (syn.snapshot(scene[name]) for scene in scenes)
+            for field in (key for key in measured if key.startswith("truth.")):
+                assert syn.bits(measured[field]) == syn.bits(twin[field]), f"{name}.{field} at tick {k + 1}"
+
+
+def test_truth_of_every_combination() -> None:
+    """Truth is the raw value, to the bit, under each of the 256 combinations of knobs and stages."""
+    parts: dict[str, dict[str, Any]] = {
+        "n": {"noise": 0.5}, "b": {"bias": 1.0}, "w": {"random_walk": 0.5}, "r": {"resolution": 0.3},
+        "d": {"delay": 0.02}, "l": {"loss": 0.5}, "h": {"history_length": 2}, "s": {"stages": (sn.ScaleError(scale=0.1),)},
+    }  # fmt: skip
+    cfgs = []
+    for size in range(len(parts) + 1):
+        for chosen in itertools.combinations(parts, size):
+            given = {key: value for letter in chosen for key, value in parts[letter].items()}
+            cfgs.append(syn.ProbeCfg(name="p" + "".join(chosen), **given))
+    scene = syn.world(cfgs, num_envs=3)
+    syn.advance(scene, 3)
+    for name in scene:
+        scene[name].read()
+        assert torch.equal(scene[name].ground_truth.vec, syn.signal(3, 3)), name
+
+
+# The contract of the hooks --------------------------------------------------------------------------------------------
+
+STEPS = 8
+DT = 0.01
+
+
+def expected(alpha: float, num_envs: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return true and measured values [tick, env, 8] of `Contract`."""
+    s = np.stack([syn.signal(k, num_envs)[:, :1].double().numpy() for k in range(STEPS + 1)])
+    physics, element = syn.PHYSICS.double().numpy(), syn.ELEMENT.double().numpy()
+    truth, measured = np.repeat(s, 8, axis=2), s + physics + element
+    for k in range(1, STEPS + 1):
+        truth[k] = (1 - alpha) * truth[k] + alpha * truth[k - 1]
+        measured[k] = (1 - alpha) * measured[k] + alpha * measured[k - 1]
+    return truth, measured + syn.HARDWARE.double().numpy()
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5])
+@pytest.mark.parametrize(
+    ("ring", "late"),
+    [
+        ({}, (0, 0)),
+        ({"history_length": 3}, (0, 0)),
+        ({"delay": 2 * DT}, (2, 2)),
+        ({"delay": 2 * DT, "history_length": 3}, (2, 2)),
+        ({"delay": 2 * DT, "jitter": DT}, (2, 3)),
+        ({"delay": DT / 4}, (0, 0)),
+    ],
+    ids=["no_ring", "history", "delay", "both", "jitter", "quarter_step"],
+)
+def test_contract(alpha: float, ring: dict[str, Any], late: tuple[int, int]) -> None:
+    """Physics imperfections compound through a recurrence, hardware ones do not; history is not delayed."""
+    num_envs = 8
+    truth, measured = expected(alpha, num_envs)
+    scene = syn.world([syn.ContractCfg(name="c", alpha=alpha, **ring)], num_envs, DT)
+    sensor = scene["c"]
+    seen = set()
+    for k in range(STEPS + 1):
+        assert np.array_equal(sensor.ground_truth.x.numpy(), truth[k])
+        shown = sensor.capture_tick.numpy()
+        lags = k - shown
+        assert np.all(lags <= late[1]) and np.all(lags >= min(late[0], k))
+        seen |= set(lags[sensor.valid.numpy()].tolist())
+        assert np.array_equal(sensor.data.x.numpy(), measured[shown, np.arange(num_envs)])
+        if "history_length" in ring:
+            for h in range(3):
+                assert np.array_equal(sensor.history.x[:, h].numpy(), measured[max(k - h, 0)])
+        if k < STEPS:
+            syn.advance(scene)
+    assert seen == set(range(late[0], late[1] + 1))
+
+
+def test_hardware_order() -> None:
+    """A bias from the standard chain comes after the transform and before the custom hardware term."""
+    scene = syn.world([syn.ContractCfg(name="c", alpha=0.5, bias=0.25)], 1)
+    syn.advance(scene, STEPS)
+    assert np.array_equal(scene["c"].data.x.numpy(), expected(0.5, 1)[1][STEPS] + 0.25)
+
+
+@pytest.mark.parametrize("field", ["level", "on"])
+def test_cast_outputs_are_delayed(field: str) -> None:
+    """A delayed uint8 or bool output is the cast of the value two samples ago, in its own dtype."""
+    scene = syn.world([syn.CastCfg(name="now"), syn.CastCfg(name="late", delay=0.02, history_length=2)])
+    past = [getattr(scene["now"].read(), field)]
+    for k in range(1, 12):
+        syn.advance(scene)
+        past.append(getattr(scene["now"].read(), field))
+        late = getattr(scene["late"].data, field)
+        assert late.dtype == {"level": torch.uint8, "on": torch.bool}[field]
+        assert torch.equal(late, past[max(k - 2, 0)])
+        assert torch.equal(getattr(scene["late"].history, field)[:, 1], past[k - 1])
+    level = (syn.signal(11, 4)[:, :2].to(torch.int64) % 256).to(torch.uint8)
+    assert torch.equal(past[11], {"level": level, "on": level[:, 0] % 2 == 0}[field])
+
+
+def test_post_process_memory() -> None:
+    """In post_process `timeline.at(0)` is the previous output of the same branch, and zero before the first."""
+    scene = syn.world([syn.CastCfg(name="c", noise=1.0)])
+    for k in range(5):
+        assert scene["c"].data.count.tolist() == scene["c"].ground_truth.count.tolist() == [k + 1.0] * 4
+        syn.advance(scene)
+
+
+def test_kernel_equals_torch() -> None:
+    """A recorded kernel and a torch hook of the same value give the same measured bits."""
+    knobs: dict[str, Any] = {"noise": {"vec": 0.1, "quat": 0.01}, "random_walk": {"speed": 0.1}, "delay": 0.02}
+    both = (syn.ProbeCfg(name="p", fields=syn.ALL_FIELDS, **knobs), syn.KernelProbeCfg(name="p", **knobs))
+    scenes = [syn.world([cfg]) for cfg in both]
+    for _ in range(6):
+        for scene in scenes:
+            syn.advance(scene)
+        syn.same(*(syn.snapshot(scene["p"]) for scene in scenes))
+
+
+def test_ids_and_flags_take_no_noise() -> None:
+    """Integers, bools and bytes are never altered by a knob, and a knob for one of them is refused by name."""
+    scene = syn.world([syn.KernelProbeCfg(name="p", noise={"vec": 9.0, "speed": 9.0, "quat": 1.0})])
+    syn.advance(scene)
+    data, truth = scene["p"].data, scene["p"].ground_truth
+    assert all(torch.equal(getattr(data, name), getattr(truth, name)) for name in ("label", "flag", "byte"))
+    assert not torch.equal(data.vec, truth.vec)
+    for name in ("label", "flag", "byte"):
+        with pytest.raises(sn.ConfigError, match=name):
+            syn.world([syn.KernelProbeCfg(noise={name: 1.0})])
+
+
+def test_static_and_attached() -> None:
+    """A sensor on the world beside one on a body: each reads its own, in either order."""
+    for order in (1, -1):
+        engine = sn.TensorEngine(2)
+        cfgs = [sn.ImuCfg(name="fixed", body="world", acceleration="difference", fields=("ang_vel_b",)),
+                sn.ImuCfg(name="moving", body="body", acceleration="difference", fields=("ang_vel_b",))]  # fmt: skip
+        scene = sn.Scene(engine, cfgs[::order])
+        engine.body_ang_vel_w[:] = torch.tensor([1.0, 2.0, 3.0])
+        scene.update()
+        assert scene["fixed"].data.ang_vel_b.tolist() == [[0.0, 0.0, 0.0]] * 2
+        assert scene["moving"].data.ang_vel_b.tolist() == [[1.0, 2.0, 3.0]] * 2
+
+
+# Full control ---------------------------------------------------------------------------------------------------------
+
+
+class FullCfg(SimpleSensorCfg[syn.EmaData]):
+    """Written by `compute`."""
+
+
+class Full(Sensor[FullCfg, syn.EmaData]):
+    requires = (sn.BODY_POSE,)
+
+    def compute(self, truth: Record, measured: Record) -> None:
+        truth.x.copy_(self.engine.array("body_pos_w")[:, 0])
+        measured.x.copy_(2.0 * truth.x)
+
+
+class OwnCfg(SimpleSensorCfg[syn.EmaData]):
+    """A sensor that keeps its own memory."""
+
+
+class Own(Sensor[OwnCfg, syn.EmaData]):
+    uses_ring_pipeline = False
+
+    def compute(self, truth: Record, measured: Record) -> None:
+        pass
+
+    def outputs(self, is_measured: bool) -> Mapping[str, Tensor]:
+        return {"x": torch.full((self.num_envs, 3), 2.0 if is_measured else 1.0)}
+
+
+def test_full_control() -> None:
+    """`compute` fills both branches; knobs, delay and history still follow it."""
+    scene = syn.world([FullCfg(name="f", bias=1.0, delay=0.01, history_length=2)])
+    syn.advance(scene, 3)
+    assert torch.equal(scene["f"].ground_truth.x, syn.signal(3, 4))
+    assert torch.equal(scene["f"].data.x, 2.0 * syn.signal(2, 4) + 1.0)
+    assert torch.equal(scene["f"].history.x[:, 0], 2.0 * syn.signal(3, 4) + 1.0)
+
+
+def test_own_memory() -> None:
+    """Without the ring pipeline nothing is allocated, `outputs` is read, and what it cannot honour is refused by name."""
+    scene = syn.world([OwnCfg(name="o")])
+    assert scene["o"].data.x.tolist() == [[2.0] * 3] * 4 and scene["o"].ground_truth.x.tolist() == [[1.0] * 3] * 4
+    assert scene["o"].nbytes <= 4 * 4
+    for knob in ({"noise": 0.1}, {"delay": 0.1}, {"history_length": 2}):
+        with pytest.raises(sn.ConfigError, match=next(iter(knob))):
+            syn.world([OwnCfg(**knob)])
+
+
+class FusedCfg(SimpleSensorCfg[syn.EmaData]):
+    """Truth and physics noise in one pass."""
+
+
+class Fused(SimpleSensor[FusedCfg, syn.EmaData]):
+    requires = (sn.BODY_POSE,)
+
+    def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Any) -> None:
+        raw.x.copy_(self.engine.array("body_pos_w")[:, 0])
+        slot.x.copy_(raw.x + 0.5)
+
+
+def test_fused_hook() -> None:
+    """`update_current_timestep_data` writes truth and the measured slot in one pass; the rest follows."""
+    scene = syn.world([FusedCfg(name="f", bias=1.0)])
+    syn.advance(scene)
+    assert torch.equal(scene["f"].ground_truth.x, syn.signal(1, 4))
+    assert torch.equal(scene["f"].data.x, syn.signal(1, 4) + 1.5)
+
+
+# Refusals -------------------------------------------------------------------------------------------------------------
+
+
+def test_post_process_needs_intermediate_fields() -> None:
+    """Defining `post_process` without `intermediate_fields` is a TypeError at class definition, through a mixin too."""
+
+    class NoCfg(SimpleSensorCfg[syn.EmaData]):
+        pass
+
+    def post(self: Any, data: Any, timeline: Any, *, is_measured: bool) -> Any:
+        return data
+
+    with pytest.raises(TypeError, match="intermediate_fields"):
+
+        class Direct(SimpleSensor[NoCfg, syn.EmaData]):
+            post_process = post
+
+    class Mixin:
+        post_process = post
+
+    with pytest.raises(TypeError, match="intermediate_fields"):
+
+        class Mixed(Mixin, SimpleSensor[NoCfg, syn.EmaData]):
+            pass
+
+    class Child(syn.Cast):  # the parent declared the intermediate space
+        post_process = post
+
+    with pytest.raises(TypeError):  # and nothing was paired on the way
+
+        syn.world([NoCfg()])
+
+
+def test_pairing() -> None:
+    """A config is paired once; a subclass without a config of its own pairs with nothing and a second pair is an error."""
+
+    class Subclass(syn.Probe):
+        pass
+
+    assert type(syn.world([syn.ProbeCfg(name="p")])["p"]) is syn.Probe
+
+    with pytest.raises(TypeError, match="already paired"):
+
+        class Second(SimpleSensor[syn.ProbeCfg, syn.ProbeData]):
+            pass
+
+    class LoneCfg(SimpleSensorCfg[syn.EmaData]):
+        pass
+
+    with pytest.raises(sn.RegistrationError, match="LoneCfg"):
+        syn.world([LoneCfg()])
+
+    class HeirCfg(syn.ProbeCfg):
+        pass
+
+    with pytest.raises(sn.RegistrationError, match="HeirCfg"):
+        syn.world([HeirCfg()])
+
+
+def test_single_has_one_field() -> None:
+    """A sensor that is `single` has exactly one field; a field without `Field` is refused by name."""
+
+    class ManyCfg(SimpleSensorCfg[syn.ProbeData]):
+        pass
+
+    with pytest.raises(TypeError, match="single"):
+
+        class Many(SimpleSensor[ManyCfg, syn.ProbeData]):
+            single = True
+
+    @dataclass(frozen=True, slots=True)
+    class Bare:
+        y: Annotated[Tensor, "no field"]
+
+    class BareCfg(SimpleSensorCfg[Bare]):
+        pass
+
+    with pytest.raises(TypeError, match=r"Bare\.y"):
+
+        class BareSensor(SimpleSensor[BareCfg, Bare]):
+            pass
+
+
+class WriteCfg(SimpleSensorCfg[syn.EmaData]):
+    """How it writes its value."""
+
+    how: str = "assign"
+    """A way to write."""
+
+
+class Write(SimpleSensor[WriteCfg, syn.EmaData]):
+    def update_raw_data(self, raw: Record) -> None:
+        if self.cfg.how == "assign":
+            raw.x = torch.full((self.num_envs, 3), 5.0)
+        elif self.cfg.how == "shape":
+            raw.x = torch.zeros(self.num_envs, 2)
+        elif self.cfg.how == "typo":
+            raw.xx = torch.zeros(self.num_envs, 3)
+        else:
+            raw.flat[:] = 7.0
+
+
+def test_assigning_never_loses_the_value() -> None:
+    """`raw.x = value` copies into the memory; a wrong shape or an unknown field raises."""
+    scene = syn.world([WriteCfg(name="w", bias=1.0), WriteCfg(name="flat", how="flat")])
+    record = scene["w"].line.truth
+    address = record.x.data_ptr()
+    scene["w"].data  # noqa: B018
+    assert record.x.data_ptr() == address and record.x.tolist() == [[5.0] * 3] * 4
+    assert scene["w"].data.x.tolist() == [[6.0] * 3] * 4
+    assert scene["flat"].data.x.tolist() == [[7.0] * 3] * 4
+    for how, error in (("shape", ValueError), ("typo", AttributeError)):
+        with pytest.raises(error, match="x"):
+            syn.world([WriteCfg(how=how, evaluate="always")])
+
+
+def test_timeline_depth() -> None:
+    """`timeline.at(k)` deeper than `lookback` raises and says what to set; `previous` starts from `now`."""
+    scene = syn.world([syn.ContractCfg(name="c")])
+    timeline = scene["c"].line.slot_timeline
+    assert timeline.at(0) is scene["c"].line.slot
+    assert torch.equal(timeline.previous("x", now=torch.full((4, 8), 9.0)), torch.full((4, 8), 9.0))
+    with pytest.raises(IndexError, match="lookback = 2"):
+        timeline.at(2)
+
+
+def test_retired_views_raise() -> None:
+    """After reconfigure or remove, the old sensor and every view it handed out raise `StaleError` when used."""
+    cfgs = [syn.ProbeCfg(name="a", noise=1.0), syn.ProbeCfg(name="b"), syn.ScalarCfg(name="s", delay=0.01)]
+    scene = syn.world(cfgs)
+    syn.advance(scene)
+    old = {name: scene[name] for name in ("a", "b", "s")}
+    views = [old["a"].data.vec, old["a"].ground_truth.vec, old["b"].data.vec, old["s"].data]
+    scene.reconfigure("a", bias=1.0)
+    scene.remove("b")
+    scene.reconfigure("s", history_length=2)
+    for view in views:
+        with pytest.raises(sn.StaleError):
+            view + 1.0
+    for sensor in old.values():
+        for name in ("data", "ground_truth", "history", "valid", "age", "frame", "capture_time", "is_new"):
+            with pytest.raises(sn.StaleError):
+                getattr(sensor, name)
+        for act in (lambda s=sensor: s.set("noise", 1.0), lambda s=sensor: s.read(), lambda s=sensor: s.reset()):
+            with pytest.raises(sn.StaleError):
+                act()
+    syn.advance(scene)
+    assert torch.equal(scene["a"].ground_truth.vec, syn.signal(2, 4)) and "b" not in scene

@@ -1,0 +1,295 @@
+"""Same seed, same numbers: whoever reads when, however many envs, whatever else is in the scene, however it runs."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import sensorium as sn
+import synthetic as syn
+import torch
+from sensorium.compute import program
+
+TICKS = 20
+
+
+def snapshots(scene: sn.Scene) -> dict[str, dict[str, np.ndarray]]:
+    return {name: syn.snapshot(scene[name]) for name in scene}
+
+
+def compare(a: dict[str, dict[str, np.ndarray]], b: dict[str, dict[str, np.ndarray]], rows: Any = slice(None)) -> None:
+    for name in a.keys() & b.keys():
+        try:
+            syn.same(a[name], b[name], rows)
+        except AssertionError as error:
+            raise AssertionError(f"sensor {name!r}: {error}") from None
+
+
+def run(
+    cfgs: list[Any], num_envs: int = 4, read: Callable[[int], int] = lambda k: 1, **kwargs: Any
+) -> dict[str, dict[str, np.ndarray]]:
+    """Run 20 ticks with a partial reset, reading `read(tick)` times at each, and return what is seen at the end."""
+    scene = syn.world(cfgs, num_envs, **kwargs)
+    for k in range(1, TICKS + 1):
+        syn.advance(scene)
+        if k == 7:
+            syn.reset(scene, [2, 3])
+        for _ in range(read(k)):
+            snapshots(scene)
+    return snapshots(scene)
+
+
+# Who reads when -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("read", [lambda k: int(k % 10 == 0), lambda k: 2, lambda k: 0], ids=["tenth", "twice", "never"])
+def test_reading_changes_nothing(read: Callable[[int], int]) -> None:
+    """Reading every step, every tenth, twice or only at the end gives the same bits."""
+    compare(run(syn.menagerie()), run(syn.menagerie(), read=read))
+
+
+def test_lazy_equals_eager() -> None:
+    """Lazy evaluation cannot be told from `evaluate="always"`, neither by values nor by frame, age and is_new."""
+    always = [cfg.replace(evaluate="always") for cfg in syn.menagerie()]
+    scenes = [syn.world(cfgs) for cfgs in (syn.menagerie(), always)]
+    assert [scenes[0][name].is_lazy for name in ("clean", "noisy", "torch")] == [True, True, False]
+    assert not any(scenes[1][name].is_lazy for name in scenes[1])
+    for k in range(12):
+        for scene in scenes:
+            if k == 4:
+                syn.reset(scene, [1])
+            if k == 8:
+                scene.step(substeps=3)
+            else:
+                syn.advance(scene)
+        if k % 3 == 0:
+            compare(*map(snapshots, scenes))
+    compare(*map(snapshots, scenes))
+
+
+def test_reads_are_pure() -> None:
+    """Reading twice gives the same memory, and `read()` copies that stay when the simulation goes on."""
+    scene = syn.world(syn.menagerie())
+    syn.advance(scene)
+    copy = scene["noisy"].read()
+    before = copy.vec.clone()
+    assert copy.vec.data_ptr() != scene["noisy"].data.vec.data_ptr()
+    syn.advance(scene)
+    assert torch.equal(copy.vec, before)
+    assert scene["noisy"].read([2, 0]).vec.equal(scene["noisy"].data.vec[[2, 0]])
+
+
+# Independence ---------------------------------------------------------------------------------------------------------
+
+
+def test_number_of_envs() -> None:
+    """Env 3 of 4 and env 3 of 4096 see the same bits."""
+    few, many = run(syn.menagerie(), 4, lambda k: 0), run(syn.menagerie(), 4096, lambda k: 0)
+    compare(few, many, slice(0, 4))
+
+
+def test_other_sensors() -> None:
+    """Adding, removing or reordering sensors changes no other sensor's numbers."""
+    whole = run(syn.menagerie(), read=lambda k: 0)
+    compare(run(syn.menagerie()[::-1]), whole)
+    compare(run(syn.menagerie()[3:7]), whole)
+    cfgs = syn.menagerie()
+    scene = syn.world(cfgs[:8])
+    for k in range(1, TICKS + 1):
+        syn.advance(scene)
+        if k == 3:
+            scene.add(syn.KernelProbeCfg(name="extra", noise={"vec": 1.0}, delay=0.01))
+            scene.add(cfgs[9])
+        if k == 7:
+            syn.reset(scene, [2, 3])
+        if k == 9:
+            scene.remove("noisy")
+            scene["extra"].reset([0])
+            scene.reconfigure("extra", history_length=3)
+    late = snapshots(scene)
+    del late["contract"], late["extra"]
+    compare(late, whole)
+    assert len(late) == 7
+
+
+def test_streams_differ() -> None:
+    """Sensors, seeds, envs, ticks and episodes have streams of their own."""
+    cfgs = [syn.ScalarCfg(name="a", noise=1.0), syn.ScalarCfg(name="b", noise=1.0)]
+    scene, other = syn.world(cfgs), syn.world(cfgs, seed=1)
+    draws = []
+    for each in (scene, other):
+        for _ in range(2):
+            for _ in range(2):
+                draws += [each[name].data - each[name].ground_truth for name in ("a", "b")]
+                syn.advance(each)
+            syn.reset(each, tick=0)
+    values = torch.cat(draws).numpy()
+    assert len(np.unique(values)) == values.size
+
+
+def test_two_episodes_differ_also_at_one_tick() -> None:
+    """Two resets at one tick are two episodes with other numbers; going the same way twice gives the same ones."""
+    cfg = syn.ScalarCfg(name="a", noise=1.0, bias=sn.Uniform(0.0, 1.0), random_walk=1.0)
+
+    def episodes() -> torch.Tensor:
+        scene = syn.world([cfg])
+        seen = []
+        for _ in range(3):
+            syn.reset(scene, tick=0)
+            seen.append(scene["a"].read())
+        return torch.stack(seen)
+
+    first, second = episodes(), episodes()
+    assert torch.equal(first, second) and len(first.unique()) == first.numel()
+
+
+# No time --------------------------------------------------------------------------------------------------------------
+
+
+def test_update_zero_draws_nothing() -> None:
+    """`update(ticks=0)` without an edit leaves every reading, history and later draw as it was."""
+    plain, again = syn.world(syn.menagerie()), syn.world(syn.menagerie())
+    for k in range(12):
+        for _ in range(k % 3):
+            again.update(ticks=0)
+        compare(snapshots(plain), snapshots(again))
+        for scene in (plain, again):
+            syn.advance(scene)
+            if k == 5:
+                syn.reset(scene, [2])
+
+
+@pytest.mark.parametrize("when", ["start", "tick", "reset", "after_reset", "sensor_reset", "added"])
+def test_update_zero_follows_an_edit(when: str) -> None:
+    """After an edit and `update(ticks=0)` all is as if the state had been so from the start of the tick."""
+    edited, straight = syn.world(syn.menagerie()), syn.world(syn.menagerie(), tick=500 if when == "start" else 0)
+    both = (edited, straight)
+    if when != "start":
+        for scene in both:
+            syn.advance(scene, 4)
+    if when == "tick":
+        syn.advance(edited)
+        syn.write(straight, 500)
+        straight.update()
+    elif when == "reset":
+        syn.reset(edited, [1, 2], tick=300)
+        syn.reset(straight, [1, 2], tick=500)
+    elif when == "after_reset":
+        for scene in both:
+            syn.reset(scene, [1, 2], tick=300)
+        syn.advance(edited)
+        syn.write(straight, 500)
+        straight.update()
+    elif when == "sensor_reset":
+        names = ("torch", "kernel", "stages", "contract", "ema", "cast", "sum", "scalar", "lossy")
+        for scene, tick in zip(both, (300, 500), strict=True):
+            syn.write(scene, tick, [1, 2])
+            for name in names:
+                scene[name].reset([1, 2])
+    elif when == "added":
+        for scene in both:
+            for name in ("scalar", "ema", "kernel", "stages", "cast", "sum"):
+                scene.remove(name)
+        by_name = {cfg.name: cfg for cfg in syn.menagerie()}
+        syn.write(straight, 500)
+        straight.update(ticks=0)
+        for scene in both:
+            for name in ("scalar", "ema", "kernel", "stages", "cast", "sum"):
+                scene.add(by_name[name])
+    rows = [1, 2] if "reset" in when and when != "after_reset" else None
+    syn.write(edited, 500, rows)
+    if when == "sensor_reset":  # the sensors that were not reset stay where their last sample was
+        syn.write(straight, 500, rows)
+        straight.update(ticks=0)
+    edited.update(ticks=0)
+    compare(*map(snapshots, both))
+    for _ in range(5):
+        for scene in both:
+            syn.advance(scene)
+        compare(*map(snapshots, both))
+
+
+def test_update_zero_leaves_what_is_not_due() -> None:
+    """An edit at a tick where a sensor is not due does not reach it, also right after another was added."""
+    scene = syn.world([syn.ScalarCfg(name="slow", update_period=0.1)])
+    syn.advance(scene, 13)
+    held = scene["slow"].read()
+    scene.add(syn.ScalarCfg(name="late", update_period=0.1))
+    syn.write(scene, 500)
+    scene.update(ticks=0)
+    assert torch.equal(scene["slow"].data, held) and torch.equal(held, syn.signal(10, 4)[:, 0])
+    assert torch.equal(scene["late"].data, syn.signal(500, 4)[:, 0])
+
+
+# Resuming -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at", [0, 6, 7])
+def test_resuming(at: int) -> None:
+    """A state saved to bytes and loaded into a fresh scene continues bit for bit, with all features on."""
+    cfgs = syn.menagerie()
+    scene = syn.world(cfgs)
+    for k in range(1, at + 1):
+        syn.advance(scene)
+        if k == 3:
+            syn.reset(scene, [2])
+            scene["kernel"].set("noise", {"vec": 0.7}, [1])
+            scene["kernel"].set("delay", 0.01, [1])
+            scene["kernel"].set("jitter", 0.01, [0])
+            scene["stages"].set("bias", {"vec": (1.0, 2.0, 3.0)}, [3])
+    buffer = io.BytesIO()
+    torch.save(scene.state(), buffer)
+    buffer.seek(0)
+    fresh = syn.world(cfgs, tick=99)
+    syn.advance(fresh, 2)
+    fresh["noisy"].set("noise", 0.1, [0])
+    fresh.load_state(torch.load(buffer, weights_only=False))
+    assert fresh.tick == scene.tick
+    for k in range(10):
+        compare(snapshots(scene), snapshots(fresh))
+        for each in (scene, fresh):
+            each.update(ticks=0)
+            syn.advance(each)
+            if k == 4:
+                syn.reset(each, [0, 3])
+    compare(snapshots(scene), snapshots(fresh))
+
+
+def test_resuming_refuses_another_scene() -> None:
+    """Another seed, other sensors, another number of envs or another config are refused by name."""
+    cfgs = [syn.ScalarCfg(name="a", history_length=2)]
+    state = syn.world(cfgs).state()
+    others: list[tuple[sn.Scene, str]] = [
+        (syn.world(cfgs, seed=1), "seed"),
+        (syn.world([syn.ScalarCfg(name="b")]), "sensors"),
+        (syn.world(cfgs, num_envs=5), "num_envs"),
+        (syn.world([syn.ScalarCfg(name="a", history_length=3)]), "a"),
+    ]
+    for scene, word in others:
+        with pytest.raises(sn.ConfigError, match=word):
+            scene.load_state(state)
+
+
+# How it runs ----------------------------------------------------------------------------------------------------------
+
+
+def test_captured_graphs() -> None:
+    """Captured graphs give the bits of recorded launches."""
+    compare(run(syn.menagerie()), run(syn.menagerie(), capture=True))
+
+
+def test_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sharded over threads or not: the same bits; and sharding did happen."""
+    whole = run(syn.menagerie(), num_envs=37)
+    monkeypatch.setattr(program, "SHARD_ABOVE_S", 0.0)
+    made: list[int] = []
+    split = program.Segment._make_shards
+    monkeypatch.setattr(program.Segment, "_make_shards", lambda self, n: (made.append(n), split(self, n))[1])
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    monkeypatch.setattr(program.os, "cpu_count", lambda: 3)
+    sharded = run(syn.menagerie(), num_envs=37)
+    assert 3 in made
+    compare(whole, sharded)
