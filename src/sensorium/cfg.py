@@ -18,12 +18,10 @@ from pydantic import (
     ConfigDict,
     PlainSerializer,
     PlainValidator,
-    SerializeAsAny,
     Strict,
     ValidationError,
     ValidationInfo,
     field_validator,
-    model_serializer,
 )
 from pydantic_core import PydanticCustomError
 
@@ -309,9 +307,9 @@ class StageCfg(Cfg):
                 raise TypeError(f"{cls.__name__}.place is {cls.place!r}; expected one of {', '.join(PLACES)}")
             STAGE_KINDS[kind_of(cls)] = cls
 
-    @model_serializer(mode="wrap")
-    def _tagged(self, handler: Any) -> dict[str, Any]:
-        return {"kind": kind_of(type(self)), **handler(self)}
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields that were given, with the stage's ``kind``."""
+        return {"kind": kind_of(type(self)), **super().to_dict()}
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return name -> shape (after env) of the float32 states this stage keeps.
@@ -366,7 +364,9 @@ def _parse_stages(value: Any) -> tuple[StageCfg, ...]:
 if TYPE_CHECKING:
     Stages = tuple[StageCfg, ...]
 else:
-    Stages = Annotated[tuple[SerializeAsAny[StageCfg], ...], PlainValidator(_parse_stages)]
+    Stages = Annotated[
+        Any, PlainValidator(_parse_stages), PlainSerializer(lambda stages: [stage.to_dict() for stage in stages])
+    ]
 
 
 # Sensor configs -------------------------------------------------------------------------------------------------------

@@ -103,7 +103,7 @@ class Run:
     model: Annotated[Positional[Path], arg(metavar="MODEL")]
     """MJCF or URDF file."""
     rig: Annotated[Path, arg(metavar="RIG.toml")]
-    """Rig file: the sensors, as TOML; see below the options."""
+    """Rig file: the sensors, as TOML, such as the example above."""
     envs: Annotated[int, arg(metavar="N")] = 1
     """Environments, each with its own noise."""
     seconds: Annotated[float, arg(metavar="S")] = 2.0

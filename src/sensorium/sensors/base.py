@@ -119,7 +119,7 @@ class Sensor(Generic[CfgT, DataT]):
             if not (isinstance(origin, type) and issubclass(origin, Sensor)):
                 continue
             args = get_args(base)
-            if len(args) == 2 and all(isinstance(arg, type) for arg in args):
+            if len(args) == 2 and all(isinstance(arg, type) and arg is not Any for arg in args):
                 cls._pair(*args)
 
     @classmethod
@@ -447,7 +447,7 @@ class Sensor(Generic[CfgT, DataT]):
         if ring is not None and ring.has_delay:
             self._read_ring()
             return ring.shown_valid > 0
-        return ~self.line.bad.any(dim=1)
+        return (self.line.bad == 0).all(dim=1)
 
     @property
     def is_new(self) -> torch.Tensor:

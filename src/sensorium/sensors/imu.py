@@ -366,6 +366,7 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
         """Draw the specific force as an arrow at each mount, 0.05 m per m/s^2."""
         if "lin_acc_b" not in self.cfg.selected:
             return
+        self._ready()
         pos, quat = self.mount.pos_w, self.mount.quat_w
         force = self.line.truth["lin_acc_b"]
         axis = 2.0 * torch.linalg.cross(quat[..., 1:], force)

@@ -1,0 +1,264 @@
+"""Pictures of a recording: true against measured, per sensor a column, per axis a row, each with a close-up beside it.
+
+The measured line is a step: it shows what a reader saw at each instant, so latency is where it trails the truth. In the
+close-up, dots are arrivals, and a faint line leads from each back to the instant at which it was sensed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sensorium.errors import MissingDependencyError, UnknownNameError
+from sensorium.readings import Array
+
+if TYPE_CHECKING:
+    from sensorium.record import Recording, SensorRecording
+
+MAX_SENSORS = 3
+"""Sensors in one picture at most; more would be too narrow."""
+MAX_ROWS = 6
+"""Axes of one sensor at most."""
+ZOOM = 0.2
+"""Seconds that the close-up shows."""
+TRUTH, INK, FAINT, PAPER = "#16202a", "#2b3640", "#8a949e", "#ffffff"
+"""Colours of the true line, of text, of what is less important, and of the ground."""
+COLORS = ("#e4572e", "#1780a1", "#6a994e")
+"""Colours of measured lines: one for each field."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One axis of one field of one sensor."""
+
+    field: str
+    unit: str
+    axis: str
+    index: tuple[int, ...]
+    color: str
+
+
+def plottable(sensor: SensorRecording) -> bool:
+    """Return whether a recorded sensor has anything that this module can draw: numbers that change with time."""
+    return bool(_rows(sensor)) and len(sensor.time) > 1
+
+
+def imu_figure(recording: Recording, path: str | os.PathLike[str], env: int = 0) -> Path:
+    """Draw the IMUs of a recording; see `plot_recording`."""
+    return plot_recording(recording, path, kind="imu", env=env)
+
+
+def plot_recording(
+    recording: Recording,
+    path: str | os.PathLike[str],
+    *,
+    names: Sequence[str] | None = None,
+    kind: str | None = None,
+    env: int = 0,
+) -> Path:
+    """Draw true against measured values over time, and return the picture's path.
+
+    At most three sensors with six axes each are drawn, and what is left out is said in the picture; choose with `names`.
+
+    Args:
+        recording: what `sensorium.record.load` or `NpzRecorder.recording` returned.
+        path: the file; its suffix chooses the format, e.g. ``.png`` or ``.svg``.
+        names: sensors to draw; None takes all that can be drawn.
+        kind: draw only sensors of this kind.
+        env: id of the environment.
+
+    Raises:
+        MissingDependencyError: Matplotlib is not installed.
+        UnknownNameError: no such sensor, kind or recorded environment.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingDependencyError(
+            "Pictures need Matplotlib, which is not installed: pip install 'sensorium[plot]'."
+        ) from error
+
+    sensors = [recording[name] for name in (names if names is not None else recording)]
+    drawable = [each for each in sensors if plottable(each) and kind in (None, each.info.get("kind"))]
+    if not drawable:
+        what = "sensor to draw" if kind is None else "kind of sensor to draw"
+        known = {str(each.info.get("kind")) for each in sensors if plottable(each)}
+        raise UnknownNameError(what, kind or "any", known)
+    shown = drawable[:MAX_SENSORS]
+    rows = [_rows(sensor) for sensor in shown]
+    heights = [min(len(each), MAX_ROWS) for each in rows]
+
+    figure = Figure(figsize=(max(9.0, 7.0 * len(shown)), 1.3 + 1.28 * max(heights)), dpi=100, facecolor=PAPER)
+    FigureCanvasAgg(figure)
+    columns = figure.subfigures(1, len(shown), squeeze=False)[0]
+    for subfigure, sensor, axes in zip(columns, shown, rows, strict=True):
+        _draw_sensor(subfigure, sensor, axes[:MAX_ROWS], _column(sensor, env), max(heights), len(axes) - MAX_ROWS)
+    left_out = [sensor.name for sensor in drawable[MAX_SENSORS:]]
+    if left_out:
+        text = f"not drawn: {', '.join(left_out)}"
+        figure.text(0.995, 0.004, text, ha="right", va="bottom", fontsize=7, color=FAINT)
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, facecolor=PAPER)
+    return path
+
+
+def _rows(sensor: SensorRecording) -> list[_Row]:
+    """Return the axes that can be drawn: of the first mount, the floating-point fields with at most nine numbers."""
+    rows: list[_Row] = []
+    for spec in sensor.info.get("fields", ()):
+        axes, shape = list(spec["axes"][1:]), list(spec["shape"])
+        lead: tuple[int, ...] = ()
+        if axes[:1] == ["mount"]:
+            axes, shape, lead = axes[1:], shape[1:], (0,)
+        is_float = np.dtype(spec["dtype"]).kind == "f"
+        if not is_float or len(shape) > 1 or int(np.prod(shape)) > 9 or spec["name"] not in sensor.measured:
+            continue
+        labels = list(axes[0]) if shape and len(axes[0]) == shape[0] else [str(i) for i in range(shape[0] if shape else 1)]
+        color = COLORS[len({row.field for row in rows}) % len(COLORS)]
+        for i, label in enumerate(labels):
+            index = (*lead, i) if shape else lead
+            rows.append(_Row(spec["name"], spec["unit"], label if shape else "", index, color))
+    return rows
+
+
+def _column(sensor: SensorRecording, env: int) -> int:
+    found = np.flatnonzero(sensor.env_ids == env)
+    if not len(found):
+        raise UnknownNameError(f"recorded env of {sensor.name!r}", str(env), map(str, sensor.env_ids.tolist()))
+    return int(found[0])
+
+
+def _draw_sensor(figure: Any, sensor: SensorRecording, rows: Sequence[_Row], env: int, height: int, more: int) -> None:
+    """Draw one sensor: over the whole time on the left, the close-up on the right."""
+    inches = figure.figure.get_figheight() if hasattr(figure, "figure") else 1.3 + 1.28 * height
+    top, bottom = 1.0 - 0.78 / inches, 0.52 / inches
+    bottom += (top - bottom) * (1.0 - len(rows) / height)
+    grid = figure.add_gridspec(
+        len(rows), 2, width_ratios=(1.75, 1.0), left=0.105, right=0.985, top=top, bottom=bottom, hspace=0.14, wspace=0.13
+    )
+    captures, arrivals = sensor.captures(env), sensor.arrivals(env)
+    true_time, seen = sensor.truth_time[captures, env], sensor.time[arrivals]
+    sensed = sensor.capture_time[arrivals, env]
+    end = float(sensor.time[-1])
+    window = _window(sensor, rows, captures, env)
+    for i, row in enumerate(rows):
+        truth = sensor.truth[row.field][(captures, env, *row.index)]
+        measured = sensor.measured[row.field][(arrivals, env, *row.index)]
+        wide, close = figure.add_subplot(grid[i, 0]), figure.add_subplot(grid[i, 1])
+        held_time, held = np.append(seen, end), np.append(measured, measured[-1:])
+        for axes, strength in ((wide, 1.0), (close, 1.5)):
+            axes.step(held_time[: len(held)], held, where="post", color=row.color, lw=1.1 * strength, label="measured")
+            axes.plot(true_time, truth, color=TRUTH, lw=0.75 * strength, label="true")
+            _style(axes, is_last=i == len(rows) - 1)
+        wide.set_xlim(true_time[0], end)
+        wide.axvspan(*window, color="#f0c94a", alpha=0.35, lw=0)
+        label = f"{row.field}\n{row.axis + '  ' if row.axis else ''}[{_unit(row.unit)}]"
+        wide.set_ylabel(label, fontsize=8, color=INK, labelpad=4)
+        _close_up(close, row, window, (true_time, truth), (sensed, seen, measured))
+        if i == 0:
+            handles = wide.get_legend_handles_labels()
+            close.set_title(f"{1e3 * (window[1] - window[0]):.0f} ms of it", fontsize=8, color=FAINT, loc="left", pad=4)
+            wide.legend(
+                *handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, frameon=False, fontsize=8,
+                borderaxespad=0.1, handlelength=1.6, labelcolor=INK,
+            )  # fmt: skip
+        if i == len(rows) - 1:
+            wide.set_xlabel("time [s]", fontsize=8, color=INK)
+            close.set_xlabel("time [s]", fontsize=8, color=INK)
+    name, facts = _title(sensor, env)
+    figure.text(0.105, 1.0 - 0.1 / inches, name, fontsize=12, fontweight="bold", color=INK, va="top")
+    if more > 0:
+        facts += f" · {more} more axes not drawn"
+    figure.text(0.105, 1.0 - 0.33 / inches, facts, fontsize=8.5, color=INK, va="top")
+
+
+def _close_up(
+    axes: Any, row: _Row, window: tuple[float, float], true: tuple[Array, Array], measured: tuple[Array, Array, Array]
+) -> None:
+    """Add captures, arrivals and the way between them, and frame what the window holds."""
+    (true_time, truth), (sensed, seen, values) = true, measured
+    near = (seen >= window[0]) & (seen <= window[1])
+    if (seen - sensed)[near].max(initial=0.0) > 0.0:
+        axes.hlines(values[near], sensed[near], seen[near], color=row.color, lw=0.9, alpha=0.45)
+    axes.plot(seen[near], values[near], "o", color=row.color, ms=3.2, mec=PAPER, mew=0.4)
+    inside = (true_time >= window[0]) & (true_time <= window[1])
+    axes.plot(true_time[inside], truth[inside], ".", color=TRUTH, ms=2.6)
+    axes.set_xlim(*window)
+    both = np.concatenate((truth[inside], values[near]))
+    both = both[np.isfinite(both)]
+    if len(both):
+        low, high = float(both.min()), float(both.max())
+        margin = 0.12 * (high - low) or 0.05 * abs(high) or 1.0
+        axes.set_ylim(low - margin, high + margin)
+
+
+def _style(axes: Any, is_last: bool) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.grid(True, color="#e6e9ec", lw=0.6)
+    axes.set_axisbelow(True)
+    axes.tick_params(labelsize=7.5, colors=INK, length=2.5, width=0.6, labelbottom=is_last)
+    axes.yaxis.set_major_locator(MaxNLocator(4))
+    axes.margins(y=0.1)
+    for name, spine in axes.spines.items():
+        spine.set_visible(name in ("left", "bottom"))
+        spine.set_color(FAINT)
+        spine.set_linewidth(0.6)
+
+
+def _window(sensor: SensorRecording, rows: Sequence[_Row], captures: Array, env: int) -> tuple[float, float]:
+    """Return the close-up: the liveliest stretch of the last two thirds, where a start has settled."""
+    time = sensor.truth_time[captures, env]
+    first, end = float(time[0]), float(sensor.time[-1])
+    length = min(ZOOM, max(end - first, 1e-9))
+    change = np.zeros(len(time))
+    for row in rows:
+        truth = sensor.truth[row.field][(captures, env, *row.index)].astype(np.float64)
+        spread = float(np.nanstd(truth)) if np.isfinite(truth).any() else 0.0
+        if spread > 0.0:
+            change[1:] += np.nan_to_num(np.abs(np.diff(truth))) / spread
+    total = np.cumsum(change)
+    starts = time[(time >= first + (end - first) / 3.0) & (time <= end - length)]
+    if not len(starts):
+        return end - length, end
+    gained = np.interp(starts + length, time, total) - np.interp(starts, time, total)
+    best = float(starts[int(np.argmax(gained))])
+    return best, best + length
+
+
+def _title(sensor: SensorRecording, env: int) -> tuple[str, str]:
+    info, cfg = sensor.info, sensor.info.get("cfg", {})
+    kind = str(info.get("kind", ""))
+    name = f"{sensor.name}" + (f" · {kind} · {info['preset']}" if info.get("preset") else f" · {kind}")
+    facts = [f"env {int(sensor.env_ids[env])}"]
+    if info.get("rate_hz"):
+        facts.append(f"{info['rate_hz']:.4g} Hz")
+    delay, jitter = cfg.get("delay"), cfg.get("jitter")
+    if delay is not None:
+        text = f"delay {_milliseconds(delay)}"
+        facts.append(text + (f" + jitter {_milliseconds(jitter)}" if jitter else ""))
+    first = next((spec for spec in info.get("fields", ()) if spec["axes"][1:2] == ["mount"]), None)
+    if first is not None and first["shape"][0] > 1:
+        facts.append(f"mount 1 of {first['shape'][0]}")
+    return name, " · ".join(facts)
+
+
+def _milliseconds(value: Any) -> str:
+    if isinstance(value, int | float):
+        return f"{1e3 * value:.3g} ms"
+    if isinstance(value, Mapping):
+        (law, numbers), *_ = value.items()
+        return f"{law} {', '.join(f'{1e3 * number:.3g}' for number in np.ravel(numbers))} ms"
+    return f"{value} s"
+
+
+def _unit(unit: str) -> str:
+    """Return ``m/s²`` for ``m/s^2``."""
+    return unit.replace("^2", "²").replace("^3", "³")
