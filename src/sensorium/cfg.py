@@ -333,8 +333,7 @@ class StageCfg(Cfg):
     def reset(self, state: Mapping[str, Tensor], key: StageKey) -> None:
         """Set the states of the envs in `key.mask` for a new episode; by default to zero."""
         for tensor in state.values():
-            rows = key.mask.to(tensor.dtype).reshape(-1, *(1,) * (tensor.dim() - 1))
-            tensor.mul_(1.0 - rows)
+            tensor.masked_fill_((key.mask > 0).reshape(-1, *(1,) * (tensor.dim() - 1)), 0.0)
 
 
 def _parse_stages(value: Any) -> tuple[StageCfg, ...]:

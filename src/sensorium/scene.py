@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -86,6 +87,7 @@ class Scene:
         self._sensors: dict[str, Sensor[Any, Any]] = {}
         self._groups: list[_Group] = []
         self._lazy = _Group(Rate(1, 1), [])
+        self._slow: dict[str, _Group] = {}
         self._own_control_steps = False
         self._reported: set[tuple[str, int]] = set()
         engine.refresh()
@@ -94,7 +96,7 @@ class Scene:
         built = [self._build(cfg) for cfg in configs]
         self._sensors = {sensor.name: sensor for sensor in built}
         self._schedule()
-        self._reset_sensors(None, list(self._sensors.values()))
+        self._reset_sensors(None)
 
     def __repr__(self) -> str:
         names = ", ".join(self._sensors) or "no sensors"
@@ -174,6 +176,7 @@ class Scene:
         """Sort the sensors into rate groups and (re)build their programs."""
         groups: dict[Any, _Group] = {}
         self._lazy = _Group(Rate(1, 1), [sensor for sensor in self._lazy.sensors if self._is_in(sensor)])
+        self._slow = {name: group for name, group in self._slow.items() if self._is_in(group.sensors[0])}
         for sensor in self._sensors.values():
             evaluation = sensor._evaluation()[0]
             if evaluation == "lazy":
@@ -262,16 +265,19 @@ class Scene:
         if engine.tick == clock.tick:  # the engine did not count: the owner's simulation did
             if ticks is None:
                 ticks = 0 if engine.owns_time else 1
+            self._check_gap(clock.tick + ticks)
             engine.count_ticks(ticks)
         elif ticks is not None and engine.tick - clock.tick != ticks:
             raise ScheduleError(
                 f"the engine took {engine.tick - clock.tick} ticks, but update(ticks={ticks}) was called"
             )
+        else:
+            self._check_gap(engine.tick)
         new_tick = engine.tick
         if new_tick == clock.tick:
             self._again()
         else:
-            self._check_gap(new_tick)
+            clock.skipped += new_tick - clock.tick - 1
             if not self._own_control_steps:
                 clock.control_tick = clock.tick
             self._advance_to(new_tick)
@@ -319,12 +325,31 @@ class Scene:
 
     def _again(self) -> None:
         """Evaluate the current sample anew: no noise, no history entry, no time."""
-        self.clock.set(self.clock.tick, AGAIN, self.engine.lag)
+        clock = self.clock
+        clock.set(clock.tick, AGAIN, self.engine.lag)
         self.engine.forward()
         for group in self._groups:
-            current = [sensor for sensor in group.sensors if sensor._last_tick == self.clock.tick]
-            if current:
+            if any(sensor.samples and sensor._last_tick == clock.tick for sensor in group.sensors):
                 self._program(group).run()
+        for sensor in self._sensors.values():  # where it is the first sample, that fills histories and delay lines
+            if sensor.first_at == clock.tick and not sensor.is_pure:
+                with self._starting(sensor.first_tick == clock.tick):
+                    sensor.line.restore(self.compute.reset_envs)
+                    self._capture_reset(sensor)
+
+    @contextmanager
+    def _starting(self, mask: torch.Tensor) -> Iterator[None]:
+        """In this block, the envs of a bool mask start at this tick; outside, their episode goes on."""
+        clock = self.clock
+        resets = clock.reset_tick.clone()
+        self.compute.reset_envs.copy_(mask)
+        clock.reset_tick.copy_(torch.where(mask, clock.tick, resets))
+        clock.set(clock.tick, FIRST, self.engine.lag)
+        try:
+            yield
+        finally:
+            clock.reset_tick.copy_(resets)
+            clock.set(clock.tick, SAMPLE, self.engine.lag)
 
     def _evaluate_lazy(self, sensor: Sensor[Any, Any]) -> None:
         """Bring a lazy sensor up to date before it is read; all lazy sensors that were ever read go together."""
@@ -336,14 +361,15 @@ class Scene:
                 f"the engine is at tick {engine.tick}, the sensors at {clock.tick}: call scene.update() after stepping "
                 f"the engine by yourself, before reading {sensor.name!r}"
             )
-        if sensor not in self._lazy.sensors:
-            self._lazy = _Group(Rate(1, 1), [*self._lazy.sensors, sensor])
-        wanted = [each.note_lazy(clock.tick, engine.lag) for each in self._lazy.sensors]
-        for each in self._lazy.sensors:
+        group = self._lazy if sensor.is_pure else self._slow.setdefault(sensor.name, _Group(sensor.rate, [sensor]))
+        if sensor not in group.sensors:
+            group = self._lazy = _Group(Rate(1, 1), [*self._lazy.sensors, sensor])
+        wanted = [each.note_lazy(clock.tick, engine.lag) for each in group.sensors]
+        for each in group.sensors:
             each._evaluated = clock.version
         if any(wanted):
             engine.refresh()
-            self._program(self._lazy).run()
+            self._program(group).run()
         self._report_bad_state()
 
     # Reset ------------------------------------------------------------------------------------------------------------
@@ -357,18 +383,25 @@ class Scene:
         """
         rows = env_rows(env_ids, self.num_envs, self.compute.device)
         for sensor in self._sensors.values():
-            if sensor._evaluation_kind() == "lazy":
+            if sensor.is_pure:
                 sensor.note_lazy(self.clock.tick, self.engine.lag)
         self.engine.reset(rows, state)
         self.engine.refresh()
-        self._reset_sensors(rows, list(self._sensors.values()))
+        self._reset_sensors(rows)
         self._report_bad_state()
 
     def _reset_one(self, sensor: Sensor[Any, Any], env_ids: Any) -> None:
+        """Start one sensor anew for some envs, in the episode that is under way. The others do not notice."""
+        rows = env_rows(env_ids, self.num_envs, self.compute.device)
+        mask = torch.zeros(self.num_envs, dtype=torch.bool, device=self.compute.device)
+        mask[slice(None) if rows is None else rows] = True
+        if sensor.is_pure:
+            sensor.note_lazy(self.clock.tick, self.engine.lag)
         self.engine.refresh()
-        self._reset_sensors(env_rows(env_ids, self.num_envs, self.compute.device), [sensor])
+        with self._starting(mask):
+            self._begin(sensor)
 
-    def _reset_sensors(self, rows: torch.Tensor | None, sensors: Sequence[Sensor[Any, Any]]) -> None:
+    def _reset_sensors(self, rows: torch.Tensor | None) -> None:
         compute, clock = self.compute, self.clock
         if rows is None:
             compute.reset_envs.fill_(1)
@@ -379,19 +412,21 @@ class Scene:
         clock.begin_episode(compute.reset_envs)
         for key in [key for key in self._reported if rows is None or key[1] in rows.tolist()]:
             self._reported.discard(key)
-        for sensor in sensors:
-            line = sensor.line
-            with compute.masked(compute.reset_envs):
-                line.begin_episode()
-                line.clear_custom(compute.reset_envs)
-                if line.hooks.reset is not None:
-                    line.hooks.reset(compute.reset_envs)
-            sensor.note_reset(compute.reset_envs)
-            sensor._evaluated = -1
-            if sensor._evaluation_kind() == "lazy":
-                continue
-            self._capture_reset(sensor)
+        for sensor in self._sensors.values():
+            self._begin(sensor)
         clock.set(clock.tick, SAMPLE, self.engine.lag)
+
+    def _begin(self, sensor: Sensor[Any, Any]) -> None:
+        """Start a sensor anew for the envs of the reset mask, and capture it for them."""
+        mask = self.compute.reset_envs
+        with self.compute.masked(mask):
+            sensor.line.begin_episode()
+            if sensor.line.hooks.reset is not None:
+                sensor.line.hooks.reset(mask)
+        sensor.note_reset(mask)
+        sensor._evaluated = -1
+        if not sensor.is_pure:
+            self._capture_reset(sensor)
 
     def _capture_reset(self, sensor: Sensor[Any, Any]) -> None:
         """Capture a sensor for the envs of the reset mask; hooks in Python see all envs, so the others are kept."""
@@ -429,27 +464,8 @@ class Scene:
         sensor = self._build(cfg)
         self._sensors[sensor.name] = sensor
         self._schedule()
-        self._first_capture(sensor)
+        self._reset_one(sensor, None)
         return sensor
-
-    def _first_capture(self, sensor: Sensor[Any, Any]) -> None:
-        """Capture a sensor that came later: its first sample is now, in the episode that is under way."""
-        self.engine.refresh()
-        compute, clock = self.compute, self.clock
-        compute.reset_envs.fill_(1)
-        episode, resets = clock.episode.clone(), clock.reset_tick.clone()
-        clock.set(clock.tick, FIRST, self.engine.lag)
-        clock.reset_tick.fill_(clock.tick)
-        with compute.masked(compute.reset_envs):
-            sensor.line.begin_episode()
-            if sensor.line.hooks.reset is not None:
-                sensor.line.hooks.reset(compute.reset_envs)
-        sensor.note_reset(compute.reset_envs)
-        if sensor._evaluation_kind() != "lazy":
-            self._capture_reset(sensor)
-        clock.episode.copy_(episode)
-        clock.reset_tick.copy_(resets)
-        clock.set(clock.tick, SAMPLE, self.engine.lag)
 
     def remove(self, name: str | SensorCfg[Any]) -> None:
         """Remove a sensor; its object and views raise when used from then on. The others do not notice."""
@@ -481,7 +497,7 @@ class Scene:
         }
         old.retire("was reconfigured")
         self._schedule()
-        self._first_capture(new)
+        self._reset_one(new, None)
         return new
 
     # Saving -----------------------------------------------------------------------------------------------------------
@@ -494,7 +510,9 @@ class Scene:
         clock = self.clock
         return {
             "tick": clock.tick,
+            "skipped": clock.skipped,
             "control_tick": clock.control_tick,
+            "own_control_steps": self._own_control_steps,
             "lag": self.engine.lag,
             "episode": clock.episode.clone(),
             "reset_tick": clock.reset_tick.clone(),
@@ -534,7 +552,8 @@ class Scene:
         clock.episode.copy_(state["episode"])
         clock.reset_tick.copy_(state["reset_tick"])
         clock.set(state["tick"], SAMPLE, state["lag"])
-        clock.control_tick = state["control_tick"]
+        clock.skipped, clock.control_tick = state["skipped"], state["control_tick"]
+        self._own_control_steps = state["own_control_steps"]
         for name, sensor in self._sensors.items():
             sensor.load(state["sensors"][name]["tensors"], state["sensors"][name]["counters"])
         self._schedule()

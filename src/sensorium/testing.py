@@ -197,7 +197,7 @@ class _Check:
                     if value.is_floating_point():
                         self.need(not bool(value.isnan().any()), "nothing is NaN", where)
             self.need(sensor.valid.shape == (num_envs,), "valid is [env]", "valid")
-            self.need(sensor.frame.min() >= 1, "a built sensor has captured", "frame")
+            self.need(int(sensor.frame.min()) >= 1, "a built sensor has captured", "frame")
             self.need(tuple(sensor.read([0]).__class__.__mro__) != (), "read takes env ids", "read([0])")
         return True
 
@@ -320,7 +320,7 @@ class _Check:
         """Setting a knob for env 1 changes env 1 alone."""
         if self.dirty is self.cfg or not getattr(self.dirty, "noise", None):
             return False
-        noisy = self.dirty.noise if isinstance(self.dirty, SimpleSensorCfg) and self.dirty.noise else {}
+        noisy = set(getattr(self.dirty, "noise", None) or ())
         for knob, value in (("noise", 5.0), ("bias", 3.0), ("resolution", 0.5), ("delay", 0.0)):
             amount = value if knob == "delay" else dict.fromkeys(getattr(self.dirty, knob), value)
             touched, twin = self.scene(self.dirty), self.scene(self.dirty)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Protocol
+from typing import Annotated, Any, Protocol
 
 __all__ = ["main"]
 
@@ -52,10 +52,14 @@ def _parsed(args: list[str]) -> _Command:
 
     from sensorium.cli.commands import Demo, List, Run
 
+    def command(name: str, cls: type) -> Any:
+        line = (cls.__doc__ or "").splitlines()[0]  # where all are listed, one line for each will do
+        return tyro.conf.subcommand(name, description=line if args[0] in ("-h", "--help") else None)
+
     commands = (
-        Annotated[Demo, tyro.conf.subcommand("demo")]
-        | Annotated[Run, tyro.conf.subcommand("run")]
-        | Annotated[List, tyro.conf.subcommand("list")]
+        Annotated[Demo, command("demo", Demo)]
+        | Annotated[Run, command("run", Run)]
+        | Annotated[List, command("list", List)]
     )
     parsed: _Command = tyro.cli(commands, prog="sensorium", description=DESCRIPTION, args=args)  # type: ignore[call-overload]
     return parsed

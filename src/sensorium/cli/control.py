@@ -104,7 +104,7 @@ def hold(engine: MujocoEngine) -> Control:
     if not motors:
         return lambda scene, time: base
     columns, positions, dofs, torques = (np.array(values) for values in zip(*motors, strict=True))
-    inertia = np.maximum(np.asarray(model.dof_M0)[dofs], 1e-6)
+    inertia = 1.0 / np.maximum(np.asarray(model.dof_invweight0)[dofs], 1e-6)  # as felt with everything else free
     reach = float(model.stat.extent) / 4.0
     weight = float(np.sum(model.body_mass)) * float(np.linalg.norm(model.opt.gravity)) * reach
     fastest = STIFFEST / engine.dt

@@ -25,8 +25,9 @@ class UsageError(SensoriumError):
 
 
 def stdout() -> Console:
-    """Return the console for results."""
-    return Console(highlight=False)
+    """Return the console for results; wide enough for tables where it is no terminal."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=120)
 
 
 def stderr() -> Console:

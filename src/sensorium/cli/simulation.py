@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,8 +73,6 @@ class Settings:
             raise UsageError.of("--out", str(self.out), "a folder that can be written", f"{reason}.") from error
         import torch
 
-        if not (sys.stderr.isatty() or self.device.startswith("cuda")):
-            torch.set_warn_always(False)
         fix = "Use --device cpu."
         try:
             kind = torch.device(self.device)
@@ -92,6 +89,8 @@ class Settings:
                 raise UsageError.of("--device", self.device, expected, "Use --device cuda:0.")
             return
         import warp as wp
+
+        import sensorium.compute  # noqa: F401 - it tells Warp not to greet
 
         with native_silence():  # it announces a missing CUDA driver, which nobody asked for
             wp.init()  # type: ignore[no-untyped-call]
@@ -119,6 +118,8 @@ def simulate(scene: Scene, control: Control, every: int, ticks: int, recorder: N
     rates = [sensor.rate for sensor in scene.sensors.values()]
     end = scene.tick + ticks
     start = scene.tick
+    for sensor in scene.sensors.values():
+        sensor.listeners += 1
     try:
         with _progress(scene, ticks) as advance:
             recorder.add_all(scene.publish())
@@ -132,7 +133,11 @@ def simulate(scene: Scene, control: Control, every: int, ticks: int, recorder: N
                 recorder.add_all(scene.publish(prompt, only_new=True))
                 advance(scene.tick - start)
     except KeyboardInterrupt:
+        note(f"interrupted at t = {scene.time:.4g} s; saving what was recorded")
         return False
+    finally:
+        for sensor in scene.sensors.values():
+            sensor.listeners -= 1
     return True
 
 
@@ -170,13 +175,13 @@ def describe(scene: Scene, presets: Mapping[str, str]) -> dict[str, Any]:
 
 def table(readings: Mapping[str, Reading], description: Mapping[str, Any]) -> Table:
     """Return what every sensor of env 0 shows, measured beside true."""
-    view = Table(box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left")
+    view = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for heading in ("sensor", "field", "shape", "unit"):
         view.add_column(heading, no_wrap=heading != "sensor")
     for heading in ("rate", "age"):
         view.add_column(heading, justify="right", no_wrap=True)
     for heading in ("measured, env 0", "true, env 0"):
-        view.add_column(heading, justify="right")
+        view.add_column(heading, justify="right", min_width=20)
     for name, reading in readings.items():
         info = description["sensors"][name]
         for i, spec in enumerate(reading.specs):
@@ -198,7 +203,7 @@ def table(readings: Mapping[str, Reading], description: Mapping[str, Any]) -> Ta
 def _numbers(value: Array) -> str:
     flat = np.asarray(value).reshape(-1)
     if flat.dtype.kind == "f":
-        shown = [f"{number:+.4f}" if abs(number) < 1e4 else f"{number:+.3e}" for number in flat[:SHOWN_NUMBERS]]
+        shown = [f"{number:+6.3f}" if abs(number) < 1e3 else f"{number:+.2e}" for number in flat[:SHOWN_NUMBERS]]
     else:
         shown = [str(number) for number in flat[:SHOWN_NUMBERS]]
     return " ".join(shown) + (f" ... ({len(flat)})" if len(flat) > SHOWN_NUMBERS else "")

@@ -90,6 +90,8 @@ class Clock:
         self.version = 0
         """Counts every call of `set`: what was computed under another version is out of date."""
         self.mode = SAMPLE
+        self.skipped = 0
+        """Ticks that jumps passed over: no sensor was sampled at them."""
         self.control_tick = -1
         """Tick at which the current control step began; -1 before the first."""
         self.words = torch.zeros(4, dtype=torch.int32, device=compute.device)

@@ -19,7 +19,7 @@ import warp as wp
 
 from sensorium.cfg import PLACES, SimpleSensorCfg, StageCfg, kind_of
 from sensorium.compute import Compute, Rows, Segment
-from sensorium.compute.clock import AGAIN, FIRST, Clock, Rate
+from sensorium.compute.clock import Clock, Rate
 from sensorium.errors import ConfigError, Fault, UnknownNameError
 from sensorium.measurement.chain import (
     EVERYTHING,
@@ -30,7 +30,7 @@ from sensorium.measurement.chain import (
     ChainTable,
 )
 from sensorium.measurement.knobs import Knobs
-from sensorium.measurement.record import Record, Timeline, words_of
+from sensorium.measurement.record import Record, Timeline, copy_word, words_of
 from sensorium.measurement.stages import StageKey
 from sensorium.measurement.transport import Ring
 from sensorium.random import stream_key
@@ -41,14 +41,16 @@ wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 ALWAYS, ON_SAMPLE, ON_FIRST = 0, 1, 2
 
 
-@wp.kernel(enable_backward=False)
+@wp.kernel
 def _move(
     rows: Rows,
     when: int,
     clock: wp.array[wp.int32],
     reset_tick: wp.array[wp.int32],
-    words_in: wp.array2d[Any],
-    words_out: wp.array2d[Any],
+    count: int,
+    wide: int,
+    source: wp.uint64,
+    target: wp.uint64,
 ) -> None:
     i, w = wp.tid()
     env = rows.start + i
@@ -58,19 +60,15 @@ def _move(
         return
     if when == 2 and reset_tick[env] != clock[0]:
         return
-    words_out[env, w] = words_in[env, w]
-
-
-for _dtype in (wp.int32, wp.uint8):  # fixed here, so that the module is compiled once
-    wp.overload(_move, {"words_in": wp.array2d(dtype=_dtype), "words_out": wp.array2d(dtype=_dtype)})
+    copy_word(wide, source, env * count + w, target, env * count + w)
 
 
 @wp.kernel
 def _guard(
     rows: Rows,
     clock: wp.array[wp.int32],
-    state: wp.array2d[wp.int32],
-    backup: wp.array2d[wp.int32],
+    state: wp.array2d[wp.float32],
+    backup: wp.array2d[wp.float32],
 ) -> None:
     i, w = wp.tid()
     env = rows.start + i
@@ -115,7 +113,7 @@ class States:
     def guard(self, compute: Compute, clock: Clock) -> None:
         """Keep the states of before this sample, or bring them back where the sample is evaluated again (a launch)."""
         if self.memory.shape[1]:
-            both = [words_of(self.memory, 1), words_of(self.backup, 1)]
+            both = [wp.from_torch(self.memory), wp.from_torch(self.backup)]
             compute.launch(_guard, (self.memory.shape[1],), [clock.words_wp, *both])
 
 
@@ -365,12 +363,6 @@ class Line:
             work.record(lambda: run.states.guard(self.compute, self.clock))
 
         def apply() -> None:
-            if not run.cfg.is_recorded:
-                if self.clock.mode == FIRST:
-                    run.cfg.reset(run.states.views, run.key)
-                elif self.clock.mode == AGAIN:
-                    with run.key.masked(run.key.first.to(torch.uint8)):
-                        run.cfg.reset(run.states.views, run.key)
             run.cfg.apply(record, self.truth, run.states.views, run.key)
 
         if run.cfg.is_recorded:
@@ -420,7 +412,7 @@ class Line:
             chain = [target, *kept]
             for newer, older in reversed(list(pairwise(chain))):
                 work.record(partial(self._move, newer, older, ON_SAMPLE))
-            timeline = Timeline(kept, lambda: self.clock.reset_tick == self.clock.tick)
+            timeline = Timeline(kept, lambda: self.clock.reset_tick == self.clock.tick, offset=1)
 
             def run(
                 source: Record = source,
@@ -439,10 +431,9 @@ class Line:
 
     def _move(self, source: Record, target: Record, when: int, names: Sequence[str] | None = None) -> None:
         for name in source if names is None else names:
-            if source[name].numel():
-                words = words_of(source[name], 1)
-                inputs = [when, self.clock.words_wp, self.clock.reset_tick_wp, words]
-                self.compute.launch(_move, (words.shape[1],), inputs, [words_of(target[name], 1)])
+            words = words_of(source[name])
+            inputs = [when, self.clock.words_wp, self.clock.reset_tick_wp, words.count, words.wide, words.address]
+            self.compute.launch(_move, (words.count,), inputs, [words_of(target[name]).address])
 
     def _hold_first(self) -> None:
         for records in (self.truths, self.slots):
@@ -452,15 +443,19 @@ class Line:
     # Reset, state, size -----------------------------------------------------------------------------------------------
 
     def begin_episode(self) -> None:
-        """Draw the knobs that are distributions anew for the envs of the active mask."""
+        """For the envs of the active mask, draw the knobs that are distributions anew and reset all states."""
         self.knobs.redraw()
         if self.ring is not None:
             self.ring.redraw()
-
-    def clear_custom(self, mask: torch.Tensor) -> None:
-        """Set the sensor's own states of the masked envs to zero."""
+        for run in self.stages:
+            run.cfg.reset(run.states.views, run.key)
         for states in self.custom.values():
-            states.memory.mul_(1.0 - mask[:, None].to(torch.float32))
+            states.memory.masked_fill_(self.compute.mask[:, None] > 0, 0.0)
+
+    def restore(self, mask: torch.Tensor) -> None:
+        """Bring the states of the masked envs back to before their current sample."""
+        for states in (*self.custom.values(), *(run.states for run in self.stages)):
+            states.memory.copy_(torch.where(mask[:, None] > 0, states.backup, states.memory))
 
     def protected(self) -> list[torch.Tensor]:
         """Return what unmasked hooks may overwrite at a reset, `[env, ...]` each."""

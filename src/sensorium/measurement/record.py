@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,8 @@ import warp as wp
 
 from sensorium.errors import UnknownNameError
 from sensorium.spec import FieldSpec
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 TORCH_DTYPES: dict[str, torch.dtype] = {
     "float32": torch.float32,
@@ -42,11 +45,51 @@ def warp_twin(tensor: torch.Tensor) -> Any:
     return wp.from_torch(tensor, dtype=_WARP_DTYPES[tensor.dtype])
 
 
-def words_of(tensor: torch.Tensor, lead: int) -> Any:
-    """Return a tensor's memory as machine words, `lead` axes kept: 4-byte words where they fit, else bytes."""
-    wide = tensor.element_size() % 4 == 0
-    words = tensor.reshape(*tensor.shape[:lead], -1).view(torch.int32 if wide else torch.uint8)
-    return wp.from_torch(words, dtype=wp.int32 if wide else wp.uint8)
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A tensor's rows as machine words, for kernels that copy any dtype: 4-byte words where they fit, else bytes.
+
+    Kernels take the address instead of a typed array, so that one kernel serves all dtypes (a kernel generic over
+    dtypes would be compiled per dtype, and Warp 1.19 mixes such overloads up in captured CPU graphs).
+    """
+
+    address: Any
+    """wp.uint64, of the first row."""
+    count: int
+    """Words of one row."""
+    wide: int
+    """1 for 4-byte words, 0 for bytes."""
+
+
+def words_of(tensor: torch.Tensor, lead: int = 1) -> Words:
+    """Describe a contiguous tensor's rows as words; the first `lead` axes count rows."""
+    if not tensor.is_contiguous():
+        raise ValueError(f"a tensor of shape {tuple(tensor.shape)} is not contiguous")
+    rows = int(torch.Size(tensor.shape[:lead]).numel())
+    nbytes = tensor.numel() * tensor.element_size() // max(rows, 1)
+    wide = int(tensor.element_size() % 4 == 0)
+    return Words(wp.uint64(tensor.data_ptr()), nbytes // 4 if wide else nbytes, wide)
+
+
+@wp.func
+def words_at(address: wp.uint64):  # type: ignore[no-untyped-def]  # Warp infers it
+    """View an address as 4-byte words."""
+    return wp.array(ptr=address, shape=(2147483647,), dtype=wp.int32)
+
+
+@wp.func
+def bytes_at(address: wp.uint64):  # type: ignore[no-untyped-def]  # Warp infers it
+    """View an address as bytes."""
+    return wp.array(ptr=address, shape=(2147483647,), dtype=wp.uint8)
+
+
+@wp.func
+def copy_word(wide: int, source: wp.uint64, source_at: int, target: wp.uint64, target_at: int) -> None:
+    """Copy one word (4 bytes, or 1) from one place to another."""
+    if wide != 0:
+        words_at(target)[target_at] = words_at(source)[source_at]
+    else:
+        bytes_at(target)[target_at] = bytes_at(source)[source_at]
 
 
 class Record:

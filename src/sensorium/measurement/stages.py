@@ -7,8 +7,7 @@ and `Saturation` (full scale). They are written on the public contract of `Stage
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -90,7 +89,6 @@ class StageKey:
         self.field_index = dict(field_index)
         self._seed, self._label, self._stage = seed, label, stage
         self._buffers: dict[tuple[str, str], torch.Tensor] = {}
-        self._mask: torch.Tensor | None = None
 
     def __repr__(self) -> str:
         return f"StageKey(sensor={self._label!r}, stage={self._stage!r}, period={self.period:g} s)"
@@ -98,16 +96,7 @@ class StageKey:
     @property
     def mask(self) -> torch.Tensor:
         """uint8 [env]: the envs that are worked on; `reset` gets those whose episode just began."""
-        return self.compute.mask if self._mask is None else self._mask
-
-    @contextmanager
-    def masked(self, mask: torch.Tensor) -> Iterator[None]:
-        """Let `mask` be another one in this block."""
-        self._mask = mask
-        try:
-            yield
-        finally:
-            self._mask = None
+        return self.compute.mask
 
     @property
     def first(self) -> torch.Tensor:

@@ -23,7 +23,7 @@ from sensorium.compute.clock import FIRST, Clock, Rate
 from sensorium.errors import ConfigError
 from sensorium.measurement.chain import NEVER, ChainField
 from sensorium.measurement.knobs import KnobTable
-from sensorium.measurement.record import TORCH_DTYPES, Record, words_of
+from sensorium.measurement.record import TORCH_DTYPES, Record, copy_word, words_at, words_of
 from sensorium.random import Choice, Normal, Uniform, draw, normal_table, philox, stream_key, word_to_uniform
 from sensorium.spec import FieldSpec, exact_fraction
 
@@ -121,16 +121,20 @@ def _dispatch(
     okay[head, env] = good
 
 
-@wp.kernel(enable_backward=False)
+@wp.kernel
 def _freeze(
     rows: Rows,
     clock: wp.array[wp.int32],
     head_in: wp.array[wp.int32],
+    num_envs: int,
+    depth: int,
     has_carry: int,
     arrival: wp.array2d[wp.int32],
-    words_in: wp.array2d[Any],
-    ring: wp.array3d[Any],
-    carry: wp.array2d[Any],
+    count: int,
+    wide: int,
+    source: wp.uint64,
+    ring: wp.uint64,
+    carry: wp.uint64,
 ) -> None:
     i, w = wp.tid()
     env = rows.start + i
@@ -138,17 +142,18 @@ def _freeze(
         return
     head = head_in[0]
     mode = clock[1]
-    value = words_in[env, w]
+    here = env * count + w
+    plane = num_envs * count
     if mode == 1:
-        for slot in range(ring.shape[0]):
-            ring[slot, env, w] = value
+        for slot in range(depth):
+            copy_word(wide, source, here, ring, slot * plane + here)
         if has_carry != 0:
-            carry[env, w] = value
+            copy_word(wide, source, here, carry, here)
         return
     if has_carry != 0 and mode == 0:
         if arrival[head, env] != wp.static(NEVER):
-            carry[env, w] = ring[head, env, w]
-    ring[head, env, w] = value
+            copy_word(wide, ring, head * plane + here, carry, here)
+    copy_word(wide, source, here, ring, head * plane + here)
 
 
 @wp.struct
@@ -162,22 +167,17 @@ class Row:
 
 
 @wp.func
-def _words_at(address: wp.uint64):  # type: ignore[no-untyped-def]  # Warp infers it
-    return wp.array(ptr=address, shape=(2147483647,), dtype=wp.int32)
-
-
-@wp.func
 def _copy_rows(env: int, slot: int, num_envs: int, fields: wp.array[Row]) -> None:
     for f in range(fields.shape[0]):
         field = fields[f]
-        shown = _words_at(field.shown)
+        shown = words_at(field.shown)
         first = env * field.words
         if slot < 0:
-            carry = _words_at(field.carry)
+            carry = words_at(field.carry)
             for w in range(field.words):
                 shown[first + w] = carry[first + w]
         else:
-            ring = _words_at(field.ring)
+            ring = words_at(field.ring)
             start = slot * num_envs * field.words + first
             for w in range(field.words):
                 shown[first + w] = ring[start + w]
@@ -226,40 +226,25 @@ def _select(
     _copy_rows(env, slot_out[env], stamp.shape[1], fields)
 
 
-@wp.kernel(enable_backward=False)
+@wp.kernel
 def _gather(
     rows: Rows,
+    num_envs: int,
     slot_in: wp.array[wp.int32],
-    ring: wp.array3d[Any],
-    carry: wp.array2d[Any],
-    words_out: wp.array2d[Any],
+    count: int,
+    wide: int,
+    ring: wp.uint64,
+    carry: wp.uint64,
+    shown: wp.uint64,
 ) -> None:
     i, w = wp.tid()
     env = rows.start + i
+    here = env * count + w
     slot = slot_in[env]
     if slot < 0:
-        words_out[env, w] = carry[env, w]
+        copy_word(wide, carry, here, shown, here)
     else:
-        words_out[env, w] = ring[slot, env, w]
-
-
-for _dtype_ in (wp.int32, wp.uint8):  # fixed here, so that the module is compiled once
-    wp.overload(
-        _freeze,
-        {
-            "words_in": wp.array2d(dtype=_dtype_),
-            "ring": wp.array3d(dtype=_dtype_),
-            "carry": wp.array2d(dtype=_dtype_),
-        },
-    )
-    wp.overload(
-        _gather,
-        {
-            "ring": wp.array3d(dtype=_dtype_),
-            "carry": wp.array2d(dtype=_dtype_),
-            "words_out": wp.array2d(dtype=_dtype_),
-        },
-    )
+        copy_word(wide, ring, slot * num_envs * count + here, shown, here)
 
 
 class Ring:
@@ -420,20 +405,16 @@ class Ring:
     def freeze(self, source: Record, names: Sequence[str]) -> None:
         """Copy fields of a record into the newest slot (launches; recordable)."""
         for name in names:
-            tensor = source[name]
-            words = words_of(tensor, 1)
+            words = words_of(source[name])
             self.compute.launch(
                 _freeze,
-                (words.shape[1],),
+                (words.count,),
                 [
-                    self.clock.words_wp,
-                    self._head_wp,
-                    int(self.has_carry),
-                    wp.from_torch(self.arrival, dtype=wp.int32),
-                    words,
+                    self.clock.words_wp, self._head_wp, self.compute.num_envs, self.depth, int(self.has_carry),
+                    wp.from_torch(self.arrival, dtype=wp.int32), words.count, words.wide, words.address,
                 ],
-                [words_of(self.rings[name], 2), words_of(self.carries[name], 1)],
-            )
+                [words_of(self.rings[name], 2).address, words_of(self.carries[name]).address],
+            )  # fmt: skip
 
     def dispatch(self) -> None:
         """Stamp the newest slot and draw when it arrives (one recordable launch), after it was stored."""
@@ -484,11 +465,10 @@ class Ring:
             ],
         )  # fmt: skip
         for name, ring in self.rings.items():
-            if name in narrow:
-                continue
-            words = words_of(ring, 2)
-            carry = words_of(self.carries[name], 1)
-            self.compute.launch(_gather, (words.shape[2],), [slots, words, carry], [words_of(self.shown[name], 1)])
+            if name not in narrow:
+                words, carry = words_of(ring, 2), words_of(self.carries[name])
+                inputs = [self.compute.num_envs, slots, words.count, words.wide, words.address, carry.address]
+                self.compute.launch(_gather, (words.count,), inputs, [words_of(self.shown[name]).address])
 
     def read(self) -> None:
         """Find what has arrived by now and put it into `shown`, `shown_stamp`, `shown_valid`."""

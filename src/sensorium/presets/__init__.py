@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sensorium.cfg import SensorCfg
     from sensorium.sensors.imu import ImuCfg
 
-__all__ = ["PresetInfo", "Presets", "preset", "preset_fields", "presets"]
+__all__ = ["ImuName", "PresetInfo", "Presets", "preset", "preset_fields", "presets"]
 
 _ALL = Presets({info.name: info for info in _IMUS})
 ImuName = Literal["bmi088", "icm42688p", "adis16448", "d455"]

@@ -108,7 +108,9 @@ class Sensor(Generic[CfgT, DataT]):
         if "reset" in cls.__dict__:  # the author's hook; readers keep `reset(env_ids)`
             cls._reset_hook = cls.__dict__["reset"]
             del cls.reset
-        if cls.__module__ != __name__ and "post_process" in cls.__dict__ and "intermediate_fields" not in cls.__dict__:
+        simple = globals().get("SimpleSensor")
+        has_post = simple is not None and getattr(cls, "post_process", None) not in (None, simple.post_process)
+        if has_post and cls.intermediate_fields is Sensor.intermediate_fields:
             raise RegistrationError(
                 f"{cls.__qualname__} defines post_process without intermediate_fields. The intermediate buffer is "
                 "distinct from what readers see: define intermediate_fields(self) as well (return self.fields() where "
@@ -161,7 +163,11 @@ class Sensor(Generic[CfgT, DataT]):
         self.samples = 0
         """Captures on the grid so far, the same for all envs."""
         self._frame_base = torch.full((self.num_envs,), -1, dtype=torch.int64, device=self.device)
-        self._last_tick, self._last_lag = self.clock.tick, 0
+        self._last_tick, self._last_lag, self._last_skipped = self.clock.tick, 0, self.clock.skipped
+        self.first_tick = torch.full_like(self._frame_base, self.clock.tick)
+        """int64 [env], tick of this sensor's own last reset: its first capture, off the grid."""
+        self.first_at = self.clock.tick
+        """The greatest of these, on the host."""
         self._evaluated = -1
         self._read_version = -1
         self._kind: str | None = None
@@ -204,6 +210,8 @@ class Sensor(Generic[CfgT, DataT]):
         A sensor class that defines `reset(self, env_mask)` thereby gets a hook: it is called with the uint8 [env] mask
         of envs whose episode begins, before they are captured, and must set the sensor's own states of these envs.
         """
+        if self._stale:
+            self._ready()
         self._reset_by_scene(self, env_ids)
 
     def debug_draw(self) -> Iterable[DebugShape]:
@@ -241,7 +249,7 @@ class Sensor(Generic[CfgT, DataT]):
     def _own(self, name: str) -> Callable[..., Any] | None:
         """Return a hook where the class overrides it."""
         for base in (Sensor, SimpleSensor):
-            if name in base.__dict__ and getattr(type(self), name) is base.__dict__[name]:
+            if name in base.__dict__ and getattr(type(self), name, None) in (None, base.__dict__[name]):
                 return None
         return cast("Callable[..., Any] | None", getattr(self, name, None))
 
@@ -410,8 +418,7 @@ class Sensor(Generic[CfgT, DataT]):
         return self.samples - self._frame_base
 
     def _undelayed_tick(self) -> torch.Tensor:
-        resets = self.clock.reset_tick.to(torch.int64)
-        return torch.where(resets >= self._last_tick, resets, self._last_tick - self._last_lag)
+        return torch.where(self.first_tick >= self._last_tick, self.first_tick, self._last_tick - self._last_lag)
 
     @property
     def capture_tick(self) -> torch.Tensor:
@@ -457,8 +464,7 @@ class Sensor(Generic[CfgT, DataT]):
         if ring is not None and ring.has_delay:
             self._read_ring()
             return ring.shown_arrival > self.clock.control_tick
-        resets = self.clock.reset_tick.to(torch.int64)
-        return torch.maximum(resets, torch.full_like(resets, self._last_tick)) > self.clock.control_tick
+        return self.first_tick.clamp(min=self._last_tick) > self.clock.control_tick
 
     @property
     def is_lazy(self) -> bool:
@@ -482,6 +488,11 @@ class Sensor(Generic[CfgT, DataT]):
         if not self.rate.every_tick:
             return "eager", "it is not due at every tick"
         return "lazy", "due at every tick and without memory"
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether its sample is computed on read and a function of the present alone: nothing to keep, nothing to start."""
+        return self._evaluation_kind() == "lazy" and self.rate.every_tick
 
     def _evaluation_kind(self) -> str:
         if self._kind is None:
@@ -594,13 +605,16 @@ class Sensor(Generic[CfgT, DataT]):
         """Note that a lazy sensor is looked at; returns whether it has a sample to compute."""
         due = self.rate.index(tick) - self.rate.index(self._last_tick)
         if due > 0:
-            self.samples += due
-            self._last_tick, self._last_lag = tick, lag
-        return due > 0 or self._evaluated < 0 or tick == self._last_tick
+            skipped = self.clock.skipped - self._last_skipped
+            self.samples += due - skipped if self.rate.every_tick else 1
+            self._last_tick, self._last_lag, self._last_skipped = tick, lag, self.clock.skipped
+        return due > 0 or tick == self._last_tick or (self._evaluated < 0 and self.rate.every_tick)
 
     def note_reset(self, mask: torch.Tensor) -> None:
         """Note the capture at a reset for the envs of a uint8 mask."""
         self._frame_base = torch.where(mask > 0, self.samples - 1, self._frame_base)
+        self.first_tick = torch.where(mask > 0, self.clock.tick, self.first_tick)
+        self.first_at = self.clock.tick
 
     def retire(self, why: str) -> None:
         """Make this object and every view it handed out raise on use."""
@@ -614,14 +628,17 @@ class Sensor(Generic[CfgT, DataT]):
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return all that must be saved to resume."""
-        return {**self.line.tensors(), "frame_base": self._frame_base}
+        return {**self.line.tensors(), "frame_base": self._frame_base, "first_tick": self.first_tick}
 
     def counters(self) -> dict[str, int]:
         """Return the host's counters that must be saved to resume."""
         ring = self.line.ring
         return {
             "samples": self.samples,
+            "first_at": self.first_at,
+            "wanted": int(self.wanted),
             "last_tick": self._last_tick,
+            "last_skipped": self._last_skipped,
             "last_lag": self._last_lag,
             "position": ring.position if ring is not None else 0,
         }
@@ -636,7 +653,9 @@ class Sensor(Generic[CfgT, DataT]):
         for name, tensor in self.tensors().items():
             tensor.copy_(tensors[name])
         self.samples = counters["samples"]
+        self.first_at, self.wanted = counters["first_at"], bool(counters["wanted"])
         self._last_tick, self._last_lag = counters["last_tick"], counters["last_lag"]
+        self._last_skipped = counters["last_skipped"]
         if self.line.ring is not None:
             self.line.ring.seek(counters["position"])
         self._evaluated = self._read_version = -1

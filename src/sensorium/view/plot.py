@@ -1,7 +1,8 @@
 """Pictures of a recording: true against measured, per sensor a column, per axis a row, each with a close-up beside it.
 
 The measured line is a step: it shows what a reader saw at each instant, so latency is where it trails the truth. In the
-close-up, dots are arrivals, and a faint line leads from each back to the instant at which it was sensed.
+close-up, dots are arrivals, and a faint line leads from each back to the instant at which it was sensed. The numbers above
+it are mean and standard deviation of measured minus true at equal captures: what remains when latency is taken out.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def plot_recording(
     rows = [_rows(sensor) for sensor in shown]
     heights = [min(len(each), MAX_ROWS) for each in rows]
 
-    figure = Figure(figsize=(max(9.0, 7.0 * len(shown)), 1.3 + 1.28 * max(heights)), dpi=100, facecolor=PAPER)
+    figure = Figure(figsize=(max(9.0, 7.0 * len(shown)), 1.38 + 1.27 * max(heights)), dpi=100, facecolor=PAPER)
     FigureCanvasAgg(figure)
     columns = figure.subfigures(1, len(shown), squeeze=False)[0]
     for subfigure, sensor, axes in zip(columns, shown, rows, strict=True):
@@ -137,11 +138,11 @@ def _column(sensor: SensorRecording, env: int) -> int:
 
 def _draw_sensor(figure: Any, sensor: SensorRecording, rows: Sequence[_Row], env: int, height: int, more: int) -> None:
     """Draw one sensor: over the whole time on the left, the close-up on the right."""
-    inches = figure.figure.get_figheight() if hasattr(figure, "figure") else 1.3 + 1.28 * height
-    top, bottom = 1.0 - 0.78 / inches, 0.52 / inches
+    inches = figure.figure.get_figheight() if hasattr(figure, "figure") else 1.38 + 1.27 * height
+    top, bottom = 1.0 - 0.86 / inches, 0.52 / inches
     bottom += (top - bottom) * (1.0 - len(rows) / height)
     grid = figure.add_gridspec(
-        len(rows), 2, width_ratios=(1.75, 1.0), left=0.105, right=0.985, top=top, bottom=bottom, hspace=0.14, wspace=0.13
+        len(rows), 2, width_ratios=(1.75, 1.0), left=0.115, right=0.985, top=top, bottom=bottom, hspace=0.24, wspace=0.13
     )
     captures, arrivals = sensor.captures(env), sensor.arrivals(env)
     true_time, seen = sensor.truth_time[captures, env], sensor.time[arrivals]
@@ -154,17 +155,22 @@ def _draw_sensor(figure: Any, sensor: SensorRecording, rows: Sequence[_Row], env
         wide, close = figure.add_subplot(grid[i, 0]), figure.add_subplot(grid[i, 1])
         held_time, held = np.append(seen, end), np.append(measured, measured[-1:])
         for axes, strength in ((wide, 1.0), (close, 1.5)):
-            axes.step(held_time[: len(held)], held, where="post", color=row.color, lw=1.1 * strength, label="measured")
-            axes.plot(true_time, truth, color=TRUTH, lw=0.75 * strength, label="true")
+            axes.step(held_time[: len(held)], held, where="post", color=row.color, lw=1.5, label="measured")
+            axes.plot(true_time, truth, color=TRUTH, lw=0.65 * strength, label="true")
             _style(axes, is_last=i == len(rows) - 1)
         wide.set_xlim(true_time[0], end)
         wide.axvspan(*window, color="#f0c94a", alpha=0.35, lw=0)
         label = f"{row.field}\n{row.axis + '  ' if row.axis else ''}[{_unit(row.unit)}]"
-        wide.set_ylabel(label, fontsize=8, color=INK, labelpad=4)
-        _close_up(close, row, window, (true_time, truth), (sensed, seen, measured))
+        wide.set_ylabel(label, fontsize=8, color=INK)
+        wide.yaxis.set_label_coords(-0.155, 0.5)
+        least = 1e-4 * float(np.nanmax(np.abs(sensor.truth[row.field][captures, env]), initial=0.0))
+        _frame(wide, np.concatenate((truth, measured)), least)
+        _close_up(close, row, window, (true_time, truth), (sensed, seen, measured), least)
+        close.set_title(_error(sensor, row, env), fontsize=7, color=FAINT, loc="right", pad=2.5)
         if i == 0:
             handles = wide.get_legend_handles_labels()
-            close.set_title(f"{1e3 * (window[1] - window[0]):.0f} ms of it", fontsize=8, color=FAINT, loc="left", pad=4)
+            length = f"{1e3 * (window[1] - window[0]):.0f} ms close-up · error: mean ± σ"
+            close.text(0.0, 1.0, length, transform=_above(close, 15), fontsize=8, color=INK, va="bottom")
             wide.legend(
                 *handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, frameon=False, fontsize=8,
                 borderaxespad=0.1, handlelength=1.6, labelcolor=INK,
@@ -173,30 +179,57 @@ def _draw_sensor(figure: Any, sensor: SensorRecording, rows: Sequence[_Row], env
             wide.set_xlabel("time [s]", fontsize=8, color=INK)
             close.set_xlabel("time [s]", fontsize=8, color=INK)
     name, facts = _title(sensor, env)
-    figure.text(0.105, 1.0 - 0.1 / inches, name, fontsize=12, fontweight="bold", color=INK, va="top")
+    figure.text(0.115, 1.0 - 0.1 / inches, name, fontsize=12, fontweight="bold", color=INK, va="top")
     if more > 0:
         facts += f" · {more} more axes not drawn"
-    figure.text(0.105, 1.0 - 0.33 / inches, facts, fontsize=8.5, color=INK, va="top")
+    figure.text(0.115, 1.0 - 0.35 / inches, facts, fontsize=8.5, color=INK, va="top")
 
 
 def _close_up(
-    axes: Any, row: _Row, window: tuple[float, float], true: tuple[Array, Array], measured: tuple[Array, Array, Array]
+    axes: Any,
+    row: _Row,
+    window: tuple[float, float],
+    true: tuple[Array, Array],
+    measured: tuple[Array, Array, Array],
+    least: float,
 ) -> None:
     """Add captures, arrivals and the way between them, and frame what the window holds."""
     (true_time, truth), (sensed, seen, values) = true, measured
     near = (seen >= window[0]) & (seen <= window[1])
     if (seen - sensed)[near].max(initial=0.0) > 0.0:
         axes.hlines(values[near], sensed[near], seen[near], color=row.color, lw=0.9, alpha=0.45)
-    axes.plot(seen[near], values[near], "o", color=row.color, ms=3.2, mec=PAPER, mew=0.4)
+    axes.plot(seen[near], values[near], "o", color=row.color, ms=3.0, mew=0.0)
     inside = (true_time >= window[0]) & (true_time <= window[1])
     axes.plot(true_time[inside], truth[inside], ".", color=TRUTH, ms=2.6)
     axes.set_xlim(*window)
-    both = np.concatenate((truth[inside], values[near]))
-    both = both[np.isfinite(both)]
-    if len(both):
-        low, high = float(both.min()), float(both.max())
-        margin = 0.12 * (high - low) or 0.05 * abs(high) or 1.0
-        axes.set_ylim(low - margin, high + margin)
+    _frame(axes, np.concatenate((truth[inside], values[near])), least)
+
+
+def _frame(axes: Any, values: Array, least: float) -> None:
+    """Set the vertical limits to what values need, but at least to a span at which rounding errors are a flat line."""
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return
+    low, high = float(values.min()), float(values.max())
+    middle, span = 0.5 * (low + high), max(high - low, least, 1e-12)
+    axes.set_ylim(middle - 0.6 * span, middle + 0.6 * span)
+
+
+def _error(sensor: SensorRecording, row: _Row, env: int) -> str:
+    """Say how far measured values are from the truth of the same captures."""
+    _, measured, truth = sensor.paired(row.field, env)
+    difference = (measured.astype(np.float64) - truth)[(slice(None), *row.index)]
+    difference = difference[np.isfinite(difference)]
+    if not len(difference) or not difference.any():
+        return ""
+    return f"error {difference.mean():+.2g} ± {difference.std():.2g}"
+
+
+def _above(axes: Any, points: float) -> Any:
+    """Return the transform of coordinates in `axes`, moved up."""
+    from matplotlib.transforms import ScaledTranslation
+
+    return axes.transAxes + ScaledTranslation(0.0, points / 72.0, axes.figure.dpi_scale_trans)
 
 
 def _style(axes: Any, is_last: bool) -> None:
@@ -206,7 +239,6 @@ def _style(axes: Any, is_last: bool) -> None:
     axes.set_axisbelow(True)
     axes.tick_params(labelsize=7.5, colors=INK, length=2.5, width=0.6, labelbottom=is_last)
     axes.yaxis.set_major_locator(MaxNLocator(4))
-    axes.margins(y=0.1)
     for name, spine in axes.spines.items():
         spine.set_visible(name in ("left", "bottom"))
         spine.set_color(FAINT)

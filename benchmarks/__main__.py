@@ -1,0 +1,49 @@
+"""Run all benchmarks, or those whose name contains one of the words given: `python -m benchmarks chain idle`."""
+
+import os
+import platform
+import sys
+from collections.abc import Callable
+
+import torch
+import warp
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import chain, scene
+
+BENCHMARKS: list[tuple[str, Callable[[], list[tuple[str, str, str]]]]] = [
+    ("chain/1", lambda: chain.run(1)),
+    ("chain/64", lambda: chain.run(64)),
+    ("chain/4096", lambda: chain.run(4096)),
+    ("idle", scene.idle),
+    ("two_imus", scene.two_imus),
+    ("with_physics", scene.with_physics),
+    ("memory", scene.memory),
+    ("start_up", scene.start_up),
+]
+
+
+def main(words: list[str]) -> None:
+    """Print one table; rows appear per benchmark."""
+    console = Console()
+    chosen = [item for item in BENCHMARKS if not words or any(word in item[0] for word in words)]
+    if not chosen:
+        console.print(f"No benchmark matches {words}. There are: {', '.join(name for name, _ in BENCHMARKS)}.")
+        raise SystemExit(2)
+    console.print(
+        f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__} with {torch.get_num_threads()} threads, "
+        f"warp {warp.__version__}. Fastest of several interleaved rounds."
+    )
+    table = Table("what", "time or size", "against")
+    for name, benchmark in chosen:
+        with console.status(name):
+            rows = benchmark()
+        for row in rows:
+            table.add_row(*row)
+        table.add_section()
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

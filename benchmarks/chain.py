@@ -1,0 +1,99 @@
+"""The standard chain on 9 columns: noise, bias, random walk, resolution, delay; ours against plain torch.
+
+Both baselines use torch's own generator. "torch" is the same arithmetic with what the chain promises: a delay and a
+resolution (0 = continuous) per env, new tensors as one writes them, `addcmul` where it fuses. "torch, in place" is the least
+that torch can do: everything preallocated, in place, one delay for all envs, quantisation always on.
+"""
+
+from collections.abc import Callable
+
+import torch
+
+from benchmarks.timing import interleaved
+from sensorium import ImuCfg, Scene, TensorEngine
+
+COLUMNS = 9
+
+
+def torch_plain(num_envs: int) -> Callable[[], object]:
+    """Return one step of the chain as a user would write it in torch."""
+    truth = torch.randn(num_envs, COLUMNS)
+    noise, bias, step_sd = (torch.full((1, COLUMNS), value) for value in (0.1, 0.1, 0.01))
+    resolution = torch.full((1, COLUMNS), 0.001)
+    state = {"walk": torch.zeros(num_envs, COLUMNS), "head": 0}
+    depth, delay = 4, torch.full((num_envs,), 2)
+    ring, envs = torch.zeros(depth, num_envs, COLUMNS), torch.arange(num_envs)
+
+    def step() -> torch.Tensor:
+        state["walk"] = torch.addcmul(state["walk"], torch.randn_like(truth), step_sd)
+        x = torch.addcmul(truth, torch.randn_like(truth), noise) + state["walk"] + bias
+        x = torch.where(resolution > 0, torch.round(x / resolution) * resolution, x)
+        state["head"] = (state["head"] + 1) % depth
+        ring[state["head"]] = x
+        return ring[(state["head"] - delay) % depth, envs]
+
+    return step
+
+
+def torch_in_place(num_envs: int) -> Callable[[], object]:
+    """Return the least work torch can do for one step."""
+    truth = torch.randn(num_envs, COLUMNS)
+    noise, bias, step_sd = (torch.full((1, COLUMNS), value) for value in (0.1, 0.1, 0.01))
+    resolution = torch.full((1, COLUMNS), 0.001)
+    walk, z, x, out = (torch.zeros(num_envs, COLUMNS) for _ in range(4))
+    ring, head = torch.zeros(4, num_envs, COLUMNS), [0]
+
+    def step() -> torch.Tensor:
+        head[0] = (head[0] + 1) % 4
+        walk.addcmul_(z.normal_(), step_sd)
+        torch.addcmul(truth, z.normal_(), noise, out=x)
+        x.add_(walk).add_(bias).div_(resolution).round_().mul_(resolution)
+        ring[head[0]].copy_(x)
+        return out.copy_(ring[head[0] - 2])
+
+    return step
+
+
+def ours(num_envs: int, capture: bool) -> Callable[[], object]:
+    """Return one step of our chain, with advancing the ring, stamping the sample and finding what has arrived."""
+    engine = TensorEngine(num_envs, 0.002, provides=("pose", "velocity", "acceleration", "gravity"))
+    knobs = {f"{prefix}_{knob}": value for prefix in ("acc", "gyro", "mag")
+             for knob, value in (("noise", 0.1), ("bias", 0.1), ("random_walk", 0.01), ("resolution", 0.001))}  # fmt: skip
+    scene = Scene(engine, [ImuCfg(name="imu", body="body", delay=0.004, **knobs)], capture=capture)
+    line, ring = scene["imu"].line, scene["imu"].line.ring
+    assert ring is not None
+    table = scene._make_program([scene["imu"]], scene.compute.all_envs)[1]
+    from sensorium.compute import Program
+    from sensorium.measurement.chain import EVERYTHING
+
+    chain = scene.compute.record(lambda: table.launch(EVERYTHING))
+    program = Program([(0, chain), *((0, segment) for segment in line.after_chain(scene.compute.all_envs))])
+    tick = [scene.tick]
+
+    def step() -> object:
+        tick[0] += 1
+        scene.clock.set(tick[0], 0, 0)
+        ring.advance()
+        program.run()
+        ring.read()
+        return ring.shown
+
+    return step
+
+
+def run(num_envs: int) -> list[tuple[str, str, str]]:
+    """Return rows for one number of envs: what, time, ratio."""
+    calls = {
+        "torch": torch_plain(num_envs),
+        "torch, in place": torch_in_place(num_envs),
+        "launches": ours(num_envs, capture=False),
+        "captured": ours(num_envs, capture=True),
+    }
+    seconds = interleaved(calls, repeats=max(20, min(2000, 200_000 // num_envs)))
+    rows = []
+    for name, value in seconds.items():
+        ratio = "baseline" if name == "torch" else f"{value / seconds['torch']:.2f} x torch"
+        if name in ("launches", "captured"):
+            ratio += f", {value / seconds['torch, in place']:.2f} x in place"
+        rows.append((f"standard chain, 9 columns, {num_envs} env(s): {name}", f"{value * 1e6:.1f} us", ratio))
+    return rows

@@ -1,0 +1,145 @@
+"""What a scene costs around the chain: idle sensors, lazy sensors, two IMUs, memory, start-up."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from torch import Tensor
+
+from benchmarks.timing import interleaved
+from sensorium import Field, ImuCfg, MujocoEngine, Scene, SimpleSensor, SimpleSensorCfg, TensorEngine
+from sensorium.demo import model_path
+
+Row = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class WideData:
+    """Many columns."""
+
+    value: Annotated[Tensor, Field("1")]
+
+
+class WideCfg(SimpleSensorCfg[WideData]):
+    """A sensor with any number of columns."""
+
+    columns: int = 16
+
+
+class Wide(SimpleSensor[WideCfg, WideData]):
+    """Writes the tick into every column."""
+
+    def fields(self) -> dict[str, Field]:
+        """Return one field of the configured width."""
+        return {"value": Field("1", (self.cfg.columns,))}
+
+    def update_raw_data(self, raw: Any) -> None:
+        """Fill."""
+        raw.value.fill_(float(self.clock.tick))
+
+
+def _engine(num_envs: int = 1) -> TensorEngine:
+    return TensorEngine(num_envs, 0.002, provides=("pose", "velocity", "acceleration", "gravity"))
+
+
+def idle() -> list[Row]:
+    """A sensor that is not due, and a lazy one that nobody reads, at two sizes: the cost must not grow with size."""
+    rows = []
+    for what, knobs in (("not due (1 Hz)", {"rate_hz": 1e-3, "noise": 0.1}), ("lazy, unread", {})):
+        scenes = {
+            "no sensor": Scene(_engine(64), []),
+            "16 columns": Scene(_engine(64), [WideCfg(columns=16, **knobs)]),
+            "16384 columns": Scene(_engine(64), [WideCfg(columns=16384, **knobs)]),
+        }
+        seconds = interleaved({name: scene.update for name, scene in scenes.items()}, repeats=2000)
+        for name, value in seconds.items():
+            ratio = "baseline" if name == "no sensor" else f"{value / seconds['no sensor']:.2f} x no sensor"
+            rows.append((f"one tick, 64 envs, sensor {what}: {name}", f"{value * 1e6:.2f} us", ratio))
+    return rows
+
+
+def two_imus() -> list[Row]:
+    """Sensor work of a step with two noisy IMUs and one env, read each step."""
+    imu = {"acc_noise": 0.1, "gyro_noise": 0.01, "body": "body"}
+    rows = []
+    for capture in (False, True):
+        scene = Scene(
+            _engine(), [ImuCfg(name="a", **imu), ImuCfg(name="b", delay=0.004, **imu)], capture=capture
+        )  # fmt: skip
+
+        def step(scene: Scene = scene) -> object:
+            scene.update()
+            return scene["a"].data, scene["b"].data
+
+        seconds = interleaved({"step": step}, repeats=1000)["step"]
+        mode = "captured" if capture else "launches"
+        rows.append((f"two noisy IMUs (one delayed), 1 env, a step with both reads: {mode}", f"{seconds * 1e6:.1f} us", ""))
+    return rows
+
+
+def with_physics() -> list[Row]:
+    """The walking quadruped: a control step of 5 ticks with and without two IMUs."""
+    rows = []
+    for num_envs in (1, 64, 1024):
+        bare = MujocoEngine(model_path(), num_envs=num_envs, keyframe="home")
+        scene = Scene(
+            MujocoEngine(model_path(), num_envs=num_envs, keyframe="home"),
+            [
+                ImuCfg(name="trunk", site="imu", gyro_noise=0.01, acc_noise=0.1),
+                ImuCfg(name="foot", site="FL_foot_imu", rate_hz=200, delay=0.004, acc_noise=0.1),
+            ],
+        )
+
+        def sensed(scene: Scene = scene) -> object:
+            scene.step(None, 5)
+            return scene["trunk"].data, scene["foot"].data
+
+        calls = {"physics alone": lambda bare=bare: bare.step(None, 5), "with two IMUs": sensed}
+        seconds = interleaved(calls, repeats=max(5, 200 // num_envs), rounds=5)
+        for name, value in seconds.items():
+            ratio = "baseline" if name == "physics alone" else f"{value / seconds['physics alone']:.2f} x physics"
+            rows.append((f"quadruped, 5 ticks, {num_envs} env(s): {name}", f"{value * 1e3:.2f} ms", ratio))
+    return rows
+
+
+def memory() -> list[Row]:
+    """Bytes of sensors against their payload."""
+    rows = []
+    cases = [
+        ("clean, 1000 columns x 256 envs", WideCfg(columns=1000), 256, 4000),
+        ("clean IMU x 4096 envs", ImuCfg(body="body"), 4096, 36),
+        ("noisy IMU x 4096 envs", ImuCfg(body="body", acc_noise=0.1), 4096, 36),
+        ("noisy, delayed by 2 ticks, IMU x 4096 envs", ImuCfg(body="body", acc_noise=0.1, delay=0.004), 4096, 36),
+    ]
+    for name, cfg, num_envs, payload in cases:
+        nbytes = Scene(_engine(num_envs), [cfg])[cfg].info.nbytes
+        rows.append((f"memory: {name}", f"{nbytes / 1e3:.0f} kB", f"{nbytes / (payload * num_envs):.2f} x payload"))
+    return rows
+
+
+FIRST_READING = """
+import time, sys
+import sensorium as sn
+from sensorium.demo import model_path
+engine = sn.MujocoEngine(model_path(), num_envs=1, keyframe="home")
+scene = sn.Scene(engine, [sn.ImuCfg(site="imu", acc_noise=0.1, delay=0.004)])
+scene.step(None, 5)
+scene["imu"].data.lin_acc_b.sum().item()
+"""
+
+
+def start_up() -> list[Row]:
+    """Process start to first reading, with a cold and a warm kernel cache."""
+    rows = []
+    with tempfile.TemporaryDirectory() as cache:
+        environment = {**os.environ, "WARP_CACHE_PATH": cache}
+        import time
+
+        for name in ("cold kernel cache", "warm kernel cache", "warm kernel cache, again"):
+            start = time.perf_counter()
+            subprocess.run([sys.executable, "-c", FIRST_READING], check=True, env=environment, capture_output=True)
+            rows.append((f"process start to first reading: {name}", f"{time.perf_counter() - start:.2f} s", ""))
+    return rows

@@ -1,0 +1,26 @@
+"""How times are taken: interleaved rounds, the fastest of each, so that a noisy machine disturbs both sides alike."""
+
+import time
+from collections.abc import Callable
+
+
+def interleaved(calls: dict[str, Callable[[], object]], repeats: int, rounds: int = 9) -> dict[str, float]:
+    """Return seconds per call of each, the minimum over rounds in which all of them take turns."""
+    best = dict.fromkeys(calls, float("inf"))
+    for call in calls.values():
+        for _ in range(max(repeats // 10, 8)):  # warm-up: kernels load, shards are decided
+            call()
+    for _ in range(rounds):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            for _ in range(repeats):
+                call()
+            best[name] = min(best[name], (time.perf_counter() - start) / repeats)
+    return best
+
+
+def once(call: Callable[[], object]) -> float:
+    """Return seconds of one call."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
