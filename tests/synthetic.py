@@ -460,7 +460,7 @@ class Ramp(StageCfg):
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, Tensor], key: Any) -> None:
         for field, columns in key.columns.items():
-            values = wp.from_torch(slot[field].flatten(1), dtype=wp.float32)
+            values = wp.from_torch(slot[field].view(slot[field].shape[0], -1), dtype=wp.float32)
             key.compute.launch(_ramp, (columns,), [wp.from_torch(state[f"count_{field}"])], [values])
 
 

@@ -474,7 +474,7 @@ class Scene:
         sensor.retire("was removed from its scene")
         self._schedule()
 
-    def reconfigure(self, name: str | SensorCfg[Any], **changes: Any) -> Sensor[Any, Any]:
+    def reconfigure(self, name: str | SensorCfg[Any], /, **changes: Any) -> Sensor[Any, Any]:
         """Rebuild one sensor with a changed config, between steps; old views of it raise when used.
 
         Raises:

@@ -531,6 +531,22 @@ def test_evaluating_again_keeps_the_earlier_velocity() -> None:
     assert scene["imu"].valid.tolist() == [True]
 
 
+def test_differences_hold_over_long_runs() -> None:
+    """Past 2^24 ticks, where a float32 no longer counts every tick, intervals are still exact."""
+    engine = engine_of(2, 0.001, provides=("pose", "velocity", "gravity"))
+    engine.tick = 2**24 - 6
+    cfg = sn.ImuCfg(body="body", update_period=0.004, gravity_bias=(0.0, 0.0, 0.0), fields=("lin_acc_b",))
+    scene = sn.Scene(engine, [cfg])
+    for tick in range(24):
+        engine.body_lin_vel_w = (0.001 * (tick + 1), 0.0, 0.0)
+        scene.update()
+        if tick == 2:
+            scene.reset([0])
+        if tick > 6:
+            assert scene["imu"].valid.tolist() == [True, True]
+            assert numpy(scene["imu"].data.lin_acc_b)[:, 0] == pytest.approx(1.0, abs=tolerance(0.024) / 0.004)
+
+
 def test_a_partial_reset_keeps_the_other_envs_memory_bit_for_bit() -> None:
     """Resetting one env leaves the differences of the others alone, also where the processor flushes denormals to 0."""
     dt, a = 0.001, (3.0, 0.0, 0.0)

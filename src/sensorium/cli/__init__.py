@@ -1,7 +1,7 @@
 """The command line: `sensorium demo`, `sensorium run`, `sensorium list`.
 
-Nothing heavy is imported before a command runs, so that `--help` is quick. Whatever the user can mend ends with one message
-on stderr and exit code 2; Ctrl-C keeps what was recorded and ends with 130.
+Nothing heavy is imported before a command runs, so that `--help` is quick. Whatever the user can mend ends with one
+message on stderr and exit code 2; Ctrl-C keeps what was recorded and ends with 130.
 """
 
 from __future__ import annotations
@@ -61,5 +61,5 @@ def _parsed(args: list[str]) -> _Command:
         | Annotated[Run, command("run", Run)]
         | Annotated[List, command("list", List)]
     )
-    parsed: _Command = tyro.cli(commands, prog="sensorium", description=DESCRIPTION, args=args)  # type: ignore[call-overload]
+    parsed: _Command = tyro.cli(commands, prog="sensorium", description=DESCRIPTION, args=args)
     return parsed

@@ -23,13 +23,13 @@ INTERRUPTED = 130
 class Demo:
     """Simulate a quadruped with two noisy IMUs and show what they report.
 
-    The bundled 12-joint robot trots over uneven ground; its joints follow a PD controller. One IMU (preset bmi088) sits on
-    the trunk, another (icm42688p) on the left front foot, with a lower rate and a longer delay.
+    The bundled 12-joint robot trots over uneven ground; its joints follow a PD controller. One IMU (preset bmi088) sits
+    on the trunk, another (icm42688p) on the left front foot, with a lower rate and a longer delay.
 
-    Writes OUT/readings.npz (true and measured values, capture times, specs) and OUT/imu.png (true against measured), and
-    prints the latest values of environment 0.
+    Writes OUT/readings.npz (true and measured values, capture times, specs) and OUT/imu.png (true against measured),
+    and prints the latest values of environment 0.
 
-    examples:
+    For example:
       sensorium demo
       sensorium demo --envs 256 --seconds 10 --out out/long
       python -c "from sensorium.record import load; print(load('out/demo/readings.npz')['trunk'].measured)"
@@ -90,10 +90,10 @@ class Demo:
 class Run:
     """Simulate any MJCF or URDF model with the sensors of a rig file.
 
-    Writes OUT/readings.npz (true and measured values, capture times, specs) and one picture for each kind of sensor, e.g.
-    OUT/imu.png, and prints the latest values of environment 0.
+    Writes OUT/readings.npz (true and measured values, capture times, specs) and one picture for each kind of sensor,
+    e.g. OUT/imu.png, and prints the latest values of environment 0.
 
-    examples:
+    For example:
       sensorium run robot.xml --rig rig.toml
       sensorium run robot.urdf --rig rig.toml --envs 64 --seconds 10 --control random
       sensorium run robot.xml --rig rig.toml --control my_gait:control
@@ -115,9 +115,10 @@ class Run:
     device: Annotated[str, arg(metavar="D")] = "cpu"
     """Where the sensors compute: cpu, cuda or cuda:INDEX. The physics runs on the CPU."""
     control: Annotated[str, arg(metavar="hold|zero|random|FILE.npz|module:function")] = "hold"
-    """hold: keep the pose of the first keyframe, or the start pose. zero: controls 0. random: within the actuators' ranges.
-    FILE.npz: play its array ctrl, [time, nu] or [time, env, nu], one row every dt s (an optional number in the file; else
-    every physics step), and hold the last row. module:function: called as function(scene, time) every 10 ms, returns ctrl."""
+    """hold: keep the joints in the pose of the first keyframe, or the start pose (nothing balances). zero: controls 0.
+    random: within the actuators' ranges. FILE.npz: play its array ctrl, [time, nu] or [time, env, nu], one row every
+    dt s (an optional number in the file; else every physics step), and hold the last row. module:function: called as
+    function(scene, time) every 10 ms, returns ctrl."""
 
     def run(self) -> int:
         """Run the command and return the exit code."""
@@ -163,7 +164,7 @@ class List:
         from sensorium.presets import presets
 
         console = stdout()
-        classes: list[Any] = sorted(registry.registered(), key=lambda cls: cls.kind())  # type: ignore[attr-defined]
+        classes: list[Any] = sorted(registry.registered(), key=lambda cls: cls.kind())
         for cfg_class in classes:
             summary = (cfg_class.__doc__ or "").strip().splitlines()[0] if cfg_class.__doc__ else ""
             console.print(f'[bold]kind = "{cfg_class.kind()}"[/]  {cfg_class.__name__}: {_escaped(summary)}')
@@ -202,7 +203,7 @@ def _presets(infos: Any) -> Any:
 def _escaped(text: str) -> str:
     from rich.markup import escape
 
-    return escape(text)
+    return escape(text.replace("``", "`"))
 
 
 Run.__doc__ = f"{(Run.__doc__ or '').rstrip()}\n\n    a rig file:\n" + "".join(

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from sensorium.scene import Scene
 
 Control = Callable[["Scene", float], Any]
-"""Called before each tick at which a control step begins, with the scene and its time in s; returns `[env, nu]`, `[nu]`,
-or None to keep the last."""
+"""Called before each tick at which a control step begins, with the scene and its time in s; returns `[env, nu]`,
+`[nu]`, or None to keep the last."""
 
 CONTROL_PERIOD = 0.01
 """Seconds between calls of `random` and of a function: 100 Hz, or every tick where that is slower."""
 RANDOM_PERIOD = 0.1
 """Seconds that a random control is held."""
-STIFFEST = 0.25
+STIFFEST = 0.4
 """Highest product of natural frequency and time step that holding a joint by torque uses; an explicit PD controller
-is stable up to about 1."""
+begins to rattle at 0.6 (humanoid.xml of dm_control)."""
 FIXED_GAIN, NO_BIAS, AFFINE_BIAS, NO_DYNAMICS, INTEGRATOR, JOINT_KINDS, SCALAR_JOINTS = 0, 0, 1, 0, 1, (0, 1), (2, 3)
 """MuJoCo's numbers for gain, bias and dynamics types, for transmissions to a joint, and for slide and hinge joints."""
 
@@ -66,8 +66,8 @@ def hold(engine: MujocoEngine) -> Control:
 
     Servos (a constant gain and a bias that depends on length or speed) get the control at which they rest in that pose,
     or the keyframe's where it has one. Motors on one slide or hinge joint follow a PD law towards the pose: critically
-    damped, as stiff as the joint's inertia allows at this time step, at least as a robot of this weight needs. Others get
-    the keyframe's control, or 0.
+    damped, as stiff as the joint's inertia allows at this time step, at least as a robot of this weight needs. Others
+    get the keyframe's control, or 0.
     """
     model, nu = engine.model, engine.nu
     data = engine.batch.get_data(0)
@@ -96,9 +96,7 @@ def hold(engine: MujocoEngine) -> Control:
             joint = int(model.actuator_trnid[i, 0])
             if int(model.jnt_type[joint]) in SCALAR_JOINTS and model.actuator_gear[i, 0] != 0.0:
                 torque_per_ctrl = float(gain[0] * model.actuator_gear[i, 0])
-                motors.append(
-                    (column, int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint]), torque_per_ctrl)
-                )
+                motors.append((column, int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint]), torque_per_ctrl))
     low, high = span[:, 0], span[:, 1]
     base = np.clip(base, low, high)
     if not motors:
@@ -116,7 +114,8 @@ def hold(engine: MujocoEngine) -> Control:
         wanted = stiffness * (start[:, positions] - qpos[:, positions]) - damping * qvel[:, dofs]
         ctrl = base.copy()
         ctrl[:, columns] = wanted / torques
-        return np.clip(ctrl, low, high)
+        clipped: Array = np.clip(ctrl, low, high)
+        return clipped
 
     return control
 
@@ -146,7 +145,7 @@ def random(engine: MujocoEngine, seed: int) -> Control:
 
 
 def from_file(path: Path, engine: MujocoEngine) -> Control:
-    """Play the array `ctrl` [time, nu] or [time, env, nu] of an `.npz` file, one row every `dt` s; hold the last row."""
+    """Play the array `ctrl` [time, nu] or [time, env, nu] of an `.npz` file, one row every `dt` s; hold the last."""
     option = "--control"
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -154,7 +153,9 @@ def from_file(path: Path, engine: MujocoEngine) -> Control:
     except FileNotFoundError:
         raise UsageError(f"{option}: file {str(path)!r} does not exist. Check the path.") from None
     except Exception as error:  # NumPy raises many kinds for broken files
-        raise UsageError(f"{option}: file {str(path)!r} cannot be read as .npz: {error}. Write it with np.savez.") from error
+        raise UsageError(
+            f"{option}: file {str(path)!r} cannot be read as .npz: {error}. Write it with np.savez."
+        ) from error
     if "ctrl" not in arrays:
         raise UsageError(
             f"{option}: file {str(path)!r} has no array 'ctrl' (it has: {listed(arrays)}). "
@@ -187,7 +188,9 @@ def from_function(name: str, engine: MujocoEngine) -> Control:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name != module_name.split(".")[0] and error.name != module_name:
-            raise UsageError(f"{option}: module {module_name!r} imports {error.name!r}, which is not installed.") from error
+            raise UsageError(
+                f"{option}: module {module_name!r} imports {error.name!r}, which is not installed."
+            ) from error
         raise UsageError(
             f"{option}: there is no module {module_name!r} in the working directory or among the installed packages."
         ) from error

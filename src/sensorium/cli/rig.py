@@ -56,8 +56,8 @@ def load_rig(path: Path) -> tuple[list[SensorCfg[Any]], dict[str, str]]:
     for number, cfg in enumerate(configs, 1):
         if cfg.label in seen:
             raise DuplicateNameError(
-                f"rig file {str(path)!r}: sensors {seen[cfg.label]} and {number} are both called {cfg.label!r}. Give each a "
-                f'name of its own: name = "{cfg.label}_2".'
+                f"rig file {str(path)!r}: sensors {seen[cfg.label]} and {number} are both called {cfg.label!r}. Give "
+                f'each a name of its own: name = "{cfg.label}_2".'
             )
         seen[cfg.label] = number
     return configs, presets
@@ -84,12 +84,14 @@ def _tables(path: Path) -> list[Mapping[str, Any]]:
             if key == "sensors" and isinstance(value, list):
                 hint = " Did you mean [[sensor]]?"
             raise ModelError(
-                f"{label}: unknown top-level key {key!r} with value {shown(value, 60)}, expected only [[sensor]] tables."
-                f"{hint} {FIX}"
+                f"{label}: unknown top-level key {key!r} with value {shown(value, 60)}, expected only [[sensor]] "
+                f"tables.{hint} {FIX}"
             )
     tables = data.get("sensor", [])
     if isinstance(tables, dict):
-        raise ModelError(f"{label}: got one [sensor] table, expected a list of them. Write [[sensor]], with two brackets.")
+        raise ModelError(
+            f"{label}: got one [sensor] table, expected a list of them. Write [[sensor]], with two brackets."
+        )
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise ModelError(f"{label}: sensor: got {shown(tables, 60)}, expected [[sensor]] tables. {FIX}")
     if not tables:

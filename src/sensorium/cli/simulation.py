@@ -53,7 +53,9 @@ class Settings:
         if self.envs < 1:
             raise UsageError.of("--envs", self.envs, "a whole number >= 1", "Use --envs 1 for a single environment.")
         if not 0.0 < self.seconds < float("inf"):
-            raise UsageError.of("--seconds", self.seconds, "a finite time > 0, in seconds", "Use for example --seconds 4.")
+            raise UsageError.of(
+                "--seconds", self.seconds, "a finite time > 0, in seconds", "Use for example --seconds 4."
+            )
         if self.out.exists() and not self.out.is_dir():
             raise UsageError.of("--out", str(self.out), "a folder", "That is a file: name another place.")
 
@@ -83,7 +85,8 @@ class Settings:
         if kind.type == "cuda":
             found = torch.cuda.device_count() if torch.cuda.is_available() else 0
             if found == 0:
-                raise UsageError.of("--device", self.device, "a device of this machine, which has no usable CUDA GPU", fix)
+                expected = "a device of this machine, which has no usable CUDA GPU"
+                raise UsageError.of("--device", self.device, expected, fix)
             if (kind.index or 0) >= found:
                 expected = f"an index below {found}, the number of this machine's GPUs"
                 raise UsageError.of("--device", self.device, expected, "Use --device cuda:0.")
@@ -93,7 +96,7 @@ class Settings:
         import sensorium.compute  # noqa: F401 - it tells Warp not to greet
 
         with native_silence():  # it announces a missing CUDA driver, which nobody asked for
-            wp.init()  # type: ignore[no-untyped-call]
+            wp.init()
 
     def ticks(self, dt: float) -> int:
         """Return the number of physics steps."""
@@ -173,15 +176,16 @@ def describe(scene: Scene, presets: Mapping[str, str]) -> dict[str, Any]:
     return description
 
 
-def table(readings: Mapping[str, Reading], description: Mapping[str, Any]) -> Table:
-    """Return what every sensor of env 0 shows, measured beside true."""
+def table(readings: Mapping[str, Reading], description: Mapping[str, Any], width: int) -> Table:
+    """Return what every sensor of env 0 shows, measured beside true; ages only where `width` characters allow it."""
     view = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for heading in ("sensor", "field", "shape", "unit"):
         view.add_column(heading, no_wrap=heading != "sensor")
-    for heading in ("rate", "age"):
+    has_age = width >= 96
+    for heading in ("rate", "age") if has_age else ("rate",):
         view.add_column(heading, justify="right", no_wrap=True)
     for heading in ("measured, env 0", "true, env 0"):
-        view.add_column(heading, justify="right", min_width=20)
+        view.add_column(heading, justify="right")
     for name, reading in readings.items():
         info = description["sensors"][name]
         for i, spec in enumerate(reading.specs):
@@ -192,7 +196,7 @@ def table(readings: Mapping[str, Reading], description: Mapping[str, Any]) -> Ta
                 shape,
                 escape(spec.unit),
                 f"{info['rate_hz']:.4g} Hz" if i == 0 else "",
-                f"{reading.age[0] * 1e3:.3g} ms" if i == 0 else "",
+                *([f"{reading.age[0] * 1e3:.3g} ms" if i == 0 else ""] if has_age else []),
                 _numbers(reading.measured[spec.name][0]),
                 _numbers(reading.truth[spec.name][0]),
                 end_section=i == len(reading.specs) - 1,
@@ -220,7 +224,7 @@ def finish(scene: Scene, recorder: NpzRecorder, settings: Settings, presets: Map
     envs = f"{scene.num_envs} env{'s' if scene.num_envs > 1 else ''}"
     heading = f"{title}: {envs}, {scene.time:.4g} s at {scene.engine.dt * 1e3:.4g} ms per tick, seed {settings.seed}"
     console.print(escape(heading), style="bold", soft_wrap=True)
-    console.print(table(scene.publish(), description))
+    console.print(table(scene.publish(), description, console.width))
     recording = recorder.recording(description)
     try:
         written = [recording.save(settings.out / "readings.npz"), *_pictures(recording, settings.out)]

@@ -73,24 +73,10 @@ def _ints(address: wp.uint64):  # type: ignore[no-untyped-def]  # Warp infers it
     return wp.array(ptr=address, shape=(2147483647,), dtype=wp.int32)
 
 
-@wp.kernel
-def chain_kernel(
-    rows: Rows,
-    parts: int,
-    num_envs: int,
-    quads: wp.array[Quad],
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
-    table: wp.array[wp.vec3],
+@wp.func
+def _do_quad(
+    quad: Quad, parts: int, env: int, num_envs: int, tick: int, mode: int, episode: int, table: wp.array[wp.vec3]
 ) -> None:
-    """Do the `parts` of the chain for one quad of one env; see the module's description for the order."""
-    i, q = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
-    quad = quads[q]
-    tick = clock[0]
-    mode = clock[1]
     row = env * quad.columns + quad.column
     source = _floats(quad.source)
     x = wp.vec4()
@@ -100,7 +86,7 @@ def chain_kernel(
     error = wp.vec4()  # a rotation collects its rotation vector here and is turned once
     if (parts & wp.static(NOISE)) != 0 and quad.noise != wp.uint64(0):
         words = philox(
-            wp.uint32(tick), wp.uint32(env), wp.uint32(episode[env]), quad.element, quad.noise_key0, quad.noise_key1
+            wp.uint32(tick), wp.uint32(env), wp.uint32(episode), quad.element, quad.noise_key0, quad.noise_key1
         )
         sigma = _floats(quad.noise)
         at = env * quad.noise_stride + quad.column
@@ -116,7 +102,7 @@ def chain_kernel(
                 words = philox(
                     wp.uint32(tick),
                     wp.uint32(env),
-                    wp.uint32(episode[env]),
+                    wp.uint32(episode),
                     quad.element,
                     quad.walk_key0,
                     quad.walk_key1,
@@ -172,7 +158,7 @@ def chain_kernel(
         plane = num_envs * quad.columns
         if quad.carry != wp.uint64(0):
             carry = _floats(quad.carry)
-            if mode == 1 or (mode == 0 and _ints(quad.arrival)[head * num_envs + env] != wp.static(NEVER)):
+            if mode == 1 or (mode == 0 and _ints(quad.arrival)[head * num_envs + env] <= tick):
                 for j in range(4):
                     if j < quad.count:
                         kept = x[j]
@@ -188,6 +174,29 @@ def chain_kernel(
             for j in range(4):
                 if j < quad.count:
                     ring[head * plane + row + j] = x[j]
+
+
+@wp.kernel
+def chain_kernel(
+    rows: Rows,
+    parts: int,
+    num_envs: int,
+    per_thread: int,
+    quads: wp.array[Quad],
+    clock: wp.array[wp.int32],
+    episode: wp.array[wp.int32],
+    table: wp.array[wp.vec3],
+) -> None:
+    """Do the `parts` of the chain for some quads of one env; see the module's description for the order."""
+    i, block = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    tick = clock[0]
+    mode = clock[1]
+    first = block * per_thread
+    for q in range(first, wp.min(first + per_thread, quads.shape[0])):
+        _do_quad(quads[q], parts, env, num_envs, tick, mode, episode[env], table)
 
 
 @dataclass(slots=True)
@@ -259,12 +268,14 @@ class ChainTable:
     def launch(self, parts: int) -> None:
         """Run (or record) the given parts of the chain over all quads."""
         if self.count:
+            per_thread = 8 if self.compute.is_cpu else 1  # a thread of a GPU is cheap, a call on a CPU is not
             self.compute.launch(
                 chain_kernel,
-                (self.count,),
+                (-(-self.count // per_thread),),
                 [
                     parts,
                     self.compute.num_envs,
+                    per_thread,
                     self.quads,
                     self.clock.words_wp,
                     self.clock.episode_wp,

@@ -279,11 +279,22 @@ class Knobs:
             full = np.broadcast_to(values, (*lead, *shape))
         except ValueError:
             raise ValueError(f"a number or an array that fits {shape} ({', '.join(spec.axes)})") from None
+        if not np.isfinite(full).all():
+            raise ValueError("finite numbers")
         if knob in NON_NEGATIVE and full.size and full.min() < 0.0:
             raise ValueError("nothing negative")
         if spec.kind == "rotation":
             full = np.concatenate([full, np.zeros((*full.shape[:-1], 1))], axis=-1)
         return np.ascontiguousarray(full.reshape(*lead, -1), np.float32)
+
+    def _fits(self, field: str, array: np.ndarray[Any, Any]) -> bool:
+        """Whether an array can be read as an amount of the config: one for all envs, per column."""
+        spec = self.specs[field][1]
+        shape = (*spec.shape[:-1], 3) if spec.kind == "rotation" else spec.shape
+        try:
+            return np.broadcast_shapes(array.shape, shape) == shape
+        except ValueError:
+            return False
 
     def _table(self, knob: str, field: str, amount: Any, factor: float, seed: int) -> KnobTable:
         index, spec = self.specs[field]
@@ -349,12 +360,13 @@ class Knobs:
                 raise ConfigError.single(title, knob, amount, "numbers", "A distribution belongs into the config.")
             if isinstance(amount, torch.Tensor):
                 amount = amount.detach().cpu().numpy()
-            elif not isinstance(amount, np.ndarray):
-                parse_amount(amount)
-            array = np.asarray(amount, np.float64)
-            if env_ids is not None and array.ndim == 1 and array.shape[0] == len(env_ids) != 3:
-                array = array.reshape(-1, *(1,) * len(self.specs[name][1].shape))  # one amount per env
+            rows = self.compute.num_envs if env_ids is None else len(env_ids)
             try:
+                if not isinstance(amount, np.ndarray):
+                    parse_amount(amount)
+                array = np.asarray(amount, np.float64)
+                if array.shape == (rows,) and not self._fits(name, array):
+                    array = array.reshape(-1, *(1,) * len(self.specs[name][1].shape))  # one amount per env
                 row = self.row(name, array, knob, factor)
                 table.set(row, env_ids)
             except (ValueError, RuntimeError) as error:

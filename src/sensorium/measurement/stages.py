@@ -266,7 +266,7 @@ class GaussMarkov(StageCfg):
                 ],
                 [
                     wp.from_torch(state[f"drift_{field}"]), wp.from_torch(state[f"turn_on_{field}"]),
-                    wp.from_torch(slot[field].flatten(1), dtype=wp.float32),
+                    wp.from_torch(slot[field].view(slot[field].shape[0], -1), dtype=wp.float32),
                 ],
             )  # fmt: skip
 
@@ -480,5 +480,5 @@ class Saturation(StageCfg):
             high = _row(self.high, columns)
             low = -high if self.low is None else _row(self.low, columns)
             ends = [wp.array(end, dtype=wp.float32, device=key.compute.wp_device) for end in (low, high)]
-            values = wp.from_torch(slot[field].flatten(1), dtype=wp.float32)
+            values = wp.from_torch(slot[field].view(slot[field].shape[0], -1), dtype=wp.float32)
             key.compute.launch(_saturate, (columns,), [*ends, values])

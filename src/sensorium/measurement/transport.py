@@ -51,6 +51,8 @@ def _dispatch(
     jitter_a: float,
     jitter_b: float,
     jitter_values: wp.array[wp.float32],
+    jitter_is_live: int,
+    jitter_in: wp.array2d[wp.float32],
     loss_kind: int,
     loss_in: wp.array2d[wp.float32],
     burst_end: float,
@@ -62,6 +64,7 @@ def _dispatch(
     okay: wp.array2d[wp.uint8],
     burst: wp.array[wp.uint8],
     carry_stamp: wp.array[wp.int32],
+    carry_arrival: wp.array[wp.int32],
     carry_okay: wp.array[wp.uint8],
 ) -> None:
     i, _none = wp.tid()
@@ -83,7 +86,10 @@ def _dispatch(
         words = philox(wp.uint32(clock[0]), wp.uint32(env), wp.uint32(episode[env]), wp.uint32(0), key0, key1)
     late = delay_in[env % delay_in.shape[0], 0]
     if jitter_kind >= 0:
-        extra = draw(jitter_kind, jitter_a, jitter_b, jitter_values, words[0], table)
+        most = jitter_b
+        if jitter_is_live != 0:
+            most = jitter_in[env, 0]
+        extra = draw(jitter_kind, jitter_a, most, jitter_values, words[0], table)
         late = late + wp.clamp(extra, -late, late)
     arrives = captured + int(wp.floor(late + 0.5))
     if loss_kind == 1:
@@ -110,11 +116,13 @@ def _dispatch(
             okay[slot, env] = good
         if loss_kind != 0:
             carry_stamp[env] = captured
+            carry_arrival[env] = wp.static(NEVER)
             carry_okay[env] = wp.uint8(0)
         return
     if loss_kind != 0:
-        if arrival[head, env] != wp.static(NEVER):
+        if arrival[head, env] <= clock[0]:
             carry_stamp[env] = stamp[head, env]
+            carry_arrival[env] = arrival[head, env]
             carry_okay[env] = okay[head, env]
     stamp[head, env] = captured
     arrival[head, env] = arrives
@@ -151,7 +159,7 @@ def _freeze(
             copy_word(wide, source, here, carry, here)
         return
     if has_carry != 0 and mode == 0:
-        if arrival[head, env] != wp.static(NEVER):
+        if arrival[head, env] <= clock[0]:
             copy_word(wide, ring, head * plane + here, carry, here)
     copy_word(wide, source, here, ring, head * plane + here)
 
@@ -193,6 +201,7 @@ def _select(
     okay: wp.array2d[wp.uint8],
     has_carry: int,
     carry_stamp: wp.array[wp.int32],
+    carry_arrival: wp.array[wp.int32],
     carry_okay: wp.array[wp.uint8],
     slot_out: wp.array[wp.int32],
     stamp_out: wp.array[wp.int32],
@@ -216,12 +225,13 @@ def _select(
     oldest = (head + 1) % depth
     slot_out[env] = oldest
     stamp_out[env] = stamp[oldest, env]
-    arrival_out[env] = clock[0]
+    arrival_out[env] = -1
     valid_out[env] = wp.uint8(0)  # nothing has arrived yet: the first capture is shown, and said not to be valid
     if has_carry != 0:
         slot_out[env] = -1
         stamp_out[env] = carry_stamp[env]
-        arrival_out[env] = -1
+        if carry_arrival[env] != wp.static(NEVER):
+            arrival_out[env] = carry_arrival[env]
         valid_out[env] = carry_okay[env]
     _copy_rows(env, slot_out[env], stamp.shape[1], fields)
 
@@ -277,7 +287,7 @@ class Ring:
         self.specs = list(specs)
         device, num_envs = compute.device, compute.num_envs
         self.has_delay = cfg.delay is not None or cfg.loss is not None
-        self.max_delay_ticks = self._max_delay_ticks()
+        self.longest, self.max_delay_ticks = self._max_delay_ticks()
         in_flight = math.floor((self.max_delay_ticks + 0.5) / rate.period) + 2 if self.has_delay else 1
         self.depth = max(in_flight, cfg.history_length, 1)
         self.rings = {
@@ -298,12 +308,15 @@ class Ring:
         self.okay = torch.ones((self.depth, num_envs), dtype=torch.uint8, device=device)
         self.burst = torch.zeros(num_envs, dtype=torch.uint8, device=device)
         self.carry_stamp = torch.zeros(num_envs, dtype=torch.int32, device=device)
+        self.carry_arrival = torch.full((num_envs,), NEVER, dtype=torch.int32, device=device)
         self.carry_okay = torch.zeros(num_envs, dtype=torch.uint8, device=device)
         self.shown_slot = torch.zeros(num_envs, dtype=torch.int32, device=device)
         self.shown_stamp = torch.zeros(num_envs, dtype=torch.int32, device=device)
         self.shown_arrival = torch.zeros(num_envs, dtype=torch.int32, device=device)
         self.shown_valid = torch.zeros(num_envs, dtype=torch.uint8, device=device)
         self.delay = self._delay_table(seed)
+        self.jitter_is_live = cfg.jitter is not None and not isinstance(cfg.jitter, Uniform | Normal | Choice)
+        self.jitter = self._column(self._ticks(cfg.jitter) if self.jitter_is_live else 0.0, "jitter", seed)
         self.loss = self._loss_table(seed)
         self.shown: Record | None = Record(self.specs, num_envs, device) if self.has_delay else None
         """What a reader sees, where that may differ from the newest sample."""
@@ -326,14 +339,17 @@ class Ring:
             return Choice(tuple(self._ticks(value) for value in amount.values))
         return float(exact_fraction(amount) / self.clock.dt_exact)
 
-    def _max_delay_ticks(self) -> float:
+    def _max_delay_ticks(self) -> tuple[float, float]:
+        """Return the longest delay (s), and delay with jitter (ticks): a number may be set as high as the delay."""
         if self.cfg.delay is None:
-            return 0.0
+            return 0.0, 0.0
         longest = max(amount_bounds(self.cfg.delay)[1], 0.0)
         extra = 0.0
-        if self.cfg.jitter is not None:
+        if isinstance(self.cfg.jitter, Uniform | Normal | Choice):
             extra = min(max(amount_bounds(self.cfg.jitter)[1], 0.0), longest)
-        return float(self._ticks(longest + extra))
+        elif self.cfg.jitter is not None:
+            extra = longest
+        return longest, self._ticks(longest) + self._ticks(extra)
 
     def _column(self, amount: Any, knob: str, seed: int) -> KnobTable:
         key = stream_key(seed, self.label, f"knob/{knob}")
@@ -376,7 +392,8 @@ class Ring:
         )
         key = stream_key(seed, self.label, "transport")
         return [
-            kind, float(a), float(b), wp.array(values, dtype=wp.float32, device=self.compute.wp_device), loss_kind,
+            kind, float(a), float(b), wp.array(values, dtype=wp.float32, device=self.compute.wp_device),
+            int(self.jitter_is_live), wp.from_torch(self.jitter.values, dtype=wp.float32), loss_kind,
             wp.from_torch(self.loss.values, dtype=wp.float32), loss.r if isinstance(loss, GilbertElliott) else 1.0,
             wp.uint32(key[0]), wp.uint32(key[1]), normal_table(self.compute.wp_device),
         ]  # fmt: skip
@@ -428,7 +445,8 @@ class Ring:
             [
                 wp.from_torch(self.stamp, dtype=wp.int32), wp.from_torch(self.arrival, dtype=wp.int32),
                 wp.from_torch(self.okay, dtype=wp.uint8), wp.from_torch(self.burst, dtype=wp.uint8),
-                wp.from_torch(self.carry_stamp, dtype=wp.int32), wp.from_torch(self.carry_okay, dtype=wp.uint8),
+                wp.from_torch(self.carry_stamp, dtype=wp.int32), wp.from_torch(self.carry_arrival, dtype=wp.int32),
+                wp.from_torch(self.carry_okay, dtype=wp.uint8),
             ],
         )  # fmt: skip
 
@@ -456,8 +474,8 @@ class Ring:
             [
                 self.clock.words_wp, self._head_wp, wp.from_torch(self.stamp, dtype=wp.int32),
                 wp.from_torch(self.arrival, dtype=wp.int32), wp.from_torch(self.okay, dtype=wp.uint8),
-                int(self.has_carry), wp.from_torch(self.carry_stamp, dtype=wp.int32), wp.from_torch(self.carry_okay,
-                dtype=wp.uint8),
+                int(self.has_carry), wp.from_torch(self.carry_stamp, dtype=wp.int32),
+                wp.from_torch(self.carry_arrival, dtype=wp.int32), wp.from_torch(self.carry_okay, dtype=wp.uint8),
             ],
             [
                 slots, wp.from_torch(self.shown_stamp, dtype=wp.int32), wp.from_torch(self.shown_arrival,
@@ -483,22 +501,25 @@ class Ring:
     # Run time ---------------------------------------------------------------------------------------------------------
 
     def set(self, knob: str, value: Any, env_ids: torch.Tensor | None) -> None:
-        """Set `delay` (seconds) or `loss` (probability) for all envs or some.
+        """Set `delay` or `jitter` (seconds) or `loss` (probability) for all envs or some, from the next sample on.
 
         Raises:
-            ConfigError: longer than the ring was made for, or not a probability.
+            ConfigError: longer than the ring was made for, not a probability, or one number cannot say it.
         """
-        table = self.delay if knob == "delay" else self.loss
+        table = {"delay": self.delay, "jitter": self.jitter, "loss": self.loss}[knob]
         title = f"{type(self.cfg).__name__}({self.label!r})"
         array = np.asarray(value.detach().cpu() if isinstance(value, torch.Tensor) else value, np.float64)
-        if knob == "delay":
-            longest = float(self.max_delay_ticks * self.clock.dt_exact)
-            if array.size and not (0.0 <= array.min() and array.max() <= longest + 1e-12):
-                fix = f"scene.reconfigure({self.label!r}, delay=...) makes room."
+        if knob == "jitter" and not self.jitter_is_live:
+            fix = f"Use scene.reconfigure({self.label!r}, jitter=...)."
+            raise ConfigError.single(title, "jitter", value, "a jitter that the config gives as a number", fix)
+        if knob != "loss":
+            limit = self.longest * (1.0 + 1e-6)  # a float32 of the same number may be a little larger
+            if array.size and not (0.0 <= array.min() and array.max() <= limit):
+                fix = f"scene.reconfigure({self.label!r}, {knob}=...) makes room."
                 raise ConfigError.single(
-                    title, "delay", value, f"seconds in [0, {longest:g}], what the ring holds", fix
+                    title, knob, value, f"seconds in [0, {self.longest:g}], what the ring holds", fix
                 )
-            array = np.vectorize(self._ticks, otypes=[np.float64])(array)
+            array = np.vectorize(self._ticks, otypes=[np.float64])(array.clip(max=self.longest))
         elif array.size and not (0.0 <= array.min() and array.max() <= 1.0):
             raise ConfigError.single(title, "loss", value, "a probability in [0, 1]")
         rows = np.broadcast_to(array.reshape(-1, 1) if array.ndim else array, (array.size if array.ndim else 1, 1))
@@ -515,7 +536,8 @@ class Ring:
         named |= {
             "stamp": self.stamp, "arrival": self.arrival, "okay": self.okay, "burst": self.burst,
             "carry_stamp": self.carry_stamp, "carry_okay": self.carry_okay,
-            "delay": self.delay.values, "loss": self.loss.values,
+            "carry_arrival": self.carry_arrival,
+            "delay": self.delay.values, "jitter": self.jitter.values, "loss": self.loss.values,
         }  # fmt: skip
         return named
 

@@ -11,7 +11,8 @@ For each sensor NAME, with one row per event (a capture, or the arrival of a del
     NAME/env_ids            [env]
     description             JSON: engine, dt, seed, and per sensor its kind, rate, field specs and config
 
-Measured and true value of one row are of two captures where the sensor has a delay; `SensorRecording.paired` aligns them.
+Measured and true value of one row are of two captures where the sensor has a delay; `SensorRecording.paired` aligns
+them.
 """
 
 from __future__ import annotations
@@ -64,13 +65,14 @@ class SensorRecording:
         return age
 
     def captures(self, env: int = 0) -> Array:
-        """Return the rows at which the truth was sensed anew in one env (by column); truth is `truth[field][rows, env]`."""
+        """Return the rows at which the truth was sensed anew in one env (by column)."""
         return _changes(self.truth_time[:, env])
 
     def arrivals(self, env: int = 0) -> Array:
         """Return the rows at which another valid sample arrived in one env (by column)."""
         rows = _changes(np.where(self.valid[:, env], self.capture_time[:, env], -np.inf))
-        return rows[self.valid[rows, env]]
+        valid: Array = rows[self.valid[rows, env]]
+        return valid
 
     def paired(self, name: str, env: int = 0) -> tuple[Array, Array, Array]:
         """Return capture times [n], measured and true values [n, ...] of the same captures, in one env (by column).
@@ -87,7 +89,7 @@ class SensorRecording:
 
 def _changes(values: Array) -> Array:
     """Return the indices at which a sequence has another value than before; the first counts."""
-    return np.flatnonzero(np.concatenate(([len(values) > 0], values[1:] != values[:-1])))
+    return np.flatnonzero(np.concatenate(([len(values) > 0], np.not_equal(values[1:], values[:-1]))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +159,7 @@ def load(path: str | os.PathLike[str]) -> Recording:
         raise ModelError(f"recording {str(path)!r} does not exist: check the path.") from None
     except (OSError, ValueError, KeyError, AttributeError, EOFError) as error:
         reason = f"{type(error).__name__}: {error}"
-        raise ModelError(f"{str(path)!r} is no recording of readings: {reason}. Write it with NpzRecorder.save.") from error
+        raise ModelError(f"{str(path)!r} is no recording: {reason}. Write it with NpzRecorder.save.") from error
     return Recording(description, sensors)
 
 
@@ -188,17 +190,15 @@ class _Track:
     env_ids: Array
     rows: Array
     columns: dict[str, _Column] = field(default_factory=dict)
-    frame: Array | None = None
-    capture_tick: Array | None = None
-    valid: Array | None = None
-    truth_tick: Array | None = None
+    state: dict[str, Array] = field(default_factory=dict)
+    """What the last row that was added shows: a reading that differs in none of it is no news."""
 
 
 class NpzRecorder:
     """Collects readings and writes them as one `.npz` file.
 
-    Give it a reading at every tick at which the sensor captures (``scene.publish(only_new=True)`` after each tick), and, to
-    see when delayed samples arrive, at the ticks between; a reading that shows nothing new adds nothing.
+    Give it a reading at every tick at which the sensor captures (``scene.publish(only_new=True)`` after each tick),
+    and, to see when delayed samples arrive, at the ticks between; a reading that shows nothing new adds nothing.
 
     Args:
         max_envs: environments recorded, the first ones; None takes all.
@@ -233,28 +233,19 @@ class NpzRecorder:
                 rows = rows[: self.max_envs]
             track = self._tracks[reading.name] = _Track(reading.env_ids[rows].copy(), rows)
         rows = track.rows
-        frame, capture_tick, valid = reading.frame[rows], reading.capture_tick[rows], reading.valid[rows]
-        if track.frame is None or track.capture_tick is None or track.truth_tick is None:
-            truth_tick = np.maximum(np.full(len(rows), reading.tick, np.int64), capture_tick)
-        else:
-            is_new = (frame != track.frame) | (capture_tick > track.truth_tick)
-            if not (
-                is_new.any()
-                or np.not_equal(capture_tick, track.capture_tick).any()
-                or np.not_equal(valid, track.valid).any()
-            ):
-                return
-            truth_tick = np.where(is_new, reading.tick, track.truth_tick)
-        track.frame, track.capture_tick, track.valid, track.truth_tick = frame, capture_tick, valid, truth_tick
-        row: dict[str, Array] = {"tick": np.array(reading.tick), "capture_tick": capture_tick, "truth_tick": truth_tick}
-        row["valid"] = valid
+        state = {name: getattr(reading, name)[rows] for name in ("frame", "capture_tick", "truth_tick", "valid")}
+        if track.state and all(np.array_equal(value, track.state[name]) for name, value in state.items()):
+            return
+        track.state = state
+        row: dict[str, Array] = {"tick": np.array(reading.tick), **state}
+        row.pop("frame")
         row.update({f"measured/{name}": value[rows] for name, value in reading.measured.items()})
         row.update({f"truth/{name}": value[rows] for name, value in reading.truth.items()})
         size = sum(value.nbytes for value in row.values())
         if self.nbytes + size > self.max_bytes:
             self.is_full = True
             warnings.warn(
-                f"NpzRecorder: {self.max_bytes / 2**20:.0f} MiB are full at tick {reading.tick} (t = {reading.time:g} s); "
+                f"NpzRecorder: {self.max_bytes / 2**20:.0f} MiB full at tick {reading.tick} (t = {reading.time:g} s): "
                 "nothing later is recorded. Record fewer envs (max_envs), lower rates, or raise max_bytes.",
                 SensoriumWarning,
                 stacklevel=2,
@@ -278,10 +269,9 @@ class NpzRecorder:
             if not values:
                 continue
             info = described["sensors"].get(name, {})
-            is_delayed = info.get("cfg", {}).get("delay") is not None
-            truth_tick = values["truth_tick" if is_delayed else "capture_tick"]
             sensors[name] = SensorRecording(
-                name, info, track.env_ids, values["tick"] * dt, values["capture_tick"] * dt, truth_tick * dt, values["valid"],
+                name, info, track.env_ids, values["tick"] * dt, values["capture_tick"] * dt, values["truth_tick"] * dt,
+                values["valid"],
                 *({key.partition("/")[2]: value for key, value in values.items() if key.startswith(f"{branch}/")}
                   for branch in ("measured", "truth")),
             )  # fmt: skip

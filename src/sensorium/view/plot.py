@@ -1,8 +1,8 @@
 """Pictures of a recording: true against measured, per sensor a column, per axis a row, each with a close-up beside it.
 
 The measured line is a step: it shows what a reader saw at each instant, so latency is where it trails the truth. In the
-close-up, dots are arrivals, and a faint line leads from each back to the instant at which it was sensed. The numbers above
-it are mean and standard deviation of measured minus true at equal captures: what remains when latency is taken out.
+close-up, dots are arrivals, and a faint line leads from each back to the instant at which it was sensed. The numbers
+above it are mean and standard deviation of measured minus true at equal captures: what remains without latency.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def plot_recording(
 ) -> Path:
     """Draw true against measured values over time, and return the picture's path.
 
-    At most three sensors with six axes each are drawn, and what is left out is said in the picture; choose with `names`.
+    At most three sensors with six axes each are drawn, and what is left out is said there; choose with `names`.
 
     Args:
         recording: what `sensorium.record.load` or `NpzRecorder.recording` returned.
@@ -121,7 +121,8 @@ def _rows(sensor: SensorRecording) -> list[_Row]:
         is_float = np.dtype(spec["dtype"]).kind == "f"
         if not is_float or len(shape) > 1 or int(np.prod(shape)) > 9 or spec["name"] not in sensor.measured:
             continue
-        labels = list(axes[0]) if shape and len(axes[0]) == shape[0] else [str(i) for i in range(shape[0] if shape else 1)]
+        size = shape[0] if shape else 1
+        labels = list(axes[0]) if shape and len(axes[0]) == size else [str(i) for i in range(size)]
         color = COLORS[len({row.field for row in rows}) % len(COLORS)]
         for i, label in enumerate(labels):
             index = (*lead, i) if shape else lead
@@ -142,8 +143,9 @@ def _draw_sensor(figure: Any, sensor: SensorRecording, rows: Sequence[_Row], env
     top, bottom = 1.0 - 0.86 / inches, 0.52 / inches
     bottom += (top - bottom) * (1.0 - len(rows) / height)
     grid = figure.add_gridspec(
-        len(rows), 2, width_ratios=(1.75, 1.0), left=0.115, right=0.985, top=top, bottom=bottom, hspace=0.24, wspace=0.13
-    )
+        len(rows), 2, width_ratios=(1.75, 1.0), left=0.115, right=0.985, top=top, bottom=bottom, hspace=0.24,
+        wspace=0.13,
+    )  # fmt: skip
     captures, arrivals = sensor.captures(env), sensor.arrivals(env)
     true_time, seen = sensor.truth_time[captures, env], sensor.time[arrivals]
     sensed = sensor.capture_time[arrivals, env]
@@ -162,14 +164,15 @@ def _draw_sensor(figure: Any, sensor: SensorRecording, rows: Sequence[_Row], env
         wide.axvspan(*window, color="#f0c94a", alpha=0.35, lw=0)
         label = f"{row.field}\n{row.axis + '  ' if row.axis else ''}[{_unit(row.unit)}]"
         wide.set_ylabel(label, fontsize=8, color=INK)
-        wide.yaxis.set_label_coords(-0.155, 0.5)
-        least = 1e-4 * float(np.nanmax(np.abs(sensor.truth[row.field][captures, env]), initial=0.0))
+        wide.yaxis.set_label_coords(-0.118, 0.5)
+        scale = np.abs(sensor.truth[row.field][captures, env])
+        least = 1e-3 * float(scale[np.isfinite(scale)].max(initial=0.0))
         _frame(wide, np.concatenate((truth, measured)), least)
         _close_up(close, row, window, (true_time, truth), (sensed, seen, measured), least)
         close.set_title(_error(sensor, row, env), fontsize=7, color=FAINT, loc="right", pad=2.5)
         if i == 0:
             handles = wide.get_legend_handles_labels()
-            length = f"{1e3 * (window[1] - window[0]):.0f} ms close-up · error: mean ± σ"
+            length = f"{1e3 * (window[1] - window[0]):.0f} ms close-up · error: mean ± std"
             close.text(0.0, 1.0, length, transform=_above(close, 15), fontsize=8, color=INK, va="bottom")
             wide.legend(
                 *handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, frameon=False, fontsize=8,
@@ -218,8 +221,12 @@ def _frame(axes: Any, values: Array, least: float) -> None:
 def _error(sensor: SensorRecording, row: _Row, env: int) -> str:
     """Say how far measured values are from the truth of the same captures."""
     _, measured, truth = sensor.paired(row.field, env)
-    difference = (measured.astype(np.float64) - truth)[(slice(None), *row.index)]
-    difference = difference[np.isfinite(difference)]
+    if not len(measured):
+        return ""
+    column = (slice(None), *row.index)
+    pairs: Array = np.stack((measured[column], truth[column])).astype(np.float64)  # type: ignore[index]
+    pairs = pairs[:, np.isfinite(pairs).all(axis=0)]
+    difference = pairs[0] - pairs[1]
     if not len(difference) or not difference.any():
         return ""
     return f"error {difference.mean():+.2g} ± {difference.std():.2g}"
@@ -239,6 +246,8 @@ def _style(axes: Any, is_last: bool) -> None:
     axes.set_axisbelow(True)
     axes.tick_params(labelsize=7.5, colors=INK, length=2.5, width=0.6, labelbottom=is_last)
     axes.yaxis.set_major_locator(MaxNLocator(4))
+    axes.ticklabel_format(axis="y", useOffset=False, scilimits=(-4, 5))
+    axes.yaxis.get_offset_text().set_fontsize(7)
     for name, spine in axes.spines.items():
         spine.set_visible(name in ("left", "bottom"))
         spine.set_color(FAINT)

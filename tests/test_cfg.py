@@ -1,0 +1,182 @@
+"""Configs: all faults at once, round trips, freezing, knobs."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import sensorium as sn
+import synthetic as syn
+from sensorium.cfg import GilbertElliott, OffsetCfg, amount_bounds
+
+# Faults ---------------------------------------------------------------------------------------------------------------
+
+
+def test_all_faults_at_once() -> None:
+    """One error lists every fault with field, value, what is accepted and, where there is one, the fix."""
+    with pytest.raises(sn.ConfigError) as caught:
+        syn.ProbeCfg(name="p", noise=-1.0, delay="soon", history_length=-2, rate_hz=0.0, nois=1, evaluate="maybe")
+    error = caught.value
+    assert {fault.field for fault in error.faults} == {"noise", "delay", "history_length", "rate_hz", "nois", "evaluate"}
+    text = str(error)
+    assert text.count("\n") == 5 and text.count("ProbeCfg('p').") == 6
+    assert "'noise'" in next(str(fault) for fault in error.faults if fault.field == "nois")
+    assert isinstance(error, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"noise": "0.1"}, "noise"), ({"noise": True}, "noise"), ({"noise": math.nan}, "noise"),
+        ({"noise": math.inf}, "noise"), ({"noise": ()}, "noise"), ({"noise": {}}, "noise"),
+        ({"noise": {"vec": "x"}}, "noise"), ({"noise": {"vec": -0.1}}, "noise"), ({"noise": (0.1, -0.1)}, "noise"),
+        ({"noise": sn.Uniform(-1.0, 1.0)}, "noise"), ({"noise_density": -1.0}, "noise_density"),
+        ({"random_walk": -1.0}, "random_walk"), ({"resolution": -1.0}, "resolution"),
+        ({"delay": -0.1}, "delay"), ({"delay": (0.1, 0.2)}, "delay"), ({"delay": {"vec": 0.1}}, "delay"),
+        ({"jitter": 0.1}, "jitter"), ({"delay": 0.1, "jitter": 0.2}, "jitter"),
+        ({"delay": sn.Uniform(0.1, 0.3), "jitter": 0.2}, "jitter"),
+        ({"delay": 0.1, "jitter": sn.Uniform(0.0, 0.2)}, "jitter"), ({"delay": 0.1, "jitter": (0.1,)}, "jitter"),
+        ({"loss": 1.0}, "loss"), ({"loss": -0.1}, "loss"), ({"loss": "often"}, "loss"),
+        ({"update_period": -1.0}, "update_period"), ({"update_period": 0.1, "rate_hz": 10.0}, "rate_hz"),
+        ({"update_period": math.inf}, "update_period"), ({"rate_hz": "fast"}, "rate_hz"),
+        ({"history_length": 1.5}, "history_length"), ({"name": 3}, "name"), ({"debug_vis": "perhaps"}, "debug_vis"),
+        ({"stages": ({"kind": "gauss_markow", "tau": 1.0},)}, "stages"), ({"stages": (1,)}, "stages"),
+        ({"stages": sn.Saturation(high=1.0)}, "stages"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_refused(given: dict[str, Any], field: str) -> None:
+    """Each wrong value is refused at construction, as a ConfigError that names its field."""
+    with pytest.raises(sn.ConfigError) as caught:
+        syn.ProbeCfg(name="p", **given)
+    assert any(fault.field.split(".")[0] == field for fault in caught.value.faults), str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: sn.GaussMarkov(density=-1.0, tau=0.0), "density.*\n.*tau"),
+        (lambda: sn.GaussMarkov(density=sn.Uniform(0.0, 1.0), tau=1.0), "density"),
+        (lambda: sn.GaussMarkov(density=1.0, tau=1.0, start="late"), "start"),
+        (lambda: sn.ScaleError(scale=(1.0, 2.0)), "scale"),
+        (lambda: sn.ScaleError(cross_axis=(1.0, 2.0, 3.0, 4.0)), "cross_axis"),
+        (lambda: sn.Saturation(high=1.0, low=2.0), "low"),
+        (lambda: sn.Saturation(hihg=1.0), "hihg"),
+        (lambda: GilbertElliott(1.5, 0.0), "p: .*\n.*r: "),
+        (lambda: OffsetCfg(rot=(1.0, 1.0, 0.0, 0.0)), "0.707107"),
+        (lambda: OffsetCfg(rot=(0.0, 0.0, 0.0, 0.0)), "unit quaternion"),
+        (lambda: OffsetCfg(pos=(0.0, 0.0)), "pos"),
+        (lambda: sn.ImuCfg(), "selector"),
+        (lambda: sn.ImuCfg(site="a", body="b", gyro_noise=-1.0), "gyro_noise(.|\n)*selector"),
+        (lambda: sn.ImuCfg(site="a", fields=("gyro",)), "fields"),
+        (lambda: sn.Uniform(1.0, 0.0), "low"),
+        (lambda: sn.Normal(0.0, -1.0), "std"),
+        (lambda: sn.Choice(()), "values"),
+    ],
+)
+def test_refused_parts(make: Any, text: str) -> None:
+    """Stages, offsets, selectors, loss models and distributions name their faults too."""
+    with pytest.raises(sn.ConfigError, match=text):
+        make()
+
+
+def test_scalar_on_several_units() -> None:
+    """One number for fields of several units is refused and names the units; per field it is accepted."""
+    with pytest.raises(sn.ConfigError, match="units .*m"):
+        syn.world([syn.ProbeCfg(fields=("vec", "speed"), noise=0.1)])
+    syn.world([syn.ProbeCfg(fields=("vec", "speed"), noise={"vec": 0.1, "speed": 0.2})])
+    with pytest.raises(sn.ConfigError, match=r"(?s)noise.*'sped'.*'speed'.*bias"):
+        syn.world([syn.ProbeCfg(fields=("vec", "speed"), noise={"sped": 0.1}, bias=1.0)])
+    with pytest.raises(sn.ConfigError, match="fits"):
+        syn.world([syn.ProbeCfg(bias=(1.0, 2.0))])
+    with pytest.raises(sn.ConfigError, match=r"bias"):
+        syn.world([syn.ProbeCfg(bias=sn.Uniform((0.0, 0.0), (1.0, 1.0)))])
+
+
+# Values ---------------------------------------------------------------------------------------------------------------
+
+
+def test_frozen() -> None:
+    """A config cannot be changed, nor can the library change it; `replace` gives a validated copy."""
+    cfg = syn.ProbeCfg(name="p", noise={"vec": (1.0, 2.0, 3.0)})
+    with pytest.raises(Exception, match="frozen"):
+        cfg.name = "q"
+    before = cfg.to_json()
+    scene = syn.world([cfg])
+    scene["p"].set("noise", {"vec": 9.0})
+    syn.advance(scene, 2)
+    assert cfg.to_json() == before
+    assert cfg.replace(name="q").name == "q" and cfg.name == "p"
+    with pytest.raises(sn.ConfigError):
+        cfg.replace(delay=-1.0)
+
+
+def test_what_counts_as_a_number() -> None:
+    """Integers, NumPy and torch numbers are numbers; lists and arrays become tuples."""
+    import torch
+
+    cfg = syn.ProbeCfg(noise=1, bias=[1, 2, 3], resolution=np.array([0.1, 0.2, 0.3]), random_walk=torch.tensor(0.5),
+                       delay=np.float64(0.5), rate_hz=100)  # fmt: skip
+    assert cfg.noise == 1.0 and isinstance(cfg.noise, float) and cfg.bias == (1.0, 2.0, 3.0)
+    assert cfg.resolution == (0.1, 0.2, 0.3) and cfg.random_walk == 0.5 and cfg.delay == 0.5 and cfg.rate_hz == 100.0
+
+
+def test_bounds() -> None:
+    """The bounds of an amount are its least and greatest possible number, in any nesting."""
+    assert amount_bounds(2.0) == (2.0, 2.0) and amount_bounds(((1.0, -3.0), (2.0, 5.0))) == (-3.0, 5.0)
+    assert amount_bounds({"a": sn.Uniform((0.0, 1.0), (2.0, 3.0)), "b": sn.Choice((7.0, -1.0))}) == (-1.0, 7.0)
+    low, high = amount_bounds(sn.Normal(1.0, 2.0))
+    assert low < -9.0 and high > 11.0
+
+
+# Files ----------------------------------------------------------------------------------------------------------------
+
+CONFIGS: list[Any] = [
+    *syn.menagerie(),
+    sn.ImuCfg(name="imu", site="imu", offset=OffsetCfg(pos=(1.0, 2.0, 3.0), rot=(0.0, 1.0, 0.0, 0.0)), rate_hz=200.0,
+              gyro_noise_density=sn.Normal(0.1, 0.01), acc_bias=sn.Choice(((1.0, 2.0, 3.0), (4.0, 5.0, 6.0)))),
+    sn.ImuCfg(bodies=("a", sn.ObjRef(type="body", name="b.*", entity="robot")), fields="all"),
+    syn.ProbeCfg(noise=sn.Uniform((0.0, 0.1, 0.2), 1.0), delay=sn.Uniform(0.1, 0.2), jitter=sn.Normal(0.0, 0.01)),
+]
+
+
+@pytest.mark.parametrize("cfg", CONFIGS, ids=lambda cfg: cfg.label)
+def test_round_trips(cfg: Any) -> None:
+    """Every config is the same after JSON and TOML, also twice, and its dict holds plain values and a kind."""
+    data = cfg.to_dict()
+    assert data["kind"] == cfg.kind()
+    for again in (cfg.from_dict(data), cfg.from_json(cfg.to_json()), cfg.from_toml(cfg.to_toml())):
+        assert again == cfg and again.to_dict() == data
+        assert again.model_fields_set == cfg.model_fields_set
+
+
+def test_files_are_readable() -> None:
+    """Distributions, stages, losses and offsets look in a file as a person would write them."""
+    cfg = sn.ImuCfg(site="imu", gyro_noise=sn.Uniform(0, 0.02), loss=GilbertElliott(0.1, 0.5), delay=0.01,
+                    stages=(sn.Saturation(high=16.0, fields=("lin_acc_b",)),))  # fmt: skip
+    assert cfg.to_dict() == {
+        "kind": "imu", "site": "imu", "gyro_noise": {"uniform": [0.0, 0.02]}, "loss": {"p": 0.1, "r": 0.5},
+        "delay": 0.01, "stages": [{"kind": "saturation", "high": 16.0, "fields": ["lin_acc_b"]}],
+    }  # fmt: skip
+
+
+def test_a_loaded_config_gives_the_same_numbers() -> None:
+    """Scenes built from configs and from their TOML agree bit for bit."""
+    cfgs = syn.menagerie()
+    scenes = [syn.world(cfgs), syn.world([type(cfg).from_toml(cfg.to_toml()) for cfg in cfgs])]
+    for scene in scenes:
+        syn.advance(scene, 3)
+    for name in scenes[0]:
+        syn.same(*(syn.snapshot(scene[name]) for scene in scenes))
+
+
+def test_unknown_in_files() -> None:
+    """An unknown field or stage kind in a file is refused with the nearest name."""
+    with pytest.raises(sn.ConfigError, match="'noise'"):
+        syn.ProbeCfg.from_toml('name = "p"\nnoize = 1.0\n')
+    with pytest.raises(sn.ConfigError, match="gauss_markov"):
+        syn.ProbeCfg.from_json('{"stages": [{"kind": "gaus_markov"}]}')
+    with pytest.raises(sn.ConfigError, match="tau"):
+        syn.ProbeCfg.from_dict({"stages": [{"kind": "gauss_markov", "density": 1.0, "tau": -1.0}]})

@@ -1,0 +1,367 @@
+"""The command line: demo and run make their files, and every mistake ends with one message and exit code 2."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sensorium.cli import main
+from sensorium.demo import model_path
+from sensorium.record import load
+
+pytest.importorskip("mujoco.batch")
+
+RIG = """
+[[sensor]]
+kind = "imu"
+name = "torso"
+body = "torso"
+"""
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def rig(folder: Path, text: str = RIG) -> str:
+    path = folder / "rig.toml"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def suite(name: str) -> str:
+    import dm_control
+
+    return str(Path(dm_control.__file__).parent / "suite" / name)
+
+
+def run(folder: Path, *options: str, model: str = str(model_path()), text: str | None = None) -> int:
+    """Run `sensorium run` with a rig on the bundled robot, for 20 ms, unless told otherwise."""
+    text = text if text is not None else RIG.replace('"torso"\nbody = "torso"', '"trunk"\nbody = "trunk"')
+    return main(["run", model, "--rig", rig(folder, text), "--out", str(folder / "out"), "--seconds", "0.02", *options])
+
+
+def failed(capsys: pytest.CaptureFixture[str], code: int, *parts: str) -> None:
+    """Check the exit code, and that stderr holds one message with these parts."""
+    out, err = capsys.readouterr()
+    assert code == 2, (code, out, err)
+    assert "Traceback" not in err + out
+    assert err.count("error:") == 1, err
+    plain = " ".join(err.split())
+    for part in parts:
+        assert part in plain, (part, err)
+    assert "wrote" not in out
+
+
+# Results --------------------------------------------------------------------------------------------------------------
+
+
+def test_demo_writes_readings_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A short demo leaves finite truth and measurement of both IMUs, their specs, a picture and a table."""
+    out = tmp_path / "demo"
+    assert main(["demo", "--envs", "2", "--seconds", "0.3", "--out", str(out), "--seed", "3"]) == 0
+    with np.load(out / "readings.npz") as file:
+        arrays = {key: file[key] for key in file.files}
+    for name, captures in (("trunk", 61), ("foot", 31)):
+        rows = len(arrays[f"{name}/time"])
+        assert rows >= captures
+        for branch in ("measured", "truth"):
+            for field in ("ang_vel_b", "lin_acc_b"):
+                value = arrays[f"{name}/{branch}/{field}"]
+                assert value.shape == (rows, 2, 3) and value.dtype == np.float32
+                assert np.isfinite(value).all()
+        for key in ("capture_time", "truth_time", "valid"):
+            assert arrays[f"{name}/{key}"].shape == (rows, 2)
+        assert len(np.unique(arrays[f"{name}/truth_time"][:, 0])) == captures
+        assert (arrays[f"{name}/capture_time"] <= arrays[f"{name}/time"][:, None]).all()
+    description = json.loads(str(arrays["description"]))
+    assert description["num_envs"] == 2 and description["seed"] == 3
+    assert description["sensors"]["trunk"]["preset"] == "bmi088"
+    assert [field["unit"] for field in description["sensors"]["foot"]["fields"]] == ["rad/s", "m/s^2"]
+    assert (out / "imu.png").read_bytes().startswith(PNG)
+    stdout, stderr = capsys.readouterr()
+    assert stderr == ""
+    for word in ("trunk", "foot", "ang_vel_b", "m/s^2", "2x3", "200 Hz", "measured", "true", str(out / "imu.png")):
+        assert word in stdout
+
+
+def test_demo_shows_noise_and_latency_that_were_configured(tmp_path: Path) -> None:
+    """Samples arrive after delay and jitter, in env-specific order, and differ from their truth by a little noise."""
+    assert main(["demo", "--envs", "3", "--seconds", "0.6", "--out", str(tmp_path)]) == 0
+    recording = load(tmp_path / "readings.npz")
+    for name, low, high in (("trunk", 0.004, 0.006), ("foot", 0.012, 0.016)):
+        sensor = recording[name]
+        for env in range(3):
+            arrivals = sensor.arrivals(env)[1:]
+            latency = sensor.time[arrivals] - sensor.capture_time[arrivals, env]
+            assert latency.min() >= low - 1e-9 and latency.max() <= high + 0.002 + 1e-9
+            captured, measured, truth = sensor.paired("ang_vel_b", env)
+            assert len(captured) > 0.8 * 0.6 * sensor.info["rate_hz"]
+            assert 1e-4 < (measured - truth).std() < 0.2
+    last = recording["trunk"].measured["ang_vel_b"][-1]
+    assert not np.array_equal(last[0], last[1])
+
+
+def test_equal_seeds_give_equal_files(tmp_path: Path) -> None:
+    """The same seed gives the same recording, another seed another one."""
+    for folder, seed in (("a", "1"), ("b", "1"), ("c", "2")):
+        assert main(["demo", "--envs", "2", "--seconds", "0.05", "--seed", seed, "--out", str(tmp_path / folder)]) == 0
+    a, b, c = (load(tmp_path / folder / "readings.npz")["trunk"].measured["lin_acc_b"] for folder in "abc")
+    assert np.array_equal(a, b)
+    assert not np.array_equal(a, c)
+
+
+@pytest.mark.parametrize("model", ["quadruped.xml", "humanoid.xml", "dog.xml"])
+def test_run_on_models_of_dm_control(tmp_path: Path, capsys: pytest.CaptureFixture[str], model: str) -> None:
+    """Any MJCF model with a body called torso takes an IMU there, at any control."""
+    pytest.importorskip("dm_control")
+    text = RIG + 'preset = "bmi088"\nrate_hz = 100.0\ndelay = 0.01\n' + RIG.replace('name = "torso"', 'name = "clean"')
+    assert run(tmp_path, "--envs", "2", "--seconds", "0.2", model=suite(model), text=text) == 0, capsys.readouterr()
+    recording = load(tmp_path / "out/readings.npz")
+    assert list(recording) == ["torso", "clean"]
+    assert recording["torso"].measured["ang_vel_b"].shape[1:] == (2, 3)
+    assert len(recording["clean"].time) == 41
+    assert np.isfinite(recording["clean"].truth["lin_acc_b"]).all()
+    assert (tmp_path / "out/imu.png").read_bytes().startswith(PNG)
+
+
+def test_hold_keeps_a_torque_driven_joint_where_it_started(tmp_path: Path) -> None:
+    """A motor on a horizontal arm works against gravity; without control the arm falls."""
+    model = tmp_path / "arm.xml"
+    model.write_text(
+        """<mujoco><option timestep="0.002"/><worldbody><body name="arm"><joint name="j" axis="0 1 0" damping="0.01"/>
+        <geom type="capsule" fromto="0 0 0 0.4 0 0" size="0.02" mass="1"/></body></worldbody>
+        <actuator><motor joint="j" gear="20" ctrlrange="-1 1"/></actuator></mujoco>"""
+    )
+    text = '[[sensor]]\nkind = "imu"\nbody = "arm"\nfields = ["projected_gravity_b"]\n'
+    tilt = {}
+    for control in ("hold", "zero"):
+        assert run(tmp_path, "--seconds", "0.5", "--control", control, model=str(model), text=text) == 0
+        down = load(tmp_path / "out/readings.npz")["imu"].truth["projected_gravity_b"][-1, 0]
+        tilt[control] = float(np.arctan2(down[0], -down[2]))
+    assert abs(tilt["hold"]) < 0.1
+    assert abs(tilt["zero"]) > 1.0
+
+
+def test_run_on_a_urdf(tmp_path: Path) -> None:
+    """A URDF robot runs as well; links are named in URDF's words."""
+    inertial = '<inertial><mass value="1"/><inertia ixx="0.1" iyy="0.1" izz="0.1" ixy="0" ixz="0" iyz="0"/></inertial>'
+    model = tmp_path / "robot.urdf"
+    model.write_text(
+        f"""<robot name="swing"><link name="base">{inertial}</link><link name="arm">{inertial}
+        <collision><origin xyz="0.2 0 0"/><geometry><box size="0.4 0.05 0.05"/></geometry></collision></link>
+        <joint name="hinge" type="revolute"><parent link="base"/><child link="arm"/><axis xyz="0 1 0"/>
+        <limit lower="-3" upper="3" effort="10" velocity="10"/></joint></robot>"""
+    )
+    text = '[[sensor]]\nkind = "imu"\nlink_name = "arm"\nrate_hz = 100.0\n'
+    assert run(tmp_path, "--seconds", "0.1", model=str(model), text=text) == 0
+    assert load(tmp_path / "out/readings.npz")["imu"].measured["lin_acc_b"].shape == (11, 1, 3)
+
+
+def test_control_from_a_file_and_from_a_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same controls give the same readings, whether a file or a function brings them; and random ones do not."""
+    start = np.array([0.0, 0.8, -1.5] * 4)
+    rows = start + 0.1 * np.sin(np.arange(5)[:, None])
+    np.savez(tmp_path / "play.npz", ctrl=rows, dt=0.01)
+    (tmp_path / "my_gait_for_test.py").write_text(
+        "import numpy as np\n\ndef control(scene, t):\n"
+        "    ctrl = np.array([0.0, 0.8, -1.5] * 4) + 0.1 * np.sin(min(round(t / 0.01), 4))\n"
+        "    return np.broadcast_to(ctrl, (scene.num_envs, 12))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    found = {}
+    for control in ("play.npz", "my_gait_for_test:control", "random"):
+        assert run(tmp_path, "--seconds", "0.06", "--envs", "2", "--control", control) == 0, capsys.readouterr()
+        found[control] = load(tmp_path / "out/readings.npz")["trunk"].truth["lin_acc_b"]
+    assert np.array_equal(found["play.npz"], found["my_gait_for_test:control"])
+    assert not np.array_equal(found["play.npz"], found["random"])
+
+
+def test_interrupt_saves_what_was_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl-C ends the run with code 130, and table and files hold what there was."""
+    (tmp_path / "stops_for_test.py").write_text(
+        "def control(scene, t):\n    if t >= 0.1:\n        raise KeyboardInterrupt\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert run(tmp_path, "--seconds", "5", "--control", "stops_for_test:control") == 130
+    sensor = load(tmp_path / "out/readings.npz")["trunk"]
+    assert sensor.time[-1] == pytest.approx(0.1)
+    out, err = capsys.readouterr()
+    assert "interrupted at t = 0.1 s" in err
+    assert "trunk" in out
+
+
+def test_a_missing_matplotlib_costs_only_the_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without Matplotlib everything else is written, and a note says what to install."""
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert run(tmp_path) == 0
+    assert "pip install 'sensorium[plot]'" in capsys.readouterr().err
+    assert (tmp_path / "out/readings.npz").exists() and not (tmp_path / "out/imu.png").exists()
+
+
+# Help -----------------------------------------------------------------------------------------------------------------
+
+
+def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
+    """Help of each command shows examples, the options and their defaults."""
+    assert main(["--help"]) == 0
+    overview = capsys.readouterr().out
+    assert all(word in overview for word in ("demo", "run", "list"))
+    assert main(["demo", "--help"]) == 0
+    text = capsys.readouterr().out
+    assert "sensorium demo --envs 256" in text and "default: 16" in text and "default: 4.0" in text
+    assert main(["run", "--help"]) == 0
+    text = capsys.readouterr().out
+    assert "[[sensor]]" in text and "module:function" in text and "default: hold" in text
+
+
+def test_list_shows_kinds_fields_and_presets(capsys: pytest.CaptureFixture[str]) -> None:
+    """`sensorium list` names each kind with its fields, and each preset with its source."""
+    assert main(["list"]) == 0
+    text = capsys.readouterr().out
+    for word in ('kind = "imu"', "gyro_noise_density", "rate_hz", "bmi088", "adis16448", "data sheet"):
+        assert word in text
+
+
+def test_help_is_quick_and_loads_nothing_heavy() -> None:
+    """`--help` imports neither torch nor an engine."""
+    code = (
+        "import sys; from sensorium.cli import main; assert main(['run', '--help']) == 0; "
+        "heavy = {'torch', 'mujoco', 'warp', 'matplotlib'} & set(sys.modules); assert not heavy, heavy"
+    )
+    start = time.perf_counter()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert time.perf_counter() - start < 5.0
+
+
+# Mistakes -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ('[[sensr]]\nkind = "imu"\n', ["sensr", "sensor", "rig.toml"]),
+        ('[[sensor]]\nkind = "imuu"\nsite = "imu"\n', ["'imuu'", "Did you mean 'imu'?", "sensor 1"]),
+        ('[[sensor]]\nsite = "imu"\n', ["kind: got nothing", "imu", "sensor 1"]),
+        ('[[sensor]]\nkind = "imu"\nsite = "imu"\ngyro_nois = 0.1\n', ["gyro_nois", "Did you mean 'gyro_noise'"]),
+        ('[[sensor]]\nkind = "imu"\nbody = "trunkk"\n', ["trunkk", "'trunk'", "body"]),
+        ('[[sensor]]\nkind = "imu"\nsite = "imu"\ngyro_noise = -0.1\n', ["gyro_noise", "-0.1", "negative"]),
+        ('[[sensor]]\nkind = "imu"\nsite = "imu"\ndelay = 0.01\njitter = 0.02\n', ["jitter", "0.02", "0.01"]),
+        ('[[sensor]]\nkind = "imu"\nsite = "imu"\n' * 2, ["sensors 1 and 2", "'imu'", "name"]),
+        ('[[sensor]]\nkind = "imu"\nsite = "imu"\npreset = "bmi08"\n', ["'bmi08'", "Did you mean 'bmi088'?"]),
+        ('[[sensor]]\nkind = "imu"\nsite = "imu"\npreset = 7\n', ["preset", "7"]),
+        ('[[sensor]]\nkind = "imu"\nsite = \n', ["rig.toml", "TOML", "line 3, column 8"]),
+        ('[sensor]\nkind = "imu"\nsite = "imu"\n', ["[[sensor]]", "two brackets"]),
+        ("", ["no sensor", "[[sensor]]"]),
+        ('[[sensor]]\nkind = "imu"\nsite = "imu"\nrate_hz = "fast"\n', ["rate_hz", "'fast'", "number"]),
+        ('[[sensor]]\nkind = "imu"\n', ["no selector", "site"]),
+    ],
+)
+def test_a_wrong_rig_is_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, parts: list[str]
+) -> None:
+    """Each mistake in a rig file is named with its place, its value and what would do."""
+    failed(capsys, run(tmp_path, text=text), *parts)
+
+
+def test_all_faults_of_a_rig_come_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two wrong sensors give one message that names both."""
+    text = '[[sensor]]\nkind = "imuu"\n[[sensor]]\nkind = "imu"\nsite = "imu"\nbias_ = 1.0\nnois = 2.0\n'
+    failed(capsys, run(tmp_path, text=text), "sensor 1", "imuu", "sensor 2", "bias_", "nois")
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        (["--seconds", "-1"], ["--seconds", "-1", "> 0"]),
+        (["--seconds", "nan"], ["--seconds", "nan"]),
+        (["--envs", "0"], ["--envs", "0", ">= 1"]),
+        (["--device", "gpu7"], ["--device", "gpu7", "cpu"]),
+        (["--device", "cuda:99"], ["--device", "cuda:99"]),
+        (["--control", "holdd"], ["--control", "holdd", "Did you mean 'hold'?"]),
+        (["--control", "nowhere.npz"], ["--control", "nowhere.npz", "does not exist"]),
+        (["--control", "no_such_module:control"], ["--control", "no_such_module"]),
+        (["--control", "math:sinn"], ["--control", "math", "sinn", "Did you mean 'sin'"]),
+        (["--control", "math:sqrt"], ["--control math:sqrt", "t = 0 s", "TypeError"]),
+        (["--control", "operator:lt"], ["--control operator:lt", "TypeError"]),
+    ],
+)
+def test_a_wrong_option_is_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], parts: list[str]
+) -> None:
+    """Each option that cannot be used is named with its value and what would do."""
+    failed(capsys, run(tmp_path, *options), *parts)
+
+
+def test_demo_checks_its_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The demo has the same checks, and a file in place of its folder is one more."""
+    failed(capsys, main(["demo", "--envs", "0"]), "--envs")
+    (tmp_path / "taken").write_text("")
+    failed(capsys, main(["demo", "--out", str(tmp_path / "taken")]), "--out", "a folder")
+    failed(capsys, main(["demo", "--out", str(tmp_path / "taken/demo")]), "--out")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "parts"),
+    [
+        ({"control": np.zeros((3, 12))}, ["'ctrl'", "control"]),
+        ({"ctrl": np.zeros((3, 7))}, ["(3, 7)", "[time, 12]"]),
+        ({"ctrl": np.zeros((0, 12))}, ["(0, 12)"]),
+        ({"ctrl": np.full((3, 12), np.nan)}, ["NaN"]),
+        ({"ctrl": np.zeros((3, 12)), "dt": 0.0}, ["dt"]),
+        ({"ctrl": np.array(["a"])}, ["ctrl"]),
+    ],
+)
+def test_a_wrong_control_file_is_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arrays: dict[str, np.ndarray], parts: list[str]
+) -> None:
+    """Each mistake in a control file is named with the shape that fits."""
+    np.savez(tmp_path / "ctrl.npz", **arrays)
+    failed(capsys, run(tmp_path, "--control", str(tmp_path / "ctrl.npz")), "--control", "ctrl.npz", *parts)
+
+
+def test_a_control_of_a_wrong_shape_is_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A function that returns something else than controls is told what it returned and what fits."""
+    (tmp_path / "wrong_for_test.py").write_text("def control(scene, t):\n    return [1.0, 2.0]\n")
+    monkeypatch.chdir(tmp_path)
+    failed(capsys, run(tmp_path, "--control", "wrong_for_test:control"), "shape (2,)", "(12,)", "(1, 12)")
+    (tmp_path / "broken_for_test.py").write_text("def control(:\n")
+    failed(capsys, run(tmp_path, "--control", "broken_for_test:control"), "broken_for_test", "SyntaxError")
+
+
+def test_a_missing_or_broken_model_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A model that is not there, no XML, or no valid MJCF is named with the reason."""
+    good = tmp_path / "robot.xml"
+    good.write_text("<mujoco><worldbody><body><geom size='1'/></worldbody></mujoco>")
+    failed(capsys, run(tmp_path, model=str(tmp_path / "robt.xml")), "robt.xml", "does not exist", "'robot.xml'")
+    failed(capsys, run(tmp_path, model=str(good)), "robot.xml")
+    good.write_text("<mujoco><worldbody><body><joint type='hinj'/></body></worldbody></mujoco>")
+    failed(capsys, run(tmp_path, model=str(good)), "robot.xml", "hinj")
+    failed(capsys, run(tmp_path, model=str(tmp_path)), "folder")
+
+
+def test_a_missing_rig_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A rig that is not there gets the nearest file name."""
+    rig(tmp_path)
+    code = main(["run", str(model_path()), "--rig", str(tmp_path / "rigg.toml"), "--out", str(tmp_path / "out")])
+    failed(capsys, code, "rigg.toml", "does not exist", "Did you mean 'rig.toml'?")
+
+
+@pytest.mark.parametrize("args", [["rum"], ["demo", "--env", "3", "--bogus"], ["demo", "--envs", "x"], ["run"]])
+def test_arguments_that_cannot_be_parsed_end_with_code_2(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Unknown commands and options, and values of a wrong type, are explained on stderr."""
+    assert main(args) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and "Traceback" not in err and "sensorium" in err

@@ -1,0 +1,123 @@
+"""Every Python block of the documentation runs, every rig file in it is one, and every link leads somewhere.
+
+A block stands alone, unless its first line is `# continues`: then it goes on with the names of the block before it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from sensorium import registry
+from sensorium.cfg import STAGE_KINDS
+from sensorium.cli.rig import load_rig
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+@dataclass(frozen=True)
+class Block:
+    page: Path
+    line: int
+    label: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+    def file(self, folder: Path) -> Path:
+        """Write the block into a file of its own, at the lines it has in the page, so that tracebacks name them."""
+        path = folder / f"{self.page.stem}_{self.line}.py"
+        path.write_text("\n" * self.line + self.text, encoding="utf-8")
+        return path
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    text = page.read_text(encoding="utf-8")
+    for match in FENCE.finditer(text):
+        yield Block(page, text.count("\n", 0, match.start()) + 1, match[1].strip(), match[2])
+
+
+def stories(page: Path) -> Iterator[list[Block]]:
+    """Yield lists of blocks that share their names."""
+    story: list[Block] = []
+    for block in blocks(page):
+        if block.label != "python":
+            continue
+        if story and not block.text.startswith("# continues"):
+            yield story
+            story = []
+        story.append(block)
+    if story:
+        yield story
+
+
+def anchors(page: Path) -> set[str]:
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+STORIES = [story for page in PAGES for story in stories(page)]
+RIGS = [block for page in PAGES for block in blocks(page) if block.label == "toml rig"]
+
+
+@pytest.fixture
+def _own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Forget the sensors and stages that a page defines."""
+    registry.load_installed()
+    stages = dict(STAGE_KINDS)
+    monkeypatch.setattr(registry, "_pairs", dict(registry._pairs))
+    yield
+    STAGE_KINDS.clear()
+    STAGE_KINDS.update(stages)
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: str(story[0]))
+@pytest.mark.usefixtures("_own_registry")
+def test_python_blocks_run(story: list[Block], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    module = ModuleType(f"docs_{story[0].page.stem}_{story[0].line}")
+    monkeypatch.setitem(sys.modules, module.__name__, module)  # Warp and dataclasses look a function's module up there
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for block in story:
+            path = block.file(tmp_path)
+            module.__file__ = str(path)
+            exec(compile(path.read_text(encoding="utf-8"), path, "exec"), vars(module))
+
+
+@pytest.mark.parametrize("block", RIGS, ids=str)
+def test_rig_files_are_rigs(block: Block, tmp_path: Path) -> None:
+    path = tmp_path / "rig.toml"
+    path.write_text(block.text, encoding="utf-8")
+    configs, _ = load_rig(path)
+    assert len(configs) == block.text.count("[[sensor]]")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    broken = []
+    for target in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
+        if re.match(r"https?://", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        if not file.exists() or (anchor and anchor not in anchors(file)):
+            broken.append(target)
+    assert not broken
+
+
+def test_something_was_found() -> None:
+    assert len(STORIES) >= 10
+    assert RIGS

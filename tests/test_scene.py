@@ -1,0 +1,172 @@
+"""The scene: access, adding and removing, control steps, time, publishing, and its refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import sensorium as sn
+import synthetic as syn
+import torch
+
+
+def two() -> list[Any]:
+    return [syn.ScalarCfg(name="a", noise=1.0), syn.ScalarCfg(name="b", history_length=2)]
+
+
+# Access ---------------------------------------------------------------------------------------------------------------
+
+
+def test_access() -> None:
+    """A sensor is found by name or config, in the order given; an unknown name lists the nearest."""
+    cfgs = two()
+    scene = syn.world(cfgs)
+    assert list(scene) == ["a", "b"] and len(scene) == 2 and "a" in scene and cfgs[1] in scene
+    assert scene[cfgs[0]] is scene["a"] is scene.sensors["a"]
+    with pytest.raises(KeyError, match="gyro"):
+        syn.world([syn.ScalarCfg(name="gyro")])["gyra"]
+    assert repr(scene).startswith("Scene(") and "'a'" in repr(scene["a"])
+
+
+def test_names_are_unique() -> None:
+    """Two sensors of one name are refused, at the start, when added, and where the name is the kind."""
+    with pytest.raises(sn.DuplicateNameError, match="'scalar'"):
+        syn.world([syn.ScalarCfg(), syn.ScalarCfg()])
+    scene = syn.world(two())
+    with pytest.raises(sn.DuplicateNameError, match="'a'"):
+        scene.add(syn.ScalarCfg(name="a"))
+    with pytest.raises(sn.ConfigError, match="sensor configs"):
+        syn.world(["imu"])
+
+
+def test_ready_when_built() -> None:
+    """A built scene has captured its first sample: read before any step it is the true state, not zeros."""
+    scene = syn.world([syn.ScalarCfg(name="a"), syn.ScalarCfg(name="b", delay=0.1, history_length=2)], tick=42)
+    for name in scene:
+        assert torch.equal(scene[name].data, syn.signal(42, 4)[:, 0])
+        assert scene[name].frame.tolist() == [1] * 4 and scene[name].capture_tick.tolist() == [0] * 4
+    assert scene["a"].is_initialized and scene["a"].num_instances == 4 and scene["a"].device == "cpu"
+
+
+def test_add_and_remove() -> None:
+    """A sensor added between steps is captured at once and goes on with the grid; a removed one is gone."""
+    scene = syn.world(two())
+    syn.advance(scene, 7)
+    added = scene.add(syn.ScalarCfg(name="c", update_period=0.05, delay=0.01, history_length=2))
+    assert added.frame.tolist() == [1] * 4 and added.capture_tick.tolist() == [7] * 4
+    assert added.valid.tolist() == [False] * 4 and torch.equal(added.data, syn.signal(7, 4)[:, 0])
+    syn.advance(scene, 4)
+    assert added.frame.tolist() == [2] * 4 and added.capture_tick.tolist() == [10] * 4
+    scene.remove(added.cfg)
+    assert list(scene) == ["a", "b"]
+    with pytest.raises(KeyError):
+        scene.remove("c")
+
+
+def test_adding_needs_what_was_prepared() -> None:
+    """A sensor that needs what the engine was not prepared for is refused and says how to reserve it."""
+    scene = sn.Scene(sn.TensorEngine(2), [])
+    with pytest.raises(sn.UnsupportedError, match="reserve"):
+        scene.add(syn.ScalarCfg(name="s"))
+    sn.Scene(sn.TensorEngine(2), [], reserve=[syn.ScalarCfg()]).add(syn.ScalarCfg(name="s"))
+    with pytest.raises(sn.UnsupportedError, match="'s' requires BODY_POSE"):
+        sn.Scene(sn.TensorEngine(2, provides=("gravity",)), [syn.ScalarCfg(name="s")])
+
+
+# Time -----------------------------------------------------------------------------------------------------------------
+
+
+def test_step_equals_updates() -> None:
+    """Stepping four ticks at once samples what four single updates sample."""
+    def motion(t: float) -> dict[str, Any]:
+        return {"body_pos_w": [[[round(100 * t), 2.0, 3.0]]]}
+
+    scenes = [sn.Scene(sn.TensorEngine(3, motion=motion), syn.menagerie()) for _ in range(2)]
+    for _ in range(5):
+        scenes[0].step(substeps=4)
+        scenes[1].begin_control_step()
+        for _ in range(4):
+            scenes[1].update()
+        for name in scenes[0]:
+            syn.same(*(syn.snapshot(scene[name]) for scene in scenes))
+    assert scenes[0].tick == 20 and scenes[0].time == pytest.approx(0.2, abs=1e-15)
+    with pytest.raises(sn.ScheduleError, match="substeps"):
+        scenes[0].step(substeps=0)
+
+
+def test_control_steps() -> None:
+    """`is_new` asks about the control step: all its ticks, from `begin_control_step` on."""
+    scene = syn.world([syn.ScalarCfg(name="s", update_period=0.04), syn.ScalarCfg(name="d", delay=0.03),
+                       syn.ScalarCfg(name="lazy")])  # fmt: skip
+    seen = []
+    for _ in range(4):
+        scene.begin_control_step()
+        assert not any(scene[name].is_new.any() for name in scene)
+        syn.advance(scene, 3)
+        seen.append([bool(scene[name].is_new[0]) for name in scene])
+    assert seen == [[False, True, True], [True, True, True], [True, True, True], [True, True, True]]
+
+
+def test_an_engine_that_went_on() -> None:
+    """Where the engine's tick went on without the scene, stepping refuses and a plain update catches up."""
+    scene = syn.world([syn.ScalarCfg(name="a")])
+    scene.engine.step()
+    with pytest.raises(sn.ScheduleError, match="update"):
+        scene.step()
+    with pytest.raises(sn.ScheduleError, match="took 1 ticks"):
+        scene.update(ticks=2)
+    scene.update()
+    assert scene.tick == scene.engine.tick == 1
+
+
+def test_time_is_exact() -> None:
+    """Time is the tick times the decimal that dt was written as: a third of a million ticks do not drift."""
+    scene = syn.world([], 1, 0.003)
+    scene.update(ticks=333_333)
+    assert scene.time == 999.999
+
+
+# Outputs --------------------------------------------------------------------------------------------------------------
+
+
+def test_publish() -> None:
+    """Published readings are copies of what sensors show; `only_new` leaves out what captured nothing since."""
+    scene = syn.world([syn.ScalarCfg(name="slow", update_period=0.03), syn.ScalarCfg(name="fast", delay=0.01)])
+    first = scene.publish()
+    assert set(first) == {"slow", "fast"} and set(scene.publish(["slow"])) == {"slow"}
+    value = first["fast"].measured["value"].copy()
+    syn.advance(scene)
+    assert np.array_equal(first["fast"].measured["value"], value)
+    assert set(scene.publish(only_new=True)) == {"fast"} and not scene.publish(only_new=True)
+    syn.advance(scene, 2)
+    readings = scene.publish(only_new=True)
+    assert set(readings) == {"slow", "fast"} and readings["slow"].tick == 3
+    assert readings["fast"].truth["value"].tolist() == syn.signal(3, 4)[:, 0].tolist()
+    assert readings["fast"].measured["value"].tolist() == syn.signal(2, 4)[:, 0].tolist()
+
+
+def test_description() -> None:
+    """The description holds what builds the same scene: kind, rate, fields and config of every sensor."""
+    described = syn.world(two(), seed=9).description()
+    assert described.seed == 9 and described.num_envs == 4 and list(described.sensors) == ["a", "b"]
+    assert syn.ScalarCfg.from_dict(described.sensors["b"]["cfg"]) == two()[1]
+    assert described.sensors["a"]["fields"][0]["axes"] == ["env"]
+
+
+def test_info() -> None:
+    """`info` says what is lazy and why, the specs, the bytes and the rate."""
+    scene = syn.world([*two(), syn.ScalarCfg(name="slow", rate_hz=10.0), syn.ScalarCfg(name="on", evaluate="always")])
+    assert [scene[name].info.evaluation for name in scene] == ["lazy", "eager", "eager", "eager"]
+    assert "history" in scene["b"].info.why and "not due" in scene["slow"].info.why
+    assert scene["slow"].info.rate_hz == pytest.approx(10.0) and scene["a"].info.specs[0].name == "value"
+
+
+def test_reset_writes_state() -> None:
+    """`reset` writes the state it is given into the rows it names, before anything is captured."""
+    scene = syn.world(two())
+    syn.advance(scene, 3)
+    scene.reset([2, 0], body_pos_w=torch.tensor([[[20.0, 0, 0]], [[5.0, 0, 0]]]))
+    assert scene["a"].ground_truth.tolist() == [5.0, 67.0, 20.0, 195.0]
+    with pytest.raises((KeyError, ValueError)):
+        scene.reset([0], qpoz=1.0)
