@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import sensorium as sn
 import synthetic as syn
 import torch
+
+import sensorium as sn
 
 
 def two() -> list[Any]:
@@ -79,6 +80,7 @@ def test_adding_needs_what_was_prepared() -> None:
 
 def test_step_equals_updates() -> None:
     """Stepping four ticks at once samples what four single updates sample."""
+
     def motion(t: float) -> dict[str, Any]:
         return {"body_pos_w": [[[round(100 * t), 2.0, 3.0]]]}
 

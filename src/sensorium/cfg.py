@@ -439,6 +439,8 @@ NON_NEGATIVE_KNOBS = (
     "delay",
     "jitter",
 )
+_NON_NEGATIVE_ENDINGS = tuple(f"_{knob}" for knob in NON_NEGATIVE_KNOBS[:5])
+"""A knob with a prefix, such as `gyro_noise`."""
 
 
 class SimpleSensorCfg(SensorCfg[DataT], Generic[DataT]):
@@ -469,10 +471,15 @@ class SimpleSensorCfg(SensorCfg[DataT], Generic[DataT]):
     stages: Stages = ()
     """Imperfections beyond the standard chain; those of one place run in this order."""
 
-    @field_validator(*NON_NEGATIVE_KNOBS, mode="after")
+    @field_validator("*", mode="after")
     @classmethod
-    def _non_negative(cls, value: Any) -> Any:
-        if value is not None and amount_bounds(value)[0] < 0.0 and not isinstance(value, Normal):
+    def _non_negative(cls, value: Any, info: ValidationInfo) -> Any:
+        name = info.field_name or ""
+        if name not in NON_NEGATIVE_KNOBS and not name.endswith(_NON_NEGATIVE_ENDINGS):
+            return value
+        if not isinstance(value, float | tuple | Mapping | Uniform | Choice):
+            return value
+        if amount_bounds(value)[0] < 0.0:
             fix = "Use an amount >= 0; a Normal distribution is clipped at 0."
             raise bad("nothing negative", fix)
         return value
@@ -510,7 +517,7 @@ class SimpleSensorCfg(SensorCfg[DataT], Generic[DataT]):
 SELECTORS = ("site", "sites", "body", "bodies", "geom", "geoms", "joint", "joints", "camera", "cameras", "link_name",
              "link_names", "prim_path")  # fmt: skip
 Selector = str | ObjRef | None
-Selectors = str | tuple[str | ObjRef, ...] | None
+Selectors = str | ObjRef | tuple[str | ObjRef, ...] | None
 
 
 class MountedSensorCfg(SimpleSensorCfg[DataT], Generic[DataT]):

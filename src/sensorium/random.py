@@ -61,7 +61,7 @@ wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 
 def _constant(value: Any) -> Any:
-    return wp.constant(value)  # type: ignore[no-untyped-call]
+    return wp.constant(value)
 
 
 UNIFORM: int = _constant(0)

@@ -16,6 +16,7 @@ from sensorium.cfg import SensorCfg
 from sensorium.compute import Clock, Compute, Program, Rate
 from sensorium.compute.clock import AGAIN, FIRST, SAMPLE
 from sensorium.engines.base import Engine
+from sensorium.engines.envs import env_rows
 from sensorium.errors import (
     ConfigError,
     DuplicateNameError,
@@ -29,7 +30,7 @@ from sensorium.errors import (
 )
 from sensorium.measurement.chain import EVERYTHING, ChainTable
 from sensorium.readings import Reading, SceneDescription
-from sensorium.sensors.base import Sensor, SensorContext, env_rows
+from sensorium.sensors.base import Sensor, SensorContext
 from sensorium.spec import Requirement
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ class Scene:
         allow_gaps: bool = False,
         capture: bool = False,
     ) -> None:
+        if isinstance(sensors, SensorCfg):
+            raise ConfigError.single("Scene", "sensors", sensors, "a list of configs", "Write sensors=[cfg].")
         configs = list(sensors)
         self.engine = engine
         self.seed = int(seed)

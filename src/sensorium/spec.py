@@ -153,7 +153,8 @@ class Requirement:
     args: tuple[Any, ...] = field(default=())
 
     def __str__(self) -> str:
-        return f"{self.kind}({', '.join(map(repr, self.args))})" if self.args else self.kind
+        shown = [getattr(arg, "__qualname__", repr(arg)) for arg in self.args]
+        return f"{self.kind}({', '.join(shown)})" if shown else self.kind
 
 
 BODY_POSE = Requirement("BODY_POSE")

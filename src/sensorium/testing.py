@@ -152,7 +152,9 @@ class _Check:
         sensor = self.scene(cfg)["subject"]
         names = [name for name, spec in _chained(sensor).items() if spec.kind == "vector"]
         dt = sensor.clock.dt
-        knobs: dict[str, Any] = {"delay": 3 * dt, "jitter": 2 * dt, "loss": 0.2, "history_length": 3}
+        knobs: dict[str, Any] = {"loss": 0.2, "history_length": 3}
+        if cfg.delay is None:
+            knobs |= {"delay": 3 * dt, "jitter": 2 * dt}
         if names:
             given = sensor.line.knobs.tables
             for knob in CHAIN_KNOBS:
@@ -318,18 +320,21 @@ class _Check:
 
     def setters_reach_only_their_envs(self) -> bool:
         """Setting a knob for env 1 changes env 1 alone."""
-        if self.dirty is self.cfg or not getattr(self.dirty, "noise", None):
+        if self.dirty is self.cfg:
             return False
-        noisy = set(getattr(self.dirty, "noise", None) or ())
+        tables = self.scene(self.dirty)["subject"].line.knobs.tables
         for knob, value in (("noise", 5.0), ("bias", 3.0), ("resolution", 0.5), ("delay", 0.0)):
-            amount = value if knob == "delay" else dict.fromkeys(getattr(self.dirty, knob), value)
+            fields = [name for known, name in tables if known == knob]
+            if knob != "delay" and not fields:
+                continue
+            amount = value if knob == "delay" else dict.fromkeys(fields, value)
             touched, twin = self.scene(self.dirty), self.scene(self.dirty)
             touched["subject"].set(knob, amount, env_ids=[1])
             a, b = self.run(touched)[-1], self.run(twin)[-1]
             for name in a:
                 rows = [0, 2, 3]
                 self.need(_equal(a[name][rows], b[name][rows]), f"set({knob!r}, env_ids=[1]) reaches env 1 alone", name)
-            names = [f"data.{spec.name}" for spec in touched["subject"].specs if spec.name in noisy]
+            names = [f"data.{spec.name}" for spec in touched["subject"].specs if spec.name in fields]
             changed = knob == "delay" or not names or any(not _equal(a[name][1], b[name][1]) for name in names)
             self.need(changed, f"set({knob!r}, env_ids=[1]) changes env 1", ", ".join(names))
         return True

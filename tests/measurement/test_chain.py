@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import sensorium as sn
 import synthetic as syn
+
+import sensorium as sn
 from sensorium.random import normals_numpy, stream_key
 
 SEED, ENVS, TICKS, DT = 5, 3, 30, 0.002
@@ -29,7 +30,7 @@ def turn(q: np.ndarray, e: np.ndarray) -> np.ndarray:
 
 
 def test_reference() -> None:
-    """Noise, walk, bias and quantisation per column, on vectors and a rotation, agree with the reference at every tick."""
+    """Noise, walk, bias and quantisation per column, on vectors and a rotation, agree with the reference each tick."""
     noise, walk = np.array([0.5, 0.0, 2.0]), np.array([0.1, 0.3, 0.2])
     bias, step = np.array([1.0, -2.0, 0.5]), np.array([0.0, 0.125, 0.1])
     turn_noise, turn_walk, turn_bias = np.array([0.01, 0.02, 0.03]), np.full(3, 0.001), np.array([0.1, 0.0, -0.1])
@@ -141,7 +142,8 @@ def test_rotation_noise() -> None:
     measured = scene["p"].data.quat.double().numpy()
     truth = scene["p"].ground_truth.quat.double().numpy()
     assert np.abs(np.linalg.norm(measured, axis=1) - 1.0).max() < 4.0 * 2.0**-24
-    turned = (Rotation.from_quat(np.roll(truth, -1, 1)).inv() * Rotation.from_quat(np.roll(measured, -1, 1))).as_rotvec()
+    rotations = [Rotation.from_quat(np.roll(q, -1, 1)) for q in (truth, measured)]
+    turned = (rotations[0].inv() * rotations[1]).as_rotvec()
     for axis in range(3):  # a rotation vector of e is 2 atan(e/2), 3e-5 less than e at 0.02
         assert stats.kstest(turned[:, axis] / sigma[axis], "norm").pvalue > 0.01
     assert np.abs(np.corrcoef(turned.T) - np.eye(3)).max() < 2.58 / 64.0

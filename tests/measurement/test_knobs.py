@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import sensorium as sn
 import synthetic as syn
 import torch
+
+import sensorium as sn
 from sensorium.random import stream_key
 
 # Per env --------------------------------------------------------------------------------------------------------------
@@ -97,7 +98,7 @@ def test_refused() -> None:
             sensor.set(knob, 1.0)
     with pytest.raises(KeyError, match="'vec'"):
         sensor.set("noise", {"vek": 1.0})
-    with pytest.raises(KeyError, match="env id"):
+    with pytest.raises(ValueError, match="env_ids"):
         sensor.set("noise", {"vec": 1.0}, [9])
     with pytest.raises(sn.ConfigError, match="reconfigure"):
         syn.world([syn.ScalarCfg(name="s")])["s"].set("delay", 0.01)
@@ -147,7 +148,7 @@ def test_delay_and_jitter_per_env(as_tensor: bool) -> None:
                                  sn.Uniform((0.0, 10.0, 20.0), (1.0, 11.0, 21.0)),
                                  sn.Choice(((1.0, 2.0, 3.0), (4.0, 5.0, 6.0)))], ids=str)  # fmt: skip
 def test_distributions(law: Any) -> None:
-    """A distribution is drawn per env at reset: within bounds, by its law, constant in an episode, others keep theirs."""
+    """A distribution is drawn per env at reset: in bounds, by its law, constant in an episode; others keep theirs."""
     scene = syn.world([syn.ProbeCfg(name="p", bias=law)], 64, seed=3)
 
     def bias() -> np.ndarray:

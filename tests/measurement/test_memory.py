@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import sensorium as sn
 import synthetic as syn
+
+import sensorium as sn
 from sensorium.compute import program
 
 COLUMNS, ENVS = 16384, 8
@@ -25,7 +26,7 @@ def test_a_clean_sensor() -> None:
 
 
 def test_each_part_costs_itself() -> None:
-    """Noise costs one more record, a knob one row for all envs, a drawn one a row per env, a walk too, a ring its depth."""
+    """Noise costs one record, a knob one row for all envs, a drawn one a row per env, a walk too, a ring its depth."""
     row, rest = PAYLOAD / ENVS, 0.01 * PAYLOAD
     assert nbytes(noise=0.1) <= 2 * PAYLOAD + row + rest
     assert nbytes(noise=0.1, bias=0.1, resolution=0.1) <= 2 * PAYLOAD + 3 * row + rest

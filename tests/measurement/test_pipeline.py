@@ -9,11 +9,12 @@ from typing import Annotated, Any
 
 import numpy as np
 import pytest
-import sensorium as sn
 import synthetic as syn
 import torch
-from sensorium import Field, Record, Sensor, SimpleSensor, SimpleSensorCfg
 from torch import Tensor
+
+import sensorium as sn
+from sensorium import Record, Sensor, SimpleSensor, SimpleSensorCfg
 
 # Truth ----------------------------------------------------------------------------------------------------------------
 
@@ -42,7 +43,8 @@ def test_truth_of_every_combination() -> None:
     """Truth is the raw value, to the bit, under each of the 256 combinations of knobs and stages."""
     parts: dict[str, dict[str, Any]] = {
         "n": {"noise": 0.5}, "b": {"bias": 1.0}, "w": {"random_walk": 0.5}, "r": {"resolution": 0.3},
-        "d": {"delay": 0.02}, "l": {"loss": 0.5}, "h": {"history_length": 2}, "s": {"stages": (sn.ScaleError(scale=0.1),)},
+        "d": {"delay": 0.02}, "l": {"loss": 0.5}, "h": {"history_length": 2},
+        "s": {"stages": (sn.ScaleError(scale=0.1),)},
     }  # fmt: skip
     cfgs = []
     for size in range(len(parts) + 1):
@@ -214,7 +216,7 @@ def test_full_control() -> None:
 
 
 def test_own_memory() -> None:
-    """Without the ring pipeline nothing is allocated, `outputs` is read, and what it cannot honour is refused by name."""
+    """Without the ring pipeline nothing is allocated, `outputs` is read, and what it cannot honour is refused."""
     scene = syn.world([OwnCfg(name="o")])
     assert scene["o"].data.x.tolist() == [[2.0] * 3] * 4 and scene["o"].ground_truth.x.tolist() == [[1.0] * 3] * 4
     assert scene["o"].nbytes <= 4 * 4
@@ -272,12 +274,11 @@ def test_post_process_needs_intermediate_fields() -> None:
         post_process = post
 
     with pytest.raises(TypeError):  # and nothing was paired on the way
-
         syn.world([NoCfg()])
 
 
 def test_pairing() -> None:
-    """A config is paired once; a subclass without a config of its own pairs with nothing and a second pair is an error."""
+    """A config is paired once; a subclass without its own config pairs with nothing; a second pair is an error."""
 
     class Subclass(syn.Probe):
         pass

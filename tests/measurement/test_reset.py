@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import sensorium as sn
 import synthetic as syn
 import torch
+
+import sensorium as sn
 
 
 def cfgs() -> list[object]:
@@ -69,7 +70,7 @@ def test_reading_after_a_reset_is_new() -> None:
         assert torch.equal(sensor.ground_truth.vec[2], fresh), name
         assert torch.equal(sensor.data.vec[2], fresh), name
         assert sensor.age[2] == 0.0 and sensor.frame[2] == 1, name
-        assert bool(sensor.valid[2]) == (sensor.cfg.delay is None or name == "bursts" and bool(sensor.valid[2]))
+        assert bool(sensor.valid[2]) == (sensor.cfg.delay is None or (name == "bursts" and bool(sensor.valid[2])))
     assert scene["sum"].ground_truth.total[2] == fresh[0] and scene["sum"].ground_truth.offset[2] == 7.0
     assert scene["kernel_sum"].ground_truth.total[2] == fresh[0] and scene["kernel_sum"].data.offset[2] == 7.0
     assert scene["sum"].ground_truth.total[1] == sum(k + 64.0 for k in range(8))
@@ -136,11 +137,15 @@ def test_one_sensor_alone() -> None:
 
 def test_ways_to_name_envs() -> None:
     """Ids, a mask, one int and all; none changes nothing; an id that does not exist is refused."""
-    for envs, expected in (([1, 3], [0, 1, 0, 1]), (torch.tensor([True, False, False, False]), [1, 0, 0, 0]),
-                           (2, [0, 0, 1, 0]), (None, [1] * 4), ([], [0] * 4), (np.array([0]), [1, 0, 0, 0])):  # fmt: skip
+    mask = torch.tensor([True, False, False, False])
+    ways: list[tuple[object, list[int]]] = [
+        ([1, 3], [0, 1, 0, 1]), (mask, [1, 0, 0, 0]), (2, [0, 0, 1, 0]), (None, [1, 1, 1, 1]), ([], [0, 0, 0, 0]),
+        (np.array([0]), [1, 0, 0, 0]),
+    ]  # fmt: skip
+    for envs, expected in ways:
         scene = syn.world([syn.ScalarCfg(name="s", history_length=1)])
         syn.advance(scene, 3)
         scene.reset(envs)
         assert scene["s"].frame.tolist() == [1 if reset else 4 for reset in expected]
-    with pytest.raises(KeyError, match="env id"):
+    with pytest.raises(ValueError, match="env_ids"):
         scene.reset([4])

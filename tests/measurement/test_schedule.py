@@ -8,9 +8,10 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-import sensorium as sn
 import synthetic as syn
 import torch
+
+import sensorium as sn
 from sensorium.compute.clock import Rate
 from sensorium.spec import exact_fraction
 
@@ -57,7 +58,7 @@ def test_faster_than_physics() -> None:
 def test_exact_schedule(evaluate: str) -> None:
     """Periods of 1 to 1000 steps, whole or not: each sample at its exact tick, held until the next, across a reset."""
     dt = 0.005
-    steps = {"p4": "4", "p1": "1", "p2": "2", "p20": "20", "p10": "10", "p1000": "1000", "h": "2.5", "t": "3.7", "z": "0"}
+    steps = {f"p{k}": step for k, step in enumerate(("4", "1", "2", "20", "10", "1000", "2.5", "3.7", "0"))}
     cfgs = [syn.ScalarCfg(name=name, update_period=float(Fraction(step) * Fraction("0.005")), evaluate=evaluate)
             for name, step in steps.items()]  # fmt: skip
     scene = syn.world(cfgs, 2, dt)
@@ -162,7 +163,7 @@ def jump(scene: sn.Scene, ticks: int) -> None:
 @pytest.mark.parametrize("memory", [{"delay": 0.02}, {"history_length": 2}, {"random_walk": 0.1},
                                     {"stages": (sn.GaussMarkov(density=0.1, tau=1.0),)}], ids=str)  # fmt: skip
 def test_jumps_with_memory(memory: dict[str, Any]) -> None:
-    """A jump over samples of a sensor with memory raises, names it and leaves the scene usable; `allow_gaps` permits it."""
+    """A jump over samples of a sensor with memory raises and leaves the scene usable; `allow_gaps` permits it."""
     cfgs = [syn.ScalarCfg(name="p", **memory), syn.ScalarCfg(name="clean")]
     scene = syn.world(cfgs)
     for _ in range(2):

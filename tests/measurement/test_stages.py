@@ -6,9 +6,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-import sensorium as sn
 import synthetic as syn
 import torch
+
+import sensorium as sn
 from sensorium.cfg import PLACES, Place, StageCfg
 
 N = 4096
@@ -168,7 +169,7 @@ class MarkPhysics(Mark):
 
 
 def test_between_the_standard_parts() -> None:
-    """noise-place stages come before the bias knob, bias and saturation after it, dropout and post after quantisation."""
+    """Stages at noise come before the bias knob, at bias and saturation after it, dropout and post after rounding."""
     x = 1.0
     cases: dict[str, tuple[tuple[StageCfg, ...], float]] = {
         "noise": ((MarkNoise(),), round((2 * x + 1 + 0.7) / 0.5) * 0.5),
@@ -225,7 +226,7 @@ class Coin(StageCfg):
 
 
 def test_keys_of_stages() -> None:
-    """A stage reads all truth fields; its draws are uniform, a pure function of the sample, and differ between stages."""
+    """A stage reads all truth fields; its draws are a pure function of the sample and differ between stages."""
     cfg = syn.ProbeCfg(name="p", fields=("vec", "speed"), stages=(Coin(fields=("vec",)),), history_length=1)
     scene = still([cfg], N)
     first = scene["p"].data.vec[:, 0].clone()

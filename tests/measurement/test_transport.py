@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import sensorium as sn
 import synthetic as syn
 import torch
 from scipy import stats
+
+import sensorium as sn
 from sensorium.random import _words, normal_numpy, stream_key, uniform_numpy
 
 SEED = 3

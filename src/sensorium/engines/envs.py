@@ -11,15 +11,16 @@ import torch
 from sensorium.errors import UnknownNameError, shown
 
 
-def env_rows(env_ids: Any, num_envs: int) -> torch.Tensor | None:
+def env_rows(env_ids: Any, num_envs: int, device: str = "cpu") -> torch.Tensor | None:
     """Return the env indices that an argument means, in its order; None for all.
 
     Args:
         env_ids: None, a slice, one integer, a sequence, array or tensor of integers, or a bool mask `[env]`.
         num_envs: number of environments.
+        device: where the indices are wanted.
 
     Returns:
-        int64 tensor on the CPU, without repetition.
+        int64 tensor on the device, without repetition.
 
     Raises:
         ValueError: out of range, repeated, or neither integers nor a mask.
@@ -27,21 +28,21 @@ def env_rows(env_ids: Any, num_envs: int) -> torch.Tensor | None:
     if env_ids is None:
         return None
     if isinstance(env_ids, slice):
-        return torch.arange(num_envs)[env_ids]
+        return torch.arange(num_envs, device=device)[env_ids]
     ids = torch.as_tensor(env_ids).detach().cpu()
     expected = f"expected integers from 0 to {num_envs - 1} without repetition, or a bool mask of shape ({num_envs},)"
     if ids.dtype == torch.bool:
         if ids.shape != (num_envs,):
             raise ValueError(f"env_ids: got a mask of shape {tuple(ids.shape)}, {expected}.")
-        return ids.nonzero()[:, 0]
+        return ids.nonzero()[:, 0].to(device)
     if ids.numel() == 0:
-        return torch.zeros(0, dtype=torch.int64)
+        return torch.zeros(0, dtype=torch.int64, device=device)
     if ids.is_floating_point() or ids.ndim > 1:
         raise ValueError(f"env_ids: got {shown(env_ids)}, {expected}.")
     ids = ids.to(torch.int64).reshape(-1)
     if int(ids.min()) < 0 or int(ids.max()) >= num_envs or len(set(ids.tolist())) != len(ids):
         raise ValueError(f"env_ids: got {shown(ids.tolist())}, {expected}.")
-    return ids
+    return ids.to(device)
 
 
 def row_values(

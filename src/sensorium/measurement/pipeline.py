@@ -80,6 +80,28 @@ def _guard(
         backup[env, w] = state[env, w]
 
 
+@wp.kernel
+def _clear_flags(rows: Rows, bad: wp.array2d[wp.uint8]) -> None:
+    i, mount = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] != wp.uint8(0):
+        bad[env, mount] = wp.uint8(0)
+
+
+@wp.kernel
+def _flag_nan(
+    rows: Rows, columns: int, values: wp.array2d[wp.float32], bad: wp.array2d[wp.uint8], any_bad: wp.array[wp.int32]
+) -> None:
+    i, block = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    for column in range(block * 64, wp.min(block * 64 + 64, columns)):
+        if wp.isnan(values[env, column]):
+            bad[env, column * bad.shape[1] / columns] = wp.uint8(1)
+            any_bad[0] = 1
+
+
 @dataclass(slots=True)
 class Hooks:
     """What a sensor class overrides; None where it does not."""
@@ -93,6 +115,7 @@ class Hooks:
     post: Callable[..., Any] | None = None
     reset: Callable[[torch.Tensor], object] | None = None
     lookback: int = 0
+    checks_state: bool = False
 
 
 class States:
@@ -304,6 +327,8 @@ class Line:
         """Return the work of a sample up to the fused chain, for the envs of a mask."""
         work = _Work(self.compute, mask)
         hooks = self.hooks
+        if not hooks.checks_state:
+            work.record(self._clear_flags)
         if self.custom:
             work.record(self._guard_custom)
         for records in {id(self.truths): self.truths, id(self.slots): self.slots}.values():
@@ -322,6 +347,8 @@ class Line:
                     if hooks.lookback:
                         work.record(self._hold_first)
                     work.hook(hooks.physics, self.slot, self.slot_timeline)
+        if not hooks.checks_state:
+            work.record(self._flag_nan)
         for run in self._stages_at("physics"):
             self._stage(work, run, self.slot)
         if hooks.transform:
@@ -340,6 +367,17 @@ class Line:
         if hooks.post:
             self._post(work)
         return work.segments
+
+    def _clear_flags(self) -> None:
+        self.compute.launch(_clear_flags, (self.bad.shape[1],), [wp.from_torch(self.bad, dtype=wp.uint8)])
+
+    def _flag_nan(self) -> None:
+        """Flag the envs whose truth holds NaN (infinity is a miss, not a fault), for hooks that do not check."""
+        flags = [wp.from_torch(self.bad, dtype=wp.uint8), self.clock.bad_wp]
+        for spec in self.mid_specs:
+            if spec.dtype == "float32" and spec.columns:
+                values = wp.from_torch(self.truth[spec.name].view(self.compute.num_envs, -1), dtype=wp.float32)
+                self.compute.launch(_flag_nan, (-(-spec.columns // 64),), [spec.columns, values, *flags])
 
     def _guard_custom(self) -> None:
         for states in self.custom.values():

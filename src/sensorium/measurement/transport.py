@@ -295,7 +295,7 @@ class Ring:
             for spec in self.specs
         }
         self.has_carry = cfg.loss is not None
-        carried = num_envs if self.has_carry else 1
+        carried = num_envs if self.has_carry else 0
         self.carries = {
             spec.name: torch.zeros((carried, *spec.shape), dtype=_dtype(spec), device=device) for spec in self.specs
         }

@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar, cast, get_args, get_origin
 
-import numpy as np
 import torch
 
 from sensorium import registry
 from sensorium.cfg import MountedSensorCfg, SensorCfg, SimpleSensorCfg
 from sensorium.compute import Clock, Compute, Program, Rate
 from sensorium.engines.base import Engine
-from sensorium.errors import ConfigError, RegistrationError, StaleError, UnknownNameError
+from sensorium.engines.envs import env_rows
+from sensorium.errors import ConfigError, RegistrationError, StaleError
 from sensorium.measurement.pipeline import Hooks, Line
 from sensorium.measurement.record import Record, Timeline
 from sensorium.readings import DebugShape
@@ -96,6 +96,8 @@ class Sensor(Generic[CfgT, DataT]):
     """True where the data class has one field and `.data` is that tensor itself."""
     uses_ring_pipeline: ClassVar[bool] = True
     """False where `compute` keeps its own memory."""
+    checks_state: ClassVar[bool] = False
+    """True where the sensor's own kernel flags non-finite state in `line.bad`; else NaN in truth is looked for."""
     knob_prefixes: ClassVar[Mapping[str, str]] = {}
     """Short prefix -> field, e.g. ``{"gyro": "ang_vel_b"}``: knobs may be written `gyro_noise`."""
 
@@ -160,6 +162,7 @@ class Sensor(Generic[CfgT, DataT]):
             )
         self._stale: str | None = None
         self._allocate()
+        self.setup()
         self.samples = 0
         """Captures on the grid so far, the same for all envs."""
         self._frame_base = torch.full((self.num_envs,), -1, dtype=torch.int64, device=self.device)
@@ -191,6 +194,9 @@ class Sensor(Generic[CfgT, DataT]):
         Override where shapes, or which fields are computed at all, depend on the config.
         """
         return declared_fields(self.data_class)
+
+    def setup(self) -> None:
+        """Prepare what this sensor keeps, once, when it is built: states (`new_state`), index arrays, constants."""
 
     def intermediate_fields(self) -> Mapping[str, Field]:
         """Return the fields of the pipeline's own space, where `post_process` projects out of it."""
@@ -239,7 +245,11 @@ class Sensor(Generic[CfgT, DataT]):
 
     def _hooks(self) -> Hooks:
         return Hooks(
-            compute=self.compute, post=self._own("post_process"), reset=self._own_reset(), lookback=self.lookback
+            compute=self.compute,
+            post=self._own("post_process"),
+            reset=self._own_reset(),
+            lookback=self.lookback,
+            checks_state=self.checks_state,
         )
 
     def _own_reset(self) -> Callable[[torch.Tensor], object] | None:
@@ -491,7 +501,7 @@ class Sensor(Generic[CfgT, DataT]):
 
     @property
     def is_pure(self) -> bool:
-        """Whether its sample is computed on read and a function of the present alone: nothing to keep, nothing to start."""
+        """Whether its sample is computed on read, from the present alone: nothing to keep, nothing to start."""
         return self._evaluation_kind() == "lazy" and self.rate.every_tick
 
     def _evaluation_kind(self) -> str:
@@ -714,6 +724,7 @@ class SimpleSensor(Sensor[CfgT, DataT]):
             post=self._own("post_process"),
             reset=self._own_reset(),
             lookback=self.lookback,
+            checks_state=self.checks_state,
         )
 
 
@@ -731,27 +742,4 @@ def declared_fields(data_class: type) -> dict[str, Field]:
     return found
 
 
-def env_rows(env_ids: Any, num_envs: int, device: str) -> torch.Tensor | None:
-    """Turn env ids (int, sequence, tensor, bool mask, None for all) into an int64 tensor, or None for all.
-
-    Raises:
-        UnknownNameError: an id is outside of [0, num_envs).
-    """
-    if env_ids is None:
-        return None
-    if isinstance(env_ids, slice):
-        env_ids = list(range(num_envs))[env_ids]
-    if isinstance(env_ids, int | np.integer):
-        env_ids = [int(env_ids)]
-    ids = torch.as_tensor(env_ids, device=device)
-    if ids.dtype == torch.bool:
-        if ids.shape != (num_envs,):
-            raise UnknownNameError("env mask of shape", str(tuple(ids.shape)), [f"({num_envs},)"])
-        return ids.nonzero()[:, 0]
-    ids = ids.reshape(-1).to(torch.int64)
-    if ids.numel() and ids.device.type == "cpu" and not (0 <= int(ids.min()) and int(ids.max()) < num_envs):
-        raise UnknownNameError("env id", str(ids.tolist()[:8]), [f"0 to {num_envs - 1}"])
-    return ids
-
-
-__all__ = ["Sensor", "SensorContext", "SensorInfo", "SimpleSensor", "declared_fields", "env_rows"]
+__all__ = ["Sensor", "SensorContext", "SensorInfo", "SimpleSensor", "declared_fields"]

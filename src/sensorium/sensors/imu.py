@@ -258,6 +258,7 @@ def _imu_tick(rows: Rows, clock: wp.array[wp.int32], last_tick: wp.array[wp.int3
 class Imu(SimpleSensor[ImuCfg, ImuData]):
     """Inertial measurement unit at one or several mounts."""
 
+    checks_state: ClassVar[bool] = True
     knob_prefixes: ClassVar[Mapping[str, str]] = {"acc": "lin_acc_b", "gyro": "ang_vel_b", "mag": "mag_b"}
 
     @classmethod
@@ -296,8 +297,8 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
         """Return where accelerations come from."""
         return {"acceleration": self.acceleration_source}
 
-    def _allocate(self) -> None:
-        super()._allocate()
+    def setup(self) -> None:
+        """Make the memory that differences need."""
         self._difference = self.acceleration_source == "difference"
         shape = (self.mount.count, 3)
         if self._difference:

@@ -61,7 +61,6 @@ def _pose(
         quat = quat_multiply(turn, quat)
     pos_out[env, mount] = pos
     quat_out[env, mount] = quat
-    bad_out[env, mount] = wp.uint8(0)
     if not (is_finite3(pos) and is_finite4(quat)):
         bad_out[env, mount] = wp.uint8(1)
         any_bad[0] = 1
@@ -79,6 +78,8 @@ def _motion(
     body_ang_in: wp.array2d[wp.vec3],
     lin_out: wp.array2d[wp.vec3],
     ang_out: wp.array2d[wp.vec3],
+    bad_out: wp.array2d[wp.uint8],
+    any_bad: wp.array[wp.int32],
 ) -> None:
     i, mount = wp.tid()
     env = rows.start + i
@@ -96,6 +97,9 @@ def _motion(
             lin = lin + wp.cross(w, wp.cross(w, d))
     lin_out[env, mount] = lin
     ang_out[env, mount] = ang
+    if not (is_finite3(lin) and is_finite3(ang)):
+        bad_out[env, mount] = wp.uint8(1)
+        any_bad[0] = 1
 
 
 class MountView:
@@ -166,19 +170,16 @@ class MountView:
             return wp.from_torch(array(name), dtype=wp.vec3)
 
         quats = wp.from_torch(array("body_quat_w"), dtype=wp.vec4)
+        flags = [wp.from_torch(self._bad(), dtype=wp.uint8), self._clock.bad_wp]
         outputs = [wp.from_torch(views[0], dtype=wp.vec3)]
         if what == "pose":
             inputs = [body, offset_pos, offset_quat, vectors("body_pos_w"), quats]
-            outputs += [
-                wp.from_torch(views[1], dtype=wp.vec4),
-                wp.from_torch(self._bad(), dtype=wp.uint8),
-                self._clock.bad_wp,
-            ]
+            outputs += [wp.from_torch(views[1], dtype=wp.vec4), *flags]
             self._compute.launch(_pose, (self.count,), inputs, outputs)
             return
         spin = vectors("body_ang_vel_w")
         pair = [vectors(f"body_lin_{what}_w"), vectors(f"body_ang_{what}_w")]
-        outputs.append(wp.from_torch(views[1], dtype=wp.vec3))
+        outputs += [wp.from_torch(views[1], dtype=wp.vec3), *flags]
         order = 1 if what == "vel" else 2
         self._compute.launch(_motion, (self.count,), [order, body, offset_pos, quats, spin, *pair], outputs)
 
