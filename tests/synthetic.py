@@ -364,6 +364,21 @@ class Ema(SimpleSensor[EmaCfg, EmaData]):
         self.compute_on.launch(_ema, (1,), [timeline.at(1).warp.x], [data.warp.x])
 
 
+class LagCfg(SimpleSensorCfg[EmaData]):
+    """A moving average of the phenomenon itself: by torch, in the physics hook, through `timeline.at(1)`."""
+
+
+class Lag(SimpleSensor[LagCfg, EmaData]):
+    requires = (sn.BODY_POSE,)
+    lookback = 1
+
+    def update_raw_data(self, raw: Record) -> None:
+        raw.x.copy_(self.engine.array("body_pos_w")[:, 0])
+
+    def apply_physics_imperfections(self, slot: Record, timeline: Timeline) -> None:
+        slot.x.copy_(0.5 * slot.x + 0.5 * timeline.at(1).x)
+
+
 @dataclass(frozen=True, slots=True)
 class ScalarData:
     value: Annotated[Tensor, Field("m")]
@@ -489,6 +504,7 @@ def menagerie() -> list[Any]:
         KernelProbeCfg(name="ramp", stages=(Ramp(fields=("vec",)),), delay=0.01),
         ContractCfg(name="contract", alpha=0.5, noise=0.1, history_length=2),
         EmaCfg(name="ema", noise=0.1, delay=0.02),
+        LagCfg(name="lag", noise=0.1),
         CastCfg(name="cast", noise=0.3, delay=0.01, history_length=3),
         SumCfg(name="sum", random_walk=0.1),
         KernelSumCfg(name="kernel_sum", history_length=2),

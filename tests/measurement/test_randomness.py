@@ -192,7 +192,7 @@ def test_update_zero_follows_an_edit(when: str) -> None:
         syn.write(straight, 500)
         straight.update()
     elif when == "sensor_reset":
-        names = ("torch", "kernel", "stages", "contract", "ema", "cast", "sum", "scalar", "lossy")
+        names = ("torch", "kernel", "stages", "contract", "ema", "lag", "cast", "sum", "scalar", "lossy")
         for scene, tick in zip(both, (300, 500), strict=True):
             syn.write(scene, tick, [1, 2])
             for name in names:

@@ -43,7 +43,7 @@ def arrivals(
 CASES: dict[str, dict[str, Any]] = {
     "delay": {"delay": 3},
     "uniform": {"delay": 5, "jitter": 4},
-    "normal": {"delay": 4, "jitter": sn.Normal(0.0, 2.0)},
+    "normal": {"delay": 4, "jitter": sn.Normal(2.0, 6.0)},
     "loss": {"loss": 0.6},
     "lossy_delay": {"delay": 4, "loss": 0.5},
     "all": {"delay": 6, "jitter": 6, "loss": 0.4},

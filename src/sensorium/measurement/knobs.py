@@ -367,6 +367,8 @@ class Knobs:
                 array = np.asarray(amount, np.float64)
                 if array.shape == (rows,) and not self._fits(name, array):
                     array = array.reshape(-1, *(1,) * len(self.specs[name][1].shape))  # one amount per env
+                elif array.shape == (rows, *self.specs[name][1].shape[1:]) and not self._fits(name, array):
+                    array = array[:, None]  # per env, without the axis of a single mount
                 row = self.row(name, array, knob, factor)
                 table.set(row, env_ids)
             except (ValueError, RuntimeError) as error:

@@ -39,94 +39,117 @@ def _store_word(value: int, word: wp.array[wp.int32]) -> None:
     word[0] = value
 
 
+@wp.struct
+class Row:
+    """Where one field's words are: its ring, its carry and what a reader sees (addresses), and words per env."""
+
+    ring: wp.uint64
+    carry: wp.uint64
+    shown: wp.uint64
+    words: wp.int32
+
+
+@wp.struct
+class Transport:
+    """All that the kernels of one ring need; one argument instead of thirty, since each costs time at every launch."""
+
+    clock: wp.array[wp.int32]
+    episode: wp.array[wp.int32]
+    head: wp.array[wp.int32]
+    bad: wp.array2d[wp.uint8]
+    # Law of arrival
+    delay: wp.array2d[wp.float32]
+    jitter_kind: wp.int32
+    jitter_a: wp.float32
+    jitter_b: wp.float32
+    jitter_values: wp.array[wp.float32]
+    jitter_is_live: wp.int32
+    jitter: wp.array2d[wp.float32]
+    loss_kind: wp.int32
+    loss: wp.array2d[wp.float32]
+    burst_end: wp.float32
+    key0: wp.uint32
+    key1: wp.uint32
+    table: wp.array[wp.vec3]
+    # Per slot and env
+    stamp: wp.array2d[wp.int32]
+    arrival: wp.array2d[wp.int32]
+    okay: wp.array2d[wp.uint8]
+    # Per env
+    burst: wp.array[wp.uint8]
+    carry_stamp: wp.array[wp.int32]
+    carry_arrival: wp.array[wp.int32]
+    carry_okay: wp.array[wp.uint8]
+    # What a reader sees
+    shown_slot: wp.array[wp.int32]
+    shown_stamp: wp.array[wp.int32]
+    shown_arrival: wp.array[wp.int32]
+    shown_valid: wp.array[wp.uint8]
+    fields: wp.array[Row]
+
+
 @wp.kernel
-def _dispatch(
-    rows: Rows,
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
-    head_in: wp.array[wp.int32],
-    bad_in: wp.array2d[wp.uint8],
-    delay_in: wp.array2d[wp.float32],
-    jitter_kind: int,
-    jitter_a: float,
-    jitter_b: float,
-    jitter_values: wp.array[wp.float32],
-    jitter_is_live: int,
-    jitter_in: wp.array2d[wp.float32],
-    loss_kind: int,
-    loss_in: wp.array2d[wp.float32],
-    burst_end: float,
-    key0: wp.uint32,
-    key1: wp.uint32,
-    table: wp.array[wp.vec3],
-    stamp: wp.array2d[wp.int32],
-    arrival: wp.array2d[wp.int32],
-    okay: wp.array2d[wp.uint8],
-    burst: wp.array[wp.uint8],
-    carry_stamp: wp.array[wp.int32],
-    carry_arrival: wp.array[wp.int32],
-    carry_okay: wp.array[wp.uint8],
-) -> None:
+def _dispatch(rows: Rows, t: Transport) -> None:
     i, _none = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    head = head_in[0]
-    mode = clock[1]
+    head = t.head[0]
+    mode = t.clock[1]
     good = wp.uint8(1)
-    for mount in range(bad_in.shape[1]):
-        if bad_in[env, mount] != wp.uint8(0):
+    for mount in range(t.bad.shape[1]):
+        if t.bad[env, mount] != wp.uint8(0):
             good = wp.uint8(0)
     if mode == 2:
-        okay[head, env] = good
+        t.okay[head, env] = good
         return
-    captured = clock[0] - clock[2]
+    captured = t.clock[0] - t.clock[2]
     words = wp.vec4ui()
-    if jitter_kind >= 0 or loss_kind != 0:
-        words = philox(wp.uint32(clock[0]), wp.uint32(env), wp.uint32(episode[env]), wp.uint32(0), key0, key1)
-    late = delay_in[env % delay_in.shape[0], 0]
-    if jitter_kind >= 0:
-        most = jitter_b
-        if jitter_is_live != 0:
-            most = jitter_in[env, 0]
-        extra = draw(jitter_kind, jitter_a, most, jitter_values, words[0], table)
+    if t.jitter_kind >= 0 or t.loss_kind != 0:
+        words = philox(wp.uint32(t.clock[0]), wp.uint32(env), wp.uint32(t.episode[env]), wp.uint32(0), t.key0, t.key1)
+    late = t.delay[env % t.delay.shape[0], 0]
+    if t.jitter_kind >= 0:
+        most = t.jitter_b
+        if t.jitter_is_live != 0:
+            most = t.jitter[env, 0]
+        extra = draw(t.jitter_kind, t.jitter_a, most, t.jitter_values, words[0], t.table)
         late = late + wp.clamp(extra, -late, late)
     arrives = captured + int(wp.floor(late + 0.5))
-    if loss_kind == 1:
-        if word_to_uniform(words[1]) < loss_in[env % loss_in.shape[0], 0]:
+    if t.loss_kind == 1:
+        if word_to_uniform(words[1]) < t.loss[env % t.loss.shape[0], 0]:
             arrives = wp.static(NEVER)
-    if loss_kind == 2:
-        state = burst[env]
+    if t.loss_kind == 2:
+        state = t.burst[env]
         if mode == 1:
             state = wp.uint8(0)
         turn = word_to_uniform(words[1])
         if state == wp.uint8(0):
-            if turn < loss_in[env % loss_in.shape[0], 0]:
+            if turn < t.loss[env % t.loss.shape[0], 0]:
                 state = wp.uint8(1)
         else:
-            if turn < burst_end:
+            if turn < t.burst_end:
                 state = wp.uint8(0)
-        burst[env] = state
+        t.burst[env] = state
         if state == wp.uint8(1):
             arrives = wp.static(NEVER)
     if mode == 1:
-        for slot in range(stamp.shape[0]):
-            stamp[slot, env] = captured
-            arrival[slot, env] = arrives
-            okay[slot, env] = good
-        if loss_kind != 0:
-            carry_stamp[env] = captured
-            carry_arrival[env] = wp.static(NEVER)
-            carry_okay[env] = wp.uint8(0)
+        for slot in range(t.stamp.shape[0]):
+            t.stamp[slot, env] = captured
+            t.arrival[slot, env] = arrives
+            t.okay[slot, env] = good
+        if t.loss_kind != 0:
+            t.carry_stamp[env] = captured
+            t.carry_arrival[env] = wp.static(NEVER)
+            t.carry_okay[env] = wp.uint8(0)
         return
-    if loss_kind != 0:
-        if arrival[head, env] <= clock[0]:
-            carry_stamp[env] = stamp[head, env]
-            carry_arrival[env] = arrival[head, env]
-            carry_okay[env] = okay[head, env]
-    stamp[head, env] = captured
-    arrival[head, env] = arrives
-    okay[head, env] = good
+    if t.loss_kind != 0:
+        if t.arrival[head, env] <= t.clock[0]:
+            t.carry_stamp[env] = t.stamp[head, env]
+            t.carry_arrival[env] = t.arrival[head, env]
+            t.carry_okay[env] = t.okay[head, env]
+    t.stamp[head, env] = captured
+    t.arrival[head, env] = arrives
+    t.okay[head, env] = good
 
 
 @wp.kernel
@@ -164,16 +187,6 @@ def _freeze(
     copy_word(wide, source, here, ring, head * plane + here)
 
 
-@wp.struct
-class Row:
-    """Where one field's words are: its ring, its carry and what a reader sees (addresses), and words per env."""
-
-    ring: wp.uint64
-    carry: wp.uint64
-    shown: wp.uint64
-    words: wp.int32
-
-
 @wp.func
 def _copy_rows(env: int, slot: int, num_envs: int, fields: wp.array[Row]) -> None:
     for f in range(fields.shape[0]):
@@ -192,48 +205,32 @@ def _copy_rows(env: int, slot: int, num_envs: int, fields: wp.array[Row]) -> Non
 
 
 @wp.kernel
-def _select(
-    rows: Rows,
-    clock: wp.array[wp.int32],
-    head_in: wp.array[wp.int32],
-    stamp: wp.array2d[wp.int32],
-    arrival: wp.array2d[wp.int32],
-    okay: wp.array2d[wp.uint8],
-    has_carry: int,
-    carry_stamp: wp.array[wp.int32],
-    carry_arrival: wp.array[wp.int32],
-    carry_okay: wp.array[wp.uint8],
-    slot_out: wp.array[wp.int32],
-    stamp_out: wp.array[wp.int32],
-    arrival_out: wp.array[wp.int32],
-    valid_out: wp.array[wp.uint8],
-    fields: wp.array[Row],
-) -> None:
+def _select(rows: Rows, t: Transport) -> None:
     i, _none = wp.tid()
     env = rows.start + i
-    depth = stamp.shape[0]
-    head = head_in[0]
+    depth = t.stamp.shape[0]
+    head = t.head[0]
     for k in range(depth):
         slot = (head - k + depth) % depth
-        if arrival[slot, env] <= clock[0]:
-            slot_out[env] = slot
-            stamp_out[env] = stamp[slot, env]
-            arrival_out[env] = arrival[slot, env]
-            valid_out[env] = okay[slot, env]
-            _copy_rows(env, slot, stamp.shape[1], fields)
+        if t.arrival[slot, env] <= t.clock[0]:
+            t.shown_slot[env] = slot
+            t.shown_stamp[env] = t.stamp[slot, env]
+            t.shown_arrival[env] = t.arrival[slot, env]
+            t.shown_valid[env] = t.okay[slot, env]
+            _copy_rows(env, slot, t.stamp.shape[1], t.fields)
             return
     oldest = (head + 1) % depth
-    slot_out[env] = oldest
-    stamp_out[env] = stamp[oldest, env]
-    arrival_out[env] = -1
-    valid_out[env] = wp.uint8(0)  # nothing has arrived yet: the first capture is shown, and said not to be valid
-    if has_carry != 0:
-        slot_out[env] = -1
-        stamp_out[env] = carry_stamp[env]
-        if carry_arrival[env] != wp.static(NEVER):
-            arrival_out[env] = carry_arrival[env]
-        valid_out[env] = carry_okay[env]
-    _copy_rows(env, slot_out[env], stamp.shape[1], fields)
+    t.shown_slot[env] = oldest
+    t.shown_stamp[env] = t.stamp[oldest, env]
+    t.shown_arrival[env] = -1
+    t.shown_valid[env] = wp.uint8(0)  # nothing has arrived yet: the first capture is shown, and said not to be valid
+    if t.loss_kind != 0:
+        t.shown_slot[env] = -1
+        t.shown_stamp[env] = t.carry_stamp[env]
+        if t.carry_arrival[env] != wp.static(NEVER):
+            t.shown_arrival[env] = t.carry_arrival[env]
+        t.shown_valid[env] = t.carry_okay[env]
+    _copy_rows(env, t.shown_slot[env], t.stamp.shape[1], t.fields)
 
 
 @wp.kernel
@@ -320,8 +317,9 @@ class Ring:
         self.loss = self._loss_table(seed)
         self.shown: Record | None = Record(self.specs, num_envs, device) if self.has_delay else None
         """What a reader sees, where that may differ from the newest sample."""
-        self._bad_wp = wp.from_torch(bad, dtype=wp.uint8)
-        self._dispatch_inputs = self._law(seed)
+        self.bad = bad
+        self._narrow = [name for name, ring in self.rings.items() if self.has_delay and _is_narrow(ring)]
+        self._arguments = self._transport(seed)
         self._read_segment = compute.record(self._record_read) if self.has_delay else None
 
     def __repr__(self) -> str:
@@ -370,7 +368,7 @@ class Ring:
         loss = self.cfg.loss
         return self._column(loss.p if isinstance(loss, GilbertElliott) else (loss or 0.0), "loss", seed)
 
-    def _law(self, seed: int) -> list[Any]:
+    def _transport(self, seed: int) -> Any:
         jitter = self.cfg.jitter
         kind, a, b, values = NO_JITTER, _ZERO, _ZERO, [0.0]
         if jitter is not None:
@@ -391,12 +389,36 @@ class Ring:
             _LOSS_NONE if loss is None else _LOSS_GILBERT if isinstance(loss, GilbertElliott) else _LOSS_BERNOULLI
         )
         key = stream_key(seed, self.label, "transport")
-        return [
-            kind, float(a), float(b), wp.array(values, dtype=wp.float32, device=self.compute.wp_device),
-            int(self.jitter_is_live), wp.from_torch(self.jitter.values, dtype=wp.float32), loss_kind,
-            wp.from_torch(self.loss.values, dtype=wp.float32), loss.r if isinstance(loss, GilbertElliott) else 1.0,
-            wp.uint32(key[0]), wp.uint32(key[1]), normal_table(self.compute.wp_device),
-        ]  # fmt: skip
+        t = Transport()
+        for name, tensor in (
+            ("clock", self.clock.words), ("episode", self.clock.episode), ("head", self.head), ("bad", self.bad),
+            ("delay", self.delay.values), ("jitter", self.jitter.values), ("loss", self.loss.values),
+            ("stamp", self.stamp), ("arrival", self.arrival), ("okay", self.okay), ("burst", self.burst),
+            ("carry_stamp", self.carry_stamp), ("carry_arrival", self.carry_arrival), ("carry_okay", self.carry_okay),
+            ("shown_slot", self.shown_slot), ("shown_stamp", self.shown_stamp),
+            ("shown_arrival", self.shown_arrival), ("shown_valid", self.shown_valid),
+        ):  # fmt: skip
+            setattr(t, name, wp.from_torch(tensor))
+        t.jitter_kind, t.jitter_a, t.jitter_b = kind, float(a), float(b)
+        t.jitter_values = wp.array(values, dtype=wp.float32, device=self.compute.wp_device)
+        t.jitter_is_live = int(self.jitter_is_live)
+        t.loss_kind = loss_kind
+        t.burst_end = loss.r if isinstance(loss, GilbertElliott) else 1.0
+        t.key0, t.key1 = wp.uint32(key[0]), wp.uint32(key[1])
+        t.table = normal_table(self.compute.wp_device)
+        t.fields = self._rows_table()
+        return t
+
+    def _rows_table(self) -> Any:
+        """Return where the rows of narrow fields are, which one thread per env copies."""
+        rows: Any = np.zeros(len(self._narrow), dtype=Row.numpy_dtype())  # type: ignore[attr-defined]
+        for k, name in enumerate(self._narrow):
+            ring, shown = self.rings[name], self.shown
+            assert shown is not None
+            rows["ring"][k], rows["carry"][k] = ring.data_ptr(), self.carries[name].data_ptr()
+            rows["shown"][k] = shown[name].data_ptr()
+            rows["words"][k] = ring[0, 0].numel() * ring.element_size() // 4
+        return wp.array(rows, dtype=Row, device=self.compute.wp_device)
 
     # One sample -------------------------------------------------------------------------------------------------------
 
@@ -435,20 +457,7 @@ class Ring:
 
     def dispatch(self) -> None:
         """Stamp the newest slot and draw when it arrives (one recordable launch), after it was stored."""
-        self.compute.launch(
-            _dispatch,
-            (1,),
-            [
-                self.clock.words_wp, self.clock.episode_wp, self._head_wp, self._bad_wp,
-                wp.from_torch(self.delay.values, dtype=wp.float32), *self._dispatch_inputs,
-            ],
-            [
-                wp.from_torch(self.stamp, dtype=wp.int32), wp.from_torch(self.arrival, dtype=wp.int32),
-                wp.from_torch(self.okay, dtype=wp.uint8), wp.from_torch(self.burst, dtype=wp.uint8),
-                wp.from_torch(self.carry_stamp, dtype=wp.int32), wp.from_torch(self.carry_arrival, dtype=wp.int32),
-                wp.from_torch(self.carry_okay, dtype=wp.uint8),
-            ],
-        )  # fmt: skip
+        self.compute.launch(_dispatch, (1,), [self._arguments])
 
     def redraw(self) -> None:
         """Draw delay and loss anew for the envs of the active mask, where they are distributions."""
@@ -459,31 +468,10 @@ class Ring:
 
     def _record_read(self) -> None:
         assert self.shown is not None
+        self.compute.launch(_select, (1,), [self._arguments])
         slots = wp.from_torch(self.shown_slot, dtype=wp.int32)
-        narrow = [spec.name for spec in self.specs if _is_narrow(self.rings[spec.name])]
-        rows: Any = np.zeros(len(narrow), dtype=Row.numpy_dtype())  # type: ignore[attr-defined]
-        for k, name in enumerate(narrow):
-            ring = self.rings[name]
-            rows["ring"][k], rows["carry"][k] = ring.data_ptr(), self.carries[name].data_ptr()
-            rows["shown"][k] = self.shown[name].data_ptr()
-            rows["words"][k] = ring[0, 0].numel() * ring.element_size() // 4
-        self._rows_table = wp.array(rows, dtype=Row, device=self.compute.wp_device)
-        self.compute.launch(
-            _select,
-            (1,),
-            [
-                self.clock.words_wp, self._head_wp, wp.from_torch(self.stamp, dtype=wp.int32),
-                wp.from_torch(self.arrival, dtype=wp.int32), wp.from_torch(self.okay, dtype=wp.uint8),
-                int(self.has_carry), wp.from_torch(self.carry_stamp, dtype=wp.int32),
-                wp.from_torch(self.carry_arrival, dtype=wp.int32), wp.from_torch(self.carry_okay, dtype=wp.uint8),
-            ],
-            [
-                slots, wp.from_torch(self.shown_stamp, dtype=wp.int32), wp.from_torch(self.shown_arrival,
-                dtype=wp.int32), wp.from_torch(self.shown_valid, dtype=wp.uint8), self._rows_table,
-            ],
-        )  # fmt: skip
         for name, ring in self.rings.items():
-            if name not in narrow:
+            if name not in self._narrow:
                 words, carry = words_of(ring, 2), words_of(self.carries[name])
                 inputs = [self.compute.num_envs, slots, words.count, words.wide, words.address, carry.address]
                 self.compute.launch(_gather, (words.count,), inputs, [words_of(self.shown[name]).address])
