@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from sensorium.cfg import SensorCfg as SensorCfg
     from sensorium.cfg import SimpleSensorCfg as SimpleSensorCfg
     from sensorium.cfg import StageCfg as StageCfg
+    from sensorium.compute import Rows as Rows
     from sensorium.compute import recorded as recorded
     from sensorium.engines.base import Engine as Engine
     from sensorium.engines.mujoco import MujocoEngine as MujocoEngine
@@ -37,7 +38,9 @@ if TYPE_CHECKING:
     from sensorium.random import Choice as Choice
     from sensorium.random import Normal as Normal
     from sensorium.random import Uniform as Uniform
+    from sensorium.readings import DebugShape as DebugShape
     from sensorium.readings import Reading as Reading
+    from sensorium.readings import SceneDescription as SceneDescription
     from sensorium.scene import Scene as Scene
     from sensorium.scene import prepare as prepare
     from sensorium.sensors.base import Sensor as Sensor
@@ -64,6 +67,7 @@ _MODULES = {
     "BODY_VELOCITY": "sensorium.spec",
     "Choice": "sensorium.random",
     "ConfigError": "sensorium.errors",
+    "DebugShape": "sensorium.readings",
     "DuplicateNameError": "sensorium.errors",
     "Engine": "sensorium.engines.base",
     "Field": "sensorium.spec",
@@ -89,9 +93,11 @@ _MODULES = {
     "Record": "sensorium.measurement.record",
     "RegistrationError": "sensorium.errors",
     "Requirement": "sensorium.spec",
+    "Rows": "sensorium.compute",
     "Saturation": "sensorium.measurement.stages",
     "ScaleError": "sensorium.measurement.stages",
     "Scene": "sensorium.scene",
+    "SceneDescription": "sensorium.readings",
     "ScheduleError": "sensorium.errors",
     "SelectionError": "sensorium.errors",
     "Sensor": "sensorium.sensors.base",
@@ -124,6 +130,7 @@ __all__ = [
     "MODEL_ELEMENTS",
     "Choice",
     "ConfigError",
+    "DebugShape",
     "DuplicateNameError",
     "Engine",
     "Field",
@@ -145,9 +152,11 @@ __all__ = [
     "Record",
     "RegistrationError",
     "Requirement",
+    "Rows",
     "Saturation",
     "ScaleError",
     "Scene",
+    "SceneDescription",
     "ScheduleError",
     "SelectionError",
     "Sensor",

@@ -62,7 +62,7 @@ def test_exact_model(case: str, period: int) -> None:
     if delay is not None:
         cfg["delay"] = delay * dt
     if jitter is not None:
-        cfg["jitter"] = sn.Normal(0.0, jitter.std * dt) if isinstance(jitter, sn.Normal) else jitter * dt
+        cfg["jitter"] = sn.Normal(jitter.mean * dt, jitter.std * dt) if isinstance(jitter, sn.Normal) else jitter * dt
     scene = syn.world([syn.ScalarCfg(name="p", **cfg)], num_envs, dt, seed=SEED)
     sensor = scene["p"]
     episode, burst = np.zeros(num_envs, int), np.zeros(num_envs, bool)

@@ -80,6 +80,23 @@ class SensorInfo:
     notes: Mapping[str, str]
 
 
+class Params:
+    """The config's own values as hooks read them: numbers, or, once set per env, float32 `[env, 1]`.
+
+    The second axis lets a value meet `[env, mount]` fields: ``raw.distance.clamp_(max=self.params.max_range)``.
+    """
+
+    def __init__(self, cfg: SensorCfg[Any]) -> None:
+        self._cfg = cfg
+        self.per_env: dict[str, torch.Tensor] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return self.per_env[name] if name in self.per_env else getattr(self._cfg, name)
+
+    def __repr__(self) -> str:
+        return f"Params({self._cfg!r}, per env: {list(self.per_env)})"
+
+
 class Sensor(Generic[CfgT, DataT]):
     """Base of every sensor. Derive from `SimpleSensor`, or from here for full control with `compute`.
 
@@ -160,6 +177,8 @@ class Sensor(Generic[CfgT, DataT]):
             self.mount = MountView(
                 self.engine, self.compute_on, self.clock, names, frames, cfg.offset, lambda: self.line.bad
             )
+        self.params = Params(cfg)
+        """The config's values, for hooks: those that were set per env are tensors."""
         self._stale: str | None = None
         self._allocate()
         self.setup()
@@ -568,7 +587,39 @@ class Sensor(Generic[CfgT, DataT]):
                 )  # fmt: skip
             ring.set(knob, value, rows)
             return
+        if self._is_param(knob):
+            self._set_param(knob, value, rows)
+            return
         self.line.knobs.set(knob, value, rows)
+
+    def _is_param(self, name: str) -> bool:
+        """Whether a name is a number of the config that hooks read through `params`."""
+        field = type(self.cfg).model_fields.get(name)
+        standard = name in SimpleSensorCfg.model_fields or name in MountedSensorCfg.model_fields
+        return field is not None and not standard and field.annotation in (float, int)
+
+    def _set_param(self, name: str, value: Any, rows: torch.Tensor | None) -> None:
+        title = f"{type(self.cfg).__name__}({self.name!r})"
+        hooks = self.line.hooks
+        if any(
+            getattr(hook, "__recorded__", False) for hook in (hooks.raw, hooks.fused, hooks.transform, hooks.physics)
+        ):
+            fix = f"Use scene.reconfigure({self.name!r}, {name}=...)."
+            raise ConfigError.single(title, name, value, "a value that this sensor's kernels read anew", fix)
+        values = torch.as_tensor(value, dtype=torch.float32, device=self.device).reshape(-1, 1)
+        for end in {float(values.min()), float(values.max())}:
+            self.cfg.replace(**{name: end})  # the config's own checks
+        count = self.num_envs if rows is None else len(rows)
+        if values.shape[0] not in (1, count):
+            raise ConfigError.single(title, name, value, f"one number, or {count} of them")
+        table = self.params.per_env.get(name)
+        if table is None:
+            table = torch.full((self.num_envs, 1), float(getattr(self.cfg, name)), device=self.device)
+            self.params.per_env[name] = table
+        if rows is None:
+            table.copy_(values.expand_as(table))
+        else:
+            table[rows] = values
 
     def set_noise(self, value: Any, env_ids: Any = None) -> None:
         """Alias of ``set("noise", ...)``."""
@@ -638,7 +689,8 @@ class Sensor(Generic[CfgT, DataT]):
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return all that must be saved to resume."""
-        return {**self.line.tensors(), "frame_base": self._frame_base, "first_tick": self.first_tick}
+        params = {f"param/{name}": table for name, table in self.params.per_env.items()}
+        return {**self.line.tensors(), **params, "frame_base": self._frame_base, "first_tick": self.first_tick}
 
     def counters(self) -> dict[str, int]:
         """Return the host's counters that must be saved to resume."""
@@ -659,6 +711,9 @@ class Sensor(Generic[CfgT, DataT]):
             saved = tensors[f"knob/{knob}/{name}"]
             if saved.shape != table.values.shape:  # it was set per env after the start
                 table.values = saved.clone().to(self.device)
+        for name, saved in tensors.items():
+            if name.startswith("param/"):
+                self.params.per_env[name.removeprefix("param/")] = saved.clone().to(self.device)
         self.line._knobs_moved()
         for name, tensor in self.tensors().items():
             tensor.copy_(tensors[name])
