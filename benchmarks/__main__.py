@@ -32,8 +32,8 @@ def main(words: list[str]) -> None:
         console.print(f"No benchmark matches {words}. There are: {', '.join(name for name, _ in BENCHMARKS)}.")
         raise SystemExit(2)
     console.print(
-        f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__} with {torch.get_num_threads()} threads, "
-        f"warp {warp.__version__}. Fastest of several interleaved rounds."
+        f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__} with {torch.get_num_threads()} "
+        f"threads, warp {warp.__version__}. Fastest of several interleaved rounds."
     )
     table = Table("what", "time or size", "against")
     for name, benchmark in chosen:

@@ -1,8 +1,8 @@
 """The standard chain on 9 columns: noise, bias, random walk, resolution, delay; ours against plain torch.
 
 Both baselines use torch's own generator. "torch" is the same arithmetic with what the chain promises: a delay and a
-resolution (0 = continuous) per env, new tensors as one writes them, `addcmul` where it fuses. "torch, in place" is the least
-that torch can do: everything preallocated, in place, one delay for all envs, quantisation always on.
+resolution (0 = continuous) per env, new tensors as one writes them, `addcmul` where it fuses. "torch, in place" is the
+least that torch can do: everything preallocated, in place, one delay for all envs, quantisation always on.
 """
 
 from collections.abc import Callable
@@ -57,8 +57,8 @@ def torch_in_place(num_envs: int) -> Callable[[], object]:
 def ours(num_envs: int, capture: bool) -> Callable[[], object]:
     """Return one step of our chain, with advancing the ring, stamping the sample and finding what has arrived."""
     engine = TensorEngine(num_envs, 0.002, provides=("pose", "velocity", "acceleration", "gravity"))
-    knobs = {f"{prefix}_{knob}": value for prefix in ("acc", "gyro", "mag")
-             for knob, value in (("noise", 0.1), ("bias", 0.1), ("random_walk", 0.01), ("resolution", 0.001))}  # fmt: skip
+    amounts = {"noise": 0.1, "bias": 0.1, "random_walk": 0.01, "resolution": 0.001}
+    knobs = {f"{prefix}_{knob}": value for prefix in ("acc", "gyro", "mag") for knob, value in amounts.items()}
     scene = Scene(engine, [ImuCfg(name="imu", body="body", delay=0.004, **knobs)], capture=capture)
     line, ring = scene["imu"].line, scene["imu"].line.ring
     assert ring is not None

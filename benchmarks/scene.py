@@ -76,7 +76,8 @@ def two_imus() -> list[Row]:
 
         seconds = interleaved({"step": step}, repeats=1000)["step"]
         mode = "captured" if capture else "launches"
-        rows.append((f"two noisy IMUs (one delayed), 1 env, a step with both reads: {mode}", f"{seconds * 1e6:.1f} us", ""))
+        what = f"two noisy IMUs (one delayed), 1 env, a step with both reads: {mode}"
+        rows.append((what, f"{seconds * 1e6:.1f} us", ""))
     return rows
 
 
