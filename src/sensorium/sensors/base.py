@@ -8,22 +8,21 @@ singular selector squeezes it in `.data`, `.ground_truth`, `.read` and `.history
 from __future__ import annotations
 
 import dataclasses
-import typing
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar, cast, get_args, get_origin
 
 import torch
 
 from sensorium import registry
 from sensorium.cfg import MountedSensorCfg, SensorCfg, SimpleSensorCfg
-from sensorium.compute import Clock, Compute, Program, Rate
-from sensorium.engines.base import Engine
+from sensorium.compute import Program, Rate
 from sensorium.engines.envs import env_rows
 from sensorium.errors import ConfigError, RegistrationError, StaleError
 from sensorium.measurement.pipeline import Hooks, Line
 from sensorium.measurement.record import Record, Timeline
+from sensorium.measurement.stages import StageKey
 from sensorium.readings import DebugShape
+from sensorium.sensors.parts import Params, SensorContext, SensorInfo, StaleTensor, declared_fields
 from sensorium.spec import Field, FieldSpec, Requirement, resolve_field
 from sensorium.world.mount import MountView
 from sensorium.world.select import resolve_mounts
@@ -33,68 +32,6 @@ DataT = TypeVar("DataT")
 
 Supports = Callable[[Requirement], str | None]
 """A function telling why a requirement cannot be given; None where it can."""
-
-
-class _Stale(torch.Tensor):
-    """A view whose sensor was reconfigured or removed: any use raises."""
-
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        raise StaleError(
-            "this view belongs to a sensor that was reconfigured or removed; take it anew: scene[name].data.<field>"
-        )
-
-
-@dataclass(slots=True)
-class SensorContext:
-    """What a sensor is built in: the scene's engine, device, clock and seed."""
-
-    engine: Engine
-    compute: Compute
-    clock: Clock
-    seed: int
-
-
-@dataclass(frozen=True, slots=True)
-class SensorInfo:
-    """What a sensor resolved to.
-
-    Attributes:
-        specs: its fields as a reader sees them.
-        mounts: what the selector matched, in mount order.
-        bodies: the body each mount is fixed to.
-        nbytes: bytes of memory the sensor holds.
-        rate_hz: mean samples per second.
-        evaluation: ``"lazy"``, ``"eager"`` or ``"wanted"``.
-        why: the reason for that.
-        notes: what else the sensor decided, e.g. where accelerations come from.
-    """
-
-    specs: tuple[FieldSpec, ...]
-    mounts: tuple[str, ...]
-    bodies: tuple[str, ...]
-    nbytes: int
-    rate_hz: float
-    evaluation: str
-    why: str
-    notes: Mapping[str, str]
-
-
-class Params:
-    """The config's own values as hooks read them: numbers, or, once set per env, float32 `[env, 1]`.
-
-    The second axis lets a value meet `[env, mount]` fields: ``raw.distance.clamp_(max=self.params.max_range)``.
-    """
-
-    def __init__(self, cfg: SensorCfg[Any]) -> None:
-        self._cfg = cfg
-        self.per_env: dict[str, torch.Tensor] = {}
-
-    def __getattr__(self, name: str) -> Any:
-        return self.per_env[name] if name in self.per_env else getattr(self._cfg, name)
-
-    def __repr__(self) -> str:
-        return f"Params({self._cfg!r}, per env: {list(self.per_env)})"
 
 
 class Sensor(Generic[CfgT, DataT]):
@@ -177,6 +114,7 @@ class Sensor(Generic[CfgT, DataT]):
             self.mount = MountView(
                 self.engine, self.compute_on, self.clock, names, frames, cfg.offset, lambda: self.line.bad
             )
+        self._key: StageKey | None = None
         self.params = Params(cfg)
         """The config's values, for hooks: those that were set per env are tensors."""
         self._stale: str | None = None
@@ -253,6 +191,23 @@ class Sensor(Generic[CfgT, DataT]):
         Use it for everything that must survive from one sample to the next.
         """
         return self.line.new_state(name, shape)
+
+    @property
+    def key(self) -> StageKey:
+        """Random tensors and times of the sample, for hooks in torch: ``self.key.normal("dust", "distance")``."""
+        if self._key is None:
+            specs = self.line.mid_specs
+            self._key = StageKey(
+                self.compute_on,
+                self.clock,
+                seed=self._context.seed,
+                label=self.name,
+                stage="sensor",
+                period=self.clock.dt * self.rate.period,
+                columns={spec.name: spec.columns for spec in specs},
+                field_index={spec.name: k for k, spec in enumerate(specs)},
+            )
+        return self._key
 
     def stream(self, purpose: str) -> tuple[int, int]:
         """Return the two key words of a random stream of this sensor, for a kernel that draws by itself."""
@@ -685,7 +640,7 @@ class Sensor(Generic[CfgT, DataT]):
         for view in (self._truth_view, self._measured_view):
             for value in (view,) if self.single else (getattr(view, s.name) for s in self.specs):
                 if type(value) is torch.Tensor:
-                    value.__class__ = _Stale
+                    value.__class__ = StaleTensor
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return all that must be saved to resume."""
@@ -781,20 +736,6 @@ class SimpleSensor(Sensor[CfgT, DataT]):
             lookback=self.lookback,
             checks_state=self.checks_state,
         )
-
-
-def declared_fields(data_class: type) -> dict[str, Field]:
-    """Return the `Field` annotations of a data class, in order."""
-    hints = typing.get_type_hints(data_class, include_extras=True)
-    found: dict[str, Field] = {}
-    for item in dataclasses.fields(data_class):
-        marks = [mark for mark in getattr(hints[item.name], "__metadata__", ()) if isinstance(mark, Field)]
-        if not marks:
-            raise RegistrationError(
-                f"{data_class.__qualname__}.{item.name} has no Field: write Annotated[Tensor, Field(unit=..., ...)]"
-            )
-        found[item.name] = marks[0]
-    return found
 
 
 __all__ = ["Sensor", "SensorContext", "SensorInfo", "SimpleSensor", "declared_fields"]

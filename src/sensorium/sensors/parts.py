@@ -1,0 +1,93 @@
+"""What sensors are made of besides the pipeline: their context, what `info` says, live parameters, stale views."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from sensorium.cfg import SensorCfg
+from sensorium.compute import Clock, Compute
+from sensorium.engines.base import Engine
+from sensorium.errors import RegistrationError, StaleError
+from sensorium.spec import Field, FieldSpec
+
+
+class StaleTensor(torch.Tensor):
+    """A view whose sensor was reconfigured or removed: any use raises."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise StaleError(
+            "this view belongs to a sensor that was reconfigured or removed; take it anew: scene[name].data.<field>"
+        )
+
+
+@dataclass(slots=True)
+class SensorContext:
+    """What a sensor is built in: the scene's engine, device, clock and seed."""
+
+    engine: Engine
+    compute: Compute
+    clock: Clock
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class SensorInfo:
+    """What a sensor resolved to.
+
+    Attributes:
+        specs: its fields as a reader sees them.
+        mounts: what the selector matched, in mount order.
+        bodies: the body each mount is fixed to.
+        nbytes: bytes of memory the sensor holds.
+        rate_hz: mean samples per second.
+        evaluation: ``"lazy"``, ``"eager"`` or ``"wanted"``.
+        why: the reason for that.
+        notes: what else the sensor decided, e.g. where accelerations come from.
+    """
+
+    specs: tuple[FieldSpec, ...]
+    mounts: tuple[str, ...]
+    bodies: tuple[str, ...]
+    nbytes: int
+    rate_hz: float
+    evaluation: str
+    why: str
+    notes: Mapping[str, str]
+
+
+class Params:
+    """The config's own values as hooks read them: numbers, or, once set per env, float32 `[env, 1]`.
+
+    The second axis lets a value meet `[env, mount]` fields: ``raw.distance.clamp_(max=self.params.max_range)``.
+    """
+
+    def __init__(self, cfg: SensorCfg[Any]) -> None:
+        self._cfg = cfg
+        self.per_env: dict[str, torch.Tensor] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return self.per_env[name] if name in self.per_env else getattr(self._cfg, name)
+
+    def __repr__(self) -> str:
+        return f"Params({self._cfg!r}, per env: {list(self.per_env)})"
+
+
+def declared_fields(data_class: type) -> dict[str, Field]:
+    """Return the `Field` annotations of a data class, in order."""
+    hints = typing.get_type_hints(data_class, include_extras=True)
+    found: dict[str, Field] = {}
+    for item in dataclasses.fields(data_class):
+        marks = [mark for mark in getattr(hints[item.name], "__metadata__", ()) if isinstance(mark, Field)]
+        if not marks:
+            raise RegistrationError(
+                f"{data_class.__qualname__}.{item.name} has no Field: write Annotated[Tensor, Field(unit=..., ...)]"
+            )
+        found[item.name] = marks[0]
+    return found
