@@ -62,7 +62,7 @@ def ours(num_envs: int, capture: bool) -> Callable[[], object]:
     scene = Scene(engine, [ImuCfg(name="imu", body="body", delay=0.004, **knobs)], capture=capture)
     line, ring = scene["imu"].line, scene["imu"].line.ring
     assert ring is not None
-    table = scene._make_program([scene["imu"]], scene.compute.all_envs)[1]
+    table = scene._work([scene["imu"]], scene.compute.all_envs)[1]
     from sensorium.compute import Program
     from sensorium.measurement.chain import EVERYTHING
 

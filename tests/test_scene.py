@@ -10,6 +10,7 @@ import synthetic as syn
 import torch
 
 import sensorium as sn
+from sensorium.testing import tumbling_engine
 
 
 def two() -> list[Any]:
@@ -172,3 +173,17 @@ def test_reset_writes_state() -> None:
     assert scene["a"].ground_truth.tolist() == [5.0, 67.0, 20.0, 195.0]
     with pytest.raises((KeyError, ValueError)):
         scene.reset([0], qpoz=1.0)
+
+
+def test_adding_and_removing_leaves_nothing_behind() -> None:
+    """A hundred sensors that came and went cost the others neither memory nor time."""
+    scene = sn.Scene(tumbling_engine(2), [sn.ImuCfg(name="a", body="body", acc_noise=0.1, delay=0.004)])
+    scene.step()
+    line = scene["a"].line
+    before = len(line.tables)
+    for k in range(100):
+        scene.add(sn.ImuCfg(name=f"b{k}", body="body", acc_noise=0.1))
+        scene.step()
+        scene.remove(f"b{k}")
+        scene.step()
+    assert len(line.tables) == before

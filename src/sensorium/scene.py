@@ -13,7 +13,7 @@ import torch
 
 from sensorium import registry
 from sensorium.cfg import SensorCfg
-from sensorium.compute import Clock, Compute, Program, Rate
+from sensorium.compute import Clock, Compute, Program, Rate, Segment
 from sensorium.compute.clock import AGAIN, FIRST, SAMPLE
 from sensorium.engines.base import Engine
 from sensorium.engines.envs import env_rows
@@ -41,14 +41,21 @@ DataT = TypeVar("DataT")
 
 @dataclass(slots=True)
 class _Group:
-    """Sensors that are evaluated together: their program for all envs, and the one for envs just reset."""
+    """Sensors that are evaluated together."""
 
     rate: Rate
     sensors: list[Sensor[Any, Any]]
     next_due: int = 0
     program: Program | None = field(default=None, repr=False)
-    at_reset: Program | None = field(default=None, repr=False)
+    """Their own program, where they are evaluated on read."""
     table: ChainTable | None = field(default=None, repr=False)
+    """What their chain launch works on."""
+
+    def forget(self) -> None:
+        """Drop the program; its table need not follow the knobs any more."""
+        for sensor in self.sensors:
+            sensor.line.tables = [table for table in sensor.line.tables if table is not self.table]
+        self.program = self.table = None
 
 
 class Scene:
@@ -89,6 +96,7 @@ class Scene:
         self.clock = Clock(self.compute, engine.dt_exact)
         self._sensors: dict[str, Sensor[Any, Any]] = {}
         self._groups: list[_Group] = []
+        self._program: Program | None = None
         self._lazy = _Group(Rate(1, 1), [])
         self._slow: dict[str, _Group] = {}
         self._own_control_steps = False
@@ -176,7 +184,10 @@ class Scene:
     # Schedule ---------------------------------------------------------------------------------------------------------
 
     def _schedule(self) -> None:
-        """Sort the sensors into rate groups and (re)build their programs."""
+        """Sort the sensors into rate groups; their program is built anew when it is first run."""
+        for group in (*self._groups, self._lazy, *self._slow.values()):
+            group.forget()
+        self._program = None
         groups: dict[Any, _Group] = {}
         self._lazy = _Group(Rate(1, 1), [sensor for sensor in self._lazy.sensors if self._is_in(sensor)])
         self._slow = {name: group for name, group in self._slow.items() if self._is_in(group.sensors[0])}
@@ -194,22 +205,29 @@ class Scene:
     def _is_in(self, sensor: Sensor[Any, Any]) -> bool:
         return self._sensors.get(sensor.name) is sensor and sensor._evaluation()[0] == "lazy"
 
-    def _program(self, group: _Group) -> Program:
-        if group.program is None:
-            group.program, group.table = self._make_program(group.sensors, self.compute.all_envs)
-        return group.program
+    def _scheduled(self) -> Program:
+        """Return the program of all scheduled sensors, by rate group."""
+        if self._program is None:
+            groups = enumerate(self._groups)
+            self._program = Program([(k, segment) for k, group in groups for segment in self._segments(group)])
+        return self._program
 
-    def _make_program(self, sensors: Sequence[Sensor[Any, Any]], mask: torch.Tensor) -> tuple[Program, ChainTable]:
+    def _segments(self, group: _Group) -> list[Segment]:
+        segments, group.table = self._work(group.sensors, self.compute.all_envs)
+        return segments
+
+    def _work(self, sensors: Sequence[Sensor[Any, Any]], mask: torch.Tensor) -> tuple[list[Segment], ChainTable]:
+        """Return the work of one sample of some sensors in order, with one launch of the chain for all of them."""
         compute = self.compute
-        segments = [(0, segment) for sensor in sensors for segment in sensor.line.before_chain(mask)]
+        segments = [segment for sensor in sensors for segment in sensor.line.before_chain(mask)]
         fused = [sensor for sensor in sensors if sensor.line.is_fused]
         table = ChainTable(compute, self.clock, [chain for sensor in fused for chain in sensor.line.chain_fields()])
         if table.count:
-            segments.append((0, compute.record(lambda: table.launch(EVERYTHING), mask)))
+            segments.append(compute.record(lambda: table.launch(EVERYTHING), mask))
             for sensor in fused:
                 sensor.line.tables.append(table)
-        segments += [(0, segment) for sensor in sensors for segment in sensor.line.after_chain(mask)]
-        return Program(segments), table
+        segments += [segment for sensor in sensors for segment in sensor.line.after_chain(mask)]
+        return segments, table
 
     # Time -------------------------------------------------------------------------------------------------------------
 
@@ -309,21 +327,23 @@ class Scene:
         clock.set(tick, SAMPLE, lag)
         if self._next_due > tick:
             return
-        due = [group for group in self._groups if group.next_due <= tick]
         self.engine.refresh()
-        for group in due:
+        due = [False] * len(self._groups)
+        for k, group in enumerate(self._groups):
+            if group.next_due > tick:
+                continue
             group.next_due = group.rate.next_after(tick)
-            sensors = group.sensors
-            if sensors[0].cfg.evaluate == "wanted":
-                if not (sensors[0].wanted or sensors[0].listeners):
+            first = group.sensors[0]
+            if first.cfg.evaluate == "wanted":
+                if not (first.wanted or first.listeners):
                     continue
-                sensors[0].wanted = False
-            program = self._program(group)
-            for sensor in sensors:
+                first.wanted = False
+            due[k] = True
+            for sensor in group.sensors:
                 if sensor.line.ring is not None:
                     sensor.line.ring.advance()
                 sensor.note_capture(tick, lag)
-            program.run()
+        self._scheduled().run(due)
         self._next_due = min(group.next_due for group in self._groups)
 
     def _again(self) -> None:
@@ -331,9 +351,9 @@ class Scene:
         clock = self.clock
         clock.set(clock.tick, AGAIN, self.engine.lag)
         self.engine.forward()
-        for group in self._groups:
-            if any(sensor.samples and sensor._last_tick == clock.tick for sensor in group.sensors):
-                self._program(group).run()
+        self._scheduled().run(
+            [any(each.samples and each._last_tick == clock.tick for each in group.sensors) for group in self._groups]
+        )
         for sensor in self._sensors.values():  # where it is the first sample, that fills histories and delay lines
             if sensor.first_at == clock.tick and not sensor.is_pure:
                 with self._starting(sensor.first_tick == clock.tick):
@@ -366,13 +386,16 @@ class Scene:
             )
         group = self._lazy if sensor.is_pure else self._slow.setdefault(sensor.name, _Group(sensor.rate, [sensor]))
         if sensor not in group.sensors:
+            self._lazy.forget()
             group = self._lazy = _Group(Rate(1, 1), [*self._lazy.sensors, sensor])
         wanted = [each.note_lazy(clock.tick, engine.lag) for each in group.sensors]
         for each in group.sensors:
             each._evaluated = clock.version
         if any(wanted):
             engine.refresh()
-            self._program(group).run()
+            if group.program is None:
+                group.program = Program([(0, segment) for segment in self._segments(group)])
+            group.program.run()
         self._report_bad_state()
 
     # Reset ------------------------------------------------------------------------------------------------------------
@@ -435,7 +458,9 @@ class Scene:
         """Capture a sensor for the envs of the reset mask; hooks in Python see all envs, so the others are kept."""
         program = sensor.at_reset
         if program is None:
-            program = sensor.at_reset = self._make_program([sensor], self.compute.reset_envs)[0]
+            program = sensor.at_reset = Program(
+                [(0, each) for each in self._work([sensor], self.compute.reset_envs)[0]]
+            )
         if not sensor.line.needs_protection():
             program.run()
             return

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 if wp.config.log_level == wp.LOG_INFO:  # nothing of kernel caches, unless somebody asked for more
     wp.config.log_level = wp.LOG_WARNING
 
-SHARD_ABOVE_S = 0.5e-3
-"""A segment that takes longer than this on one core is split over the cores; handing work to threads costs 0.1 ms."""
+SHARD_ABOVE_S = 0.3e-3
+"""A segment that takes longer than this on one core is split over the cores; handing work over costs 0.05 to 0.1 ms."""
 TIMED_RUNS = 4
 """Runs of a segment that are timed before that is decided; the first, which may load a kernel, does not count."""
 

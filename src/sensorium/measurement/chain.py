@@ -74,106 +74,131 @@ def _ints(address: wp.uint64):  # type: ignore[no-untyped-def]  # Warp infers it
 
 
 @wp.func
+def _load(address: wp.uint64, at: int, count: int) -> wp.vec4:
+    """Read up to four neighbours; the others are 0."""
+    values = _floats(address)
+    v = wp.vec4()
+    v[0] = values[at]
+    if count > 1:
+        v[1] = values[at + 1]
+    if count > 2:
+        v[2] = values[at + 2]
+    if count > 3:
+        v[3] = values[at + 3]
+    return v
+
+
+@wp.func
+def _store(address: wp.uint64, at: int, count: int, v: wp.vec4) -> None:
+    """Write up to four neighbours."""
+    values = _floats(address)
+    values[at] = v[0]
+    if count > 1:
+        values[at + 1] = v[1]
+    if count > 2:
+        values[at + 2] = v[2]
+    if count > 3:
+        values[at + 3] = v[3]
+
+
+@wp.func
+def _noise(
+    sigma: wp.vec4, count: int, tick: int, env: int, episode: int, element: wp.uint32, key0: wp.uint32, key1: wp.uint32,
+    table: wp.array[wp.vec3],
+) -> wp.vec4:  # fmt: skip
+    """Draw up to four normals of the given deviations."""
+    words = philox(wp.uint32(tick), wp.uint32(env), wp.uint32(episode), element, key0, key1)
+    fourth = wp.float32(0.0)
+    if count > 3:
+        fourth = word_to_normal(words[3], table)
+    return wp.vec4(
+        sigma[0] * word_to_normal(words[0], table),
+        sigma[1] * word_to_normal(words[1], table),
+        sigma[2] * word_to_normal(words[2], table),
+        sigma[3] * fourth,
+    )
+
+
+@wp.func
+def _quantised(x: wp.float32, step: wp.float32) -> wp.float32:
+    if step > 0.0:
+        return wp.rint(x / step) * step
+    return x
+
+
+@wp.func
+def _turned(q: wp.vec4, error: wp.vec4) -> wp.vec4:
+    """Right-multiply by the small rotation (1, e/2), normalised: exact to third order in e."""
+    if error[0] == 0.0 and error[1] == 0.0 and error[2] == 0.0:
+        return q
+    b = wp.vec3(0.5 * error[0], 0.5 * error[1], 0.5 * error[2])
+    v = wp.vec3(q[1], q[2], q[3])
+    scalar = q[0] - wp.dot(v, b)
+    vector = q[0] * b + v + wp.cross(v, b)
+    inverse = 1.0 / wp.sqrt(scalar * scalar + wp.dot(vector, vector))
+    return wp.vec4(scalar * inverse, vector[0] * inverse, vector[1] * inverse, vector[2] * inverse)
+
+
+@wp.func
+def _freeze_quad(quad: Quad, x: wp.vec4, row: int, env: int, num_envs: int, tick: int, mode: int) -> None:
+    """Store the sample in the ring; at a reset in all slots. What is pushed out and had arrived is carried on."""
+    plane = num_envs * quad.columns
+    head = _ints(quad.head)[0]
+    if mode == 1:
+        for slot in range(quad.depth):
+            _store(quad.ring, slot * plane + row, quad.count, x)
+        if quad.carry != wp.uint64(0):
+            _store(quad.carry, row, quad.count, x)
+        return
+    if quad.carry != wp.uint64(0) and mode == 0:
+        if _ints(quad.arrival)[head * num_envs + env] <= tick:
+            _store(quad.carry, row, quad.count, _load(quad.ring, head * plane + row, quad.count))
+    _store(quad.ring, head * plane + row, quad.count, x)
+
+
+@wp.func
 def _do_quad(
     quad: Quad, parts: int, env: int, num_envs: int, tick: int, mode: int, episode: int, table: wp.array[wp.vec3]
 ) -> None:
+    n = quad.count
     row = env * quad.columns + quad.column
-    source = _floats(quad.source)
-    x = wp.vec4()
-    for j in range(4):
-        if j < quad.count:
-            x[j] = source[row + j]
+    x = _load(quad.source, row, n)
     error = wp.vec4()  # a rotation collects its rotation vector here and is turned once
     if (parts & wp.static(NOISE)) != 0 and quad.noise != wp.uint64(0):
-        words = philox(
-            wp.uint32(tick), wp.uint32(env), wp.uint32(episode), quad.element, quad.noise_key0, quad.noise_key1
-        )
-        sigma = _floats(quad.noise)
-        at = env * quad.noise_stride + quad.column
-        for j in range(4):
-            if j < quad.count:
-                error[j] = sigma[at + j] * word_to_normal(words[j], table)
-    if quad.rotation == 0:
-        x = x + error
+        sigma = _load(quad.noise, env * quad.noise_stride + quad.column, n)
+        error = _noise(sigma, n, tick, env, episode, quad.element, quad.noise_key0, quad.noise_key1, table)
+        if quad.rotation == 0:
+            x = x + error
     if (parts & wp.static(WALK_AND_BIAS)) != 0:
         if quad.walk != wp.uint64(0):
-            walk = _floats(quad.walk)
+            walk = wp.vec4()
+            if mode != 1:
+                walk = _load(quad.walk, row, n)
             if mode == 0:
-                words = philox(
-                    wp.uint32(tick),
-                    wp.uint32(env),
-                    wp.uint32(episode),
-                    quad.element,
-                    quad.walk_key0,
-                    quad.walk_key1,
-                )
-                sigma = _floats(quad.walk_sd)
-                at = env * quad.walk_stride + quad.column
-                for j in range(4):
-                    if j < quad.count:
-                        walk[row + j] = walk[row + j] + sigma[at + j] * word_to_normal(words[j], table)
-            if mode == 1:
-                for j in range(4):
-                    if j < quad.count:
-                        walk[row + j] = 0.0
-            for j in range(4):
-                if j < quad.count:
-                    if quad.rotation == 0:
-                        x[j] = x[j] + walk[row + j]
-                    else:
-                        error[j] = error[j] + walk[row + j]
+                sigma = _load(quad.walk_sd, env * quad.walk_stride + quad.column, n)
+                walk = walk + _noise(sigma, n, tick, env, episode, quad.element, quad.walk_key0, quad.walk_key1, table)
+            if mode != 2:
+                _store(quad.walk, row, n, walk)
+            if quad.rotation == 0:
+                x = x + walk
+            else:
+                error = error + walk
         if quad.bias != wp.uint64(0):
-            bias = _floats(quad.bias)
-            at = env * quad.bias_stride + quad.column
-            for j in range(4):
-                if j < quad.count:
-                    if quad.rotation == 0:
-                        x[j] = x[j] + bias[at + j]
-                    else:
-                        error[j] = error[j] + bias[at + j]
+            bias = _load(quad.bias, env * quad.bias_stride + quad.column, n)
+            if quad.rotation == 0:
+                x = x + bias
+            else:
+                error = error + bias
     if quad.rotation != 0:
-        # right-multiply by the small rotation (1, e/2), normalised: exact to third order in e
-        b = wp.vec3(0.5 * error[0], 0.5 * error[1], 0.5 * error[2])
-        v = wp.vec3(x[1], x[2], x[3])
-        scalar = x[0] - wp.dot(v, b)
-        vector = x[0] * b + v + wp.cross(v, b)
-        inverse = 1.0 / wp.sqrt(scalar * scalar + wp.dot(vector, vector))
-        if error[0] != 0.0 or error[1] != 0.0 or error[2] != 0.0:
-            x = wp.vec4(scalar * inverse, vector[0] * inverse, vector[1] * inverse, vector[2] * inverse)
+        x = _turned(x, error)
     if (parts & wp.static(QUANTISE)) != 0 and quad.resolution != wp.uint64(0):
-        resolution = _floats(quad.resolution)
-        at = env * quad.resolution_stride + quad.column
-        for j in range(4):
-            if j < quad.count:
-                step = resolution[at + j]
-                if step > 0.0:
-                    x[j] = wp.rint(x[j] / step) * step
-    target = _floats(quad.target)
-    for j in range(4):
-        if j < quad.count:
-            target[row + j] = x[j]
+        step = _load(quad.resolution, env * quad.resolution_stride + quad.column, n)
+        x = wp.vec4(
+            _quantised(x[0], step[0]), _quantised(x[1], step[1]), _quantised(x[2], step[2]), _quantised(x[3], step[3])
+        )
+    _store(quad.target, row, n, x)
     if (parts & wp.static(STORE)) != 0 and quad.ring != wp.uint64(0):
-        head = _ints(quad.head)[0]
-        ring = _floats(quad.ring)
-        plane = num_envs * quad.columns
-        if quad.carry != wp.uint64(0):
-            carry = _floats(quad.carry)
-            if mode == 1 or (mode == 0 and _ints(quad.arrival)[head * num_envs + env] <= tick):
-                for j in range(4):
-                    if j < quad.count:
-                        kept = x[j]
-                        if mode == 0:
-                            kept = ring[head * plane + row + j]
-                        carry[row + j] = kept
-        if mode == 1:
-            for slot in range(quad.depth):
-                for j in range(4):
-                    if j < quad.count:
-                        ring[slot * plane + row + j] = x[j]
-        else:
-            for j in range(4):
-                if j < quad.count:
-                    ring[head * plane + row + j] = x[j]
+        _freeze_quad(quad, x, row, env, num_envs, tick, mode)
 
 
 @wp.kernel
