@@ -102,12 +102,8 @@ def _store(address: wp.uint64, at: int, count: int, v: wp.vec4) -> None:
 
 
 @wp.func
-def _noise(
-    sigma: wp.vec4, count: int, tick: int, env: int, episode: int, element: wp.uint32, key0: wp.uint32, key1: wp.uint32,
-    table: wp.array[wp.vec3],
-) -> wp.vec4:  # fmt: skip
-    """Draw up to four normals of the given deviations."""
-    words = philox(wp.uint32(tick), wp.uint32(env), wp.uint32(episode), element, key0, key1)
+def _noise(sigma: wp.vec4, count: int, words: wp.vec4ui, table: wp.array[wp.vec3]) -> wp.vec4:
+    """Turn words into up to four normals of the given deviations."""
     fourth = wp.float32(0.0)
     if count > 3:
         fourth = word_to_normal(words[3], table)
@@ -162,11 +158,19 @@ def _do_quad(
 ) -> None:
     n = quad.count
     row = env * quad.columns + quad.column
+    has_noise = (parts & wp.static(NOISE)) != 0 and quad.noise != wp.uint64(0)
+    walks = (parts & wp.static(WALK_AND_BIAS)) != 0 and quad.walk != wp.uint64(0) and mode == 0
+    t, e, p = wp.uint32(tick), wp.uint32(env), wp.uint32(episode)
+    words = wp.vec4ui()
+    steps = wp.vec4ui()  # both blocks at once: a processor works on them side by side
+    if has_noise:
+        words = philox(t, e, p, quad.element, quad.noise_key0, quad.noise_key1)
+    if walks:
+        steps = philox(t, e, p, quad.element, quad.walk_key0, quad.walk_key1)
     x = _load(quad.source, row, n)
     error = wp.vec4()  # a rotation collects its rotation vector here and is turned once
-    if (parts & wp.static(NOISE)) != 0 and quad.noise != wp.uint64(0):
-        sigma = _load(quad.noise, env * quad.noise_stride + quad.column, n)
-        error = _noise(sigma, n, tick, env, episode, quad.element, quad.noise_key0, quad.noise_key1, table)
+    if has_noise:
+        error = _noise(_load(quad.noise, env * quad.noise_stride + quad.column, n), n, words, table)
         if quad.rotation == 0:
             x = x + error
     if (parts & wp.static(WALK_AND_BIAS)) != 0:
@@ -174,9 +178,9 @@ def _do_quad(
             walk = wp.vec4()
             if mode != 1:
                 walk = _load(quad.walk, row, n)
-            if mode == 0:
+            if walks:
                 sigma = _load(quad.walk_sd, env * quad.walk_stride + quad.column, n)
-                walk = walk + _noise(sigma, n, tick, env, episode, quad.element, quad.walk_key0, quad.walk_key1, table)
+                walk = walk + _noise(sigma, n, steps, table)
             if mode != 2:
                 _store(quad.walk, row, n, walk)
             if quad.rotation == 0:
