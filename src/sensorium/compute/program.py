@@ -184,6 +184,15 @@ class Compute:
             with wp.ScopedStream(stream):
                 yield
 
+    @contextmanager
+    def own_stream(self) -> Iterator[None]:
+        """Work in this block goes to a stream of its own: CUDA captures nothing on the default one."""
+        if self.is_cpu:
+            yield
+        else:
+            with wp.ScopedStream(wp.Stream(self.wp_device)):
+                yield
+
     @property
     def pool(self) -> ThreadPoolExecutor:
         """The threads that shards run on; made on first use."""
@@ -310,7 +319,7 @@ class _Shard:
                 command.launch()
 
     def _capture(self) -> None:
-        with _CAPTURING, wp.ScopedCapture(device=self._compute.wp_device) as capture:
+        with _CAPTURING, self._compute.own_stream(), wp.ScopedCapture(device=self._compute.wp_device) as capture:
             for command in self._commands:
                 command.launch()
         self._graph = capture.graph

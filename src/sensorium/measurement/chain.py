@@ -17,6 +17,7 @@ import warp as wp
 
 from sensorium.compute import Compute, Rows
 from sensorium.compute.clock import Clock
+from sensorium.measurement.record import words_at
 from sensorium.random import normal_table, philox, word_to_normal
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})
@@ -66,11 +67,6 @@ class Quad:
 @wp.func
 def _floats(address: wp.uint64):  # type: ignore[no-untyped-def]  # Warp infers it
     return wp.array(ptr=address, shape=(2147483647,), dtype=wp.float32)
-
-
-@wp.func
-def _ints(address: wp.uint64):  # type: ignore[no-untyped-def]  # Warp infers it
-    return wp.array(ptr=address, shape=(2147483647,), dtype=wp.int32)
 
 
 @wp.func
@@ -139,7 +135,7 @@ def _turned(q: wp.vec4, error: wp.vec4) -> wp.vec4:
 def _freeze_quad(quad: Quad, x: wp.vec4, row: int, env: int, num_envs: int, tick: int, mode: int) -> None:
     """Store the sample in the ring; at a reset in all slots. What is pushed out and had arrived is carried on."""
     plane = num_envs * quad.columns
-    head = _ints(quad.head)[0]
+    head = words_at(quad.head)[0]
     if mode == 1:
         for slot in range(quad.depth):
             _store(quad.ring, slot * plane + row, quad.count, x)
@@ -147,7 +143,7 @@ def _freeze_quad(quad: Quad, x: wp.vec4, row: int, env: int, num_envs: int, tick
             _store(quad.carry, row, quad.count, x)
         return
     if quad.carry != wp.uint64(0) and mode == 0:
-        if _ints(quad.arrival)[head * num_envs + env] <= tick:
+        if words_at(quad.arrival)[head * num_envs + env] <= tick:
             _store(quad.carry, row, quad.count, _load(quad.ring, head * plane + row, quad.count))
     _store(quad.ring, head * plane + row, quad.count, x)
 
