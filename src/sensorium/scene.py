@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-import numpy as np
 import torch
 
 from sensorium import registry
@@ -31,6 +30,7 @@ from sensorium.errors import (
 from sensorium.measurement.chain import EVERYTHING, ChainTable
 from sensorium.readings import Reading, SceneDescription
 from sensorium.sensors.base import Sensor, SensorContext
+from sensorium.sensors.publish import describe, take_reading
 from sensorium.spec import Requirement
 
 if TYPE_CHECKING:
@@ -604,44 +604,12 @@ class Scene:
             if only_new and sensor.published == sensor.samples_now():
                 continue
             sensor.published = sensor.samples_now()
-            out[name] = self._reading(sensor)
+            out[name] = take_reading(sensor)
         return out
-
-    def _reading(self, sensor: Sensor[Any, Any]) -> Reading:
-        single, names = sensor.single, [spec.name for spec in sensor.specs]
-
-        def fields(data: Any) -> dict[str, torch.Tensor]:
-            return {names[0]: data} if single else {name: getattr(data, name) for name in names}
-
-        host = _HostCopies(self.compute)
-        measured = {name: host.take(value) for name, value in fields(sensor.data).items()}
-        truth = {name: host.take(value) for name, value in fields(sensor.ground_truth).items()}
-        about = ("capture_tick", "truth_tick", "age", "valid", "is_new", "frame")
-        meta = {what: host.take(getattr(sensor, what)) for what in about}
-        return Reading(
-            name=sensor.name,
-            kind=sensor.cfg.kind(),
-            specs=sensor.specs,
-            env_ids=np.arange(self.num_envs),
-            tick=self.clock.tick,
-            time=self.clock.time,
-            _measured=measured,
-            _truth=truth,
-            _meta=meta,
-            _wait=host.finish(),
-        )
 
     def description(self) -> SceneDescription:
         """Return what a recorder or listener needs to know once."""
-        sensors = {
-            name: {
-                "kind": sensor.cfg.kind(),
-                "rate_hz": sensor.info.rate_hz,
-                "fields": [spec.to_dict() for spec in sensor.specs],
-                "cfg": sensor.cfg.to_dict(),
-            }
-            for name, sensor in self._sensors.items()
-        }
+        sensors = {name: describe(sensor) for name, sensor in self._sensors.items()}
         return SceneDescription(self.engine.name, self.engine.dt, self.num_envs, self.seed, sensors)
 
     # Health -----------------------------------------------------------------------------------------------------------
@@ -664,29 +632,6 @@ class Scene:
                     NonFiniteStateWarning,
                     stacklevel=3,
                 )
-
-
-class _HostCopies:
-    """Copies of device tensors on the host; on CUDA into pinned memory, without waiting."""
-
-    def __init__(self, compute: Compute) -> None:
-        self._compute = compute
-
-    def take(self, tensor: torch.Tensor) -> np.ndarray[Any, np.dtype[Any]]:
-        """Start a copy; the array is filled once `finish` has been waited for."""
-        if self._compute.is_cpu:
-            return tensor.numpy().copy()
-        host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-        return host.copy_(tensor, non_blocking=True).numpy()
-
-    def finish(self) -> Callable[[], None] | None:
-        """Return what waits for the copies; None where there is nothing to wait for."""
-        if self._compute.is_cpu:
-            return None
-        event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        event.record(torch.cuda.current_stream(self._compute.device))
-        wait: Callable[[], None] = event.synchronize
-        return wait
 
 
 def requirements_of(

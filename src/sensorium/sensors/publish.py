@@ -1,0 +1,72 @@
+"""What a sensor shows, copied to the host: the only way from sensors to outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from sensorium.compute import Compute
+from sensorium.readings import Reading
+from sensorium.sensors.base import Sensor
+
+
+def take_reading(sensor: Sensor[Any, Any]) -> Reading:
+    """Return a reading of all envs; on CUDA its copies are under way and it waits for them when it is looked at."""
+    names = [spec.name for spec in sensor.specs]
+
+    def fields(data: Any) -> dict[str, torch.Tensor]:
+        return {names[0]: data} if sensor.single else {name: getattr(data, name) for name in names}
+
+    host = _HostCopies(sensor.compute_on)
+    measured = {name: host.take(value) for name, value in fields(sensor.data).items()}
+    truth = {name: host.take(value) for name, value in fields(sensor.ground_truth).items()}
+    about = ("capture_tick", "truth_tick", "age", "valid", "is_new", "frame")
+    meta = {what: host.take(getattr(sensor, what)) for what in about}
+    return Reading(
+        name=sensor.name,
+        kind=sensor.cfg.kind(),
+        specs=sensor.specs,
+        env_ids=np.arange(sensor.num_envs),
+        tick=sensor.clock.tick,
+        time=sensor.clock.time,
+        _measured=measured,
+        _truth=truth,
+        _meta=meta,
+        _wait=host.finish(),
+    )
+
+
+def describe(sensor: Sensor[Any, Any]) -> dict[str, Any]:
+    """Return what a listener needs to know of a sensor once, JSON-able."""
+    return {
+        "kind": sensor.cfg.kind(),
+        "rate_hz": sensor.info.rate_hz,
+        "fields": [spec.to_dict() for spec in sensor.specs],
+        "cfg": sensor.cfg.to_dict(),
+    }
+
+
+class _HostCopies:
+    """Copies of device tensors on the host; on CUDA into pinned memory, without waiting."""
+
+    def __init__(self, compute: Compute) -> None:
+        self._compute = compute
+
+    def take(self, tensor: torch.Tensor) -> np.ndarray[Any, np.dtype[Any]]:
+        """Start a copy; the array is filled once `finish` has been waited for."""
+        if self._compute.is_cpu:
+            return tensor.numpy().copy()
+        host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+        return host.copy_(tensor, non_blocking=True).numpy()
+
+    def finish(self) -> Callable[[], None] | None:
+        """Return what waits for the copies; None where there is nothing to wait for."""
+        if self._compute.is_cpu:
+            return None
+        event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record(torch.cuda.current_stream(self._compute.device))
+        wait: Callable[[], None] = event.synchronize
+        return wait
