@@ -1,8 +1,11 @@
 """The standard chain on 9 columns: noise, bias, random walk, resolution, delay; ours against plain torch.
 
-Both baselines use torch's own generator. "torch" is the same arithmetic with what the chain promises: a delay and a
-resolution (0 = continuous) per env, new tensors as one writes them, `addcmul` where it fuses. "torch, in place" is the
-least that torch can do: everything preallocated, in place, one delay for all envs, quantisation always on.
+Ours advances the ring, stamps the sample with its arrival, and finds, per env, the newest sample that has arrived.
+Three baselines, all with torch's own generator and `addcmul` where it fuses:
+
+- "torch": the same job: arrival ticks and validity per env, a resolution of 0 means continuous;
+- "torch, fixed delay": the delay per env is an offset into the ring, nothing is stamped;
+- "torch, in place": the least torch can do: preallocated, in place, one delay for all envs, quantisation always on.
 """
 
 from collections.abc import Callable
@@ -15,22 +18,32 @@ from sensorium import ImuCfg, Scene, TensorEngine
 COLUMNS = 9
 
 
-def torch_plain(num_envs: int) -> Callable[[], object]:
-    """Return one step of the chain as a user would write it in torch."""
+def torch_plain(num_envs: int, stamps: bool) -> Callable[[], object]:
+    """Return one step of the chain as a user would write it in torch, with or without arrival ticks and validity."""
     truth = torch.randn(num_envs, COLUMNS)
     noise, bias, step_sd = (torch.full((1, COLUMNS), value) for value in (0.1, 0.1, 0.01))
     resolution = torch.full((1, COLUMNS), 0.001)
-    state = {"walk": torch.zeros(num_envs, COLUMNS), "head": 0}
-    depth, delay = 4, torch.full((num_envs,), 2)
+    walk, tick, depth = torch.zeros(num_envs, COLUMNS), 0, 4
+    delay, offset = torch.full((num_envs,), 2.0), torch.full((num_envs,), 2)
     ring, envs = torch.zeros(depth, num_envs, COLUMNS), torch.arange(num_envs)
+    stamp, arrival = torch.zeros(2, depth, num_envs, dtype=torch.int32)
+    okay = torch.ones(depth, num_envs, dtype=torch.bool)
 
-    def step() -> torch.Tensor:
-        state["walk"] = torch.addcmul(state["walk"], torch.randn_like(truth), step_sd)
-        x = torch.addcmul(truth, torch.randn_like(truth), noise) + state["walk"] + bias
+    def step() -> object:
+        nonlocal walk, tick
+        tick += 1
+        head = tick % depth
+        walk = torch.addcmul(walk, torch.randn_like(truth), step_sd)
+        x = torch.addcmul(truth, torch.randn_like(truth), noise) + walk + bias
         x = torch.where(resolution > 0, torch.round(x / resolution) * resolution, x)
-        state["head"] = (state["head"] + 1) % depth
-        ring[state["head"]] = x
-        return ring[(state["head"] - delay) % depth, envs]
+        ring[head] = x
+        if not stamps:
+            return ring[(head - offset) % depth, envs]
+        stamp[head] = tick
+        arrival[head] = tick + torch.floor(delay + 0.5)
+        okay[head] = True
+        newest = torch.where(arrival <= tick, stamp, -1).argmax(dim=0)
+        return ring[newest, envs], stamp[newest, envs], okay[newest, envs]
 
     return step
 
@@ -84,7 +97,8 @@ def ours(num_envs: int, capture: bool) -> Callable[[], object]:
 def run(num_envs: int) -> list[tuple[str, str, str]]:
     """Return rows for one number of envs: what, time, ratio."""
     calls = {
-        "torch": torch_plain(num_envs),
+        "torch": torch_plain(num_envs, stamps=True),
+        "torch, fixed delay": torch_plain(num_envs, stamps=False),
         "torch, in place": torch_in_place(num_envs),
         "launches": ours(num_envs, capture=False),
         "captured": ours(num_envs, capture=True),
@@ -94,6 +108,7 @@ def run(num_envs: int) -> list[tuple[str, str, str]]:
     for name, value in seconds.items():
         ratio = "baseline" if name == "torch" else f"{value / seconds['torch']:.2f} x torch"
         if name in ("launches", "captured"):
+            ratio += f", {value / seconds['torch, fixed delay']:.2f} x fixed delay"
             ratio += f", {value / seconds['torch, in place']:.2f} x in place"
         rows.append((f"standard chain, 9 columns, {num_envs} env(s): {name}", f"{value * 1e6:.1f} us", ratio))
     return rows

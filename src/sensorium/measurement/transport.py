@@ -107,7 +107,7 @@ def _dispatch(rows: Rows, t: Transport) -> None:
     words = wp.vec4ui()
     if t.jitter_kind >= 0 or t.loss_kind != 0:
         words = philox(wp.uint32(t.clock[0]), wp.uint32(env), wp.uint32(t.episode[env]), wp.uint32(0), t.key0, t.key1)
-    late = t.delay[env % t.delay.shape[0], 0]
+    late = t.delay[env, 0]
     if t.jitter_kind >= 0:
         most = t.jitter_b
         if t.jitter_is_live != 0:
@@ -116,7 +116,7 @@ def _dispatch(rows: Rows, t: Transport) -> None:
         late = late + wp.clamp(extra, -late, late)
     arrives = captured + int(wp.floor(late + 0.5))
     if t.loss_kind == 1:
-        if word_to_uniform(words[1]) < t.loss[env % t.loss.shape[0], 0]:
+        if word_to_uniform(words[1]) < t.loss[env, 0]:
             arrives = wp.static(NEVER)
     if t.loss_kind == 2:
         state = t.burst[env]
@@ -124,7 +124,7 @@ def _dispatch(rows: Rows, t: Transport) -> None:
             state = wp.uint8(0)
         turn = word_to_uniform(words[1])
         if state == wp.uint8(0):
-            if turn < t.loss[env % t.loss.shape[0], 0]:
+            if turn < t.loss[env, 0]:
                 state = wp.uint8(1)
         else:
             if turn < t.burst_end:
@@ -211,7 +211,9 @@ def _select(rows: Rows, t: Transport) -> None:
     depth = t.stamp.shape[0]
     head = t.head[0]
     for k in range(depth):
-        slot = (head - k + depth) % depth
+        slot = head - k
+        if slot < 0:
+            slot += depth
         if t.arrival[slot, env] <= t.clock[0]:
             t.shown_slot[env] = slot
             t.shown_stamp[env] = t.stamp[slot, env]
