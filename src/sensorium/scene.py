@@ -100,6 +100,7 @@ class Scene:
         self._lazy = _Group(Rate(1, 1), [])
         self._slow: dict[str, _Group] = {}
         self._own_control_steps = False
+        self._checked: int | None = None
         self._reported: set[tuple[str, int]] = set()
         engine.refresh()
         self.clock.set(engine.tick, FIRST, 0)
@@ -344,6 +345,8 @@ class Scene:
                     sensor.line.ring.advance()
                 sensor.note_capture(tick, lag)
         self._scheduled().run(due)
+        if self.compute.is_cpu:
+            self._report_bad_state()  # the tick of the sample itself
         self._next_due = min(group.next_due for group in self._groups)
 
     def _again(self) -> None:
@@ -616,10 +619,16 @@ class Scene:
 
     def _report_bad_state(self) -> None:
         """Name env, body and tick of non-finite engine state, once per sensor and env until its next reset."""
+        if not self.compute.is_cpu:  # reading the flag makes the host wait: at most once a control step
+            if self._checked == self.clock.control_tick:
+                return
+            self._checked = self.clock.control_tick
         if not self.clock.take_bad():
             return
+        passed = True
         for sensor in self._sensors.values():
             flags = (sensor.line.bad == 1).nonzero().tolist()
+            passed = passed and not flags
             for env, mount in flags:
                 if (sensor.name, env) in self._reported:
                     continue
@@ -632,6 +641,13 @@ class Scene:
                     NonFiniteStateWarning,
                     stacklevel=3,
                 )
+        if passed:
+            warnings.warn(
+                f"the engine's state was not finite for a moment between the control steps at ticks "
+                f"{self.clock.control_tick} and {self.clock.tick}; the samples of that moment are marked invalid",
+                NonFiniteStateWarning,
+                stacklevel=3,
+            )
 
 
 def requirements_of(

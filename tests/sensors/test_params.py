@@ -102,3 +102,18 @@ def test_torch_hooks_draw_reproducible_tensors() -> None:
     error = scene["d"].data.distance - scene["d"].ground_truth.distance
     assert error.std().item() == pytest.approx(0.01, rel=0.05)
     assert error.mean().abs().item() < 4 * 0.01 / 64
+
+
+def test_a_fault_in_the_middle_of_a_control_step_is_named_with_its_tick() -> None:
+    """NaN at tick 3 of 5 only: the warning names that tick, the sample of tick 5 is valid again."""
+
+    def motion(t: float) -> dict[str, Tensor]:
+        pos = torch.ones(2, 1, 3)
+        pos[1] = float("nan") if round(t / 0.01) == 3 else 1.0
+        return {"body_pos_w": pos}
+
+    scene = sn.Scene(sn.TensorEngine(2, 0.01, motion=motion), [sn.ImuCfg(body="body", history_length=5)])
+    with pytest.warns(sn.NonFiniteStateWarning, match="env 1, body 'body', at tick 3;") as caught:
+        scene.step(substeps=5)
+    assert len(caught) == 1
+    assert scene["imu"].valid.tolist() == [True, True]

@@ -1,0 +1,122 @@
+"""The registry: pairs are made by type, kinds are unique, plugins are found, broken ones are named."""
+
+import sys
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+from torch import Tensor
+
+import sensorium as sn
+from sensorium import registry
+
+PLUGIN = {
+    "__init__.py": "",
+    "options.py": """
+from dataclasses import dataclass
+from typing import Annotated
+from torch import Tensor
+import sensorium as sn
+
+@dataclass(frozen=True, slots=True)
+class LevelData:
+    level: Annotated[Tensor, sn.Field("m")]
+
+class LevelCfg(sn.SimpleSensorCfg[LevelData]):
+    pass
+""",
+    "sensor.py": """
+import sensorium as sn
+from .options import LevelCfg, LevelData
+
+class Level(sn.SimpleSensor[LevelCfg, LevelData]):
+    def update_raw_data(self, raw):
+        raw.level.fill_(2.0)
+""",
+}
+
+
+@pytest.fixture(autouse=True)
+def _own_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a test define sensors that are forgotten after it."""
+    monkeypatch.setattr(registry, "_pairs", registry.registered())
+
+
+def _package(folder: Path, name: str, files: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / name).mkdir()
+    for file, text in files.items():
+        (folder / name / file).write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(folder)
+
+
+def test_a_kind_leads_to_its_config_class() -> None:
+    """`imu` in a file is `ImuCfg`; a typo names the nearest kind."""
+    assert registry.cfg_for_kind("imu") is sn.ImuCfg
+    with pytest.raises(sn.UnknownNameError, match=r"unknown sensor kind 'imuu'\. Did you mean 'imu'"):
+        registry.cfg_for_kind("imuu")
+
+
+def test_two_equal_kinds_are_an_error_that_names_both() -> None:
+    """A plugin's own `ImuCfg` makes the kind `imu` ambiguous in files."""
+
+    @dataclass(frozen=True, slots=True)
+    class OtherData:
+        value: Annotated[Tensor, sn.Field("1")]
+
+    class ImuCfg(sn.SimpleSensorCfg[OtherData]):
+        pass
+
+    registry.pair(ImuCfg, type("Other", (), {}))
+    with pytest.raises(sn.DuplicateNameError, match=r"two sensors have the kind 'imu': .*sensorium.*ImuCfg.*ImuCfg"):
+        registry.cfg_for_kind("imu")
+
+
+def test_a_config_finds_its_sensor_in_a_sibling_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only `options` was imported; the scene finds `sensor` beside it."""
+    _package(tmp_path, "sibling_plugin", PLUGIN, monkeypatch)
+    from sibling_plugin.options import LevelCfg  # type: ignore[import-not-found]
+
+    assert "sibling_plugin.sensor" not in sys.modules
+    scene = sn.Scene(sn.TensorEngine(2), [LevelCfg()])
+    assert scene["level"].data.level.tolist() == [2.0, 2.0]
+
+
+def test_a_broken_sibling_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message says which module could not be imported, and why."""
+    files = {**PLUGIN, "sensor.py": "import no_such_package"}
+    _package(tmp_path, "broken_sibling", files, monkeypatch)
+    from broken_sibling.options import LevelCfg  # type: ignore[import-not-found]
+
+    with pytest.raises(
+        sn.RegistrationError, match=r"broken_sibling.sensor could not be imported: No module named 'no_"
+    ):
+        sn.Scene(sn.TensorEngine(2), [LevelCfg()])
+
+
+def test_a_broken_installed_plugin_is_a_warning_with_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others still load."""
+    broken = EntryPoint("leaky", "no_such_package.sensors", registry.ENTRY_POINT_GROUP)
+    ours = EntryPoint("builtin", "sensorium.sensors", registry.ENTRY_POINT_GROUP)
+    monkeypatch.setattr(registry, "entry_points", lambda group: [broken, ours])
+    monkeypatch.setattr(registry, "_loaded", False)
+    with pytest.warns(sn.SensoriumWarning, match="'leaky'.*no_such_package.*left out"):
+        assert registry.cfg_for_kind("imu") is sn.ImuCfg
+
+
+def test_pairing_a_config_twice_is_refused() -> None:
+    """A second sensor class for `ImuCfg` is an error when it is defined."""
+    with pytest.raises(sn.RegistrationError, match=r"ImuCfg is already paired with sensorium\.sensors\.imu\.Imu"):
+
+        class Second(sn.SimpleSensor[sn.ImuCfg, sn.ImuData]):
+            pass
+
+
+def test_a_subclass_without_parameters_pairs_with_nothing() -> None:
+    """It does not steal its parent's config."""
+
+    class Quiet(sn.Imu):
+        pass
+
+    assert registry.sensor_for(sn.ImuCfg) is sn.Imu
