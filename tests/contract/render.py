@@ -1,0 +1,139 @@
+"""Writes `docs/contract.md` from the tables."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from .rows import ISSUES, UNSTATED, Alias, Document, NotApplicable, Present, Replaced, Row, With
+from .tables import DOCUMENTS
+
+PAGE = Path(__file__).parents[2] / "docs/contract.md"
+COMMAND = "python -m tests.contract"
+
+INTRO = f"""# The contract
+
+Five documents of other libraries say what a sensor library must offer. This page lists everything they name, and what
+became of it here. It is written by `{COMMAND}` from the tables in `tests/contract/`; the tests there check every row.
+
+- **present**: it is here, under the path given (`sn.` is `sensorium.`). Defaults, shapes, units and signatures are
+  checked; an error, a guarantee or an example names the test that shows it, and that test is never skipped.
+- **alias**: the same thing has two names here, or two documents have two names for it.
+- **replaced**: the need is met by something else.
+- **not applicable**: a handle or an asset of another engine, and nothing else.
+- **with**: comes with later work, named here.
+"""
+
+
+def render(documents: Iterable[Document] = DOCUMENTS) -> str:
+    """Return the text of the page."""
+    documents = list(documents)
+    lines = [
+        INTRO,
+        "| document | rows | present | alias | replaced | not applicable | later |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for document in documents:
+        count = Counter(kind(row) for row in document.rows)
+        numbers = [count[name] for name in ("present", "alias", "replaced", "not applicable", "with")]
+        lines.append(
+            f"| [{document.name}](#{anchor(document.name)}) | {len(document.rows)} | "
+            + " | ".join(str(number) for number in numbers)
+            + " |"
+        )
+    waiting = Counter(row.status.issue for d in documents for row in d.rows if isinstance(row.status, With))
+    lines += ["", "Later work:", ""]
+    lines += [f"- **{issue}** ({count} rows): {ISSUES[issue]}" for issue, count in waiting.most_common()]
+    for document in documents:
+        lines += ["", f"## {document.name}", "", f"*{document.title}*. {summary(document)}"]
+        for name in document.sections:
+            lines += [
+                "",
+                f"### {document.name}: {name}",
+                "",
+                "| name | what | the document | here |",
+                "|---|---|---|---|",
+            ]
+            lines += [_line(row) for row in document.rows if row.section == name]
+    return "\n".join(lines) + "\n"
+
+
+def summary(document: Document) -> str:
+    """Return one sentence with the numbers of a document."""
+    count = Counter(kind(row) for row in document.rows)
+    parts = [f"{count[name]} {name}" for name in ("present", "alias", "replaced", "not applicable") if count[name]]
+    waiting = Counter(row.status.issue for row in document.rows if isinstance(row.status, With))
+    parts += [f"{number} with {issue}" for issue, number in waiting.most_common()]
+    return f"{len(document.rows)} rows: {', '.join(parts)}."
+
+
+def kind(row: Row) -> str:
+    """Return the word for a row's status."""
+    words: dict[type, str] = {
+        Present: "present", Alias: "alias", Replaced: "replaced", NotApplicable: "not applicable", With: "with",
+    }  # fmt: skip
+    return words[type(row.status)]
+
+
+def anchor(title: str) -> str:
+    """Return the link target of a heading."""
+    return title.lower().replace(" ", "-")
+
+
+def _line(row: Row) -> str:
+    said = [row.says] if row.says else []
+    if row.default is not UNSTATED:
+        said.append(f"default {_value(row.default)}")
+    if row.shape is not None:
+        said.append(_shape(row.shape))
+    name = row.name if row.category in ("guarantee", "example") or " " in row.name else f"`{row.name}`"
+    return f"| {_cell(name)} | {row.category} | {_cell('; '.join(said))} | {_cell(_status(row.status))} |"
+
+
+def _status(status: Any) -> str:
+    if isinstance(status, Present):
+        parts = [f"`{status.where}`" if status.where else ""]
+        if status.call is not None:
+            parts.append(f"takes `({status.call})`")
+        if status.default is not UNSTATED:
+            parts.append(f"default {_value(status.default)}")
+        if status.shape is not None:
+            parts.append(_shape(status.shape))
+        if status.unit is not None:
+            parts.append(f"unit {status.unit}")
+        if status.dtype != "float32":
+            parts.append(status.dtype)
+        if status.builtin:
+            parts.append(f"a `{status.builtin}`")
+        if status.test:
+            parts.append(f"shown by {_test(status.test)}")
+        text = ", ".join(part for part in parts if part)
+        return f"**present** {text}" + "".join(f". {each}" for each in (status.why, status.note) if each)
+    if isinstance(status, Alias):
+        path = f"`{status.where}` " if status.where else ""
+        return f"**alias** {path}of `{status.of}`" + (f". {status.why}" if status.why else "")
+    if isinstance(status, Replaced):
+        by = ", ".join(f"`{path}`" for path in status.by)
+        test = f" Shown by {_test(status.test)}." if status.test else ""
+        return f"**replaced** by {by}. {status.why}.{test}"
+    if isinstance(status, NotApplicable):
+        return f"**not applicable** ({status.engine}): {status.because}"
+    return f"**with {status.issue}**" + (f". {status.note}" if status.note else "")
+
+
+def _test(test: str) -> str:
+    return f"`{test.removeprefix('tests/')}`"
+
+
+def _value(value: Any) -> str:
+    return "none, required" if repr(value) == "required" else f"`{value!r}`"
+
+
+def _shape(shape: tuple[str | int, ...]) -> str:
+    return f"`[{', '.join(str(part) for part in shape)}]`"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
