@@ -30,10 +30,19 @@ if TYPE_CHECKING:
     from sensorium.errors import UnsupportedError as UnsupportedError
     from sensorium.measurement.record import Record as Record
     from sensorium.measurement.record import Timeline as Timeline
+    from sensorium.measurement.stages import Dropout as Dropout
+    from sensorium.measurement.stages import Flicker as Flicker
     from sensorium.measurement.stages import GaussMarkov as GaussMarkov
+    from sensorium.measurement.stages import GroupDelay as GroupDelay
+    from sensorium.measurement.stages import GSensitivity as GSensitivity
+    from sensorium.measurement.stages import LowPass as LowPass
     from sensorium.measurement.stages import Saturation as Saturation
+    from sensorium.measurement.stages import SaturationFault as SaturationFault
     from sensorium.measurement.stages import ScaleError as ScaleError
+    from sensorium.measurement.stages import SpikeFault as SpikeFault
     from sensorium.measurement.stages import StageKey as StageKey
+    from sensorium.measurement.stages import StuckFault as StuckFault
+    from sensorium.measurement.stages import TemperatureDrift as TemperatureDrift
     from sensorium.presets import preset as preset
     from sensorium.random import Choice as Choice
     from sensorium.random import Normal as Normal
@@ -43,18 +52,51 @@ if TYPE_CHECKING:
     from sensorium.readings import SceneDescription as SceneDescription
     from sensorium.scene import Scene as Scene
     from sensorium.scene import prepare as prepare
+    from sensorium.sensors.barometer import Barometer as Barometer
+    from sensorium.sensors.barometer import BarometerCfg as BarometerCfg
+    from sensorium.sensors.barometer import BarometerData as BarometerData
     from sensorium.sensors.base import Sensor as Sensor
     from sensorium.sensors.base import SimpleSensor as SimpleSensor
+    from sensorium.sensors.builtin import BuiltinSensor as BuiltinSensor
+    from sensorium.sensors.builtin import BuiltinSensorCfg as BuiltinSensorCfg
+    from sensorium.sensors.builtin import BuiltinSensorData as BuiltinSensorData
+    from sensorium.sensors.frame_transformer import FrameTransformer as FrameTransformer
+    from sensorium.sensors.frame_transformer import FrameTransformerCfg as FrameTransformerCfg
+    from sensorium.sensors.frame_transformer import FrameTransformerData as FrameTransformerData
+    from sensorium.sensors.gnss import Gnss as Gnss
+    from sensorium.sensors.gnss import GnssCfg as GnssCfg
+    from sensorium.sensors.gnss import GnssData as GnssData
+    from sensorium.sensors.gnss import SkyZone as SkyZone
     from sensorium.sensors.imu import Imu as Imu
     from sensorium.sensors.imu import ImuCfg as ImuCfg
     from sensorium.sensors.imu import ImuData as ImuData
+    from sensorium.sensors.joint import JointSensor as JointSensor
+    from sensorium.sensors.joint import JointSensorCfg as JointSensorCfg
+    from sensorium.sensors.joint import JointSensorData as JointSensorData
+    from sensorium.sensors.joint_torque import JointTorque as JointTorque
+    from sensorium.sensors.joint_torque import JointTorqueCfg as JointTorqueCfg
+    from sensorium.sensors.joint_torque import JointTorqueData as JointTorqueData
+    from sensorium.sensors.joint_wrench import JointWrench as JointWrench
+    from sensorium.sensors.joint_wrench import JointWrenchCfg as JointWrenchCfg
+    from sensorium.sensors.joint_wrench import JointWrenchData as JointWrenchData
+    from sensorium.sensors.magnetometer import MagneticDipole as MagneticDipole
+    from sensorium.sensors.magnetometer import Magnetometer as Magnetometer
+    from sensorium.sensors.magnetometer import MagnetometerCfg as MagnetometerCfg
+    from sensorium.sensors.magnetometer import MagnetometerData as MagnetometerData
+    from sensorium.sensors.motor_current import MotorCurrent as MotorCurrent
+    from sensorium.sensors.motor_current import MotorCurrentCfg as MotorCurrentCfg
+    from sensorium.sensors.motor_current import MotorCurrentData as MotorCurrentData
     from sensorium.spec import BODY_ACCELERATION as BODY_ACCELERATION
     from sensorium.spec import BODY_POSE as BODY_POSE
     from sensorium.spec import BODY_VELOCITY as BODY_VELOCITY
     from sensorium.spec import GRAVITY as GRAVITY
+    from sensorium.spec import JOINT_EFFORT as JOINT_EFFORT
     from sensorium.spec import JOINT_STATE as JOINT_STATE
+    from sensorium.spec import JOINT_TORQUE as JOINT_TORQUE
+    from sensorium.spec import JOINT_WRENCH as JOINT_WRENCH
     from sensorium.spec import MAGNETIC as MAGNETIC
     from sensorium.spec import MODEL_ELEMENTS as MODEL_ELEMENTS
+    from sensorium.spec import NATIVE_SENSOR as NATIVE_SENSOR
     from sensorium.spec import Field as Field
     from sensorium.spec import FieldSpec as FieldSpec
     from sensorium.spec import Requirement as Requirement
@@ -65,26 +107,63 @@ _MODULES = {
     "BODY_ACCELERATION": "sensorium.spec",
     "BODY_POSE": "sensorium.spec",
     "BODY_VELOCITY": "sensorium.spec",
+    "Barometer": "sensorium.sensors.barometer",
+    "BarometerCfg": "sensorium.sensors.barometer",
+    "BarometerData": "sensorium.sensors.barometer",
+    "BuiltinSensor": "sensorium.sensors.builtin",
+    "BuiltinSensorCfg": "sensorium.sensors.builtin",
+    "BuiltinSensorData": "sensorium.sensors.builtin",
     "Choice": "sensorium.random",
     "ConfigError": "sensorium.errors",
     "DebugShape": "sensorium.readings",
+    "Dropout": "sensorium.measurement.stages",
     "DuplicateNameError": "sensorium.errors",
     "Engine": "sensorium.engines.base",
     "Field": "sensorium.spec",
     "FieldSpec": "sensorium.spec",
+    "Flicker": "sensorium.measurement.stages",
+    "FrameTransformer": "sensorium.sensors.frame_transformer",
+    "FrameTransformerCfg": "sensorium.sensors.frame_transformer",
+    "FrameTransformerData": "sensorium.sensors.frame_transformer",
     "GRAVITY": "sensorium.spec",
+    "GSensitivity": "sensorium.measurement.stages",
     "GaussMarkov": "sensorium.measurement.stages",
     "GilbertElliott": "sensorium.cfg",
+    "Gnss": "sensorium.sensors.gnss",
+    "GnssCfg": "sensorium.sensors.gnss",
+    "GnssData": "sensorium.sensors.gnss",
+    "GroupDelay": "sensorium.measurement.stages",
     "Imu": "sensorium.sensors.imu",
     "ImuCfg": "sensorium.sensors.imu",
     "ImuData": "sensorium.sensors.imu",
+    "JOINT_EFFORT": "sensorium.spec",
     "JOINT_STATE": "sensorium.spec",
+    "JOINT_TORQUE": "sensorium.spec",
+    "JOINT_WRENCH": "sensorium.spec",
+    "JointSensor": "sensorium.sensors.joint",
+    "JointSensorCfg": "sensorium.sensors.joint",
+    "JointSensorData": "sensorium.sensors.joint",
+    "JointTorque": "sensorium.sensors.joint_torque",
+    "JointTorqueCfg": "sensorium.sensors.joint_torque",
+    "JointTorqueData": "sensorium.sensors.joint_torque",
+    "JointWrench": "sensorium.sensors.joint_wrench",
+    "JointWrenchCfg": "sensorium.sensors.joint_wrench",
+    "JointWrenchData": "sensorium.sensors.joint_wrench",
+    "LowPass": "sensorium.measurement.stages",
     "MAGNETIC": "sensorium.spec",
     "MODEL_ELEMENTS": "sensorium.spec",
+    "MagneticDipole": "sensorium.sensors.magnetometer",
+    "Magnetometer": "sensorium.sensors.magnetometer",
+    "MagnetometerCfg": "sensorium.sensors.magnetometer",
+    "MagnetometerData": "sensorium.sensors.magnetometer",
     "MissingDependencyError": "sensorium.errors",
     "ModelError": "sensorium.errors",
+    "MotorCurrent": "sensorium.sensors.motor_current",
+    "MotorCurrentCfg": "sensorium.sensors.motor_current",
+    "MotorCurrentData": "sensorium.sensors.motor_current",
     "MountedSensorCfg": "sensorium.cfg",
     "MujocoEngine": "sensorium.engines.mujoco",
+    "NATIVE_SENSOR": "sensorium.spec",
     "NonFiniteStateWarning": "sensorium.errors",
     "Normal": "sensorium.random",
     "ObjRef": "sensorium.cfg",
@@ -95,6 +174,7 @@ _MODULES = {
     "Requirement": "sensorium.spec",
     "Rows": "sensorium.compute",
     "Saturation": "sensorium.measurement.stages",
+    "SaturationFault": "sensorium.measurement.stages",
     "ScaleError": "sensorium.measurement.stages",
     "Scene": "sensorium.scene",
     "SceneDescription": "sensorium.readings",
@@ -106,9 +186,13 @@ _MODULES = {
     "SensoriumWarning": "sensorium.errors",
     "SimpleSensor": "sensorium.sensors.base",
     "SimpleSensorCfg": "sensorium.cfg",
+    "SkyZone": "sensorium.sensors.gnss",
+    "SpikeFault": "sensorium.measurement.stages",
     "StageCfg": "sensorium.cfg",
     "StageKey": "sensorium.measurement.stages",
     "StaleError": "sensorium.errors",
+    "StuckFault": "sensorium.measurement.stages",
+    "TemperatureDrift": "sensorium.measurement.stages",
     "TensorEngine": "sensorium.engines.tensor",
     "Timeline": "sensorium.measurement.record",
     "Uniform": "sensorium.random",
@@ -125,23 +209,60 @@ __all__ = [
     "BODY_POSE",
     "BODY_VELOCITY",
     "GRAVITY",
+    "JOINT_EFFORT",
     "JOINT_STATE",
+    "JOINT_TORQUE",
+    "JOINT_WRENCH",
     "MAGNETIC",
     "MODEL_ELEMENTS",
+    "NATIVE_SENSOR",
+    "Barometer",
+    "BarometerCfg",
+    "BarometerData",
+    "BuiltinSensor",
+    "BuiltinSensorCfg",
+    "BuiltinSensorData",
     "Choice",
     "ConfigError",
     "DebugShape",
+    "Dropout",
     "DuplicateNameError",
     "Engine",
     "Field",
     "FieldSpec",
+    "Flicker",
+    "FrameTransformer",
+    "FrameTransformerCfg",
+    "FrameTransformerData",
+    "GSensitivity",
     "GaussMarkov",
     "GilbertElliott",
+    "Gnss",
+    "GnssCfg",
+    "GnssData",
+    "GroupDelay",
     "Imu",
     "ImuCfg",
     "ImuData",
+    "JointSensor",
+    "JointSensorCfg",
+    "JointSensorData",
+    "JointTorque",
+    "JointTorqueCfg",
+    "JointTorqueData",
+    "JointWrench",
+    "JointWrenchCfg",
+    "JointWrenchData",
+    "LowPass",
+    "MagneticDipole",
+    "Magnetometer",
+    "MagnetometerCfg",
+    "MagnetometerData",
     "MissingDependencyError",
     "ModelError",
+    "MotorCurrent",
+    "MotorCurrentCfg",
+    "MotorCurrentData",
     "MountedSensorCfg",
     "MujocoEngine",
     "NonFiniteStateWarning",
@@ -154,6 +275,7 @@ __all__ = [
     "Requirement",
     "Rows",
     "Saturation",
+    "SaturationFault",
     "ScaleError",
     "Scene",
     "SceneDescription",
@@ -165,9 +287,13 @@ __all__ = [
     "SensoriumWarning",
     "SimpleSensor",
     "SimpleSensorCfg",
+    "SkyZone",
+    "SpikeFault",
     "StageCfg",
     "StageKey",
     "StaleError",
+    "StuckFault",
+    "TemperatureDrift",
     "TensorEngine",
     "Timeline",
     "Uniform",

@@ -19,9 +19,10 @@ def exact_fraction(seconds: float) -> Fraction:
     return Fraction(repr(float(seconds)))
 
 
-Kind = Literal["vector", "rotation", "id", "flag"]
+Kind = Literal["vector", "rotation", "id", "flag", "derived"]
 """What noise may do to a field: a `vector` takes it per column, a `rotation` takes small-angle noise and stays a unit
-quaternion, an `id` and a `flag` take none."""
+quaternion, an `id` and a `flag` take none. A `derived` field takes none of its own: its measured value follows from
+other measured fields."""
 
 Role = Literal[
     "scalar", "point", "vector_at", "specific_force", "angular_velocity", "magnetic", "pose", "range", "image"
@@ -168,7 +169,46 @@ GRAVITY = Requirement("GRAVITY")
 MAGNETIC = Requirement("MAGNETIC")
 """`magnetic_w [env, 3]`, the engine's magnetic flux in world axes, in the engine's unit."""
 JOINT_STATE = Requirement("JOINT_STATE")
-"""Joint position and velocity."""
+"""`joint_pos`, `joint_vel [env, joint]`: position and velocity of each scalar joint (hinge: rad, rad/s; slide: m, m/s).
+
+Rows of all joint arrays follow `engine.names("scalar_joint")`.
+"""
+JOINT_EFFORT = Requirement("JOINT_EFFORT")
+"""`joint_effort [env, joint]`: what the actuators exert at each scalar joint, through their gears, N m (slide: N)."""
+JOINT_TORQUE = Requirement("JOINT_TORQUE")
+"""`joint_torque [env, joint]`: what the drive passes on to the link at the gearbox output, N m (slide: N).
+
+Actuator force - armature * acceleration + dry friction - damping * velocity: what is left of the actuators' force after
+the drive's own inertia and friction. Springs, end stops, contacts and gravity act on the link beside the drive.
+"""
+JOINT_WRENCH = Requirement("JOINT_WRENCH")
+"""`body_parent_force_w`, `body_parent_torque_w [env, body, 3]`: what the parent exerts on the body through the joints
+(or the weld) between them, world axes, N and N m about the body frame origin. A body at rest is held up: +m g."""
+
+
+def NATIVE_SENSOR(
+    name: str,
+    type: str = "",
+    objtype: str = "",
+    objname: str = "",
+    reftype: str = "",
+    refname: str = "",
+    cutoff: float = 0.0,
+    parameters: tuple[tuple[str, Any], ...] = (),
+) -> Requirement:
+    """Require one of the engine's own sensors: the array `native:NAME [env, dim]` holds its output.
+
+    Args:
+        name: name of the sensor. With a `type` it is added to the model, hidden; without, the model declares it.
+        type: word for the type in the engine's own files, e.g. ``"accelerometer"``.
+        objtype: kind of element that it is attached to (``"site"``, ``"xbody"``, ...); empty for none.
+        objname: full name of that element.
+        reftype: kind of the reference element; empty for none.
+        refname: full name of the reference.
+        cutoff: see the engine; 0 for none.
+        parameters: further (name, value) pairs of the type, e.g. of a rangefinder.
+    """
+    return Requirement("NATIVE_SENSOR", (name, type, objtype, objname, reftype, refname, cutoff, parameters))
 
 
 def MODEL_ELEMENTS(add: Callable[[Any], None]) -> Requirement:

@@ -22,6 +22,7 @@ from sensorium.record import NpzRecorder, Recording
 
 if TYPE_CHECKING:
     from sensorium.cli.control import Control
+    from sensorium.engines.mujoco import MujocoEngine
     from sensorium.scene import Scene
 
 SHOWN_NUMBERS = 6
@@ -50,8 +51,7 @@ class Settings:
     device: str
 
     def __post_init__(self) -> None:
-        if self.envs < 1:
-            raise UsageError.of("--envs", self.envs, "a whole number >= 1", "Use --envs 1 for a single environment.")
+        check_envs(self.envs)
         if not 0.0 < self.seconds < float("inf"):
             raise UsageError.of(
                 "--seconds", self.seconds, "a finite time > 0, in seconds", "Use for example --seconds 4."
@@ -73,34 +73,60 @@ class Settings:
         except OSError as error:
             reason = error.strerror or str(error)
             raise UsageError.of("--out", str(self.out), "a folder that can be written", f"{reason}.") from error
-        import torch
-
-        fix = "Use --device cpu."
-        try:
-            kind = torch.device(self.device)
-        except (RuntimeError, ValueError):
-            raise UsageError.of("--device", self.device, "cpu, cuda or cuda:INDEX", fix) from None
-        if kind.type not in ("cpu", "cuda"):
-            raise UsageError.of("--device", self.device, "cpu, cuda or cuda:INDEX", fix)
-        if kind.type == "cuda":
-            found = torch.cuda.device_count() if torch.cuda.is_available() else 0
-            if found == 0:
-                expected = "a device of this machine, which has no usable CUDA GPU"
-                raise UsageError.of("--device", self.device, expected, fix)
-            if (kind.index or 0) >= found:
-                expected = f"an index below {found}, the number of this machine's GPUs"
-                raise UsageError.of("--device", self.device, expected, "Use --device cuda:0.")
-            return
-        import warp as wp
-
-        import sensorium.compute  # noqa: F401 - it tells Warp not to greet
-
-        with native_silence():  # it announces a missing CUDA driver, which nobody asked for
-            wp.init()
+        check_device(self.device)
 
     def ticks(self, dt: float) -> int:
         """Return the number of physics steps."""
         return max(1, round(self.seconds / dt))
+
+
+def check_envs(envs: int) -> None:
+    """Raise `UsageError` where a number of environments is none."""
+    if envs < 1:
+        raise UsageError.of("--envs", envs, "a whole number >= 1", "Use --envs 1 for a single environment.")
+
+
+def check_device(device: str) -> None:
+    """Wake a device.
+
+    Raises:
+        UsageError: there is no such device.
+    """
+    import torch
+
+    fix = "Use --device cpu."
+    try:
+        kind = torch.device(device)
+    except (RuntimeError, ValueError):
+        raise UsageError.of("--device", device, "cpu, cuda or cuda:INDEX", fix) from None
+    if kind.type not in ("cpu", "cuda"):
+        raise UsageError.of("--device", device, "cpu, cuda or cuda:INDEX", fix)
+    if kind.type == "cuda":
+        found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if found == 0:
+            expected = "a device of this machine, which has no usable CUDA GPU"
+            raise UsageError.of("--device", device, expected, fix)
+        if (kind.index or 0) >= found:
+            expected = f"an index below {found}, the number of this machine's GPUs"
+            raise UsageError.of("--device", device, expected, "Use --device cuda:0.")
+        return
+    import warp as wp
+
+    import sensorium.compute  # noqa: F401 - it tells Warp not to greet
+
+    with native_silence():  # it announces a missing CUDA driver, which nobody asked for
+        wp.init()
+
+
+def load_model(model: Path, envs: int, device: str) -> MujocoEngine:
+    """Return the engine of a model, in its first keyframe where it has one."""
+    from sensorium.engines.mujoco import MujocoEngine
+    from sensorium.errors import UnknownNameError
+
+    try:
+        return MujocoEngine(model, envs, device=device, keyframe=0)
+    except UnknownNameError:
+        return MujocoEngine(model, envs, device=device)
 
 
 def simulate(scene: Scene, control: Control, every: int, ticks: int, recorder: NpzRecorder) -> bool:

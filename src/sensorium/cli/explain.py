@@ -1,0 +1,264 @@
+"""`sensorium explain`: what a rig means on a model, without simulating it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+from tyro.conf import Positional, arg
+
+from sensorium.cli.messages import stderr, stdout
+
+if TYPE_CHECKING:
+    from sensorium.cfg import SensorCfg
+    from sensorium.engines.mujoco import MujocoEngine
+    from sensorium.scene import Scene
+    from sensorium.sensors.base import Sensor
+
+ROUNDS = 5
+"""Each cost is the least of so many measurements, taken in turns, so that a busy moment spoils none."""
+
+
+@dataclass
+class Explain:
+    """Say what a rig file means on a model, without simulating.
+
+    For each sensor: what its selector resolved to, the shape, unit and frame of every field, its memory, what it needs
+    of the engine, whether it is computed lazily and why, and what it decided by itself. Use it to see why a rig does
+    not fit a model, before a long run.
+
+    For example:
+      sensorium explain robot.xml --rig rig.toml
+      sensorium explain robot.xml --rig rig.toml --envs 4096 --time
+      sensorium explain robot.xml --rig rig.toml --json > rig.json
+    """
+
+    model: Annotated[Positional[Path], arg(metavar="MODEL")]
+    """MJCF or URDF file."""
+    rig: Annotated[Path, arg(metavar="RIG.toml")]
+    """Rig file: the sensors, as TOML; see `sensorium run --help`."""
+    envs: Annotated[int, arg(metavar="N")] = 1
+    """Environments: memory and cost depend on it."""
+    device: Annotated[str, arg(metavar="D")] = "cpu"
+    """Where the sensors compute: cpu, cuda or cuda:INDEX."""
+    time: bool = False
+    """Also measure what each sensor costs per physics step, on this machine, by itself."""
+    json: bool = False
+    """Print one JSON object instead of tables."""
+
+    def run(self) -> int:
+        """Run the command and return the exit code."""
+        import sensorium.sensors  # noqa: F401 - registers our sensors, also where the package is not installed
+        from sensorium.cli.rig import load_rig
+        from sensorium.cli.simulation import check_device, check_envs, load_model
+        from sensorium.scene import Scene
+
+        check_envs(self.envs)
+        sensors, presets = load_rig(self.rig)
+        check_device(self.device)
+
+        def engine() -> MujocoEngine:
+            return load_model(self.model, self.envs, self.device)
+
+        scene = Scene(engine(), sensors)
+        described = explanation(scene, [cfg.label for cfg in sensors], presets)
+        described["model"] = str(self.model)
+        if self.time:
+            described["cost"] = _costs(engine, sensors, scene.engine.dt)
+        if self.json:
+            print(json.dumps(described, indent=2))
+        else:
+            _show(described)
+        return 0
+
+
+def explanation(scene: Scene, names: list[str], presets: Mapping[str, str]) -> dict[str, Any]:
+    """Return what sensors of a scene resolved to, JSON-able.
+
+    Args:
+        scene: the scene.
+        names: the sensors wanted, in order.
+        presets: sensor name to the preset it was made from.
+    """
+    engine = scene.engine
+    return {
+        "engine": engine.name,
+        "device": str(scene.compute.device),
+        "num_envs": scene.num_envs,
+        "dt": engine.dt,
+        "sensors": {name: _sensor(scene[name], presets.get(name)) for name in names},
+        "nbytes": sum(scene[name].info.nbytes for name in names),
+    }
+
+
+def _sensor(sensor: Sensor[Any, Any], preset: str | None) -> dict[str, Any]:
+    info, cfg, envs = sensor.info, sensor.cfg, sensor.num_envs
+    needs = type(sensor).requirements(cfg, sensor.engine.supports)
+    rate = sensor.rate
+    out: dict[str, Any] = {
+        "kind": cfg.kind(),
+        **({"preset": preset} if preset else {}),
+        "rate_hz": info.rate_hz,
+        "ticks_per_sample": f"{rate.numerator}/{rate.denominator}" if rate.denominator > 1 else str(rate.numerator),
+        "mounts": [{"name": m, "body": b} for m, b in zip(info.mounts, info.bodies, strict=True)],
+        "fields": [{**spec.to_dict(), "shape": [envs, *spec.shape]} for spec in info.specs],
+        "nbytes": info.nbytes,
+        "needs": [str(requirement) for requirement in needs],
+        "evaluation": info.evaluation,
+        "why": info.why,
+        "notes": dict(info.notes),
+        "options": {k: v for k, v in cfg.to_dict().items() if k not in ("kind", "name")},
+    }
+    selector = getattr(cfg, "selector", None)
+    if isinstance(selector, tuple):
+        out["selector"] = {selector[0]: selector[1] if isinstance(selector[1], str) else str(selector[1])}
+    return out
+
+
+# Cost -----------------------------------------------------------------------------------------------------------------
+
+
+def _costs(engine: Callable[[], MujocoEngine], sensors: list[SensorCfg[Any]], dt: float) -> dict[str, Any]:
+    """Measure seconds per physics step: the physics alone, and what each sensor adds when it is read at every step.
+
+    Each sensor has a scene of its own; the scenes take turns. Refreshing the engine's state for it is part of its cost.
+    """
+    from sensorium.scene import Scene
+
+    with stderr().status("measuring"):
+        scenes = {"": Scene(engine(), discover=False)}
+        for cfg in sensors:
+            scenes[cfg.label] = Scene(engine(), [cfg], discover=False)
+        ticks = max(20, _whole_samples(list(scenes.values())))
+        best = dict.fromkeys(scenes, float("inf"))
+        for _ in range(ROUNDS):
+            for name, scene in scenes.items():
+                best[name] = min(best[name], _seconds_per_tick(scene, ticks))
+    physics = best.pop("")
+    return {
+        "dt": dt,
+        "physics_s": physics,
+        "ticks": ticks,
+        "sensors_s": {name: max(seconds - physics, 0.0) for name, seconds in best.items()},
+    }
+
+
+def _whole_samples(scenes: list[Scene]) -> int:
+    """Return ticks enough for a few samples of the slowest sensor, but no more than a thousand."""
+    periods = [sensor.rate.period for scene in scenes for sensor in scene.sensors.values()]
+    return min(1000, int(4 * max(periods, default=1.0)))
+
+
+def _seconds_per_tick(scene: Scene, ticks: int) -> float:
+    sensors = list(scene.sensors.values())
+    scene.step()  # kernels are loaded, work is recorded
+    for sensor in sensors:
+        _ = sensor.data
+    start = time.perf_counter()
+    for _ in range(ticks):
+        scene.step()
+        for sensor in sensors:
+            _ = sensor.data
+    if not scene.compute.is_cpu:
+        import torch
+
+        torch.cuda.synchronize(scene.compute.device)
+    return (time.perf_counter() - start) / ticks
+
+
+# Shown ----------------------------------------------------------------------------------------------------------------
+
+
+def _show(described: Mapping[str, Any]) -> None:
+    console = stdout()
+    envs = described["num_envs"]
+    console.print(
+        f"[bold]{escape(described['model'])}[/]: {envs} env{'s' if envs > 1 else ''}, {described['dt'] * 1e3:.4g} ms "
+        f"per tick, engine {described['engine']}, sensors on {described['device']}",
+        soft_wrap=True,
+    )
+    for name, sensor in described["sensors"].items():
+        console.print()
+        preset = f", preset {sensor['preset']}" if "preset" in sensor else ""
+        console.print(f"[bold]{escape(name)}[/]  kind {sensor['kind']}{preset}")
+        console.print(_facts(sensor))
+        console.print(_fields(sensor))
+    console.print()
+    console.print(f"memory of all: {bytes_text(described['nbytes'])}, {bytes_text(described['nbytes'] / envs)} per env")
+    if "cost" in described:
+        console.print(_cost_table(described["cost"]))
+
+
+def _facts(sensor: Mapping[str, Any]) -> Table:
+    view = Table(box=None, show_header=False, pad_edge=True)
+    view.add_column(style="dim", no_wrap=True)
+    view.add_column()
+    if sensor["mounts"]:
+        chosen = ", ".join(f"{key}={value!r}" for key, value in sensor.get("selector", {}).items())
+        found = ", ".join(
+            mount["name"] if mount["name"] == mount["body"] else f"{mount['name']} on {mount['body']}"
+            for mount in sensor["mounts"]
+        )
+        view.add_row("mount", escape(f"{chosen}: {found}" if chosen else found))
+    ticks = sensor["ticks_per_sample"]
+    view.add_row("rate", f"{sensor['rate_hz']:.6g} Hz, a sample every {'tick' if ticks == '1' else f'{ticks} ticks'}")
+    options = ", ".join(f"{key}={_short(value)}" for key, value in sensor["options"].items())
+    view.add_row("options", escape(options) or "none")
+    view.add_row("needs", escape(", ".join(sensor["needs"])) or "nothing of the engine")
+    view.add_row("computed", escape(f"{_EVALUATION[sensor['evaluation']]}: {sensor['why']}"))
+    view.add_row("memory", bytes_text(sensor["nbytes"]))
+    for key, value in sensor["notes"].items():
+        view.add_row(escape(key), escape(value))
+    return view
+
+
+_EVALUATION = {
+    "lazy": "on first read (lazy)",
+    "eager": "at each due tick",
+    "wanted": "at due ticks while somebody reads",
+}
+
+
+def _fields(sensor: Mapping[str, Any]) -> Table:
+    view = Table(box=box.SIMPLE_HEAD, pad_edge=True)
+    for heading in ("field", "shape", "axes", "unit", "frame", "dtype"):
+        view.add_column(heading, no_wrap=heading != "axes")
+    for spec in sensor["fields"]:
+        shape = " x ".join(map(str, spec["shape"]))
+        unit = escape(spec["unit"])
+        view.add_row(spec["name"], shape, escape(", ".join(spec["axes"])), unit, spec["frame"] or "-", spec["dtype"])
+    return view
+
+
+def _cost_table(cost: Mapping[str, Any]) -> Table:
+    physics = cost["physics_s"]
+    title = f"cost per physics step, each sensor by itself, read at every step (least of {ROUNDS} x {cost['ticks']})"
+    view = Table(box=box.SIMPLE_HEAD, pad_edge=True, title=title, title_justify="left")
+    view.add_column("what")
+    view.add_column("time", justify="right")
+    view.add_column("of the physics", justify="right")
+    view.add_row("physics alone", f"{physics * 1e6:.1f} us", "")
+    for name, seconds in cost["sensors_s"].items():
+        view.add_row(escape(name), f"{seconds * 1e6:.1f} us", f"{100.0 * seconds / physics:.0f} %")
+    return view
+
+
+def bytes_text(count: float) -> str:
+    """Return a number of bytes as people read it."""
+    for unit in ("B", "kB", "MB"):
+        if count < 1000.0:
+            return f"{count:.4g} {unit}"
+        count /= 1000.0
+    return f"{count:.4g} GB"
+
+
+def _short(value: object, limit: int = 60) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
