@@ -13,18 +13,35 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from sensorium.errors import UnknownNameError
+from sensorium.presets.barometer import PRESETS as _BAROMETERS
 from sensorium.presets.imu import PRESETS as _IMUS
 from sensorium.presets.info import PresetInfo, Presets
+from sensorium.presets.magnetometer import PRESETS as _MAGNETOMETERS
 
 if TYPE_CHECKING:
     from sensorium.cfg import SensorCfg
+    from sensorium.sensors.barometer import BarometerCfg
     from sensorium.sensors.imu import ImuCfg
+    from sensorium.sensors.magnetometer import MagnetometerCfg
 
-__all__ = ["ImuName", "PresetInfo", "Presets", "preset", "preset_fields", "presets"]
+__all__ = [
+    "BarometerName",
+    "ImuName",
+    "MagnetometerName",
+    "PresetInfo",
+    "Presets",
+    "preset",
+    "preset_fields",
+    "presets",
+]
 
-_ALL = Presets({info.name: info for info in _IMUS})
+_ALL = Presets({info.name: info for info in (*_IMUS, *_MAGNETOMETERS, *_BAROMETERS)})
 ImuName = Literal["bmi088", "icm42688p", "adis16448", "d455"]
 """The presets of IMUs."""
+MagnetometerName = Literal["px4_mag"]
+"""The presets of magnetometers."""
+BarometerName = Literal["px4_baro"]
+"""The presets of barometers."""
 _COLUMN_KNOBS = ("noise", "bias", "random_walk", "resolution")
 
 
@@ -50,6 +67,10 @@ def preset_fields(name: str) -> dict[str, Any]:
 
 @overload
 def preset(name: ImuName, /, **fields: Any) -> ImuCfg: ...
+@overload
+def preset(name: MagnetometerName, /, **fields: Any) -> MagnetometerCfg: ...
+@overload
+def preset(name: BarometerName, /, **fields: Any) -> BarometerCfg: ...
 @overload
 def preset(name: str, /, **fields: Any) -> SensorCfg[Any]: ...
 def preset(name: str, /, **fields: Any) -> SensorCfg[Any]:
