@@ -56,7 +56,7 @@ def draw(path: Path) -> None:
     left.plot(run["time"], run["position"], color="black", lw=1.2, label="true")
     left.plot(run["time"], run["measured"], color="tab:blue", lw=1.0, drawstyle="steps-post", label="measured")
     left.set(xlabel="time (s)", ylabel="position (rad)", title="Counts of 2π/1024, backlash 0.02 rad")
-    left.annotate("turning back:\nbacklash is taken up", (0.62, 0.11), (0.95, 0.085), fontsize=8,
+    left.annotate("turning back takes\nup the backlash", (0.62, 0.111), (1.05, 0.095), fontsize=8,
                   arrowprops={"arrowstyle": "->", "lw": 0.7})  # fmt: skip
     right.plot(
         run["time"], run["difference"], color="tab:orange", lw=0.4, alpha=0.8, label="difference: LSB/T = 3.07 rad/s"
@@ -64,11 +64,11 @@ def draw(path: Path) -> None:
     right.plot(run["time"], run["direct"], ".", color="tab:green", ms=1.5, label="direct, noise 0.01 rad/s")
     right.plot(run["time"], run["period"], color="tab:blue", lw=1.0, label="period (1/T)")
     right.plot(run["time"], run["velocity"], color="black", lw=1.2, label="true")
-    right.set(xlabel="time (s)", ylabel="velocity (rad/s)", ylim=(-0.85, 0.85), title="Velocity in the three modes")
+    right.set(xlabel="time (s)", ylabel="velocity (rad/s)", ylim=(-0.6, 1.0), title="Velocity in the three modes")
     for each in (left, right):
         each.grid(alpha=0.3)
     left.legend(loc="lower left", fontsize=8)
-    right.legend(loc="upper right", fontsize=7)
+    right.legend(loc="upper center", fontsize=7, framealpha=1.0)
     fig.suptitle("Joint sensor: swing of 0.12 rad at 0.5 Hz, sampled at 500 Hz", fontsize=10)
     fig.savefig(path)
     plt.close(fig)

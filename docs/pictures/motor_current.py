@@ -11,12 +11,12 @@ import sensorium as sn
 
 LEG = """
 <mujoco>
-  <option timestep="0.002" integrator="implicitfast"/>
+  <option timestep="0.0005" integrator="implicitfast"/>
   <worldbody>
-    <body><joint name="knee" axis="0 1 0" armature="0.05" damping="0.3" frictionloss="0.8"/>
+    <body><joint name="knee" axis="0 1 0" armature="0.005" damping="0.3" frictionloss="0.8"/>
       <inertial mass="2" pos="0.15 0 0" diaginertia=".02 .02 .02"/></body>
   </worldbody>
-  <actuator><position joint="knee" kp="400" kv="20"/></actuator>
+  <actuator><position joint="knee" kp="100" kv="8"/></actuator>
 </mujoco>
 """
 SECONDS = 3.0
@@ -26,14 +26,16 @@ def simulate() -> dict[str, np.ndarray]:
     """Return time s, currents A, torques N m and the joint's velocity rad/s."""
     naive = sn.MotorCurrentCfg(
         name="naive", joint="knee", torque_constant=0.09, gear=9.0, noise=0.15, current_resolution=0.05,
-        cogging=(0.02,), cogging_cycles=12.0,
+        cogging=(0.02,), cogging_cycles=12.0, rate_hz=500.0,
     )  # fmt: skip
     wise = naive.replace(name="wise", coulomb=0.8, viscous=0.3)
-    joint = sn.JointSensorCfg(joint="knee")
+    joint = sn.JointSensorCfg(joint="knee", rate_hz=500.0)
     scene = sn.Scene(sn.MujocoEngine(LEG), [naive, wise, joint], seed=1)
     rows = []
-    for step in range(round(SECONDS / 0.002)):
-        scene.step([0.7 * math.sin(2.0 * math.pi * step * 0.002 / 1.5)])
+    for step in range(round(SECONDS / 0.0005)):
+        scene.step([0.7 * math.sin(2.0 * math.pi * step * 0.0005 / 1.5)])
+        if not scene[naive].is_new:
+            continue
         truth, data = scene[naive].ground_truth, scene[naive].data
         rows.append((
             scene.time, truth.current.item(), data.current.item(), truth.torque.item(), data.torque.item(),

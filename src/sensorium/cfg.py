@@ -7,10 +7,11 @@ reset, or, where a sensor has fields of several units, a mapping from field to o
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from pydantic import (
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from sensorium.measurement.record import Record
     from sensorium.measurement.stages import StageKey
+    from sensorium.spec import FieldSpec
 
 DataT = TypeVar("DataT")
 
@@ -211,6 +213,9 @@ def _config_error(cls: type[Cfg], error: ValidationError, data: Mapping[str, Any
             faults.append(Fault(field, "nothing", "a value", f"Give {field}=..."))
         elif item["type"] == "sensorium":
             faults.append(Fault(field, got, context["expected"], context["fix"]))
+        elif isinstance(context.get("error"), ConfigError):  # of a config inside this one
+            inner = context["error"].faults
+            faults.extend(Fault(f"{field}.{each.field}", each.got, each.expected, each.fix) for each in inner)
         else:
             text = item["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
             faults.append(Fault(field, got, text[:1].lower() + text[1:]))
@@ -235,11 +240,15 @@ class OffsetCfg(Cfg):
         return rot
 
 
+ObjType = Literal["body", "xbody", "joint", "geom", "site", "actuator", "tendon", "camera", "mesh"]
+"""Kinds of model elements that a reference can name."""
+
+
 class ObjRef(Cfg):
     """A model element by type and name, optionally inside one entity."""
 
-    type: Literal["body", "site", "geom", "joint", "camera", "actuator"]
-    """Kind of element."""
+    type: ObjType
+    """Kind of element. For native sensors a ``body`` is its inertial frame and an ``xbody`` its own; else use ``body``."""
     name: str
     """Name or full-match pattern."""
     entity: str | None = None
@@ -283,6 +292,8 @@ PLACES: tuple[Place, ...] = ("physics", "scale", "noise", "bias", "saturation", 
 
 STAGE_KINDS: dict[str, type[StageCfg]] = {}
 """Every stage class by kind; filled where a stage is defined."""
+FINDERS: list[Callable[[], object]] = []
+"""What is called where a kind of stage is unknown, before that is an error: it loads installed plugins."""
 
 
 class StageCfg(Cfg):
@@ -293,18 +304,25 @@ class StageCfg(Cfg):
     """
 
     place: ClassVar[Place]
-    """Where in the chain it works."""
+    """Where in the chain it works. A subclass may make it a field with a default, for each instance to choose."""
     is_recorded: ClassVar[bool] = False
     """True where `apply` only launches Warp kernels with fixed arguments: it is called once and replayed."""
+    observes: ClassVar[bool] = False
+    """True where the stage also looks at the ticks between samples, in `observe`."""
+    on_values: ClassVar[bool] = True
+    """False where the stage alters no field, and so takes no `fields`."""
 
     fields: tuple[str, ...] = ()
     """Fields it works on; empty means all floating-point vector fields of the sensor."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        if "place" in cls.__dict__:
-            if cls.place not in PLACES:
-                raise TypeError(f"{cls.__name__}.place is {cls.place!r}; expected one of {', '.join(PLACES)}")
+        place = cls.__dict__.get("place")
+        if "place" in inspect.get_annotations(cls) and "place" in cls.model_fields:
+            place = cls.model_fields["place"].default
+        if place is not None:
+            if place not in PLACES:
+                raise TypeError(f"{cls.__name__}.place is {place!r}; expected one of {', '.join(PLACES)}")
             STAGE_KINDS[kind_of(cls)] = cls
 
     def to_dict(self) -> dict[str, Any]:
@@ -319,6 +337,15 @@ class StageCfg(Cfg):
         """
         return {}
 
+    def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
+        """Raise `ValueError`, with what is expected as its text, where the stage cannot work on a sensor.
+
+        Args:
+            columns: the fields it works on and their number of columns.
+            specs: all fields that `truth` has.
+            period: mean time between samples, s.
+        """
+
     def apply(self, slot: Record, truth: Record, state: Mapping[str, Tensor], key: StageKey) -> None:
         """Alter the measured `slot` in place, once per sample for all mounts and envs.
 
@@ -329,6 +356,18 @@ class StageCfg(Cfg):
             key: random numbers and times of this sample.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define apply")
+
+    def observe(self, truth: Record, state: Mapping[str, Tensor], key: StageKey) -> None:
+        """Look at the true value at a tick between samples; called only where `observes` is true.
+
+        Only launches of Warp kernels with fixed arguments may happen here: it is called once and replayed.
+
+        Args:
+            truth: true fields of the sensor at this tick, before `apply_transform`, read only.
+            state: the declared states, written in place.
+            key: times of this tick.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not define observe")
 
     def reset(self, state: Mapping[str, Tensor], key: StageKey) -> None:
         """Set the states of the envs in `key.mask` for a new episode; by default to zero."""
@@ -346,6 +385,9 @@ def _parse_stages(value: Any) -> tuple[StageCfg, ...]:
         if isinstance(item, Mapping):
             fields = dict(item)
             kind = fields.pop("kind", None)
+            if kind not in STAGE_KINDS:
+                for find in FINDERS:
+                    find()
             if kind not in STAGE_KINDS:
                 raise bad(
                     f"stages whose kind is one of {', '.join(sorted(STAGE_KINDS))}", nearest(str(kind), STAGE_KINDS)
@@ -424,6 +466,11 @@ class SensorCfg(Cfg, Generic[DataT]):
     def label(self) -> str:
         """The name in the scene."""
         return self.name or self.kind()
+
+    @property
+    def prefixed_name(self) -> str:
+        """The name in the scene, with the entity's prefix where the sensor has one: `label`."""
+        return self.label
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields that were given, with the config's ``kind``."""

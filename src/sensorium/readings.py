@@ -68,6 +68,11 @@ class Reading:
         return self._about("truth_tick")
 
     @property
+    def stamp(self) -> Array:
+        """float64 [n], time that the sensor's own clock gave the shown value, s."""
+        return self._about("stamp")
+
+    @property
     def age(self) -> Array:
         """float64 [n], how old the shown value is, s."""
         return self._about("age")

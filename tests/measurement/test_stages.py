@@ -255,3 +255,33 @@ def test_refused_stages() -> None:
 
         class Nowhere(StageCfg):
             place: ClassVar[Any] = "nowhere"
+
+    with pytest.raises(TypeError, match="place"):
+
+        class NowhereByDefault(StageCfg):
+            place: Any = "nowhere"
+
+
+class Anywhere(StageCfg):
+    """Its place is a field, for each instance to choose; doubles and adds one."""
+
+    place: Place = "bias"  # type: ignore[misc]
+    """Where it works."""
+
+    def apply(self, slot: Any, truth: Any, state: Any, key: Any) -> None:
+        for field in key.columns:
+            slot[field].mul_(2.0).add_(1.0)
+
+
+def test_a_place_may_be_a_field() -> None:
+    """An instance works where it says, before or after quantisation, and files keep it."""
+    cfgs = [
+        syn.ScalarCfg(name="default", resolution=2.0, stages=(Anywhere(),)),
+        syn.ScalarCfg(name="post", resolution=2.0, stages=(Anywhere(place="post"),)),
+    ]
+    scene = still(cfgs, 2)
+    assert scene["default"].data.tolist() == [4.0] * 2  # 2 * 1 + 1, in steps of 2, half to even
+    assert scene["post"].data.tolist() == [1.0] * 2  # 1 in steps of 2 is 0
+    assert syn.ScalarCfg.from_json(cfgs[1].to_json()) == cfgs[1]
+    with pytest.raises(sn.ConfigError, match="place"):
+        Anywhere(place="nowhere")

@@ -28,6 +28,7 @@ def reading(tick: int, *, delay: int = 0, period: int = 1, envs: int = 2, name: 
     meta = {
         "capture_tick": arrived * ones,
         "truth_tick": newest * ones,
+        "stamp": arrived * DT * ones + 0.25,
         "age": (tick - arrived) * DT * ones,
         "valid": np.full(envs, tick >= delay),
         "is_new": np.full(envs, False),
@@ -95,9 +96,10 @@ def test_a_file_comes_back_as_it_was(tmp_path: Path) -> None:
     assert recording.description == described(None, "robot/gyro")
     sensor, expected = recording["robot/gyro"], before["robot/gyro"]
     assert sensor.info == expected.info
-    for part in ("env_ids", "time", "capture_time", "truth_time", "valid"):
+    for part in ("env_ids", "time", "capture_time", "truth_time", "valid", "stamp"):
         assert np.array_equal(getattr(sensor, part), getattr(expected, part))
     assert np.array_equal(sensor.measured["rate"], expected.measured["rate"])
+    assert np.allclose(sensor.stamp, sensor.capture_time + 0.25)
     with np.load(path) as file:
         assert file["robot/gyro/measured/rate"].shape == (200, 2, 3)
         assert np.allclose(file["robot/gyro/truth/rate"][:, 0, 0], np.arange(200) + 0.1)

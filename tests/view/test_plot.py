@@ -36,7 +36,7 @@ def sensor(
     both = time[:, None] + np.zeros((1, 2))
     data = {f["name"]: random.normal(size=(rows, 2, *f["shape"])).astype(f["dtype"]) for f in fields}
     info = {"kind": kind, "rate_hz": 100.0, "fields": list(fields), "cfg": cfg}
-    return SensorRecording(name, info, np.array([0, 5]), time, both, both, np.full((rows, 2), True), data, data)
+    return SensorRecording(name, info, np.array([0, 5]), time, both, both, np.full((rows, 2), True), data, data, both)
 
 
 def recording(*sensors: SensorRecording) -> Recording:

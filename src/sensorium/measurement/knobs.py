@@ -6,7 +6,7 @@ A knob that the config gives becomes a row of float32 `[1, column]` that all env
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,49 +14,16 @@ import torch
 import warp as wp
 
 from sensorium.cfg import SimpleSensorCfg, amount_bounds, parse_amount
-from sensorium.compute import Compute, Rows
+from sensorium.compute import Compute
 from sensorium.compute.clock import Clock
 from sensorium.errors import ConfigError, Fault, UnknownNameError, shown
-from sensorium.random import Choice, Distribution, Normal, Uniform, draw, normal_table, philox, stream_key
+from sensorium.measurement.draws import draw_columns, law_parameters
+from sensorium.random import Choice, Distribution, Normal, Uniform, normal_table, stream_key
 from sensorium.spec import FieldSpec
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 CHAIN_KNOBS = ("noise", "bias", "random_walk", "resolution")
 """The knobs of the standard chain, per column."""
 NON_NEGATIVE = ("noise", "random_walk", "resolution", "delay", "loss")
-
-
-@wp.kernel
-def _draw_knob(
-    rows: Rows,
-    kind: int,
-    low_in: wp.array[wp.float32],
-    high_in: wp.array[wp.float32],
-    choices_in: wp.array2d[wp.float32],
-    joint: int,
-    non_negative: int,
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
-    field: wp.uint32,
-    key0: wp.uint32,
-    key1: wp.uint32,
-    table: wp.array[wp.vec3],
-    values_out: wp.array2d[wp.float32],
-) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
-    drawn = column
-    if joint != 0:
-        drawn = 0  # a choice among vectors picks one vector, not one value per column
-    element = (field << wp.uint32(24)) | wp.uint32(drawn / 4)
-    words = philox(wp.uint32(0), wp.uint32(env), wp.uint32(episode[env]), element, key0, key1)
-    value = draw(kind, low_in[column], high_in[column], choices_in[column], words[drawn % 4], table)
-    if non_negative != 0:
-        value = wp.max(value, 0.0)
-    values_out[env, column] = value
 
 
 class KnobTable:
@@ -90,7 +57,7 @@ class KnobTable:
             return
         law, columns, spread = distribution
         self.values = torch.zeros((compute.num_envs, columns), dtype=torch.float32, device=compute.device)
-        first, second, choices, joint = _parameters(law, columns, spread)
+        first, second, choices, joint = law_parameters(law, columns, spread)
         arrays = [wp.array(values, dtype=wp.float32, device=compute.wp_device) for values in (first, second, choices)]
         self._launch = (
             [
@@ -98,7 +65,6 @@ class KnobTable:
                 *arrays,
                 joint,
                 int(knob in NON_NEGATIVE),
-                clock.words_wp,
                 clock.episode_wp,
                 wp.uint32(field),
                 wp.uint32(key[0]),
@@ -117,7 +83,7 @@ class KnobTable:
         """Draw the envs of the active mask anew, where the knob is a distribution."""
         if self._launch is not None:
             inputs, columns = self._launch
-            self._compute.launch(_draw_knob, (columns,), inputs, [wp.from_torch(self.values, dtype=wp.float32)])
+            self._compute.launch(draw_columns, (columns,), inputs, [wp.from_torch(self.values, dtype=wp.float32)])
 
     def set(self, row: np.ndarray[Any, np.dtype[np.float32]], env_ids: torch.Tensor | None) -> None:
         """Write `[column]` or `[n, column]` values for all envs or for some; others keep theirs."""
@@ -132,21 +98,6 @@ class KnobTable:
             self.values.copy_(values)
         else:
             self.values[env_ids] = values
-
-
-def _parameters(
-    law: Distribution, columns: int, spread: Callable[[Any], np.ndarray[Any, Any]]
-) -> tuple[Any, Any, Any, int]:
-    """Return per-column parameters of a distribution: first, second, choices [column, n], and whether joint."""
-    none = np.zeros((columns, 1), np.float32)
-    if isinstance(law, Uniform):
-        return spread(law.low), spread(law.high), none, 0
-    if isinstance(law, Normal):
-        return spread(law.mean), spread(law.std), none, 0
-    joint = any(isinstance(value, Sequence) for value in law.values)
-    choices = np.stack([spread(value) for value in law.values], axis=1)
-    zeros = np.zeros(columns, np.float32)
-    return zeros, zeros, choices, int(joint)
 
 
 class Knobs:

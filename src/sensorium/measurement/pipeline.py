@@ -102,6 +102,40 @@ def _flag_nan(
             any_bad[0] = 1
 
 
+BEGIN, END, SAMPLE = 0, 1, 2
+"""What `_observed_flags` is for: before and after an observed tick, and at a sample."""
+
+
+@wp.kernel
+def _observed_flags(
+    rows: Rows,
+    when: int,
+    clock: wp.array[wp.int32],
+    reset_tick: wp.array[wp.int32],
+    bad: wp.array2d[wp.uint8],
+    shown: wp.array2d[wp.uint8],
+    observed: wp.array2d[wp.uint8],
+    before: wp.array2d[wp.uint8],
+) -> None:
+    """Keep the shown sample's flags while ticks are observed; a sample inherits those of the ticks that led to it."""
+    i, mount = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    if when == 0:
+        shown[env, mount] = bad[env, mount]
+    elif when == 1:
+        observed[env, mount] = wp.max(observed[env, mount], bad[env, mount])
+        bad[env, mount] = shown[env, mount]
+    else:
+        if clock[1] != 2:
+            before[env, mount] = observed[env, mount]
+        if reset_tick[env] == clock[0]:
+            before[env, mount] = wp.uint8(0)
+        observed[env, mount] = wp.uint8(0)
+        bad[env, mount] = wp.max(bad[env, mount], before[env, mount])
+
+
 @dataclass(slots=True)
 class Hooks:
     """What a sensor class overrides; None where it does not."""
@@ -112,6 +146,7 @@ class Hooks:
     physics: Callable[[Record, Timeline], object] | None = None
     transform: Callable[..., object] | None = None
     hardware: Callable[[Record], object] | None = None
+    derive: Callable[[Record], object] | None = None
     post: Callable[..., Any] | None = None
     reset: Callable[[torch.Tensor], object] | None = None
     lookback: int = 0
@@ -206,10 +241,18 @@ class Line:
     # Set-up -----------------------------------------------------------------------------------------------------------
 
     def _build_stages(self, chained: Mapping[str, tuple[int, FieldSpec]]) -> list[StageRun]:
-        runs = []
+        runs: list[StageRun] = []
         faults: list[Fault] = []
         for number, stage in enumerate(self.cfg.stages):
-            names = stage.fields or tuple(name for name, (_, spec) in chained.items() if spec.kind == "vector")
+            if not stage.on_values and stage.fields:
+                fault = Fault(f"stages.{number}.fields", repr(stage.fields), "no fields", "This stage alters no value.")
+                faults.append(fault)
+                continue
+            if not stage.on_values and any(type(run.cfg) is type(stage) for run in runs):
+                faults.append(Fault(f"stages.{number}", kind_of(type(stage)), "only one stage of this kind"))
+                continue
+            vectors = tuple(name for name, (_, spec) in chained.items() if spec.kind == "vector")
+            names = stage.fields or (vectors if stage.on_values else ())
             unknown = [name for name in names if name not in chained]
             if unknown:
                 error = UnknownNameError(f"field of sensor {self.label!r}", unknown[0], chained)
@@ -228,6 +271,7 @@ class Line:
                 field_index={name: chained[name][0] for name in names},
             )  # fmt: skip
             try:
+                stage.check(columns, {spec.name: spec for spec in self.mid_specs}, key.period)
                 states = States(self.compute, stage.state_specs(columns))
             except ValueError as error:
                 faults.append(Fault(f"stages.{number}", kind_of(type(stage)), str(error)))
@@ -252,7 +296,9 @@ class Line:
         is_first = lambda: self.clock.reset_tick == self.clock.tick  # noqa: E731
         self.truth_timeline = Timeline(self.truths, is_first)
         self.slot_timeline = Timeline(self.slots, is_first)
-        self.has_own_chain = bool(hooks.hardware or any(run.cfg.place != "physics" for run in self.stages))
+        stages = any(run.cfg.place != "physics" for run in self.stages)
+        noisy_post = bool(hooks.post and self.knobs.tables)
+        self.has_own_chain = bool(hooks.hardware or hooks.derive or stages or noisy_post)
         self.has_hardware = self.has_own_chain or bool(self.knobs.tables)
         self.work = record() if self.has_hardware else self.slot
         self.walks = {
@@ -275,6 +321,11 @@ class Line:
         )
         self.is_fused = not self.has_own_chain and not hooks.post
         """Whether the standard chain of this sensor runs inside the launch of its rate group."""
+        self.observers = [run for run in self.stages if run.cfg.observes]
+        """Stages that look at every tick."""
+        if self.observers:
+            self._scratch = record()
+            self._flags = [torch.zeros_like(self.bad) for _ in range(3)]
 
     def new_state(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
         """Register a float32 state `[env, *shape]` of the sensor's own; see `Sensor.new_state`."""
@@ -348,7 +399,9 @@ class Line:
                         work.record(self._hold_first)
                     work.hook(hooks.physics, self.slot, self.slot_timeline)
         if not hooks.checks_state:
-            work.record(self._flag_nan)
+            work.record(partial(self._flag_nan, self.truth))
+        if self.observers:
+            work.record(partial(self._observed_flags, SAMPLE))
         for run in self._stages_at("physics"):
             self._stage(work, run, self.slot)
         if hooks.transform:
@@ -364,6 +417,8 @@ class Line:
                 work.record(lambda: self._move(self.slot, self.work, ALWAYS, plain))
         if self.has_own_chain:
             self._hardware(work)
+        if hooks.derive:
+            work.hook(hooks.derive, self.work)
         if hooks.post:
             self._post(work)
         return work.segments
@@ -371,12 +426,51 @@ class Line:
     def _clear_flags(self) -> None:
         self.compute.launch(_clear_flags, (self.bad.shape[1],), [wp.from_torch(self.bad, dtype=wp.uint8)])
 
-    def _flag_nan(self) -> None:
+    def observation(self, mask: torch.Tensor) -> list[Segment]:
+        """Return the work of a tick between samples, where a stage looks at it: the truth, and the look."""
+        work = _Work(self.compute, mask)
+        raw = self.hooks.raw
+        assert self.observers and raw is not None
+        work.record(partial(self._observed_flags, BEGIN))
+        if not self.hooks.checks_state:
+            work.record(self._clear_flags)
+        work.hook(raw, self._scratch)
+        if not self.hooks.checks_state:
+            work.record(partial(self._flag_nan, self._scratch))
+        for run in self.observers:
+            work.record(partial(run.cfg.observe, self._scratch, run.states.views, run.key))
+        work.record(partial(self._observed_flags, END))
+        return work.segments
+
+    def check_observers(self) -> None:
+        """Raise `ConfigError` where a stage observes every tick, but the truth of a tick cannot be had by itself."""
+        if not self.observers:
+            return
+        stage = kind_of(type(self.observers[0].cfg))
+        if self.hooks.raw is None:
+            why = "its truth and its measured value come from one kernel, and only at samples"
+        elif self.custom:
+            why = f"it remembers earlier samples itself ({', '.join(self.custom)})"
+        elif self.cfg.evaluate == "wanted":
+            why = 'it is not evaluated while nobody reads (evaluate="wanted")'
+        else:
+            return
+        raise ConfigError.single(
+            f"{type(self.cfg).__name__}({self.label!r})", "stages", stage, "no stage that looks at every tick",
+            f"This sensor cannot be asked for its truth between samples: {why}.",
+        )  # fmt: skip
+
+    def _observed_flags(self, when: int) -> None:
+        inputs = [when, self.clock.words_wp, self.clock.reset_tick_wp]
+        flags = [wp.from_torch(flags, dtype=wp.uint8) for flags in (self.bad, *self._flags)]
+        self.compute.launch(_observed_flags, (self.bad.shape[1],), inputs, flags)
+
+    def _flag_nan(self, truth: Record) -> None:
         """Flag the envs whose truth holds NaN (infinity is a miss, not a fault), for hooks that do not check."""
         flags = [wp.from_torch(self.bad, dtype=wp.uint8), self.clock.bad_wp]
         for spec in self.mid_specs:
             if spec.dtype == "float32" and spec.columns:
-                values = wp.from_torch(self.truth[spec.name].view(self.compute.num_envs, -1), dtype=wp.float32)
+                values = wp.from_torch(truth[spec.name].view(self.compute.num_envs, -1), dtype=wp.float32)
                 self.compute.launch(_flag_nan, (-(-spec.columns // 64),), [spec.columns, values, *flags])
 
     def _guard_custom(self) -> None:
@@ -503,14 +597,14 @@ class Line:
         if self.hooks.post:
             records |= {id(record): record for kept in self._posts for record in kept}
         tensors = [view for record in records.values() for view in record.tensors_by_env()]
-        tensors += [self.bad, *self.walks.values()]
+        tensors += [self.bad, *self.walks.values(), *(self._flags if self.observers else ())]
         tensors += [states.memory for states in (*self.custom.values(), *(run.states for run in self.stages))]
         return tensors
 
     def needs_protection(self) -> bool:
         """Whether a hook is a plain Python call, which works on all envs."""
         hooks = [self.hooks.raw, self.hooks.fused, self.hooks.compute, self.hooks.physics, self.hooks.transform,
-                 self.hooks.hardware]  # fmt: skip
+                 self.hooks.hardware, self.hooks.derive]  # fmt: skip
         python = [hook for hook in hooks if hook is not None and not getattr(hook, "__recorded__", False)]
         return bool(python or self.hooks.post or any(not run.cfg.is_recorded for run in self.stages))
 
@@ -524,6 +618,8 @@ class Line:
         for name, records in groups.items():
             for k, record in enumerate(records):
                 out |= {f"{name}/{k}/{field}": view for field, view in record.items()}
+        if self.observers:
+            out |= {f"flags/{k}": flags for k, flags in enumerate(self._flags)}
         out |= {f"walk/{name}": walk for name, walk in self.walks.items()}
         for name, states in self.custom.items():
             out |= {f"state/{name}": states.memory, f"state_backup/{name}": states.backup}
@@ -541,7 +637,7 @@ class Line:
             tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in self.tensors().values()
         }
         shown = self.ring.shown.nbytes if self.ring is not None and self.ring.shown is not None else 0
-        return sum(seen.values()) + shown
+        return sum(seen.values()) + shown + (self._scratch.nbytes if self.observers else 0)
 
 
 class _Work:

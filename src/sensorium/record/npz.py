@@ -46,6 +46,7 @@ class SensorRecording:
         valid: bool [row, env].
         measured: field -> [row, env, ...].
         truth: field -> [row, env, ...].
+        stamp: float64 [row, env], time that the sensor's own clock gave the measured value, s.
     """
 
     name: str
@@ -57,6 +58,7 @@ class SensorRecording:
     valid: Array
     measured: Mapping[str, Array]
     truth: Mapping[str, Array]
+    stamp: Array
 
     @property
     def age(self) -> Array:
@@ -116,7 +118,7 @@ class Recording(Mapping[str, SensorRecording]):
         path.parent.mkdir(parents=True, exist_ok=True)
         arrays: dict[str, Array] = {"description": np.array(json.dumps(self.description))}
         for name, sensor in self.sensors.items():
-            for part in ("env_ids", "time", "capture_time", "truth_time", "valid"):
+            for part in ("env_ids", "time", "capture_time", "truth_time", "valid", "stamp"):
                 arrays[f"{name}/{part}"] = getattr(sensor, part)
             for branch, values in (("measured", sensor.measured), ("truth", sensor.truth)):
                 arrays.update({f"{name}/{branch}/{key}": value for key, value in values.items()})
@@ -153,7 +155,7 @@ def load(path: str | os.PathLike[str]) -> Recording:
                 continue  # described, but never recorded
             sensors[name] = SensorRecording(
                 name, info, parts["env_ids"], parts["time"], parts["capture_time"], parts["truth_time"], parts["valid"],
-                branches["measured"], branches["truth"],
+                branches["measured"], branches["truth"], parts["stamp"],
             )  # fmt: skip
     except FileNotFoundError:
         raise ModelError(f"recording {str(path)!r} does not exist: check the path.") from None
@@ -239,6 +241,7 @@ class NpzRecorder:
         track.state = state
         row: dict[str, Array] = {"tick": np.array(reading.tick), **state}
         row.pop("frame")
+        row["stamp"] = reading.stamp[rows]
         row.update({f"measured/{name}": value[rows] for name, value in reading.measured.items()})
         row.update({f"truth/{name}": value[rows] for name, value in reading.truth.items()})
         size = sum(value.nbytes for value in row.values())
@@ -269,11 +272,13 @@ class NpzRecorder:
             if not values:
                 continue
             info = described["sensors"].get(name, {})
+            measured, truth = (
+                {key.partition("/")[2]: value for key, value in values.items() if key.startswith(f"{branch}/")}
+                for branch in ("measured", "truth")
+            )
             sensors[name] = SensorRecording(
                 name, info, track.env_ids, values["tick"] * dt, values["capture_tick"] * dt, values["truth_tick"] * dt,
-                values["valid"],
-                *({key.partition("/")[2]: value for key, value in values.items() if key.startswith(f"{branch}/")}
-                  for branch in ("measured", "truth")),
+                values["valid"], measured, truth, values["stamp"],
             )  # fmt: skip
         return Recording(described, sensors)
 

@@ -23,7 +23,7 @@ def take_reading(sensor: Sensor[Any, Any]) -> Reading:
     host = _HostCopies(sensor.compute_on)
     measured = {name: host.take(value) for name, value in fields(sensor.data).items()}
     truth = {name: host.take(value) for name, value in fields(sensor.ground_truth).items()}
-    about = ("capture_tick", "truth_tick", "age", "valid", "is_new", "frame")
+    about = ("capture_tick", "truth_tick", "stamp", "age", "valid", "is_new", "frame")
     meta = {what: host.take(getattr(sensor, what)) for what in about}
     return Reading(
         name=sensor.name,
@@ -41,10 +41,12 @@ def take_reading(sensor: Sensor[Any, Any]) -> Reading:
 
 def describe(sensor: Sensor[Any, Any]) -> dict[str, Any]:
     """Return what a listener needs to know of a sensor once, JSON-able."""
+    constants = sensor.constants()
     return {
         "kind": sensor.cfg.kind(),
         "rate_hz": sensor.info.rate_hz,
         "fields": [spec.to_dict() for spec in sensor.specs],
+        **({"constants": dict(constants)} if constants else {}),
         "cfg": sensor.cfg.to_dict(),
     }
 

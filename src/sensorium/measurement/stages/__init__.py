@@ -1,0 +1,31 @@
+"""Stages: imperfections beyond the standard chain, each config and behaviour in one class.
+
+They are written on the public contract of `StageCfg`, as a plugin's would be.
+"""
+
+from sensorium.measurement.stages.bias import Flicker, GaussMarkov, TemperatureDrift
+from sensorium.measurement.stages.clock_error import ClockError
+from sensorium.measurement.stages.faults import Dropout, SaturationFault, SpikeFault, StuckFault
+from sensorium.measurement.stages.filters import GroupDelay, LowPass
+from sensorium.measurement.stages.key import StageKey
+from sensorium.measurement.stages.saturation import Saturation
+from sensorium.measurement.stages.scale import GSensitivity, ScaleError
+from sensorium.measurement.stages.window import WindowAverage
+
+__all__ = [
+    "ClockError",
+    "Dropout",
+    "Flicker",
+    "GSensitivity",
+    "GaussMarkov",
+    "GroupDelay",
+    "LowPass",
+    "Saturation",
+    "SaturationFault",
+    "ScaleError",
+    "SpikeFault",
+    "StageKey",
+    "StuckFault",
+    "TemperatureDrift",
+    "WindowAverage",
+]

@@ -1,0 +1,159 @@
+"""Amounts of stages over columns: rows that all envs share, or tables drawn per env when an episode begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+import warp as wp
+
+from sensorium.cfg import amount_bounds, bad
+from sensorium.compute import Rows
+from sensorium.measurement.draws import draw_columns, is_law, law_parameters
+from sensorium.measurement.stages.key import StageKey
+from sensorium.random import Choice, Normal, Uniform, normal_table
+
+wp.set_module_options({"enable_backward": False})
+
+Row = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def row(amount: Any, columns: int) -> Row:
+    """Spread a scalar, an element vector or a full row over the columns of a field.
+
+    Raises:
+        ValueError: the number of columns is no multiple of the amount's.
+    """
+    values = np.asarray(amount, np.float64).reshape(-1)
+    if columns % values.size:
+        raise ValueError(f"an amount of {values.size} numbers does not fit into {columns} columns")
+    return np.tile(values, columns // values.size)
+
+
+def converted(amount: Any, function: Callable[[Any], Any]) -> Any:
+    """Return an amount or a distribution with every number, or vector of numbers, put through a linear function."""
+    if isinstance(amount, Uniform):
+        return Uniform(function(amount.low), function(amount.high))
+    if isinstance(amount, Normal):
+        return Normal(function(amount.mean), function(amount.std))
+    if isinstance(amount, Choice):
+        return Choice(tuple(function(value) for value in amount.values))
+    return function(amount)
+
+
+def parts(amount: Any) -> tuple[Any, ...]:
+    """Return the numbers or vectors that an amount is written with."""
+    if isinstance(amount, Uniform):
+        return amount.low, amount.high
+    if isinstance(amount, Normal):
+        return amount.mean, amount.std
+    if isinstance(amount, Choice):
+        return tuple(amount.values)
+    return (amount,)
+
+
+def check_fit(columns: int, **amounts: Any) -> None:
+    """Raise `ValueError` where an amount does not fit into a number of columns; None fits."""
+    for name, amount in amounts.items():
+        for part in parts(amount) if amount is not None else ():
+            try:
+                row(part, columns)
+            except ValueError as error:
+                raise ValueError(f"{name} that fits: {error}") from None
+
+
+def draw_amount(
+    key: StageKey, purpose: str, amount: Any, columns: int, field: int, values: torch.Tensor, non_negative: bool = False
+) -> None:
+    """Draw a distribution anew for the envs whose episode begins (one launch); nothing for a plain amount."""
+    if not is_law(amount):
+        return
+    *tables, joint = law_parameters(amount, columns, lambda value: row(value, columns))
+    device = key.compute.wp_device
+    key.compute.launch(
+        draw_columns,
+        (columns,),
+        [
+            amount.kind, *(wp.array(table, dtype=wp.float32, device=device) for table in tables), joint,
+            int(non_negative), key.clock.episode_wp, wp.uint32(field), *key.stream(purpose), normal_table(device),
+        ],
+        [wp.from_torch(values)],
+    )  # fmt: skip
+
+
+def amount_table(key: StageKey, amount: Any, columns: int, drawn: torch.Tensor | None) -> Any:
+    """Return an amount as a Warp array `[env, column]`: the drawn table, or one row with stride 0."""
+    if is_law(amount):
+        assert drawn is not None
+        return wp.from_torch(drawn)
+    shared = torch.tensor(row(amount, columns), dtype=torch.float32, device=key.compute.device)
+    return wp.from_torch(shared.expand(key.compute.num_envs, columns))
+
+
+def amount_row(key: StageKey, values: Any) -> Any:
+    """Return numbers as a Warp array of float32 on the stage's device."""
+    return wp.array(np.asarray(values, np.float32), dtype=wp.float32, device=key.compute.wp_device)
+
+
+def column_values(field: torch.Tensor) -> Any:
+    """Return a field `[env, mount, ...]` as a Warp array `[env, column]` over the same memory."""
+    return wp.from_torch(field.view(field.shape[0], -1), dtype=wp.float32)
+
+
+def no_law(value: Any, why: str = "This stage already draws per env at reset.") -> Any:
+    """Return the value; raise what a validator may raise where it is a distribution."""
+    if is_law(value):
+        raise bad("a number or a vector", why)
+    return value
+
+
+def scalar(value: Any) -> Any:
+    """Return the value; raise what a validator may raise where it is a vector or a distribution of vectors."""
+    if any(np.ndim(part) for part in parts(value)):
+        raise bad("one number, or a distribution of one", "It belongs to the device, not to an axis.")
+    return value
+
+
+def within(value: Any, low: float, high: float, expected: str) -> Any:
+    """Return the value; raise what a validator may raise where it can leave [low, high]. A normal law is clipped."""
+    least, most = amount_bounds(value)
+    if not isinstance(value, Normal) and not low <= least <= most <= high:
+        raise bad(expected)
+    return value
+
+
+# Time since a sensor began --------------------------------------------------------------------------------------------
+
+BEGAN = 2
+"""Float32 words that hold the tick at which the env's episode began for this sensor, exactly: high and low half."""
+
+
+@wp.kernel
+def note_beginning(
+    rows: Rows, clock: wp.array[wp.int32], reset_tick: wp.array[wp.int32], began: wp.array2d[wp.float32]
+) -> None:
+    """Keep the tick of the first sample; the clock's own `reset_tick` is that of the env, not of the sensor."""
+    i, _one = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0) or reset_tick[env] != clock[0]:
+        return
+    began[env, 0] = float(clock[0] / 65536)
+    began[env, 1] = float(clock[0] % 65536)
+
+
+@wp.func
+def ticks_since(tick: int, began: wp.array2d[wp.float32], env: int) -> int:
+    """Return the number of ticks since the first sample."""
+    return tick - (int(began[env, 0]) * 65536 + int(began[env, 1]))
+
+
+def launch_beginning(key: StageKey, began: torch.Tensor) -> None:
+    """Keep the tick of the first sample (a launch that only works at a reset)."""
+    key.compute.launch(note_beginning, (1,), [key.clock.words_wp, key.clock.reset_tick_wp], [wp.from_torch(began)])
+
+
+def state_views(state: Mapping[str, torch.Tensor], *names: str) -> list[Any]:
+    """Return states as Warp arrays."""
+    return [wp.from_torch(state[name]) for name in names]

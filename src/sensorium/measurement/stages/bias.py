@@ -1,0 +1,425 @@
+"""Biases that change: wandering and returning, of 1/f kind, and with temperature."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import warp as wp
+from pydantic import Field as PydanticField
+from pydantic import ValidationInfo, field_validator
+
+from sensorium.cfg import Amount, Float, Place, StageCfg, amount_bounds, bad
+from sensorium.compute import Rows
+from sensorium.measurement.draws import is_law
+from sensorium.measurement.record import Record
+from sensorium.measurement.stages.amounts import (
+    BEGAN,
+    Row,
+    amount_row,
+    amount_table,
+    check_fit,
+    column_values,
+    draw_amount,
+    launch_beginning,
+    no_law,
+    row,
+    scalar,
+    state_views,
+    ticks_since,
+    within,
+)
+from sensorium.measurement.stages.key import StageKey
+from sensorium.random import normal_table, normals4
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+
+# Gauss-Markov ---------------------------------------------------------------------------------------------------------
+
+
+@wp.kernel
+def _gauss_markov(
+    rows: Rows,
+    columns: int,
+    leak: float,
+    step_sd: wp.array[wp.float32],
+    start_sd: wp.array[wp.float32],
+    turn_on_sd: wp.array[wp.float32],
+    clock: wp.array[wp.int32],
+    episode: wp.array[wp.int32],
+    reset_tick: wp.array[wp.int32],
+    field: wp.uint32,
+    key0: wp.uint32,
+    key1: wp.uint32,
+    turn_on_key0: wp.uint32,
+    turn_on_key1: wp.uint32,
+    table: wp.array[wp.vec3],
+    drift: wp.array2d[wp.float32],
+    turn_on: wp.array2d[wp.float32],
+    values: wp.array2d[wp.float32],
+) -> None:
+    i, quad = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    tick = clock[0]
+    element = (field << wp.uint32(24)) | wp.uint32(quad)
+    draws = normals4(wp.uint32(tick), wp.uint32(env), wp.uint32(episode[env]), element, key0, key1, table)
+    if reset_tick[env] == tick:
+        starts = normals4(
+            wp.uint32(tick), wp.uint32(env), wp.uint32(episode[env]), element, turn_on_key0, turn_on_key1, table
+        )
+        for j in range(4):
+            column = 4 * quad + j
+            if column < columns:
+                drift[env, column] = start_sd[column] * draws[j]
+                turn_on[env, column] = turn_on_sd[column] * starts[j]
+    else:
+        for j in range(4):
+            column = 4 * quad + j
+            if column < columns:
+                b = drift[env, column]
+                drift[env, column] = b + (step_sd[column] * draws[j] - leak * b)  # one rounding, and no bias
+    for j in range(4):
+        column = 4 * quad + j
+        if column < columns:
+            values[env, column] = values[env, column] + drift[env, column] + turn_on[env, column]
+
+
+class GaussMarkov(StageCfg):
+    """A bias of first-order Gauss-Markov kind, plus a constant turn-on bias drawn per env at reset.
+
+    b[k+1] = phi b[k] + w sqrt(q^2 tau/2 (1 - phi^2)) with phi = exp(-period/tau) and w ~ N(0, 1): exact for any period,
+    with the stationary deviation q sqrt(tau/2) (IEEE Std 952; Maybeck 1979). The two are independent, so the turn-on
+    bias does not decay.
+    """
+
+    place: ClassVar[Place] = "bias"
+    is_recorded: ClassVar[bool] = True
+
+    density: Amount
+    """Driving noise q (two-sided density, Allan's K for times well below tau), unit/s/sqrt(Hz)."""
+    tau: Float
+    """Correlation time, s."""
+    turn_on: Amount = 0.0
+    """Standard deviation of the turn-on bias, in the field's unit."""
+    start: str = "stationary"
+    """Deviation at reset: ``"stationary"`` draws from the long-run law, ``"zero"`` starts at none."""
+
+    @field_validator("density", "turn_on")
+    @classmethod
+    def _amounts(cls, value: Any) -> Any:
+        if amount_bounds(no_law(value))[0] < 0.0:
+            raise bad("nothing negative")
+        return value
+
+    @field_validator("tau")
+    @classmethod
+    def _tau(cls, value: float) -> float:
+        if not 0.0 < value < math.inf:
+            raise bad("a finite time > 0 in seconds", "For a walk without return use random_walk_density.")
+        return value
+
+    @field_validator("start")
+    @classmethod
+    def _start(cls, value: str) -> str:
+        if value not in ("stationary", "zero"):
+            raise bad("'stationary' or 'zero'")
+        return value
+
+    def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
+        """Return the drift and the turn-on bias of each field."""
+        for count in columns.values():
+            check_fit(count, density=self.density, turn_on=self.turn_on)
+        return {f"{what}_{field}": (count,) for field, count in columns.items() for what in ("drift", "turn_on")}
+
+    def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Add the bias (one launch per field)."""
+        leak = -math.expm1(-key.period / self.tau)  # phi itself would lose the digits of a tau far above the period
+        for field, columns in key.columns.items():
+            stationary = row(self.density, columns) * math.sqrt(self.tau / 2.0)
+            sds = [
+                stationary * math.sqrt(-math.expm1(-2.0 * key.period / self.tau)),
+                stationary * (self.start == "stationary"),
+                row(self.turn_on, columns),
+            ]
+            key.compute.launch(
+                _gauss_markov,
+                (-(-columns // 4),),
+                [
+                    columns, leak, *(amount_row(key, sd) for sd in sds),
+                    key.clock.words_wp, key.clock.episode_wp, key.clock.reset_tick_wp,
+                    wp.uint32(key.field_index[field]), *key.stream("drift"), *key.stream("turn_on"),
+                    normal_table(key.compute.wp_device),
+                ],
+                [*state_views(state, f"drift_{field}", f"turn_on_{field}"), column_values(slot[field])],
+            )  # fmt: skip
+
+    def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Nothing to do: the first sample after a reset draws both parts anew."""
+
+
+# Flicker --------------------------------------------------------------------------------------------------------------
+
+FLOOR = math.sqrt(2.0 * math.log(2.0) / math.pi)
+"""Allan deviation of 1/f noise over its B, 0.664 (IEEE Std 952)."""
+PEAK = 1.8926
+"""Averaging time, over its correlation time, at which the Allan deviation of a Gauss-Markov process is greatest."""
+
+
+@wp.kernel
+def _flicker(
+    rows: Rows,
+    columns: int,
+    leak: wp.array[wp.float32],
+    step_sd: wp.array[wp.float32],
+    start_sd: wp.array[wp.float32],
+    amount: wp.array2d[wp.float32],
+    clock: wp.array[wp.int32],
+    episode: wp.array[wp.int32],
+    reset_tick: wp.array[wp.int32],
+    field: wp.uint32,
+    key0: wp.uint32,
+    key1: wp.uint32,
+    table: wp.array[wp.vec3],
+    parts: wp.array3d[wp.float32],
+    values: wp.array2d[wp.float32],
+) -> None:
+    i, quad = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    t, e, p = wp.uint32(clock[0]), wp.uint32(env), wp.uint32(episode[env])
+    quads = (columns + 3) / 4
+    total = wp.vec4()
+    for c in range(leak.shape[0]):
+        element = (field << wp.uint32(24)) | wp.uint32(c * quads + quad)
+        draws = normals4(t, e, p, element, key0, key1, table)
+        for j in range(4):
+            column = 4 * quad + j
+            if column < columns:
+                b = start_sd[c] * draws[j]
+                if reset_tick[env] != clock[0]:
+                    b = parts[env, c, column]
+                    b = b + (step_sd[c] * draws[j] - leak[c] * b)
+                parts[env, c, column] = b
+                total[j] = total[j] + b
+    for j in range(4):
+        column = 4 * quad + j
+        if column < columns:
+            values[env, column] = values[env, column] + amount[env, column] * total[j]
+
+
+class Flicker(StageCfg):
+    """Bias instability: 1/f noise, whose Allan deviation is flat at 0.664 B from `tau_min` to `tau_max`.
+
+    The two-sided spectrum is B^2 / (2 pi f), the convention of IEEE Std 952, so that the floor is
+    B sqrt(2 ln 2 / pi) = 0.664 B. It is the sum of stationary Gauss-Markov processes whose correlation times are a
+    decade apart, or a little less: processes of variance s^2 at the ratio r have the spectrum s^2 / (2 ln(r) f) between
+    them, hence s^2 = B^2 ln(r) / pi. The first and the last stand also for all that would follow beyond them and
+    get r / (r - 1) times that. They reach half a decade beyond the band, where the processes' own peaks are at 1.89
+    correlation times; the floor is then flat within 2.5 %.
+
+    Each process is discretised exactly, phi = exp(-period/tau). One that is faster than the sampling has the density
+    that it has at low frequencies, not what sampling its points would fold into the band: its variance is
+    s^2 tanh(x) / x with x = period / (2 tau).
+    """
+
+    place: ClassVar[Place] = "bias"
+    is_recorded: ClassVar[bool] = True
+
+    bias_instability: Amount
+    """B, in the field's unit. Where a data sheet's "bias instability" is the lowest point of an Allan plot, B is that
+    divided by 0.664. A distribution is drawn per env and axis at reset."""
+    tau_min: Float = 1.0
+    """Shortest averaging time of the flat part, s."""
+    tau_max: Float = PydanticField(default=1000.0, validate_default=True)
+    """Longest averaging time of the flat part, s."""
+
+    @field_validator("bias_instability")
+    @classmethod
+    def _amount(cls, value: Any) -> Any:
+        return within(value, 0.0, math.inf, "nothing negative")
+
+    @field_validator("tau_min")
+    @classmethod
+    def _tau_min(cls, value: float) -> float:
+        if not 0.0 < value < math.inf:
+            raise bad("a finite time > 0 in seconds")
+        return value
+
+    @field_validator("tau_max")
+    @classmethod
+    def _tau_max(cls, value: float, info: ValidationInfo) -> float:
+        least = info.data.get("tau_min", 0.0)
+        if not least < value < math.inf:
+            raise bad(f"a finite time above tau_min, {least:g} s")
+        return value
+
+    def components(self) -> tuple[Row, Row]:
+        """Return the correlation times (s) and the standard deviations, for B = 1, of the processes that are summed."""
+        low, high = self.tau_min / PEAK / math.sqrt(10.0), self.tau_max / PEAK * math.sqrt(10.0)
+        taus = np.geomspace(low, high, 1 + math.ceil(math.log10(high / low) - 1e-9))
+        ratio = float(taus[1] / taus[0])
+        variances = np.full(taus.size, math.log(ratio) / math.pi)
+        variances[[0, -1]] *= ratio / (ratio - 1.0)
+        return taus, np.sqrt(variances)
+
+    def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
+        """Return the processes of each field, and the drawn amounts."""
+        specs: dict[str, tuple[int, ...]] = {}
+        for field, count in columns.items():
+            check_fit(count, bias_instability=self.bias_instability)
+            specs[f"parts_{field}"] = (self.components()[0].size, count)
+            if is_law(self.bias_instability):
+                specs[f"amount_{field}"] = (count,)
+        return specs
+
+    def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Advance the processes and add their sum (one launch per field)."""
+        taus, sds = self.components()
+        x = key.period / taus
+        sds = sds * np.sqrt(np.tanh(0.5 * x) / (0.5 * x))
+        for field, columns in key.columns.items():
+            key.compute.launch(
+                _flicker,
+                (-(-columns // 4),),
+                [
+                    columns, amount_row(key, -np.expm1(-x)), amount_row(key, sds * np.sqrt(-np.expm1(-2.0 * x))),
+                    amount_row(key, sds),
+                    amount_table(key, self.bias_instability, columns, state.get(f"amount_{field}")),
+                    key.clock.words_wp, key.clock.episode_wp, key.clock.reset_tick_wp,
+                    wp.uint32(key.field_index[field]), *key.stream("parts"), normal_table(key.compute.wp_device),
+                ],
+                [*state_views(state, f"parts_{field}"), column_values(slot[field])],
+            )  # fmt: skip
+
+    def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Draw the amounts; the first sample draws the processes from their long-run law."""
+        if is_law(self.bias_instability):
+            for field, columns in key.columns.items():
+                values, index = state[f"amount_{field}"], key.field_index[field]
+                draw_amount(key, "amount", self.bias_instability, columns, index, values, non_negative=True)
+
+
+# Temperature ----------------------------------------------------------------------------------------------------------
+
+_BITS = 31
+"""Bits of a number of ticks."""
+
+
+@wp.kernel
+def _temperature(
+    rows: Rows,
+    reference: float,
+    cold: float,
+    powers: wp.array[wp.float32],
+    ambient: wp.array2d[wp.float32],
+    heating: wp.array2d[wp.float32],
+    coefficient: wp.array2d[wp.float32],
+    scale: wp.array2d[wp.float32],
+    clock: wp.array[wp.int32],
+    began: wp.array2d[wp.float32],
+    values: wp.array2d[wp.float32],
+) -> None:
+    i, column = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    since = ticks_since(clock[0], began, env)
+    missing = cold  # times exp(-t / tau), as a product of powers: the same bits on every device
+    for bit in range(powers.shape[0]):
+        if ((since >> bit) & 1) != 0:
+            missing = missing * powers[bit]
+    excess = ambient[env, 0] + heating[env, 0] * (1.0 - missing) - reference
+    x = values[env, column]
+    values[env, column] = x + scale[env, column] * excess * x + coefficient[env, column] * excess
+
+
+class TemperatureDrift(StageCfg):
+    """Bias and scale factor that follow the temperature T of a device that warms itself up.
+
+    x -> (1 + scale_coefficient (T - reference)) x + coefficient (T - reference), with
+    T = ambient + self_heating (1 - exp(-t/tau)) and t the time since the reset, in ticks: exact at any rate.
+    """
+
+    place: ClassVar[Place] = "scale"
+    is_recorded: ClassVar[bool] = True
+
+    coefficient: Amount = 0.0
+    """Temperature coefficient of the bias (TCO), unit/K: a number, one per axis, or a distribution."""
+    scale_coefficient: Amount = 0.0
+    """Relative temperature coefficient of the scale factor (TCS), 1/K: likewise."""
+    reference: Float = 25.0
+    """Temperature at which the device was calibrated, degrees Celsius."""
+    ambient: Amount = 25.0
+    """Temperature at switch-on, degrees Celsius; a distribution is drawn per env at reset."""
+    self_heating: Amount = 0.0
+    """By how much the device ends up warmer than at switch-on, K; a distribution is drawn per env at reset."""
+    tau: Float = 0.0
+    """Time constant of warming up, s; 0: it is warm from the start."""
+
+    @field_validator("ambient", "self_heating")
+    @classmethod
+    def _scalar(cls, value: Any) -> Any:
+        return scalar(value)
+
+    @field_validator("reference", "tau")
+    @classmethod
+    def _finite(cls, value: float, info: ValidationInfo) -> float:
+        if not abs(value) < math.inf or (info.field_name == "tau" and value < 0.0):
+            raise bad("a finite time >= 0 in seconds" if info.field_name == "tau" else "a finite temperature")
+        return value
+
+    def _laws(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return what belongs to the device, and what to a field."""
+        return (
+            {"ambient": self.ambient, "heating": self.self_heating},
+            {"coefficient": self.coefficient, "scale": self.scale_coefficient},
+        )
+
+    def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
+        """Return the tick of the first sample and the drawn amounts."""
+        device, per_field = self._laws()
+        specs: dict[str, tuple[int, ...]] = {"began": (BEGAN,)}
+        specs |= {name: (1,) for name, amount in device.items() if is_law(amount)}
+        for field, count in columns.items():
+            check_fit(count, coefficient=self.coefficient, scale_coefficient=self.scale_coefficient)
+            specs |= {f"{name}_{field}": (count,) for name, amount in per_field.items() if is_law(amount)}
+        return specs
+
+    def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Alter bias and scale (one launch per field, and one that only works at a reset)."""
+        device, per_field = self._laws()
+        launch_beginning(key, state["began"])
+        ticks = 2.0 ** np.arange(_BITS)
+        powers = np.exp(-ticks * key.clock.dt / self.tau) if self.tau > 0.0 else np.zeros(_BITS)
+        for field, columns in key.columns.items():
+            key.compute.launch(
+                _temperature,
+                (columns,),
+                [
+                    self.reference, float(self.tau > 0.0), amount_row(key, powers),
+                    *(amount_table(key, amount, 1, state.get(name)) for name, amount in device.items()),
+                    *(amount_table(key, amount, columns, state.get(f"{name}_{field}"))
+                      for name, amount in per_field.items()),
+                    key.clock.words_wp, *state_views(state, "began"),
+                ],
+                [column_values(slot[field])],
+            )  # fmt: skip
+
+    def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Draw temperatures and coefficients."""
+        device, per_field = self._laws()
+        for name, amount in device.items():
+            if is_law(amount):
+                draw_amount(key, name, amount, 1, 0, state[name])
+        for field, columns in key.columns.items():
+            for name, amount in per_field.items():
+                if is_law(amount):
+                    values = state[f"{name}_{field}"]
+                    draw_amount(key, name, amount, columns, key.field_index[field], values)

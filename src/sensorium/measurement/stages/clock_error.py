@@ -1,0 +1,123 @@
+"""The sensor's own clock: what it stamps its samples with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import torch
+import warp as wp
+from pydantic import field_validator
+
+from sensorium.cfg import Amount, Float, Place, StageCfg, amount_bounds, bad
+from sensorium.compute import Rows
+from sensorium.measurement.draws import is_law
+from sensorium.measurement.record import Record
+from sensorium.measurement.stages.amounts import amount_table, draw_amount, no_law, scalar
+from sensorium.measurement.stages.key import StageKey
+from sensorium.random import normal_table, normals4
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+
+@wp.kernel
+def _stamp(
+    rows: Rows,
+    dt: wp.float64,
+    resolution: wp.float64,
+    jitter: float,
+    offset: wp.array2d[wp.float32],
+    skew: wp.array2d[wp.float32],
+    ticks: wp.array[wp.int64],
+    reset_tick: wp.array[wp.int32],
+    episode: wp.array[wp.int32],
+    key0: wp.uint32,
+    key1: wp.uint32,
+    table: wp.array[wp.vec3],
+    stamp_out: wp.array[wp.float64],
+) -> None:
+    i, _one = wp.tid()
+    env = rows.start + i
+    tick = ticks[env]
+    since = wp.float64(tick - wp.int64(reset_tick[env])) * dt
+    stamp = wp.float64(tick) * dt + wp.float64(offset[env, 0]) + wp.float64(1.0e-6) * wp.float64(skew[env, 0]) * since
+    if jitter > 0.0:
+        draws = normals4(wp.uint32(tick), wp.uint32(env), wp.uint32(episode[env]), wp.uint32(0), key0, key1, table)
+        stamp = stamp + wp.float64(jitter * draws[0])
+    if resolution > wp.float64(0.0):
+        stamp = wp.floor(stamp / resolution) * resolution
+    stamp_out[env] = stamp
+
+
+class ClockError(StageCfg):
+    """The sensor stamps its samples by a clock of its own: `sensor.stamp` beside the true `capture_time`.
+
+    stamp = t + offset + skew * (t - t_reset) + jitter * w, w ~ N(0, 1), rounded down to `resolution`; t is the capture
+    time. The clock is set at each reset, up to the offset, and then runs fast by `skew_ppm` millionths: 20 to 50 for a
+    crystal, 10000 to 20000 for the RC oscillator of a small MEMS device. No value is altered, nor when it is sensed or
+    arrives; a scene has perfect clocks elsewhere.
+    """
+
+    place: ClassVar[Place] = "post"
+    is_recorded: ClassVar[bool] = True
+    on_values: ClassVar[bool] = False
+
+    offset: Amount = 0.0
+    """What the clock is ahead by at a reset, s: a number, or a distribution drawn per env at reset."""
+    skew_ppm: Amount = 0.0
+    """Rate error of the clock, parts per million; above 0 it runs fast. A number or a distribution."""
+    jitter: Float = 0.0
+    """Standard deviation of the stamp of one sample, s."""
+    resolution: Float = 0.0
+    """Step of the stamp, s, e.g. 1e-6; 0 leaves it continuous."""
+
+    @field_validator("offset", "skew_ppm")
+    @classmethod
+    def _one(cls, value: Any) -> Any:
+        return scalar(value)
+
+    @field_validator("jitter", "resolution")
+    @classmethod
+    def _time(cls, value: float) -> float:
+        if not amount_bounds(no_law(value))[0] >= 0.0:
+            raise bad("a time >= 0 in seconds")
+        return value
+
+    def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
+        """Return what was drawn."""
+        return {name: (1,) for name in ("offset", "skew_ppm") if is_law(getattr(self, name))}
+
+    def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Nothing to do: no value is altered."""
+
+    def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Draw offset and skew for the envs whose episode begins."""
+        for name, values in state.items():
+            draw_amount(key, name, getattr(self, name), 1, 0, values)
+
+    def stamps(self, ticks: torch.Tensor, state: Mapping[str, torch.Tensor], key: StageKey) -> torch.Tensor:
+        """Return what the clock shows at capture ticks.
+
+        Args:
+            ticks: int64 [env].
+            state: the stage's states.
+            key: the stage's random numbers.
+
+        Returns:
+            float64 [env], s.
+        """
+        clock = key.clock
+        out = torch.zeros(len(ticks), dtype=torch.float64, device=ticks.device)
+        tables = [amount_table(key, getattr(self, name), 1, state.get(name)) for name in ("offset", "skew_ppm")]
+        with key.compute.masked(key.compute.all_envs):
+            key.compute.launch(
+                _stamp,
+                (1,),
+                [
+                    wp.float64(clock.dt), wp.float64(self.resolution), self.jitter, *tables,
+                    wp.from_torch(ticks, dtype=wp.int64), clock.reset_tick_wp, clock.episode_wp, *key.stream("jitter"),
+                    normal_table(key.compute.wp_device),
+                ],
+                [wp.from_torch(out, dtype=wp.float64)],
+            )  # fmt: skip
+        return out

@@ -1,0 +1,611 @@
+"""Faults: samples that drop out, values that stick, spike or sit at a rail; at random, or at a given time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+import numpy as np
+import torch
+import warp as wp
+from pydantic import Field as PydanticField
+from pydantic import PlainSerializer, PlainValidator, ValidationInfo, field_validator
+
+from sensorium.cfg import Amount, GilbertElliott, Place, StageCfg, amount_bounds, bad, parse_amount
+from sensorium.compute import Rows
+from sensorium.errors import ConfigError
+from sensorium.measurement.draws import is_law, law_parameters
+from sensorium.measurement.record import Record
+from sensorium.measurement.stages.amounts import (
+    BEGAN,
+    amount_row,
+    amount_table,
+    check_fit,
+    column_values,
+    converted,
+    draw_amount,
+    launch_beginning,
+    no_law,
+    parts,
+    row,
+    state_views,
+    ticks_since,
+    within,
+)
+from sensorium.measurement.stages.key import StageKey
+from sensorium.random import Normal, Uniform, draw, normal_table, philox, word_to_uniform
+from sensorium.spec import FieldSpec, exact_fraction
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+Per = Literal["element", "sample"]
+_ALL = ""
+"""Name of the group of all elements of a sample."""
+
+
+def _groups(per: str, columns: Mapping[str, int], index: Mapping[str, int]) -> dict[str, tuple[int, int]]:
+    """Return what is struck by itself: name -> (number of elements, index of the field); a whole sample is one."""
+    if per == "sample":
+        return {_ALL: (1, 0)}
+    return {field: (count, index.get(field, 0)) for field, count in columns.items()}
+
+
+def _law_inputs(key: StageKey, amount: Any, columns: int) -> list[Any]:
+    """Return kind, both parameters and choices of an amount for `draw`, per column; a number is always itself."""
+    law = amount if is_law(amount) else Uniform(amount, amount)
+    *tables, _joint = law_parameters(law, columns, lambda value: row(value, columns))
+    return [law.kind, *(wp.array(table, dtype=wp.float32, device=key.compute.wp_device) for table in tables)]
+
+
+def _no_joint(value: Any) -> Any:
+    """Return the value; raise what a validator may raise for a choice among vectors, where each element draws alone."""
+    if is_law(value) and any(np.ndim(part) for part in parts(value)) and hasattr(value, "values"):
+        raise bad("a choice among numbers", "Each element draws by itself.")
+    return value
+
+
+# Dropout --------------------------------------------------------------------------------------------------------------
+
+
+@wp.kernel
+def _decide(
+    rows: Rows,
+    is_burst: int,
+    burst_end: float,
+    chance: wp.array2d[wp.float32],
+    clock: wp.array[wp.int32],
+    episode: wp.array[wp.int32],
+    reset_tick: wp.array[wp.int32],
+    field: wp.uint32,
+    key0: wp.uint32,
+    key1: wp.uint32,
+    lost: wp.array2d[wp.float32],
+) -> None:
+    i, element = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    counter = (field << wp.uint32(24)) | wp.uint32(element / 4)
+    words = philox(wp.uint32(clock[0]), wp.uint32(env), wp.uint32(episode[env]), counter, key0, key1)
+    u = word_to_uniform(words[element % 4])
+    was_lost = is_burst != 0 and lost[env, element] > 0.0 and reset_tick[env] != clock[0]
+    now = wp.float32(0.0)
+    if was_lost:
+        if u >= burst_end:
+            now = 1.0
+    elif u < chance[env, element]:
+        now = 1.0
+    lost[env, element] = now
+
+
+@wp.kernel
+def _fill(
+    rows: Rows,
+    is_held: int,
+    is_shared: int,
+    value: wp.array[wp.float32],
+    clock: wp.array[wp.int32],
+    reset_tick: wp.array[wp.int32],
+    lost: wp.array2d[wp.float32],
+    good: wp.array2d[wp.float32],
+    values: wp.array2d[wp.float32],
+) -> None:
+    i, column = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    element = column
+    if is_shared != 0:
+        element = 0
+    is_lost = lost[env, element] > 0.0
+    if is_held == 0:
+        if is_lost:
+            values[env, column] = value[column]
+    elif is_lost and reset_tick[env] != clock[0]:
+        values[env, column] = good[env, column]
+    else:
+        good[env, column] = values[env, column]
+
+
+def _parse_chance(value: Any) -> Any:
+    if isinstance(value, GilbertElliott):
+        return value
+    if isinstance(value, Mapping) and value.keys() == {"p", "r"}:
+        try:
+            return GilbertElliott(**value)
+        except ConfigError as error:
+            raise bad(str(error)) from None
+    return within(_no_joint(parse_amount(value)), 0.0, 1.0, "a probability in [0, 1], or GilbertElliott(p, r)")
+
+
+def _dump(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_dump(part) for part in value]
+    return value.to_dict() if hasattr(value, "to_dict") else value
+
+
+if TYPE_CHECKING:
+    Chance = Amount | GilbertElliott
+else:
+    Chance = Annotated[Any, PlainValidator(_parse_chance), PlainSerializer(_dump)]
+
+
+class Dropout(StageCfg):
+    """Samples whose value is lost: they arrive in time, are stamped as ever, and hold something else.
+
+    The knob `loss` is another thing: a packet that never arrives, so that the reader sees an older one grow older.
+    """
+
+    place: ClassVar[Place] = "dropout"
+    is_recorded: ClassVar[bool] = True
+
+    probability: Chance
+    """Probability per sample: a number, one per element, a distribution drawn per env (and element) at reset, or
+    ``GilbertElliott(p, r)`` for bursts."""
+    per: Per = "element"
+    """``"element"``: each number by itself, such as a ray of a lidar; ``"sample"``: all fields of the stage at once."""
+    mode: Literal["hold", "zero", "value", "miss", "nan"] = "hold"
+    """What is reported: the last good value (the first sample of an episode is always good), 0, `value`, +inf as for a
+    ray that hits nothing, or NaN."""
+    value: Amount | None = PydanticField(default=None, validate_default=True)
+    """What ``mode="value"`` reports, in the field's unit: a number, or one per element."""
+
+    @field_validator("value")
+    @classmethod
+    def _value(cls, value: Any, info: ValidationInfo) -> Any:
+        if (value is None) == (info.data.get("mode") == "value"):
+            raise bad("a value with mode='value', and only with it")
+        return value if value is None else no_law(value, "It is the same in all environments.")
+
+    @property
+    def _chance(self) -> Any:
+        return self.probability.p if isinstance(self.probability, GilbertElliott) else self.probability
+
+    def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
+        """Return which elements are lost, the last good values, and the drawn probabilities."""
+        specs: dict[str, tuple[int, ...]] = {}
+        for group, (count, _) in _groups(self.per, columns, {}).items():
+            check_fit(count, probability=self._chance)
+            specs[f"lost_{group}"] = (count,)
+            if is_law(self._chance):
+                specs[f"chance_{group}"] = (count,)
+        for field, count in columns.items():
+            check_fit(count, value=self.value)
+            if self.mode == "hold":
+                specs[f"good_{field}"] = (count,)
+        return specs
+
+    def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Decide what is lost (a launch per group), and replace it (a launch per field)."""
+        burst = self.probability if isinstance(self.probability, GilbertElliott) else None
+        clock = key.clock
+        for group, (count, index) in _groups(self.per, key.columns, key.field_index).items():
+            key.compute.launch(
+                _decide,
+                (count,),
+                [
+                    int(burst is not None), burst.r if burst else 1.0,
+                    amount_table(key, self._chance, count, state.get(f"chance_{group}")),
+                    clock.words_wp, clock.episode_wp, clock.reset_tick_wp, wp.uint32(index), *key.stream("lost"),
+                ],
+                state_views(state, f"lost_{group}"),
+            )  # fmt: skip
+        fixed = {"zero": 0.0, "miss": math.inf, "nan": math.nan, "hold": 0.0}
+        value = self.value if self.mode == "value" else fixed[self.mode]
+        for field, columns in key.columns.items():
+            lost = f"lost_{_ALL if self.per == 'sample' else field}"
+            key.compute.launch(
+                _fill,
+                (columns,),
+                [
+                    int(self.mode == "hold"), int(self.per == "sample"), amount_row(key, row(value, columns)),
+                    clock.words_wp, clock.reset_tick_wp, *state_views(state, lost),
+                ],
+                [*state_views(state, f"good_{field}" if self.mode == "hold" else lost), column_values(slot[field])],
+            )  # fmt: skip
+
+    def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Draw the probabilities; the first sample starts good."""
+        for group, (count, index) in _groups(self.per, key.columns, key.field_index).items():
+            if is_law(self._chance):
+                draw_amount(key, "chance", self._chance, count, index, state[f"chance_{group}"])
+
+
+# What faults share ----------------------------------------------------------------------------------------------------
+
+OVER, HEALTHY, BEGINS, LASTS = -1.0, 0.0, 1.0, 2.0
+"""Phases of an element: its scheduled fault is over, it is healthy, its fault begins with this sample, or lasts."""
+_FOREVER = 3.0e38
+
+
+@wp.kernel
+def _advance(
+    rows: Rows,
+    is_scheduled: int,
+    strikes: wp.array[wp.float32],
+    onset: wp.array2d[wp.float32],
+    duration_kind: int,
+    duration_a: wp.array[wp.float32],
+    duration_b: wp.array[wp.float32],
+    duration_choices: wp.array2d[wp.float32],
+    clock: wp.array[wp.int32],
+    episode: wp.array[wp.int32],
+    reset_tick: wp.array[wp.int32],
+    field: wp.uint32,
+    key0: wp.uint32,
+    key1: wp.uint32,
+    table: wp.array[wp.vec3],
+    began: wp.array2d[wp.float32],
+    phase: wp.array2d[wp.float32],
+    until: wp.array2d[wp.float32],
+) -> None:
+    i, element = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0) or strikes[element] == 0.0:
+        return
+    since = float(ticks_since(clock[0], began, env))
+    now = phase[env, element]
+    if reset_tick[env] == clock[0]:
+        now = 0.0
+    if now > 0.0:
+        now = 2.0
+        if since >= until[env, element]:
+            now = -1.0
+            if is_scheduled == 0:
+                now = 0.0
+    if now == 0.0:
+        counter = (field << wp.uint32(24)) | wp.uint32(element)
+        words = philox(wp.uint32(clock[0]), wp.uint32(env), wp.uint32(episode[env]), counter, key0, key1)
+        start = since
+        begins = word_to_uniform(words[0]) < onset[env, element]
+        if is_scheduled != 0:
+            start = onset[env, element]
+            begins = since >= start
+        if begins:
+            now = 1.0
+            lasts = draw(
+                duration_kind, duration_a[element], duration_b[element], duration_choices[element], words[1], table
+            )
+            until[env, element] = start + lasts
+    phase[env, element] = now
+
+
+class _Fault(StageCfg):
+    """What faults share: when one begins, how long it lasts, and what it strikes."""
+
+    is_recorded: ClassVar[bool] = True
+
+    probability: Amount | None = None
+    """Probability per sample that a healthy element falls ill: a number, one per element, or a distribution drawn per
+    env (and element) at reset."""
+    rate: Amount | None = None
+    """The same as faults per second of healthy time, right at any sample rate: likewise."""
+    start: Amount | None = PydanticField(default=None, validate_default=True)
+    """One fault, this many seconds after the reset, in place of random ones: a number, one per element, or a
+    distribution drawn per env (and element) at reset. It begins with the first sample at or after that time."""
+    duration: Amount | None = None
+    """How long a fault lasts, s: a number, one per element, or a distribution drawn anew for each fault; None: until
+    the reset. At least one sample is struck."""
+    per: Per = "element"
+    """``"element"``: each number by itself; ``"sample"``: all fields of the stage at once."""
+    elements: tuple[int, ...] = ()
+    """Elements that it can strike, as indices into the flattened field (2 is z of a vector); empty means all."""
+
+    @field_validator("probability")
+    @classmethod
+    def _probability(cls, value: Any) -> Any:
+        return value if value is None else within(value, 0.0, 1.0, "a probability in [0, 1]")
+
+    @field_validator("rate", "start", "duration")
+    @classmethod
+    def _times(cls, value: Any, info: ValidationInfo) -> Any:
+        if info.field_name == "start":
+            given = [name for name in ("probability", "rate") if info.data.get(name) is not None]
+            if len(given) + (value is not None) != 1 and info.data.keys() >= {"probability", "rate"}:
+                raise bad("exactly one of probability, rate and start")
+        unit = "faults per second" if info.field_name == "rate" else "seconds"
+        if value is not None:
+            within(value, 0.0, math.inf, f"nothing negative, in {unit}")
+        return _no_joint(value) if info.field_name == "duration" else value
+
+    @field_validator("elements")
+    @classmethod
+    def _elements(cls, value: tuple[int, ...], info: ValidationInfo) -> tuple[int, ...]:
+        if value and info.data.get("per") == "sample":
+            raise bad("none beside per='sample'", "A whole sample has no elements.")
+        if any(element < 0 for element in value):
+            raise bad("indices >= 0")
+        return value
+
+    def _onset(self, key: StageKey) -> Any:
+        """Return the probability per sample, or the tick after the reset, at which a fault begins."""
+        if self.start is not None:
+            return converted(self.start, lambda value: _ticks(value, key))
+        if self.rate is None:
+            return self.probability
+        return converted(self.rate, lambda value: _times(value, key.period))
+
+    def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
+        """Raise `ValueError` where more than one fault per sample would be needed to keep to the rate."""
+        if self.rate is not None and not isinstance(self.rate, Normal) and amount_bounds(self.rate)[1] * period > 1.0:
+            raise ValueError(f"a rate of at most one fault per sample, {1.0 / period:g} per second")
+
+    @property
+    def _written(self) -> Any:
+        return next(amount for amount in (self.probability, self.rate, self.start) if amount is not None)
+
+    def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
+        """Return phase and end of each element's fault, the tick of the first sample, and drawn onsets."""
+        specs: dict[str, tuple[int, ...]] = {"began": (BEGAN,)}
+        for group, (count, _) in _groups(self.per, columns, {}).items():
+            check_fit(count, onset=self._written, duration=self.duration)
+            if self.elements and max(self.elements) >= count:
+                raise ValueError(f"elements below {count}, the number of columns of {group!r}")
+            specs |= {f"phase_{group}": (count,), f"until_{group}": (count,)}
+            if is_law(self._written):
+                specs[f"onset_{group}"] = (count,)
+        return specs
+
+    def _advance(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Let faults begin and end (a launch per group, and one that only works at a reset)."""
+        launch_beginning(key, state["began"])
+        clock = key.clock
+        duration = _FOREVER if self.duration is None else converted(self.duration, lambda value: _ticks(value, key))
+        for group, (count, index) in _groups(self.per, key.columns, key.field_index).items():
+            strikes = np.zeros(count) if self.elements else np.ones(count)
+            strikes[list(self.elements)] = 1.0
+            onset = self._onset(key)
+            if self.start is not None and not is_law(onset):
+                onset = tuple(np.ceil(row(onset, count)).tolist())
+            key.compute.launch(
+                _advance,
+                (count,),
+                [
+                    int(self.start is not None), amount_row(key, strikes),
+                    amount_table(key, onset, count, state.get(f"onset_{group}")),
+                    *_law_inputs(key, duration, count),
+                    clock.words_wp, clock.episode_wp, clock.reset_tick_wp, wp.uint32(index), *key.stream("onset"),
+                    normal_table(key.compute.wp_device), *state_views(state, "began"),
+                ],
+                state_views(state, f"phase_{group}", f"until_{group}"),
+            )  # fmt: skip
+
+    def _phase(self, state: Mapping[str, torch.Tensor], field: str) -> list[Any]:
+        """Return what an effect reads: whether all columns share one phase, and the phases."""
+        shared = self.per == "sample"
+        return [int(shared), *state_views(state, f"phase_{_ALL if shared else field}")]
+
+    def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Set all states to zero, and draw the onsets."""
+        super().reset(state, key)
+        for group, (count, index) in _groups(self.per, key.columns, key.field_index).items():
+            if is_law(self._written):
+                draw_amount(key, "onset_law", self._onset(key), count, index, state[f"onset_{group}"])
+
+
+def _times(value: Any, factor: float) -> Any:
+    """Return a number or a (nested) vector of numbers times a factor."""
+    return tuple(_times(part, factor) for part in value) if isinstance(value, tuple) else value * factor
+
+
+def _ticks(value: Any, key: StageKey) -> Any:
+    """Return seconds in ticks, exact for the decimals that people write."""
+    if isinstance(value, tuple):
+        return tuple(_ticks(part, key) for part in value)
+    return float(exact_fraction(value) / key.clock.dt_exact)
+
+
+# The faults -----------------------------------------------------------------------------------------------------------
+
+
+@wp.kernel
+def _stick(
+    rows: Rows,
+    is_shared: int,
+    phase: wp.array2d[wp.float32],
+    clock: wp.array[wp.int32],
+    reset_tick: wp.array[wp.int32],
+    held: wp.array2d[wp.float32],
+    values: wp.array2d[wp.float32],
+) -> None:
+    i, column = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    element = column
+    if is_shared != 0:
+        element = 0
+    if phase[env, element] > 0.0 and reset_tick[env] != clock[0]:
+        values[env, column] = held[env, column]
+    else:
+        held[env, column] = values[env, column]
+
+
+class StuckFault(_Fault):
+    """A value that freezes: for as long as the fault lasts it is the last one before it.
+
+    A fault that begins with the first sample of an episode freezes that one.
+    """
+
+    place: ClassVar[Place] = "dropout"
+
+    def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
+        """Return the held values beside what all faults keep."""
+        return {**super().state_specs(columns), **{f"held_{field}": (count,) for field, count in columns.items()}}
+
+    def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Freeze (one launch per field beside those of all faults)."""
+        self._advance(state, key)
+        times = [key.clock.words_wp, key.clock.reset_tick_wp]
+        for field, columns in key.columns.items():
+            outputs = [*state_views(state, f"held_{field}"), column_values(slot[field])]
+            key.compute.launch(_stick, (columns,), [*self._phase(state, field), *times], outputs)
+
+
+@wp.kernel
+def _spike(
+    rows: Rows,
+    is_shared: int,
+    phase: wp.array2d[wp.float32],
+    kind: int,
+    first: wp.array[wp.float32],
+    second: wp.array[wp.float32],
+    choices: wp.array2d[wp.float32],
+    clock: wp.array[wp.int32],
+    episode: wp.array[wp.int32],
+    field: wp.uint32,
+    key0: wp.uint32,
+    key1: wp.uint32,
+    table: wp.array[wp.vec3],
+    values: wp.array2d[wp.float32],
+) -> None:
+    i, column = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    element = column
+    if is_shared != 0:
+        element = 0
+    if phase[env, element] > 0.0:
+        counter = (field << wp.uint32(24)) | wp.uint32(column / 4)
+        words = philox(wp.uint32(clock[0]), wp.uint32(env), wp.uint32(episode[env]), counter, key0, key1)
+        amount = draw(kind, first[column], second[column], choices[column], words[column % 4], table)
+        values[env, column] = values[env, column] + amount
+
+
+class SpikeFault(_Fault):
+    """Outliers: an amount is added to single samples, or to each sample while the fault lasts."""
+
+    place: Place = "bias"  # type: ignore[misc]  # a choice of each instance
+    """Where it works: ``"bias"``, so that full scale and resolution of the device still hold; ``"dropout"`` for what
+    happens on the way from the device; or any other place."""
+    duration: Amount | None = 0.0
+    """How long a fault lasts, s; 0 strikes one sample. A number, one per element, or a distribution drawn anew for each
+    fault; None: until the reset."""
+    amount: Amount
+    """What is added, in the field's unit: a number, one per element, or a distribution drawn anew for each sample and
+    element; ``Choice((-5.0, 5.0))`` has a random sign."""
+
+    @field_validator("amount")
+    @classmethod
+    def _amount(cls, value: Any) -> Any:
+        return _no_joint(value)
+
+    def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
+        """Return what all faults keep."""
+        for count in columns.values():
+            check_fit(count, amount=self.amount)
+        return super().state_specs(columns)
+
+    def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Add (one launch per field beside those of all faults)."""
+        self._advance(state, key)
+        for field, columns in key.columns.items():
+            inputs = [
+                *self._phase(state, field), *_law_inputs(key, self.amount, columns), key.clock.words_wp,
+                key.clock.episode_wp, wp.uint32(key.field_index[field]), *key.stream("amount"),
+                normal_table(key.compute.wp_device),
+            ]  # fmt: skip
+            key.compute.launch(_spike, (columns,), inputs, [column_values(slot[field])])
+
+
+@wp.kernel
+def _rail(
+    rows: Rows,
+    is_shared: int,
+    phase: wp.array2d[wp.float32],
+    high_chance: float,
+    low: wp.array[wp.float32],
+    high: wp.array[wp.float32],
+    clock: wp.array[wp.int32],
+    episode: wp.array[wp.int32],
+    field: wp.uint32,
+    key0: wp.uint32,
+    key1: wp.uint32,
+    rail: wp.array2d[wp.float32],
+    values: wp.array2d[wp.float32],
+) -> None:
+    i, column = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    element = column
+    if is_shared != 0:
+        element = 0
+    if phase[env, element] == 1.0:
+        counter = (field << wp.uint32(24)) | wp.uint32(column / 4)
+        words = philox(wp.uint32(clock[0]), wp.uint32(env), wp.uint32(episode[env]), counter, key0, key1)
+        end = low[column]
+        if word_to_uniform(words[column % 4]) < high_chance:
+            end = high[column]
+        rail[env, column] = end
+    if phase[env, element] > 0.0:
+        values[env, column] = rail[env, column]
+
+
+class SaturationFault(_Fault):
+    """A value that sits at a rail, whatever is there to be measured, for as long as the fault lasts."""
+
+    place: ClassVar[Place] = "dropout"
+
+    high: Amount
+    """Upper rail, in the field's unit: a number, or one per axis."""
+    low: Amount | None = None
+    """Lower rail; by default minus `high`."""
+    rail: Literal["low", "high", "random"] = "random"
+    """Which one; ``"random"`` draws it for each fault and element."""
+
+    @field_validator("high")
+    @classmethod
+    def _high(cls, value: Any) -> Any:
+        return no_law(value, "The rails belong to the device.")
+
+    @field_validator("low")
+    @classmethod
+    def _low(cls, value: Any, info: ValidationInfo) -> Any:
+        if value is None or "high" not in info.data:
+            return value
+        if amount_bounds(no_law(value, "The rails belong to the device."))[1] > amount_bounds(info.data["high"])[0]:
+            raise bad("a lower rail at or below the upper one")
+        return value
+
+    def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
+        """Return the rail of each element beside what all faults keep."""
+        for count in columns.values():
+            check_fit(count, high=self.high, low=self.low)
+        return {**super().state_specs(columns), **{f"rail_{field}": (count,) for field, count in columns.items()}}
+
+    def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Drive to the rail (one launch per field beside those of all faults)."""
+        self._advance(state, key)
+        chance = {"low": 0.0, "high": 1.0, "random": 0.5}[self.rail]
+        for field, columns in key.columns.items():
+            high = row(self.high, columns)
+            low = -high if self.low is None else row(self.low, columns)
+            inputs = [
+                *self._phase(state, field), chance, amount_row(key, low), amount_row(key, high), key.clock.words_wp,
+                key.clock.episode_wp, wp.uint32(key.field_index[field]), *key.stream("rail"),
+            ]  # fmt: skip
+            outputs = [*state_views(state, f"rail_{field}"), column_values(slot[field])]
+            key.compute.launch(_rail, (columns,), inputs, outputs)

@@ -1,0 +1,285 @@
+"""Filters: the bandwidth of an element, and digital filters with a linear phase.
+
+A filter starts settled at the first sample of an episode: there is no transient from zero. A value that is not finite
+(the miss of a range sensor) is reported as it is: by a low-pass once, which then starts anew with the next value; by a
+filter with taps for as long as it is under one of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+import warp as wp
+from pydantic import Field as PydanticField
+from pydantic import ValidationInfo, field_validator
+
+from sensorium.cfg import Amount, Float, Place, StageCfg, amount_bounds, bad
+from sensorium.compute import Rows
+from sensorium.measurement.record import Record
+from sensorium.measurement.stages.amounts import amount_row, check_fit, column_values, no_law, row, state_views
+from sensorium.measurement.stages.key import StageKey
+from sensorium.spec import FieldSpec
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+
+# Low-pass -------------------------------------------------------------------------------------------------------------
+
+
+@wp.kernel
+def _first_order(
+    rows: Rows,
+    alpha: wp.array[wp.float32],
+    clock: wp.array[wp.int32],
+    reset_tick: wp.array[wp.int32],
+    last: wp.array2d[wp.float32],
+    values: wp.array2d[wp.float32],
+) -> None:
+    i, column = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    x = values[env, column]
+    y = last[env, column]
+    if reset_tick[env] == clock[0] or not wp.isfinite(x) or not wp.isfinite(y):
+        y = x
+    else:
+        y = y + alpha[column] * (x - y)
+    last[env, column] = y
+    values[env, column] = y
+
+
+@wp.kernel
+def _second_order(
+    rows: Rows,
+    gain: wp.array2d[wp.float32],
+    clock: wp.array[wp.int32],
+    reset_tick: wp.array[wp.int32],
+    speed: wp.array2d[wp.float32],
+    level: wp.array2d[wp.float32],
+    values: wp.array2d[wp.float32],
+) -> None:
+    i, column = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    x = values[env, column]
+    u = speed[env, column]
+    s = level[env, column]
+    if reset_tick[env] == clock[0] or not wp.isfinite(x) or not wp.isfinite(s):
+        speed[env, column] = 0.0
+        level[env, column] = x
+        return
+    d = x - s
+    band = gain[0, column] * u + gain[1, column] * d
+    y = s + gain[1, column] * u + gain[2, column] * d
+    speed[env, column] = 2.0 * band - u
+    level[env, column] = 2.0 * y - s
+    values[env, column] = y
+
+
+class LowPass(StageCfg):
+    """A low-pass: the bandwidth of a sensing element, or of the filter behind it.
+
+    Order 1: y += (1 - exp(-period/tau)) (x - y), an RC element solved exactly, its input held over each period at the
+    value of the period's end. Order 2: Butterworth, by the bilinear transform with the cut-off frequency prewarped, so
+    that the gain is 1/sqrt(2) at it exactly; computed as two trapezoidal integrators, which stay accurate in float32
+    however low the cut-off is.
+    """
+
+    is_recorded: ClassVar[bool] = True
+
+    place: Place = "scale"  # type: ignore[misc]  # a choice of each instance
+    """Where it works: ``"scale"``, before the noise, for an element; ``"saturation"``, after noise and bias, for a
+    digital filter; or any other place."""
+    order: Literal[1, 2] = 1
+    """Order of the filter."""
+    time_constant: Amount | None = None
+    """Time constant, s, of order 1: a number, or one per axis."""
+    cutoff_hz: Amount | None = PydanticField(default=None, validate_default=True)
+    """Frequency at which the gain is 1/sqrt(2), Hz: a number, or one per axis. For order 1 it stands for the time
+    constant 1 / (2 pi cutoff_hz)."""
+
+    @field_validator("time_constant")
+    @classmethod
+    def _time_constant(cls, value: Any, info: ValidationInfo) -> Any:
+        if value is not None:
+            if info.data.get("order") == 2:
+                raise bad("nothing for a filter of order 2", "Give cutoff_hz.")
+            if amount_bounds(no_law(value, "All environments share the filter."))[0] <= 0.0:
+                raise bad("times > 0 in seconds")
+        return value
+
+    @field_validator("cutoff_hz")
+    @classmethod
+    def _cutoff(cls, value: Any, info: ValidationInfo) -> Any:
+        if (value is None) == (info.data.get("time_constant") is None) and "time_constant" in info.data:
+            raise bad("exactly one of cutoff_hz and time_constant")
+        if value is not None and amount_bounds(no_law(value, "All environments share the filter."))[0] <= 0.0:
+            raise bad("frequencies > 0 in Hz")
+        return value
+
+    def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
+        """Raise `ValueError` where the cut-off of order 2 is not below half the sample rate."""
+        if self.order == 2 and amount_bounds(self.cutoff_hz)[1] >= 0.5 / period:
+            raise ValueError(f"a cutoff_hz below half the sample rate, {0.5 / period:g} Hz")
+
+    def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
+        """Return the memory of the filter."""
+        for count in columns.values():
+            check_fit(count, cutoff_hz=self.cutoff_hz, time_constant=self.time_constant)
+        names = ("last",) if self.order == 1 else ("speed", "level")
+        return {f"{name}_{field}": (count,) for field, count in columns.items() for name in names}
+
+    def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Filter (one launch per field)."""
+        for field, columns in key.columns.items():
+            times = [key.clock.words_wp, key.clock.reset_tick_wp]
+            values = column_values(slot[field])
+            if self.order == 1:
+                tau = row(self.time_constant, columns) if self.cutoff_hz is None else (
+                    0.5 / math.pi / row(self.cutoff_hz, columns)
+                )  # fmt: skip
+                alpha = amount_row(key, -np.expm1(-key.period / tau))
+                outputs = [*state_views(state, f"last_{field}"), values]
+                key.compute.launch(_first_order, (columns,), [alpha, *times], outputs)
+                continue
+            cutoff = row(self.cutoff_hz, columns)
+            g = np.tan(math.pi * cutoff * key.period)
+            first = 1.0 / (1.0 + g * (g + math.sqrt(2.0)))
+            gain = wp.array(np.stack([first, g * first, g * g * first]), dtype=wp.float32, device=key.compute.wp_device)
+            outputs = [*state_views(state, f"speed_{field}", f"level_{field}"), values]
+            key.compute.launch(_second_order, (columns,), [gain, *times], outputs)
+
+
+# Linear phase ---------------------------------------------------------------------------------------------------------
+
+
+@wp.kernel
+def _fir(
+    rows: Rows,
+    taps: wp.array[wp.float32],
+    clock: wp.array[wp.int32],
+    reset_tick: wp.array[wp.int32],
+    past: wp.array3d[wp.float32],
+    values: wp.array2d[wp.float32],
+) -> None:
+    i, column = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    x = values[env, column]
+    n = past.shape[1]
+    if reset_tick[env] == clock[0]:
+        for k in range(n):
+            past[env, k, column] = x
+        return
+    total = wp.float32(0.0)
+    odd = wp.float32(0.0)
+    is_odd = wp.int32(0)
+    newer = x
+    for k in range(n + 1):
+        if taps[k] != 0.0:
+            if wp.isfinite(newer):
+                total = total + taps[k] * newer
+            elif is_odd == 0:
+                odd = newer
+                is_odd = 1
+        if k < n:
+            older = past[env, k, column]
+            past[env, k, column] = newer
+            newer = older
+    if is_odd != 0:
+        total = odd
+    values[env, column] = total
+
+
+class GroupDelay(StageCfg):
+    """A filter of linear phase: every frequency is late by the same time, (taps - 1) / 2 samples, or by `samples`.
+
+    Give exactly one of `samples` (a pure delay), `coefficients` and `window` with `length`. The gain at rest is 1.
+    Unlike the knob `delay`, which says when a sample arrives and shows in `age`, this delay is inside the value: the
+    reader is told that it is fresh.
+    """
+
+    is_recorded: ClassVar[bool] = True
+
+    place: Place = "saturation"  # type: ignore[misc]  # a choice of each instance
+    """Where it works: ``"saturation"``, after noise and bias and before quantisation, for a digital filter;
+    ``"scale"``, before the noise, for a delay of the element; or any other place."""
+    samples: int | None = None
+    """Pure delay, in samples."""
+    coefficients: tuple[Float, ...] | None = None
+    """Taps, newest first: symmetric, with sum 1."""
+    window: Literal["boxcar", "hann"] | None = None
+    """Taps by name: ``"boxcar"`` is the moving average, ``"hann"`` has sin^2(pi k / (length + 1)), k = 1 .. length."""
+    length: int | None = PydanticField(default=None, validate_default=True)
+    """Number of taps of the window."""
+
+    @field_validator("samples")
+    @classmethod
+    def _samples(cls, value: int | None) -> int | None:
+        if value is not None and value < 1:
+            raise bad("a whole number >= 1")
+        return value
+
+    @field_validator("coefficients")
+    @classmethod
+    def _coefficients(cls, value: tuple[float, ...] | None) -> tuple[float, ...] | None:
+        if value is None:
+            return value
+        if len(value) < 2 or not all(math.isfinite(tap) for tap in value):
+            raise bad("finite numbers, at least two")
+        if any(abs(a - b) > 1e-6 for a, b in zip(value, reversed(value), strict=True)):
+            raise bad("symmetric taps", "Others delay each frequency by another time.")
+        total = math.fsum(value)
+        if abs(total - 1.0) > 1e-6:
+            fix = f"Normalised they are {tuple(round(tap / total, 6) for tap in value)}." if abs(total) > 1e-6 else ""
+            raise bad(f"taps with sum 1, not {total:.6g}", fix)
+        return value
+
+    @field_validator("length")
+    @classmethod
+    def _length(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if not info.data.keys() >= {"samples", "coefficients", "window"}:
+            return value  # one of them is at fault itself
+        given = [name for name in ("samples", "coefficients", "window") if info.data[name] is not None]
+        if len(given) != 1:
+            raise bad("exactly one of samples, coefficients and window with length")
+        if (value is None) == (given == ["window"]):
+            raise bad("a number of taps with a window, and only with one")
+        if value is not None and value < 2:
+            raise bad("a whole number >= 2")
+        return value
+
+    @property
+    def taps(self) -> tuple[float, ...]:
+        """Weights of the newest value, the one before it, and so on."""
+        if self.samples is not None:
+            return (*(0.0,) * self.samples, 1.0)
+        if self.coefficients is not None:
+            return self.coefficients
+        assert self.length is not None
+        k = np.arange(1, self.length + 1)
+        weights = np.ones(self.length) if self.window == "boxcar" else np.sin(math.pi * k / (self.length + 1)) ** 2
+        return tuple((weights / weights.sum()).tolist())
+
+    @property
+    def delay_samples(self) -> float:
+        """By how many samples every frequency is late."""
+        return float(self.samples) if self.samples is not None else 0.5 * (len(self.taps) - 1)
+
+    def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
+        """Return the values before the newest one."""
+        return {f"past_{field}": (len(self.taps) - 1, count) for field, count in columns.items()}
+
+    def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Filter (one launch per field)."""
+        for field, columns in key.columns.items():
+            inputs = [amount_row(key, self.taps), key.clock.words_wp, key.clock.reset_tick_wp]
+            outputs = [*state_views(state, f"past_{field}"), column_values(slot[field])]
+            key.compute.launch(_fir, (columns,), inputs, outputs)

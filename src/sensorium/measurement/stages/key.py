@@ -1,0 +1,117 @@
+"""What a stage is handed beside its data: random numbers as a pure function, and times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import warp as wp
+
+from sensorium.compute import Compute, Rows
+from sensorium.compute.clock import Clock
+from sensorium.random import normal_table, normals4, stream_key, uniforms4
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+
+@wp.kernel
+def _fill_random(
+    rows: Rows,
+    is_normal: int,
+    columns: int,
+    clock: wp.array[wp.int32],
+    episode: wp.array[wp.int32],
+    field: wp.uint32,
+    key0: wp.uint32,
+    key1: wp.uint32,
+    table: wp.array[wp.vec3],
+    values_out: wp.array2d[wp.float32],
+) -> None:
+    i, quad = wp.tid()
+    env = rows.start + i
+    element = (field << wp.uint32(24)) | wp.uint32(quad)
+    draws = wp.vec4()
+    if is_normal != 0:
+        draws = normals4(wp.uint32(clock[0]), wp.uint32(env), wp.uint32(episode[env]), element, key0, key1, table)
+    else:
+        draws = uniforms4(wp.uint32(clock[0]), wp.uint32(env), wp.uint32(episode[env]), element, key0, key1)
+    for j in range(4):
+        if 4 * quad + j < columns:
+            values_out[env, 4 * quad + j] = draws[j]
+
+
+class StageKey:
+    """Random numbers and times for one stage of one sensor.
+
+    Every draw is a pure function of (seed, sensor name, stage, purpose; capture tick, env, episode, field, column).
+
+    Attributes:
+        sensor: the sensor's name.
+        period: mean time between samples, s.
+        columns: number of columns of each field.
+        field_index: index of each field in the data class.
+    """
+
+    def __init__(
+        self,
+        compute: Compute,
+        clock: Clock,
+        *,
+        seed: int,
+        label: str,
+        stage: str,
+        period: float,
+        columns: Mapping[str, int],
+        field_index: Mapping[str, int],
+    ) -> None:
+        self.compute, self.clock = compute, clock
+        self.period = period
+        self.columns = dict(columns)
+        self.field_index = dict(field_index)
+        self.sensor = label
+        self._seed, self._stage = seed, stage
+        self._buffers: dict[tuple[str, str], torch.Tensor] = {}
+
+    def __repr__(self) -> str:
+        return f"StageKey(sensor={self.sensor!r}, stage={self._stage!r}, period={self.period:g} s)"
+
+    @property
+    def mask(self) -> torch.Tensor:
+        """uint8 [env]: the envs that are worked on; `reset` gets those whose episode just began."""
+        return self.compute.mask
+
+    @property
+    def first(self) -> torch.Tensor:
+        """Bool [env]: whether this sample is the first one since the env's reset."""
+        return self.clock.reset_tick == self.clock.words[0]
+
+    def stream(self, purpose: str) -> tuple[Any, Any]:
+        """Return the two key words of a stream of random numbers, for a kernel."""
+        words = stream_key(self._seed, self.sensor, f"{self._stage}/{purpose}")
+        return wp.uint32(words[0]), wp.uint32(words[1])
+
+    def normal(self, purpose: str, field: str) -> torch.Tensor:
+        """Return standard normals `[env, column]` for a field at this sample (its own memory, drawn anew)."""
+        return self._fill(purpose, field, is_normal=1)
+
+    def uniform(self, purpose: str, field: str) -> torch.Tensor:
+        """Return uniforms in [0, 1) `[env, column]` for a field at this sample."""
+        return self._fill(purpose, field, is_normal=0)
+
+    def _fill(self, purpose: str, field: str, is_normal: int) -> torch.Tensor:
+        columns = self.columns[field]
+        values = self._buffers.get((purpose, field))
+        if values is None:
+            shape = (self.compute.num_envs, columns)
+            values = self._buffers[purpose, field] = torch.zeros(shape, dtype=torch.float32, device=self.compute.device)
+        self.compute.launch(
+            _fill_random,
+            (-(-columns // 4),),
+            [
+                is_normal, columns, self.clock.words_wp, self.clock.episode_wp, wp.uint32(self.field_index[field]),
+                *self.stream(purpose), normal_table(self.compute.wp_device),
+            ],
+            [wp.from_torch(values, dtype=wp.float32)],
+        )  # fmt: skip
+        return values

@@ -1,0 +1,203 @@
+"""Deterministic errors of three-axis elements: scale factor, cross-axis coupling, g-sensitivity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import warp as wp
+from pydantic import ValidationInfo, field_validator
+
+from sensorium.cfg import Amount, Place, StageCfg, bad
+from sensorium.compute import Rows
+from sensorium.measurement.draws import is_law
+from sensorium.measurement.record import Record
+from sensorium.measurement.stages.amounts import amount_table, converted, draw_amount, parts
+from sensorium.measurement.stages.key import StageKey
+from sensorium.random import Choice
+from sensorium.spec import FieldSpec
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+
+def _three_axes(field: torch.Tensor) -> Any:
+    """Return a field `[env, mount, 3]` as a Warp array `[env, mount]` of vec3 over the same memory."""
+    return wp.from_torch(field.view(field.shape[0], -1, 3), dtype=wp.vec3)
+
+
+# Scale and cross-axis -------------------------------------------------------------------------------------------------
+
+
+@wp.kernel
+def _scale(
+    rows: Rows,
+    scale_in: wp.array2d[wp.float32],
+    cross_in: wp.array2d[wp.float32],
+    values: wp.array2d[wp.vec3],
+) -> None:
+    i, mount = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    x = values[env, mount]
+    a = 3 * mount
+    c = 6 * mount
+    s = wp.vec3(
+        (1.0 + scale_in[env, a]) * x[0], (1.0 + scale_in[env, a + 1]) * x[1], (1.0 + scale_in[env, a + 2]) * x[2]
+    )
+    values[env, mount] = wp.vec3(
+        s[0] + cross_in[env, c] * s[1] + cross_in[env, c + 1] * s[2],
+        s[1] + cross_in[env, c + 2] * s[0] + cross_in[env, c + 3] * s[2],
+        s[2] + cross_in[env, c + 4] * s[0] + cross_in[env, c + 5] * s[1],
+    )
+
+
+class ScaleError(StageCfg):
+    """Scale factor error and cross-axis coupling of three-axis fields: x -> T (I + S) x.
+
+    S is diagonal. T has ones on the diagonal and the couplings elsewhere: non-orthogonality and misalignment of the
+    sensitive axes together (IEEE Std 1431). A distribution is drawn per env, mount and axis at reset.
+    """
+
+    place: ClassVar[Place] = "scale"
+    is_recorded: ClassVar[bool] = True
+
+    scale: Amount = 0.0
+    """Relative error per axis: 0.01 reads 1 % too much. A number, three numbers or a distribution."""
+    cross_axis: Amount = 0.0
+    """Coupling: a number (all six), three numbers (column j couples with c_j into the other axes), six numbers (xy, xz,
+    yx, yz, zx, zy) or a distribution (all six drawn)."""
+
+    @field_validator("scale", "cross_axis")
+    @classmethod
+    def _sizes(cls, value: Any, info: ValidationInfo) -> Any:
+        allowed = (1, 3) if info.field_name == "scale" else (1, 3, 6)
+        for part in parts(value):
+            if np.size(part) not in allowed:
+                raise bad(f"{' or '.join(map(str, allowed))} numbers, or a distribution of such")
+        if isinstance(value, Choice) and any(np.ndim(part) for part in value.values):
+            raise bad("a choice among numbers")
+        return value
+
+    def _tables(self, columns: int) -> dict[str, tuple[Any, int]]:
+        """Return name -> (amount per column, number of columns) for a field of `columns` columns."""
+        return {"scale": (self.scale, columns), "cross": (converted(self.cross_axis, _couplings), 2 * columns)}
+
+    def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
+        """Return the drawn scale errors and couplings of each field."""
+        specs: dict[str, tuple[int, ...]] = {}
+        for field, count in columns.items():
+            if count % 3:
+                raise ValueError(f"ScaleError works on three-axis fields; {field!r} has {count} columns")
+            specs |= {f"{name}_{field}": (n,) for name, (amount, n) in self._tables(count).items() if is_law(amount)}
+        return specs
+
+    def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Multiply (one launch per field)."""
+        for field, columns in key.columns.items():
+            tables = [
+                amount_table(key, amount, count, state.get(f"{name}_{field}"))
+                for name, (amount, count) in self._tables(columns).items()
+            ]
+            key.compute.launch(_scale, (columns // 3,), tables, [_three_axes(slot[field])])
+
+    def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Draw scale errors and couplings."""
+        for field, columns in key.columns.items():
+            for name, (amount, count) in self._tables(columns).items():
+                if is_law(amount):
+                    draw_amount(key, name, amount, count, key.field_index[field], state[f"{name}_{field}"])
+
+
+def _couplings(value: Any) -> Any:
+    numbers = np.asarray(value, np.float64).reshape(-1)
+    if numbers.size == 3:  # c_j is what axis j couples into the others
+        x, y, z = numbers.tolist()
+        return (y, z, x, z, x, y)
+    return value
+
+
+# g-sensitivity --------------------------------------------------------------------------------------------------------
+
+
+@wp.kernel
+def _add_product(
+    rows: Rows, matrix: wp.array2d[wp.float32], source: wp.array2d[wp.vec3], values: wp.array2d[wp.vec3]
+) -> None:
+    i, mount = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    f = source[env, mount]
+    m = 9 * mount
+    values[env, mount] = values[env, mount] + wp.vec3(
+        matrix[env, m] * f[0] + matrix[env, m + 1] * f[1] + matrix[env, m + 2] * f[2],
+        matrix[env, m + 3] * f[0] + matrix[env, m + 4] * f[1] + matrix[env, m + 5] * f[2],
+        matrix[env, m + 6] * f[0] + matrix[env, m + 7] * f[1] + matrix[env, m + 8] * f[2],
+    )
+
+
+class GSensitivity(StageCfg):
+    """Linear-acceleration sensitivity of a gyroscope: x -> x + G f, f the *true* specific force at the same mount.
+
+    G is 3x3 (IEEE Std 1431). Data sheets give degrees per second per g: 0.1 dps/g is 0.1 (pi/180) / 9.80665 =
+    1.78e-4 rad/s per m/s^2.
+    """
+
+    place: ClassVar[Place] = "scale"
+    is_recorded: ClassVar[bool] = True
+
+    fields: tuple[str, ...] = ("ang_vel_b",)
+    """Fields it works on, three axes each."""
+    matrix: Amount
+    """G in unit per m/s^2: a number or three numbers for the diagonal, 3x3 (row i: what axis i of the gyroscope feels),
+    or a distribution, from which all nine are drawn per env and mount at reset."""
+    source: str = "lin_acc_b"
+    """The field of the same sensor that holds the specific force."""
+
+    @field_validator("matrix")
+    @classmethod
+    def _matrix(cls, value: Any) -> Any:
+        for part in parts(value):
+            shape = np.shape(part)
+            if shape not in ((), (9,)) if is_law(value) else shape not in ((), (3,), (3, 3)):
+                raise bad("a distribution of numbers or of nine" if is_law(value) else "a number, three numbers or 3x3")
+        return value
+
+    def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
+        """Raise `ValueError` where the sensor has no such source, or one of another shape than a field."""
+        for field, count in columns.items():
+            if count % 3:
+                raise ValueError(f"GSensitivity works on three-axis fields; {field!r} has {count} columns")
+            if self.source not in specs:
+                raise ValueError(f"a sensor with a field {self.source!r}; this one has {', '.join(specs)}")
+            if specs[self.source].shape != specs[field].shape:
+                shapes = f"{specs[self.source].shape} and {specs[field].shape}"
+                raise ValueError(f"{self.source!r} and {field!r} of one shape, not {shapes}")
+
+    def _nine(self) -> Any:
+        """Return G row by row, or the distribution of its elements."""
+        if is_law(self.matrix):
+            return self.matrix
+        numbers = np.asarray(self.matrix, np.float64)
+        return tuple((numbers if numbers.ndim == 2 else np.eye(3) * numbers).reshape(-1).tolist())
+
+    def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
+        """Return the drawn matrices of each field."""
+        return {f"matrix_{field}": (3 * count,) for field, count in columns.items() if is_law(self.matrix)}
+
+    def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Add the product (one launch per field)."""
+        for field, columns in key.columns.items():
+            table = amount_table(key, self._nine(), 3 * columns, state.get(f"matrix_{field}"))
+            source = _three_axes(truth[self.source])
+            key.compute.launch(_add_product, (columns // 3,), [table, source], [_three_axes(slot[field])])
+
+    def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Draw the matrices."""
+        if is_law(self.matrix):
+            for field, columns in key.columns.items():
+                values = state[f"matrix_{field}"]
+                draw_amount(key, "matrix", self.matrix, 3 * columns, key.field_index[field], values)

@@ -1,0 +1,104 @@
+"""Window averaging: a sample is the mean over the time since the one before it (integrate and dump)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+import warp as wp
+
+from sensorium.cfg import Place, StageCfg
+from sensorium.compute import Rows
+from sensorium.measurement.record import Record
+from sensorium.measurement.stages.amounts import column_values, state_views
+from sensorium.measurement.stages.key import StageKey
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+
+@wp.func
+def _joined(mean: float, count: float, x: float) -> float:
+    """Return the mean of `count` values and one more; a value that is not finite stays."""
+    if not wp.isfinite(mean):
+        return mean
+    if not wp.isfinite(x):
+        return x
+    return mean + (x - mean) / (count + 1.0)
+
+
+@wp.kernel
+def _look(
+    rows: Rows,
+    last: int,
+    values: wp.array2d[wp.float32],
+    mean: wp.array2d[wp.float32],
+    count: wp.array[wp.float32],
+) -> None:
+    i, _one = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    for column in range(values.shape[1]):
+        mean[env, column] = _joined(mean[env, column], count[env], values[env, column])
+    if last != 0:  # the fields of a sensor share the count
+        count[env] = count[env] + 1.0
+
+
+@wp.kernel
+def _dump(
+    rows: Rows,
+    last: int,
+    mean: wp.array2d[wp.float32],
+    count: wp.array[wp.float32],
+    values: wp.array2d[wp.float32],
+) -> None:
+    i, _one = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    for column in range(values.shape[1]):
+        values[env, column] = _joined(mean[env, column], count[env], values[env, column])
+        mean[env, column] = 0.0
+    if last != 0:
+        count[env] = 0.0
+
+
+class WindowAverage(StageCfg):
+    """Integrate and dump: the measured value is the mean of the true one over the ticks since the last sample.
+
+    So does an IMU that reports increments of velocity and angle, or a converter that integrates over its period: times
+    the period, the value is the increment, exactly, and motion faster than half the sample rate does not alias as a
+    point sample would. The truth stays the point sample. The mean is over physics ticks, each with equal weight, up to
+    and with that of the sample; the first sample after a reset has its own tick only. A sensor that samples at every
+    tick is not changed.
+
+    The sensor is evaluated at every tick for it, whatever its rate. It lowers no noise: `noise_density` with the
+    sample's rate already is that of the averaged signal.
+    """
+
+    place: ClassVar[Place] = "physics"
+    is_recorded: ClassVar[bool] = True
+    observes: ClassVar[bool] = True
+
+    def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
+        """Return the mean of the window of each field, and the number of ticks in it."""
+        return {**{f"mean_{field}": (count,) for field, count in columns.items()}, "count": ()}
+
+    def observe(self, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Take a tick into the window (one launch per field)."""
+        for field, last in _marked(key):
+            outputs = state_views(state, f"mean_{field}", "count")
+            key.compute.launch(_look, (1,), [last, column_values(truth[field])], outputs)
+
+    def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Write the mean of the window, this tick included, and begin a new one (one launch per field)."""
+        for field, last in _marked(key):
+            inputs = [last, *state_views(state, f"mean_{field}", "count")]
+            key.compute.launch(_dump, (1,), inputs, [column_values(slot[field])])
+
+
+def _marked(key: StageKey) -> list[tuple[str, int]]:
+    """Return the fields, the last one marked."""
+    names = list(key.columns)
+    return [(name, int(name == names[-1])) for name in names]

@@ -1,0 +1,174 @@
+"""What every stage of ours keeps: env counts, resets, captured graphs, files, and the laws of `check_sensor`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import synthetic as syn
+import torch
+
+import sensorium as sn
+from sensorium.cfg import PLACES, STAGE_KINDS, StageCfg
+from sensorium.random import MAX_NORMAL
+from sensorium.testing import check_sensor
+
+STAGES: dict[str, StageCfg] = {
+    "gauss_markov": sn.GaussMarkov(density=0.5, tau=0.1, turn_on=1.0),
+    "flicker": sn.Flicker(bias_instability=1.0, tau_min=0.05, tau_max=2.0),
+    "flicker_drawn": sn.Flicker(bias_instability=sn.Uniform(0.5, 1.0), tau_min=0.05, tau_max=2.0),
+    "temperature": sn.TemperatureDrift(coefficient=0.1, scale_coefficient=0.01, self_heating=20.0, tau=0.1),
+    "temperature_drawn": sn.TemperatureDrift(
+        coefficient=sn.Normal(0.0, 0.1), scale_coefficient=sn.Uniform(-0.01, 0.01), ambient=sn.Uniform(0.0, 40.0),
+        self_heating=sn.Choice((5.0, 10.0)), tau=0.1,
+    ),
+    "scale_error": sn.ScaleError(scale=sn.Normal(0.0, 0.1), cross_axis=0.02),
+    "g_sensitivity": sn.GSensitivity(matrix=sn.Normal(0.0, 0.1), fields=("vec",), source="vec"),
+    "low_pass": sn.LowPass(time_constant=(0.02, 0.05, 0.1)),
+    "low_pass_2": sn.LowPass(cutoff_hz=8.0, order=2, place="saturation"),
+    "low_pass_physics": sn.LowPass(cutoff_hz=8.0, place="physics"),
+    "group_delay": sn.GroupDelay(window="hann", length=5),
+    "group_delay_pure": sn.GroupDelay(samples=2, place="post"),
+    "saturation": sn.Saturation(high=20.0, low=-3.0),
+    "dropout": sn.Dropout(probability=sn.Uniform(0.1, 0.6)),
+    "dropout_bursts": sn.Dropout(probability=sn.GilbertElliott(0.3, 0.4), per="sample", mode="value", value=-1.0),
+    "stuck_fault": sn.StuckFault(rate=10.0, duration=sn.Uniform(0.0, 0.05)),
+    "stuck_fault_timed": sn.StuckFault(start=sn.Uniform(0.0, 0.1), duration=0.05, per="sample"),
+    "spike_fault": sn.SpikeFault(probability=sn.Uniform(0.1, 0.4), amount=sn.Choice((-50.0, 50.0)), place="dropout"),
+    "saturation_fault": sn.SaturationFault(rate=sn.Uniform(5.0, 20.0), duration=0.03, high=9.0, elements=(0, 2)),
+}  # fmt: skip
+ALL = pytest.mark.parametrize("stage", STAGES.values(), ids=STAGES)
+
+
+def everything(num_envs: int = 4, **kwargs: Any) -> sn.Scene:
+    """Build a scene with a sensor for each stage, of its name."""
+    cfgs = [
+        syn.KernelProbeCfg(name=name, noise={"vec": 0.1}, stages=(stage.replace(fields=("vec",)),), history_length=2)
+        for name, stage in STAGES.items()
+    ]
+    return syn.world(cfgs, num_envs, seed=8, **kwargs)
+
+
+def same(a: sn.Scene, b: sn.Scene, rows: Any = slice(None)) -> None:
+    """Assert that all sensors of two scenes show the same bits in some rows of the smaller scene."""
+    for name in STAGES:
+        shown = {field: values[: a.num_envs] for field, values in syn.snapshot(b[name]).items()}
+        syn.same(syn.snapshot(a[name]), shown, rows)
+
+
+def test_no_stage_of_ours_is_forgotten_here() -> None:
+    """Each stage that works on the values of a sample is in the table, and known to files by its kind."""
+    of_time = {"window_average", "clock_error"}  # what a sample is of, and its stamp: with tests of their own
+    ours = {kind for kind, cls in STAGE_KINDS.items() if cls.__module__.startswith("sensorium.measurement.stages")}
+    assert ours - of_time == {stage.to_dict()["kind"] for stage in STAGES.values()}
+    assert all(stage.place in PLACES for stage in STAGES.values())
+
+
+def test_an_env_does_not_depend_on_how_many_there_are() -> None:
+    """Env 3 of 4 equals env 3 of 4096, bit for bit, also after its reset."""
+    few, many = everything(), everything(4096)
+    for k in range(10):
+        for scene in (few, many):
+            syn.advance(scene)
+            if k == 5:
+                syn.reset(scene, [3])
+        same(few, many)
+
+
+def test_a_reset_reaches_all_states_of_its_env_and_no_other() -> None:
+    """The others do not notice a reset, and after it env 2 shows nothing of what it saw before."""
+    scene, twin, past = everything(), everything(), everything()
+    for k in range(1, 18):
+        for each in (scene, twin, past):
+            syn.write(each, each.tick + 1)
+            if each is past and k <= 7:
+                each.engine.body_pos_w[2] = 7.0 * k
+            each.update()
+            if k == 7 and each is not twin:
+                syn.reset(each, [2])
+        same(scene, twin, [0, 1, 3])
+        if k >= 7:
+            same(scene, past, [2])
+
+
+def test_captured_and_launched_are_the_same() -> None:
+    """A scene that replays captured graphs gives the bits of one that launches."""
+    launched, captured = everything(), everything(capture=True)
+    for k in range(12):
+        for scene in (launched, captured):
+            syn.advance(scene)
+            if k == 6:
+                syn.reset(scene, [1])
+        same(launched, captured)
+
+
+def test_an_evaluation_without_time_leaves_the_states() -> None:
+    """`update(ticks=0)` after an edit and back shows and keeps what was before."""
+    scene, twin = everything(), everything()
+    for k in range(8):
+        for each in (scene, twin):
+            syn.advance(each)
+        if k % 3 == 0:
+            scene.engine.body_pos_w[:] = 3.0
+            scene.update(ticks=0)
+            syn.write(scene, scene.tick)
+            scene.update(ticks=0)
+        same(scene, twin)
+
+
+@ALL
+def test_stages_survive_files(stage: StageCfg) -> None:
+    """JSON and TOML give back the same stage, inside its sensor's config."""
+    cfg = syn.ProbeCfg(name="p", stages=(stage,))
+    assert syn.ProbeCfg.from_json(cfg.to_json()) == cfg
+    assert syn.ProbeCfg.from_toml(cfg.to_toml()) == cfg
+    assert type(stage).from_dict({k: v for k, v in stage.to_dict().items() if k != "kind"}) == stage
+
+
+def test_truth_never_sees_a_stage() -> None:
+    """Each measured value differs now and then by more than its noise ever does, the true one is the body's."""
+    scene = everything()
+    differs = dict.fromkeys(STAGES, False)
+    for _ in range(12):
+        syn.advance(scene)
+        for name in STAGES:
+            truth = scene[name].ground_truth.vec
+            assert torch.equal(truth, syn.signal(scene.tick, 4)), name
+            differs[name] |= bool(((scene[name].data.vec - truth).abs() > 0.1 * MAX_NORMAL).any())
+    assert all(differs.values()), differs
+
+
+GYRO = ("ang_vel_b",)
+
+
+@pytest.mark.parametrize(
+    "stages",
+    [
+        (
+            sn.Flicker(fields=GYRO, bias_instability=sn.Uniform(1e-3, 1e-2), tau_min=0.01, tau_max=1.0),
+            sn.TemperatureDrift(
+                fields=GYRO, coefficient=1e-3, ambient=sn.Uniform(0.0, 40.0), self_heating=9.0, tau=0.02
+            ),
+            sn.GSensitivity(matrix=sn.Normal(0.0, 1e-3)),
+            sn.LowPass(fields=GYRO, time_constant=0.01),
+        ),
+        (
+            sn.LowPass(fields=GYRO, cutoff_hz=80.0, order=2, place="saturation"),
+            sn.GroupDelay(fields=GYRO, window="boxcar", length=4),
+            sn.LowPass(fields=("lin_acc_b",), cutoff_hz=50.0, place="physics"),
+        ),
+        (
+            sn.Dropout(fields=GYRO, probability=sn.GilbertElliott(0.2, 0.5)),
+            sn.Dropout(fields=("lin_acc_b",), probability=0.3, per="sample", mode="value", value=7.0),
+            sn.SpikeFault(fields=("lin_acc_b",), rate=100.0, amount=sn.Normal(0.0, 9.0)),
+        ),
+        (
+            sn.StuckFault(fields=GYRO, rate=50.0, duration=sn.Uniform(0.0, 0.01)),
+            sn.SaturationFault(fields=("lin_acc_b",), start=sn.Uniform(0.0, 0.02), duration=0.008, high=160.0),
+        ),
+    ],
+    ids=["bias", "filters", "dropout", "faults"],
+)
+def test_stages_keep_the_contract(stages: tuple[StageCfg, ...]) -> None:
+    """An IMU with these stages passes every law of `check_sensor`."""
+    assert len(check_sensor(sn.ImuCfg(body="body", fields=("ang_vel_b", "lin_acc_b"), stages=stages))) >= 15
