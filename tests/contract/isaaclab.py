@@ -2,9 +2,1441 @@
 
 from __future__ import annotations
 
-from .rows import Document, Row
+from collections.abc import Iterable
 
-SECTIONS: dict[str, int] = {}
-ROWS: tuple[Row, ...] = ()
+import sensorium as sn
+
+from .rows import REQUIRED, Alias, Code, Document, NotApplicable, Present, Replaced, Row, Status, With, section
+
+HERE = "tests/contract/test_isaaclab.py::"
+FRAMES = "tests/sensors/test_frame_transformer.py::"
+IMU = "tests/sensors/test_imu.py::"
+IMU_MUJOCO = "tests/sensors/test_imu_mujoco.py::"
+SCHEDULE = "tests/measurement/test_schedule.py::"
+
+IDENTITY = Code("identity")
+BODIES_FIRST = "Where no body has the name a site, geom or camera is found, which is a frame on a body too."
+DRAWN = "Sensors give plain shapes, and any viewer draws them; there are no marker assets to configure"
+
+
+# Rows that many classes have ------------------------------------------------------------------------------------------
+
+
+def of_every_sensor(name: str, issue: str = "", ours: str = "", *, cfg: bool = True) -> Iterable[Row]:
+    """Yield the rows of a sensor class that it has from SensorBase.
+
+    Args:
+        name: the class in the document.
+        issue: the later work that brings it; empty where it is here (and in `SENSORS` of test_isaaclab.py).
+        ours: path of our class, where it is not ``sn.<name>``.
+        cfg: whether the document lists the attribute `cfg`.
+    """
+    path = ours or f"sn.{name}"
+
+    def here(member: str, present: Status) -> Status:
+        return With(issue, where=f"{path}.{member}") if issue else present
+
+    def shown(where: str, test: str, note: str = "") -> Status:
+        return With(issue) if issue else Present(where, f"{HERE}{test}[{name}]", note=note)
+
+    if cfg:
+        yield Row(f"{name}.cfg", "property", here("cfg", Present(f"{path}.cfg")), "its config")
+    made = Replaced(("sn.Scene.sensors", "sn.Scene.add"), "A scene builds the sensors of the configs it is given")
+    yield Row(f"{name}.__init__", "method", With(issue) if issue else made, "makes the sensor of a config: (cfg)")
+    for word, says in (
+        ("is_initialized", "whether it is initialised"),
+        ("num_instances", "number of instances"),
+        ("device", "device of computation and memory"),
+        ("data", "its data"),
+        ("has_debug_vis_implementation", "whether it can draw itself"),
+    ):
+        yield Row(f"{name}.{word}", "property", here(word, Present(f"{path}.{word}")), says)
+    draw = Present(f"{path}.set_debug_vis", call="debug_vis")
+    yield Row(f"{name}.set_debug_vis", "method", here("set_debug_vis", draw), "(debug_vis) -> bool")
+    again = Present(f"{path}.reset", call="env_ids=None")
+    yield Row(f"{name}.reset", "method", here("reset", again), "(env_ids=None)")
+    yield Row(
+        f"{name}: is_initialized is true once it is ready",
+        "guarantee",
+        shown(
+            f"{path}.is_initialized",
+            "test_a_sensor_is_ready_when_the_scene_is_built",
+            "There is no sensor that is not ready, so it is never false.",
+        ),
+        "true if initialised, else false",
+    )
+    yield Row(
+        f"{name}: num_instances counts all envs",
+        "guarantee",
+        shown(f"{path}.num_instances", "test_instances_are_sensors_per_env_times_envs"),
+        "sensors per environment times environments",
+    )
+    yield Row(
+        f"{name}: data are updated when they are accessed",
+        "guarantee",
+        shown(f"{path}.data", "test_data_are_computed_on_access_or_by_force"),
+        "so that nothing is computed that nobody uses",
+    )
+    yield Row(
+        f"{name}: snippet for the data property",
+        "example",
+        With(issue)
+        if issue
+        else Replaced(
+            ("sn.Sensor.data", "sn.SimpleSensor.update_raw_data"),
+            "The base class has the only `data`; an author fills the record that he is given, when it is needed",
+            f"{HERE}test_data_are_computed_on_access_or_by_force[{name}]",
+        ),
+        "refreshes outdated buffers, then returns them",
+    )
+    yield Row(
+        f"{name}: set_debug_vis is false where unsupported",
+        "guarantee",
+        shown(f"{path}.set_debug_vis", "test_set_debug_vis_says_whether_the_sensor_draws"),
+        "whether it was set; false if the sensor cannot draw",
+    )
+    yield Row(
+        f"{name}: reset takes the given envs, or all",
+        "guarantee",
+        shown(f"{path}.reset", "test_reset_starts_the_given_envs_anew_or_all"),
+        "None resets every environment",
+    )
+
+
+def of_every_config(name: str, issue: str = "", ours: str = "", *, note: bool = True) -> Iterable[Row]:
+    """Yield the rows of a config class that it has from SensorBaseCfg.
+
+    Args:
+        name: the class in the document.
+        issue: the later work that brings it; empty where it is here.
+        ours: path of our class, where it is not ``sn.<name>``.
+        note: whether the document says how the environments' namespace is written.
+    """
+    path = ours or f"sn.{name}"
+    sensor = name.removesuffix("Cfg")
+
+    def here(field: str, present: Status) -> Status:
+        return With(issue, where=f"{path}.{field}") if issue else present
+
+    def shown(where: str, test: str, why: str = "") -> Status:
+        return With(issue) if issue else Present(where, f"{HERE}{test}", note=why)
+
+    where = "sn.MountedSensorCfg.prim_path" if ours else f"{path}.prim_path"
+    given = Present(where, default=None, why="One of several selectors, of which exactly one is given")
+    yield Row(f"{name}.prim_path", "cfg field", here("prim_path", given), "path of the prim, or pattern", REQUIRED)
+    if note:
+        test = "test_the_environment_namespace_stands_for_all_environments"
+        yield Row(
+            f"{name}: {{ENV_REGEX_NS}} in a path",
+            "guarantee",
+            shown(where, test if ours else f"{test}[{sensor}]"),
+            "stands for the namespace of the environments",
+        )
+        yield Row(
+            f"{name}: {{ENV_REGEX_NS}}/Robot/sensor",
+            "example",
+            shown("", test if ours else f"{test}[{sensor}]"),
+            "is the same as /World/envs/env_.*/Robot/sensor",
+        )
+    period = Present(f"{path}.update_period")
+    yield Row(f"{name}.update_period", "cfg field", here("update_period", period), "seconds between updates", 0.0)
+    yield Row(
+        f"{name}: update_period 0",
+        "guarantee",
+        shown(f"{path}.update_period", f"test_a_period_of_zero_samples_at_every_step[{sensor}]"),
+        "updates at every step",
+    )
+    length = Present(f"{path}.history_length")
+    yield Row(f"{name}.history_length", "cfg field", here("history_length", length), "past frames that are kept", 0)
+    yield Row(
+        f"{name}: history_length 0",
+        "guarantee",
+        shown(f"{path}.history_length", f"test_history_is_kept_where_a_length_is_given[{sensor}]"),
+        "keeps the present data only",
+    )
+    draws = Present(f"{path}.debug_vis")
+    yield Row(f"{name}.debug_vis", "cfg field", here("debug_vis", draws), "whether it is drawn", False)
+
+
+def of_an_offset(name: str, issue: str = "", ours: str = "", *, convention: bool = False) -> Iterable[Row]:
+    """Yield the rows of a class that holds an offset.
+
+    Args:
+        name: the class in the document.
+        issue: the later work that brings it; empty where it is here.
+        ours: path of our class, where it is not ``sn.<name>``.
+        convention: whether it also says the camera convention of the offset.
+    """
+    path = ours or f"sn.{name}"
+
+    def here(field: str) -> Status:
+        return With(issue, where=f"{path}.{field}") if issue else Present(f"{path}.{field}")
+
+    yield Row(name, "class", With(issue, where=path) if issue else Present(path), "pose of a frame in its parent's")
+    yield Row(f"{name}.pos", "cfg field", here("pos"), "translation", (0.0, 0.0, 0.0))
+    yield Row(f"{name}.rot", "cfg field", here("rot"), "quaternion (w, x, y, z)", (1.0, 0.0, 0.0, 0.0))
+    if convention:
+        yield Row(f"{name}.convention", "cfg field", here("convention"), "opengl, ros or world", "ros")
+        yield from in_conventions(f"{name}.convention", issue)
+
+
+def in_conventions(name: str, issue: str) -> Iterable[Row]:
+    """Yield one row per camera convention."""
+    for word, axes in (
+        ("opengl", "forward -z, up +y, as a USD camera"),
+        ("ros", "forward +z, up -y"),
+        ("world", "forward +x, up +z"),
+    ):
+        yield Row(f"{name} {word}", "guarantee", With(issue), axes)
+
+
+# Cameras: what a rendered and a ray-cast one share --------------------------------------------------------------------
+
+TYPES = {
+    "rgb": "rendered colour, 3 channels",
+    "rgba": "rendered colour with alpha, 4 channels",
+    "distance_to_camera": "distance to the optical centre",
+    "distance_to_image_plane": "distance to the camera plane along its z",
+    "depth": "the same as distance_to_image_plane",
+    "normals": "surface normals per pixel",
+    "motion_vectors": "motion per pixel",
+    "semantic_segmentation": "semantic labels per pixel",
+    "instance_segmentation_fast": "instances per pixel",
+    "instance_id_segmentation_fast": "instance ids per pixel",
+}
+UNSUPPORTED = {
+    "instance_segmentation": "not supported; its fast counterpart is",
+    "instance_id_segmentation": "not supported; its fast counterpart is",
+    "bounding_box_2d_tight": "not supported: tight 2D boxes of what is not occluded",
+    "bounding_box_2d_tight_fast": "not supported: tight 2D boxes of what is not occluded",
+    "bounding_box_2d_loose": "not supported: loose 2D boxes with what is occluded",
+    "bounding_box_2d_loose_fast": "not supported: loose 2D boxes with what is occluded",
+    "bounding_box_3d": "not supported: 3D boxes in view space",
+    "bounding_box_3d_fast": "not supported: 3D boxes in view space",
+}
+NOT_BY_RAYS = (
+    *UNSUPPORTED, "instance_segmentation_fast", "instance_id_segmentation_fast", "motion_vectors", "rgb",
+    "semantic_segmentation", "skeleton_data",
+)  # fmt: skip
+
+
+def of_every_camera(name: str, issue: str) -> Iterable[Row]:
+    """Yield the rows of a camera class beyond those of every sensor."""
+    path = f"sn.{name}"
+    rendered = name != "RayCasterCamera"
+    refused: Iterable[str] = UNSUPPORTED if rendered else NOT_BY_RAYS
+    yield Row(
+        f"{name}.UNSUPPORTED_TYPES",
+        "property",
+        With(issue, where=f"{path}.UNSUPPORTED_TYPES"),
+        f"set of the types that it cannot give: {', '.join(sorted(refused))}",
+    )
+    yield Row(f"{name}: data types that it cannot give", "error", With(issue), "a ValueError when it is made")
+    if rendered:
+        yield Row(f"{name}: no camera at the given path", "error", With(issue), "a RuntimeError when it is made")
+    yield Row(f"{name}.frame", "property", With(issue, where=f"{path}.frame"), "number of the frame measured last")
+    yield Row(f"{name}.image_shape", "property", With(issue, where=f"{path}.image_shape"), "(height, width)")
+    yield Row(
+        f"{name}.set_intrinsic_matrices",
+        "method",
+        With(issue, where=f"{path}.set_intrinsic_matrices"),
+        "(matrices, focal_length=1.0, env_ids=None); matrices [N, 3, 3], focal length in cm, None sets all",
+    )
+    if rendered:
+        for part in ("focal_length", "horizontal_aperture", "vertical_aperture"):
+            yield Row(f"{name}.set_intrinsic_matrices sets {part}", "guarantee", With(issue))
+        for part in ("horizontal_aperture_offset", "vertical_aperture_offset"):
+            yield Row(f"{name}.set_intrinsic_matrices sets {part}", "guarantee", With(issue))
+        yield Row(
+            f"{name}.set_intrinsic_matrices: warning",
+            "guarantee",
+            With(issue),
+            "right only for square pixels and an optical centre in the middle of the image",
+        )
+    yield Row(
+        f"{name}.set_world_poses",
+        "method",
+        With(issue, where=f"{path}.set_world_poses"),
+        '(positions=None, orientations=None, env_ids=None, convention="ros"); [N, 3] m, [N, 4] wxyz, None sets all',
+    )
+    yield from in_conventions(f"{name}.set_world_poses", issue)
+    yield Row(f"{name}.set_world_poses: None", "guarantee", With(issue), "leaves positions or orientations as they are")
+    yield Row(f"{name}.set_world_poses before it is initialised", "error", With(issue), "a RuntimeError")
+    yield Row(
+        f"{name}.set_world_poses_from_view",
+        "method",
+        With(issue, where=f"{path}.set_world_poses_from_view"),
+        "(eyes, targets, env_ids=None); both [N, 3]: where the camera is and what it looks at, None sets all",
+    )
+    yield Row(f"{name}.set_world_poses_from_view before it is initialised", "error", With(issue), "a RuntimeError")
+    yield Row(
+        f"{name}.set_world_poses_from_view with an odd up-axis",
+        "error",
+        NotApplicable("Omniverse", "up-axis of a USD stage; z is up in every model here"),
+        "a NotImplementedError where the stage's up-axis is neither Y nor Z",
+    )
+
+
+def of_a_rendered_camera(name: str) -> Iterable[Row]:
+    """Yield the rows of a camera class that renders: its types and its handles."""
+    for word, says in TYPES.items():
+        yield Row(f"{name} type {word}", "guarantee", With("Cameras"), says)
+    for word, says in UNSUPPORTED.items():
+        yield Row(f"{name} type {word}", "guarantee", With("Cameras"), says)
+    yield from of_every_sensor(name, "Cameras")
+    yield from of_every_camera(name, "Cameras")
+    yield Row(
+        f"{name}.render_product_paths",
+        "property",
+        NotApplicable("Omniverse", "paths of its render products, for its replicator's writers and annotators"),
+    )
+
+
+def of_a_rendered_camera_config(name: str) -> Iterable[Row]:
+    """Yield the rows of a config of a camera that renders."""
+    path = f"sn.{name}"
+
+    def field(word: str, says: str, default: object) -> Row:
+        return Row(f"{name}.{word}", "cfg field", With("Cameras", where=f"{path}.{word}"), says, default)
+
+    yield from of_an_offset(f"{name}.OffsetCfg", "Cameras", convention=True)
+    yield field("offset", "pose of the camera in its parent's frame", IDENTITY)
+    yield Row(
+        f"{name}: parent frame of the offset",
+        "guarantee",
+        With("Cameras"),
+        "the frame the camera is attached to: of .../Robot/Camera it is .../Robot",
+    )
+    yield field("spawn", "PinholeCameraCfg, FisheyeCameraCfg or None: the lens to create", REQUIRED)
+    yield Row(f"{name}.spawn None", "guarantee", With("Cameras"), "takes a camera that the scene already has")
+    yield field("data_types", "types to give", ["rgb"])
+    yield from of_every_config(name, "Cameras")
+    yield field("width", "pixels", REQUIRED)
+    yield field("height", "pixels", REQUIRED)
+    yield field("semantic_filter", "which semantics are seen", "*:*")
+    yield Row(
+        f"{name}.semantic_filter as text",
+        "guarantee",
+        With("Cameras"),
+        "a disjunctive normal form of types and labels: `;` and `,` between types, `|`, `&`, `!` between labels",
+    )
+    yield Row(
+        f"{name}.semantic_filter example with labels",
+        "example",
+        With("Cameras"),
+        "one type with a label but not another, or a third label; and labels of two other types",
+    )
+    yield Row(
+        f"{name}.semantic_filter example with wildcards",
+        "example",
+        With("Cameras"),
+        "`*` for a label takes a whole type, `*` for a type takes a label in any",
+    )
+    yield Row(f"{name}.semantic_filter as a list", "guarantee", With("Cameras"), 'types to take whole, e.g. ["class"]')
+    for word in ("semantic", "instance_id", "instance"):
+        each = f"colorize_{word}_segmentation"
+        yield field(each, f"whether {word.replace('_', ' ')} segmentation is an image of colours", True)
+        yield Row(f"{name}.{each} True", "guarantee", With("Cameras"), "ids become colours, uint8 with 4 channels")
+        yield Row(f"{name}.{each} False", "guarantee", With("Cameras"), "ids as int32")
+
+
+# The table ------------------------------------------------------------------------------------------------------------
+
+ROWS = (
+    *section(
+        "Overview",
+        Row(
+            "USD-prim sensors",
+            "guarantee",
+            With("Cameras", note="A camera is added to the model where it has none of that name."),
+            "need a prim to be created, e.g. RTX cameras and lidars",
+        ),
+        Row(
+            "USD-schema sensors",
+            "guarantee",
+            Replaced(
+                ("sn.Sensor.requires", "sn.Requirement"),
+                "A sensor declares what it needs, and the engine adds it to the model before it is compiled",
+                "tests/engines/test_mujoco.py::test_a_model_is_compiled_once_with_what_the_sensors_need",
+            ),
+            "need a schema on an existing prim, e.g. contact sensors and frame transformers",
+        ),
+        Row(
+            "custom sensors",
+            "guarantee",
+            Present("sn.SimpleSensor", "tests/test_check_sensor.py::test_correct_plugins_pass"),
+            "are written in Python alone, without prim or schema, e.g. ray-casters",
+        ),
+        Row(
+            "how a prim path is read depends on the sensor",
+            "guarantee",
+            Present(
+                "sn.MountedSensorCfg.prim_path", HERE + "test_the_example_path_of_each_sensor_leads_to_its_element"
+            ),
+        ),
+        Row("patterns", "guarantee", With("Rays", where="sensorium.patterns"), "submodule with the patterns of rays"),
+    ),
+    *section(
+        "Prim paths",
+        Row(
+            "Camera: /World/robot/base/camera",
+            "guarantee",
+            Present(
+                "sn.MountedSensorCfg.prim_path",
+                HERE + "test_the_example_path_of_each_sensor_leads_to_its_element[Camera]",
+                note="A camera that is there is found by its name.",
+            ),
+            "the path of the camera itself",
+        ),
+        Row("Camera: the leaf is free, and a camera is created there", "guarantee", With("Cameras")),
+        Row(
+            "Contact Sensor: /World/robot/feet_*",
+            "guarantee",
+            Present(
+                "sn.MountedSensorCfg.prim_path",
+                HERE + "test_the_example_path_of_each_sensor_leads_to_its_element[ContactSensor]",
+            ),
+            "the leaf exists; it may match several bodies",
+        ),
+        Row(
+            "Contact Sensor: the schema of contact reports is checked",
+            "guarantee",
+            With(
+                "Contact", note="The engine reports the contacts that a config asks for; nothing is to be switched on."
+            ),
+        ),
+        Row(
+            "Ray Caster: /World/robot/base",
+            "guarantee",
+            Present(
+                "sn.MountedSensorCfg.prim_path",
+                HERE + "test_the_example_path_of_each_sensor_leads_to_its_element[RayCaster]",
+                note=BODIES_FIRST,
+            ),
+            "the leaf exists and is a body: of an articulation, or rigid",
+        ),
+        Row("Ray Caster: it sits on that body", "guarantee", With("Rays")),
+        Row(
+            "Frame Transformer: /World/robot/base",
+            "guarantee",
+            Present(
+                "sn.MountedSensorCfg.prim_path",
+                HERE + "test_the_example_path_of_each_sensor_leads_to_its_element[FrameTransformer]",
+                note=BODIES_FIRST,
+            ),
+            "the leaf exists and is a body: of an articulation, or rigid",
+        ),
+        Row(
+            "Frame Transformer: its source is that body",
+            "guarantee",
+            Present(
+                "sn.FrameTransformerCfg.prim_path",
+                HERE + "test_a_sensor_sits_on_the_body_that_its_path_names[FrameTransformer]",
+            ),
+        ),
+        Row(
+            "Imu: /World/robot/base",
+            "guarantee",
+            Present(
+                "sn.MountedSensorCfg.prim_path",
+                HERE + "test_the_example_path_of_each_sensor_leads_to_its_element[Imu]",
+                note=BODIES_FIRST,
+            ),
+            "the leaf exists and is a rigid body",
+        ),
+        Row(
+            "Imu: it sits on that body",
+            "guarantee",
+            Present("sn.ImuCfg.prim_path", HERE + "test_a_sensor_sits_on_the_body_that_its_path_names[Imu]"),
+        ),
+    ),
+    *section(
+        "SensorBase",
+        Row("SensorBase", "class", Alias("sn.Sensor", why="One base, under its name in mjlab"), "base of every sensor"),
+        *of_every_sensor("SensorBase", ours="sn.Sensor", cfg=False),
+        Row(
+            "SensorBase.update",
+            "method",
+            Present("sn.Scene.update", call="force_compute=False", note="Of the scene: its sensors share one clock."),
+            "with force_compute=True data are updated at once",
+        ),
+        Row(
+            "SensorBase.update with force_compute",
+            "guarantee",
+            Present("sn.Scene.update", HERE + "test_data_are_computed_on_access_or_by_force"),
+            "computes without being read",
+        ),
+        Row(
+            "evaluation is lazy",
+            "guarantee",
+            Present("sn.Sensor.is_lazy", SCHEDULE + "test_update_count"),
+            "nothing is computed while nobody reads",
+        ),
+        Row(
+            "a sensor is updated at its period",
+            "guarantee",
+            Present("sn.SensorCfg.update_period", SCHEDULE + "test_exact_schedule"),
+        ),
+        Row(
+            "a sensor that is due waits for its reader",
+            "guarantee",
+            Replaced(
+                ("sn.SensorCfg.evaluate", "sn.Sensor.is_lazy"),
+                "Samples are on one exact grid of ticks, the same for all envs, whoever reads and when; only where it "
+                'makes no difference is a sample left to its first read, or where `evaluate="on_read"` asks for it',
+                HERE + "test_a_period_counts_from_the_start_and_not_from_the_last_read",
+            ),
+            "laziness and period together: data are of the time of the access",
+        ),
+        Row(
+            "without a period a sensor is updated at every step",
+            "guarantee",
+            Present("sn.SensorCfg.update_period", HERE + "test_a_period_of_zero_samples_at_every_step"),
+        ),
+    ),
+    *section(
+        "SensorBaseCfg",
+        Row(
+            "SensorBaseCfg",
+            "class",
+            Alias("sn.SensorCfg", why="One base, under its name in mjlab and GeneLab; `MountedSensorCfg` adds a place"),
+        ),
+        *of_every_config("SensorBaseCfg", ours="sn.SensorCfg"),
+    ),
+    *section(
+        "Camera",
+        Row("Camera", "class", With("Cameras"), "gives images of a USD camera in ROS convention; a SensorBase"),
+        Row("Camera wraps a camera of the scene", "guarantee", With("Cameras"), "one way to get at any visual data"),
+        Row("Camera follows the ROS convention", "guarantee", With("Cameras"), "of its coordinate frame"),
+        *of_a_rendered_camera("Camera"),
+        Row(
+            "convert_camera_frame_orientation_convention",
+            "method",
+            With("Cameras"),
+            "turns an orientation from one convention into another",
+        ),
+    ),
+    *section(
+        "CameraData",
+        Row("CameraData", "class", With("Cameras"), "also of the ray-cast camera; N is the number of sensors"),
+        Row(
+            "CameraData.pos_w",
+            "data field",
+            With("Cameras", where="sn.CameraData.pos_w"),
+            "origin in the world, ROS convention",
+            shape=("env", 3),
+        ),
+        Row(
+            "CameraData.quat_w_world",
+            "data field",
+            With("Cameras", where="sn.CameraData.quat_w_world"),
+            "orientation (w, x, y, z) in the world, world convention",
+            shape=("env", 4),
+        ),
+        Row("CameraData.quat_w_world convention", "guarantee", With("Cameras"), "forward +x, up +z"),
+        Row(
+            "CameraData.image_shape", "property", With("Cameras", where="sn.CameraData.image_shape"), "(height, width)"
+        ),
+        Row(
+            "CameraData.intrinsic_matrices",
+            "data field",
+            With("Cameras", where="sn.CameraData.intrinsic_matrices"),
+            shape=("env", 3, 3),
+        ),
+        Row(
+            "CameraData.output",
+            "property",
+            With("Cameras", where="sn.CameraData.output"),
+            "dict: type -> tensor; of segmentations the `data` part",
+        ),
+        Row(
+            "CameraData.info",
+            "property",
+            With("Cameras", where="sn.CameraData.info"),
+            "list of dicts: type -> extra information",
+        ),
+        Row("CameraData.info of segmentations", "guarantee", With("Cameras"), "labels of ids and the like; else empty"),
+        Row(
+            "CameraData.quat_w_ros",
+            "data field",
+            With("Cameras", where="sn.CameraData.quat_w_ros"),
+            "orientation in the world, ROS convention",
+            shape=("env", 4),
+        ),
+        Row("CameraData.quat_w_ros convention", "guarantee", With("Cameras"), "forward +z, up -y"),
+        Row(
+            "CameraData.quat_w_opengl",
+            "data field",
+            With("Cameras", where="sn.CameraData.quat_w_opengl"),
+            "orientation in the world, OpenGL convention",
+            shape=("env", 4),
+        ),
+        Row("CameraData.quat_w_opengl convention", "guarantee", With("Cameras"), "forward -z, up +y"),
+        Row("CameraData fields are None at first", "guarantee", With("Cameras")),
+    ),
+    *section(
+        "CameraCfg",
+        Row("CameraCfg", "class", With("Cameras"), "a SensorBaseCfg"),
+        Row("PinholeCameraCfg", "class", With("Cameras"), "lens of a camera to create; only named"),
+        Row("FisheyeCameraCfg", "class", With("Cameras"), "lens of a camera to create; only named"),
+        *of_a_rendered_camera_config("CameraCfg"),
+    ),
+    *section(
+        "TiledCamera",
+        Row("TiledCamera", "class", With("Cameras"), "the same data as Camera by tiled rendering; a Camera"),
+        Row(
+            "TiledCamera renders all cameras into one image", "guarantee", With("Cameras"), "in parallel, for many envs"
+        ),
+        Row(
+            "TiledCamera and the version of Isaac Sim",
+            "error",
+            NotApplicable("Omniverse", "version 4.2 of its simulator, which first had tiled rendering"),
+            "a RuntimeError with an older one",
+        ),
+        *of_a_rendered_camera("TiledCamera"),
+    ),
+    *section(
+        "TiledCameraCfg",
+        Row("TiledCameraCfg", "class", With("Cameras"), "a CameraCfg"),
+        *of_a_rendered_camera_config("TiledCameraCfg"),
+        Row(
+            "TiledCameraCfg.return_latest_camera_pose",
+            "cfg field",
+            With("Cameras", where="sn.TiledCameraCfg.return_latest_camera_pose"),
+            "whether data carry the latest pose",
+            False,
+        ),
+        Row("TiledCameraCfg.return_latest_camera_pose True", "guarantee", With("Cameras"), "at the cost of speed"),
+        Row("TiledCameraCfg.return_latest_camera_pose False", "guarantee", With("Cameras"), "the pose of the start"),
+    ),
+    *section(
+        "ContactSensor",
+        Row("ContactSensor", "class", With("Contact"), "reports contact forces of bodies; a SensorBase"),
+        Row("ContactSensor reports normal forces", "guarantee", With("Contact"), "on a rigid body, in the world frame"),
+        Row(
+            "ContactSensor needs contact reports on its bodies",
+            "guarantee",
+            With("Contact", note="What a config needs is asked of the engine by the sensor itself."),
+        ),
+        Row(
+            "RigidObjectSpawnerCfg.activate_contact_sensors",
+            "cfg field",
+            NotApplicable("Omniverse", "flag of its asset spawner that switches PhysX contact reports on"),
+        ),
+        Row(
+            "PhysX ContactReporter API",
+            "guarantee",
+            NotApplicable("PhysX", "schema on the prims of bodies"),
+            "has to be active on every body in question",
+        ),
+        Row("ContactSensor filters by a set of bodies", "guarantee", With("Contact"), "forces of the pairs alone"),
+        Row(
+            "ContactSensor filters one body against many",
+            "guarantee",
+            With("Contact", note="Many against many is a limit of PhysX."),
+            "of several bodies each needs a sensor of its own",
+        ),
+        Row(
+            "all feet against one object",
+            "example",
+            With("Contact"),
+            "{ENV_REGEX_NS}/Robot/.*_FOOT against {ENV_REGEX_NS}/Object needs one sensor per foot",
+        ),
+        *of_every_sensor("ContactSensor", "Contact"),
+        Row("ContactSensor.num_bodies", "property", With("Contact", where="sn.ContactSensor.num_bodies")),
+        Row("ContactSensor.body_names", "property", With("Contact", where="sn.ContactSensor.body_names"), "in order"),
+        Row(
+            "ContactSensor.body_physx_view",
+            "property",
+            With(
+                "Contact",
+                where="sn.ContactSensor.body_physx_view",
+                note="A handle of PhysX: raises, and names what replaces it.",
+            ),
+            "the RigidBodyView of the bodies, to be used with care",
+        ),
+        Row(
+            "ContactSensor.contact_physx_view",
+            "property",
+            With(
+                "Contact",
+                where="sn.ContactSensor.contact_physx_view",
+                note="A handle of PhysX: raises, and names what replaces it.",
+            ),
+            "the RigidContactView of the bodies, to be used with care",
+        ),
+        Row("RigidBodyView and RigidContactView", "class", NotApplicable("PhysX", "its tensor views")),
+        Row(
+            "ContactSensor.find_bodies",
+            "method",
+            With("Contact", where="sn.ContactSensor.find_bodies"),
+            "(name_keys, preserve_order=False) -> indices, names; keys are one pattern or several",
+        ),
+        Row("ContactSensor.find_bodies preserve_order", "guarantee", With("Contact"), "keeps the order of the keys"),
+        Row(
+            "ContactSensor.compute_first_contact",
+            "method",
+            With("Contact", where="sn.ContactSensor.compute_first_contact"),
+            "(dt, abs_tol=1e-08) -> bool [N, B]: contacts that began within the last dt seconds",
+        ),
+        Row(
+            "ContactSensor.compute_first_contact compares times",
+            "guarantee",
+            With("Contact"),
+            "the current contact time is less than dt",
+        ),
+        Row("ContactSensor.compute_first_contact: dt", "guarantee", With("Contact"), "a multiple of the sensor's step"),
+        Row("ContactSensor.compute_first_contact untracked", "error", With("Contact"), "a RuntimeError"),
+        Row(
+            "ContactSensor.compute_first_air",
+            "method",
+            With("Contact", where="sn.ContactSensor.compute_first_air"),
+            "(dt, abs_tol=1e-08) -> bool [N, B]: contacts that ended within the last dt seconds",
+        ),
+        Row(
+            "ContactSensor.compute_first_air compares times",
+            "guarantee",
+            With("Contact"),
+            "the current air time is less than dt",
+        ),
+        Row("ContactSensor.compute_first_air: dt", "guarantee", With("Contact"), "a multiple of the sensor's step"),
+        Row("ContactSensor.compute_first_air untracked", "error", With("Contact"), "a RuntimeError"),
+    ),
+    *section(
+        "ContactSensorData",
+        Row("ContactSensorData", "class", With("Contact"), "N sensors, B bodies each, M filtered bodies, T in history"),
+        Row("ContactSensorData fields are None at first", "guarantee", With("Contact")),
+        Row(
+            "ContactSensorData.pos_w",
+            "data field",
+            With("Contact", where="sn.ContactSensorData.pos_w"),
+            "origin of the sensor in the world",
+            shape=("env", 3),
+        ),
+        Row("ContactSensorData.pos_w is None without track_pose", "guarantee", With("Contact")),
+        Row(
+            "ContactSensorData.quat_w",
+            "data field",
+            With("Contact", where="sn.ContactSensorData.quat_w"),
+            "orientation (w, x, y, z) in the world",
+            shape=("env", 4),
+        ),
+        Row("ContactSensorData.quat_w is None without track_pose", "guarantee", With("Contact")),
+        Row(
+            "ContactSensorData.net_forces_w",
+            "data field",
+            With("Contact", where="sn.ContactSensorData.net_forces_w"),
+            "net normal force in the world",
+            shape=("env", "body", 3),
+        ),
+        Row(
+            "ContactSensorData.net_forces_w sums normal forces",
+            "guarantee",
+            With("Contact"),
+            "without the tangential ones",
+        ),
+        Row(
+            "ContactSensorData.net_forces_w_history",
+            "data field",
+            With("Contact", where="sn.ContactSensorData.net_forces_w_history"),
+            "net normal force in the world",
+            shape=("env", "history", "body", 3),
+        ),
+        Row("ContactSensorData.net_forces_w_history begins with the newest", "guarantee", With("Contact")),
+        Row(
+            "ContactSensorData.net_forces_w_history sums normal forces",
+            "guarantee",
+            With("Contact"),
+            "without the tangential ones",
+        ),
+        Row(
+            "ContactSensorData.force_matrix_w",
+            "data field",
+            With("Contact", where="sn.ContactSensorData.force_matrix_w"),
+            "normal forces between bodies and filter",
+            shape=("env", "body", "filter", 3),
+        ),
+        Row("ContactSensorData.force_matrix_w is None without a filter", "guarantee", With("Contact")),
+        *(
+            row
+            for word, says in {
+                "last_air_time": "time in the air before the last contact, s",
+                "current_air_time": "time in the air since the last detachment, s",
+                "last_contact_time": "time in contact before the last detachment, s",
+                "current_contact_time": "time in contact since the last contact, s",
+            }.items()
+            for row in (
+                Row(
+                    f"ContactSensorData.{word}",
+                    "data field",
+                    With("Contact", where=f"sn.ContactSensorData.{word}"),
+                    says,
+                    shape=("env", "body"),
+                ),
+                Row(f"ContactSensorData.{word} is None without track_air_time", "guarantee", With("Contact")),
+            )
+        ),
+    ),
+    *section(
+        "ContactSensorCfg",
+        Row("ContactSensorCfg", "class", With("Contact"), "a SensorBaseCfg"),
+        Row(
+            "ContactSensorCfg.track_pose",
+            "cfg field",
+            With("Contact", where="sn.ContactSensorCfg.track_pose"),
+            "whether the origin's pose is tracked",
+            False,
+        ),
+        Row(
+            "ContactSensorCfg.track_air_time",
+            "cfg field",
+            With("Contact", where="sn.ContactSensorCfg.track_air_time"),
+            "whether times between contacts are tracked",
+            False,
+        ),
+        *of_every_config("ContactSensorCfg", "Contact"),
+        Row(
+            "ContactSensorCfg.force_threshold",
+            "cfg field",
+            With("Contact", where="sn.ContactSensorCfg.force_threshold"),
+            "norm of the force that counts as contact",
+        ),
+        Row(
+            "ContactSensorCfg.force_threshold is for times only",
+            "guarantee",
+            With("Contact"),
+            "used where track_air_time is on",
+        ),
+        Row(
+            "ContactSensorCfg.filter_prim_paths_expr",
+            "cfg field",
+            With("Contact", where="sn.ContactSensorCfg.filter_prim_paths_expr"),
+            "paths of the bodies to filter by",
+            [],
+        ),
+        Row("ContactSensorCfg.filter_prim_paths_expr empty", "guarantee", With("Contact"), "filters nothing"),
+        Row("base of a robot against ground and object", "example", With("Contact"), "a report for each of the two"),
+        Row(
+            "ContactSensorCfg.filter_prim_paths_expr: {ENV_REGEX_NS}",
+            "guarantee",
+            With("Contact"),
+            "stands for the namespace of the environments",
+        ),
+        Row(
+            "ContactSensorCfg.filter_prim_paths_expr: {ENV_REGEX_NS}/Object",
+            "example",
+            With("Contact"),
+            "is the same as /World/envs/env_.*/Object",
+        ),
+        Row(
+            "ContactSensorCfg.filter_prim_paths_expr and several bodies",
+            "guarantee",
+            With("Contact"),
+            "works only where prim_path is one body per environment",
+        ),
+        Row(
+            "ContactSensorCfg.visualizer_cfg",
+            "cfg field",
+            With("Contact", where="sn.ContactSensor.debug_draw", note=f"{DRAWN}."),
+            "look of the markers",
+            Code("CONTACT_SENSOR_MARKER_CFG"),
+        ),
+        Row("ContactSensorCfg.visualizer_cfg is for debug_vis only", "guarantee", With("Contact")),
+        Row("CONTACT_SENSOR_MARKER_CFG", "class", NotApplicable("Omniverse", "config of USD markers")),
+        Row("VisualizationMarkersCfg", "class", NotApplicable("Omniverse", "config class of USD markers")),
+    ),
+    *section(
+        "FrameTransformer",
+        Row("FrameTransformer", "class", Present("sn.FrameTransformer"), "reports transforms; a SensorBase"),
+        Row(
+            "transforms of target frames with respect to a source frame",
+            "guarantee",
+            Present(
+                "sn.FrameTransformer",
+                FRAMES + "test_every_field_follows_the_rigid_transforms_of_a_float64_reference",
+            ),
+            "one or more targets",
+        ),
+        Row(
+            "source and targets are given by prim paths",
+            "guarantee",
+            Present("sn.FrameTransformerCfg", FRAMES + "test_feet_in_the_base_over_a_walk_with_partial_resets"),
+        ),
+        Row(
+            "source and targets are rigid bodies",
+            "guarantee",
+            Present(
+                "sn.FrameTransformerCfg",
+                FRAMES + "test_every_field_follows_the_rigid_transforms_of_a_float64_reference",
+                note="Sites, geoms, cameras, joints and the world are frames as well.",
+            ),
+        ),
+        Row(
+            "both poses come from the physics engine",
+            "guarantee",
+            Present("sn.FrameTransformer.requires", FRAMES + "test_it_equals_mujocos_own_frame_sensors"),
+            "and the relative one is computed from them",
+        ),
+        Row(
+            "offsets of the source and of each target",
+            "guarantee",
+            Present(
+                "sn.FrameTransformerCfg",
+                FRAMES + "test_every_field_follows_the_rigid_transforms_of_a_float64_reference",
+            ),
+        ),
+        Row(
+            "end effector of a manipulator",
+            "example",
+            Present("", HERE + "test_the_end_effector_of_an_arm_seen_from_its_base"),
+            "base as the source, the last body with an offset as the target",
+        ),
+        *of_every_sensor("FrameTransformer"),
+    ),
+    *section(
+        "FrameTransformerData",
+        Row("FrameTransformerData", "class", Present("sn.FrameTransformerData"), "N environments, M target frames"),
+        Row(
+            "FrameTransformerData.target_frame_names",
+            "property",
+            Present("sn.FrameTransformerData.target_frame_names", note="A list of text, not a tensor."),
+            "the order of the target axis",
+        ),
+        Row(
+            "target_frame_names come from FrameCfg.name",
+            "guarantee",
+            Present("sn.FrameTransformerData.target_frame_names", FRAMES + "test_names_of_frames"),
+        ),
+        Row(
+            "the order of targets need not be that of the config",
+            "guarantee",
+            Replaced(
+                ("sn.FrameTransformerData.target_frame_names", "sn.FrameTransformer.body_names"),
+                "It is: that of the config, and inside a pattern that of the model",
+                FRAMES + "test_order_is_that_of_the_config_and_inside_a_pattern_that_of_the_model",
+            ),
+            "because of patterns",
+        ),
+        Row(
+            "FrameTransformerData.target_pos_source",
+            "data field",
+            Present("sn.FrameTransformerData.target_pos_source", unit="m"),
+            "targets in the source frame",
+            shape=("env", "target", 3),
+        ),
+        Row(
+            "FrameTransformerData.target_quat_source",
+            "data field",
+            Present("sn.FrameTransformerData.target_quat_source", unit="1"),
+            "(w, x, y, z) in the source frame",
+            shape=("env", "target", 4),
+        ),
+        Row(
+            "FrameTransformerData.target_pos_w",
+            "data field",
+            Present("sn.FrameTransformerData.target_pos_w", unit="m"),
+            "targets after their offsets, in the world",
+            shape=("env", "target", 3),
+        ),
+        Row(
+            "FrameTransformerData.target_quat_w",
+            "data field",
+            Present("sn.FrameTransformerData.target_quat_w", unit="1"),
+            "(w, x, y, z) after offsets, in the world",
+            shape=("env", "target", 4),
+        ),
+        Row(
+            "FrameTransformerData.source_pos_w",
+            "data field",
+            Present("sn.FrameTransformerData.source_pos_w", unit="m"),
+            "source after its offset, in the world",
+            shape=("env", 3),
+        ),
+        Row(
+            "FrameTransformerData.source_quat_w",
+            "data field",
+            Present("sn.FrameTransformerData.source_quat_w", unit="1"),
+            "(w, x, y, z) after the offset, in the world",
+            shape=("env", 4),
+        ),
+        Row(
+            "FrameTransformerData fields are None at first",
+            "guarantee",
+            Replaced(
+                ("sn.FrameTransformerCfg.fields",),
+                "Data are there when the scene is built; only fields that were not selected are None",
+                FRAMES + "test_only_selected_fields_are_computed",
+            ),
+        ),
+    ),
+    *section(
+        "FrameTransformerCfg",
+        Row("FrameTransformerCfg", "class", Present("sn.FrameTransformerCfg"), "a SensorBaseCfg"),
+        Row("FrameTransformerCfg.FrameCfg", "class", Present("sn.FrameTransformerCfg.FrameCfg"), "one target frame"),
+        Row(
+            "FrameTransformerCfg.FrameCfg.prim_path",
+            "cfg field",
+            Present(
+                "sn.FrameTransformerCfg.FrameCfg.prim_path",
+                default=None,
+                why="One of several selectors, of which exactly one is given",
+            ),
+            "path of a rigid body, or pattern",
+            REQUIRED,
+        ),
+        Row(
+            "a pattern of targets matches many",
+            "guarantee",
+            Present("sn.FrameTransformerCfg.FrameCfg.prim_path", FRAMES + "test_all_bodies_of_a_robot"),
+        ),
+        Row(
+            "/Robot/.* seen from /Robot/base",
+            "example",
+            Present("", FRAMES + "test_all_bodies_of_a_robot"),
+            "every body below /Robot, the source among them as the identity",
+        ),
+        Row(
+            "FrameTransformerCfg.FrameCfg.name",
+            "cfg field",
+            Present("sn.FrameTransformerCfg.FrameCfg.name"),
+            "name of the frame",
+            None,
+        ),
+        Row(
+            "FrameTransformerCfg.FrameCfg.name None",
+            "guarantee",
+            Present(
+                "sn.FrameTransformerCfg.FrameCfg.name",
+                FRAMES + "test_names_of_frames",
+                note="Where leaves are equal, the full name.",
+            ),
+            "takes the leaf of the path",
+        ),
+        Row(
+            "FrameTransformerCfg.FrameCfg.offset",
+            "cfg field",
+            Present("sn.FrameTransformerCfg.FrameCfg.offset", default=sn.OffsetCfg()),
+            "pose in the body's frame",
+        ),
+        *of_every_config("FrameTransformerCfg", note=False),
+        Row(
+            "FrameTransformerCfg.source_frame_offset",
+            "cfg field",
+            Present("sn.FrameTransformerCfg.source_frame_offset", default=sn.OffsetCfg()),
+            "pose in the source's frame",
+        ),
+        Row(
+            "FrameTransformerCfg.target_frames",
+            "cfg field",
+            Present("sn.FrameTransformerCfg.target_frames"),
+            "list of FrameCfg",
+            REQUIRED,
+        ),
+        Row(
+            "one transformer for many targets",
+            "guarantee",
+            Present("sn.FrameTransformerCfg.target_frames", FRAMES + "test_all_targets_of_all_envs_are_one_launch"),
+        ),
+        Row(
+            "feet of a quadruped in its base",
+            "example",
+            Present("", FRAMES + "test_feet_in_the_base_over_a_walk_with_partial_resets"),
+            "four targets with offsets",
+        ),
+        Row(
+            "FrameTransformerCfg.visualizer_cfg",
+            "cfg field",
+            Replaced(
+                ("sn.FrameTransformer.debug_draw", "sn.DebugShape"),
+                f"{DRAWN}; the config refuses it and says so",
+                FRAMES + "test_it_draws_its_frames_and_what_connects_them",
+            ),
+            "look of the markers",
+            Code("FRAME_MARKER_CFG"),
+        ),
+        Row(
+            "FrameTransformerCfg.visualizer_cfg is for debug_vis only",
+            "guarantee",
+            Replaced(
+                ("sn.FrameTransformerCfg.debug_vis",),
+                "debug_vis is the only switch",
+                HERE + "test_set_debug_vis_says_whether_the_sensor_draws[FrameTransformer]",
+            ),
+        ),
+        Row("FRAME_MARKER_CFG", "class", NotApplicable("Omniverse", "config of USD markers")),
+    ),
+    *section("OffsetCfg", *of_an_offset("OffsetCfg")),
+    *section(
+        "RayCaster",
+        Row("RayCaster", "class", With("Rays"), "casts rays at meshes; a SensorBase"),
+        Row("RayCaster casts a set of rays at meshes of the scene", "guarantee", With("Rays")),
+        Row("RayCaster's rays are in the sensor's own frame", "guarantee", With("Rays")),
+        Row("RayCaster takes a set of meshes and a pattern", "guarantee", With("Rays")),
+        Row("RayCaster finds its meshes by prim paths", "guarantee", With("Rays")),
+        Row(
+            "RayCaster.warp_meshes",
+            "property",
+            With("Rays", note="Geometry belongs to the scene, and all ray sensors share it."),
+            "the meshes as Warp meshes",
+        ),
+        Row("RayCaster casts at static meshes only", "guarantee", With("Rays", note="Moving bodies are hit as well.")),
+        *of_every_sensor("RayCaster", "Rays"),
+    ),
+    *section(
+        "RayCasterData",
+        Row("RayCasterData", "class", With("Rays"), "N sensors, B rays each"),
+        Row(
+            "RayCasterData.pos_w",
+            "data field",
+            With("Rays", where="sn.RayCasterData.pos_w"),
+            "origin of the sensor in the world",
+            shape=("env", 3),
+        ),
+        Row(
+            "RayCasterData.quat_w",
+            "data field",
+            With("Rays", where="sn.RayCasterData.quat_w"),
+            "orientation (w, x, y, z) in the world",
+            shape=("env", 4),
+        ),
+        Row(
+            "RayCasterData.ray_hits_w",
+            "data field",
+            With("Rays", where="sn.RayCasterData.ray_hits_w"),
+            "hits in the world",
+            shape=("env", "ray", 3),
+        ),
+        Row("RayCasterData fields are None at first", "guarantee", With("Rays")),
+    ),
+    *section(
+        "RayCasterCfg",
+        Row("RayCasterCfg", "class", With("Rays"), "a SensorBaseCfg"),
+        *of_an_offset("RayCasterCfg.OffsetCfg", "Rays"),
+        Row(
+            "RayCasterCfg.mesh_prim_paths",
+            "cfg field",
+            With("Rays", where="sn.RayCasterCfg.mesh_prim_paths"),
+            "paths of the meshes",
+            REQUIRED,
+        ),
+        Row(
+            "RayCasterCfg.mesh_prim_paths is one static mesh",
+            "guarantee",
+            With("Rays", note="Several, and moving ones, as well."),
+            "more are work in progress there",
+        ),
+        Row(
+            "RayCasterCfg.offset",
+            "cfg field",
+            With("Rays", where="sn.RayCasterCfg.offset"),
+            "pose in the parent's frame",
+            IDENTITY,
+        ),
+        *of_every_config("RayCasterCfg", "Rays"),
+        Row(
+            "RayCasterCfg.attach_yaw_only",
+            "cfg field",
+            With("Rays", where="sn.RayCasterCfg.attach_yaw_only"),
+            "whether starts and directions follow the yaw alone",
+        ),
+        Row("height map under a robot", "example", With("Rays"), "attach_yaw_only: only the yaw counts"),
+        Row(
+            "RayCasterCfg.pattern_cfg",
+            "cfg field",
+            With("Rays", where="sn.RayCasterCfg.pattern_cfg"),
+            "pattern of local starts and directions",
+            REQUIRED,
+        ),
+        Row("PatternBaseCfg", "class", With("Rays"), "base of the patterns; only named"),
+        Row(
+            "RayCasterCfg.max_distance",
+            "cfg field",
+            With("Rays", where="sn.RayCasterCfg.max_distance"),
+            "m from the sensor",
+            1e6,
+        ),
+        Row(
+            "RayCasterCfg.drift_range",
+            "cfg field",
+            With("Rays", where="sn.RayCasterCfg.drift_range"),
+            "m, added to the starts' x, y and z",
+            (0.0, 0.0),
+        ),
+        Row("drift of a floating base's pose estimate", "example", With("Rays"), "simulated by drift_range"),
+        Row(
+            "RayCasterCfg.visualizer_cfg",
+            "cfg field",
+            With("Rays", where="sn.RayCaster.debug_draw", note=f"{DRAWN}."),
+            "look of the markers",
+            Code("RAY_CASTER_MARKER_CFG"),
+        ),
+        Row("RayCasterCfg.visualizer_cfg is for debug_vis only", "guarantee", With("Rays")),
+        Row("RAY_CASTER_MARKER_CFG", "class", NotApplicable("Omniverse", "config of USD markers")),
+    ),
+    *section(
+        "RayCasterCamera",
+        Row("RayCasterCamera", "class", With("Rays"), "a camera by rays; a RayCaster"),
+        Row("RayCasterCamera gives distances to meshes of the scene", "guarantee", With("Rays")),
+        Row("RayCasterCamera's rays are in the sensor's own frame", "guarantee", With("Rays")),
+        Row("RayCasterCamera has the interface of Camera", "guarantee", With("Rays"), "but makes images faster"),
+        Row("RayCasterCamera sees only the meshes it was given", "guarantee", With("Rays")),
+        *(
+            Row(f"RayCasterCamera type {word}", "guarantee", With("Rays"), TYPES[word])
+            for word in ("distance_to_camera", "distance_to_image_plane", "normals")
+        ),
+        Row(
+            "RayCasterCamera sees static meshes only", "guarantee", With("Rays", note="Moving bodies are seen as well.")
+        ),
+        *of_every_sensor("RayCasterCamera", "Rays"),
+        *of_every_camera("RayCasterCamera", "Rays"),
+    ),
+    *section(
+        "RayCasterCameraCfg",
+        Row("RayCasterCameraCfg", "class", With("Rays"), "a RayCasterCfg"),
+        *of_an_offset("RayCasterCameraCfg.OffsetCfg", "Rays", convention=True),
+        *of_every_config("RayCasterCameraCfg", "Rays"),
+        Row(
+            "RayCasterCameraCfg.mesh_prim_paths",
+            "cfg field",
+            With("Rays", where="sn.RayCasterCameraCfg.mesh_prim_paths"),
+            "paths of the meshes",
+            REQUIRED,
+        ),
+        Row(
+            "RayCasterCameraCfg.mesh_prim_paths is one static mesh",
+            "guarantee",
+            With("Rays", note="Several, and moving ones, as well."),
+            "more are work in progress there",
+        ),
+        Row(
+            "RayCasterCameraCfg.offset",
+            "cfg field",
+            With("Rays", where="sn.RayCasterCameraCfg.offset"),
+            "pose in the parent's frame",
+            IDENTITY,
+        ),
+        Row(
+            "RayCasterCameraCfg.attach_yaw_only",
+            "cfg field",
+            With("Rays", where="sn.RayCasterCameraCfg.attach_yaw_only"),
+            "whether starts and directions follow the yaw alone",
+        ),
+        Row("height map by a camera", "example", With("Rays"), "attach_yaw_only: only the yaw counts"),
+        Row(
+            "RayCasterCameraCfg.max_distance",
+            "cfg field",
+            With("Rays", where="sn.RayCasterCameraCfg.max_distance"),
+            "m from the sensor",
+            1e6,
+        ),
+        Row(
+            "RayCasterCameraCfg.drift_range",
+            "cfg field",
+            With("Rays", where="sn.RayCasterCameraCfg.drift_range"),
+            "m, added to the starts' x, y and z",
+            (0.0, 0.0),
+        ),
+        Row("drift of a floating base's camera", "example", With("Rays"), "simulated by drift_range"),
+        Row(
+            "RayCasterCameraCfg.visualizer_cfg",
+            "cfg field",
+            With("Rays", where="sn.RayCasterCamera.debug_draw", note=f"{DRAWN}."),
+            "look of the markers",
+            Code("RAY_CASTER_MARKER_CFG"),
+        ),
+        Row("RayCasterCameraCfg.visualizer_cfg is for debug_vis only", "guarantee", With("Rays")),
+        Row(
+            "RayCasterCameraCfg.data_types",
+            "cfg field",
+            With("Rays", where="sn.RayCasterCameraCfg.data_types"),
+            "types to give",
+            ["distance_to_image_plane"],
+        ),
+        Row(
+            "RayCasterCameraCfg.pattern_cfg",
+            "cfg field",
+            With("Rays", where="sn.RayCasterCameraCfg.pattern_cfg"),
+            "a pinhole pattern",
+            REQUIRED,
+        ),
+        Row("PinholeCameraPatternCfg", "class", With("Rays"), "rays of a pinhole camera; only named"),
+    ),
+    *section(
+        "Imu",
+        Row("Imu", "class", Present("sn.Imu"), "an inertial measurement unit; a SensorBase"),
+        Row(
+            "it can be attached to any rigid object or articulation",
+            "guarantee",
+            Present("sn.ImuCfg", HERE + "test_a_sensor_sits_on_the_body_that_its_path_names[Imu]"),
+        ),
+        Row(
+            "it gives the complete state",
+            "guarantee",
+            Present("sn.ImuCfg.fields", IMU + "test_every_field_of_a_random_state_follows_rigid_body_kinematics"),
+            "pose in the world; velocities and accelerations in the body frame",
+        ),
+        Row(
+            "primarily it gives linear acceleration and angular velocity in the body frame",
+            "guarantee",
+            Present(
+                "sn.ImuCfg.fields",
+                IMU + "test_by_default_an_imu_has_what_a_device_measures",
+                note="With the magnetic field they are what is computed by default; the rest is asked for.",
+            ),
+        ),
+        Row(
+            "the rest is for comparison with perfect state estimation",
+            "guarantee",
+            Present("sn.Imu.ground_truth", IMU + "test_truth_is_untouched_by_imperfections"),
+        ),
+        Row(
+            "accelerations are differences of velocities",
+            "guarantee",
+            Replaced(
+                ("sn.ImuCfg.acceleration",),
+                "They are the engine's own where it has them; differences are over the time that really passed",
+                IMU + "test_the_source_of_accelerations_is_chosen_and_told",
+            ),
+        ),
+        Row(
+            "accuracy depends on the time step",
+            "guarantee",
+            Replaced(
+                ("sn.ImuCfg.acceleration",),
+                "Only where accelerations are differences, by half a step of jerk; the engine's own are exact",
+                IMU + "test_a_turntable_reads_centripetal_and_euler_acceleration",
+            ),
+            "200 Hz or more is advised",
+        ),
+        Row(
+            "an offset on a moving body rather than a small body fixed to it",
+            "guarantee",
+            Present(
+                "sn.ImuCfg.offset",
+                IMU_MUJOCO + "test_a_mount_through_a_fixed_child_composes_its_offsets",
+                note="Both are right and equal here; sites are frames as well.",
+            ),
+            "a body at a fixed joint costs speed and accuracy",
+        ),
+        *of_every_sensor("Imu"),
+    ),
+    *section(
+        "ImuData",
+        Row("ImuData", "class", Present("sn.ImuData"), "only named, with the quantities that the sensor provides"),
+        Row(
+            "ImuData.lin_acc_b",
+            "data field",
+            Present("sn.ImuData.lin_acc_b", unit="m/s^2", shape=("env", 3)),
+            "linear acceleration in the body frame",
+        ),
+        Row(
+            "ImuData.ang_vel_b",
+            "data field",
+            Present("sn.ImuData.ang_vel_b", unit="rad/s", shape=("env", 3)),
+            "angular velocity in the body frame",
+        ),
+        Row(
+            "ImuData.pos_w",
+            "data field",
+            Present("sn.ImuData.pos_w", unit="m", shape=("env", 3)),
+            "position in the world",
+        ),
+        Row(
+            "ImuData.quat_w",
+            "data field",
+            Present("sn.ImuData.quat_w", unit="1", shape=("env", 4)),
+            "orientation in the world",
+        ),
+        Row(
+            "ImuData.ang_acc_b",
+            "data field",
+            Present("sn.ImuData.ang_acc_b", unit="rad/s^2", shape=("env", 3)),
+            "angular acceleration in the body frame",
+        ),
+        Row(
+            "ImuData.lin_vel_b",
+            "data field",
+            Present("sn.ImuData.lin_vel_b", unit="m/s", shape=("env", 3)),
+            "linear velocity in the body frame",
+        ),
+    ),
+    *section(
+        "ImuCfg",
+        Row("ImuCfg", "class", Present("sn.ImuCfg"), "a SensorBaseCfg"),
+        *of_an_offset("ImuCfg.OffsetCfg"),
+        *of_every_config("ImuCfg"),
+        Row("ImuCfg.offset", "cfg field", Present("sn.ImuCfg.offset"), "pose in the parent's frame", sn.OffsetCfg()),
+        Row(
+            "ImuCfg.visualizer_cfg",
+            "cfg field",
+            Replaced(
+                ("sn.Imu.debug_draw", "sn.DebugShape"),
+                DRAWN,
+                IMU + "test_it_draws_the_specific_force_at_each_mount",
+            ),
+            "look of the markers",
+            Code("RED_ARROW_X_MARKER_CFG"),
+        ),
+        Row(
+            "ImuCfg.visualizer_cfg is for debug_vis only",
+            "guarantee",
+            Replaced(
+                ("sn.ImuCfg.debug_vis",),
+                "debug_vis is the only switch",
+                HERE + "test_set_debug_vis_says_whether_the_sensor_draws[Imu]",
+            ),
+        ),
+        Row("RED_ARROW_X_MARKER_CFG", "class", NotApplicable("Omniverse", "config of USD markers")),
+        Row(
+            "ImuCfg.gravity_bias",
+            "cfg field",
+            Present(
+                "sn.ImuCfg.gravity_bias",
+                default=None,
+                why="None takes each env's own gravity, which need not be 9.81 m/s^2 along -z; the vector may be given",
+            ),
+            "added to the acceleration in world axes, m/s^2",
+            (0.0, 0.0, 9.81),
+        ),
+        Row(
+            "at rest an Imu reads gravity upwards",
+            "guarantee",
+            Present("sn.ImuCfg.gravity_bias", IMU + "test_rest_reads_g_upwards_in_every_attitude_and_mounting"),
+            "by default, positive along the world's z",
+        ),
+        Row(
+            "gravity_bias (0, 0, 0) takes gravity away",
+            "guarantee",
+            Present("sn.ImuCfg.gravity_bias", IMU + "test_a_gravity_bias_is_added_in_world_axes"),
+        ),
+    ),
+)
+
+SECTIONS = {
+    "Overview": 5,
+    "Prim paths": 10,
+    "SensorBase": 21,
+    "SensorBaseCfg": 9,
+    "Camera": 59,
+    "CameraData": 14,
+    "CameraCfg": 39,
+    "TiledCamera": 58,
+    "TiledCameraCfg": 40,
+    "ContactSensor": 38,
+    "ContactSensorData": 21,
+    "ContactSensorCfg": 23,
+    "FrameTransformer": 22,
+    "FrameTransformerData": 11,
+    "FrameTransformerCfg": 21,
+    "OffsetCfg": 3,
+    "RayCaster": 22,
+    "RayCasterData": 5,
+    "RayCasterCfg": 25,
+    "RayCasterCamera": 38,
+    "RayCasterCameraCfg": 29,
+    "Imu": 23,
+    "ImuData": 7,
+    "ImuCfg": 19,
+}
 
 ISAACLAB = Document("Isaac Lab", "omni.isaac.lab.sensors", SECTIONS, ROWS)

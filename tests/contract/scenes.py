@@ -27,6 +27,10 @@ def _builtin() -> Any:
     )
 
 
+def _frames() -> Any:
+    return _sensor(sn.FrameTransformerCfg.example())
+
+
 def _sensor(cfg: Any, engine: Any = None) -> Any:
     scene = sn.Scene(engine if engine is not None else tumbling_engine(ENVS), [cfg])
     scene.step()
@@ -36,6 +40,7 @@ def _sensor(cfg: Any, engine: Any = None) -> Any:
 SENSORS: dict[str, Callable[[], Any]] = {
     "ImuData": _imu,
     "BuiltinSensorData": _builtin,
+    "FrameTransformerData": _frames,
 }
 """Name of a data class -> a sensor that has all its fields."""
 

@@ -1,0 +1,241 @@
+"""What Isaac Lab's page promises of every sensor, of prim paths and of examples, in the words of this library."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import synthetic as syn
+import torch
+
+import sensorium as sn
+from sensorium.world.select import match_prim_path, resolve_prim_path
+
+FRAME = sn.FrameTransformerCfg.FrameCfg
+
+
+def base(**fields: Any) -> syn.ProbeCfg:
+    return syn.ProbeCfg(name="x", **fields)
+
+
+def imu(**fields: Any) -> sn.ImuCfg:
+    mount = {} if {"bodies", "prim_path"} & fields.keys() else {"body": "body"}
+    return sn.ImuCfg(name="x", fields=("pos_w",), **mount, **fields)
+
+
+def transformer(**fields: Any) -> sn.FrameTransformerCfg:
+    mount = {} if {"bodies", "prim_path"} & fields.keys() else {"body": "body"}
+    return sn.FrameTransformerCfg(name="x", target_frames=[FRAME(body="world")], **mount, **fields)
+
+
+SENSORS = {"SensorBase": (base, "vec"), "FrameTransformer": (transformer, "source_pos_w"), "Imu": (imu, "pos_w")}
+"""Class of the document -> config of such a sensor on the body, and the field that holds the body's position."""
+each_sensor = pytest.mark.parametrize("name", SENSORS)
+
+
+def built(name: str, **fields: Any) -> sn.Scene:
+    """Return a scene with one sensor of a class; its body is at `synthetic.signal(tick)`."""
+    return syn.world([SENSORS[name][0](**fields)], num_envs=3)
+
+
+def position(scene: sn.Scene, name: str) -> torch.Tensor:
+    value: torch.Tensor = getattr(scene["x"].data, SENSORS[name][1])
+    return value.clone()
+
+
+# SensorBase -----------------------------------------------------------------------------------------------------------
+
+
+@each_sensor
+def test_data_are_computed_on_access_or_by_force(name: str) -> None:
+    """Not before somebody looks, once per step, and at the update itself with `force_compute`."""
+    scene = built(name)
+    syn.advance(scene)
+    scene.engine.body_pos_w += 1.0
+    assert position(scene, name).equal(syn.signal(1, 3) + 1.0)
+    scene.engine.body_pos_w += 1.0
+    assert position(scene, name).equal(syn.signal(1, 3) + 1.0)
+    syn.advance(scene, force_compute=True)
+    scene.engine.body_pos_w += 1.0
+    assert position(scene, name).equal(syn.signal(2, 3))
+
+
+@each_sensor
+def test_a_period_of_zero_samples_at_every_step(name: str) -> None:
+    scene = built(name, update_period=0.0)
+    for tick in range(1, 6):
+        syn.advance(scene)
+        assert position(scene, name).equal(syn.signal(tick, 3))
+    assert scene["x"].frame.tolist() == [6] * 3
+
+
+@each_sensor
+def test_a_period_counts_from_the_start_and_not_from_the_last_read(name: str) -> None:
+    """Every third step, held in between; a reader who comes late and seldom reads what everybody else reads."""
+    often, seldom = built(name, update_period=0.03), built(name, update_period=0.03)
+    for tick in range(1, 13):
+        syn.advance(often)
+        syn.advance(seldom)
+        assert position(often, name).equal(syn.signal(tick - tick % 3, 3))
+        if tick in (4, 11):
+            assert position(seldom, name).equal(position(often, name))
+
+
+@each_sensor
+def test_history_is_kept_where_a_length_is_given(name: str) -> None:
+    """The newest first, the first sample repeated where there are no others yet; none at the default of 0."""
+    scene = built(name, history_length=3)
+    syn.advance(scene)
+    history = getattr(scene["x"].history, SENSORS[name][1])
+    assert history.equal(torch.stack([syn.signal(tick, 3) for tick in (1, 0, 0)], dim=1))
+    assert scene["x"].history_valid.tolist() == [[True, True, False]] * 3
+    with pytest.raises(sn.ConfigError, match="history_length"):
+        built(name)["x"].history  # noqa: B018
+
+
+@each_sensor
+def test_reset_starts_the_given_envs_anew_or_all(name: str) -> None:
+    """In the middle of a long period envs 0 and 2 are captured anew, then, without ids, all."""
+    scene = built(name, update_period=0.1)
+    syn.advance(scene, 4)
+    scene["x"].reset([0, 2])
+    assert scene["x"].capture_tick.tolist() == [4, 0, 4]
+    expected = syn.signal(4, 3)
+    expected[1] = syn.signal(0, 3)[1]
+    assert position(scene, name).equal(expected)
+    syn.advance(scene, 7)
+    assert scene["x"].frame.tolist() == [2, 2, 2] and position(scene, name).equal(syn.signal(10, 3))
+    scene["x"].reset()
+    assert scene["x"].frame.tolist() == [1, 1, 1] and position(scene, name).equal(syn.signal(11, 3))
+
+
+@each_sensor
+def test_a_sensor_is_ready_when_the_scene_is_built(name: str) -> None:
+    """There is no sensor that is not initialised: its first sample is there before the first step."""
+    scene = built(name)
+    assert scene["x"].is_initialized is True
+    assert position(scene, name).equal(syn.signal(0, 3))
+
+
+@pytest.mark.parametrize(
+    ("name", "several"), [("SensorBase", 1), ("FrameTransformer", 2), ("Imu", 2)], ids=list(SENSORS)
+)
+def test_instances_are_sensors_per_env_times_envs(name: str, several: int) -> None:
+    """Three envs with one place each; six instances where a plural selector finds two bodies in each."""
+    cfg = SENSORS[name][0](**{} if name == "SensorBase" else {"bodies": ".*"})
+    one = sn.Scene(sn.TensorEngine(3), [SENSORS[name][0]()])
+    two = sn.Scene(sn.TensorEngine(3, bodies=("body", "other")), [cfg])
+    assert one["x"].num_instances == 3 and two["x"].num_instances == 3 * several
+
+
+@pytest.mark.parametrize(("name", "draws"), [("SensorBase", False), ("FrameTransformer", True), ("Imu", True)],
+                         ids=list(SENSORS))  # fmt: skip
+def test_set_debug_vis_says_whether_the_sensor_draws(name: str, draws: bool) -> None:
+    """True where it does, False where it does not; asked for in the config it is no error either way."""
+    sensor = built(name, debug_vis=True)["x"]
+    assert sensor.has_debug_vis_implementation is draws
+    assert sensor.set_debug_vis(True) is draws and sensor.set_debug_vis(False) is draws
+
+
+# Prim paths -----------------------------------------------------------------------------------------------------------
+
+ROBOT = """
+<mujoco><worldbody>
+  <body name="base" pos="0 0 1"><freejoint/><geom size=".1"/><site name="base"/><site name="sensor" pos=".1 0 0"/>
+    <camera name="camera" pos=".2 0 0"/>
+    <body name="feet_left" pos="0 .2 -.5"><joint axis="0 1 0"/><geom size=".05"/></body>
+    <body name="feet_right" pos="0 -.2 -.5"><joint axis="0 1 0"/><geom size=".05"/></body>
+  </body>
+</worldbody></mujoco>
+"""
+BOX = "<mujoco><worldbody><body name='box' pos='2 0 1'><freejoint/><geom size='.1'/></body></worldbody></mujoco>"
+NAMESPACES = ("/World/", "{ENV_REGEX_NS}/", "/World/envs/env_.*/", "/World/envs/env_0/")
+
+
+def robot() -> sn.MujocoEngine:
+    return sn.MujocoEngine.compose({"robot": ROBOT, "box": BOX}, num_envs=2)
+
+
+PRIM_PATHS = {
+    "Camera": ("robot/base/camera", "camera", ["robot/camera"]),
+    "ContactSensor": ("robot/feet_*", "body", ["robot/feet_left", "robot/feet_right"]),
+    "RayCaster": ("robot/base", "body", ["robot/base"]),
+    "FrameTransformer": ("robot/base", "body", ["robot/base"]),
+    "Imu": ("robot/base", "body", ["robot/base"]),
+}
+"""Sensor of the table -> its example path below the world, and the kind and names of what lies there."""
+
+
+@pytest.mark.parametrize("sensor", PRIM_PATHS)
+def test_the_example_path_of_each_sensor_leads_to_its_element(sensor: str) -> None:
+    """In every notation of the namespace; the camera by its own name, bodies before sites of the same name.
+
+    Where the path has to lead to one element, one that matches several is refused; a leaf that is not there always is.
+    """
+    path, kind, names = PRIM_PATHS[sensor]
+    engine = robot()
+    for namespace in NAMESPACES:
+        assert match_prim_path(namespace + path, engine, "Cfg") == (kind, names)
+    if len(names) == 1:
+        assert resolve_prim_path(f"/World/{path}", engine, "Cfg") == (kind, names[0])
+    else:
+        with pytest.raises(sn.SelectionError, match="exactly one body"):
+            resolve_prim_path(f"/World/{path}", engine, "Cfg")
+    with pytest.raises(sn.SelectionError, match="Tried 'robot/base/none' and 'none'"):
+        match_prim_path("/World/robot/base/none", engine, "Cfg")
+
+
+@pytest.mark.parametrize("sensor", ["FrameTransformer", "Imu"])
+def test_a_sensor_sits_on_the_body_that_its_path_names(sensor: str) -> None:
+    """On a body of an articulation or on a free rigid body; not on several, and not on what does not exist."""
+    make, field = SENSORS[sensor]
+    engine = robot()
+    for path, body in (("/World/robot/base", "robot/base"), ("{ENV_REGEX_NS}/robot/feet_left", "robot/feet_left"),
+                       ("/World/envs/env_.*/box/box", "box/box")):  # fmt: skip
+        scene = sn.Scene(engine, [make(prim_path=path)])
+        row = engine.names("body").index(body)
+        assert getattr(scene["x"].data, field).equal(engine.array("body_pos_w")[:, row])
+        assert scene["x"].info.bodies == (body,)
+    with pytest.raises(sn.SelectionError, match="exactly one body"):
+        sn.Scene(engine, [make(prim_path="/World/robot/feet_*")])
+    with pytest.raises(sn.SelectionError, match="prim_path"):
+        sn.Scene(engine, [make(prim_path="/World/robot/tail")])
+
+
+@pytest.mark.parametrize("sensor", ["FrameTransformer", "Imu"])
+def test_the_environment_namespace_stands_for_all_environments(sensor: str) -> None:
+    """`{ENV_REGEX_NS}/Robot/sensor` is what `/World/envs/env_.*/Robot/sensor` is: the sensor's place in each env."""
+    make, field = SENSORS[sensor]
+    for path in ("{ENV_REGEX_NS}/Robot/sensor", "/World/envs/env_.*/Robot/sensor"):
+        scene = sn.Scene(sn.MujocoEngine(ROBOT, num_envs=2), [make(prim_path=path)])
+        assert scene["x"].info.mounts == ("sensor",)
+        torch.testing.assert_close(getattr(scene["x"].data, field), torch.tensor([[0.1, 0.0, 1.0]] * 2))
+
+
+# Examples -------------------------------------------------------------------------------------------------------------
+
+ARM = """
+<mujoco><worldbody>
+  <body name="arm_base" pos="1 2 .5" quat=".7071067811865476 0 0 .7071067811865476"><geom size=".1"/>
+    <body name="upper"><joint name="shoulder" axis="0 0 1"/><geom type="capsule" fromto="0 0 0 .4 0 0" size=".02"/>
+      <body name="hand" pos=".4 0 0"><joint name="elbow" axis="0 0 1"/><geom size=".03"/></body></body></body>
+</worldbody></mujoco>
+"""
+
+
+def test_the_end_effector_of_an_arm_seen_from_its_base() -> None:
+    """A point 0.3 m beyond the hand of a planar arm, in the axes of the base: the textbook's forward kinematics."""
+    tool = FRAME(prim_path="{ENV_REGEX_NS}/Robot/hand", name="tool", offset=sn.OffsetCfg(pos=(0.3, 0.0, 0.0)))
+    cfg = sn.FrameTransformerCfg(prim_path="{ENV_REGEX_NS}/Robot/arm_base", target_frames=[tool])
+    scene = sn.Scene(sn.MujocoEngine(ARM, num_envs=3), [cfg])
+    a, b = np.array([[0.0, 0.5, -2.0], [0.0, 1.1, 0.7]])
+    scene.reset(qpos=np.stack([a, b], axis=1))
+    data = scene[cfg].data
+    x, y = 0.4 * np.cos(a) + 0.3 * np.cos(a + b), 0.4 * np.sin(a) + 0.3 * np.sin(a + b)
+    np.testing.assert_allclose(data.target_pos_source[:, 0], np.stack([x, y, 0 * x], axis=1), atol=1e-6)
+    half = 0.5 * (a + b)
+    turn = np.stack([np.cos(half), 0 * half, 0 * half, np.sin(half)], axis=1)
+    np.testing.assert_allclose(data.target_quat_source[:, 0], turn, atol=1e-6)
+    np.testing.assert_allclose(data.target_pos_w[:, 0], np.stack([1.0 - y, 2.0 + x, 0.5 + 0 * x], axis=1), atol=1e-6)
+    assert data.target_frame_names == ["tool"]
