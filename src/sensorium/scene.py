@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,24 +13,26 @@ from sensorium import registry
 from sensorium.cfg import SensorCfg
 from sensorium.compute import Clock, Compute, Program, Rate, Segment
 from sensorium.compute.clock import AGAIN, FIRST, SAMPLE
-from sensorium.engines.base import Engine
+from sensorium.engines.base import Engine, NameKind
 from sensorium.engines.envs import env_rows
 from sensorium.errors import (
     ConfigError,
     DuplicateNameError,
-    NonFiniteStateWarning,
     ScheduleError,
     StaleError,
-    UnknownNameError,
     UnsupportedError,
     listed,
-    shown,
 )
 from sensorium.measurement.chain import EVERYTHING, ChainTable
 from sensorium.readings import Reading, SceneDescription
 from sensorium.sensors.base import Sensor, SensorContext
+from sensorium.sensors.builtin import BuiltinSensorCfg, with_full_names
+from sensorium.sensors.discovery import Declared, SensorMap, ending_in, full_name
+from sensorium.sensors.health import StateWatch
 from sensorium.sensors.publish import describe, take_reading
+from sensorium.sensors.saving import check_saved, saved_state
 from sensorium.spec import Requirement
+from sensorium.world.select import plural
 
 if TYPE_CHECKING:
     import mujoco
@@ -51,6 +52,11 @@ class _Group:
     table: ChainTable | None = field(default=None, repr=False)
     """What their chain launch works on."""
 
+    @property
+    def watches(self) -> bool:
+        """Whether a stage of these sensors looks at the ticks between their samples."""
+        return not self.rate.every_tick and any(sensor.line.observers for sensor in self.sensors)
+
     def forget(self) -> None:
         """Drop the program; its table need not follow the knobs any more."""
         for sensor in self.sensors:
@@ -69,6 +75,11 @@ class Scene:
         reserve: configs or requirements to prepare the engine for, so that such sensors can be added later.
         allow_gaps: let `update(ticks=n)` jump over samples of sensors with memory.
         capture: replay the sensor step as captured graphs.
+        discover: have every sensor that the model declares in the scene by its full name, without a config. It costs
+            nothing until it is read.
+
+    A name without its entity's prefix finds a sensor while it is the only one: ``scene["acc"]`` is
+    ``scene["robot/acc"]``.
 
     Raises:
         ConfigError, SelectionError, DuplicateNameError, UnsupportedError: see the messages.
@@ -83,15 +94,24 @@ class Scene:
         reserve: Iterable[SensorCfg[Any] | Requirement] = (),
         allow_gaps: bool = False,
         capture: bool = False,
+        discover: bool = True,
     ) -> None:
         if isinstance(sensors, SensorCfg):
             raise ConfigError.single("Scene", "sensors", sensors, "a list of configs", "Write sensors=[cfg].")
-        configs = list(sensors)
         self.engine = engine
         self.seed = int(seed)
         self.allow_gaps = allow_gaps
-        self._check_names(configs)
-        engine.prepare(self._requirements([*configs, *reserve]))
+        self._declared = Declared(engine)
+        configs = self._named(list(sensors))
+        reserved = [item if isinstance(item, Requirement) else self._declared.resolve(item) for item in reserve]
+        engine.prepare(self._requirements([*configs, *reserved]))
+        if discover:
+            self._declared.discover()
+        for cfg in configs:
+            self._declared.check(cfg)
+            self._declared.take(cfg.label)
+        if not self._is_fresh:  # what is prepared later would be of another instant
+            self._declared.grant(self._declared.free)
         self.compute = Compute(engine.device, engine.num_envs, capture=capture)
         self.clock = Clock(self.compute, engine.dt_exact)
         self._sensors: dict[str, Sensor[Any, Any]] = {}
@@ -100,8 +120,9 @@ class Scene:
         self._lazy = _Group(Rate(1, 1), [])
         self._slow: dict[str, _Group] = {}
         self._own_control_steps = False
-        self._checked: int | None = None
-        self._reported: set[tuple[str, int]] = set()
+        self._short: dict[str, str] = {}
+        self._skipped_at_reset = torch.zeros(engine.num_envs, dtype=torch.int64, device=self.compute.device)
+        self._watch = StateWatch(self.compute, self.clock)
         engine.refresh()
         self.clock.set(engine.tick, FIRST, 0)
         self.clock.episode.fill_(-1)
@@ -111,22 +132,35 @@ class Scene:
         self._reset_sensors(None)
 
     def __repr__(self) -> str:
-        names = ", ".join(self._sensors) or "no sensors"
+        names = listed(self) if len(self) else "no sensors"
         return f"Scene({self.engine!r}, tick={self.clock.tick}, sensors: {names})"
 
     # Configs and requirements -----------------------------------------------------------------------------------------
 
-    def _check_names(self, configs: Sequence[SensorCfg[Any]], taken: Iterable[str] = ()) -> None:
-        seen = set(taken)
+    def _named(self, configs: Sequence[SensorCfg[Any]], taken: Iterable[str] = ()) -> list[SensorCfg[Any]]:
+        """Return configs under the names that they have in the scene; raise where two sensors have one name."""
+        seen, named = set(taken), []
         for cfg in configs:
             if not isinstance(cfg, SensorCfg):
                 raise ConfigError.single("Scene", "sensors", cfg, "sensor configs such as ImuCfg(...)")
+            cfg = self._declared.resolve(cfg)
             if cfg.label in seen:
                 raise DuplicateNameError(
                     f"{type(cfg).__name__}.name: two sensors are called {cfg.label!r}. Give each a name of its own: "
                     f"{type(cfg).__name__}(name={cfg.label + '_2'!r}, ...)."
                 )
+            self._declared.check(cfg)
             seen.add(cfg.label)
+            named.append(cfg)
+        return named
+
+    @property
+    def _configured(self) -> list[str]:
+        return [name for name in self._sensors if name not in self._declared.free]
+
+    @property
+    def _is_fresh(self) -> bool:
+        return bool(getattr(self.engine, "fresh", True))
 
     def _requirements(self, items: Iterable[SensorCfg[Any] | Requirement]) -> dict[Requirement, str]:
         return requirements_of(items, self.engine.supports)
@@ -135,6 +169,8 @@ class Scene:
         sensor_class = registry.sensor_for(type(cfg))
         sensor: Sensor[Any, Any] = sensor_class(cfg, SensorContext(self.engine, self.compute, self.clock, self.seed))
         sensor.check_evaluation()
+        if not sensor_class.__module__.startswith(registry.OURS):
+            sensor.try_hooks()
         sensor._evaluate = self._evaluate_lazy
         sensor._reset_by_scene = self._reset_one
         sensor.set_debug_vis(cfg.debug_vis)
@@ -147,25 +183,53 @@ class Scene:
     @overload
     def __getitem__(self, key: SensorCfg[DataT]) -> Sensor[Any, DataT]: ...
     def __getitem__(self, key: str | SensorCfg[Any]) -> Sensor[Any, Any]:
-        """Return a sensor by name, or, typed, by its config."""
+        """Return a sensor by name, or, typed, by its config; a prefix may be left out while that is unique."""
         name = key if isinstance(key, str) else key.label
-        if name not in self._sensors:
-            raise UnknownNameError("sensor", name, self._sensors)
-        return self._sensors[name]
+        found = self._sensors.get(name)
+        return found if found is not None else self._find(name)
 
     def __contains__(self, key: str | SensorCfg[Any]) -> bool:
-        return (key if isinstance(key, str) else key.label) in self._sensors
+        name = key if isinstance(key, str) else key.label
+        return name in self._sensors or name in self._declared.free or len(ending_in(name, list(self))) == 1
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._sensors)
+        return iter([*self._configured, *self._declared.free])
 
     def __len__(self) -> int:
-        return len(self._sensors)
+        return len(self._configured) + len(self._declared.free)
 
     @property
     def sensors(self) -> Mapping[str, Sensor[Any, Any]]:
-        """Name -> sensor, in the order they were given."""
-        return dict(self._sensors)
+        """Name -> sensor: the configured ones in the order they were given, then what the model declares."""
+        return SensorMap(list(self), self.__getitem__)
+
+    def _full_name(self, name: str) -> str:
+        if name in self._sensors or name in self._declared.free:
+            return name
+        if name not in self._short:
+            self._short[name] = full_name(name, list(self), self._declared.refused, self.engine)
+        return self._short[name]
+
+    def _find(self, name: str) -> Sensor[Any, Any]:
+        """Return a sensor by its full or short name; a discovered one is built now."""
+        name = self._full_name(name)
+        if name not in self._sensors:
+            self._sensors[name] = sensor = self._build(BuiltinSensorCfg.from_existing(name))
+            self._count_from_start(sensor)
+        return self._sensors[name]
+
+    def _count_from_start(self, sensor: Sensor[Any, Any]) -> None:
+        """Set the counters of a discovered sensor as if it had been there all the time: it samples at every tick."""
+        clock = self.clock
+        sensor.samples = clock.tick - clock.skipped
+        sensor._last_tick, sensor._last_lag, sensor._last_skipped = clock.tick, self.engine.lag, clock.skipped
+        sensor.first_tick = clock.reset_tick.to(torch.int64)
+        sensor.first_at = int(sensor.first_tick.max())
+        sensor._frame_base = sensor.first_tick - self._skipped_at_reset - 1
+
+    def _is_in_use(self, sensor: Sensor[Any, Any]) -> bool:
+        """Whether a sensor has a config, or was discovered and read."""
+        return sensor.name not in self._declared.free or sensor in self._lazy.sensors
 
     @property
     def num_envs(self) -> int:
@@ -189,6 +253,7 @@ class Scene:
         for group in (*self._groups, self._lazy, *self._slow.values()):
             group.forget()
         self._program = None
+        self._short = {}
         groups: dict[Any, _Group] = {}
         self._lazy = _Group(Rate(1, 1), [sensor for sensor in self._lazy.sensors if self._is_in(sensor)])
         self._slow = {name: group for name, group in self._slow.items() if self._is_in(group.sensors[0])}
@@ -201,16 +266,30 @@ class Scene:
         self._groups = list(groups.values())
         for group in self._groups:
             group.next_due = group.rate.next_after(self.clock.tick)
-        self._next_due = min((group.next_due for group in self._groups), default=2**62)
+        self._note_next_due()
+
+    def _note_next_due(self) -> None:
+        """Note the next tick at which there is work."""
+        soon = self.clock.tick + 1
+        self._next_due = min((soon if group.watches else group.next_due for group in self._groups), default=2**62)
 
     def _is_in(self, sensor: Sensor[Any, Any]) -> bool:
         return self._sensors.get(sensor.name) is sensor and sensor._evaluation()[0] == "lazy"
 
     def _scheduled(self) -> Program:
-        """Return the program of all scheduled sensors, by rate group."""
+        """Return the program of all scheduled sensors, by rate group; then what they do at ticks between samples."""
         if self._program is None:
-            groups = enumerate(self._groups)
-            self._program = Program([(k, segment) for k, group in groups for segment in self._segments(group)])
+            groups = list(enumerate(self._groups))
+            samples = [(k, segment) for k, group in groups for segment in self._segments(group)]
+            looks = [
+                (len(groups) + k, segment)
+                for k, group in groups
+                if group.watches
+                for sensor in group.sensors
+                if sensor.line.observers
+                for segment in sensor.line.observation(self.compute.all_envs)
+            ]
+            self._program = Program([*samples, *looks])
         return self._program
 
     def _segments(self, group: _Group) -> list[Segment]:
@@ -266,7 +345,7 @@ class Scene:
             self.engine.step(ctrl, ticks)
             ctrl = None
             self._advance_to(self.engine.tick)
-        self._report_bad_state()
+        self._watch.report(self._sensors.values())
 
     def update(self, ticks: int | None = None, *, force_recompute: bool = False, force_compute: bool = False) -> None:
         """Note that the owner of the loop took ticks, and sample what is due.
@@ -304,9 +383,9 @@ class Scene:
                 clock.control_tick = clock.tick
             self._advance_to(new_tick)
         if force_recompute or force_compute:
-            for sensor in self._sensors.values():
+            for sensor in [sensor for sensor in self._sensors.values() if self._is_in_use(sensor)]:
                 sensor._ready()
-        self._report_bad_state()
+        self._watch.report(self._sensors.values())
 
     def _check_gap(self, new_tick: int) -> None:
         jump = new_tick - self.clock.tick
@@ -314,8 +393,12 @@ class Scene:
             return
         for group in self._groups:
             missed = group.rate.next_after(group.next_due) <= new_tick or group.next_due < new_tick
-            if group.next_due <= new_tick and missed:
-                names = [sensor.name for sensor in group.sensors if sensor.line.has_memory]
+            if (group.next_due <= new_tick and missed) or group.watches:
+                names = [
+                    sensor.name
+                    for sensor in group.sensors
+                    if sensor.line.observers or (missed and sensor.line.has_memory)
+                ]
                 if names:
                     raise ScheduleError(
                         f"a jump of {jump} ticks misses samples of {listed(names)}, whose readings depend on earlier "
@@ -329,9 +412,10 @@ class Scene:
         if self._next_due > tick:
             return
         self.engine.refresh()
-        due = [False] * len(self._groups)
+        due = [False] * (2 * len(self._groups))
         for k, group in enumerate(self._groups):
             if group.next_due > tick:
+                due[len(self._groups) + k] = group.watches
                 continue
             group.next_due = group.rate.next_after(tick)
             first = group.sensors[0]
@@ -346,17 +430,16 @@ class Scene:
                 sensor.note_capture(tick, lag)
         self._scheduled().run(due)
         if self.compute.is_cpu:
-            self._report_bad_state()  # the tick of the sample itself
-        self._next_due = min(group.next_due for group in self._groups)
+            self._watch.report(self._sensors.values())  # the tick of the sample itself
+        self._note_next_due()
 
     def _again(self) -> None:
         """Evaluate the current sample anew: no noise, no history entry, no time."""
         clock = self.clock
         clock.set(clock.tick, AGAIN, self.engine.lag)
         self.engine.forward()
-        self._scheduled().run(
-            [any(each.samples and each._last_tick == clock.tick for each in group.sensors) for group in self._groups]
-        )
+        due = [any(each.samples and each._last_tick == clock.tick for each in group.sensors) for group in self._groups]
+        self._scheduled().run([*due, *[False] * len(due)])
         for sensor in self._sensors.values():  # where it is the first sample, that fills histories and delay lines
             if sensor.first_at == clock.tick and not sensor.is_pure:
                 with self._starting(sensor.first_tick == clock.tick):
@@ -389,8 +472,10 @@ class Scene:
             )
         group = self._lazy if sensor.is_pure else self._slow.setdefault(sensor.name, _Group(sensor.rate, [sensor]))
         if sensor not in group.sensors:
-            self._lazy.forget()
-            group = self._lazy = _Group(Rate(1, 1), [*self._lazy.sensors, sensor])
+            group = self._use(sensor)
+        if group.program is None:  # what was evaluated at this tick need not be prepared anew for a newcomer
+            pending = [each for each in group.sensors if each._evaluated != clock.version]
+            group = group if len(pending) == len(group.sensors) else _Group(group.rate, pending)
         wanted = [each.note_lazy(clock.tick, engine.lag) for each in group.sensors]
         for each in group.sensors:
             each._evaluated = clock.version
@@ -399,7 +484,17 @@ class Scene:
             if group.program is None:
                 group.program = Program([(0, segment) for segment in self._segments(group)])
             group.program.run()
-        self._report_bad_state()
+            if group is not self._lazy and sensor.is_pure:
+                group.forget()
+        self._watch.report(self._sensors.values())
+
+    def _use(self, sensor: Sensor[Any, Any]) -> _Group:
+        """Evaluate a sensor with the others that were read, from now on; a discovered one is asked of the engine."""
+        if sensor.name in self._declared.free:
+            self._declared.grant([sensor.name])
+        self._lazy.forget()
+        self._lazy = _Group(Rate(1, 1), [*self._lazy.sensors, sensor])
+        return self._lazy
 
     # Reset ------------------------------------------------------------------------------------------------------------
 
@@ -417,7 +512,7 @@ class Scene:
         self.engine.reset(rows, state)
         self.engine.refresh()
         self._reset_sensors(rows)
-        self._report_bad_state()
+        self._watch.report(self._sensors.values())
 
     def _reset_one(self, sensor: Sensor[Any, Any], env_ids: Any) -> None:
         """Start one sensor anew for some envs, in the episode that is under way. The others do not notice."""
@@ -439,8 +534,8 @@ class Scene:
             compute.reset_envs[rows] = 1
         clock.set(self.engine.tick, FIRST, self.engine.lag)
         clock.begin_episode(compute.reset_envs)
-        for key in [key for key in self._reported if rows is None or key[1] in rows.tolist()]:
-            self._reported.discard(key)
+        self._skipped_at_reset.masked_fill_(compute.reset_envs > 0, clock.skipped)
+        self._watch.forget(rows)
         for sensor in self._sensors.values():
             self._begin(sensor)
         clock.set(clock.tick, SAMPLE, self.engine.lag)
@@ -482,17 +577,10 @@ class Scene:
         Raises:
             UnsupportedError: it needs something of the model that was not prepared; the message says what to reserve.
         """
-        self._check_names([cfg], self._sensors)
-        needed = self._requirements([cfg])
-        for requirement, name in needed.items():
-            if requirement not in self.engine.prepared:
-                raise UnsupportedError(
-                    name,
-                    requirement,
-                    self.engine.name,
-                    f"the model was prepared without it. Reserve it: Scene(..., reserve=[{type(cfg).__name__}(...)]).",
-                )
-        sensor = self._build(cfg)
+        (named,) = self._named([cfg], self._configured)
+        self._prepare_late(named)
+        sensor = self._build(named)
+        self._release(sensor.name, "was given a config")
         self._sensors[sensor.name] = sensor
         self._schedule()
         self._reset_one(sensor, None)
@@ -500,10 +588,28 @@ class Scene:
 
     def remove(self, name: str | SensorCfg[Any]) -> None:
         """Remove a sensor; its object and views raise when used from then on. The others do not notice."""
-        sensor = self[name]
-        del self._sensors[sensor.name]
-        sensor.retire("was removed from its scene")
+        self._release(self._full_name(name if isinstance(name, str) else name.label), "was removed from its scene")
         self._schedule()
+
+    def _release(self, name: str, why: str) -> None:
+        """Take a sensor out, where it is in the scene."""
+        self._declared.take(name)
+        if (sensor := self._sensors.pop(name, None)) is not None:
+            sensor.retire(why)
+
+    def _prepare_late(self, cfg: SensorCfg[Any]) -> None:
+        """Raise where a config needs of the engine what was not prepared; what the model declares can be had late."""
+        for requirement, name in self._requirements([cfg]).items():
+            if requirement in self.engine.prepared:
+                continue
+            if not (self._is_fresh and self._declared.grants(requirement)):
+                raise UnsupportedError(
+                    name,
+                    requirement,
+                    self.engine.name,
+                    f"the model was prepared without it. Reserve it: Scene(..., reserve=[{type(cfg).__name__}(...)]).",
+                )
+            self.engine.prepare({requirement: name})
 
     def reconfigure(self, name: str | SensorCfg[Any], /, **changes: Any) -> Sensor[Any, Any]:
         """Rebuild one sensor with a changed config, between steps; old views of it raise when used.
@@ -512,16 +618,11 @@ class Scene:
             ConfigError: every fault of the new config; the old sensor then stays as it was.
         """
         old = self[name]
-        cfg = old.cfg.replace(**changes)
-        if cfg.label != old.name:
-            self._check_names([cfg], (other for other in self._sensors if other != old.name))
-        for requirement, label in self._requirements([cfg]).items():
-            if requirement not in self.engine.prepared:
-                raise UnsupportedError(
-                    label, requirement, self.engine.name, "the model was prepared without it. Reserve it at the start: "
-                    f"Scene(..., reserve=[{type(cfg).__name__}(...)]).",
-                )  # fmt: skip
+        (cfg,) = self._named([old.cfg.replace(**changes)], (other for other in self._configured if other != old.name))
+        self._prepare_late(cfg)
         new = self._build(cfg)
+        for name in (old.name, new.name):
+            self._declared.take(name)
         self._sensors = {
             (new.name if each is old else label): (new if each is old else each)
             for label, each in self._sensors.items()
@@ -547,46 +648,46 @@ class Scene:
             "lag": self.engine.lag,
             "episode": clock.episode.clone(),
             "reset_tick": clock.reset_tick.clone(),
+            "skipped_at_reset": self._skipped_at_reset.clone(),
             "seed": self.seed,
             "engine": self.engine.state(),
-            "sensors": {
-                name: {"tensors": {k: v.clone() for k, v in sensor.tensors().items()}, "counters": sensor.counters()}
-                for name, sensor in self._sensors.items()
-            },
+            "sensors": {name: saved_state(sensor) for name, sensor in self._sensors.items() if self._is_in_use(sensor)},
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state` returned, into a scene with the same sensors.
+        """Restore what `state` returned, into a scene with the same configs; discovered sensors need not be the same.
 
         Raises:
             ConfigError: seed, sensors or shapes differ.
         """
         if state["seed"] != self.seed:
             raise ConfigError.single("Scene", "seed", self.seed, f"{state['seed']}, the seed of the saved state")
-        if set(state["sensors"]) != set(self._sensors):
+        extra = set(state["sensors"]).symmetric_difference(self._configured)
+        if not extra <= set(self._declared.free):
             raise ConfigError.single(
-                "Scene", "sensors", list(self._sensors), f"the sensors of the saved state: {listed(state['sensors'])}"
+                "Scene", "sensors", self._configured, f"the sensors of the saved state: {listed(state['sensors'])}"
             )
         if state["episode"].shape != self.clock.episode.shape:
             raise ConfigError.single("Scene", "engine.num_envs", self.num_envs, f"{len(state['episode'])}, as saved")
-        for name, sensor in self._sensors.items():
-            saved = state["sensors"][name]["tensors"]
-            for key, tensor in sensor.tensors().items():
-                if not key.startswith("knob/") and (key not in saved or saved[key].shape != tensor.shape):
-                    raise ConfigError.single(
-                        f"{type(sensor.cfg).__name__}({name!r})", key, shown(tuple(tensor.shape)),
-                        f"shape {tuple(saved[key].shape) if key in saved else 'none'}, as saved",
-                        "Use the same config.",
-                    )  # fmt: skip
+        for name, each in state["sensors"].items():
+            check_saved(self[name], each["tensors"])
+        for name in state["sensors"]:
+            if not self._is_in_use(self[name]):
+                self._use(self[name])
         clock = self.clock
         self.engine.load_state(state["engine"])
         clock.episode.copy_(state["episode"])
         clock.reset_tick.copy_(state["reset_tick"])
+        self._skipped_at_reset.copy_(state["skipped_at_reset"])
         clock.set(state["tick"], SAMPLE, state["lag"])
         clock.skipped, clock.control_tick = state["skipped"], state["control_tick"]
         self._own_control_steps = state["own_control_steps"]
         for name, sensor in self._sensors.items():
-            sensor.load(state["sensors"][name]["tensors"], state["sensors"][name]["counters"])
+            if name in state["sensors"]:
+                sensor.load(state["sensors"][name]["tensors"], state["sensors"][name]["counters"])
+            else:
+                self._count_from_start(sensor)
+                sensor._evaluated = -1
         self._schedule()
 
     # Outputs ----------------------------------------------------------------------------------------------------------
@@ -597,10 +698,13 @@ class Scene:
         On CUDA the copies are asynchronous: a reading waits for its own copy when it is first looked at.
 
         Args:
-            names: sensors wanted; None takes all.
+            names: sensors wanted. None takes those with a config and the discovered ones that were read before (asking
+                for one by name counts as reading it): ``publish(scene)`` takes all.
             only_new: leave out sensors that have captured nothing since their last publication.
         """
-        wanted = list(self._sensors) if names is None else list(names)
+        in_use = (name for name, sensor in self._sensors.items() if self._is_in_use(sensor))
+        wanted = list(in_use if names is None else names)
+        self._declared.grant([name for name in wanted if name in self._declared.free])
         out = {}
         for name in wanted:
             sensor = self[name]
@@ -611,43 +715,10 @@ class Scene:
         return out
 
     def description(self) -> SceneDescription:
-        """Return what a recorder or listener needs to know once."""
-        sensors = {name: describe(sensor) for name, sensor in self._sensors.items()}
+        """Return what a recorder or listener needs to know once, of all sensors, discovered ones too."""
+        sensors = {name: describe(self._sensors[name]) for name in self._configured}
+        sensors |= {name: self._declared.describe(name, self.clock) for name in self._declared.free}
         return SceneDescription(self.engine.name, self.engine.dt, self.num_envs, self.seed, sensors)
-
-    # Health -----------------------------------------------------------------------------------------------------------
-
-    def _report_bad_state(self) -> None:
-        """Name env, body and tick of non-finite engine state, once per sensor and env until its next reset."""
-        if not self.compute.is_cpu:  # reading the flag makes the host wait: at most once a control step
-            if self._checked == self.clock.control_tick:
-                return
-            self._checked = self.clock.control_tick
-        if not self.clock.take_bad():
-            return
-        passed = True
-        for sensor in self._sensors.values():
-            flags = (sensor.line.bad == 1).nonzero().tolist()
-            passed = passed and not flags
-            for env, mount in flags:
-                if (sensor.name, env) in self._reported:
-                    continue
-                self._reported.add((sensor.name, env))
-                body = sensor.mount.body_names[mount] if sensor.mount is not None else "?"
-                warnings.warn(
-                    f"sensor {sensor.name!r}: the engine's state is not finite in env {env}, body {body!r}, at tick "
-                    f"{self.clock.tick}; its samples are marked invalid until the state is finite again "
-                    f"(reset env {env})",
-                    NonFiniteStateWarning,
-                    stacklevel=3,
-                )
-        if passed:
-            warnings.warn(
-                f"the engine's state was not finite for a moment between the control steps at ticks "
-                f"{self.clock.control_tick} and {self.clock.tick}; the samples of that moment are marked invalid",
-                NonFiniteStateWarning,
-                stacklevel=3,
-            )
 
 
 def requirements_of(
@@ -671,5 +742,12 @@ def prepare(spec: mujoco.MjSpec, sensors: Iterable[SensorCfg[Any] | Requirement]
     """
     from sensorium.engines.mujoco_spec import prepare_spec
 
-    prepare_spec(spec, requirements_of(sensors, lambda requirement: None))
+    def names(kind: NameKind) -> list[str]:
+        return [element.name for element in getattr(spec, plural(kind)) if element.name]
+
+    named = [
+        with_full_names(item, names) if isinstance(item, BuiltinSensorCfg) and not item.is_declared else item
+        for item in sensors
+    ]
+    prepare_spec(spec, requirements_of(named, lambda requirement: None))
     return spec

@@ -228,7 +228,15 @@ class Segment:
 
     def __add__(self, other: Segment) -> Segment:
         """Join two recorded segments under one mask into one."""
-        return Segment(self.compute, [*self._launches, *other._launches], self._mask)
+        return Segment.joined([self, other])
+
+    @classmethod
+    def joined(cls, segments: Sequence[Segment]) -> Segment:
+        """Join recorded segments under one mask into one; a single segment stays as it is."""
+        first = segments[0]
+        if len(segments) == 1:
+            return first
+        return cls(first.compute, [launch for segment in segments for launch in segment._launches], first._mask)
 
     @property
     def is_recorded(self) -> bool:
@@ -333,13 +341,14 @@ class Program:
     """
 
     def __init__(self, segments: Sequence[tuple[int, Segment]] = ()) -> None:
-        self._segments: list[tuple[int, Segment]] = []
+        runs: list[tuple[int, list[Segment]]] = []
         for group, segment in segments:
-            previous = self._segments[-1] if self._segments else None
-            if previous and previous[0] == group and previous[1].is_recorded and segment.is_recorded:
-                self._segments[-1] = (group, previous[1] + segment)
+            previous = runs[-1] if runs else None
+            if previous and previous[0] == group and previous[1][-1].is_recorded and segment.is_recorded:
+                previous[1].append(segment)
             else:
-                self._segments.append((group, segment))
+                runs.append((group, [segment]))
+        self._segments = [(group, Segment.joined(run)) for group, run in runs]
 
     def __repr__(self) -> str:
         return f"Program({', '.join(f'{group}: {segment}' for group, segment in self._segments)})"

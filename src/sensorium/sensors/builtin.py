@@ -1,0 +1,447 @@
+"""The physics engine's own sensors: one that the model declares, or one that a config adds to it.
+
+Axes: ``[env, value]``; the values are what the engine computes (MuJoCo's `sensordata`), in its conventions. One config
+is one sensor, so there is no mount axis. Quaternions are (w, x, y, z). `site` and `ref` below mean the axes of that
+element; rad and N m are for rotary, m and N for linear joints, tendons and transmissions.
+
+    type               values  unit                     frame   meaning and sign
+    -----------------  ------  -----------------------  ------  --------------------------------------------------------
+    accelerometer      3       m/s^2                    site    specific force: +g upwards at rest, 0 in free fall
+    velocimeter        3       m/s                      site    velocity relative to the world
+    gyro               3       rad/s                    site    angular velocity relative to the world
+    force              3       N                        site    what the parent exerts on the site's body: + m g upwards
+    torque             3       N m                      site    the same as a torque about the site
+    magnetometer       3       field                    site    the model's magnetic flux, in the model's unit
+    touch              1       N                                sum of normal forces in the site's volume, >= 0
+    rangefinder        any     m                                distance along +z of a site, -1 without a hit;
+                                                                a camera: one ray per pixel along -z, row by row
+    camprojection      2       pixel                     image   column and row of a site (obj) in a camera (ref), from
+                                                                the upper left corner
+    jointpos           1       rad or m                         joint position, + along the joint's axis
+    jointvel           1       rad/s or m/s                     joint velocity
+    jointlimitpos      1       rad or m                         distance to a limit less its margin: < 0 where the limit
+                                                                acts, 0 where it does not
+    jointlimitvel      1       rad/s or m/s                     rate of that distance: < 0 towards the limit
+    jointlimitfrc      1       N m or N                         force of the limit, >= 0
+    jointactuatorfrc   1       N m or N                         force of all actuators at the joint
+    ballquat           4       1                        parent  orientation of a ball joint, unit quaternion
+    ballangvel         3       rad/s                    body    angular velocity of a ball joint, in its body's axes
+    tendonpos          1       m or rad                         length of a tendon
+    tendonvel          1       m/s or rad/s                     rate of the length
+    tendonlimitpos     1       m or rad                         as jointlimitpos
+    tendonlimitvel     1       m/s or rad/s                     as jointlimitvel
+    tendonlimitfrc     1       N or N m                         as jointlimitfrc
+    tendonactuatorfrc  1       N or N m                         force of all actuators on the tendon
+    actuatorpos        1       rad or m                         length of the transmission: gear times joint position
+    actuatorvel        1       rad/s or m/s                     rate of that length
+    actuatorfrc        1       N m or N                         force of the actuator, before the gear
+    framepos           3       m                        ref     origin of the element; the world's axes without a ref
+    framequat          4       1                        ref     orientation, unit quaternion
+    framexaxis         3       1                        ref     the element's x axis, unit vector
+    frameyaxis         3       1                        ref     y axis
+    framezaxis         3       1                        ref     z axis
+    framelinvel        3       m/s                      ref     velocity of the origin, relative to the ref
+    frameangvel        3       rad/s                    ref     angular velocity, relative to the ref
+    framelinacc        3       m/s^2                    world   acceleration of the origin minus gravity: +g at rest
+    frameangacc        3       rad/s^2                  world   angular acceleration
+    subtreecom         3       m                        world   centre of mass of a body and all below it
+    subtreelinvel      3       m/s                      world   velocity of that centre
+    subtreeangmom      3       kg m^2/s                 world   angular momentum about that centre
+    insidesite         1       1                                1 where the element (obj) is in a site's volume (ref)
+    distance           1       m                                between two geoms or bodies, at most the cutoff, which
+                                                                is the radius of the search; < 0 in penetration
+    normal             3       1                        world   unit vector from obj to ref, 0 beyond the cutoff
+    fromto             6       m                        world   the nearest points, on obj and on ref
+    e_potential        1       J                                potential energy of the model
+    e_kinetic          1       J                                kinetic energy
+    clock              1       s                                simulation time
+    tactile            any                                      per vertex of a mesh (obj) at a geom (ref): depth (m),
+                                                                then two slip speeds (m/s)
+    user, plugin       any                                      what the model's author made it; only as declared there
+
+A `body` is the body's inertial frame, an `xbody` its own frame. A `cutoff` bounds the values: real ones to
+[-cutoff, cutoff], positive ones from above; `distance`, `normal` and `fromto` search that far.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Self, cast
+
+import warp as wp
+from pydantic import ValidationInfo, field_validator
+from torch import Tensor
+
+from sensorium.cfg import Float, ObjRef, ObjType, SimpleSensorCfg, bad
+from sensorium.compute import Rows, recorded
+from sensorium.engines.base import NameKind, NativeSensor
+from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest, shown
+from sensorium.measurement.record import Record
+from sensorium.sensors.base import SimpleSensor, Supports
+from sensorium.spec import NATIVE_SENSOR, Field, Requirement, Role
+from sensorium.world.select import WORLD, match_names
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltinSensorData:
+    """One sample of a native sensor; `sensor.data` is this tensor itself."""
+
+    value: Annotated[Tensor, Field("", (1,))]
+    """What the engine computes, `[env, value]`; number, unit and frame of the values depend on the sensor's type."""
+
+
+@dataclass(frozen=True, slots=True)
+class NativeType:
+    """What a type of native sensors gives and takes.
+
+    Args:
+        dim: number of values; None where it depends on the model.
+        unit: SI unit as text; empty where the values have several.
+        frame: frame of the values: ``"sensor"`` is the element's own; empty where none applies.
+        obj: kinds of elements that it is attached to; empty for none.
+        ref: kinds of elements that it takes as a reference; empty for none.
+        needs_ref: whether there must be a reference.
+        role: what the values are to a viewer or recorder.
+    """
+
+    dim: int | None
+    unit: str
+    frame: str = ""
+    obj: tuple[ObjType, ...] = ()
+    ref: tuple[ObjType, ...] = ()
+    needs_ref: bool = False
+    role: Role = "scalar"
+
+
+_FRAMES: tuple[ObjType, ...] = ("body", "xbody", "geom", "site", "camera")
+_SOLIDS: tuple[ObjType, ...] = ("geom", "body")
+_ANGLE, _RATE, _TORQUE = "rad or m", "rad/s or m/s", "N m or N"
+_LENGTH, _SPEED, _FORCE = "m or rad", "m/s or rad/s", "N or N m"
+
+TYPES: dict[str, NativeType] = {
+    "accelerometer": NativeType(3, "m/s^2", "sensor", ("site",), role="specific_force"),
+    "velocimeter": NativeType(3, "m/s", "sensor", ("site",), role="vector_at"),
+    "gyro": NativeType(3, "rad/s", "sensor", ("site",), role="angular_velocity"),
+    "force": NativeType(3, "N", "sensor", ("site",), role="vector_at"),
+    "torque": NativeType(3, "N m", "sensor", ("site",)),
+    "magnetometer": NativeType(3, "field", "sensor", ("site",), role="magnetic"),
+    "touch": NativeType(1, "N", obj=("site",)),
+    "rangefinder": NativeType(None, "m", obj=("site", "camera"), role="range"),
+    "camprojection": NativeType(2, "pixel", "image", ("site",), ("camera",), needs_ref=True),
+    "jointpos": NativeType(1, _ANGLE, obj=("joint",)),
+    "jointvel": NativeType(1, _RATE, obj=("joint",)),
+    "jointlimitpos": NativeType(1, _ANGLE, obj=("joint",)),
+    "jointlimitvel": NativeType(1, _RATE, obj=("joint",)),
+    "jointlimitfrc": NativeType(1, _TORQUE, obj=("joint",)),
+    "jointactuatorfrc": NativeType(1, _TORQUE, obj=("joint",)),
+    "ballquat": NativeType(4, "1", "parent", ("joint",), role="pose"),
+    "ballangvel": NativeType(3, "rad/s", "body", ("joint",), role="angular_velocity"),
+    "tendonpos": NativeType(1, _LENGTH, obj=("tendon",)),
+    "tendonvel": NativeType(1, _SPEED, obj=("tendon",)),
+    "tendonlimitpos": NativeType(1, _LENGTH, obj=("tendon",)),
+    "tendonlimitvel": NativeType(1, _SPEED, obj=("tendon",)),
+    "tendonlimitfrc": NativeType(1, _FORCE, obj=("tendon",)),
+    "tendonactuatorfrc": NativeType(1, _FORCE, obj=("tendon",)),
+    "actuatorpos": NativeType(1, _ANGLE, obj=("actuator",)),
+    "actuatorvel": NativeType(1, _RATE, obj=("actuator",)),
+    "actuatorfrc": NativeType(1, _TORQUE, obj=("actuator",)),
+    "framepos": NativeType(3, "m", "ref", _FRAMES, _FRAMES, role="point"),
+    "framequat": NativeType(4, "1", "ref", _FRAMES, _FRAMES, role="pose"),
+    "framexaxis": NativeType(3, "1", "ref", _FRAMES, _FRAMES),
+    "frameyaxis": NativeType(3, "1", "ref", _FRAMES, _FRAMES),
+    "framezaxis": NativeType(3, "1", "ref", _FRAMES, _FRAMES),
+    "framelinvel": NativeType(3, "m/s", "ref", _FRAMES, _FRAMES, role="vector_at"),
+    "frameangvel": NativeType(3, "rad/s", "ref", _FRAMES, _FRAMES, role="angular_velocity"),
+    "framelinacc": NativeType(3, "m/s^2", "world", _FRAMES, role="specific_force"),
+    "frameangacc": NativeType(3, "rad/s^2", "world", _FRAMES),
+    "subtreecom": NativeType(3, "m", "world", ("body",), role="point"),
+    "subtreelinvel": NativeType(3, "m/s", "world", ("body",), role="vector_at"),
+    "subtreeangmom": NativeType(3, "kg m^2/s", "world", ("body",)),
+    "insidesite": NativeType(1, "1", obj=_FRAMES, ref=("site",), needs_ref=True),
+    "distance": NativeType(1, "m", obj=_SOLIDS, ref=_SOLIDS, needs_ref=True, role="range"),
+    "normal": NativeType(3, "1", "world", _SOLIDS, _SOLIDS, needs_ref=True),
+    "fromto": NativeType(6, "m", "world", _SOLIDS, _SOLIDS, needs_ref=True),
+    "e_potential": NativeType(1, "J"),
+    "e_kinetic": NativeType(1, "J"),
+    "clock": NativeType(1, "s"),
+    "tactile": NativeType(None, "", obj=("mesh",), ref=("geom",), needs_ref=True),
+}
+"""The types that a config can add, by their words in MuJoCo's XML; the module's description says what they give."""
+ONLY_DECLARED = {
+    "contact": "Use ContactSensorCfg(...) instead.",
+    "user": "Declare it in the model's XML, where its size and stage belong; it is then in the scene by its name.",
+    "plugin": "Declare it in the model's XML, where its plugin belongs; it is then in the scene by its name.",
+}
+"""Types that a config cannot add, and what to do."""
+PARAMETERS = {"rangefinder": ("data",), "insidesite": ("enclosed",)}
+"""Names of the further parameters of a type."""
+
+
+class BuiltinSensorCfg(SimpleSensorCfg[Tensor]):
+    """A native sensor of the engine, by type and element; or, by name alone, one that the model declares.
+
+    ``BuiltinSensorCfg(name="acc", sensor_type="accelerometer", obj=ObjRef(type="site", name="imu", entity="robot"))``
+    adds an accelerometer to the model, where selection by name does not see it. It is stored in the scene as
+    ``"robot/acc"``, and found as ``"acc"`` too while that is unique. ``BuiltinSensorCfg.from_existing("acc",
+    noise=0.1)`` gives knobs to the sensor ``acc`` of the model. Quaternions take rotation noise (rad).
+    """
+
+    sensor_type: str = ""
+    """Type of sensor, a word of MuJoCo's XML such as ``"accelerometer"``; empty: the model declares it."""
+    obj: ObjRef | None = None
+    """Element it is attached to, by its exact name; None for ``e_potential``, ``e_kinetic`` and ``clock``."""
+    ref: ObjRef | None = None
+    """Element that the values of a frame sensor are relative to; the second element of ``distance``, ``normal``,
+    ``fromto``, ``insidesite`` (the site), ``camprojection`` (the camera) and ``tactile`` (the geom)."""
+    cutoff: Float = 0.0
+    """Bound of the values, in their unit; 0 for none. For ``distance``, ``normal``, ``fromto``: how far they search."""
+    parameters: dict[str, str | bool] | None = None
+    """What else the type takes: ``{"data": "dist normal"}`` of a rangefinder, ``{"enclosed": True}`` of insidesite."""
+
+    def __init__(self, /, **data: Any) -> None:
+        try:
+            super().__init__(**data)
+        except ConfigError as error:
+            raise ConfigError(error.config, [*error.faults, *_missing(data)]) from None
+        if faults := _missing(data):
+            raise ConfigError(f"{type(self).__name__}" + (f"({self.name!r})" if self.name else ""), faults)
+
+    @classmethod
+    def from_existing(cls, name: str, **fields: Any) -> Self:
+        """Return the config of a sensor that the model declares, to give it knobs such as ``noise`` or ``delay``.
+
+        Args:
+            name: its name in the model; the part after the entity's prefix is enough while that is unique.
+            fields: further fields of the config.
+        """
+        return cls(name=name, **fields)
+
+    @field_validator("sensor_type")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value in ONLY_DECLARED:
+            raise bad("a type that a config can add", ONLY_DECLARED[value])
+        if value and value not in TYPES:
+            raise bad(f"one of {', '.join(TYPES)}", nearest(value, TYPES).strip())
+        return value
+
+    @field_validator("obj", "ref")
+    @classmethod
+    def _fits(cls, value: ObjRef | None, info: ValidationInfo) -> ObjRef | None:
+        sensor_type = info.data.get("sensor_type")
+        if value is None or sensor_type is None:
+            return value
+        if not sensor_type:
+            raise bad("it absent where sensor_type is empty", "The model says what its own sensor is attached to.")
+        taken = TYPES[sensor_type].obj if info.field_name == "obj" else TYPES[sensor_type].ref
+        if not taken:
+            raise bad(f"it absent: {sensor_type} takes none", f"Remove {info.field_name}=...")
+        if value.type not in taken:
+            raise bad(f"a reference to {_any_of(taken)} for {sensor_type}", f"Write {_example(taken[0])}.")
+        return value
+
+    @field_validator("cutoff")
+    @classmethod
+    def _cutoff(cls, value: float, info: ValidationInfo) -> float:
+        if not 0.0 <= value < float("inf"):
+            raise bad("a finite number >= 0", "0 leaves the values unbounded.")
+        if value > 0.0 and info.data.get("sensor_type") == "":
+            raise bad("it absent where sensor_type is empty", "The model says how its own sensor is bounded.")
+        return value
+
+    @field_validator("parameters")
+    @classmethod
+    def _taken(cls, value: dict[str, str | bool] | None, info: ValidationInfo) -> dict[str, str | bool] | None:
+        taken = PARAMETERS.get(info.data.get("sensor_type", ""), ())
+        for name in value or ():
+            if name not in taken:
+                raise bad(f"among {', '.join(taken)}" if taken else "none for this type", nearest(name, taken).strip())
+        return value
+
+    @property
+    def label(self) -> str:
+        """The name in the scene: `prefixed_name`."""
+        name, entity = super().label, self.obj.entity if self.obj is not None else None
+        return name if entity is None or name.startswith(f"{entity}/") else f"{entity}/{name}"
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether the model declares the sensor, and the config only gives it knobs."""
+        return not self.sensor_type
+
+
+def _missing(data: Mapping[str, Any]) -> list[Fault]:
+    """Return the faults of a config's fields that are absent."""
+    sensor_type = data.get("sensor_type", "")
+    if sensor_type == "":
+        if data.get("name"):
+            return []
+        fix = "Write sensor_type=..., or from_existing(name) for a sensor that the model declares."
+        return [Fault("sensor_type", shown(sensor_type), f"one of {', '.join(TYPES)}", fix)]
+    known = TYPES.get(sensor_type) if isinstance(sensor_type, str) else None
+    if known is None:
+        return []
+    needed = {"obj": known.obj, "ref": known.ref if known.needs_ref else ()}
+    return [
+        Fault(field, "nothing", f"a reference to {_any_of(taken)}, which {sensor_type} needs",
+              f"Write {field}={_example(taken[0])}.")
+        for field, taken in needed.items() if taken and data.get(field) is None
+    ]  # fmt: skip
+
+
+def _any_of(kinds: tuple[ObjType, ...]) -> str:
+    words = [f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}" for kind in kinds]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _example(kind: str) -> str:
+    return f"ObjRef(type={kind!r}, name=...)"
+
+
+@wp.kernel
+def _take(rows: Rows, values_in: wp.array2d[wp.float32], values_out: wp.array2d[wp.float32]) -> None:
+    i, column = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] != wp.uint8(0):
+        values_out[env, column] = values_in[env, column]
+
+
+class BuiltinSensor(SimpleSensor[BuiltinSensorCfg, BuiltinSensorData]):
+    """A native sensor of the engine, with the standard imperfections on top."""
+
+    single: ClassVar[bool] = True
+
+    @classmethod
+    def requirements(cls, cfg: BuiltinSensorCfg, supports: Supports) -> Iterable[Requirement]:
+        """Return the sensor that the engine must declare or add; see `with_full_names`."""
+        if cfg.is_declared:
+            return [NATIVE_SENSOR(cfg.label)]
+        objtype, objname, reftype, refname = (word for each in (cfg.obj, cfg.ref) for word in _words(each))
+        further = tuple(sorted((cfg.parameters or {}).items()))
+        return [NATIVE_SENSOR(cfg.label, cfg.sensor_type, objtype, objname, reftype, refname, cfg.cutoff, further)]
+
+    @property
+    def native(self) -> NativeSensor:
+        """What the engine's sensor is: its type, number of values, unit and element."""
+        cfg = self.cfg
+        declared = next((each for each in self.engine.native_sensors() if each.name == self.name), None)
+        if declared is not None and (cfg.is_declared or not declared.type):
+            return declared if cfg.is_declared else replace(declared, type=cfg.sensor_type)
+        objtype, objname, reftype, refname = (word for each in (cfg.obj, cfg.ref) for word in _words(each))
+        return NativeSensor(
+            self.name, cfg.sensor_type, self.engine.array(f"native:{self.name}").shape[1], _unit(cfg), objtype=objtype,
+            objname=objname, reftype=reftype, refname=refname, cutoff=cfg.cutoff,
+        )  # fmt: skip
+
+    def fields(self) -> Mapping[str, Field]:
+        """Return the one field, as the sensor's type has it."""
+        return {"value": field_of(self.native)}
+
+    def notes(self) -> Mapping[str, str]:
+        """Return what the config resolved to."""
+        native = self.native
+        origin = "declared by the model" if self.cfg.is_declared else "added to the model for this config"
+        notes = {"native": f"{described(native)}, {origin}"}
+        if native.cutoff > 0.0:
+            notes["cutoff"] = f"{native.cutoff:g}"
+        return notes
+
+    @recorded
+    def update_raw_data(self, raw: Record) -> None:
+        """Copy the engine's values."""
+        source, target = self.engine.array(f"native:{self.name}"), raw.value.view(self.num_envs, -1)
+        arrays = [wp.from_torch(values, dtype=wp.float32) for values in (source, target)]
+        self.compute_on.launch(_take, (target.shape[1],), arrays[:1], arrays[1:])
+
+
+def _unit(cfg: BuiltinSensorCfg) -> str:
+    """Return the unit of a type with the parameters of a config."""
+    parameters = cfg.parameters or {}
+    if cfg.sensor_type == "insidesite" and parameters.get("enclosed"):
+        return "m"
+    units = {"1" if word in ("dir", "normal") else "m" for word in str(parameters.get("data", "")).split()}
+    return TYPES[cfg.sensor_type].unit if not units else units.pop() if len(units) == 1 else ""
+
+
+def _words(reference: ObjRef | None) -> tuple[str, str]:
+    """Return kind and full name of an element."""
+    if reference is None:
+        return "", ""
+    prefix = f"{reference.entity}/" if reference.entity is not None else ""
+    return reference.type, f"{prefix}{reference.name.removeprefix(prefix)}"
+
+
+def with_full_names(cfg: BuiltinSensorCfg, names: Callable[[NameKind], Sequence[str]]) -> BuiltinSensorCfg:
+    """Return a config whose references name one element each, as the model does; the same where they do already.
+
+    Args:
+        cfg: a reference may hold a pattern, or an entity, which in a model without prefixes means the whole model.
+        names: the names of a kind of elements. Where there are none, the engine is left to judge.
+
+    Raises:
+        SelectionError: nothing, or several elements, were matched.
+    """
+    found = {
+        field: _element(reference, names, f"{type(cfg).__name__}({cfg.label!r})", field)
+        for field, reference in (("obj", cfg.obj), ("ref", cfg.ref)) if reference is not None
+    }  # fmt: skip
+    if all(_words(getattr(cfg, field)) == _words(reference) for field, reference in found.items()):
+        return cfg
+    return cfg.replace(name=cfg.label, **found)
+
+
+def _element(reference: ObjRef, names: Callable[[NameKind], Sequence[str]], config: str, field: str) -> ObjRef:
+    entity = f"{reference.entity}/"
+    kind = "body" if reference.type == "xbody" else reference.type
+    known = () if kind in ("tendon", "mesh") else names(cast(NameKind, kind))
+    prefixed = reference.entity is not None and any(name.startswith(entity) for name in (*known, *names("body")))
+    name = reference.name.removeprefix(entity)
+    full = f"{entity}{name}" if prefixed else name
+    if known and full not in known and (kind, full) != ("body", WORLD):
+        pattern = f"{re.escape(entity)}(?:{name})" if prefixed else name
+        found = match_names(pattern, known, config=config, field=field, what=kind)
+        if len(found) > 1:
+            fix = f"It matches {listed(found)}. Name one."
+            raise SelectionError(config, [Fault(field, repr(pattern), f"exactly one {kind}", fix)])
+        (full,) = found
+    return ObjRef(type=reference.type, name=full)
+
+
+def field_of(native: NativeSensor) -> Field:
+    """Return the field of a native sensor: its type's, with what the engine knows better."""
+    known = TYPES.get(native.type, NativeType(None, ""))
+    frame = known.frame if known.frame != "ref" else ("reference" if native.reftype else "world")
+    is_rotation = native.dim == 4 and (native.datatype == "quat" or native.type in ("framequat", "ballquat"))
+    axes = {3: ("xyz",), 4: ("wxyz",)}.get(native.dim) if frame or is_rotation else None
+    return Field(
+        native.unit or known.unit,
+        (native.dim,),
+        axes or ("value",),
+        frame=frame,
+        kind="rotation" if is_rotation else "vector",
+        role=known.role,
+    )
+
+
+def described(native: NativeSensor) -> str:
+    """Return a native sensor in words, e.g. ``"accelerometer on site 'imu'"``."""
+    text = native.type or f"{native.dim} value{'s' if native.dim > 1 else ''}"
+    if native.objtype:
+        text += f" on {native.objtype} {native.objname!r}"
+    return f"{text} relative to {native.reftype} {native.refname!r}" if native.reftype else text
+
+
+__all__ = [
+    "ONLY_DECLARED",
+    "TYPES",
+    "BuiltinSensor",
+    "BuiltinSensorCfg",
+    "BuiltinSensorData",
+    "NativeType",
+    "field_of",
+    "with_full_names",
+]

@@ -1,0 +1,38 @@
+"""What a scene saves of its sensors, and whether it fits when it is restored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from sensorium.errors import ConfigError, shown
+from sensorium.sensors.base import Sensor
+
+
+def saved_state(sensor: Sensor[Any, Any]) -> dict[str, Any]:
+    """Return a copy of all that a sensor needs to resume bit-identically."""
+    tensors = {name: tensor.clone() for name, tensor in sensor.tensors().items()}
+    return {"tensors": tensors, "counters": sensor.counters()}
+
+
+def check_saved(sensor: Sensor[Any, Any], saved: Mapping[str, torch.Tensor]) -> None:
+    """Raise `ConfigError` where saved tensors are of another config.
+
+    Knobs and parameters that were set per env have other shapes than in the config, so theirs are not compared.
+    """
+    title, fix = f"{type(sensor.cfg).__name__}({sensor.name!r})", "Use the same config."
+    mine = sensor.tensors()
+    for key, tensor in mine.items():
+        if key.startswith("param/"):
+            continue
+        if key not in saved or (not key.startswith("knob/") and saved[key].shape != tensor.shape):
+            expected = f"shape {tuple(saved[key].shape) if key in saved else 'none'}, as saved"
+            raise ConfigError.single(title, key, shown(tuple(tensor.shape)), expected, fix)
+    for key, tensor in saved.items():
+        if key not in mine and not key.startswith("param/"):
+            raise ConfigError.single(title, key, None, f"shape {tuple(tensor.shape)}, as saved", fix)
+
+
+__all__ = ["check_saved", "saved_state"]
