@@ -25,9 +25,9 @@ from sensorium.spec import (
     BODY_POSE,
     BODY_VELOCITY,
     GRAVITY,
-    JOINT_STATE,
     MAGNETIC,
     MODEL_ELEMENTS,
+    Requirement,
 )
 
 MODELS = Path(__file__).parents[1] / "models"
@@ -588,8 +588,8 @@ def test_a_model_with_sensors_switched_off_cannot_give_accelerations():
 
 def test_what_the_engine_cannot_give_yet_is_refused_by_name():
     """An unknown requirement is refused with sensor, requirement and engine in the message."""
-    with pytest.raises(UnsupportedError, match="sensor 'enc' requires JOINT_STATE, which engine 'mujoco' cannot give"):
-        MujocoEngine(TUMBLER).prepare({JOINT_STATE: "enc"})
+    with pytest.raises(UnsupportedError, match="sensor 'enc' requires SMELL, which engine 'mujoco' cannot give"):
+        MujocoEngine(TUMBLER).prepare({Requirement("SMELL"): "enc"})
 
 
 def add_beacon(spec):

@@ -20,7 +20,8 @@ from sensorium.spec import Requirement, exact_fraction
 if TYPE_CHECKING:
     from torch import Tensor
 
-NameKind = Literal["body", "site", "geom", "joint", "camera", "actuator"]
+NameKind = Literal["body", "site", "geom", "joint", "camera", "actuator", "scalar_joint"]
+"""Kinds of named elements. A `scalar_joint` is a joint with one coordinate (hinge or slide): a row of joint arrays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,41 @@ class FrameOnBody:
     body: int
     pos: tuple[float, float, float] = (0.0, 0.0, 0.0)
     quat: tuple[float, float, float, float] = (1.0, 0.0, 0.0, 0.0)
+
+
+DataType = Literal["real", "positive", "axis", "quat"]
+"""What the values of a native sensor are: any numbers, numbers from 0 up, a unit vector, a unit quaternion (wxyz)."""
+
+
+@dataclass(frozen=True, slots=True)
+class NativeSensor:
+    """A sensor that the model itself declares; `NATIVE_SENSOR(name)` makes its output an array.
+
+    Args:
+        name: its name in the model.
+        type: word for its type in MuJoCo's XML, e.g. ``"accelerometer"``; empty where unknown.
+        dim: number of values.
+        unit: SI unit as text; ``"1"`` for none, empty where unknown or where the values have several.
+        datatype: what the values are.
+        stage: ``"pos"``, ``"vel"`` or ``"acc"``: how far the engine's computation must run for it; empty for none.
+        objtype: kind of element that it is attached to (``"site"``, ``"joint"``, ...); empty for none.
+        objname: name of that element.
+        reftype: kind of the reference element; empty for none.
+        refname: name of the reference.
+        cutoff: bound of its values, in their unit; 0 for none.
+    """
+
+    name: str
+    type: str = ""
+    dim: int = 1
+    unit: str = ""
+    datatype: DataType = "real"
+    stage: str = ""
+    objtype: str = ""
+    objname: str = ""
+    reftype: str = ""
+    refname: str = ""
+    cutoff: float = 0.0
 
 
 class Engine(abc.ABC):
@@ -73,6 +109,18 @@ class Engine(abc.ABC):
     @abc.abstractmethod
     def frame(self, kind: NameKind, name: str) -> FrameOnBody:
         """Return the body a named body, site, geom, joint or camera sits on, and its fixed offset there."""
+
+    def slide_joints(self) -> tuple[str, ...]:
+        """Return those of `names("scalar_joint")` that slide (m) instead of turning (rad); by default none."""
+        return ()
+
+    def parent_body(self, body: int) -> int | None:
+        """Return the index of a body's parent, -1 for the world; None where this engine knows no kinematic tree."""
+        return None
+
+    def native_sensors(self) -> tuple[NativeSensor, ...]:
+        """Return the sensors that the model itself declares, in its order; hidden and nameless ones are left out."""
+        return ()
 
     @abc.abstractmethod
     def supports(self, requirement: Requirement) -> str | None:

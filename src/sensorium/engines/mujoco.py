@@ -18,8 +18,17 @@ import numpy as np
 import torch
 
 from sensorium.engines.envs import as_tensor, copies, env_rows, positive_int, restore, row_values
-from sensorium.engines.mujoco_base import ARRAYS, MujocoModelEngine, keyframe_id
+from sensorium.engines.mujoco_base import MujocoModelEngine, keyframe_id, refuse_unfresh_rk4
 from sensorium.engines.mujoco_live import LiveMujocoEngine
+from sensorium.engines.mujoco_native import declared_sensors, reason, sensor_id
+from sensorium.engines.mujoco_parts import (
+    NEEDS,
+    STATE_SOURCES,
+    fields_of,
+    model_fields_of,
+    needs_wrenches,
+    torque_fault,
+)
 from sensorium.engines.mujoco_spec import (
     compile_spec,
     compose_spec,
@@ -31,7 +40,7 @@ from sensorium.engines.mujoco_spec import (
     sensors_disabled,
 )
 from sensorium.errors import MissingDependencyError, ModelError, NonFiniteStateWarning, listed
-from sensorium.spec import BODY_ACCELERATION, GRAVITY, MAGNETIC, Requirement
+from sensorium.spec import JOINT_TORQUE, Requirement
 
 __all__ = ["LiveMujocoEngine", "MujocoEngine", "prepare_spec"]
 
@@ -60,7 +69,7 @@ class MujocoEngine(MujocoModelEngine):
             default state.
 
     Raises:
-        ModelError: the file is missing or broken, or `model` is something else.
+        ModelError: the file is missing or broken, or `model` is something else; `fresh=False` with the RK4 integrator.
         MissingDependencyError: the installed MuJoCo has no `mujoco.batch` (older than 3.17).
         UnknownNameError: no such keyframe.
     """
@@ -84,6 +93,7 @@ class MujocoEngine(MujocoModelEngine):
         self._label = label_of(model)
         self._batch: Any = None
         self._views: dict[str, torch.Tensor] = {}
+        self._before: dict[str, np.ndarray] = {}
         self._warned = np.zeros(num_envs, dtype=bool)
         self._needs_forward = True
         self._model: Any = None
@@ -96,6 +106,7 @@ class MujocoEngine(MujocoModelEngine):
             self._sealed, self._spec = None, load_spec(model)
             options = self._spec.option
             keys = [key.name or f"key_{i}" for i, key in enumerate(self._spec.keys)]
+        refuse_unfresh_rk4(options, fresh)
         self._key = keyframe_id(keyframe, keys, self._label)
         self.dt = float(options.timestep)
 
@@ -186,14 +197,38 @@ class MujocoEngine(MujocoModelEngine):
             if self._model is not None and has_elements(self._model, requirement):
                 return None
             return self._cannot_change("these elements are not in the model")
-        if requirement not in ARRAYS:
+        if requirement.kind != "NATIVE_SENSOR" and requirement not in NEEDS:
             return "it is not available from this engine yet."
-        if requirement == BODY_ACCELERATION:
-            if sensors_disabled(self._model.opt if self._model is not None else self._spec.option):
-                return 'the model has <flag sensor="disable"/>, with which MuJoCo computes none: remove it.'
-            if self._model is None or not computes_acceleration(self._model):
-                return self._cannot_change("MuJoCo computes body accelerations only for a sensor that needs them")
+        options = self._model.opt if self._model is not None else self._spec.option
+        if needs_wrenches(requirement) and sensors_disabled(options):
+            return 'the model has <flag sensor="disable"/>, with which MuJoCo computes none: remove it.'
+        if requirement.kind == "NATIVE_SENSOR":
+            why = reason(requirement, self.prepared, self._declared(), self._model, options)
+            if why is not None:
+                return why
+        if requirement == JOINT_TORQUE:
+            return torque_fault(self.model, friction_known=False)
+        if self._model is None or self._lacks(requirement):
+            return self._cannot_change(
+                "MuJoCo computes body accelerations and wrenches only for a sensor that needs them"
+                if needs_wrenches(requirement)
+                else "this sensor is not in the model"
+            )
         return None
+
+    def _declared(self) -> dict[str, int]:
+        if self._model is None:
+            return declared_sensors(self._spec)
+        types = self._model.sensor_type
+        return {sensor.name: int(types[self._model.sensor(sensor.name).id]) for sensor in self.native_sensors()}
+
+    def _lacks(self, requirement: Requirement) -> bool:
+        """Whether the compiled model must change for a requirement."""
+        if requirement.kind == "MODEL_ELEMENTS":
+            return not has_elements(self._model, requirement)
+        if requirement.kind == "NATIVE_SENSOR":
+            return sensor_id(self._model, requirement) < 0
+        return needs_wrenches(requirement) and not computes_acceleration(self._model)
 
     def _cannot_change(self, why: str) -> str | None:
         if self._sealed is not None:
@@ -210,18 +245,10 @@ class MujocoEngine(MujocoModelEngine):
 
     def _apply(self, requirements: frozenset[Requirement]) -> None:
         prepared = self.prepared | requirements
-        if self._batch is None or self._changes_model(requirements):
+        if self._batch is None or any(map(self._lacks, requirements)):
             self._install(self._compiled(requirements), prepared)
         else:
             self._derive(prepared)
-
-    def _changes_model(self, requirements: frozenset[Requirement]) -> bool:
-        return any(
-            not has_elements(self._model, requirement)
-            if requirement.kind == "MODEL_ELEMENTS"
-            else requirement == BODY_ACCELERATION and not computes_acceleration(self._model)
-            for requirement in requirements
-        )
 
     def _install(self, model: Any, prepared: frozenset[Requirement]) -> None:
         """Make the batch of a model; where there was one before the first tick, carry its state over."""
@@ -264,14 +291,15 @@ class MujocoEngine(MujocoModelEngine):
                 new.expand(option)[...] = values
 
     def _derive(self, prepared: frozenset[Requirement]) -> None:
-        sources = {name: self._batch.bind(name) for name in self._fields(prepared)}
-        if prepared & {GRAVITY, BODY_ACCELERATION}:
-            gravity = self._batch.expand("opt.gravity")
-            off = int(self._model.opt.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_GRAVITY)
-            sources["gravity"] = np.zeros_like(gravity) if off else gravity
-        if MAGNETIC in prepared:
-            sources["magnetic"] = self._batch.expand("opt.magnetic")
-        self._derived.build(self._model, self._body_ids, prepared, sources)
+        sources = {name: self._batch.bind(name) for name in fields_of(prepared)}
+        if not self.fresh:  # MuJoCo leaves the state one tick newer than what is derived from it
+            self._before = {name: sources[name].copy() for name in STATE_SOURCES if name in sources}
+            sources.update(self._before)
+        for name in model_fields_of(prepared):
+            sources[name] = self._batch.expand(name)
+        if int(self._model.opt.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_GRAVITY) and "opt.gravity" in sources:
+            sources["opt.gravity"] = np.zeros_like(sources["opt.gravity"])
+        self._derive_from(prepared, sources)
         self._needs_forward = self._dirty = True  # fields bound between calls hold nothing yet
 
     # State -------------------------------------------------------------------------------------------------------
@@ -351,7 +379,13 @@ class MujocoEngine(MujocoModelEngine):
         substeps = positive_int(substeps, "substeps")
         if ctrl is not None:
             self._write_ctrl(ctrl)
-        self._batch.step(nstep=substeps)
+        if self._before:
+            if substeps > 1:
+                self._batch.step(nstep=substeps - 1)
+            self._keep_state(slice(None))
+            self._batch.step()
+        else:
+            self._batch.step(nstep=substeps)
         self.tick += substeps
         self._dirty, self._needs_forward = True, False
         self.lag = 0 if self.fresh else 1
@@ -403,6 +437,11 @@ class MujocoEngine(MujocoModelEngine):
     def _go_forward(self, ids: Any) -> None:
         if self.stage:
             self._batch.forward(ids=ids, stage=self.stage)
+        self._keep_state(slice(None) if ids is None else ids)
+
+    def _keep_state(self, rows: Any) -> None:
+        for name, kept in self._before.items():
+            kept[rows] = self._batch.bind(name)[rows]
 
     def forward(self) -> None:
         """Recompute derived state after the state was edited, without taking time; it is then current (`lag` 0)."""

@@ -1,56 +1,23 @@
-"""What both MuJoCo engines share: names, frames, and the float32 arrays derived from MuJoCo's float64 fields.
-
-With `d = p - subtree_com[body_rootid]` (p: body frame origin), and MuJoCo's spatial vectors about that centre of mass,
-in world axes, rotation first (`cvel = [w, v]`, `cacc = [alpha, a]`, where `a` holds minus gravity):
-
-    velocity at p                     v + w x d
-    coordinate acceleration at p      a + alpha x d + w x (v + w x d) + gravity
-
-as in mj_objectVelocity and mj_objectAcceleration. Bodies welded to the world and mocap bodies are at rest by
-definition: MuJoCo knows no velocity of theirs, also when their pose is edited between steps.
-"""
+"""What both MuJoCo engines share: names, frames, and the float32 arrays derived from MuJoCo's float64 fields."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import mujoco
 import numpy as np
 import torch
-import warp as wp
 
-from sensorium.compute import Compute, Rows, Segment
-from sensorium.engines.base import Engine, FrameOnBody, NameKind
-from sensorium.engines.mujoco_spec import hidden
+from sensorium.compute import Compute, Segment
+from sensorium.engines.base import Engine, FrameOnBody, NameKind, NativeSensor
+from sensorium.engines.mujoco_hidden import hidden
+from sensorium.engines.mujoco_native import describe, native, sensor_id
+from sensorium.engines.mujoco_parts import NEEDS, PARTS, Build, native_array, stage_of
 from sensorium.errors import ModelError, UnknownNameError
-from sensorium.spec import BODY_ACCELERATION, BODY_POSE, BODY_VELOCITY, GRAVITY, MAGNETIC, Requirement
+from sensorium.spec import Requirement
 
-wp.set_module_options({"enable_backward": False, "fuse_fp": False})
-
-ARRAYS: dict[Requirement, dict[str, tuple[int, ...]]] = {
-    BODY_POSE: {"body_pos_w": (3,), "body_quat_w": (4,)},
-    BODY_VELOCITY: {"body_lin_vel_w": (3,), "body_ang_vel_w": (3,)},
-    BODY_ACCELERATION: {"body_lin_acc_w": (3,), "body_ang_acc_w": (3,)},
-    GRAVITY: {"gravity_w": (3,)},
-    MAGNETIC: {"magnetic_w": (3,)},
-}
-"""The arrays that a requirement brings, with the sizes of their last axis; those of bodies are `[env, body, ...]`."""
-FIELDS: dict[Requirement, tuple[str, ...]] = {
-    BODY_POSE: ("xpos", "xquat"),
-    BODY_VELOCITY: ("xpos", "cvel", "subtree_com"),
-    BODY_ACCELERATION: ("xpos", "cvel", "cacc", "subtree_com"),
-}
-"""The MjData fields that they are computed from."""
-STAGES = {
-    BODY_POSE: int(mujoco.mjtStage.mjSTAGE_POS),
-    BODY_VELOCITY: int(mujoco.mjtStage.mjSTAGE_VEL),
-    BODY_ACCELERATION: int(mujoco.mjtStage.mjSTAGE_ACC),
-}
-"""The stage of MuJoCo's forward computation that makes them current."""
-_BITS = {requirement: wp.constant(1 << bit) for bit, requirement in enumerate(ARRAYS)}
-POSE_BIT, VELOCITY_BIT, ACCELERATION_BIT, GRAVITY_BIT, MAGNETIC_BIT = _BITS.values()
 _OBJECTS = {
     "body": mujoco.mjtObj.mjOBJ_BODY,
     "site": mujoco.mjtObj.mjOBJ_SITE,
@@ -59,145 +26,93 @@ _OBJECTS = {
     "camera": mujoco.mjtObj.mjOBJ_CAMERA,
     "actuator": mujoco.mjtObj.mjOBJ_ACTUATOR,
 }
-
-
-@wp.kernel
-def convert(
-    rows: Rows,
-    wanted: wp.int32,
-    body_ids: wp.array[wp.int32],
-    root_ids: wp.array[wp.int32],
-    weld_ids: wp.array[wp.int32],
-    xpos: wp.array2d[wp.vec3d],
-    xquat: wp.array2d[wp.vec4d],
-    subtree_com: wp.array2d[wp.vec3d],
-    cvel: wp.array3d[wp.vec3d],
-    cacc: wp.array3d[wp.vec3d],
-    gravity: wp.array[wp.vec3d],
-    magnetic: wp.array[wp.vec3d],
-    # output
-    pos_out: wp.array2d[wp.vec3],
-    quat_out: wp.array2d[wp.vec4],
-    lin_vel_out: wp.array2d[wp.vec3],
-    ang_vel_out: wp.array2d[wp.vec3],
-    lin_acc_out: wp.array2d[wp.vec3],
-    ang_acc_out: wp.array2d[wp.vec3],
-    gravity_out: wp.array[wp.vec3],
-    magnetic_out: wp.array[wp.vec3],
-) -> None:
-    """Compute one body's derived state in float64 and store it as float32; the first thread also does the env's."""
-    i, item = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
-    if item == 0:
-        if wanted & GRAVITY_BIT:
-            gravity_out[env] = wp.vec3(gravity[env])
-        if wanted & MAGNETIC_BIT:
-            magnetic_out[env] = wp.vec3(magnetic[env])
-    if item >= body_ids.shape[0]:
-        return
-    body = body_ids[item]
-    if wanted & POSE_BIT:
-        pos_out[env, item] = wp.vec3(xpos[env, body])
-        quat_out[env, item] = wp.vec4(xquat[env, body])
-    ang_vel = wp.vec3d()
-    lin_vel = wp.vec3d()
-    ang_acc = wp.vec3d()
-    lin_acc = wp.vec3d()
-    if weld_ids[item] != 0 and (wanted & (VELOCITY_BIT | ACCELERATION_BIT)) != 0:
-        arm = xpos[env, body] - subtree_com[env, root_ids[item]]
-        ang_vel = cvel[env, body, 0]
-        lin_vel = cvel[env, body, 1] + wp.cross(ang_vel, arm)
-        if wanted & ACCELERATION_BIT:
-            ang_acc = cacc[env, body, 0]
-            lin_acc = cacc[env, body, 1] + wp.cross(ang_acc, arm) + wp.cross(ang_vel, lin_vel) + gravity[env]
-    if wanted & VELOCITY_BIT:
-        lin_vel_out[env, item] = wp.vec3(lin_vel)
-        ang_vel_out[env, item] = wp.vec3(ang_vel)
-    if wanted & ACCELERATION_BIT:
-        lin_acc_out[env, item] = wp.vec3(lin_acc)
-        ang_acc_out[env, item] = wp.vec3(ang_acc)
+_KINDS = (*_OBJECTS, "scalar_joint")
+_SCALAR = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
 
 
 @dataclass(slots=True)
 class Derived:
-    """The derived arrays of one engine and the launch that fills them.
+    """The derived arrays of one engine and the launches that fill them.
 
     Attributes:
-        arrays: name to float32 tensor on the engine's device; a tensor object is never replaced.
-        host: the same on the CPU, where the kernel writes; the same tensors where the device is the CPU.
+        arrays: name to float32 tensor on the engine's device; a tensor object is never replaced. Native sensors that
+            were prepared at once are views of one block.
     """
 
     num_envs: int
     device: str
     compute: Compute
     arrays: dict[str, torch.Tensor] = field(default_factory=dict)
-    host: dict[str, torch.Tensor] = field(default_factory=dict)
+    _storage: dict[str, torch.Tensor] = field(default_factory=dict)  # the arrays and blocks themselves
+    _host: dict[str, torch.Tensor] = field(default_factory=dict)  # the same, where the kernels write
+    _blocks: dict[str, list[Requirement]] = field(default_factory=dict)
     _all: Segment | None = None
     _masked: Segment | None = None
     _sources: list[Any] = field(default_factory=list)
 
     def build(
-        self, model: Any, body_ids: Sequence[int], prepared: frozenset[Requirement], sources: dict[str, np.ndarray]
+        self,
+        model: Any,
+        body_ids: Sequence[int],
+        joint_ids: Sequence[int],
+        prepared: frozenset[Requirement],
+        sources: Mapping[str, np.ndarray],
     ) -> None:
-        """Allocate what `prepared` brings and record the launch that reads `sources`.
+        """Allocate what `prepared` brings and record the launches that read `sources`.
 
         Args:
             model: the MjModel.
-            body_ids: MuJoCo's body id of each row.
+            body_ids: MuJoCo's body id of each body row.
+            joint_ids: MuJoCo's joint id of each joint row.
             prepared: requirements granted.
-            sources: float64 arrays `[env, ...]` at fixed addresses: the FIELDS needed, `gravity`, `magnetic`.
+            sources: float64 arrays `[env, ...]` at fixed addresses: the fields needed, of MjData and of the model.
         """
-        for requirement in prepared & ARRAYS.keys():
-            for name, size in ARRAYS[requirement].items():
-                shape = (self.num_envs, *([len(body_ids)] if name.startswith("body_") else []), *size)
-                self._allocate(name, shape)
-        ids = np.asarray(body_ids, dtype=np.int32)
-        per_row = (ids, model.body_rootid[ids], model.body_weldid[ids])
-        maps: list[Any] = [wp.array(values, dtype=wp.int32, device="cpu") for values in per_row]
-        vec3, vec4 = wp.vec3d, wp.vec4d
-        views = [
-            _source(sources.get("xpos"), vec3, 2),
-            _source(sources.get("xquat"), vec4, 2),
-            _source(sources.get("subtree_com"), vec3, 2),
-            _source(sources.get("cvel"), vec3, 3),
-            _source(sources.get("cacc"), vec3, 3),
-            _source(sources.get("gravity"), vec3, 1),
-            _source(sources.get("magnetic"), vec3, 1),
-        ]
-        wanted = sum(int(bit) for requirement, bit in _BITS.items() if requirement in prepared)
-        outputs = [self._output(name, size[0]) for arrays in ARRAYS.values() for name, size in arrays.items()]
+        counts = {"body": len(body_ids), "joint": len(joint_ids)}
+        for requirement, need in NEEDS.items():
+            if requirement in prepared:
+                for name, shape in need.arrays.items():
+                    sizes = (counts[size] if isinstance(size, str) else size for size in shape)
+                    self.arrays[name] = self._allocate(name, (self.num_envs, *sizes))
+        self._allocate_native(model, prepared)
+        room = Build(model, body_ids, joint_ids, prepared, sources, self._host, self._blocks)
+        launches = [launch for part in PARTS if (launch := part(room)) is not None]
 
-        def launch() -> None:
-            self.compute.launch(convert, (max(len(ids), 1),), [wanted, *maps, *views], outputs)
+        def launch_all() -> None:
+            for launch in launches:
+                launch(self.compute)
 
-        self._sources = [*sources.values(), maps]
-        self._all = self.compute.record(launch)
-        self._masked = self.compute.record(launch, mask=self.compute.reset_envs)
+        self._sources = [*sources.values(), launches]
+        self._all = self.compute.record(launch_all)
+        self._masked = self.compute.record(launch_all, mask=self.compute.reset_envs)
 
-    def _allocate(self, name: str, shape: tuple[int, ...]) -> None:
-        if name in self.arrays and self.arrays[name].shape == shape:
+    def _allocate_native(self, model: Any, prepared: frozenset[Requirement]) -> None:
+        """Give native sensors that have no place yet a block of their own, so that no other ever moves."""
+        placed = {requirement for block in self._blocks.values() for requirement in block}
+        new = [requirement for requirement in native(prepared) if requirement not in placed]
+        if not new:
             return
-        fresh = torch.zeros(shape, dtype=torch.float32)
-        if name.startswith("body_quat"):
-            fresh[..., 0] = 1.0
-        host = fresh if self.compute.device == self.device else fresh.pin_memory()
-        self.host[name] = host
-        array = host if self.compute.device == self.device else host.to(self.device)
-        if name in self.arrays:
-            self.arrays[name].set_(array)  # type: ignore[call-overload]  # the same tensor object, new memory
-            if self.compute.device == self.device:
-                self.host[name] = self.arrays[name]
-        else:
-            self.arrays[name] = array
+        sizes = [int(model.sensor_dim[sensor_id(model, requirement)]) for requirement in new]
+        name = f"native block {len(self._blocks)}"
+        block = self._allocate(name, (self.num_envs, sum(sizes)))
+        self._blocks[name] = new
+        for requirement, values in zip(new, torch.split(block, sizes, dim=1), strict=True):
+            self.arrays[native_array(requirement)] = values
 
-    def _output(self, name: str, size: int) -> Any:
-        dtype = wp.vec4 if size == 4 else wp.vec3
-        ndim = 2 if name.startswith("body_") else 1
-        if name not in self.host or 0 in self.host[name].shape:
-            return wp.empty(shape=(0,) * ndim, dtype=dtype, device="cpu")
-        return wp.from_torch(self.host[name], dtype=dtype)
+    def _allocate(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+        if name in self._storage and self._storage[name].shape == shape:
+            return self._storage[name]
+        fresh = torch.zeros(shape, dtype=torch.float32)
+        if name == "body_quat_w":
+            fresh[..., 0] = 1.0
+        on_host = self.compute.device == self.device
+        host = fresh if on_host else fresh.pin_memory()
+        array = host if on_host else host.to(self.device)
+        if name in self._storage:
+            self._storage[name].set_(array)  # type: ignore[call-overload]  # the same tensor object, new memory
+            array = self._storage[name]
+        self._storage[name] = array
+        self._host[name] = array if on_host else host
+        return array
 
     def convert(self, env_ids: torch.Tensor | None = None) -> None:
         """Fill the arrays, of all envs or of some, from the source fields as they are now."""
@@ -211,17 +126,8 @@ class Derived:
             self._masked.run()
             mask.zero_()
         if self.compute.device != self.device:
-            for name, array in self.arrays.items():
-                array.copy_(self.host[name])
-
-
-def _source(field: np.ndarray | None, dtype: Any, ndim: int) -> Any:
-    """View a float64 array (possibly read-only) as a Warp array of vectors, without a copy."""
-    if field is None or field.size == 0:
-        return wp.empty(shape=(0,) * ndim, dtype=dtype, device="cpu")
-    assert field.dtype == np.float64 and field.flags.c_contiguous
-    shape = (*field.shape[:-1], 2) if ndim == 3 else field.shape[:-1]  # a spatial vector is two vectors
-    return wp.array(ptr=field.ctypes.data, dtype=dtype, shape=shape, device="cpu")
+            for name, array in self._storage.items():
+                array.copy_(self._host[name])
 
 
 class MujocoModelEngine(Engine):
@@ -234,8 +140,17 @@ class MujocoModelEngine(Engine):
     - BODY_ACCELERATION: `body_lin_acc_w [env, body, 3]` m/s^2 at the body frame origin, coordinate acceleration,
       `body_ang_acc_w` rad/s^2, world axes.
     - GRAVITY: `gravity_w [env, 3]` m/s^2. MAGNETIC: `magnetic_w [env, 3]`, in the model's unit.
+    - JOINT_STATE: `joint_pos`, `joint_vel [env, joint]`, rad and rad/s (slide: m, m/s).
+    - JOINT_EFFORT: `joint_effort [env, joint]`, N m (slide: N): `qfrc_actuator`, which is all actuators, also through
+      tendons, with gravity compensation where the joint's `actuatorgravcomp` is on, clamped to `actuatorfrcrange`.
+    - JOINT_TORQUE: `joint_torque [env, joint]`, N m (slide: N), at the gearbox output: the effort without what the
+      armature, the dampers and the dry friction of the joint and its actuators take.
+    - JOINT_WRENCH: `body_parent_force_w [env, body, 3]` N, `body_parent_torque_w` N m about the body frame origin,
+      world axes: what MuJoCo's force and torque sensors measure; gravity compensation counts as held by the parent.
+    - NATIVE_SENSOR: `native:NAME [env, dim]`: MuJoCo's sensordata of that sensor.
 
-    Rows of bodies follow `names("body")`: the bodies of the model without the world.
+    Rows of bodies follow `names("body")`: the bodies of the model without the world. Rows of joints follow
+    `names("scalar_joint")`: hinges and slides that have a name.
     """
 
     name = "mujoco"
@@ -248,6 +163,7 @@ class MujocoModelEngine(Engine):
         self.lag = 0
         self.prepared: frozenset[Requirement] = frozenset()
         self._derived = Derived(num_envs, self.device, Compute("cpu", num_envs, threads))
+        self._stage = 0
         self._dirty = True
         self._body_row: dict[int, int] = {}
         self._names: dict[str, dict[str, int]] = {}
@@ -282,10 +198,23 @@ class MujocoModelEngine(Engine):
         ids = sorted(range(1, model.nbody), key=lambda i: (hidden(named_by.get(i, "")), i))  # hidden bodies come last
         self._body_row = {0: -1, **{body: row for row, body in enumerate(ids)}}
         self._names["body"] = dict(sorted(bodies.items(), key=lambda item: self._body_row[item[1]]))
+        self._names["scalar_joint"] = {
+            name: i
+            for name, i in self._names["joint"].items()
+            if int(model.jnt_type[i]) in _SCALAR and not hidden(name)
+        }
 
     @property
     def _body_ids(self) -> list[int]:
         return [body for body, row in self._body_row.items() if row >= 0]
+
+    @property
+    def _joint_ids(self) -> list[int]:
+        return list(self._names["scalar_joint"].values())
+
+    def _derive_from(self, prepared: frozenset[Requirement], sources: Mapping[str, np.ndarray]) -> None:
+        self._derived.build(self.model, self._body_ids, self._joint_ids, prepared, sources)
+        self._stage = stage_of(self.model, prepared)
 
     def names(self, kind: NameKind) -> tuple[str, ...]:
         """Return all names of a kind in the order of the model, without the world and without hidden elements.
@@ -293,8 +222,8 @@ class MujocoModelEngine(Engine):
         Elements without a name are left out, except bodies, which are called `body_{id}`.
         """
         model = self.model
-        if kind not in _OBJECTS:
-            raise UnknownNameError("kind of name", kind, _OBJECTS)
+        if kind not in _KINDS:
+            raise UnknownNameError("kind of name", kind, _KINDS)
         assert model is not None
         return tuple(name for name, i in self._names[kind].items() if not hidden(name) and (kind != "body" or i > 0))
 
@@ -309,8 +238,8 @@ class MujocoModelEngine(Engine):
             ModelError: the element is not fixed to one body (a tracking camera, an actuator on a tendon).
         """
         model = self.model
-        if kind not in _OBJECTS:
-            raise UnknownNameError("kind of name", kind, _OBJECTS)
+        if kind not in _KINDS:
+            raise UnknownNameError("kind of name", kind, _KINDS)
         if name not in self._names[kind]:
             raise UnknownNameError(kind, name, self.names(kind))
         i = self._names[kind][name]
@@ -318,10 +247,19 @@ class MujocoModelEngine(Engine):
             return self._actuator_frame(model, name, i)
         return self._frame(model, kind, name, i)
 
+    def slide_joints(self) -> tuple[str, ...]:
+        """Return the scalar joints that slide."""
+        types, slide = self.model.jnt_type, int(mujoco.mjtJoint.mjJNT_SLIDE)
+        return tuple(name for name, i in self._names["scalar_joint"].items() if int(types[i]) == slide)
+
+    def parent_body(self, body: int) -> int:
+        """Return the index of a body's parent, -1 for the world."""
+        return self._body_row[int(self.model.body_parentid[self._body_ids[body]])]
+
     def _frame(self, model: Any, kind: str, name: str, i: int) -> FrameOnBody:
         if kind == "body":
             return FrameOnBody(self._body_row[i])
-        if kind == "joint":
+        if kind in ("joint", "scalar_joint"):
             return FrameOnBody(self._body_row[int(model.jnt_bodyid[i])], _triple(model.jnt_pos[i]))
         short = {"site": "site", "geom": "geom", "camera": "cam"}[kind]
         if kind == "camera" and model.cam_mode[i] != int(mujoco.mjtCamLight.mjCAMLIGHT_FIXED):
@@ -341,6 +279,10 @@ class MujocoModelEngine(Engine):
         if kind is None:
             raise ModelError(f"actuator {name!r} acts on no single joint, site or body, so it has no frame.")
         return self._frame(model, kind, name, int(model.actuator_trnid[i, 0]))
+
+    def native_sensors(self) -> tuple[NativeSensor, ...]:
+        """Return the sensors that the model itself declares, in its order; hidden and nameless ones are left out."""
+        return describe(self.model)
 
     @property
     def entities(self) -> tuple[str, ...]:
@@ -374,7 +316,9 @@ class MujocoModelEngine(Engine):
             UnknownNameError: (a KeyError) no such array, or the requirement that brings it was not prepared.
         """
         if name not in self._derived.arrays:
-            bringer = next((str(requirement) for requirement, names in ARRAYS.items() if name in names), None)
+            bringer = next((str(requirement) for requirement, need in NEEDS.items() if name in need.arrays), None)
+            if name.startswith("native:"):
+                bringer = f"NATIVE_SENSOR({name.removeprefix('native:')!r})"
             fix = f"It comes with {bringer}: prepare that first." if bringer else ""
             raise UnknownNameError("derived array", name, self._derived.arrays, fix)
         return self._derived.arrays[name]
@@ -382,10 +326,7 @@ class MujocoModelEngine(Engine):
     @property
     def stage(self) -> int:
         """The highest mjtStage that a prepared requirement needs."""
-        return max((STAGES[requirement] for requirement in self.prepared if requirement in STAGES), default=0)
-
-    def _fields(self, requirements: frozenset[Requirement]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(name for needs, names in FIELDS.items() if needs in requirements for name in names))
+        return self._stage
 
 
 def _count(model: Any, kind: str) -> int:
@@ -416,3 +357,17 @@ def keyframe_id(keyframe: str | int | None, names: Sequence[str], label: str) ->
     if isinstance(keyframe, int) and not isinstance(keyframe, bool) and 0 <= keyframe < len(names):
         return keyframe
     raise UnknownNameError(f"keyframe of {label}", str(keyframe), names)
+
+
+def refuse_unfresh_rk4(options: Any, fresh: bool) -> None:
+    """Raise ModelError where mj_step leaves derived state that belongs to no tick: the Runge-Kutta method's last stage.
+
+    Args:
+        options: the model's options.
+        fresh: whether derived state is computed anew.
+    """
+    if not fresh and int(options.integrator) == int(mujoco.mjtIntegrator.mjINT_RK4):
+        raise ModelError(
+            "fresh=False with the RK4 integrator: it leaves bodies at an intermediate state that belongs to no tick. "
+            "Use fresh=True or another integrator."
+        )

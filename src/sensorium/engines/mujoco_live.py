@@ -11,10 +11,21 @@ import numpy as np
 import torch
 
 from sensorium.engines.envs import copies, env_rows, restore
-from sensorium.engines.mujoco_base import ARRAYS, MujocoModelEngine
+from sensorium.engines.mujoco_base import MujocoModelEngine, refuse_unfresh_rk4
+from sensorium.engines.mujoco_native import native, reason, sensor_id
+from sensorium.engines.mujoco_parts import (
+    FRICTION,
+    NEEDS,
+    STATE_SOURCES,
+    dry_friction,
+    fields_of,
+    model_fields_of,
+    needs_wrenches,
+    torque_fault,
+)
 from sensorium.engines.mujoco_spec import computes_acceleration, has_elements, sensors_disabled
 from sensorium.errors import ModelError, ScheduleError, shown
-from sensorium.spec import BODY_ACCELERATION, Requirement
+from sensorium.spec import JOINT_TORQUE, Requirement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +48,7 @@ class LiveMujocoEngine(MujocoModelEngine):
         fresh: recompute derived state for the state after the last step; False reads it as mj_step left it (`lag` 1).
 
     Raises:
-        ModelError: a wrong type, or MjData of another model.
+        ModelError: a wrong type, MjData of another model, or `fresh=False` with the RK4 integrator.
     """
 
     owns_time = False
@@ -58,7 +69,10 @@ class LiveMujocoEngine(MujocoModelEngine):
         self.dt = float(model.opt.timestep)
         self._scratch = mujoco.MjData(model)
         self._row = np.empty(mujoco.mj_stateSize(model, _SPEC))
+        refuse_unfresh_rk4(model.opt, fresh)
         self._sources: dict[str, np.ndarray] = {}
+        self._last: dict[str, np.ndarray] = {}  # the state now, and one tick before, where derived state is that old
+        self._before: dict[str, np.ndarray] = {}
         self._read_names(model)
         self._needs_forward = True
         self._derive(frozenset())
@@ -80,26 +94,53 @@ class LiveMujocoEngine(MujocoModelEngine):
             if has_elements(self._model, requirement):
                 return None
             return f"these elements are not in the model, and a compiled model cannot be changed: {fix}."
-        if requirement not in ARRAYS:
+        if requirement.kind == "NATIVE_SENSOR":
+            return self._native_reason(requirement, fix)
+        if requirement not in NEEDS:
             return "it is not available from this engine yet."
-        if requirement == BODY_ACCELERATION and not self.fresh:
+        if requirement == JOINT_TORQUE:
+            return torque_fault(self._model, friction_known=True)
+        if needs_wrenches(requirement) and not self.fresh:
             if sensors_disabled(self._model.opt):
                 return 'the model has <flag sensor="disable"/>, so mj_step computes none: remove it, or use fresh=True.'
             if not computes_acceleration(self._model):
                 return (
-                    f"mj_step computes body accelerations only for a sensor that needs them: use fresh=True, or {fix}."
+                    "mj_step computes body accelerations and wrenches only for a sensor that needs them: use "
+                    f"fresh=True, or {fix}."
                 )
         return None
+
+    def _native_reason(self, requirement: Requirement, fix: str) -> str | None:
+        types = self._model.sensor_type
+        declared = {sensor.name: int(types[self._model.sensor(sensor.name).id]) for sensor in self.native_sensors()}
+        why = reason(requirement, self.prepared, declared, self._model, self._model.opt)
+        if why is None and sensor_id(self._model, requirement) < 0:
+            return f"this sensor is not in the model, and a compiled model cannot be changed: {fix}."
+        return why
 
     def _apply(self, requirements: frozenset[Requirement]) -> None:
         self._derive(self.prepared | requirements)
 
     def _derive(self, prepared: frozenset[Requirement]) -> None:
-        for name in (*self._fields(prepared), "gravity", "magnetic"):
+        envs, self._fields = self.num_envs, fields_of(prepared)
+        self._options = tuple(name for name in model_fields_of(prepared) if name.startswith("opt."))
+        wanted = {name: getattr(self._scratch, name) for name in self._fields}
+        wanted |= {name: getattr(self._model.opt, name.removeprefix("opt.")) for name in self._options}
+        if JOINT_TORQUE in prepared:
+            wanted[FRICTION] = self._scratch.qvel
+        for name, like in wanted.items():
             if name not in self._sources:
-                like = getattr(self._model.opt if name in ("gravity", "magnetic") else self._scratch, name)
-                self._sources[name] = np.zeros((self.num_envs, *like.shape))
-        self._derived.build(self._model, self._body_ids, prepared, self._sources)
+                self._sources[name] = np.zeros((envs, *like.shape))
+        for name in model_fields_of(prepared):
+            if name not in self._options:  # the owner's own numbers, the same for all envs
+                self._sources[name] = np.broadcast_to(getattr(self._model, name), (envs, self._model.nv))
+        if not self.fresh:
+            self._last = {name: self._sources[name].copy() for name in STATE_SOURCES if name in self._fields}
+            self._before = {name: values.copy() for name, values in self._last.items()}
+            self._keep_state(range(envs))
+        self._native = bool(native(prepared))
+        self._wrenches = any(map(needs_wrenches, prepared))
+        self._derive_from(prepared, self._sources)
         self._needs_forward = self._dirty = True
 
     def _view(self, name: str) -> torch.Tensor:
@@ -158,9 +199,20 @@ class LiveMujocoEngine(MujocoModelEngine):
         )
 
     def count_ticks(self, ticks: int) -> None:
-        """Note that the owner took `ticks` steps; derived state is read again at the next `refresh`."""
+        """Note that the owner took `ticks` steps; derived state is read again at the next `refresh`.
+
+        Raises:
+            ScheduleError: several ticks at once with `fresh=False` and a requirement that reads joint positions.
+        """
+        if self._last and ticks > 1:
+            raise ScheduleError(
+                f"{ticks} ticks at once: with fresh=False joint positions and velocities are kept from one tick to the "
+                "next, so call scene.update() after each mj_step, or use fresh=True."
+            )
         super().count_ticks(ticks)
         if ticks:
+            self._before, self._last = self._last, self._before
+            self._keep_state(range(self.num_envs))
             self._dirty, self._needs_forward = True, False
             self.lag = 0 if self.fresh else 1
 
@@ -177,6 +229,7 @@ class LiveMujocoEngine(MujocoModelEngine):
     def forward(self) -> None:
         """Read the live state again and recompute derived state from it, without taking time."""
         self._dirty = self._needs_forward = True
+        self._keep_state(range(self.num_envs))
         self.refresh()
 
     def reset(self, env_ids: Any, state: Mapping[str, Any] | None = None) -> None:
@@ -199,6 +252,7 @@ class LiveMujocoEngine(MujocoModelEngine):
             self.forward()
         elif len(ids):
             self._read(ids.tolist(), True)
+            self._keep_state(ids.tolist())
             self._derived.convert(ids)
             self.lag = 0
 
@@ -212,19 +266,28 @@ class LiveMujocoEngine(MujocoModelEngine):
         self.tick, self.lag = int(state["tick"]), int(state["lag"])
         missing = list(restore(self._derived.arrays, state["arrays"]))
         self._dirty = self._needs_forward = bool(missing)
+        self._keep_state(range(self.num_envs))
+
+    def _keep_state(self, envs: Any) -> None:
+        for name, kept in self._last.items():
+            for env in envs:
+                kept[env] = getattr(self._datas[env], name)
 
     def _read(self, envs: Any, forward: bool) -> None:
         """Copy the fields needed into the source arrays, as the live data hold them or as computed from its state."""
         option = self._model.opt
         off = int(option.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_GRAVITY)
-        fields = self._fields(self.prepared)
-        with _without_control_callback():
+        with _without_callbacks():
             for env in envs:
-                self._sources["gravity"][env] = 0.0 if off else option.gravity
-                self._sources["magnetic"][env] = option.magnetic
-                data = self._forwarded(self._datas[env]) if forward and fields else self._datas[env]
-                for name in fields:
-                    self._sources[name][env] = getattr(data, name)
+                for name in self._options:
+                    is_off = off and name == "opt.gravity"
+                    self._sources[name][env] = 0.0 if is_off else getattr(option, name.removeprefix("opt."))
+                data = self._forwarded(self._datas[env]) if forward and self._fields else self._datas[env]
+                for name in self._fields:
+                    kept = None if forward else self._before.get(name)
+                    self._sources[name][env] = getattr(data, name) if kept is None else kept[env]
+                if FRICTION in self._sources:
+                    self._sources[FRICTION][env] = dry_friction(self._model, data)
 
     def _forwarded(self, live: Any) -> Any:
         model, data, stage = self._model, self._scratch, self.stage
@@ -232,7 +295,10 @@ class LiveMujocoEngine(MujocoModelEngine):
         mujoco.mj_setState(model, data, self._row, _SPEC)
         if stage >= _ACC:
             mujoco.mj_forward(model, data)
-            mujoco.mj_rnePostConstraint(model, data)  # computes cacc, also where no sensor asks for it
+            if self._wrenches:
+                mujoco.mj_rnePostConstraint(model, data)  # also where no sensor asks for it
+        elif self._native:
+            self._up_to_sensors(model, data)
         elif stage >= _POS:
             mujoco.mj_kinematics(model, data)
             if stage >= _VEL:
@@ -240,16 +306,25 @@ class LiveMujocoEngine(MujocoModelEngine):
                 mujoco.mj_comVel(model, data)
         return data
 
+    @staticmethod
+    def _up_to_sensors(model: Any, data: Any) -> None:
+        mujoco.mj_fwdPosition(model, data)
+        mujoco.mj_sensorPos(model, data)
+        mujoco.mj_fwdVelocity(model, data)  # also for position sensors: it lets the next e_kinetic be computed anew
+        mujoco.mj_sensorVel(model, data)
+
 
 @contextmanager
-def _without_control_callback() -> Iterator[None]:
-    """A control callback may count its calls; ours must not be among them."""
-    callback = mujoco.get_mjcb_control()
-    if callback is None:
+def _without_callbacks() -> Iterator[None]:
+    """Control and sensor callbacks may count their calls; ours must not be among them."""
+    control, sensor = mujoco.get_mjcb_control(), mujoco.get_mjcb_sensor()
+    if control is None and sensor is None:
         yield
         return
     mujoco.set_mjcb_control(None)
+    mujoco.set_mjcb_sensor(None)
     try:
         yield
     finally:
-        mujoco.set_mjcb_control(callback)
+        mujoco.set_mjcb_control(control)
+        mujoco.set_mjcb_sensor(sensor)

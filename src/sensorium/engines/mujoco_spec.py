@@ -13,11 +13,12 @@ from typing import Any
 
 import mujoco
 
+from sensorium.engines.mujoco_hidden import HIDDEN_PREFIX, hidden
+from sensorium.engines.mujoco_native import add_native, blamed
+from sensorium.engines.mujoco_parts import needs_wrenches
 from sensorium.errors import ModelError, listed, nearest, shown
-from sensorium.spec import BODY_ACCELERATION, Requirement
+from sensorium.spec import Requirement
 
-HIDDEN_PREFIX = "sensorium/"
-"""Elements whose name starts like this were added for sensors; `Engine.names` leaves them out."""
 _ACCELEROMETER = f"{HIDDEN_PREFIX}acceleration"
 _ELEMENTS = f"{HIDDEN_PREFIX}elements/"
 _MODEL_SUFFIXES = (".xml", ".urdf", ".mjcf", ".mjb")
@@ -36,12 +37,8 @@ _TRIGGERS = tuple(
         _SENSOR.mjSENS_FRAMEANGACC,
     )
 )
-"""Sensor types whose presence makes MuJoCo call mj_rnePostConstraint, which computes body accelerations (`cacc`)."""
-
-
-def hidden(name: str) -> bool:
-    """Return whether an element was added for sensors and is left out of name selection."""
-    return name.startswith(HIDDEN_PREFIX) or f"/{HIDDEN_PREFIX}" in name
+"""Sensor types whose presence makes MuJoCo call mj_rnePostConstraint, which computes body accelerations and wrenches
+(`cacc`, `cfrc_int`)."""
 
 
 def label_of(source: object) -> str:
@@ -105,11 +102,14 @@ def compile_spec(spec: Any, label: str) -> Any:
     """Compile an MjSpec.
 
     Raises:
-        ModelError: naming the model and MuJoCo's reason.
+        ModelError: naming the model and MuJoCo's reason, or the native sensor that was added and does not fit.
     """
     try:
         return spec.compile()
     except ValueError as error:
+        if (name := blamed(str(error))) is not None:
+            why = str(error).strip().splitlines()[0].removeprefix("Error: ")
+            raise ModelError(f"native sensor {name!r} cannot be added to {label}: {why}.") from error
         raise ModelError(f"{label} cannot be compiled: {reason_of(error)}") from error
 
 
@@ -167,9 +167,9 @@ def _placed(name: str, given: Any) -> tuple[Any, list[float], list[float]]:
 def prepare_spec(spec: Any, requirements: Iterable[Requirement]) -> tuple[str, ...]:
     """Add to an MjSpec what requirements need of the model, before it is compiled; doing it twice adds nothing.
 
-    Body accelerations need a sensor that makes MuJoCo compute them: one hidden site with an accelerometer is added
-    where the model has none. The functions of MODEL_ELEMENTS are called once each, in the order of their names, and
-    leave a hidden text element as a mark.
+    Body accelerations and joint wrenches need a sensor that makes MuJoCo compute them: one hidden site with an
+    accelerometer is added where the model has none. A NATIVE_SENSOR with a type becomes a hidden sensor. The functions
+    of MODEL_ELEMENTS are called once each, in the order of their names, and leave a hidden text element as a mark.
 
     Args:
         spec: the mujoco.MjSpec; edited in place.
@@ -179,7 +179,7 @@ def prepare_spec(spec: Any, requirements: Iterable[Requirement]) -> tuple[str, .
         The names of all elements that were added, hidden ones included.
 
     Raises:
-        ModelError: a function of MODEL_ELEMENTS failed.
+        ModelError: a function of MODEL_ELEMENTS failed, or a native sensor cannot be added.
     """
     before = _all_names(spec)
     requirements = set(requirements)
@@ -193,7 +193,8 @@ def prepare_spec(spec: Any, requirements: Iterable[Requirement]) -> tuple[str, .
                 f"{key.removeprefix(_ELEMENTS)} (MODEL_ELEMENTS) failed on the MjSpec: {type(error).__name__}: {error}"
             ) from error
         spec.add_text(name=key, data="added for a sensor")
-    if BODY_ACCELERATION in requirements and not any(
+    add_native(spec, requirements)
+    if any(map(needs_wrenches, requirements)) and not any(
         _triggers(sensor.type, sensor.needstage, sensor.interval) for sensor in spec.sensors
     ):
         spec.worldbody.add_site(name=_ACCELEROMETER, group=5, rgba=[0, 0, 0, 0])
@@ -219,7 +220,7 @@ def has_elements(model: Any, requirement: Requirement) -> bool:
 
 
 def computes_acceleration(model: Any) -> bool:
-    """Return whether a sensor of a compiled model makes MuJoCo compute body accelerations at every step.
+    """Return whether a sensor of a compiled model makes MuJoCo compute accelerations and wrenches at every step.
 
     Those are accelerometer, force, torque, framelinacc, frameangacc and user sensors of stage acc; one with a sampling
     interval does so only when it is due, which is not enough.

@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
 
-from sensorium.engines.base import Engine, FrameOnBody, NameKind
+from sensorium.engines.base import Engine, FrameOnBody, NameKind, NativeSensor
 from sensorium.engines.envs import as_tensor, copies, env_rows, positive_int, restore, row_values
 from sensorium.errors import ModelError, UnknownNameError, listed, shown
-from sensorium.spec import BODY_ACCELERATION, BODY_POSE, BODY_VELOCITY, GRAVITY, MAGNETIC, Requirement
+from sensorium.spec import (
+    BODY_ACCELERATION,
+    BODY_POSE,
+    BODY_VELOCITY,
+    GRAVITY,
+    JOINT_EFFORT,
+    JOINT_STATE,
+    JOINT_TORQUE,
+    JOINT_WRENCH,
+    MAGNETIC,
+    Requirement,
+)
 
-Provides = Literal["pose", "velocity", "acceleration", "gravity", "magnetic"]
+Provides = Literal[
+    "pose",
+    "velocity",
+    "acceleration",
+    "gravity",
+    "magnetic",
+    "joint_state",
+    "joint_effort",
+    "joint_torque",
+    "joint_wrench",
+]
 Site = str | FrameOnBody | tuple[Any, ...]
 """Where a site is: on a body's origin (its name), `(body name, pos)`, `(body name, pos, quat)` or a FrameOnBody."""
 
@@ -22,14 +43,51 @@ _WORD: dict[Requirement, str] = {
     BODY_ACCELERATION: "acceleration",
     GRAVITY: "gravity",
     MAGNETIC: "magnetic",
+    JOINT_STATE: "joint_state",
+    JOINT_EFFORT: "joint_effort",
+    JOINT_TORQUE: "joint_torque",
+    JOINT_WRENCH: "joint_wrench",
 }
-_ARRAYS: dict[str, dict[str, int]] = {
-    "pose": {"body_pos_w": 3, "body_quat_w": 4},
-    "velocity": {"body_lin_vel_w": 3, "body_ang_vel_w": 3},
-    "acceleration": {"body_lin_acc_w": 3, "body_ang_acc_w": 3},
-    "gravity": {"gravity_w": 3},
-    "magnetic": {"magnetic_w": 3},
+_ARRAYS: dict[str, dict[str, tuple[str | int, ...]]] = {
+    "pose": {"body_pos_w": ("body", 3), "body_quat_w": ("body", 4)},
+    "velocity": {"body_lin_vel_w": ("body", 3), "body_ang_vel_w": ("body", 3)},
+    "acceleration": {"body_lin_acc_w": ("body", 3), "body_ang_acc_w": ("body", 3)},
+    "gravity": {"gravity_w": (3,)},
+    "magnetic": {"magnetic_w": (3,)},
+    "joint_state": {"joint_pos": ("joint",), "joint_vel": ("joint",)},
+    "joint_effort": {"joint_effort": ("joint",)},
+    "joint_torque": {"joint_torque": ("joint",)},
+    "joint_wrench": {"body_parent_force_w": ("body", 3), "body_parent_torque_w": ("body", 3)},
 }
+"""What a word of `provides` brings: array name to its shape after the env axis."""
+_NATIVE = "native:"
+
+
+class NativeArrays(Mapping[str, torch.Tensor]):
+    """The outputs of native sensors by sensor name, `[env, dim]` float32; an assignment copies into the tensor."""
+
+    def __init__(self, engine: TensorEngine) -> None:
+        self._engine = engine
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        if name not in self._names:
+            fix = "Name it in TensorEngine(..., native={name: dim})."
+            raise UnknownNameError("native sensor", name, self._names, fix)
+        return self._engine._get(f"{_NATIVE}{name}")
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self[name]
+        self._engine._assign(f"{_NATIVE}{name}", value)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(sensor.name for sensor in self._engine.native_sensors())
 
 
 class TensorEngine(Engine):
@@ -44,9 +102,15 @@ class TensorEngine(Engine):
         bodies: names of the bodies, in the order of the tensors' body axis.
         sites: names of further frames: a body's name, `(body, pos)`, `(body, pos, quat wxyz)` or a `FrameOnBody`; the
             body `"world"` is the world.
+        joints: names of scalar joints, in the order of the tensors' joint axis; or a mapping from the names to places
+            as for `sites` (None: no place), so that something can be mounted on a joint.
+        slides: those of the joints that slide, in m, m/s and N; the others turn, in rad, rad/s and N m.
+        native: sensors of the simulator behind, whose output you will write to `engine.native["name"]`: name to the
+            number of values, or to a `NativeSensor` that describes it.
         device: torch device.
-        provides: what you will write: any of pose, velocity, acceleration, gravity, magnetic. A sensor that requires
-            anything else is refused, so that nothing unwritten is ever read as zero.
+        provides: what you will write: any of pose, velocity, acceleration, gravity, magnetic, joint_state,
+            joint_effort, joint_torque, joint_wrench. A sensor that requires anything else is refused, so that nothing
+            unwritten is ever read as zero.
         quat_order: order of the quaternions that you write to `body_quat`; `body_quat_w` is always wxyz.
         gravity: initial gravity, m/s^2.
         magnetic: initial magnetic flux, any unit (the default is MuJoCo's); None where there is none.
@@ -55,7 +119,7 @@ class TensorEngine(Engine):
 
     Raises:
         ValueError: an argument that does not fit.
-        ModelError: a site on an unknown body.
+        ModelError: a site or joint on an unknown body.
     """
 
     name = "tensor"
@@ -68,6 +132,9 @@ class TensorEngine(Engine):
         *,
         bodies: Sequence[str] = ("body",),
         sites: Mapping[str, Site] | None = None,
+        joints: Sequence[str] | Mapping[str, Site | None] = (),
+        slides: Sequence[str] = (),
+        native: Mapping[str, int | NativeSensor] | None = None,
         device: str = "cpu",
         provides: Sequence[Provides] = ("pose", "velocity", "gravity"),
         quat_order: Literal["wxyz", "xyzw"] = "wxyz",
@@ -78,8 +145,9 @@ class TensorEngine(Engine):
         self.num_envs = positive_int(num_envs, "num_envs")
         if not dt > 0.0:
             raise ValueError(f"dt: got {shown(dt)}, expected a time step above 0, in seconds.")
-        if isinstance(bodies, str) or len(set(bodies)) != len(tuple(bodies)):
-            raise ValueError(f"bodies: got {shown(bodies)}, expected a sequence of names without repetition.")
+        for what, given in (("bodies", bodies), ("joints", joints)):
+            if isinstance(given, str) or len(set(given)) != len(tuple(given)):
+                raise ValueError(f"{what}: got {shown(given)}, expected a sequence of names without repetition.")
         if quat_order not in ("wxyz", "xyzw"):
             raise ValueError(f"quat_order: got {shown(quat_order)}, expected 'wxyz' or 'xyzw'.")
         words = (provides,) if isinstance(provides, str) else tuple(provides)
@@ -93,16 +161,27 @@ class TensorEngine(Engine):
         self.prepared: frozenset[Requirement] = frozenset()
         self.provides = frozenset(words) | ({"magnetic"} if magnetic is not None else set())
         self._bodies = tuple(bodies)
-        self._sites = {site: self._site_frame(site, given) for site, given in (sites or {}).items()}
+        self._sites = {site: self._place("site", site, given) for site, given in (sites or {}).items()}
+        places = joints if isinstance(joints, Mapping) else dict.fromkeys(joints)
+        self._joints = {
+            joint: None if given is None else self._place("joint", joint, given) for joint, given in places.items()
+        }
+        self._slides = (slides,) if isinstance(slides, str) else tuple(slides)
+        for joint in self._slides:
+            if joint not in self._joints:
+                raise ValueError(f"slides: got {shown(joint)}, expected names among the joints {listed(self._joints)}.")
+        self._native = tuple(_native_sensor(sensor, given) for sensor, given in (native or {}).items())
+        self.native = NativeArrays(self)
         self.motion = motion
-        self._arrays = {
-            name: torch.zeros(
-                (num_envs, len(self._bodies), size) if name.startswith("body_") else (num_envs, size), device=device
-            )
+        counts = {"body": len(self._bodies), "joint": len(self._joints)}
+        shapes = {
+            name: (num_envs, *(counts[size] if isinstance(size, str) else size for size in shape))
             for word, arrays in _ARRAYS.items()
             if word in self.provides
-            for name, size in arrays.items()
+            for name, shape in arrays.items()
         }
+        shapes |= {f"{_NATIVE}{sensor.name}": (num_envs, sensor.dim) for sensor in self._native}
+        self._arrays = {name: torch.zeros(shape, device=device) for name, shape in shapes.items()}
         self._open = {name: array for name, array in self._arrays.items() if name != "body_quat_w"}
         self._order: torch.Tensor | None = None
         if "pose" in self.provides:
@@ -128,15 +207,17 @@ class TensorEngine(Engine):
             f"provides={sorted(self.provides)}, device={self.device!r}, tick={self.tick})"
         )
 
-    def _site_frame(self, site: str, given: Site) -> FrameOnBody:
+    def _place(self, kind: str, name: str, given: Site) -> FrameOnBody:
         if isinstance(given, FrameOnBody):
             if not -1 <= given.body < len(self._bodies):
-                raise ModelError(f"site {site!r}: got body index {given.body}, expected -1 to {len(self._bodies) - 1}.")
+                raise ModelError(
+                    f"{kind} {name!r}: got body index {given.body}, expected -1 to {len(self._bodies) - 1}."
+                )
             return given
         parts = (given,) if isinstance(given, str) else tuple(given)
         if not 1 <= len(parts) <= 3 or (parts[0] not in self._bodies and parts[0] != "world"):
             raise ModelError(
-                f"site {site!r}: got {shown(given)}, expected a body, (body, pos) or (body, pos, quat wxyz) "
+                f"{kind} {name!r}: got {shown(given)}, expected a body, (body, pos) or (body, pos, quat wxyz) "
                 f"with one of the bodies {listed(self._bodies)}."
             )
         body = self._bodies.index(parts[0]) if parts[0] in self._bodies else -1
@@ -245,26 +326,101 @@ class TensorEngine(Engine):
     def magnetic_w(self, value: Any) -> None:
         self._assign("magnetic_w", value)
 
+    @property
+    def joint_pos(self) -> torch.Tensor:
+        """Positions of the joints `[env, joint]`, rad (slide: m)."""
+        return self._get("joint_pos")
+
+    @joint_pos.setter
+    def joint_pos(self, value: Any) -> None:
+        self._assign("joint_pos", value)
+
+    @property
+    def joint_vel(self) -> torch.Tensor:
+        """Velocities of the joints `[env, joint]`, rad/s (slide: m/s)."""
+        return self._get("joint_vel")
+
+    @joint_vel.setter
+    def joint_vel(self, value: Any) -> None:
+        self._assign("joint_vel", value)
+
+    @property
+    def joint_effort(self) -> torch.Tensor:
+        """What the actuators exert at the joints `[env, joint]`, N m (slide: N)."""
+        return self._get("joint_effort")
+
+    @joint_effort.setter
+    def joint_effort(self, value: Any) -> None:
+        self._assign("joint_effort", value)
+
+    @property
+    def joint_torque(self) -> torch.Tensor:
+        """What the drives pass on at the gearbox outputs `[env, joint]`, N m (slide: N)."""
+        return self._get("joint_torque")
+
+    @joint_torque.setter
+    def joint_torque(self, value: Any) -> None:
+        self._assign("joint_torque", value)
+
+    @property
+    def body_parent_force_w(self) -> torch.Tensor:
+        """Forces that the parents exert on the bodies through their joints `[env, body, 3]`, N, world axes."""
+        return self._get("body_parent_force_w")
+
+    @body_parent_force_w.setter
+    def body_parent_force_w(self, value: Any) -> None:
+        self._assign("body_parent_force_w", value)
+
+    @property
+    def body_parent_torque_w(self) -> torch.Tensor:
+        """Torques of the parents on the bodies about the body frame origins `[env, body, 3]`, N m, world axes."""
+        return self._get("body_parent_torque_w")
+
+    @body_parent_torque_w.setter
+    def body_parent_torque_w(self, value: Any) -> None:
+        self._assign("body_parent_torque_w", value)
+
     # Engine ------------------------------------------------------------------------------------------------------
 
     def names(self, kind: NameKind) -> tuple[str, ...]:
-        """Return the names of the bodies or sites; there is nothing else."""
-        return {"body": self._bodies, "site": tuple(self._sites)}.get(kind, ())
+        """Return the names of the bodies, sites or joints, which are all scalar; there is nothing else."""
+        joints = tuple(self._joints)
+        known = {"body": self._bodies, "site": tuple(self._sites), "joint": joints, "scalar_joint": joints}
+        return known.get(kind, ())
+
+    def native_sensors(self) -> tuple[NativeSensor, ...]:
+        """Return the native sensors that were named, in order."""
+        return self._native
 
     def frame(self, kind: NameKind, name: str) -> FrameOnBody:
-        """Return the body a body or site sits on, and its fixed offset there; the body `"world"` is -1.
+        """Return the body a body, site or joint sits on, and its fixed offset there; the body `"world"` is -1.
 
         Raises:
-            UnknownNameError: no body or site has that name.
+            UnknownNameError: no body, site or joint has that name.
+            ModelError: the joint was given no place.
         """
         if kind == "site" and name in self._sites:
             return self._sites[name]
         if kind == "body" and (name in self._bodies or name == "world"):
             return FrameOnBody(self._bodies.index(name) if name in self._bodies else -1)
+        if kind in ("joint", "scalar_joint") and name in self._joints:
+            place = self._joints[name]
+            if place is None:
+                raise ModelError(
+                    f"joint {name!r} was given no place: write TensorEngine(..., joints={{{name!r}: place}}), where a "
+                    f"place is a body, (body, pos) or (body, pos, quat wxyz); bodies: {listed(self._bodies)}."
+                )
+            return place
         raise UnknownNameError(kind, name, self.names(kind))
 
+    def slide_joints(self) -> tuple[str, ...]:
+        """Return the joints that slide."""
+        return self._slides
+
     def supports(self, requirement: Requirement) -> str | None:
-        """Return None where `provides` holds what is required, else the reason and the fix."""
+        """Return None where `provides` or `native` holds what is required, else the reason and the fix."""
+        if requirement.kind == "NATIVE_SENSOR":
+            return self._supports_native(*requirement.args[:2])
         word = _WORD.get(requirement)
         if word is None:
             return "a TensorEngine does not have it yet."
@@ -273,6 +429,18 @@ class TensorEngine(Engine):
         arrays = " and ".join(f"engine.{name}" for name in _ARRAYS[word])
         words = tuple(w for w in _ARRAYS if w in self.provides or w == word)
         return f"nobody says that it will be written. Give TensorEngine(..., provides={words!r}) and write {arrays}."
+
+    def _supports_native(self, name: str, type: str) -> str | None:
+        sensor = next((sensor for sensor in self._native if sensor.name == name), None)
+        if sensor is None:
+            known = listed(self.native)
+            return (
+                f"nobody says that it will be written (native sensors here: {known}). Give TensorEngine(..., "
+                f"native={{{name!r}: dim}}) and write engine.native[{name!r}]."
+            )
+        if type and sensor.type and type != sensor.type:
+            return f"the native sensor {name!r} of this engine is of type {sensor.type!r}."
+        return None
 
     def _apply(self, requirements: frozenset[Requirement]) -> None:
         pass
@@ -351,3 +519,11 @@ class TensorEngine(Engine):
         """
         restore({**self._open, **self._arrays}, state["arrays"])
         self.tick = int(state["tick"])
+
+
+def _native_sensor(name: str, given: int | NativeSensor) -> NativeSensor:
+    if isinstance(given, NativeSensor):
+        if given.name != name:
+            raise ValueError(f"native[{name!r}]: got a NativeSensor named {given.name!r}, expected the same name.")
+        return given
+    return NativeSensor(name, dim=positive_int(given, f"native[{name!r}]"))

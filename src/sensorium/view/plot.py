@@ -111,23 +111,48 @@ def plot_recording(
 
 
 def _rows(sensor: SensorRecording) -> list[_Row]:
-    """Return the axes that can be drawn: of the first mount, the floating-point fields with at most nine numbers."""
-    rows: list[_Row] = []
+    """Return the axes that can be drawn: of floating-point fields with at most nine numbers for one item.
+
+    Where a field has an axis of items (mounts, joints, target frames), vectors are those of the first item, and plain
+    numbers those of the first few, so that every field has its share.
+    """
+    fields = []
     for spec in sensor.info.get("fields", ()):
         axes, shape = list(spec["axes"][1:]), list(spec["shape"])
-        lead: tuple[int, ...] = ()
-        if axes[:1] == ["mount"]:
-            axes, shape, lead = axes[1:], shape[1:], (0,)
+        items = 0
+        if axes and _is_item_axis(axes[0], shape[0], len(shape)):
+            items, axes, shape = shape[0], axes[1:], shape[1:]
         is_float = np.dtype(spec["dtype"]).kind == "f"
-        if not is_float or len(shape) > 1 or int(np.prod(shape)) > 9 or spec["name"] not in sensor.measured:
-            continue
-        size = shape[0] if shape else 1
-        labels = list(axes[0]) if shape and len(axes[0]) == size else [str(i) for i in range(size)]
-        color = COLORS[len({row.field for row in rows}) % len(COLORS)]
-        for i, label in enumerate(labels):
-            index = (*lead, i) if shape else lead
-            rows.append(_Row(spec["name"], spec["unit"], label if shape else "", index, color))
+        fits = is_float and len(shape) <= 1 and int(np.prod(shape)) <= 9
+        if fits and spec["name"] in sensor.measured and (items or 0 not in spec["shape"]):
+            fields.append((spec, axes, shape, items))
+    share = max(1, MAX_ROWS // max(len(fields), 1))
+    rows: list[_Row] = []
+    for k, (spec, axes, shape, items) in enumerate(fields):
+        color = COLORS[k % len(COLORS)]
+        shown = min(items, 1 if shape else share)
+        for item in range(max(shown, 1)):
+            lead = (item,) if items else ()
+            name = _item_name(sensor, spec["axes"][1], item, items) if items else ""
+            size = shape[0] if shape else 1
+            labels = (list(axes[0]) if len(axes[0]) == size else [str(i) for i in range(size)]) if shape else [""]
+            for i, label in enumerate(labels):
+                index = (*lead, i) if shape else lead
+                rows.append(_Row(spec["name"], spec["unit"], " ".join(filter(None, (name, label))), index, color))
     return rows
+
+
+def _is_item_axis(word: str, size: int, axes: int) -> bool:
+    """Return whether an axis counts things, each with numbers of its own, and not the parts of one vector."""
+    return word in ("mount", "joint", "target") or (axes == 2 and len(word) != size)
+
+
+def _item_name(sensor: SensorRecording, word: str, item: int, items: int) -> str:
+    """Return the name of one item, where the recording has it."""
+    for value in sensor.info.get("constants", {}).values():
+        if isinstance(value, Sequence) and not isinstance(value, str) and len(value) == items:
+            return str(value[item])
+    return "" if word == "mount" else f"{word} {item}"
 
 
 def _column(sensor: SensorRecording, env: int) -> int:
@@ -163,10 +188,11 @@ def _draw_sensor(figure: Any, sensor: SensorRecording, rows: Sequence[_Row], env
         wide.set_xlim(true_time[0], end)
         wide.axvspan(*window, color="#f0c94a", alpha=0.35, lw=0)
         label = f"{row.field}\n{row.axis + '  ' if row.axis else ''}[{_unit(row.unit)}]"
-        wide.set_ylabel(label, fontsize=8, color=INK)
+        longest = max(len(line) for line in label.split("\n"))
+        wide.set_ylabel(label, fontsize=8 if longest <= 15 else 120 / longest, color=INK)
         wide.yaxis.set_label_coords(-0.118, 0.5)
         scale = np.abs(sensor.truth[row.field][captures, env])
-        least = 1e-3 * float(scale[np.isfinite(scale)].max(initial=0.0))
+        least = 1e-5 * float(scale[np.isfinite(scale)].max(initial=0.0))
         _frame(wide, np.concatenate((truth, measured)), least)
         _close_up(close, row, window, (true_time, truth), (sensed, seen, measured), least)
         close.set_title(_error(sensor, row, env), fontsize=7, color=FAINT, loc="right", pad=2.5)
