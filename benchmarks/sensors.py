@@ -47,15 +47,14 @@ def encoders() -> list[Row]:
     dirty = {"noise": {"position": 1e-4, "velocity": 1e-3}, "position_resolution": 3.8e-4, "delay": 0.004}
     calls: dict[str, Any] = {}
     for what, knobs in (("clean", {}), ("noise, resolution, delay", dirty)):
-        scene = Scene(TensorEngine(4096, 0.002, joints=joints, provides=("joint_state",)), [JointSensorCfg(joints=".*", **knobs)])
+        scene = Scene(
+            TensorEngine(4096, 0.002, joints=joints, provides=("joint_state",)), [JointSensorCfg(joints=".*", **knobs)]
+        )
 
         def step(scene: Scene = scene) -> object:
             scene.update()
-            return scene["joint_sensor"].data
+            return scene["joint"].data
 
         calls[what] = step
     seconds = interleaved(calls, repeats=50)
-    return [
-        (f"12 joints, 4096 envs, a step: {what}", f"{value * 1e6:.0f} us", "")
-        for what, value in seconds.items()
-    ]
+    return [(f"12 joints, 4096 envs, a step: {what}", f"{value * 1e6:.0f} us", "") for what, value in seconds.items()]

@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import mujoco
 import numpy as np
 import pytest
 
@@ -81,11 +82,30 @@ def test_demo_writes_readings_and_a_picture(tmp_path: Path, capsys: pytest.Captu
     assert description["num_envs"] == 2 and description["seed"] == 3
     assert description["sensors"]["trunk"]["preset"] == "bmi088"
     assert [field["unit"] for field in description["sensors"]["foot"]["fields"]] == ["rad/s", "m/s^2"]
-    assert (out / "imu.png").read_bytes().startswith(PNG)
+    for kind in ("imu", "joint", "frame_transformer", "builtin"):
+        assert (out / f"{kind}.png").read_bytes().startswith(PNG)
     stdout, stderr = capsys.readouterr()
     assert stderr == ""
     for word in ("trunk", "foot", "ang_vel_b", "m/s^2", "2x3", "200 Hz", "measured", "true", str(out / "imu.png")):
         assert word in stdout
+
+
+def test_demo_reads_joints_feet_and_what_the_model_declares(tmp_path: Path) -> None:
+    """Encoders report multiples of their step, feet are below the trunk, and the feet's touch carries the weight."""
+    assert main(["demo", "--envs", "2", "--seconds", "2", "--out", str(tmp_path)]) == 0
+    recording = load(tmp_path / "readings.npz")
+    counts = recording["encoders"].measured["position"].astype(np.float64) * 2**14 / (2.0 * np.pi)
+    assert counts.shape[1:] == (2, 12) and np.abs(counts - np.round(counts)).max() < 2e-3
+    error = recording["encoders"].measured["position"] - recording["encoders"].truth["position"]
+    assert 1e-4 < np.abs(error).max() < 0.001 + np.pi / 2**14 + 1e-6  # half the backlash, and half a step
+    feet = recording["feet"].measured["target_pos_source"]
+    assert recording["feet"].info["constants"]["target_frame_names"] == ["FL_foot", "FR_foot", "RL_foot", "RR_foot"]
+    assert feet.shape[1:] == (2, 4, 3) and (feet[..., 2] < -0.2).all() and (feet[..., :2, 0] > 0.0).all()
+    touch = sum(recording[f"{leg}_touch"].truth["value"][..., 0] for leg in ("FL", "FR", "RL", "RR"))
+    model = mujoco.MjModel.from_xml_path(str(model_path()))
+    weight = 9.81 * mujoco.mj_getTotalmass(model)
+    assert touch[recording["FL_touch"].time > 1.0].mean() == pytest.approx(weight, rel=0.05)
+    assert recording["trunk_velocity"].truth["value"][-250:, :, 0].mean() > 0.2
 
 
 def test_demo_shows_noise_and_latency_that_were_configured(tmp_path: Path) -> None:

@@ -42,6 +42,8 @@ class Level(sn.SimpleSensor[LevelCfg, LevelData]):
 def _own_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a test define sensors that are forgotten after it."""
     monkeypatch.setattr(registry, "_pairs", registry.registered())
+    monkeypatch.setattr(registry, "_broken", [])
+    monkeypatch.setattr(registry, "_hidden", set())
 
 
 def _package(folder: Path, name: str, files: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,13 +97,56 @@ def test_a_broken_sibling_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         sn.Scene(sn.TensorEngine(2), [LevelCfg()])
 
 
+def test_a_sibling_that_is_a_program_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`python -m my_plugin` is its author's business; nor does a sibling that ends the process end ours."""
+    program = {"__main__.py": "raise AssertionError('this was run')", "a_script.py": "import sys; sys.exit(1)"}
+    _package(tmp_path, "program_plugin", {**PLUGIN, **program}, monkeypatch)
+    from program_plugin.options import LevelCfg  # type: ignore[import-not-found]
+
+    assert registry.sensor_for(LevelCfg).__name__ == "Level"
+    assert "program_plugin.a_script" not in sys.modules  # `sensor` comes first
+
+
+def test_a_sibling_package_may_hold_the_sensor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`my_plugin.options` and `my_plugin.sensors/`."""
+    files = {name: text for name, text in PLUGIN.items() if name != "sensor.py"}
+    _package(tmp_path, "nested_plugin", files, monkeypatch)
+    nested = tmp_path / "nested_plugin" / "sensors"
+    nested.mkdir()
+    (nested / "__init__.py").write_text(PLUGIN["sensor.py"].replace(".options", "..options"), encoding="utf-8")
+    from nested_plugin.options import LevelCfg  # type: ignore[import-not-found]
+
+    assert registry.sensor_for(LevelCfg).__module__ == "nested_plugin.sensors"
+
+
+def test_a_class_that_is_defined_anew_replaces_itself() -> None:
+    """As in a notebook, where a cell is run again: its kind stays one."""
+
+    @dataclass(frozen=True, slots=True)
+    class AgainData:
+        value: Annotated[Tensor, sn.Field("1")]
+
+    def define() -> type:
+        class AgainCfg(sn.SimpleSensorCfg[AgainData]):
+            pass
+
+        class Again(sn.SimpleSensor[AgainCfg, AgainData]):
+            pass
+
+        return AgainCfg
+
+    define()
+    newest = define()
+    assert registry.cfg_for_kind("again") is newest
+
+
 def test_a_broken_installed_plugin_is_a_warning_with_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """The others still load."""
     broken = EntryPoint("leaky", "no_such_package.sensors", registry.ENTRY_POINT_GROUP)
     ours = EntryPoint("builtin", "sensorium.sensors", registry.ENTRY_POINT_GROUP)
     monkeypatch.setattr(registry, "entry_points", lambda group: [broken, ours])
     monkeypatch.setattr(registry, "_loaded", False)
-    with pytest.warns(sn.SensoriumWarning, match="'leaky'.*no_such_package.*left out"):
+    with pytest.warns(sn.SensoriumWarning, match=r"'leaky' \(no_such_package\.sensors\).*left out: .*no_such_package"):
         assert registry.cfg_for_kind("imu") is sn.ImuCfg
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from sensorium.errors import UnsupportedError as UnsupportedError
     from sensorium.measurement.record import Record as Record
     from sensorium.measurement.record import Timeline as Timeline
+    from sensorium.measurement.stages import ClockError as ClockError
     from sensorium.measurement.stages import Dropout as Dropout
     from sensorium.measurement.stages import Flicker as Flicker
     from sensorium.measurement.stages import GaussMarkov as GaussMarkov
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from sensorium.measurement.stages import StageKey as StageKey
     from sensorium.measurement.stages import StuckFault as StuckFault
     from sensorium.measurement.stages import TemperatureDrift as TemperatureDrift
+    from sensorium.measurement.stages import WindowAverage as WindowAverage
     from sensorium.presets import preset as preset
     from sensorium.random import Choice as Choice
     from sensorium.random import Normal as Normal
@@ -117,6 +119,8 @@ _MODULES = {
     "ConfigError": "sensorium.errors",
     "DebugShape": "sensorium.readings",
     "Dropout": "sensorium.measurement.stages",
+    "WindowAverage": "sensorium.measurement.stages",
+    "ClockError": "sensorium.measurement.stages",
     "DuplicateNameError": "sensorium.errors",
     "Engine": "sensorium.engines.base",
     "Field": "sensorium.spec",
@@ -223,6 +227,7 @@ __all__ = [
     "BuiltinSensorCfg",
     "BuiltinSensorData",
     "Choice",
+    "ClockError",
     "ConfigError",
     "DebugShape",
     "Dropout",
@@ -299,6 +304,7 @@ __all__ = [
     "Uniform",
     "UnknownNameError",
     "UnsupportedError",
+    "WindowAverage",
     "prepare",
     "preset",
     "recorded",

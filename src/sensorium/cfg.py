@@ -248,7 +248,7 @@ class ObjRef(Cfg):
     """A model element by type and name, optionally inside one entity."""
 
     type: ObjType
-    """Kind of element. For native sensors a ``body`` is its inertial frame and an ``xbody`` its own; else use ``body``."""
+    """Kind of element. To a native sensor a ``body`` is its inertial frame and an ``xbody`` its own."""
     name: str
     """Name or full-match pattern."""
     entity: str | None = None

@@ -8,12 +8,15 @@ Everything runs on a `TensorEngine` with a body that tumbles along a smooth, kno
 
 from __future__ import annotations
 
+import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType
 from typing import Any
 
 import numpy as np
 import torch
+import warp as wp
 
 from sensorium import registry
 from sensorium.cfg import MountedSensorCfg, SensorCfg, SimpleSensorCfg
@@ -21,9 +24,11 @@ from sensorium.engines.base import Engine
 from sensorium.engines.tensor import TensorEngine
 from sensorium.errors import ConfigError, SensoriumError
 from sensorium.measurement.knobs import CHAIN_KNOBS
-from sensorium.measurement.record import TORCH_DTYPES
+from sensorium.measurement.pipeline import as_fields
+from sensorium.measurement.record import TORCH_DTYPES, Record
 from sensorium.scene import Scene
 from sensorium.sensors.base import Sensor
+from sensorium.sensors.parts import ARRAYS, HookError, unwritten
 from sensorium.spec import FieldSpec
 
 EngineFactory = Callable[[int], Engine]
@@ -31,7 +36,42 @@ EngineFactory = Callable[[int], Engine]
 
 
 class ContractError(SensoriumError, AssertionError):
-    """A sensor breaks a law of the contract; the message says which, and where to look."""
+    """A sensor breaks a law of the contract; the message says which, where to look and what to do about it.
+
+    Attributes:
+        law: name of the law, as `check_sensor` returns it.
+    """
+
+    def __init__(self, message: str, law: str) -> None:
+        super().__init__(f"{message} [law {law}]")
+        self.law = law
+
+
+_LASTS = (
+    "What lasts from one sample to the next belongs into self.new_state(name, shape), made in setup, or into the "
+    "timeline; nothing else is reset, saved and put back."
+)
+_KEYED = (
+    "Draw with self.key, self.stream(purpose) or, in a stage, with its key; never with torch's or NumPy's generator."
+)
+FIXES = {
+    "shapes_and_dtypes": "Declare shape and dtype in Field(...), or per config in fields(self).",
+    "fields_follow_the_config": "fields(self) may read self.cfg and self.mount, and nothing else.",
+    "nothing_lasts_in_plain_attributes": _LASTS,
+    "hooks_work_on_all_envs_at_once": "Write whole tensors [env, mount, ...], or a kernel with a thread per env.",
+    "post_process_only_projects": "Return new values of the declared shape and dtype, and leave `data` as it is.",
+    "reading_changes_nothing": "A read, `outputs`, `debug_draw` and `notes` change nothing; work belongs into a hook.",
+    "same_seed_same_numbers": _KEYED,
+    "env_count_does_not_matter": "An env may see neither the others nor their number. " + _KEYED,
+    "other_sensors_do_not_matter": "Share nothing that changes between sensors, such as class attributes. " + _KEYED,
+    "lazy_equals_eager": "A sample is a function of the engine's state and of declared states. " + _LASTS,
+    "truth_is_never_altered": "Only `slot` (a stage: its `slot`) may be written after update_raw_data.",
+    "no_time_no_change": _LASTS,
+    "reset_leaves_the_others": "A kernel returns where rows.mask[env] is 0; reset(env_mask) touches masked envs only.",
+    "nothing_old_after_reset": _LASTS,
+    "resuming_is_exact": _LASTS,
+}
+"""What to do about a broken law, where the message has nothing better."""
 
 
 def tumbling_engine(num_envs: int, dt: float = 0.002, shift: float = 0.0, device: str = "cpu") -> TensorEngine:
@@ -95,30 +135,39 @@ def check_sensor(
         ContractError: a law is broken.
     """
     cfg = _example(subject)
-    check = _Check(cfg, engine or tumbling_engine, steps, own_engine=engine is not None)
-    laws = [
-        check.shapes_and_dtypes,
-        check.reading_changes_nothing,
-        check.same_seed_same_numbers,
-        check.env_count_does_not_matter,
-        check.other_sensors_do_not_matter,
-        check.lazy_equals_eager,
-        check.truth_is_never_altered,
-        check.no_time_no_change,
-        check.reset_leaves_the_others,
-        check.nothing_old_after_reset,
-        check.resuming_is_exact,
-        check.setters_reach_only_their_envs,
-        check.delay_invents_nothing,
-        check.config_round_trip,
-        check.errors_name_the_field,
-    ]
-    done = []
-    for law in laws:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            if law():
-                done.append(law.__name__)
+    try:
+        check = _Check(cfg, engine or tumbling_engine, steps, own_engine=engine is not None)
+        done = []
+        for law in (
+            check.declares_what_it_reads,
+            check.shapes_and_dtypes,
+            check.fields_follow_the_config,
+            check.same_seed_same_numbers,
+            check.nothing_lasts_in_plain_attributes,
+            check.raw_is_written_in_place,
+            check.hooks_work_on_all_envs_at_once,
+            check.post_process_only_projects,
+            check.reading_changes_nothing,
+            check.env_count_does_not_matter,
+            check.other_sensors_do_not_matter,
+            check.lazy_equals_eager,
+            check.truth_is_never_altered,
+            check.no_time_no_change,
+            check.reset_leaves_the_others,
+            check.nothing_old_after_reset,
+            check.resuming_is_exact,
+            check.setters_reach_only_their_envs,
+            check.delay_invents_nothing,
+            check.config_round_trip,
+            check.errors_name_the_field,
+        ):
+            check.law = law.__name__
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                if law():
+                    done.append(law.__name__)
+    except HookError as error:
+        raise ContractError(str(error), error.law) from error
     return done
 
 
@@ -142,6 +191,7 @@ class _Check:
     def __init__(self, cfg: SensorCfg[Any], engine: EngineFactory, steps: int, own_engine: bool) -> None:
         self.cfg, self.engine, self.steps = cfg.replace(name="subject"), engine, steps
         self.own_engine = own_engine
+        self.law = "shapes_and_dtypes"
         self.sensor_class = registry.sensor_for(type(cfg))
         self.dirty = self._with_knobs(self.cfg)
 
@@ -174,9 +224,10 @@ class _Check:
                 out.append(_snapshot(scene["subject"]))
         return out
 
-    def need(self, holds: bool, law: str, where: str) -> None:
+    def need(self, holds: bool, law: str, where: str, fix: str = "") -> None:
         if not holds:
-            raise ContractError(f"{self.sensor_class.__name__}: {law} ({where})")
+            fix = fix or FIXES.get(self.law, "")
+            raise ContractError(f"{self.sensor_class.__name__}: {law} ({where}). {fix}".rstrip(), self.law)
 
     def same(self, a: Mapping[str, torch.Tensor], b: Mapping[str, torch.Tensor], law: str, where: str) -> None:
         for name in a:
@@ -203,14 +254,176 @@ class _Check:
             self.need(tuple(sensor.read([0]).__class__.__mro__) != (), "read takes env ids", "read([0])")
         return True
 
+    def declares_what_it_reads(self) -> bool:
+        """The sensor reads no array of the engine but those that come with what it requires."""
+        engine = self.engine(2)
+        declared = set(self.sensor_class.requirements(self.cfg, engine.supports))
+        array = engine.array
+
+        def guarded(name: str) -> torch.Tensor:
+            needed = next((requirement for requirement, names in ARRAYS.items() if name in names), None)
+            where = f"engine.array({name!r}) comes with {needed}"
+            fix = f"Add sn.{needed} to `requires`."
+            self.need(needed is None or needed in declared, "a sensor requires what it reads", where, fix)
+            return array(name)
+
+        engine.array = guarded  # type: ignore[method-assign]
+        self.run(self.scene(self.cfg, engine=engine), 2)
+        return True
+
+    def fields_follow_the_config(self) -> bool:
+        """One config gives one set of fields, whatever the number of envs, the name and the hour."""
+        sensor = self.scene(self.cfg, num_envs=1)["subject"]
+        other = self.scene(self.cfg.replace(name="other"), num_envs=4)["other"]
+        law = "fields are a function of the config"
+        for mine, its in zip(sensor.specs, other.specs, strict=False):
+            self.need(mine == its, law, f"{mine.name} is {mine.shape} {mine.dtype}, elsewhere {its.shape} {its.dtype}")
+        self.need(len(sensor.specs) == len(other.specs), law, "two sensors of one config")
+        self.need(dict(sensor.fields()) == dict(other.fields()), law, "fields() asked again")
+        return True
+
+    def raw_is_written_in_place(self) -> bool:
+        """The hook that makes the truth writes every element of its records, and reads none of them first."""
+        if not self.sensor_class.uses_ring_pipeline:
+            return False
+        scene = self.scene(self.cfg)
+        self.run(scene, 3)
+        line = scene["subject"].line
+        hook, names = next(
+            (hook, names)
+            for hook, names in (
+                (line.hooks.compute, ("truth", "measured")), (line.hooks.fused, ("raw", "slot")),
+                (line.hooks.raw, ("raw",)),
+            )
+            if hook is not None
+        )  # fmt: skip
+        call: Callable[..., object] = hook
+        timeline = (line.slot_timeline,) if hook == line.hooks.fused else ()
+        records = [Record(line.mid_specs, 4, scene.compute.device) for _ in names]
+        memories = [states.memory for states in line.custom.values()]
+        kept = [memory.clone() for memory in memories]
+
+        def called(filling: int) -> tuple[list[torch.Tensor], object]:
+            for memory, before in zip(memories, kept, strict=True):
+                memory.copy_(before)
+            for record in records:
+                for view in record.tensors():
+                    view.fill_(_FILLINGS[view.dtype][filling])
+            result = call(*records, *timeline)
+            return [view.clone() for record in records for _, view in record.items()], result
+
+        first, result = called(0)
+        second, third = called(1)[0], called(1)[0]
+        fields = [(what, name) for what, record in zip(names, records, strict=True) for name in record]
+        for (what, name), a, b, c in zip(fields, first, second, third, strict=True):
+            left = (a == _FILLINGS[a.dtype][0]) & (b == _FILLINGS[b.dtype][1])
+            where = f"{int(left.sum())} of {left.numel()} elements are as before"
+            self.need(not left.any(), unwritten(hook, what, name, result, where), f"{what}.{name}", "See above.")
+            where = f"{what}.{name} differs between two calls on one state"
+            self.need(_equal(b, c), "a hook is a function of engine and states", where, f"{_LASTS} {_KEYED}")
+            fix = "Write with copy_ or [...] = ..., not with add_; what should last is a state of its own."
+            self.need(_equal(a, b), "a hook does not read its record before it writes it", f"{what}.{name}", fix)
+        return True
+
+    def hooks_work_on_all_envs_at_once(self) -> bool:
+        """A hook runs the same lines of Python for few envs as for many: it is called once for all of them."""
+        few, many, most = (self._lines(num_envs) for num_envs in (2, 10, 18))
+        if many[0] - few[0] < 8 * many[1] or most[0] - many[0] < 8 * most[1]:
+            return True
+        where = f"{few[0]} lines of Python for 2 envs, {most[0]} for 18, most often {most[2]}"
+        self.need(False, "a hook works on all envs at once, without a Python loop over them", where)
+        return False
+
+    def _lines(self, num_envs: int) -> tuple[int, int, str]:
+        """Return how many lines of the sensor's own code ran in some ticks, for how many samples, and the busiest."""
+        scene = self.scene(self.cfg.replace(evaluate="always"), num_envs=num_envs)
+        module = self.sensor_class.__module__
+        package = module if module.startswith(registry.OURS) else module.partition(".")[0]
+        lines: dict[str, int] = {}
+
+        def local(frame: FrameType, event: str, argument: object) -> Any:
+            if event == "line":
+                place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+                lines[place] = lines.get(place, 0) + 1
+            return local
+
+        def enter(frame: FrameType, event: str, argument: object) -> Any:
+            name = frame.f_globals.get("__name__", "")
+            return local if name == package or name.startswith(f"{package}.") else None
+
+        before, samples = sys.gettrace(), scene["subject"].samples
+        for _ in range(self.steps):
+            sys.settrace(enter)
+            try:
+                _tick(scene)
+            finally:
+                sys.settrace(before)
+        taken = max(scene["subject"].samples - samples, 1)
+        return sum(lines.values()), taken, max(lines, key=lambda place: lines[place], default="")
+
+    def nothing_lasts_in_plain_attributes(self) -> bool:
+        """No attribute of the author's own carries anything from one sample to the next."""
+        scene = self.scene(self.dirty)
+        start = _own_values(scene["subject"])
+        self.run(scene, 5)
+        later = _own_values(scene["subject"])
+        changed = [path for path, value in start.items() if path in later and not _alike(value, later[path])]
+        if not changed:
+            return True
+        expected = self.run(scene, 3)[-1]
+        for path in changed:
+            twin = self.scene(self.dirty)
+            start = _own_values(twin["subject"])
+            self.run(twin, 5)
+            _put_back(twin["subject"], path, start[path])
+            found = self.run(twin, 3)[-1]
+            for name in expected:
+                self.need(_equal(expected[name], found[name]), "no plain attribute lasts between samples",
+                          f"self.{path} changes {name}")  # fmt: skip
+        return True
+
+    def post_process_only_projects(self) -> bool:
+        """`post_process` returns the declared shapes and dtypes and leaves its input as it is."""
+        scene = self.scene(self.dirty)
+        sensor = scene["subject"]
+        post = sensor.line.hooks.post
+        if post is None:
+            return False
+
+        def watched(data: Record, timeline: Any, *, is_measured: bool) -> Any:
+            before = {name: view.clone() for name, view in data.items()}
+            value = post(data, timeline, is_measured=is_measured)
+            for name, view in data.items():
+                self.need(_equal(before[name], view), "post_process does not write into data", f"data.{name}")
+            fields = as_fields(value, sensor.line.specs)
+            for spec in sensor.line.specs:
+                where = f"{spec.name} is {tuple(fields[spec.name].shape)} {fields[spec.name].dtype}"
+                right = tuple(fields[spec.name].shape) == (scene.num_envs, *spec.shape)
+                right = right and fields[spec.name].dtype == TORCH_DTYPES[spec.dtype]
+                expected = f"{(scene.num_envs, *spec.shape)} {spec.dtype}"
+                self.need(right, "post_process returns what the fields declare", f"{where}, expected {expected}")
+            return value
+
+        sensor.line.hooks.post = watched
+        sensor.at_reset = None
+        scene._schedule()
+        self.run(scene, 3)
+        return True
+
     def reading_changes_nothing(self) -> bool:
-        """Two reads in a row are equal, and reading never moves a later number."""
+        """Two reads in a row are equal, and no way of reading moves a later number."""
         scene = self.scene(self.dirty)
         self.run(scene, 3)
-        self.same(_snapshot(scene["subject"]), _snapshot(scene["subject"]), "two reads in a row are equal", "data")
-        often = self.run(self.scene(self.dirty), read_every=1)[-1]
-        once = self.run(self.scene(self.dirty), read_every=self.steps)[-1]
-        self.same(often, once, "reading never moves a later number", "every tick against once")
+        shot = _snapshot(scene["subject"])
+        _look_around(scene["subject"])
+        self.same(shot, _snapshot(scene["subject"]), "two reads in a row are equal", "data")
+        curious, absent = self.scene(self.dirty), self.scene(self.dirty)
+        for _ in range(self.steps):
+            _tick(curious)
+            _tick(absent)
+            _look_around(curious["subject"])
+        law = "reading never moves a later number"
+        self.same(_snapshot(curious["subject"]), _snapshot(absent["subject"]), law, "every tick against once")
         return True
 
     def same_seed_same_numbers(self) -> bool:
@@ -334,9 +547,9 @@ class _Check:
             for name in a:
                 rows = [0, 2, 3]
                 self.need(_equal(a[name][rows], b[name][rows]), f"set({knob!r}, env_ids=[1]) reaches env 1 alone", name)
-            names = [f"data.{spec.name}" for spec in touched["subject"].specs if spec.name in fields]
-            changed = knob == "delay" or not names or any(not _equal(a[name][1], b[name][1]) for name in names)
-            self.need(changed, f"set({knob!r}, env_ids=[1]) changes env 1", ", ".join(names))
+            works = [scene["subject"].line.work for scene in (touched, twin)]  # post_process may hide what changed
+            changed = knob == "delay" or any(not _equal(works[0][name][1], works[1][name][1]) for name in fields)
+            self.need(changed, f"set({knob!r}, env_ids=[1]) changes env 1", ", ".join(fields))
         return True
 
     def delay_invents_nothing(self) -> bool:
@@ -375,7 +588,91 @@ class _Check:
         except ConfigError as error:
             self.need("no_such_field" in str(error), "an error names the field", "unknown field")
             return True
-        raise ContractError(f"{self.sensor_class.__name__}: an unknown field is refused")
+        self.need(False, "an unknown field is refused", "replace(no_such_field=1)")
+        return False
+
+
+_FILLINGS: dict[torch.dtype, tuple[float, float]] = {
+    torch.float32: (-1.2345e-33, 5.4321e33),
+    torch.float64: (-1.2345e-33, 5.4321e33),
+    torch.int32: (-1518500250, 1518500249),
+    torch.int64: (-1518500250, 1518500249),
+    torch.int16: (-23170, 23169),
+    torch.uint8: (165, 90),
+    torch.bool: (False, True),
+}
+"""What records hold before a hook is tried: what keeps both was not written."""
+
+
+def _look_around(sensor: Sensor[Any, Any]) -> None:
+    """Read everything that a reader can ask for."""
+    for _ in range(2):
+        _snapshot(sensor)
+        sensor.read([0])
+        list(sensor.debug_draw())
+        repr((sensor, sensor.info, sensor.data, sensor.ground_truth))
+
+
+def _own_values(sensor: Sensor[Any, Any]) -> dict[str, Any]:
+    """Return copies of the numbers, tensors and arrays in attributes of the author's own, by path.
+
+    What the pipeline keeps is left out: it is reset, saved and restored.
+    """
+    saved = [tensor.untyped_storage() for tensor in sensor.tensors().values()]
+    spans = [(storage.data_ptr(), storage.data_ptr() + storage.nbytes()) for storage in saved]
+    saves_numbers = type(sensor).counters is not Sensor.counters
+
+    def is_saved(address: int) -> bool:
+        return any(start <= address < stop for start, stop in spans)
+
+    def walk(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+        if isinstance(value, torch.Tensor):
+            if value.numel() and not is_saved(value.data_ptr()):
+                yield path, value.clone()
+        elif isinstance(value, wp.array):
+            if value.size and not is_saved(value.ptr):
+                yield path, wp.clone(value)
+        elif isinstance(value, np.ndarray):
+            yield path, value.copy()
+        elif isinstance(value, bool | int | float | str | complex | np.generic):
+            if not saves_numbers:
+                yield path, value
+        elif isinstance(value, dict):
+            for key in value:
+                if isinstance(key, str):
+                    yield from walk(f"{path}.{key}", value[key])
+        elif isinstance(value, list):
+            for k, item in enumerate(value):
+                yield from walk(f"{path}.{k}", item)
+
+    own = {name: value for name, value in vars(sensor).items() if name not in sensor.base_attributes}
+    return {path: value for name, each in own.items() for path, value in walk(name, each)}
+
+
+def _alike(a: Any, b: Any) -> bool:
+    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
+        return _equal(a, b)
+    if isinstance(a, wp.array) and isinstance(b, wp.array):
+        return _alike(a.numpy(), b.numpy())
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return a.shape == b.shape and a.tobytes() == b.tobytes()
+    return type(a) is type(b) and str(a) == str(b)
+
+
+def _put_back(sensor: Sensor[Any, Any], path: str, value: Any) -> None:
+    """Give an attribute an earlier value, in place where it has memory of its own."""
+    name, *keys = path.split(".")
+    owner: Any = sensor.__dict__
+    for key in keys:
+        owner = owner[name]
+        name = int(key) if isinstance(owner, list) else key  # type: ignore[assignment]
+    now = owner[name]
+    if type(now) is type(value) and isinstance(now, torch.Tensor | np.ndarray) and now.shape == value.shape:
+        now[...] = value
+    elif isinstance(now, wp.array) and now.shape == value.shape:
+        wp.copy(now, value)
+    else:
+        owner[name] = value
 
 
 def _chained(sensor: Sensor[Any, Any]) -> dict[str, FieldSpec]:

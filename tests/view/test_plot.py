@@ -123,7 +123,9 @@ def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pyte
 
 def test_items_are_named_and_every_field_has_its_share(tmp_path: Path) -> None:
     """Of 12 joints the first three are drawn for each of two fields, by name; of targets the vectors of the first."""
-    encoders = sensor("encoders", [field("position", ["joint"], [12]), field("velocity", ["joint"], [12])], kind="joint")
+    encoders = sensor(
+        "encoders", [field("position", ["joint"], [12]), field("velocity", ["joint"], [12])], kind="joint"
+    )
     encoders.info["constants"] = {"joint_names": [f"knee_{k}" for k in range(12)]}
     feet = sensor("feet", [field("target_pos_w", ["target", "xyz"], [4, 3])], kind="frames")
     text = plot_recording(recording(encoders, feet), tmp_path / "x.svg").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The command line: `sensorium demo`, `sensorium run`, `sensorium list`.
+"""The command line: `sensorium demo`, `run`, `explain`, `list`, `new-sensor`.
 
 Nothing heavy is imported before a command runs, so that `--help` is quick. Whatever the user can mend ends with one
 message on stderr and exit code 2; Ctrl-C keeps what was recorded and ends with 130.
@@ -51,6 +51,8 @@ def _parsed(args: list[str]) -> _Command:
     import tyro
 
     from sensorium.cli.commands import Demo, List, Run
+    from sensorium.cli.explain import Explain
+    from sensorium.cli.new_sensor import NewSensor
 
     def command(name: str, cls: type) -> Any:
         line = (cls.__doc__ or "").splitlines()[0]  # where all are listed, one line for each will do
@@ -59,7 +61,9 @@ def _parsed(args: list[str]) -> _Command:
     commands = (
         Annotated[Demo, command("demo", Demo)]
         | Annotated[Run, command("run", Run)]
+        | Annotated[Explain, command("explain", Explain)]
         | Annotated[List, command("list", List)]
+        | Annotated[NewSensor, command("new-sensor", NewSensor)]
     )
     parsed: _Command = tyro.cli(commands, prog="sensorium", description=DESCRIPTION, args=args)
     return parsed

@@ -21,13 +21,15 @@ INTERRUPTED = 130
 
 @dataclass
 class Demo:
-    """Simulate a quadruped with two noisy IMUs and show what they report.
+    """Simulate a walking quadruped and show what its sensors report.
 
     The bundled 12-joint robot trots over uneven ground; its joints follow a PD controller. One IMU (preset bmi088) sits
-    on the trunk, another (icm42688p) on the left front foot, with a lower rate and a longer delay.
+    on the trunk, another (icm42688p) on the left front foot, with a lower rate and a longer delay. Encoders of 14 bits
+    with backlash read the joints, a frame transformer tells where the feet are in the trunk's frame, and the touch
+    sensors and the velocimeter that the model itself declares are there without a config.
 
-    Writes OUT/readings.npz (true and measured values, capture times, specs) and OUT/imu.png (true against measured),
-    and prints the latest values of environment 0.
+    Writes OUT/readings.npz (true and measured values, capture times, specs) and a picture for each kind of sensor
+    (OUT/imu.png, OUT/joint.png, ...: true against measured), and prints the latest values of environment 0.
 
     For example:
       sensorium demo
@@ -58,11 +60,20 @@ class Demo:
         from sensorium.presets import preset
         from sensorium.record import NpzRecorder
         from sensorium.scene import Scene
+        from sensorium.sensors.frame_transformer import FrameTransformerCfg
+        from sensorium.sensors.joint import JointSensorCfg
 
+        feet = FrameTransformerCfg.FrameCfg
         presets = {"trunk": "bmi088", "foot": "icm42688p"}
         sensors = [
             preset(presets["trunk"], name="trunk", site="imu", rate_hz=200.0, delay=0.004, jitter=0.002),
             preset(presets["foot"], name="foot", site="FL_foot_imu", rate_hz=100.0, delay=0.012, jitter=0.004),
+            JointSensorCfg(
+                name="encoders", joints=".*", bits=14, backlash=0.002, velocity_mode="difference", rate_hz=200.0
+            ),
+            FrameTransformerCfg(
+                name="feet", body="trunk", target_frames=(feet(site=".*_foot"),), fields=("target_pos_source",)
+            ),
         ]
         engine = MujocoEngine(model_path(), self.envs, device=self.device, keyframe="home")
         self._scatter(engine)
@@ -122,7 +133,7 @@ class Run:
 
     def run(self) -> int:
         """Run the command and return the exit code."""
-        from sensorium.cli.simulation import Settings, finish, simulate
+        from sensorium.cli.simulation import Settings, finish, load_model, simulate
 
         settings = Settings(self.envs, self.seconds, self.out, self.seed, self.device)
         import sensorium.sensors  # noqa: F401 - registers our sensors, also where the package is not installed
@@ -134,28 +145,18 @@ class Run:
         from sensorium.record import NpzRecorder
         from sensorium.scene import Scene
 
-        engine = self._engine()
-        scene = Scene(engine, sensors, seed=self.seed)
+        engine = load_model(self.model, self.envs, self.device)
+        scene = Scene(engine, sensors, seed=self.seed, discover=False)  # what the rig names, no more
         control, every = control_for(self.control, engine, self.seed)
         recorder = NpzRecorder()
         completed = simulate(scene, control, every, settings.ticks(engine.dt), recorder)
         finish(scene, recorder, settings, presets, str(self.model))
         return 0 if completed else INTERRUPTED
 
-    def _engine(self) -> MujocoEngine:
-        """Load the model, in its first keyframe where it has one."""
-        from sensorium.engines.mujoco import MujocoEngine
-        from sensorium.errors import UnknownNameError
-
-        try:
-            return MujocoEngine(self.model, self.envs, device=self.device, keyframe=0)
-        except UnknownNameError:
-            return MujocoEngine(self.model, self.envs, device=self.device)
-
 
 @dataclass
 class List:
-    """List the kinds of sensors with their fields and defaults, and the device presets with their sources."""
+    """List the kinds of sensors with their fields and defaults, stages, device presets, and plugins that are broken."""
 
     def run(self) -> int:
         """Run the command and return the exit code."""
@@ -163,15 +164,59 @@ class List:
         from sensorium import registry
         from sensorium.presets import presets
 
+        registry.load_installed(warn=False)  # the table at the end says it
         console = stdout()
         classes: list[Any] = sorted(registry.registered(), key=lambda cls: cls.kind())
         for cfg_class in classes:
-            summary = (cfg_class.__doc__ or "").strip().splitlines()[0] if cfg_class.__doc__ else ""
-            console.print(f'[bold]kind = "{cfg_class.kind()}"[/]  {cfg_class.__name__}: {_escaped(summary)}')
+            plugin = "" if cfg_class.__module__.startswith(registry.OURS) else registry.plugin_of(cfg_class)
+            title = f"{cfg_class.__name__}{f' ({plugin})' if plugin else ''}: {_summary(cfg_class)}"
+            console.print(f'[bold]kind = "{cfg_class.kind()}"[/]  {_escaped(title)}')
             console.print(_fields(cfg_class))
+        console.print("[bold]stages[/]")
+        console.print(_stages())
         console.print("[bold]presets[/]")
         console.print(_presets(presets()))
+        if registry.broken():
+            console.print("[bold red]broken plugins[/]")
+            console.print(_broken(registry.broken()))
         return 0
+
+
+def _summary(cls: type) -> str:
+    return (cls.__doc__ or "").strip().split("\n")[0]
+
+
+def _stages() -> Any:
+    from rich import box
+    from rich.table import Table
+
+    from sensorium import registry
+    from sensorium.cfg import PLACES, STAGE_KINDS
+
+    view = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("stage", "place", "meaning"):
+        view.add_column(heading, no_wrap=heading != "meaning")
+    places = {  # of the kind, or of each instance, with a default
+        kind: stage.model_fields["place"].default if "place" in stage.model_fields else stage.place
+        for kind, stage in STAGE_KINDS.items()
+    }
+    for kind, stage in sorted(STAGE_KINDS.items(), key=lambda pair: (PLACES.index(places[pair[0]]), pair[0])):
+        plugin = "" if stage.__module__.startswith(registry.OURS) else registry.plugin_of(stage)
+        view.add_row(kind, places[kind], _escaped(_summary(stage) + (f" ({plugin})" if plugin else "")))
+    return view
+
+
+def _broken(plugins: Any) -> Any:
+    from rich import box
+    from rich.table import Table
+
+    view = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("plugin", "package", "entry point"):
+        view.add_column(heading, no_wrap=True)
+    view.add_column("what is wrong, and what to do")
+    for each in plugins:
+        view.add_row(*map(_escaped, (each.name, each.distribution, each.value, f"{each.reason} {each.fix}")))
+    return view
 
 
 def _fields(cfg_class: Any) -> Any:
@@ -183,7 +228,7 @@ def _fields(cfg_class: Any) -> Any:
     view.add_column("default")
     view.add_column("meaning")
     for name, info in cfg_class.model_fields.items():
-        default = "" if info.default is None else repr(info.default)
+        default = "(to be given)" if info.is_required() else "" if info.default is None else repr(info.default)
         view.add_row(name, _escaped(default), _escaped(" ".join((info.description or "").split())))
     return view
 

@@ -95,6 +95,7 @@ def explanation(scene: Scene, names: list[str], presets: Mapping[str, str]) -> d
         "dt": engine.dt,
         "sensors": {name: _sensor(scene[name], presets.get(name)) for name in names},
         "nbytes": sum(scene[name].info.nbytes for name in names),
+        "declared": [name for name in scene if name not in names],
     }
 
 
@@ -114,6 +115,7 @@ def _sensor(sensor: Sensor[Any, Any], preset: str | None) -> dict[str, Any]:
         "evaluation": info.evaluation,
         "why": info.why,
         "notes": dict(info.notes),
+        "constants": dict(sensor.constants()),
         "options": {k: v for k, v in cfg.to_dict().items() if k not in ("kind", "name")},
     }
     selector = getattr(cfg, "selector", None)
@@ -192,6 +194,8 @@ def _show(described: Mapping[str, Any]) -> None:
         console.print(_fields(sensor))
     console.print()
     console.print(f"memory of all: {bytes_text(described['nbytes'])}, {bytes_text(described['nbytes'] / envs)} per env")
+    if described["declared"]:
+        console.print(f"declared by the model itself: {escape(', '.join(described['declared']))}")
     if "cost" in described:
         console.print(_cost_table(described["cost"]))
 
@@ -214,8 +218,9 @@ def _facts(sensor: Mapping[str, Any]) -> Table:
     view.add_row("needs", escape(", ".join(sensor["needs"])) or "nothing of the engine")
     view.add_row("computed", escape(f"{_EVALUATION[sensor['evaluation']]}: {sensor['why']}"))
     view.add_row("memory", bytes_text(sensor["nbytes"]))
-    for key, value in sensor["notes"].items():
-        view.add_row(escape(key), escape(value))
+    for key, value in (*sensor["constants"].items(), *sensor["notes"].items()):
+        text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+        view.add_row(escape(key), escape(text))
     return view
 
 

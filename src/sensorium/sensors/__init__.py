@@ -1,5 +1,47 @@
 """The sensors, one file each. Importing this package defines, and thereby registers, all of ours."""
 
+from sensorium.sensors.barometer import Barometer, BarometerCfg, BarometerData
+from sensorium.sensors.builtin import BuiltinSensor, BuiltinSensorCfg, BuiltinSensorData
+from sensorium.sensors.frame_transformer import FrameTransformer, FrameTransformerCfg, FrameTransformerData
+from sensorium.sensors.gnss import Gnss, GnssCfg, GnssData, SkyZone
 from sensorium.sensors.imu import Imu, ImuCfg, ImuData
+from sensorium.sensors.joint import JointSensor, JointSensorCfg, JointSensorData
+from sensorium.sensors.joint_torque import JointTorque, JointTorqueCfg, JointTorqueData
+from sensorium.sensors.joint_wrench import JointWrench, JointWrenchCfg, JointWrenchData
+from sensorium.sensors.magnetometer import MagneticDipole, Magnetometer, MagnetometerCfg, MagnetometerData
+from sensorium.sensors.motor_current import MotorCurrent, MotorCurrentCfg, MotorCurrentData
 
-__all__ = ["Imu", "ImuCfg", "ImuData"]
+__all__ = [
+    "Barometer",
+    "BarometerCfg",
+    "BarometerData",
+    "BuiltinSensor",
+    "BuiltinSensorCfg",
+    "BuiltinSensorData",
+    "FrameTransformer",
+    "FrameTransformerCfg",
+    "FrameTransformerData",
+    "Gnss",
+    "GnssCfg",
+    "GnssData",
+    "Imu",
+    "ImuCfg",
+    "ImuData",
+    "JointSensor",
+    "JointSensorCfg",
+    "JointSensorData",
+    "JointTorque",
+    "JointTorqueCfg",
+    "JointTorqueData",
+    "JointWrench",
+    "JointWrenchCfg",
+    "JointWrenchData",
+    "MagneticDipole",
+    "Magnetometer",
+    "MagnetometerCfg",
+    "MagnetometerData",
+    "MotorCurrent",
+    "MotorCurrentCfg",
+    "MotorCurrentData",
+    "SkyZone",
+]

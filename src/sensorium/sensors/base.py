@@ -16,13 +16,26 @@ import torch
 from sensorium import registry
 from sensorium.cfg import MountedSensorCfg, SensorCfg, SimpleSensorCfg
 from sensorium.compute import Program, Rate
+from sensorium.engines.base import Engine
 from sensorium.engines.envs import env_rows
-from sensorium.errors import ConfigError, RegistrationError, StaleError
+from sensorium.errors import ConfigError, RegistrationError, SensoriumError, StaleError
 from sensorium.measurement.pipeline import Hooks, Line
-from sensorium.measurement.record import Record, Timeline
-from sensorium.measurement.stages import StageKey
+from sensorium.measurement.record import TORCH_DTYPES, Record, Timeline
+from sensorium.measurement.stages import ClockError, StageKey
 from sensorium.readings import DebugShape
-from sensorium.sensors.parts import Params, SensorContext, SensorInfo, StaleTensor, declared_fields
+from sensorium.sensors.parts import (
+    ODD,
+    DeclaredEngine,
+    HookError,
+    Params,
+    SensorContext,
+    SensorInfo,
+    StaleTensor,
+    blame,
+    declared_constants,
+    declared_fields,
+    unwritten,
+)
 from sensorium.spec import Field, FieldSpec, Requirement, resolve_field
 from sensorium.world.mount import MountView
 from sensorium.world.select import resolve_mounts
@@ -88,6 +101,12 @@ class Sensor(Generic[CfgT, DataT]):
             raise RegistrationError(f"{cls.__qualname__}: {data_class.__name__} is no dataclass")
         cls.cfg_class, cls.data_class = cfg_class, data_class
         fields = declared_fields(data_class)
+        constants = declared_constants(data_class)
+        if constants and cls.constants is Sensor.constants:
+            raise RegistrationError(
+                f"{data_class.__qualname__}.{constants[0]} has no Field: write Annotated[Tensor, Field(unit=..., ...)],"
+                f" or let {cls.__qualname__}.constants return its value"
+            )
         if cls.single and len(fields) != 1:
             raise RegistrationError(
                 f"{cls.__qualname__} is `single`, but {data_class.__name__} has {len(fields)} fields"
@@ -101,6 +120,7 @@ class Sensor(Generic[CfgT, DataT]):
 
     def __init__(self, cfg: CfgT, context: SensorContext) -> None:
         self.cfg = cfg
+        self.__dict__["uses_ring_pipeline"] = self.uses_ring_pipeline  # read once: memory is made by it
         self.name = cfg.label
         self.engine, self.compute_on, self.clock = context.engine, context.compute, context.clock
         self._context = context
@@ -119,7 +139,9 @@ class Sensor(Generic[CfgT, DataT]):
         """The config's values, for hooks: those that were set per env are tensors."""
         self._stale: str | None = None
         self._allocate()
+        before = set(vars(self))
         self.setup()
+        made = set(vars(self)) - before
         self.samples = 0
         """Captures on the grid so far, the same for all envs."""
         self._frame_base = torch.full((self.num_envs,), -1, dtype=torch.int64, device=self.device)
@@ -142,6 +164,8 @@ class Sensor(Generic[CfgT, DataT]):
         """The scene's program for capturing this sensor at a reset."""
         self.published = -1
         """`samples_now()` at the last publication."""
+        self.base_attributes = frozenset(vars(self)) - made
+        """Names of the attributes that are not the author's own."""
 
     # What an author writes --------------------------------------------------------------------------------------------
 
@@ -154,6 +178,13 @@ class Sensor(Generic[CfgT, DataT]):
 
     def setup(self) -> None:
         """Prepare what this sensor keeps, once, when it is built: states (`new_state`), index arrays, constants."""
+
+    def constants(self) -> Mapping[str, Any]:
+        """Return the fields of the data class that are no tensors and the same at every sample, e.g. names (JSON-able).
+
+        It is called when the sensor is built, before `setup`.
+        """
+        return {}
 
     def intermediate_fields(self) -> Mapping[str, Field]:
         """Return the fields of the pipeline's own space, where `post_process` projects out of it."""
@@ -184,6 +215,10 @@ class Sensor(Generic[CfgT, DataT]):
     def notes(self) -> Mapping[str, str]:
         """Return what the sensor decided by itself, for `info`."""
         return {}
+
+    def body_at_fault(self, env: int, mount: int) -> str:
+        """Return the name of the body whose state is not finite, where `line.bad[env, mount]` says so."""
+        return self.mount.body_names[mount] if self.mount is not None else "?"
 
     def new_state(self, name: str, shape: tuple[int, ...] = ()) -> torch.Tensor:
         """Return a float32 state `[env, *shape]` of the sensor's own that resets to zero and is saved and restored.
@@ -287,6 +322,73 @@ class Sensor(Generic[CfgT, DataT]):
             shown = ring.shown if ring is not None and ring.shown is not None else self.line.work_out
             self._measured_view = self._view(shown)
 
+    def try_hooks(self) -> None:
+        """Run every hook of a sample once, for nothing, so that a fault shows when the scene is built.
+
+        The scene does this with sensors that are not ours; else a lazy one would fail at its first read only. Hooks
+        get the arrays that the sensor requires and no others.
+
+        Raises:
+            HookError: a hook raises, reads what is not required, or leaves a field of the raw record unwritten.
+        """
+        owner = f"sensor {self.name!r} ({type(self).__qualname__}{self._origin()})"
+        line, engine = self.line, self.engine
+        guard = cast(Engine, DeclaredEngine(engine, type(self).requirements(self.cfg, engine.supports), owner))
+        self._lend(guard)
+        try:
+            for hook, records in ((line.hooks.raw, 1), (line.hooks.fused, 2), (line.hooks.compute, 2)):
+                if hook is not None:
+                    self._try_raw(hook, records, owner)
+            for segment in line.before_chain(self.compute_on.all_envs):
+                segment.run()
+            for is_measured in (True, False) if not self.uses_ring_pipeline else ():
+                self._check_outputs(self.outputs(is_measured), owner)
+        except SensoriumError:
+            raise
+        except Exception as error:
+            raise HookError(
+                f"{owner}: {blame(error, type(self))} {type(error).__name__}: {error}. The record is {line.truth!r}, "
+                "[env, mount, ...]; what is written must have these shapes.",
+                "shapes_and_dtypes",
+            ) from error
+        finally:
+            self._lend(engine)
+
+    def _origin(self) -> str:
+        plugin = registry.plugin_of(type(self))
+        return f", {plugin}" if plugin else ""
+
+    def _lend(self, engine: Engine) -> None:
+        self.engine = engine
+        if self.mount is not None:
+            self.mount._engine = engine
+
+    def _try_raw(self, hook: Callable[..., object], records: int, owner: str) -> None:
+        """Call the hook that makes the truth on records full of an odd number, and see whether it goes away."""
+        line = self.line
+        given = (line.truth, line.slot)[:records]
+        for record in given:
+            for view in record.tensors():
+                if view.dtype in ODD:
+                    view.fill_(ODD[view.dtype])
+        timeline = (line.slot_timeline,) if hook == line.hooks.fused else ()
+        result = hook(*given, *timeline)
+        for record, what in zip(given, ("raw", "slot") if timeline else ("truth", "measured"), strict=False):
+            left = [name for name, view in record.items() if view.numel() and _is_odd(view)]
+            if left:
+                what = "raw" if records == 1 else what
+                raise HookError(f"{owner}: {unwritten(hook, what, left[0], result)}", "raw_is_written_in_place")
+
+    def _check_outputs(self, outputs: Mapping[str, torch.Tensor], owner: str) -> None:
+        for spec in self._full_specs:
+            shape, value = (self.num_envs, *spec.shape), outputs.get(spec.name)
+            if value is None or tuple(value.shape) != shape or value.dtype != TORCH_DTYPES[spec.dtype]:
+                got = "nothing" if value is None else f"{tuple(value.shape)} {value.dtype}"
+                raise HookError(
+                    f"{owner}: outputs()[{spec.name!r}] is {got}, expected {shape} {spec.dtype}, [env, mount, ...].",
+                    "shapes_and_dtypes",
+                )
+
     def _squeeze(self, tensor: torch.Tensor, axis: int = 1) -> torch.Tensor:
         return tensor.squeeze(axis) if self.mount is not None and not self._mount_axis else tensor
 
@@ -294,7 +396,8 @@ class Sensor(Generic[CfgT, DataT]):
         """Build the data object; fields that were not asked for are None."""
         if self.single:
             return cast(DataT, next(iter(values.values())))
-        return cast(DataT, self.data_class(**{name: values.get(name) for name in declared_fields(self.data_class)}))
+        tensors = {name: values.get(name) for name in declared_fields(self.data_class)}
+        return cast(DataT, self.data_class(**tensors, **self.constants()))
 
     def _view(self, record: Record) -> DataT:
         return self._package({name: self._squeeze(view) for name, view in record.items()})
@@ -426,6 +529,18 @@ class Sensor(Generic[CfgT, DataT]):
         return self.capture_tick.to(torch.float64) * self.clock.dt
 
     @property
+    def stamp(self) -> torch.Tensor:
+        """float64 [env], time that the sensor's own clock gave the value in `data`, s.
+
+        That is `capture_time`, unless the config's stages have a `ClockError`.
+        """
+        ticks = self.capture_tick
+        for run in self.line.stages:
+            if isinstance(run.cfg, ClockError):
+                return run.cfg.stamps(ticks, run.states.views, run.key)
+        return ticks.to(torch.float64) * self.clock.dt
+
+    @property
     def age(self) -> torch.Tensor:
         """float64 [env], how old the value in `data` is, s."""
         return (self.clock.tick - self.capture_tick).to(torch.float64) * self.clock.dt
@@ -488,12 +603,13 @@ class Sensor(Generic[CfgT, DataT]):
         return self.clock.version if self._evaluation_kind() == "lazy" else self.samples
 
     def check_evaluation(self) -> None:
-        """Raise `ConfigError` where ``evaluate="on_read"`` would change the numbers."""
+        """Raise `ConfigError` where ``evaluate="on_read"`` would change numbers, or a stage cannot see all ticks."""
         if self.cfg.evaluate == "on_read" and self.line.has_memory:
             raise ConfigError.single(
                 f"{type(self.cfg).__name__}({self.name!r})", "evaluate", "on_read", "'auto' or 'always'",
                 "Samples of this sensor depend on earlier ones, so none may be skipped.",
             )  # fmt: skip
+        self.line.check_observers()
 
     @property
     def info(self) -> SensorInfo:
@@ -681,6 +797,10 @@ class Sensor(Generic[CfgT, DataT]):
         self._evaluated = self._read_version = -1
 
 
+def _is_odd(view: torch.Tensor) -> bool:
+    return view.dtype in ODD and bool((view == ODD[view.dtype]).all())
+
+
 class SimpleSensor(Sensor[CfgT, DataT]):
     """A sensor on the standard pipeline. All hooks are optional but `update_raw_data`.
 
@@ -712,6 +832,13 @@ class SimpleSensor(Sensor[CfgT, DataT]):
         """Alter the measured value at the sensor's output; by default the standard chain and the config's stages."""
         self.standard_chain(slot)
 
+    def derive_measured(self, slot: Record) -> None:
+        """Fill the measured fields of kind `derived` from the other measured ones, once those are final.
+
+        All noise, quantisation and stages came before; delay and history follow.
+        """
+        raise NotImplementedError
+
     def post_process(self, data: Record, timeline: Timeline, *, is_measured: bool) -> Any:
         """Project intermediate to return space; `timeline.at(0)` is the previous output."""
         raise NotImplementedError
@@ -731,6 +858,7 @@ class SimpleSensor(Sensor[CfgT, DataT]):
             physics=self._own("apply_physics_imperfections"),
             transform=self._own("apply_transform"),
             hardware=self._own("apply_hardware_imperfections"),
+            derive=self._own("derive_measured"),
             post=self._own("post_process"),
             reset=self._own_reset(),
             lookback=self.lookback,
@@ -738,4 +866,4 @@ class SimpleSensor(Sensor[CfgT, DataT]):
         )
 
 
-__all__ = ["Sensor", "SensorContext", "SensorInfo", "SimpleSensor", "declared_fields"]
+__all__ = ["HookError", "Sensor", "SensorContext", "SensorInfo", "SimpleSensor", "declared_fields"]

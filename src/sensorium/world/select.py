@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast
 
 from sensorium.cfg import MountedSensorCfg, ObjRef
 from sensorium.engines.base import Engine, FrameOnBody, NameKind
@@ -24,6 +26,10 @@ _KIND_OF_SELECTOR: dict[str, NameKind] = {
     "joint": "joint", "joints": "joint", "camera": "camera", "cameras": "camera", "link_name": "body",
     "link_names": "body",
 }  # fmt: skip
+_FRAMED: tuple[NameKind, ...] = ("body", "site", "geom", "joint", "camera")
+"""Kinds of elements that have a frame."""
+_ON_PATHS: tuple[NameKind, ...] = ("body", "site", "geom", "camera")
+"""Kinds of elements that a path can name, in the order in which they are tried."""
 
 
 def match_names(
@@ -68,7 +74,8 @@ def entity_pattern(reference: ObjRef, engine: Engine) -> str:
     """Return the full-name pattern of a reference: inside its entity, or the bare name in a model without prefixes."""
     if reference.entity is None:
         return reference.name
-    prefixed = any(name.startswith(f"{reference.entity}/") for name in engine.names(reference.type))
+    names = engine.names(cast(NameKind, reference.type))  # of the kinds that a selector takes
+    prefixed = any(name.startswith(f"{reference.entity}/") for name in names)
     return f"{re.escape(reference.entity)}/(?:{reference.name})" if prefixed else reference.name
 
 
@@ -80,27 +87,51 @@ def resolve_mounts(cfg: MountedSensorCfg[object], engine: Engine) -> tuple[list[
     """
     config = f"{type(cfg).__name__}({cfg.label!r})"
     selector, value = cfg.selector
+    return resolve_frames(selector, value, engine, config=config, field=selector, exactly_one=not cfg.is_plural)
+
+
+def resolve_frames(
+    selector: str, value: object, engine: Engine, *, config: str, field: str, exactly_one: bool = False
+) -> tuple[list[str], list[FrameOnBody]]:
+    """Return names and frames of everything a selector matches, in the order of the model (of the list, for a list).
+
+    Args:
+        selector: ``"body"``, ``"sites"``, ``"prim_path"``, ...: what kind of element it selects.
+        value: a pattern, an `ObjRef`, or a tuple of these; a path for ``"prim_path"``.
+        engine: whose names are matched.
+        config: the asking config, for the message.
+        field: its field, for the message.
+        exactly_one: whether several matches of one pattern are an error.
+
+    Raises:
+        SelectionError: nothing, or too much, was matched.
+    """
     if selector == "prim_path":
-        kind, name = resolve_prim_path(value, engine, config)
-        return [name], [_frame(engine, kind, name)]
+        kind, names = match_prim_path(str(value), engine, config, field, exactly_one=exactly_one)
+        return names, [_frame(engine, kind, name) for name in names]
     kind = _KIND_OF_SELECTOR[selector]
-    patterns = value if isinstance(value, tuple) else (value,)
-    names: list[str] = []
-    for pattern in patterns:
+    names = []
+    for pattern in value if isinstance(value, tuple) else (value,):
         if isinstance(pattern, ObjRef):
             if pattern.type != kind:
-                fault = Fault(selector, shown(pattern), f"a reference to a {kind}", f"Use {pattern.type}=... instead.")
+                fault = Fault(field, shown(pattern), f"a reference to a {kind}", f"Use {pattern.type}=... instead.")
                 raise SelectionError(config, [fault])
             pattern = entity_pattern(pattern, engine)
         if kind == "body" and pattern == WORLD:
             names.append(WORLD)
             continue
-        found = match_names(
-            pattern, engine.names(kind), config=config, field=selector, what=kind, exactly_one=not cfg.is_plural
-        )
+        try:
+            found = match_names(
+                pattern, engine.names(kind), config=config, field=field, what=kind, exactly_one=exactly_one
+            )
+        except SelectionError as error:
+            hint = _of_another_kind(pattern, kind, engine)
+            if not hint:
+                raise
+            raise SelectionError(config, [replace(each, fix=f"{hint} {each.fix}") for each in error.faults]) from None
         names.extend(name for name in found if name not in names)
     if not names:
-        raise SelectionError(config, [Fault(selector, shown(value), f"at least one {kind}")])
+        raise SelectionError(config, [Fault(field, shown(value), f"at least one {kind}")])
     return names, [_frame(engine, kind, name) for name in names]
 
 
@@ -108,38 +139,88 @@ def _frame(engine: Engine, kind: NameKind, name: str) -> FrameOnBody:
     return FrameOnBody(-1) if name == WORLD and kind == "body" else engine.frame(kind, name)
 
 
-def resolve_prim_path(path: str, engine: Engine, config: str) -> tuple[NameKind, str]:
-    """Return the kind and the name that a prim path of another simulator means here.
+def _of_another_kind(name: str, kind: NameKind, engine: Engine) -> str:
+    """Return a hint where elements of another kind have this very name."""
+    others = [other for other in _FRAMED if other != kind and name in engine.names(other)]
+    return f"There is a {others[0]} {name!r}: write {others[0]}={name!r}." if others else ""
 
-    Bodies come before sites, geoms and cameras; the full ``entity/name`` before the leaf.
+
+def resolve_prim_path(path: str, engine: Engine, config: str) -> tuple[NameKind, str]:
+    """Return the kind and the name of the one element that a prim path of another simulator means here.
 
     Raises:
-        SelectionError: nothing matches, or the leaf is ambiguous.
+        SelectionError: nothing matches, or several do.
+    """
+    kind, names = match_prim_path(path, engine, config, exactly_one=True)
+    return kind, names[0]
+
+
+def match_prim_path(
+    path: str, engine: Engine, config: str, field: str = "prim_path", *, exactly_one: bool = False
+) -> tuple[NameKind, list[str]]:
+    """Return the kind and the names that a prim path of another simulator, or a pattern of such, means here.
+
+    Bodies come before sites, geoms and cameras; the full ``entity/name`` before the leaf. Names are in the order of the
+    model. A leaf alone never reaches into several entities.
+
+    Args:
+        path: the path, with or without the namespace of its environments.
+        engine: whose names are matched.
+        config: the asking config, for the message.
+        field: its field, for the message.
+        exactly_one: whether several matches are an error.
+
+    Raises:
+        SelectionError: nothing matches, the leaf is ambiguous, or the path is a broken pattern.
     """
     rest = re.sub(r"^(\{ENV_REGEX_NS\}|/World/envs/env_(\.\*|\d+|\*)|/World)", "", path).strip("/")
     if not rest:
-        return "body", WORLD
+        return "body", [WORLD]
     if rest.endswith("_*"):
         rest = rest[:-1] + ".*"
+    try:
+        match = _match_path(rest, engine)
+    except re.error as error:
+        fault = Fault(field, repr(path), "a path or a pattern of paths", f"The pattern is broken: {error}.")
+        raise SelectionError(config, [fault]) from None
+    if match is None:
+        leaf = rest.split("/")[-1]
+        known = [name for kind in _ON_PATHS for name in engine.names(kind)]
+        fix = f"{nearest(leaf, known).strip()} Tried {rest!r} and {leaf!r}. Bodies: {listed(engine.names('body'))}."
+        fault = Fault(field, repr(path), "a body, site, geom or camera of the model", fix.strip())
+        raise SelectionError(config, [fault])
+    kind, found, by_leaf = match
+    entities = {name.partition("/")[0] if "/" in name else "" for name in found}
+    if len(found) > 1 and (exactly_one or (by_leaf and len(entities) > 1)):
+        expected = f"exactly one {kind}" if exactly_one else f"{plural(kind)} of one entity"
+        fix = f"It matches {listed(found)}. Write the path with its entity, or a selector such as {kind}=."
+        raise SelectionError(config, [Fault(field, repr(path), expected, fix)])
+    return kind, found
+
+
+def _match_path(rest: str, engine: Engine) -> tuple[NameKind, list[str], bool] | None:
+    """Return kind and names that a path without its namespace matches, and whether only its leaf did."""
     parts = rest.split("/")
-    kinds: tuple[NameKind, ...] = ("body", "site", "geom", "camera")
-    for candidate in (rest, f"{parts[0]}/{parts[-1]}", parts[-1]):
-        for kind in kinds:
-            found = [name for name in engine.names(kind) if re.fullmatch(candidate, name)]
-            if not found and candidate == parts[-1]:
-                found = [name for name in engine.names(kind) if re.fullmatch(candidate, name.split("/")[-1])]
-            if len(found) > 1:
-                fix = f"It matches {listed(found)}. Write the path with its entity, or a selector such as {kind}=."
-                raise SelectionError(config, [Fault("prim_path", repr(path), f"exactly one {kind}", fix)])
-            if found:
-                return kind, found[0]
-    known = [name for kind in kinds for name in engine.names(kind)]
-    fix = (
-        f"{nearest(parts[-1], known).strip()} Tried {rest!r} and {parts[-1]!r}. Bodies: {listed(engine.names('body'))}."
-    )
-    raise SelectionError(
-        config, [Fault("prim_path", repr(path), "a body, site, geom or camera of the model", fix.strip())]
-    )
+    for candidate in (rest, f"{parts[0]}/{parts[-1]}"):
+        for kind in _ON_PATHS:
+            if found := _full_matches(candidate, engine.names(kind)):
+                return kind, found, False
+    for kind in _ON_PATHS:
+        if found := [name for name in engine.names(kind) if _full_matches(parts[-1], [name.split("/")[-1]])]:
+            return kind, found, True
+    return None
 
 
-__all__ = ["WORLD", "entity_pattern", "match_names", "resolve_mounts", "resolve_prim_path"]
+def _full_matches(pattern: str, names: Sequence[str]) -> list[str]:
+    return [pattern] if pattern in names else [name for name in names if re.fullmatch(pattern, name)]
+
+
+__all__ = [
+    "WORLD",
+    "entity_pattern",
+    "match_names",
+    "match_prim_path",
+    "resolve_frames",
+    "resolve_mounts",
+    "resolve_prim_path",
+]

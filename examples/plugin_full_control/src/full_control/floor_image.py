@@ -1,0 +1,63 @@
+"""A picture of a chequered floor, from a sensor that keeps its own memory."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar
+
+import sensorium as sn
+import torch
+from pydantic import PositiveFloat, PositiveInt
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class FloorImageData:
+    """What the camera sees."""
+
+    image: Annotated[Tensor, sn.Field("1", (48, 64), axes=("row", "column"), dtype="uint8", role="image")]
+    """Brightness of the floor, 0 or 255, `[env, mount, row, column]`; up is +y of the world, right is +x."""
+
+
+class FloorImageCfg(sn.MountedSensorCfg[FloorImageData]):
+    """Configuration of a camera that hangs above a chequered floor and maps it without perspective."""
+
+    width: PositiveInt = 64
+    """Columns."""
+    height: PositiveInt = 48
+    """Rows."""
+    pixel: PositiveFloat = 0.02
+    """Width and height of a pixel on the floor, m."""
+    tile: PositiveFloat = 0.25
+    """Width and height of a tile of the floor, m."""
+
+
+class FloorImage(sn.Sensor[FloorImageCfg, FloorImageData]):
+    """A map of the floor around each mount, north up."""
+
+    requires = (sn.BODY_POSE,)
+    uses_ring_pipeline: ClassVar[bool] = False
+
+    def fields(self) -> Mapping[str, sn.Field]:
+        """Return the image with the size that the config asks for."""
+        return {"image": replace(super().fields()["image"], shape=(self.cfg.height, self.cfg.width))}
+
+    def setup(self) -> None:
+        """Make the memory of the images, and the place of each pixel relative to the mount, m."""
+        assert self.mount is not None  # a mounted config has one
+        cfg = self.cfg
+        shape = (self.num_envs, self.mount.count, cfg.height, cfg.width)
+        self.image = torch.zeros(shape, dtype=torch.uint8, device=self.device)
+        self.right = cfg.pixel * (torch.arange(cfg.width, device=self.device) + 0.5 - cfg.width / 2)
+        self.up = cfg.pixel * (cfg.height / 2 - 0.5 - torch.arange(cfg.height, device=self.device))
+
+    def compute(self, truth: sn.Record, measured: sn.Record) -> None:
+        """Draw the images; both records are empty, since the memory is our own."""
+        assert self.mount is not None
+        x, y = (self.mount.pos_w[..., axis, None, None] for axis in (0, 1))  # [env, mount, 1, 1]
+        column = ((x + self.right) / self.cfg.tile).floor()
+        row = ((y + self.up[:, None]) / self.cfg.tile).floor()
+        self.image.copy_(255 * ((column + row) % 2))
+
+    def outputs(self, is_measured: bool) -> Mapping[str, Tensor]:
+        """Return the images: what is measured is the truth here."""
+        return {"image": self.image}

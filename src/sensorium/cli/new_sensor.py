@@ -1,0 +1,179 @@
+"""`sensorium new-sensor`: a plugin package to start from, whose tests pass as they are."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from sensorium.cli.messages import UsageError, stdout
+
+EXTRA = '''    shake: float = 0.01
+    """Standard deviation of how far the device is shaken up and down, m."""
+'''
+"""What the config of a full-control sensor has besides."""
+LONGEST = 24
+"""Letters and digits of a name, so that no line in the package becomes too long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The names of one plugin, in each style.
+
+    Args:
+        camel: of the sensor class, e.g. ``"WindSpeed"``.
+        kind: in files and of the entry point, e.g. ``"wind_speed"``.
+    """
+
+    camel: str
+    kind: str
+
+    @property
+    def package(self) -> str:
+        """Name of the import package."""
+        return f"sensorium_{self.kind}"
+
+    @property
+    def distribution(self) -> str:
+        """Name of the project that is installed."""
+        return self.package.replace("_", "-")
+
+    @classmethod
+    def of(cls, text: str) -> Names:
+        """Read a name in any style: wind-speed, wind_speed, WindSpeed, "wind speed", with or without Sensor at its end.
+
+        Raises:
+            UsageError: no names for Python can be made of it.
+        """
+        from sensorium.cfg import kind_of, snake_case
+
+        expected = "letters and digits, such as wind-speed, wind_speed or WindSpeed"
+        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9]*([-_ ]+[A-Za-z0-9]+)*", text):
+            raise UsageError.of("NAME", text, expected, "Begin with a letter.")
+        words = [snake_case(word) for word in re.split(r"[-_ ]+", text)]
+        is_camel = len(words) == 1 and text[0].isupper()
+        camel = text if is_camel else "".join(part.capitalize() for word in words for part in word.split("_"))
+        camel = re.sub(r"(?<=.)(Sensor|Cfg)$", "", re.sub(r"^Sensorium(?=[A-Z])", "", camel))
+        if len(camel) > LONGEST:
+            raise UsageError.of("NAME", text, f"at most {LONGEST} letters and digits, not {len(camel)}")
+        if keyword.iskeyword(camel) or camel in ("Sensor", "Sensorium"):
+            fix = "Say what it measures."
+            raise UsageError.of("NAME", text, f"{expected}; {camel!r} means something else already", fix)
+        return cls(camel, kind_of(type(camel, (), {})))
+
+
+@dataclass
+class NewSensor:
+    """Write a plugin package with a new sensor, to start from.
+
+    A sensor of your own is a package that says what it gives (options.py), computes it (sensor.py), and announces
+    itself in its pyproject.toml under the entry-point group sensorium.sensors. Once it is installed, rig files may name
+    its kind, `sensorium list` shows it, and all that the others have works for it: noise, bias, rate, delay, history,
+    recording. What is written here is such a package; its sensor reports the height of its mount, its tests pass, and
+    ruff and mypy --strict find nothing. Then replace the height.
+
+    For example:
+      sensorium new-sensor wind-speed
+      cd sensorium-wind-speed && python -m pytest
+      pip install -e . && sensorium list
+
+    Without --full-control you write the truth alone (SimpleSensor.update_raw_data), and the standard chain makes the
+    measured value from it. With it you write both in one go (Sensor.compute): for noise that shapes the physics.
+    """
+
+    name: Annotated[Positional[str], arg(metavar="NAME")]
+    """Name of the sensor in any style: wind-speed, wind_speed or WindSpeed. Gives the class WindSpeed, the config
+    WindSpeedCfg, the kind wind_speed and the package sensorium_wind_speed."""
+    out: Annotated[Path | None, arg(metavar="DIR")] = None
+    """Folder of the package; must be new or empty. By default ./sensorium-NAME."""
+    full_control: Annotated[bool, arg(name="full-control")] = False
+    """Write the true and the measured value in one go."""
+
+    def run(self) -> int:
+        """Run the command and return the exit code."""
+        names = Names.of(self.name)
+        _check_is_new(names)
+        folder = self.out if self.out is not None else Path(names.distribution)
+        written = write(names, folder, full_control=self.full_control)
+        console = stdout()
+        console.print(f'wrote {len(written)} files in {folder}: a plugin with the kind "{names.kind}"', markup=False)
+        hook = "compute" if self.full_control else "update_raw_data"
+        for path, meaning in (
+            (f"src/{names.package}/options.py", f"{names.camel}Data: what it gives; {names.camel}Cfg: how it is set"),
+            (f"src/{names.package}/sensor.py", f"{names.camel}.{hook}: how it is computed"),
+            (f"tests/test_{names.kind}.py", "the value, and every law of the contract"),
+            ("README.md", "what to do next, in order"),
+        ):  # fmt: skip
+            console.print(f"  {path:<{len(names.package) + 16}}  {meaning}", markup=False)
+        console.print("next:")
+        for line in (f"cd {folder}", "python -m pytest", "pip install -e .", "sensorium list"):
+            console.print(f"  {line}", markup=False)
+        return 0
+
+
+def _check_is_new(names: Names) -> None:
+    import sensorium.sensors  # noqa: F401 - registers our sensors, also where the package is not installed
+    from sensorium import registry
+
+    registry.load_installed(warn=False)
+    for cfg_class in registry.registered():
+        if cfg_class.kind() == names.kind:  # type: ignore[attr-defined]
+            owner = f"{cfg_class.__module__}.{cfg_class.__qualname__}"
+            fix = f"Choose another, such as my-{names.kind.replace('_', '-')}."
+            raise UsageError.of("NAME", names.kind, f"a kind that is not taken; it is that of {owner}", fix)
+
+
+def write(names: Names, folder: Path, *, full_control: bool = False) -> list[Path]:
+    """Write a plugin package and return its files.
+
+    Args:
+        names: the names in it.
+        folder: where to; made if needed.
+        full_control: derive from `Sensor` instead of `SimpleSensor`.
+
+    Raises:
+        UsageError: the folder holds something already, or cannot be written.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        what = "a folder that is new or empty"
+        raise UsageError.of("--out", str(folder), what, "Nothing was overwritten: name another place.")
+    values = {
+        "Name": names.camel,
+        "kind": names.kind,
+        "package": names.package,
+        "distribution": names.distribution,
+        "field": "height",
+        "extra": EXTRA.rstrip("\n") if full_control else "",
+        "how": ", true and measured (`compute`)" if full_control else " in place (`update_raw_data`)",
+        "atol": ", rtol=0.0, atol=0.1" if full_control else "",
+    }
+    source = f"src/{names.package}"
+    places = {
+        "pyproject.toml.in": "pyproject.toml",
+        "README.md.in": "README.md",
+        "__init__.py.in": f"{source}/__init__.py",
+        "options.py.in": f"{source}/options.py",
+        "sensor_full_control.py.in" if full_control else "sensor.py.in": f"{source}/sensor.py",
+        "test.py.in": f"tests/test_{names.kind}.py",
+    }
+    templates = files("sensorium") / "templates" / "plugin"
+    texts = {
+        place: Template((templates / name).read_text(encoding="utf-8")).substitute(values)
+        for name, place in places.items()
+    }
+    texts[f"{source}/py.typed"] = ""
+    try:
+        for place, text in texts.items():
+            path = folder / place
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{text.rstrip()}\n" if text else "", encoding="utf-8")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UsageError.of("--out", str(folder), "a folder that can be written", f"{reason}.") from error
+    return [folder / place for place in texts]

@@ -1,0 +1,166 @@
+"""Choosing scalar joints (hinges and slides) by name, and numbers that may differ from joint to joint.
+
+The grammar is that of `world.select`: full-match patterns, lists of such, `ObjRef`. A pattern selects scalar joints
+only: free and ball joints have no single position. To name one of those is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+from sensorium.cfg import Float, ObjRef, Selector, Selectors, SimpleSensorCfg
+from sensorium.engines.base import Engine
+from sensorium.errors import ConfigError, Fault, SelectionError, listed, shown
+from sensorium.spec import Field
+from sensorium.world.select import entity_pattern, match_names
+
+DataT = TypeVar("DataT")
+
+PerJoint = Float | tuple[Float, ...]
+"""One number for all joints, or one per joint in the order of `joint_names`."""
+
+_SLIDE_UNITS = {"rad": "m", "rad/s": "m/s", "N m": "N"}
+
+
+class JointsCfg(SimpleSensorCfg[DataT], Generic[DataT]):
+    """A sensor of scalar joints. Give exactly one of `joint` and `joints`.
+
+    `joint` means exactly one and gives no joint axis, `joints` (a full-match pattern or a list) gives one after env.
+    """
+
+    joint: Selector = None
+    """Name (or full-match pattern) of one hinge or slide."""
+    joints: Selectors = None
+    """Pattern or list of hinges and slides; ``".*"`` takes all."""
+
+    def __init__(self, /, **data: Any) -> None:
+        given = [name for name in ("joint", "joints") if data.get(name) is not None]
+        faults = []
+        if len(given) != 1:
+            got = ", ".join(f"{name}={data[name]!r}" for name in given) or "no selector"
+            faults.append(Fault("joints", got, "exactly one of joint and joints", 'joints=".*" takes all.'))
+        try:
+            super().__init__(**data)
+        except ConfigError as error:
+            raise ConfigError(error.config, [*error.faults, *faults]) from None
+        if faults:
+            label = f"({data['name']!r})" if data.get("name") else ""
+            raise ConfigError(f"{type(self).__name__.split('[')[0]}{label}", faults)
+
+    @property
+    def is_plural(self) -> bool:
+        """Whether the sensor has a joint axis."""
+        return self.joints is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarJoints:
+    """The joints that a config selected.
+
+    Attributes:
+        names: full names, in joint order.
+        columns: the column of each in the engine's joint arrays.
+        slides: whether each is a slide.
+        is_plural: whether there is a joint axis.
+    """
+
+    names: tuple[str, ...]
+    columns: tuple[int, ...]
+    slides: tuple[bool, ...]
+    is_plural: bool
+
+    @property
+    def count(self) -> int:
+        """Number of joints."""
+        return len(self.names)
+
+    def unit(self, hinge: str) -> str:
+        """Return the unit of a quantity whose unit at a hinge is given: that of a slide, or both as ``"rad|m"``."""
+        slide = _SLIDE_UNITS.get(hinge, hinge)
+        if all(self.slides) or slide == hinge:
+            return slide
+        return f"{hinge}|{slide}" if any(self.slides) else hinge
+
+    def fields(self, declared: Mapping[str, Field]) -> dict[str, Field]:
+        """Return the fields of a data class with the joint axis and the units of these joints."""
+        shape = {"shape": (self.count,), "axes": ("joint",)} if self.is_plural else {}
+        return {name: replace(field, unit=self.unit(field.unit), **shape) for name, field in declared.items()}  # type: ignore[arg-type]
+
+    def numbers(self, cfg: JointsCfg[Any], field: str, value: Any = None) -> list[float]:
+        """Return a config's `PerJoint` value as one number per joint.
+
+        Args:
+            cfg: the config.
+            field: its field, whose value is taken where none is given.
+            value: the value.
+
+        Raises:
+            ConfigError: it holds another number of numbers.
+        """
+        value = getattr(cfg, field) if value is None else value
+        if not isinstance(value, tuple):
+            return [float(value)] * self.count
+        if len(value) != self.count:
+            fix = f"The joints are {listed(self.names)}."
+            raise ConfigError.single(_title(cfg), field, value, f"one number, or {self.count} of them", fix)
+        return [float(number) for number in value]
+
+
+def resolve_joints(cfg: JointsCfg[Any], engine: Engine) -> ScalarJoints:
+    """Return the scalar joints that a config selects, in the order of the model (of the list, for a list).
+
+    Raises:
+        SelectionError: nothing matches, several do where one is needed, or a free or ball joint is named.
+    """
+    field = "joints" if cfg.is_plural else "joint"
+    value = getattr(cfg, field)
+    scalars = engine.names("scalar_joint")
+    names: list[str] = []
+    for pattern in value if isinstance(value, tuple) else (value,):
+        if isinstance(pattern, ObjRef):
+            if pattern.type != "joint":
+                fault = Fault(field, shown(pattern), "a reference to a joint")
+                raise SelectionError(_title(cfg), [fault])
+            pattern = entity_pattern(pattern, engine)
+        try:
+            found = match_names(
+                pattern, scalars, config=_title(cfg), field=field, what="joint", exactly_one=not cfg.is_plural
+            )
+        except SelectionError as error:
+            others = _of_several_coordinates(pattern, engine.names("joint"), scalars)
+            if not others:
+                raise
+            fix = (
+                f"{listed(others)}: free and ball joints have several coordinates. For the orientation and rates of a "
+                'ball joint use BuiltinSensor (types "ballquat", "ballangvel"), for a free body Imu.'
+            )
+            raise SelectionError(error.config, [Fault(field, repr(pattern), "a hinge or a slide", fix)]) from None
+        names.extend(name for name in found if name not in names)
+    if not names:
+        raise SelectionError(_title(cfg), [Fault(field, shown(value), "at least one joint")])
+    slides = engine.slide_joints()
+    return ScalarJoints(
+        tuple(names),
+        tuple(scalars.index(name) for name in names),
+        tuple(name in slides for name in names),
+        cfg.is_plural,
+    )
+
+
+def _of_several_coordinates(pattern: str, joints: Sequence[str], scalars: Sequence[str]) -> list[str]:
+    """Return the free and ball joints that a pattern means, where it means no scalar one."""
+    try:
+        others = [name for name in joints if name not in scalars and (name == pattern or re.fullmatch(pattern, name))]
+        return [] if any(re.fullmatch(pattern, name) for name in scalars) else others
+    except re.error:
+        return []
+
+
+def _title(cfg: JointsCfg[Any]) -> str:
+    return f"{type(cfg).__name__}({cfg.label!r})"
+
+
+__all__ = ["JointsCfg", "PerJoint", "ScalarJoints", "resolve_joints"]

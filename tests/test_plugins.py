@@ -1,0 +1,315 @@
+"""Plugins: the example packages install, are found and run; broken ones are named and harm nobody."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import sensorium as sn
+from sensorium import registry
+from sensorium.cfg import STAGE_KINDS
+from sensorium.cli import main
+from sensorium.cli.rig import load_rig
+from sensorium.demo import model_path
+from sensorium.record import load
+from sensorium.testing import tumbling_engine
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = sorted(path.parent for path in (ROOT / "examples").glob("*/pyproject.toml"))
+PIP = [
+    "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation", "--no-index",
+]  # fmt: skip
+"""Offline: nothing is fetched, neither what a package needs nor what builds it."""
+
+
+def python(*args: str, cwd: Path, path: Path | None = None, code: int = 0) -> str:
+    """Run Python with the folder `path` among its packages; returns what it printed."""
+    paths = [str(ROOT / "src"), *([str(path)] if path else []), *filter(None, [os.environ.get("PYTHONPATH")])]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200"}
+    done = subprocess.run([sys.executable, *args], cwd=cwd, env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+# Installed ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the example packages installed, from copies, so that the build leaves no trace in examples/."""
+    folder = tmp_path_factory.mktemp("plugins")
+    for package in PACKAGES:
+        shutil.copytree(package, folder / package.name, ignore=shutil.ignore_patterns(".*", "__pycache__"))
+    python("-m", *PIP, "--target", "site", *(f"./{package.name}" for package in PACKAGES), cwd=folder)
+    return folder / "site"
+
+
+def test_there_are_three_example_packages() -> None:
+    assert [package.name for package in PACKAGES] == ["plugin_full_control", "plugin_proximity", "plugin_stage"]
+
+
+@pytest.mark.slow
+def test_options_alone_find_the_sensor_and_a_file_finds_the_stage(site: Path, tmp_path: Path) -> None:
+    """Only `my_proximity.options` is imported; the rest is found in the package beside it, or by its entry point."""
+    code = """
+import sys
+from my_proximity.options import MyProximityCfg
+import sensorium as sn
+assert "my_proximity.sensor" not in sys.modules
+engine = sn.TensorEngine(2)
+engine.body_pos_w[:, 0, 2] = 0.25
+scene = sn.Scene(engine, [MyProximityCfg(body="body")])
+assert scene["my_proximity"].data.distance.tolist() == [0.25, 0.25]
+assert not {"full_control", "warm_up"} & set(sys.modules)
+text = 'body = "body"\\n[[stages]]\\nkind = "warm_up"\\nfields = ["ang_vel_b"]\\nstart = 0.1\\n'
+(stage,) = sn.ImuCfg.from_toml(text).stages
+assert type(stage).__module__ == "warm_up.stage" and stage.start == 0.1
+"""
+    python("-W", "error", "-c", code, cwd=tmp_path, path=site)
+
+
+@pytest.mark.slow
+def test_list_shows_installed_plugins_with_their_packages(site: Path, tmp_path: Path) -> None:
+    text = python("-m", "sensorium.cli", "list", cwd=tmp_path, path=site)
+    for kind, package in (("my_proximity", "my-proximity"), ("beam", "full-control"), ("floor_image", "full-control")):
+        assert f'kind = "{kind}"' in text and f"(plugin '{kind}' of {package} 0.1.0)" in text
+    assert "(plugin 'warm_up' of warm-up 0.1.0)" in text
+    assert "Largest distance that is reported, m." in text
+    assert "broken" not in text
+
+
+@pytest.mark.slow
+def test_a_rig_file_uses_installed_kinds_and_stages(site: Path, tmp_path: Path) -> None:
+    rig = """
+[[sensor]]
+kind = "my_proximity"
+body = "trunk"
+noise = 0.01
+
+[[sensor]]
+kind = "beam"
+body = "trunk"
+tremble = 0.1
+
+[[sensor]]
+kind = "floor_image"
+body = "trunk"
+width = 6
+height = 4
+
+[[sensor]]
+kind = "imu"
+body = "trunk"
+[[sensor.stages]]
+kind = "warm_up"
+fields = ["ang_vel_b"]
+start = 0.1
+"""
+    (tmp_path / "rig.toml").write_text(rig, encoding="utf-8")
+    options = ["--rig", "rig.toml", "--out", "out", "--envs", "2", "--seconds", "0.02"]
+    python("-m", "sensorium.cli", "run", str(model_path()), *options, cwd=tmp_path, path=site)
+    recording = load(tmp_path / "out/readings.npz")
+    assert list(recording) == ["my_proximity", "beam", "floor_image", "imu"]
+    assert recording["floor_image"].measured["image"].shape[-2:] == (4, 6)
+    for name, field in (("my_proximity", "distance"), ("beam", "distance"), ("imu", "ang_vel_b")):
+        assert (recording[name].measured[field] != recording[name].truth[field]).any()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
+def test_an_example_package_passes_its_own_tests(package: Path) -> None:
+    """As its reader would run them: in its folder, before it is installed."""
+    python("-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", cwd=package)
+
+
+@pytest.mark.slow
+def test_the_example_packages_are_typed() -> None:
+    """Under mypy --strict, as our own code is."""
+    python("-m", "mypy", "--no-error-summary", *(str(package / "src") for package in PACKAGES), cwd=ROOT)
+
+
+# Broken ---------------------------------------------------------------------------------------------------------------
+
+SENSOR = '''
+from dataclasses import dataclass
+from typing import Annotated
+from torch import Tensor
+import sensorium as sn
+
+@dataclass(frozen=True, slots=True)
+class {name}Data:
+    value: Annotated[Tensor, sn.Field("m")]
+
+class {name}Cfg(sn.MountedSensorCfg[{name}Data]):
+    """A sensor of a plugin."""
+
+class {name}(sn.SimpleSensor[{name}Cfg, {name}Data]):
+    requires = (sn.BODY_POSE,)
+    def update_raw_data(self, raw):
+        {work}
+'''
+GOOD = "raw.value.copy_(self.mount.pos_w[..., 2])"
+PLUGINS: dict[str, tuple[str, str]] = {
+    "good": ("b_good", SENSOR.format(name="Good", work=GOOD)),
+    "raising": ("b_raising", SENSOR.format(name="Raising", work=GOOD) + "\nraise RuntimeError('no licence found')\n"),
+    "leaving": ("b_leaving", "import sys\nsys.exit(3)\n"),
+    "needy": ("b_needy", "import no_such_dependency\n"),
+    "absent": ("b_no_such_module.sensor", ""),
+    "nameless": ("b_nameless:Nothing", SENSOR.format(name="Nameless", work=GOOD)),
+    "twice": ("b_twice", "import sensorium as sn\nclass Twice(sn.SimpleSensor[sn.ImuCfg, sn.ImuData]):\n    pass\n"),
+    "clashing": ("b_clashing", SENSOR.format(name="Imu", work=GOOD)),
+    "samea": ("b_samea", SENSOR.format(name="Same", work=GOOD)),
+    "sameb": ("b_sameb", SENSOR.format(name="Same", work=GOOD)),
+    "staging": ("b_staging", "import sensorium as sn\nclass Saturation(sn.StageCfg):\n    place = 'post'\n"),
+    "rebinding": ("b_rebinding", SENSOR.format(name="Rebinding", work="raw = self.mount.pos_w[..., 2]")),
+    "misshapen": ("b_misshapen", SENSOR.format(name="Misshapen", work="raw.value.copy_(self.mount.pos_w)")),
+}
+"""Entry point -> what it names, and the text of that module."""
+BROKEN = {
+    "raising": ["RuntimeError: no licence found (", "b_raising.py:", "Mend or update it", "pip uninstall p-raising"],
+    "leaving": ["SystemExit: 3", "pip uninstall p-leaving"],
+    "needy": ["it needs no_such_dependency, which is not installed", "Install no_such_dependency"],
+    "absent": ["there is no module b_no_such_module", "Correct absent = 'b_no_such_module.sensor'"],
+    "nameless": ["its module b_nameless has no Nothing", "Correct nameless = 'b_nameless:Nothing'"],
+    "twice": ["config ImuCfg is already paired with sensorium.sensors.imu.Imu", "class MyImuCfg(ImuCfg): ..."],
+    "clashing": ["b_clashing.ImuCfg, whose kind 'imu' is that of sensorium.sensors.imu.ImuCfg", "Rename the config"],
+    "sameb": [
+        "b_sameb.SameCfg, whose kind 'same' is that of b_samea.SameCfg: in files it is ambiguous",
+        "Rename the config class",
+    ],
+    "staging": ["b_staging.Saturation, whose kind 'saturation' stays that of sensorium", "Rename the stage class"],
+}
+"""Entry point -> what is said of it."""
+
+
+@pytest.fixture
+def broken_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with installed plugins, all but one broken, and a registry that has seen none of them yet."""
+    registry.load_installed()
+    folder = tmp_path / "site"
+    for name, (value, text) in PLUGINS.items():
+        info = folder / f"p_{name}-0.1.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: p-{name}\nVersion: 0.1\n", encoding="utf-8")
+        entry = f"[{registry.ENTRY_POINT_GROUP}]\n{name} = {value}\n"
+        (info / "entry_points.txt").write_text(entry, encoding="utf-8")
+        if text:
+            (folder / f"{value.partition(':')[0]}.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    stages, modules = dict(STAGE_KINDS), set(sys.modules)
+    ours = {cfg: sensor for cfg, sensor in registry._pairs.items() if cfg.__module__.startswith(registry.OURS)}
+    for name, value in (("_pairs", ours), ("_broken", []), ("_hidden", set()), ("_loaded", False)):
+        monkeypatch.setattr(registry, name, value)
+    yield folder
+    STAGE_KINDS.clear()
+    STAGE_KINDS.update(stages)
+    for module in set(sys.modules) - modules:
+        if module.startswith("b_"):
+            del sys.modules[module]
+
+
+@pytest.mark.usefixtures("broken_site")
+def test_each_broken_plugin_is_a_warning_with_its_name_package_reason_and_fix() -> None:
+    with pytest.warns(sn.SensoriumWarning) as caught:
+        registry.load_installed()
+    said = {str(warning.message).split("'")[1]: str(warning.message) for warning in caught}
+    assert sorted(said) == sorted(BROKEN)
+    for name, parts in BROKEN.items():
+        for part in (f"the sensor plugin '{name}' of p-{name} 0.1 ({PLUGINS[name][0]})", *parts):
+            assert part in said[name], said[name]
+
+
+@pytest.mark.usefixtures("broken_site")
+def test_the_others_work_and_keep_what_is_theirs() -> None:
+    """What a plugin registered before it failed is forgotten; kinds of ours stay ours."""
+    registry.load_installed(warn=False)
+    saturation = STAGE_KINDS["saturation"]
+    assert registry.cfg_for_kind("imu") is sn.ImuCfg
+    assert saturation is sn.Saturation
+    kinds = {cfg_class.kind() for cfg_class in registry.registered()}  # type: ignore[attr-defined]
+    assert "good" in kinds and "raising" not in kinds
+    scene = sn.Scene(tumbling_engine(2), [registry.cfg_for_kind("good")(body="body"), sn.ImuCfg(body="body")])
+    assert scene["good"].data.value.shape == (2,)
+
+
+@pytest.mark.usefixtures("broken_site")
+def test_list_still_works_and_shows_a_table_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+    """Once, in the table, and not as warnings besides."""
+    assert main(["list"]) == 0
+    out, err = capsys.readouterr()
+    assert 'kind = "good"' in out and "p-good 0.1" in out and 'kind = "imu"' in out
+    table = out[out.index("broken plugins") :].splitlines()
+    last = next(line.index("what is wrong, and what to do") for line in table if "what is wrong" in line)
+    text = " ".join(" ".join(line[last:] for line in table).split())
+    for name, parts in BROKEN.items():
+        assert any(line.split()[:3] == [name, f"p-{name}", "0.1"] for line in table)
+        assert parts[-1] in text, text
+    assert "warning" not in err
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts"),
+    [
+        ("raising", ["unknown sensor kind 'raising'", "p-raising 0.1", "no licence found", "pip uninstall p-raising"]),
+        ("absent", ["unknown sensor kind 'absent'", "there is no module b_no_such_module"]),
+        ("same", ["two sensors have the kind 'same': b_samea.SameCfg, b_sameb.SameCfg"]),
+        ("lidarr", ["unknown sensor kind 'lidarr'", "may be in a plugin that is broken", "'needy' of p-needy 0.1"]),
+        ("rebinding", ["'rebinding' (Rebinding, plugin 'rebinding' of p-rebinding 0.1)", "raw.value.copy_(...)"]),
+        ("misshapen", ["plugin 'misshapen' of p-misshapen 0.1", "update_raw_data failed", "value=(1, 1) float32"]),
+    ],
+)
+@pytest.mark.usefixtures("broken_site")
+def test_a_rig_that_uses_one_says_why(
+    kind: str, parts: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One message and exit code 2, whether it breaks when loaded or when tried."""
+    registry.load_installed(warn=False)
+    rig = tmp_path / "rig.toml"
+    rig.write_text(f'[[sensor]]\nkind = "{kind}"\nbody = "trunk"\n', encoding="utf-8")
+    assert main(["run", str(model_path()), "--rig", str(rig), "--out", str(tmp_path / "out"), "--seconds", "0.02"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.count("error:") == 1 and "Traceback" not in said
+    for part in parts:
+        assert part in said, said
+
+
+@pytest.mark.usefixtures("broken_site")
+def test_a_rig_without_them_runs(tmp_path: Path) -> None:
+    registry.load_installed(warn=False)
+    rig = tmp_path / "rig.toml"
+    rig.write_text('[[sensor]]\nkind = "good"\nbody = "trunk"\n', encoding="utf-8")
+    configs, _ = load_rig(rig)
+    assert [cfg.kind() for cfg in configs] == ["good"]
+
+
+# Words of others ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("framework", "names"),
+    [
+        (
+            "### Genesis",
+            "_get_return_format _get_cache_dtype _get_intermediate_format _get_intermediate_dtype _update_raw_data "
+            "_update_current_timestep_data _apply_physics_imperfections _apply_transform _apply_hardware_imperfections "
+            "_post_process _update_shared_cache _apply_camera_transform _render_current_state uses_ring_pipeline "
+            "SimpleSensorOptions RigidSensorOptionsMixin KinematicSensorOptionsMixin RigidSensorMixin "
+            "RigidSensorMetadataMixin SharedSensorMetadata SimpleSensorMetadata BaseCameraSensor NamedTuple build() "
+            "make_tensor_field concat_with_tensor tensor_to_array scene.add_sensor timeline.at has_any_noise",
+        ),
+        ("### mjlab", "edit_spec initialize update reset _compute_data"),
+    ],
+)
+def test_the_manual_maps_every_word_of_another_framework(framework: str, names: str) -> None:
+    """What its guide to custom sensors names has a row that says what it is here."""
+    text = (ROOT / "docs/extending.md").read_text(encoding="utf-8").split(framework)[1].split("\n##")[0]
+    left = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")]
+    for name in names.split():
+        assert any(name in cell for cell in left), name
