@@ -50,8 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parsed(args: list[str]) -> _Command:
     import tyro
 
-    from sensorium.cli.commands import Demo, List, Run
+    from sensorium.cli.commands import Demo, Run
     from sensorium.cli.explain import Explain
+    from sensorium.cli.listing import List
     from sensorium.cli.new_sensor import NewSensor
 
     def command(name: str, cls: type) -> Any:

@@ -1,15 +1,14 @@
-"""The commands: `demo`, `run` and `list`. Their docstrings are what `--help` shows."""
+"""The commands `demo` and `run`. Their docstrings are what `--help` shows."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from sensorium.cli.messages import stdout
 from sensorium.cli.rig import EXAMPLE
 
 if TYPE_CHECKING:
@@ -152,103 +151,6 @@ class Run:
         completed = simulate(scene, control, every, settings.ticks(engine.dt), recorder)
         finish(scene, recorder, settings, presets, str(self.model))
         return 0 if completed else INTERRUPTED
-
-
-@dataclass
-class List:
-    """List the kinds of sensors with their fields and defaults, stages, device presets, and plugins that are broken."""
-
-    def run(self) -> int:
-        """Run the command and return the exit code."""
-        import sensorium.sensors  # noqa: F401 - registers our sensors, also where the package is not installed
-        from sensorium import registry
-        from sensorium.presets import presets
-
-        registry.load_installed(warn=False)  # the table at the end says it
-        console = stdout()
-        classes: list[Any] = sorted(registry.registered(), key=lambda cls: cls.kind())
-        for cfg_class in classes:
-            plugin = "" if cfg_class.__module__.startswith(registry.OURS) else registry.plugin_of(cfg_class)
-            title = f"{cfg_class.__name__}{f' ({plugin})' if plugin else ''}: {_summary(cfg_class)}"
-            console.print(f'[bold]kind = "{cfg_class.kind()}"[/]  {_escaped(title)}')
-            console.print(_fields(cfg_class))
-        console.print("[bold]stages[/]")
-        console.print(_stages())
-        console.print("[bold]presets[/]")
-        console.print(_presets(presets()))
-        if registry.broken():
-            console.print("[bold red]broken plugins[/]")
-            console.print(_broken(registry.broken()))
-        return 0
-
-
-def _summary(cls: type) -> str:
-    return (cls.__doc__ or "").strip().split("\n")[0]
-
-
-def _stages() -> Any:
-    from rich import box
-    from rich.table import Table
-
-    from sensorium import registry
-    from sensorium.cfg import PLACES, STAGE_KINDS
-
-    view = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("stage", "place", "meaning"):
-        view.add_column(heading, no_wrap=heading != "meaning")
-    places = {  # of the kind, or of each instance, with a default
-        kind: stage.model_fields["place"].default if "place" in stage.model_fields else stage.place
-        for kind, stage in STAGE_KINDS.items()
-    }
-    for kind, stage in sorted(STAGE_KINDS.items(), key=lambda pair: (PLACES.index(places[pair[0]]), pair[0])):
-        plugin = "" if stage.__module__.startswith(registry.OURS) else registry.plugin_of(stage)
-        view.add_row(kind, places[kind], _escaped(_summary(stage) + (f" ({plugin})" if plugin else "")))
-    return view
-
-
-def _broken(plugins: Any) -> Any:
-    from rich import box
-    from rich.table import Table
-
-    view = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("plugin", "package", "entry point"):
-        view.add_column(heading, no_wrap=True)
-    view.add_column("what is wrong, and what to do")
-    for each in plugins:
-        view.add_row(*map(_escaped, (each.name, each.distribution, each.value, f"{each.reason} {each.fix}")))
-    return view
-
-
-def _fields(cfg_class: Any) -> Any:
-    from rich import box
-    from rich.table import Table
-
-    view = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    view.add_column("field", no_wrap=True)
-    view.add_column("default")
-    view.add_column("meaning")
-    for name, info in cfg_class.model_fields.items():
-        default = "(to be given)" if info.is_required() else "" if info.default is None else repr(info.default)
-        view.add_row(name, _escaped(default), _escaped(" ".join((info.description or "").split())))
-    return view
-
-
-def _presets(infos: Any) -> Any:
-    from rich import box
-    from rich.table import Table
-
-    view = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("preset", "kind", "device", "source"):
-        view.add_column(heading, no_wrap=heading in ("preset", "kind"))
-    for name, info in infos.items():
-        view.add_row(name, info.kind, _escaped(info.title), _escaped(info.source))
-    return view
-
-
-def _escaped(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text.replace("``", "`"))
 
 
 Run.__doc__ = f"{(Run.__doc__ or '').rstrip()}\n\n    a rig file:\n" + "".join(

@@ -1,0 +1,159 @@
+"""`sensorium list`: what there is: kinds of sensors with fields and options, stages, presets, broken plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from tyro.conf import Positional, arg
+
+from sensorium.cli.messages import stdout
+
+
+@dataclass
+class List:
+    """List the kinds of sensors with their fields, units and options, the stages, the device presets, broken plugins.
+
+    What all sensors have (name, rate, noise, delay, where they are mounted, ...) is shown once, at the end.
+
+    For example:
+      sensorium list
+      sensorium list imu joint
+      sensorium list low_pass bmi088
+    """
+
+    names: Annotated[Positional[tuple[str, ...]], arg(metavar="[KIND ...]")] = ()
+    """Show only these kinds of sensors, stages and presets."""
+
+    def run(self) -> int:
+        """Run the command and return the exit code."""
+        import sensorium.sensors  # noqa: F401 - registers our sensors, also where the package is not installed
+        from sensorium import registry
+        from sensorium.cfg import STAGE_KINDS
+        from sensorium.errors import UnknownNameError
+        from sensorium.presets import presets
+
+        registry.load_installed(warn=False)  # the table at the end says it
+        sensors = sorted(registry.registered().items(), key=lambda pair: pair[0].kind())  # type: ignore[attr-defined]
+        pairs: list[tuple[Any, Any]] = list(sensors)
+        kinds = [cfg_class.kind() for cfg_class, _ in pairs]
+        infos = presets()
+        for name in self.names:
+            if name not in (*kinds, *STAGE_KINDS, *infos):
+                raise UnknownNameError("kind of sensor, stage or preset", name, [*kinds, *STAGE_KINDS, *infos])
+
+        def wanted(name: str) -> bool:
+            return not self.names or name in self.names
+
+        console = stdout()
+        shown = [(cfg_class, sensor) for cfg_class, sensor in pairs if wanted(cfg_class.kind())]
+        for cfg_class, sensor in shown:
+            console.print(f'[bold]kind = "{cfg_class.kind()}"[/]  {_escaped(_title(cfg_class))}')
+            console.print(_fields(sensor))
+            own = {name: info for name, info in cfg_class.model_fields.items() if name not in _shared()}
+            if own:
+                console.print(_options(own))
+        if shown:
+            console.print("[bold]options of every sensor[/] (where it is mounted, of those that are mounted somewhere)")
+            console.print(_options(_shared()))
+        stages = {kind: stage for kind, stage in STAGE_KINDS.items() if wanted(kind)}
+        if stages:
+            console.print("[bold]stages[/], in the order in which they act")
+            console.print(_stages(stages))
+            if self.names:
+                for kind, stage in stages.items():
+                    console.print(f'[bold]kind = "{kind}"[/]')
+                    console.print(_options(stage.model_fields))
+        chosen = {
+            name: info for name, info in infos.items() if wanted(name) or (self.names and info.kind in self.names)
+        }
+        if chosen:
+            console.print("[bold]presets[/]")
+            console.print(_presets(chosen))
+        if registry.broken() and not self.names:
+            console.print("[bold red]broken plugins[/]")
+            console.print(_broken(registry.broken()))
+        return 0
+
+
+def _shared() -> Mapping[str, Any]:
+    from sensorium.cfg import MountedSensorCfg
+
+    return MountedSensorCfg.model_fields
+
+
+def _title(cls: type) -> str:
+    """Return name, plugin and summary of a config or stage."""
+    from sensorium import registry
+
+    plugin = "" if cls.__module__.startswith(registry.OURS) else registry.plugin_of(cls)
+    return f"{cls.__name__}{f' ({plugin})' if plugin else ''}: {_summary(cls)}"
+
+
+def _summary(cls: type) -> str:
+    return (cls.__doc__ or "").strip().split("\n\n")[0].replace("\n", " ")
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, wrapped: str) -> Any:
+    """Return a table of plain texts; only columns named in `wrapped` may break lines."""
+    from rich import box
+    from rich.table import Table
+
+    view = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in headings:
+        view.add_column(heading, no_wrap=heading not in wrapped)
+    for row in rows:
+        view.add_row(*map(_escaped, row))
+    return view
+
+
+def _fields(sensor: Any) -> Any:
+    """Return the fields of a sensor's data; axes are by size where they are the parts of a vector, else by name."""
+    from sensorium.sensors.parts import declared_fields
+    from sensorium.spec import resolve_field
+
+    rows = []
+    for name, field in declared_fields(sensor.data_class).items():
+        spec = resolve_field(name, field, None)
+        sizes = [str(size) if len(axis) == size else axis for axis, size in zip(spec.axes, spec.shape, strict=True)]
+        shape = f"[{', '.join(['env', *sizes])}]"
+        rows.append((name, shape, spec.unit, spec.frame or "-", "" if spec.dtype == "float32" else spec.dtype))
+    return _table(("data field", "shape", "unit", "frame", "dtype"), rows, wrapped="unit")
+
+
+def _options(options: Mapping[str, Any]) -> Any:
+    rows = []
+    for name, info in options.items():
+        default = "(to be given)" if info.is_required() else "" if info.default is None else repr(info.default)
+        rows.append((name, default, " ".join((info.description or "").split())))
+    return _table(("option", "default", "meaning"), rows, wrapped="default meaning")
+
+
+def _stages(stages: Mapping[str, Any]) -> Any:
+    from sensorium.cfg import PLACES
+
+    places = {  # of the kind, or of each instance, with a default
+        kind: stage.model_fields["place"].default if "place" in stage.model_fields else stage.place
+        for kind, stage in stages.items()
+    }
+    order = sorted(stages, key=lambda kind: (PLACES.index(places[kind]), kind))
+    rows = [(kind, places[kind], _title(stages[kind])) for kind in order]
+    return _table(("stage", "place", "meaning"), rows, wrapped="meaning")
+
+
+def _presets(infos: Mapping[str, Any]) -> Any:
+    rows = [(name, info.kind, info.title, info.source) for name, info in infos.items()]
+    return _table(("preset", "kind", "device", "source"), rows, wrapped="device source")
+
+
+def _broken(plugins: Any) -> Any:
+    rows = [(each.name, each.distribution, each.value, f"{each.reason} {each.fix}") for each in plugins]
+    headings = ("plugin", "package", "entry point", "what is wrong, and what to do")
+    return _table(headings, rows, wrapped=headings[-1])
+
+
+def _escaped(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text.replace("``", "`"))
