@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -188,3 +189,25 @@ def test_unknown_in_files() -> None:
         syn.ProbeCfg.from_json('{"stages": [{"kind": "gaus_markov"}]}')
     with pytest.raises(sn.ConfigError, match="tau"):
         syn.ProbeCfg.from_dict({"stages": [{"kind": "gauss_markov", "density": 1.0, "tau": -1.0}]})
+
+
+@pytest.mark.parametrize(
+    ("field", "hint"),
+    [
+        ("visualizer_cfg", "debug_vis=True"),
+        ("class_type", "known by the class of its config"),
+        ("entity_idx", "ObjRef"),
+        ("pos_offset", "OffsetCfg(pos=...)"),
+    ],
+)
+def test_fields_of_other_libraries_are_translated(field: str, hint: str) -> None:
+    """A field that has another form here is refused with what to write instead."""
+    with pytest.raises(sn.ConfigError, match=re.escape(hint)):
+        sn.ImuCfg(site="imu", **{field: 1})
+
+
+@pytest.mark.parametrize("pos", [(float("nan"), 0.0, 0.0), (0.0, float("inf"), 0.0)])
+def test_an_offset_is_finite(pos: tuple[float, float, float]) -> None:
+    """A position that is no number would make every reading NaN: it is refused when the config is made."""
+    with pytest.raises(sn.ConfigError, match=r"pos: got .*three finite numbers"):
+        sn.ImuCfg.OffsetCfg(pos=pos)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -197,6 +198,17 @@ class Cfg(BaseModel):
         return cls.from_dict(tomllib.loads(text))
 
 
+WORDS_OF_OTHERS = {
+    "visualizer_cfg": "A viewer draws by itself: give debug_vis=True.",
+    "class_type": "The sensor class is known by the class of its config.",
+    "entity_idx": "Name what it is mounted on: body=..., site=..., or ObjRef(type, name, entity).",
+    "link_idx_local": "Name what it is mounted on: link_name=... or body=...",
+    "pos_offset": "Give offset=OffsetCfg(pos=...).",
+    "euler_offset": "Give offset=OffsetCfg(rot=(w, x, y, z)).",
+}
+"""Fields of configs of other libraries that have another form here, and what to write."""
+
+
 def _config_error(cls: type[Cfg], error: ValidationError, data: Mapping[str, Any]) -> ConfigError:
     name = data.get("name")
     title = cls.__name__.split("[")[0] + (f"({name!r})" if isinstance(name, str) else "")
@@ -208,7 +220,8 @@ def _config_error(cls: type[Cfg], error: ValidationError, data: Mapping[str, Any
         if item["type"] == "extra_forbidden":
             known = list(cls.model_fields)
             expected = f"one of the fields {', '.join(known)}"
-            faults.append(Fault(field, f"unknown field with value {got}", expected, nearest(field, known).strip()))
+            fix = WORDS_OF_OTHERS.get(field) or nearest(field, known).strip()
+            faults.append(Fault(field, f"unknown field with value {got}", expected, fix))
         elif item["type"] == "missing":
             faults.append(Fault(field, "nothing", "a value", f"Give {field}=..."))
         elif item["type"] == "sensorium":
@@ -229,6 +242,13 @@ class OffsetCfg(Cfg):
     """Origin, m."""
     rot: Quat = (1.0, 0.0, 0.0, 0.0)
     """Orientation, unit quaternion (w, x, y, z)."""
+
+    @field_validator("pos")
+    @classmethod
+    def _finite(cls, pos: Vec3) -> Vec3:
+        if not all(map(math.isfinite, pos)):
+            raise bad("three finite numbers, m")
+        return pos
 
     @field_validator("rot")
     @classmethod

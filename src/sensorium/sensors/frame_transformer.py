@@ -134,9 +134,6 @@ class FrameTransformerCfg(MountedSensorCfg[FrameTransformerData]):
 
     def __init__(self, /, **data: Any) -> None:
         faults = []
-        if "visualizer_cfg" in data:
-            fix = "A viewer draws the frames by itself: give debug_vis=True."
-            faults.append(Fault("visualizer_cfg", shown(data.pop("visualizer_cfg")), "no marker config", fix))
         if "offset" in data:
             offset = data.pop("offset")
             if "source_frame_offset" in data:
