@@ -13,16 +13,18 @@ from torch import Tensor
 
 import sensorium as sn
 from sensorium import registry
-from sensorium.cfg import MountedSensorCfg
+from sensorium.cfg import MountedSensorCfg, Place
 from sensorium.compute import Rows
 from sensorium.spec import BODY_POSE, Field
 from sensorium.testing import ContractError, check_sensor, tumbling_engine
 
 OURS = [sensor for sensor in registry.registered().values() if sensor.__module__.startswith("sensorium.")]
 EVERY_LAW = {
-    "declares_what_it_reads", "shapes_and_dtypes", "fields_follow_the_config", "raw_is_written_in_place",
+    "declares_what_it_reads", "leaves_the_engine_alone", "shapes_and_dtypes", "fields_follow_the_config",
+    "raw_is_written_in_place",
     "hooks_work_on_all_envs_at_once", "nothing_lasts_in_plain_attributes", "reading_changes_nothing",
-    "same_seed_same_numbers", "env_count_does_not_matter", "other_sensors_do_not_matter", "lazy_equals_eager",
+    "same_seed_same_numbers", "env_count_does_not_matter", "mounts_do_not_matter", "other_sensors_do_not_matter",
+    "lazy_equals_eager",
     "truth_is_never_altered", "no_time_no_change", "reset_leaves_the_others", "nothing_old_after_reset",
     "resuming_is_exact", "setters_reach_only_their_envs", "delay_invents_nothing", "config_round_trip",
     "errors_name_the_field",
@@ -38,7 +40,7 @@ def test_every_law_is_applied() -> None:
 def test_the_manual_lists_the_laws_in_their_order() -> None:
     """One row each, `post_process_only_projects` among them."""
     text = (Path(__file__).parents[1] / "docs/extending.md").read_text(encoding="utf-8")
-    table = text[text.index("| law | ") : text.index("is checked when a class is defined")]
+    table = text[text.index("| law | ") :].partition("\n\n")[0]
     rows = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
     assert set(rows) == EVERY_LAW | {"post_process_only_projects"}
     assert [row for row in rows if row in EVERY_LAW] == check_sensor(sn.Imu)
@@ -408,6 +410,98 @@ class Mistyped(_Height, sn.SimpleSensor[MistypedCfg, HeightData]):
         return data.height > 0.05
 
 
+class TidiesCfg(MountedSensorCfg[HeightData]):
+    """Limits the engine's own positions: twice is the same as once."""
+
+
+class Tidies(sn.SimpleSensor[TidiesCfg, HeightData]):
+    requires = (BODY_POSE,)
+
+    def update_raw_data(self, raw: sn.Record) -> None:
+        self.engine.array("body_pos_w").clamp_(max=0.05)
+        raw.height.copy_(self.mount.pos_w[..., 2])
+
+
+class FirstMountCfg(MountedSensorCfg[HeightData]):
+    """Takes the first mount for all: copy_ spreads it over the others."""
+
+
+class FirstMount(sn.SimpleSensor[FirstMountCfg, HeightData]):
+    requires = (BODY_POSE,)
+
+    def update_raw_data(self, raw: sn.Record) -> None:
+        raw.height.copy_(self.mount.pos_w[:, :1, 2])
+
+
+class OneFilterCfg(MountedSensorCfg[HeightData]):
+    """One memory for the true and the measured branch."""
+
+
+class OneFilter(_Height, sn.SimpleSensor[OneFilterCfg, HeightData]):
+    def setup(self) -> None:
+        self.last = self.new_state("last", (self.mount.count,))
+
+    def apply_transform(self, data: sn.Record, timeline: sn.Timeline, *, is_measured: bool) -> None:
+        self.last.lerp_(data.height, 0.5)
+        data.height.copy_(self.last)
+
+
+class NudgesTruthCfg(MountedSensorCfg[HeightData]):
+    """Moves the truth by the same amount, noisy or not."""
+
+
+class NudgesTruth(_Height, sn.SimpleSensor[NudgesTruthCfg, HeightData]):
+    def apply_hardware_imperfections(self, slot: sn.Record) -> None:
+        self.standard_chain(slot)
+        self.line.truth.height.add_(0.001)
+
+
+class MasklessCfg(MountedSensorCfg[HeightData]):
+    """A kernel that computes all envs at a reset: between samples the others get one, too."""
+
+
+@wp.kernel
+def _maskless(rows: Rows, pos: wp.array2d[wp.vec3], out: wp.array2d[float]):
+    i, mount = wp.tid()
+    out[rows.start + i, mount] = pos[rows.start + i, 0][2]
+
+
+class Maskless(sn.SimpleSensor[MasklessCfg, HeightData]):
+    requires = (BODY_POSE,)
+
+    def update_raw_data(self, raw: sn.Record) -> None:
+        body = self.engine.names("body").index("body")
+        pos = wp.from_torch(self.engine.array("body_pos_w")[:, body : body + 1], dtype=wp.vec3)
+        self.compute_on.launch(_maskless, (self.mount.count,), [pos], [raw.warp.height])
+
+    update_raw_data = sn.recorded(update_raw_data)
+
+
+class PokesTruth(sn.StageCfg):
+    """A stage that writes into the truth."""
+
+    place: ClassVar[Place] = "noise"
+
+    def apply(self, slot: sn.Record, truth: sn.Record, state: Mapping[str, Tensor], key: sn.StageKey) -> None:
+        truth.height.add_(0.5)
+
+
+class NeverResets(sn.StageCfg):
+    """A stage that counts samples, over resets as well."""
+
+    place: ClassVar[Place] = "noise"
+
+    def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
+        return {"count": ()}
+
+    def apply(self, slot: sn.Record, truth: sn.Record, state: Mapping[str, Tensor], key: sn.StageKey) -> None:
+        state["count"].add_(1.0)
+        slot.height.add_(state["count"][:, None])
+
+    def reset(self, state: Mapping[str, Tensor], key: sn.StageKey) -> None:
+        pass
+
+
 @pytest.mark.parametrize("cfg_class", [GoodCfg, FilteredCfg, PeakCfg, SwitchCfg])
 def test_correct_plugins_pass(cfg_class: type[MountedSensorCfg[HeightData]]) -> None:
     """A plain torch sensor, one with a recurrence, one with a state and one that projects pass as they are."""
@@ -436,7 +530,12 @@ def test_correct_plugins_pass(cfg_class: type[MountedSensorCfg[HeightData]]) -> 
         (MistypedCfg, "post_process_only_projects", ["torch.bool", "expected (4, 1) float32"]),
         (GlobalNoiseCfg, "same_seed_same_numbers", ["same bits", "self.key"]),
         (MaskBlindCfg, "reset_leaves_the_others", ["rows.mask[env]"]),
-        (LeakyTruthCfg, "truth_is_never_altered", ["ground_truth", "Only `slot`"]),
+        (LeakyTruthCfg, "truth_is_never_altered", ["apply_hardware_imperfections", "Only `slot`"]),
+        (NudgesTruthCfg, "truth_is_never_altered", ["apply_hardware_imperfections", "Only `slot`"]),
+        (OneFilterCfg, "truth_is_never_altered", ["ground_truth", "a memory for each branch"]),
+        (TidiesCfg, "leaves_the_engine_alone", ["body_pos_w", "clone()"]),
+        (FirstMountCfg, "mounts_do_not_matter", ["height", "raw.x[:, k]"]),
+        (MasklessCfg, "reset_leaves_the_others", ["rows.mask[env]"]),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
@@ -449,6 +548,21 @@ def test_broken_plugins_are_found_out(
     assert caught.value.law == law and f"[law {law}]" in str(caught.value), str(caught.value)
     for part in [cfg_class.__name__.removesuffix("Cfg"), *parts]:
         assert part in str(caught.value), str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("stage", "law", "part"),
+    [
+        (PokesTruth(), "truth_is_never_altered", "a stage: its `slot`"),
+        (NeverResets(), "nothing_old_after_reset", "reset(state, key)"),
+    ],
+    ids=["truth", "reset"],
+)
+def test_broken_stages_are_found_out(stage: sn.StageCfg, law: str, part: str) -> None:
+    """A stage is tried by putting it on a correct sensor."""
+    with pytest.raises(ContractError) as caught:
+        check_sensor(GoodCfg(body="body", stages=(stage,)))
+    assert caught.value.law == law and part in str(caught.value), str(caught.value)
 
 
 def test_post_process_without_intermediate_fields_is_refused_at_class_definition() -> None:

@@ -19,17 +19,19 @@ import torch
 import warp as wp
 
 from sensorium import registry
-from sensorium.cfg import MountedSensorCfg, SensorCfg, SimpleSensorCfg
+from sensorium.cfg import MountedSensorCfg, SensorCfg, SimpleSensorCfg, StageCfg
 from sensorium.engines.base import Engine
 from sensorium.engines.tensor import TensorEngine
 from sensorium.errors import ConfigError, SensoriumError
 from sensorium.measurement.knobs import CHAIN_KNOBS
 from sensorium.measurement.pipeline import as_fields
 from sensorium.measurement.record import TORCH_DTYPES, Record
+from sensorium.measurement.stages import SpikeFault
 from sensorium.scene import Scene
 from sensorium.sensors.base import Sensor
-from sensorium.sensors.parts import ARRAYS, HookError, unwritten
+from sensorium.sensors.trial import ARRAYS, HookError, unwritten
 from sensorium.spec import FieldSpec
+from sensorium.world.select import WORLD
 
 EngineFactory = Callable[[int], Engine]
 """A function from a number of environments to a fresh engine."""
@@ -55,6 +57,8 @@ _KEYED = (
     "Draw with self.key, self.stream(purpose) or, in a stage, with its key; never with torch's or NumPy's generator."
 )
 FIXES = {
+    "leaves_the_engine_alone": "Arrays of the engine are read only: take a clone() of what is altered in place.",
+    "mounts_do_not_matter": "Mount k is written to raw.x[:, k] from what mount k sees; copy_ spreads one over all.",
     "shapes_and_dtypes": "Declare shape and dtype in Field(...), or per config in fields(self).",
     "fields_follow_the_config": "fields(self) may read self.cfg and self.mount, and nothing else.",
     "nothing_lasts_in_plain_attributes": _LASTS,
@@ -65,10 +69,13 @@ FIXES = {
     "env_count_does_not_matter": "An env may see neither the others nor their number. " + _KEYED,
     "other_sensors_do_not_matter": "Share nothing that changes between sensors, such as class attributes. " + _KEYED,
     "lazy_equals_eager": "A sample is a function of the engine's state and of declared states. " + _LASTS,
-    "truth_is_never_altered": "Only `slot` (a stage: its `slot`) may be written after update_raw_data.",
+    "truth_is_never_altered": (
+        "Only `slot` (a stage: its `slot`) may be written after update_raw_data; a state that apply_transform keeps "
+        "needs a memory for each branch."
+    ),
     "no_time_no_change": _LASTS,
     "reset_leaves_the_others": "A kernel returns where rows.mask[env] is 0; reset(env_mask) touches masked envs only.",
-    "nothing_old_after_reset": _LASTS,
+    "nothing_old_after_reset": f"{_LASTS} A stage sets its states in reset(state, key), or at its first sample.",
     "resuming_is_exact": _LASTS,
 }
 """What to do about a broken law, where the message has nothing better."""
@@ -140,6 +147,7 @@ def check_sensor(
         done = []
         for law in (
             check.declares_what_it_reads,
+            check.leaves_the_engine_alone,
             check.shapes_and_dtypes,
             check.fields_follow_the_config,
             check.same_seed_same_numbers,
@@ -149,6 +157,7 @@ def check_sensor(
             check.post_process_only_projects,
             check.reading_changes_nothing,
             check.env_count_does_not_matter,
+            check.mounts_do_not_matter,
             check.other_sensors_do_not_matter,
             check.lazy_equals_eager,
             check.truth_is_never_altered,
@@ -271,6 +280,26 @@ class _Check:
         self.run(self.scene(self.cfg, engine=engine), 2)
         return True
 
+    def leaves_the_engine_alone(self) -> bool:
+        """Neither a hook nor a reader writes into the arrays of the engine."""
+        engine, twin = self.engine(2), self.engine(2)
+        required = self.sensor_class.requirements(self.dirty, engine.supports)
+        names = sorted({name for requirement in required for name in ARRAYS.get(requirement, ())})
+        if not names:
+            return False
+        scene, empty = self.scene(self.dirty, engine=engine), Scene(twin, reserve=[self.dirty], seed=3)
+        for tick in range(1, 4):
+            _tick(scene)
+            _tick(empty)
+            _look_around(scene["subject"])
+            if int(scene["subject"].truth_tick.max()) < scene.tick:
+                continue  # nothing was computed, and what the engine shows may be of an earlier tick
+            twin.refresh()
+            for name in names:
+                same = _equal(engine.array(name), twin.array(name))
+                self.need(same, "a sensor leaves the engine as it is", f"{name} differs at tick {tick}")
+        return True
+
     def fields_follow_the_config(self) -> bool:
         """One config gives one set of fields, whatever the number of envs, the name and the hour."""
         sensor = self.scene(self.cfg, num_envs=1)["subject"]
@@ -351,14 +380,14 @@ class _Check:
             name = frame.f_globals.get("__name__", "")
             return local if name == package or name.startswith(f"{package}.") else None
 
-        before, samples = sys.gettrace(), scene["subject"].samples
+        before, samples = sys.gettrace(), scene["subject"].captures.samples
         for _ in range(self.steps):
             sys.settrace(enter)
             try:
                 _tick(scene)
             finally:
                 sys.settrace(before)
-        taken = max(scene["subject"].samples - samples, 1)
+        taken = max(scene["subject"].captures.samples - samples, 1)
         return sum(lines.values()), taken, max(lines, key=lambda place: lines[place], default="")
 
     def nothing_lasts_in_plain_attributes(self) -> bool:
@@ -406,7 +435,7 @@ class _Check:
 
         sensor.line.hooks.post = watched
         sensor.at_reset = None
-        scene._schedule()
+        scene._arrange()
         self.run(scene, 3)
         return True
 
@@ -440,6 +469,32 @@ class _Check:
         )
         return True
 
+    def mounts_do_not_matter(self) -> bool:
+        """The truth of a mount is the same alone and beside another one."""
+        if self.own_engine or not isinstance(self.cfg, MountedSensorCfg):
+            return False
+        selector = self.cfg.selector[0]
+
+        def truth(**mounts: Any) -> dict[str, torch.Tensor]:
+            scene = self.scene(self.cfg.replace(**{selector: None, **mounts}))
+            self.run(scene, 3)
+            return _fields(scene["subject"], truth=True)
+
+        pair = ("body", WORLD)
+        try:
+            both = truth(bodies=pair)
+        except ConfigError:  # it takes no list of bodies
+            return False
+        for k, body in enumerate(pair):
+            for name, alone in truth(body=body).items():
+                beside = both[name][:, k]
+                same = _equal(alone, beside)
+                if not same and alone.is_floating_point():  # sums may be rounded in another order
+                    same = torch.allclose(alone, beside, rtol=1e-5, atol=1e-5 * float(alone.abs().max()))
+                where = f"{name} of {body!r}, alone and in bodies={pair}"
+                self.need(same, "a mount does not depend on the others", where)
+        return True
+
     def other_sensors_do_not_matter(self) -> bool:
         """A twin under another name changes nothing."""
         alone = self.run(self.scene(self.dirty))[-1]
@@ -459,13 +514,45 @@ class _Check:
         """Truth does not see noise, bias, walk, quantisation, delay or loss."""
         if self.dirty is self.cfg:
             return False
-        clean, dirty = self.scene(self.cfg), self.scene(self.dirty)
+        scene = self.scene(self.dirty)
+        sensor = scene["subject"]
+        line = sensor.line
+        line.hooks.physics = self._watched(line.hooks.physics, line.truth)
+        line.hooks.hardware = self._watched(line.hooks.hardware, line.truth)
+        line.hooks.derive = self._watched(line.hooks.derive, line.truth)
+        sensor.at_reset = None
+        scene._arrange()
+        self.run(scene, 3)
+        clean, dirty = self.scene(self.cfg.replace(stages=())), self.scene(self._disturbed())
         for _ in range(self.steps):
             _tick(clean)
             _tick(dirty)
             a, b = _fields(clean["subject"], truth=True), _fields(dirty["subject"], truth=True)
             self.same(a, b, "truth is never altered by an imperfection", "ground_truth")
         return True
+
+    def _disturbed(self) -> SensorCfg[Any]:
+        """Return the config with knobs, and with the measured branch of vectors moved before the transform."""
+        names = [name for name, spec in _chained(self.scene(self.cfg)["subject"]).items() if spec.kind == "vector"]
+        if not names:
+            return self.dirty
+        stages: tuple[StageCfg, ...] = getattr(self.dirty, "stages", ())
+        step = SpikeFault(fields=tuple(names), start=0.0, duration=None, amount=1.0, place="physics")
+        return self.dirty.replace(stages=(*stages, step))
+
+    def _watched(self, hook: Callable[..., object] | None, truth: Record) -> Callable[..., object] | None:
+        """Return a hook that fails where the truth changes while it runs."""
+        if hook is None:
+            return None
+
+        def watched(*args: Any) -> None:
+            before = {name: view.clone() for name, view in truth.items()}
+            hook(*args)
+            for name, view in truth.items():
+                where = f"{getattr(hook, '__name__', 'a hook')} changes {name}"
+                self.need(_equal(before[name], view), "truth is never altered by an imperfection", where)
+
+        return watched
 
     def no_time_no_change(self) -> bool:
         """`update(ticks=0)` without an edit draws nothing and adds no history."""
@@ -484,23 +571,31 @@ class _Check:
     def reset_leaves_the_others(self) -> bool:
         """A reset of env 2 leaves the other envs bit-identical, at once and later."""
         others = [0, 1, 3]
-        touched, twin = self.scene(self.dirty), self.scene(self.dirty)
-        self.run(touched, 5)
-        self.run(twin, 5)
-        touched.reset([2])
-        for k in range(4):
-            a, b = _snapshot(touched["subject"]), _snapshot(twin["subject"])
-            rows = {name: value[others] for name, value in a.items()}
-            expected = {name: value[others] for name, value in b.items()}
-            self.same(rows, expected, "a reset leaves the other envs as they are", f"{k} ticks after")
-            _tick(touched)
-            _tick(twin)
+        sensor = self.scene(self.dirty)["subject"]
+        slower = [self.dirty.replace(update_period=3 * sensor.clock.dt, rate_hz=None)] if sensor.rate.every_tick else []
+        for cfg in (self.dirty, *slower):  # a reset between samples must not give the others one
+            touched, twin = self.scene(cfg), self.scene(cfg)
+            self.run(touched, 5)
+            self.run(twin, 5)
+            touched.reset([2])
+            for k in range(4):
+                a, b = _snapshot(touched["subject"]), _snapshot(twin["subject"])
+                rows = {name: value[others] for name, value in a.items()}
+                expected = {name: value[others] for name, value in b.items()}
+                where = f"{k} ticks after, a sample every {sensor.rate.period if cfg is self.dirty else 3} ticks"
+                self.same(rows, expected, "a reset leaves the other envs as they are", where)
+                _tick(touched)
+                _tick(twin)
         return True
 
     def nothing_old_after_reset(self) -> bool:
         """After a reset of env 2 its numbers do not depend on what came before, in any branch."""
+        kept, spoilt = self._after_reset(spoil=False), self._after_reset(spoil=True)
+        for k, (a, b) in enumerate(zip(kept, spoilt, strict=True)):
+            rows = [{name: value[[2]] for name, value in shot.items()} for shot in (a, b)]
+            self.same(rows[0], rows[1], "a reset sets every state anew", f"{k} ticks after")
         if self.own_engine:
-            return False
+            return True
         runs = []
         for shift in (0.0, 5.0):  # two pasts
             engine = tumbling_engine(4, shift=shift)
@@ -518,6 +613,16 @@ class _Check:
             rows = [{name: value[[2]] for name, value in shot.items()} for shot in (a, b)]
             self.same(rows[0], rows[1], "nothing from before a reset shows after it", f"{k} ticks after")
         return True
+
+    def _after_reset(self, spoil: bool) -> list[dict[str, torch.Tensor]]:
+        """Return what is shown from a reset of env 2 on, where all its states may hold something odd before."""
+        scene = self.scene(self.dirty)
+        self.run(scene, 5)
+        line = scene["subject"].line
+        for states in (*line.custom.values(), *(run.states for run in line.stages)) if spoil else ():
+            states.memory[2] = states.backup[2] = 7.25
+        scene.reset([2])
+        return [_snapshot(scene["subject"]), *self.run(scene, 4)]
 
     def resuming_is_exact(self) -> bool:
         """A fresh scene that loads a state goes on with the same bits."""

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar, overload
 
 import torch
 
 from sensorium import registry
 from sensorium.cfg import SensorCfg
-from sensorium.compute import Clock, Compute, Program, Rate, Segment
+from sensorium.compute import Clock, Compute
 from sensorium.compute.clock import AGAIN, FIRST, SAMPLE
-from sensorium.engines.base import Engine, NameKind
+from sensorium.engines.base import Engine
 from sensorium.engines.envs import env_rows
 from sensorium.errors import (
     ConfigError,
@@ -23,45 +21,21 @@ from sensorium.errors import (
     UnsupportedError,
     listed,
 )
-from sensorium.measurement.chain import EVERYTHING, ChainTable
 from sensorium.readings import Reading, SceneDescription
+from sensorium.scene.discovery import Declared, SensorMap, ending_in, full_name
+from sensorium.scene.episode import begin, begin_again, starting
+from sensorium.scene.health import StateWatch
+from sensorium.scene.needs import requirements_of
+from sensorium.scene.on_read import OnRead
+from sensorium.scene.publish import describe, take_reading
+from sensorium.scene.saving import check_saved, saved_state
+from sensorium.scene.schedule import Schedule
 from sensorium.sensors.base import Sensor, SensorContext
-from sensorium.sensors.builtin import BuiltinSensorCfg, with_full_names
-from sensorium.sensors.discovery import Declared, SensorMap, ending_in, full_name
-from sensorium.sensors.health import StateWatch
-from sensorium.sensors.publish import describe, take_reading
-from sensorium.sensors.saving import check_saved, saved_state
+from sensorium.sensors.builtin import BuiltinSensorCfg
+from sensorium.sensors.trial import try_hooks
 from sensorium.spec import Requirement
-from sensorium.world.select import plural
-
-if TYPE_CHECKING:
-    import mujoco
 
 DataT = TypeVar("DataT")
-
-
-@dataclass(slots=True)
-class _Group:
-    """Sensors that are evaluated together."""
-
-    rate: Rate
-    sensors: list[Sensor[Any, Any]]
-    next_due: int = 0
-    program: Program | None = field(default=None, repr=False)
-    """Their own program, where they are evaluated on read."""
-    table: ChainTable | None = field(default=None, repr=False)
-    """What their chain launch works on."""
-
-    @property
-    def watches(self) -> bool:
-        """Whether a stage of these sensors looks at the ticks between their samples."""
-        return not self.rate.every_tick and any(sensor.line.observers for sensor in self.sensors)
-
-    def forget(self) -> None:
-        """Drop the program; its table need not follow the knobs any more."""
-        for sensor in self.sensors:
-            sensor.line.tables = [table for table in sensor.line.tables if table is not self.table]
-        self.program = self.table = None
 
 
 class Scene:
@@ -104,7 +78,7 @@ class Scene:
         self._declared = Declared(engine)
         configs = self._named(list(sensors))
         reserved = [item if isinstance(item, Requirement) else self._declared.resolve(item) for item in reserve]
-        engine.prepare(self._requirements([*configs, *reserved]))
+        engine.prepare(requirements_of([*configs, *reserved], engine.supports))
         if discover:
             self._declared.discover()
         for cfg in configs:
@@ -115,10 +89,8 @@ class Scene:
         self.compute = Compute(engine.device, engine.num_envs, capture=capture)
         self.clock = Clock(self.compute, engine.dt_exact)
         self._sensors: dict[str, Sensor[Any, Any]] = {}
-        self._groups: list[_Group] = []
-        self._program: Program | None = None
-        self._lazy = _Group(Rate(1, 1), [])
-        self._slow: dict[str, _Group] = {}
+        self._schedule = Schedule(self.compute, self.clock)
+        self._on_read = OnRead(engine, self.compute, self.clock)
         self._own_control_steps = False
         self._short: dict[str, str] = {}
         self._skipped_at_reset = torch.zeros(engine.num_envs, dtype=torch.int64, device=self.compute.device)
@@ -128,7 +100,7 @@ class Scene:
         self.clock.episode.fill_(-1)
         built = [self._build(cfg) for cfg in configs]
         self._sensors = {sensor.name: sensor for sensor in built}
-        self._schedule()
+        self._arrange()
         self._reset_sensors(None)
 
     def __repr__(self) -> str:
@@ -162,16 +134,13 @@ class Scene:
     def _is_fresh(self) -> bool:
         return bool(getattr(self.engine, "fresh", True))
 
-    def _requirements(self, items: Iterable[SensorCfg[Any] | Requirement]) -> dict[Requirement, str]:
-        return requirements_of(items, self.engine.supports)
-
     def _build(self, cfg: SensorCfg[Any]) -> Sensor[Any, Any]:
         sensor_class = registry.sensor_for(type(cfg))
         sensor: Sensor[Any, Any] = sensor_class(cfg, SensorContext(self.engine, self.compute, self.clock, self.seed))
         sensor.check_evaluation()
         if not sensor_class.__module__.startswith(registry.OURS):
-            sensor.try_hooks()
-        sensor._evaluate = self._evaluate_lazy
+            try_hooks(sensor)
+        sensor._evaluate = self._evaluate
         sensor._reset_by_scene = self._reset_one
         sensor.set_debug_vis(cfg.debug_vis)
         return sensor
@@ -215,21 +184,17 @@ class Scene:
         name = self._full_name(name)
         if name not in self._sensors:
             self._sensors[name] = sensor = self._build(BuiltinSensorCfg.from_existing(name))
-            self._count_from_start(sensor)
+            sensor.captures.count_from_start(self.engine.lag, self._skipped_at_reset)
         return self._sensors[name]
-
-    def _count_from_start(self, sensor: Sensor[Any, Any]) -> None:
-        """Set the counters of a discovered sensor as if it had been there all the time: it samples at every tick."""
-        clock = self.clock
-        sensor.samples = clock.tick - clock.skipped
-        sensor._last_tick, sensor._last_lag, sensor._last_skipped = clock.tick, self.engine.lag, clock.skipped
-        sensor.first_tick = clock.reset_tick.to(torch.int64)
-        sensor.first_at = int(sensor.first_tick.max())
-        sensor._frame_base = sensor.first_tick - self._skipped_at_reset - 1
 
     def _is_in_use(self, sensor: Sensor[Any, Any]) -> bool:
         """Whether a sensor has a config, or was discovered and read."""
-        return sensor.name not in self._declared.free or sensor in self._lazy.sensors
+        return sensor.name not in self._declared.free or sensor in self._on_read
+
+    def _use(self, sensor: Sensor[Any, Any]) -> None:
+        """Have the engine compute a discovered sensor from now on, and evaluate it with the others that were read."""
+        self._declared.grant([sensor.name])
+        self._on_read.add(sensor)
 
     @property
     def num_envs(self) -> int:
@@ -245,69 +210,6 @@ class Scene:
     def time(self) -> float:
         """Seconds at `tick`."""
         return self.clock.time
-
-    # Schedule ---------------------------------------------------------------------------------------------------------
-
-    def _schedule(self) -> None:
-        """Sort the sensors into rate groups; their program is built anew when it is first run."""
-        for group in (*self._groups, self._lazy, *self._slow.values()):
-            group.forget()
-        self._program = None
-        self._short = {}
-        groups: dict[Any, _Group] = {}
-        self._lazy = _Group(Rate(1, 1), [sensor for sensor in self._lazy.sensors if self._is_in(sensor)])
-        self._slow = {name: group for name, group in self._slow.items() if self._is_in(group.sensors[0])}
-        for sensor in self._sensors.values():
-            evaluation = sensor._evaluation()[0]
-            if evaluation == "lazy":
-                continue
-            key = (sensor.rate, sensor.name if evaluation == "wanted" else None)
-            groups.setdefault(key, _Group(sensor.rate, [])).sensors.append(sensor)
-        self._groups = list(groups.values())
-        for group in self._groups:
-            group.next_due = group.rate.next_after(self.clock.tick)
-        self._note_next_due()
-
-    def _note_next_due(self) -> None:
-        """Note the next tick at which there is work."""
-        soon = self.clock.tick + 1
-        self._next_due = min((soon if group.watches else group.next_due for group in self._groups), default=2**62)
-
-    def _is_in(self, sensor: Sensor[Any, Any]) -> bool:
-        return self._sensors.get(sensor.name) is sensor and sensor._evaluation()[0] == "lazy"
-
-    def _scheduled(self) -> Program:
-        """Return the program of all scheduled sensors, by rate group; then what they do at ticks between samples."""
-        if self._program is None:
-            groups = list(enumerate(self._groups))
-            samples = [(k, segment) for k, group in groups for segment in self._segments(group)]
-            looks = [
-                (len(groups) + k, segment)
-                for k, group in groups
-                if group.watches
-                for sensor in group.sensors
-                if sensor.line.observers
-                for segment in sensor.line.observation(self.compute.all_envs)
-            ]
-            self._program = Program([*samples, *looks])
-        return self._program
-
-    def _segments(self, group: _Group) -> list[Segment]:
-        segments, group.table = self._work(group.sensors, self.compute.all_envs)
-        return segments
-
-    def _work(self, sensors: Sequence[Sensor[Any, Any]], mask: torch.Tensor) -> tuple[list[Segment], ChainTable]:
-        """Return the work of one sample of some sensors in order, with one launch of the chain for all of them."""
-        compute = self.compute
-        segments = [segment for sensor in sensors for segment in sensor.line.before_chain(mask)]
-        fused = [sensor for sensor in sensors if sensor.line.is_fused]
-        table = ChainTable(compute, self.clock, [chain for sensor in fused for chain in sensor.line.chain_fields()])
-        if table.count:
-            segments.append(compute.record(lambda: table.launch(EVERYTHING), mask))
-            for sensor in fused:
-                sensor.line.tables.append(table)
-        segments += [segment for sensor in sensors for segment in sensor.line.after_chain(mask)]
-        return segments, table
 
     # Time -------------------------------------------------------------------------------------------------------------
 
@@ -341,7 +243,7 @@ class Scene:
         self._own_control_steps = False
         end = self.clock.tick + substeps
         while self.clock.tick < end:
-            ticks = min(self._next_due, end) - self.clock.tick
+            ticks = min(self._schedule.next_due, end) - self.clock.tick
             self.engine.step(ctrl, ticks)
             ctrl = None
             self._advance_to(self.engine.tick)
@@ -389,112 +291,47 @@ class Scene:
 
     def _check_gap(self, new_tick: int) -> None:
         jump = new_tick - self.clock.tick
-        if jump <= 1 or self.allow_gaps:
-            return
-        for group in self._groups:
-            missed = group.rate.next_after(group.next_due) <= new_tick or group.next_due < new_tick
-            if (group.next_due <= new_tick and missed) or group.watches:
-                names = [
-                    sensor.name
-                    for sensor in group.sensors
-                    if sensor.line.observers or (missed and sensor.line.has_memory)
-                ]
-                if names:
-                    raise ScheduleError(
-                        f"a jump of {jump} ticks misses samples of {listed(names)}, whose readings depend on earlier "
-                        "ones. Call update() after each tick, or allow it with Scene(..., allow_gaps=True)."
-                    )
+        if jump > 1 and not self.allow_gaps and (names := self._schedule.missed_by(new_tick)):
+            raise ScheduleError(
+                f"a jump of {jump} ticks misses samples of {listed(names)}, whose readings depend on earlier "
+                "ones. Call update() after each tick, or allow it with Scene(..., allow_gaps=True)."
+            )
 
     def _advance_to(self, tick: int) -> None:
         """Move to a tick and sample what became due."""
-        clock, lag = self.clock, self.engine.lag
-        clock.set(tick, SAMPLE, lag)
-        if self._next_due > tick:
+        self.clock.set(tick, SAMPLE, self.engine.lag)
+        if self._schedule.next_due > tick:
             return
         self.engine.refresh()
-        due = [False] * (2 * len(self._groups))
-        for k, group in enumerate(self._groups):
-            if group.next_due > tick:
-                due[len(self._groups) + k] = group.watches
-                continue
-            group.next_due = group.rate.next_after(tick)
-            first = group.sensors[0]
-            if first.cfg.evaluate == "wanted":
-                if not (first.wanted or first.listeners):
-                    continue
-                first.wanted = False
-            due[k] = True
-            for sensor in group.sensors:
-                if sensor.line.ring is not None:
-                    sensor.line.ring.advance()
-                sensor.note_capture(tick, lag)
-        self._scheduled().run(due)
+        self._schedule.sample(self.engine.lag)
         if self.compute.is_cpu:
             self._watch.report(self._sensors.values())  # the tick of the sample itself
-        self._note_next_due()
 
     def _again(self) -> None:
         """Evaluate the current sample anew: no noise, no history entry, no time."""
         clock = self.clock
         clock.set(clock.tick, AGAIN, self.engine.lag)
         self.engine.forward()
-        due = [any(each.samples and each._last_tick == clock.tick for each in group.sensors) for group in self._groups]
-        self._scheduled().run([*due, *[False] * len(due)])
+        self._schedule.sample_again()
         for sensor in self._sensors.values():  # where it is the first sample, that fills histories and delay lines
-            if sensor.first_at == clock.tick and not sensor.is_pure:
-                with self._starting(sensor.first_tick == clock.tick):
-                    sensor.line.restore(self.compute.reset_envs)
-                    self._capture_reset(sensor)
+            if sensor.captures.first_at == clock.tick and not sensor.is_pure:
+                with starting(clock, sensor.captures.first_tick == clock.tick, self.engine.lag):
+                    begin_again(sensor)
 
-    @contextmanager
-    def _starting(self, mask: torch.Tensor) -> Iterator[None]:
-        """In this block, the envs of a bool mask start at this tick; outside, their episode goes on."""
-        clock = self.clock
-        resets = clock.reset_tick.clone()
-        self.compute.reset_envs.copy_(mask)
-        clock.reset_tick.copy_(torch.where(mask, clock.tick, resets))
-        clock.set(clock.tick, FIRST, self.engine.lag)
-        try:
-            yield
-        finally:
-            clock.reset_tick.copy_(resets)
-            clock.set(clock.tick, SAMPLE, self.engine.lag)
-
-    def _evaluate_lazy(self, sensor: Sensor[Any, Any]) -> None:
-        """Bring a lazy sensor up to date before it is read; all lazy sensors that were ever read go together."""
-        if sensor._evaluation_kind() != "lazy" or sensor._evaluated == self.clock.version:
-            return
+    def _evaluate(self, sensor: Sensor[Any, Any]) -> None:
+        """Bring a sensor up to date before it is read, where it is evaluated on read."""
         engine, clock = self.engine, self.clock
+        if sensor._evaluation_kind() != "lazy" or sensor.captures.evaluated == clock.version:
+            return
         if engine.owns_time and engine.tick != clock.tick:
             raise StaleError(
                 f"the engine is at tick {engine.tick}, the sensors at {clock.tick}: call scene.update() after stepping "
                 f"the engine by yourself, before reading {sensor.name!r}"
             )
-        group = self._lazy if sensor.is_pure else self._slow.setdefault(sensor.name, _Group(sensor.rate, [sensor]))
-        if sensor not in group.sensors:
-            group = self._use(sensor)
-        if group.program is None:  # what was evaluated at this tick need not be prepared anew for a newcomer
-            pending = [each for each in group.sensors if each._evaluated != clock.version]
-            group = group if len(pending) == len(group.sensors) else _Group(group.rate, pending)
-        wanted = [each.note_lazy(clock.tick, engine.lag) for each in group.sensors]
-        for each in group.sensors:
-            each._evaluated = clock.version
-        if any(wanted):
-            engine.refresh()
-            if group.program is None:
-                group.program = Program([(0, segment) for segment in self._segments(group)])
-            group.program.run()
-            if group is not self._lazy and sensor.is_pure:
-                group.forget()
+        if not self._is_in_use(sensor):
+            self._use(sensor)
+        self._on_read.evaluate(sensor)
         self._watch.report(self._sensors.values())
-
-    def _use(self, sensor: Sensor[Any, Any]) -> _Group:
-        """Evaluate a sensor with the others that were read, from now on; a discovered one is asked of the engine."""
-        if sensor.name in self._declared.free:
-            self._declared.grant([sensor.name])
-        self._lazy.forget()
-        self._lazy = _Group(Rate(1, 1), [*self._lazy.sensors, sensor])
-        return self._lazy
 
     # Reset ------------------------------------------------------------------------------------------------------------
 
@@ -508,7 +345,7 @@ class Scene:
         rows = env_rows(env_ids, self.num_envs, self.compute.device)
         for sensor in self._sensors.values():
             if sensor.is_pure:
-                sensor.note_lazy(self.clock.tick, self.engine.lag)
+                sensor.captures.note_look(self.clock.tick, self.engine.lag)
         self.engine.reset(rows, state)
         self.engine.refresh()
         self._reset_sensors(rows)
@@ -520,10 +357,10 @@ class Scene:
         mask = torch.zeros(self.num_envs, dtype=torch.bool, device=self.compute.device)
         mask[slice(None) if rows is None else rows] = True
         if sensor.is_pure:
-            sensor.note_lazy(self.clock.tick, self.engine.lag)
+            sensor.captures.note_look(self.clock.tick, self.engine.lag)
         self.engine.refresh()
-        with self._starting(mask):
-            self._begin(sensor)
+        with starting(self.clock, mask, self.engine.lag):
+            begin(sensor)
 
     def _reset_sensors(self, rows: torch.Tensor | None) -> None:
         compute, clock = self.compute, self.clock
@@ -537,37 +374,8 @@ class Scene:
         self._skipped_at_reset.masked_fill_(compute.reset_envs > 0, clock.skipped)
         self._watch.forget(rows)
         for sensor in self._sensors.values():
-            self._begin(sensor)
+            begin(sensor)
         clock.set(clock.tick, SAMPLE, self.engine.lag)
-
-    def _begin(self, sensor: Sensor[Any, Any]) -> None:
-        """Start a sensor anew for the envs of the reset mask, and capture it for them."""
-        mask = self.compute.reset_envs
-        with self.compute.masked(mask):
-            sensor.line.begin_episode()
-            if sensor.line.hooks.reset is not None:
-                sensor.line.hooks.reset(mask)
-        sensor.note_reset(mask)
-        sensor._evaluated = -1
-        if not sensor.is_pure:
-            self._capture_reset(sensor)
-
-    def _capture_reset(self, sensor: Sensor[Any, Any]) -> None:
-        """Capture a sensor for the envs of the reset mask; hooks in Python see all envs, so the others are kept."""
-        program = sensor.at_reset
-        if program is None:
-            program = sensor.at_reset = Program(
-                [(0, each) for each in self._work([sensor], self.compute.reset_envs)[0]]
-            )
-        if not sensor.line.needs_protection():
-            program.run()
-            return
-        tensors = sensor.line.protected()
-        kept = [tensor.clone() for tensor in tensors]
-        program.run()
-        inside = self.compute.reset_envs > 0
-        for tensor, before in zip(tensors, kept, strict=True):
-            tensor.copy_(torch.where(inside.reshape(-1, *(1,) * (tensor.dim() - 1)), tensor, before))
 
     # Sensors at run time ----------------------------------------------------------------------------------------------
 
@@ -582,14 +390,22 @@ class Scene:
         sensor = self._build(named)
         self._release(sensor.name, "was given a config")
         self._sensors[sensor.name] = sensor
-        self._schedule()
+        self._arrange()
         self._reset_one(sensor, None)
         return sensor
 
     def remove(self, name: str | SensorCfg[Any]) -> None:
         """Remove a sensor; its object and views raise when used from then on. The others do not notice."""
         self._release(self._full_name(name if isinstance(name, str) else name.label), "was removed from its scene")
-        self._schedule()
+        self._arrange()
+
+    def _arrange(self) -> None:
+        """Sort the sensors by when they are evaluated; their programs are built anew when they are first run."""
+        self._short = {}
+        self._on_read.arrange(
+            lambda sensor: self._sensors.get(sensor.name) is sensor and sensor._evaluation()[0] == "lazy"
+        )
+        self._schedule.arrange(self._sensors.values())
 
     def _release(self, name: str, why: str) -> None:
         """Take a sensor out, where it is in the scene."""
@@ -599,7 +415,7 @@ class Scene:
 
     def _prepare_late(self, cfg: SensorCfg[Any]) -> None:
         """Raise where a config needs of the engine what was not prepared; what the model declares can be had late."""
-        for requirement, name in self._requirements([cfg]).items():
+        for requirement, name in requirements_of([cfg], self.engine.supports).items():
             if requirement in self.engine.prepared:
                 continue
             if not (self._is_fresh and self._declared.grants(requirement)):
@@ -628,7 +444,7 @@ class Scene:
             for label, each in self._sensors.items()
         }
         old.retire("was reconfigured")
-        self._schedule()
+        self._arrange()
         self._reset_one(new, None)
         return new
 
@@ -686,9 +502,8 @@ class Scene:
             if name in state["sensors"]:
                 sensor.load(state["sensors"][name]["tensors"], state["sensors"][name]["counters"])
             else:
-                self._count_from_start(sensor)
-                sensor._evaluated = -1
-        self._schedule()
+                sensor.captures.count_from_start(self.engine.lag, self._skipped_at_reset)
+        self._arrange()
 
     # Outputs ----------------------------------------------------------------------------------------------------------
 
@@ -721,33 +536,4 @@ class Scene:
         return SceneDescription(self.engine.name, self.engine.dt, self.num_envs, self.seed, sensors)
 
 
-def requirements_of(
-    items: Iterable[SensorCfg[Any] | Requirement], supports: Callable[[Requirement], str | None]
-) -> dict[Requirement, str]:
-    """Return what configs need of an engine, each with the name of the first sensor that asks."""
-    needed: dict[Requirement, str] = {}
-    for item in items:
-        if isinstance(item, Requirement):
-            needed.setdefault(item, "(reserved)")
-            continue
-        for requirement in registry.sensor_for(type(item)).requirements(item, supports):
-            needed.setdefault(requirement, item.label)
-    return needed
-
-
-def prepare(spec: mujoco.MjSpec, sensors: Iterable[SensorCfg[Any] | Requirement]) -> mujoco.MjSpec:
-    """Add to an mjSpec what sensors need of the model, before you compile it yourself; returns the same spec.
-
-    What is added is hidden from the names that sensors can be mounted on.
-    """
-    from sensorium.engines.mujoco_spec import prepare_spec
-
-    def names(kind: NameKind) -> list[str]:
-        return [element.name for element in getattr(spec, plural(kind)) if element.name]
-
-    named = [
-        with_full_names(item, names) if isinstance(item, BuiltinSensorCfg) and not item.is_declared else item
-        for item in sensors
-    ]
-    prepare_spec(spec, requirements_of(named, lambda requirement: None))
-    return spec
+__all__ = ["Scene"]

@@ -1,0 +1,6 @@
+"""The scene: one engine, its sensors, their schedule, and what outputs get of them."""
+
+from sensorium.scene.needs import prepare
+from sensorium.scene.scene import Scene
+
+__all__ = ["Scene", "prepare"]

@@ -1,0 +1,51 @@
+"""What configs need of an engine, and of a model before it is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from sensorium import registry
+from sensorium.cfg import SensorCfg
+from sensorium.engines.base import NameKind
+from sensorium.sensors.builtin import BuiltinSensorCfg, with_full_names
+from sensorium.spec import Requirement
+from sensorium.world.select import plural
+
+if TYPE_CHECKING:
+    import mujoco
+
+
+def requirements_of(
+    items: Iterable[SensorCfg[Any] | Requirement], supports: Callable[[Requirement], str | None]
+) -> dict[Requirement, str]:
+    """Return what configs need of an engine, each with the name of the first sensor that asks."""
+    needed: dict[Requirement, str] = {}
+    for item in items:
+        if isinstance(item, Requirement):
+            needed.setdefault(item, "(reserved)")
+            continue
+        for requirement in registry.sensor_for(type(item)).requirements(item, supports):
+            needed.setdefault(requirement, item.label)
+    return needed
+
+
+def prepare(spec: mujoco.MjSpec, sensors: Iterable[SensorCfg[Any] | Requirement]) -> mujoco.MjSpec:
+    """Add to an mjSpec what sensors need of the model, before you compile it yourself; returns the same spec.
+
+    What is added is hidden from the names that sensors can be mounted on.
+    """
+    from sensorium.engines.mujoco_spec import prepare_spec
+
+    def names(kind: NameKind) -> list[str]:
+        return [element.name for element in getattr(spec, plural(kind)) if element.name]
+
+    named = [
+        with_full_names(item, names) if isinstance(item, BuiltinSensorCfg) and not item.is_declared else item
+        for item in sensors
+    ]
+    prepare_spec(spec, requirements_of(named, lambda requirement: None))
+    return spec
+
+
+__all__ = ["prepare", "requirements_of"]
