@@ -1,4 +1,4 @@
-"""Every Python block of the documentation runs, every rig file in it is one, and every link leads somewhere.
+"""Every Python block of the documentation runs and is formatted, rig files in it are rigs, and links lead somewhere.
 
 A block stands alone, unless its first line is `# continues`: then it goes on with the names of the block before it.
 """
@@ -6,6 +6,7 @@ A block stands alone, unless its first line is `# continues`: then it goes on wi
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
@@ -116,6 +117,22 @@ def test_links_lead_somewhere(page: Path) -> None:
         if not file.exists() or (anchor and anchor not in anchors(file)):
             broken.append(target)
     assert not broken
+
+
+def test_the_index_leads_to_every_page_and_example() -> None:
+    index = ROOT / "docs/README.md"
+    named = {(index.parent / target.partition("#")[0]).resolve() for target in LINK.findall(index.read_text("utf-8"))}
+    examples = [*(ROOT / "examples").glob("*.py"), *(ROOT / "examples").glob("*/README.md")]
+    assert {*PAGES, *examples} - {index} <= named
+
+
+def test_python_blocks_are_formatted_as_the_code_is(tmp_path: Path) -> None:
+    for block in [block for story in STORIES for block in story]:
+        name = str(block).replace("/", "_").replace(":", "_")
+        (tmp_path / f"{name}.py").write_text(block.text, encoding="utf-8")
+    ruff = [sys.executable, "-m", "ruff", "format", "--diff", "--config", str(ROOT / "pyproject.toml"), str(tmp_path)]
+    done = subprocess.run(ruff, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_something_was_found() -> None:

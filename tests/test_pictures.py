@@ -1,0 +1,91 @@
+"""Every sensor has a page with a picture, and every picture is drawn by a script that works.
+
+The page of a sensor is called after its kind, `docs/sensors/KIND.md`; it shows `docs/images/KIND.png`, which
+`docs/pictures/KIND.py` draws. The picture of the IMU is the demo's own.
+"""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+import matplotlib
+import matplotlib.image
+import numpy as np
+import pytest
+
+import sensorium.sensors  # noqa: F401 - registers the kinds
+from sensorium import registry
+from sensorium.cli import main
+
+DOCS = Path(__file__).parents[1] / "docs"
+IMAGES = DOCS / "images"
+KINDS = sorted(
+    cfg_class.kind() for cfg_class in registry.registered() if cfg_class.__module__.startswith("sensorium.sensors.")
+)
+PAGES = [*sorted((DOCS / "sensors").glob("*.md")), DOCS / "stages.md"]
+SCRIPTS = sorted((DOCS / "pictures").glob("*.py"))
+BY_DEMO = ("imu",)
+"""Kinds whose picture `sensorium demo` writes, so that no script draws it."""
+IMAGE = re.compile(r"^!\[([^\]]+)\]\(([^)\s]+)\)$", re.MULTILINE)
+
+
+def pixels(path: Path) -> np.ndarray:
+    """Return a PNG as grey values `[row, column]`, 0 black to 1 white."""
+    return matplotlib.image.imread(path)[..., :3].mean(axis=-1)
+
+
+def check_picture(path: Path, largest: int) -> None:
+    """Check that a file is a PNG that fits a page and has something on it."""
+    assert path.stat().st_size < largest
+    image = pixels(path)
+    rows, columns = image.shape
+    assert 300 <= rows <= 1000 and 700 <= columns <= 1500
+    ink = np.mean(image < 0.9)
+    assert 0.02 < ink < 0.5, "next to nothing is drawn, or nearly all is dark"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_sensor_has_a_page_with_its_picture(kind: str) -> None:
+    page = DOCS / "sensors" / f"{kind}.md"
+    assert page.exists(), f"{kind} has no page: write docs/sensors/{kind}.md"
+    assert f"../images/{kind}.png" in [target for _, target in IMAGE.findall(page.read_text(encoding="utf-8"))]
+
+
+def test_every_page_belongs_to_a_kind_and_every_picture_to_a_page() -> None:
+    assert [page.stem for page in PAGES] == [*KINDS, "stages"]
+    assert sorted(image.stem for image in IMAGES.iterdir()) == sorted([*KINDS, "stages"])
+    assert sorted([script.stem for script in SCRIPTS] + [*BY_DEMO]) == sorted([*KINDS, "stages"])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_shows_a_picture_that_exists_and_says_what_is_on_it(page: Path) -> None:
+    shown = IMAGE.findall(page.read_text(encoding="utf-8"))
+    assert shown
+    for says, target in shown:
+        path = (page.parent / target).resolve()
+        assert len(says.split()) >= 4
+        check_picture(path, 400_000 if path.stem in BY_DEMO else 150_000)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+def test_a_script_draws_the_picture_of_its_page(script: Path, tmp_path: Path) -> None:
+    """It draws where it is told to, and in the size of the picture in the documentation."""
+    before = sorted(IMAGES.iterdir())
+    drawn = tmp_path / "drawn.png"
+    with matplotlib.rc_context():
+        runpy.run_path(str(script))["draw"](drawn)
+        assert matplotlib.get_backend().lower() == "agg"
+    check_picture(drawn, 150_000)
+    assert pixels(drawn).shape == pixels(IMAGES / f"{script.stem}.png").shape
+    assert list(tmp_path.iterdir()) == [drawn] and sorted(IMAGES.iterdir()) == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", BY_DEMO)
+def test_the_demo_writes_the_picture_of_its_page(kind: str, tmp_path: Path) -> None:
+    assert main(["demo", "--envs", "1", "--out", str(tmp_path)]) == 0
+    drawn = tmp_path / f"{kind}.png"
+    check_picture(drawn, 400_000)
+    assert pixels(drawn).shape == pixels(IMAGES / f"{kind}.png").shape
