@@ -10,7 +10,7 @@ import warp
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import chain, scene
+from benchmarks import chain, scene, sensors
 
 BENCHMARKS: list[tuple[str, Callable[[], list[tuple[str, str, str]]]]] = [
     ("chain/1", lambda: chain.run(1)),
@@ -18,9 +18,15 @@ BENCHMARKS: list[tuple[str, Callable[[], list[tuple[str, str, str]]]]] = [
     ("chain/4096", lambda: chain.run(4096)),
     ("idle", scene.idle),
     ("two_imus", scene.two_imus),
+    ("many_imus", sensors.many_imus),
+    ("encoders", sensors.encoders),
+    ("kinds/1", lambda: sensors.kinds(1)),
+    ("kinds/4096", lambda: sensors.kinds(4096)),
+    ("discovery", scene.discovery),
     ("with_physics", scene.with_physics),
     ("memory", scene.memory),
     ("start_up", scene.start_up),
+    ("commands", scene.commands),
 ]
 
 

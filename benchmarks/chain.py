@@ -75,10 +75,11 @@ def ours(num_envs: int, capture: bool) -> Callable[[], object]:
     scene = Scene(engine, [ImuCfg(name="imu", body="body", delay=0.004, **knobs)], capture=capture)
     line, ring = scene["imu"].line, scene["imu"].line.ring
     assert ring is not None
-    table = scene._work([scene["imu"]], scene.compute.all_envs)[1]
     from sensorium.compute import Program
     from sensorium.measurement.chain import EVERYTHING
+    from sensorium.scene.schedule import work
 
+    table = work(scene.compute, scene.clock, [scene["imu"]], scene.compute.all_envs)[1]
     chain = scene.compute.record(lambda: table.launch(EVERYTHING))
     program = Program([(0, chain), *((0, segment) for segment in line.after_chain(scene.compute.all_envs))])
     tick = [scene.tick]

@@ -6,6 +6,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 from torch import Tensor
@@ -144,4 +145,41 @@ def start_up() -> list[Row]:
             command = [sys.executable, "-c", FIRST_READING]
             done = subprocess.run(command, check=True, env=environment, capture_output=True, text=True)
             rows.append((f"process start to first reading: {name}", f"{float(done.stdout) - start:.2f} s", ""))
+    return rows
+
+
+def commands() -> list[Row]:
+    """Whole processes: the import, and commands that simulate nothing, against the import of what they stand on."""
+    processes = {
+        "import torch and warp": ["-c", "import torch, warp"],
+        "import sensorium": ["-c", "import sensorium"],
+        "sensorium --help": ["-m", "sensorium.cli", "--help"],
+        "sensorium list": ["-m", "sensorium.cli", "list"],
+    }
+
+    def call(arguments: list[str]) -> object:
+        return subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
+
+    calls = {name: partial(call, arguments) for name, arguments in processes.items()}
+    seconds = interleaved(calls, repeats=1, rounds=3, warm_up=1)
+    base = seconds["import torch and warp"]
+    return [
+        (f"process: {name}", f"{value:.2f} s", "baseline" if value == base else f"{value / base:.2f} x the import")
+        for name, value in seconds.items()
+    ]
+
+
+def discovery() -> list[Row]:
+    """Scenes over a model that declares few or many sensors: what each of them costs before anybody reads it."""
+    rows = []
+    for count in (0, 100, 1000):
+        declared = "".join(f'<gyro name="gyro_{k}" site="here"/>' for k in range(count))
+        body = "<body><freejoint/><geom size='1'/><site name='here'/></body>"
+        xml = f"<mujoco><worldbody>{body}</worldbody><sensor>{declared}</sensor></mujoco>"
+        engine = MujocoEngine(xml)
+        engine.native_sensors()  # the model is compiled
+
+        seconds = interleaved({"scene": partial(Scene, engine, [])}, repeats=1, rounds=5)["scene"]
+        each = f"{seconds / count * 1e6:.0f} us each" if count else ""
+        rows.append((f"a scene over a model with {count} sensors of its own", f"{seconds * 1e3:.2f} ms", each))
     return rows

@@ -4,11 +4,13 @@ import time
 from collections.abc import Callable
 
 
-def interleaved(calls: dict[str, Callable[[], object]], repeats: int, rounds: int = 9) -> dict[str, float]:
+def interleaved(
+    calls: dict[str, Callable[[], object]], repeats: int, rounds: int = 9, warm_up: int = 8
+) -> dict[str, float]:
     """Return seconds per call of each, the minimum over rounds in which all of them take turns."""
     best = dict.fromkeys(calls, float("inf"))
     for call in calls.values():
-        for _ in range(max(repeats // 10, 8)):  # warm-up: kernels load, shards are decided
+        for _ in range(max(repeats // 10, warm_up)):  # warm-up: kernels load, shards are decided
             call()
     for _ in range(rounds):
         for name, call in calls.items():

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import synthetic as syn
+from pydantic import Field
 
 import sensorium as sn
-from sensorium.cfg import GilbertElliott, OffsetCfg, amount_bounds
+from sensorium.cfg import GilbertElliott, OffsetCfg, amount_bounds, meanings
 
 # Faults ---------------------------------------------------------------------------------------------------------------
 
@@ -211,3 +212,49 @@ def test_an_offset_is_finite(pos: tuple[float, float, float]) -> None:
     """A position that is no number would make every reading NaN: it is refused when the config is made."""
     with pytest.raises(sn.ConfigError, match=r"pos: got .*three finite numbers"):
         sn.ImuCfg.OffsetCfg(pos=pos)
+
+
+# Meanings -------------------------------------------------------------------------------------------------------------
+
+
+class OuterCfg(syn.ProbeCfg):
+    """A config whose fields say what they mean in different ways."""
+
+    class InnerCfg(sn.OffsetCfg):
+        """One inside another."""
+
+        depth: float = 0.0
+        """Depth of the inner one, m."""
+
+    noise: Any = None
+    width: float = 1.0
+    """Width, m;
+    on two lines."""
+    told: float = Field(1.0, description="In the field itself.")
+    """Not this."""
+    silent: float = 1.0
+
+
+def test_the_docstring_under_a_field_is_its_meaning() -> None:
+    """Own, inherited (also where the default changed) and nested fields; a description that was given comes first."""
+    texts = meanings(OuterCfg)
+    assert texts["width"] == "Width, m;\non two lines."
+    assert texts["told"] == "In the field itself."
+    assert "silent" not in texts
+    assert texts["noise"] == meanings(sn.SimpleSensorCfg)["noise"]
+    assert texts["noise"].startswith("Standard deviation of white noise")
+    inner = meanings(OuterCfg.InnerCfg)
+    assert inner == {**meanings(sn.OffsetCfg), "depth": "Depth of the inner one, m."}
+
+
+def test_the_json_schema_says_what_fields_mean() -> None:
+    """Each property has its meaning as description, also those of a config inside; numbers stay what they were."""
+    properties = OuterCfg.InnerCfg.model_json_schema()["properties"]
+    assert properties["depth"]["description"] == "Depth of the inner one, m."
+    assert properties["depth"]["type"] == "number"
+
+    class Holder(sn.OffsetCfg):
+        inner: OuterCfg.InnerCfg = OuterCfg.InnerCfg()
+
+    schema = Holder.model_json_schema()
+    assert schema["$defs"]["InnerCfg"]["properties"]["depth"]["description"] == "Depth of the inner one, m."

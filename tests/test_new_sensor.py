@@ -57,8 +57,8 @@ def test_a_name_is_read_in_any_style(text: str, camel: str, kind: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "9-axis", "wind.speed", "wind/../speed", "vent-é", "-wind", "wind-", "none", "True", "sensor", "Sensorium",
-     "x" * (LONGEST + 1)],
+    ["", "9-axis", "wind.speed", "wind/../speed", "vent-é", "-wind", "wind-", "none", "True", "sensor", "cfg",
+     "Sensorium", "x" * (LONGEST + 1)],
 )  # fmt: skip
 def test_what_cannot_be_a_name_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"^NAME: got .* letters and digits"):

@@ -7,17 +7,22 @@ reset, or, where a sensor has fields of several units, a mapping from field to o
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import math
 import re
+import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
     ConfigDict,
+    GetJsonSchemaHandler,
     PlainSerializer,
     PlainValidator,
     Strict,
@@ -146,9 +151,7 @@ class Cfg(BaseModel):
         ConfigError: at construction, listing every fault with field, value, what is accepted and the fix.
     """
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", validate_default=False, use_attribute_docstrings=True, arbitrary_types_allowed=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False, arbitrary_types_allowed=True)
 
     def __init__(self, /, **data: Any) -> None:
         try:
@@ -186,6 +189,16 @@ class Cfg(BaseModel):
         """Build the config from JSON text."""
         return cls.from_dict(json.loads(text))
 
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Return the JSON schema, with the meaning of each field as its description."""
+        schema = handler(core_schema)
+        properties = handler.resolve_ref_schema(schema).get("properties", {})
+        for name, text in meanings(cls).items():
+            if name in properties:
+                properties[name].setdefault("description", text)
+        return schema
+
     def to_toml(self) -> str:
         """Return the config as TOML text."""
         import tomli_w
@@ -207,6 +220,47 @@ WORDS_OF_OTHERS = {
     "euler_offset": "Give offset=OffsetCfg(rot=(w, x, y, z)).",
 }
 """Fields of configs of other libraries that have another form here, and what to write."""
+
+
+def meanings(cls: type[BaseModel]) -> dict[str, str]:
+    """Return what each field of a config means: the docstring under it, or the description it was given.
+
+    The source is read when somebody asks. A field whose class has no source (typed at a prompt) is left out.
+    """
+    texts: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        if issubclass(base, BaseModel) and "[" not in base.__name__:
+            texts.update(_docstrings(base.__module__).get(base.__qualname__, {}))
+    given = {name: info.description for name, info in cls.model_fields.items() if info.description}
+    texts.update(given)
+    return {name: texts[name] for name in cls.model_fields if name in texts}
+
+
+@cache
+def _docstrings(module: str) -> dict[str, dict[str, str]]:
+    """Return the docstrings under the annotated names of each class of a module, by qualified name."""
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[module]))
+    except (KeyError, OSError, TypeError, SyntaxError):
+        return {}
+    found: dict[str, dict[str, str]] = {}
+
+    def look_into(body: Sequence[ast.stmt], path: str) -> None:
+        for item, after in zip_longest(body, body[1:]):
+            match item, after:
+                case ast.ClassDef(name=name), _:
+                    found[f"{path}{name}"] = {}  # of a class that is defined twice, the last
+                    look_into(item.body, f"{path}{name}.")
+                case ast.FunctionDef(name=name), _:
+                    look_into(item.body, f"{path}{name}.<locals>.")
+                case ((ast.If() | ast.Try() | ast.With()), _):
+                    look_into(item.body, path)
+                    look_into(getattr(item, "orelse", []), path)
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    found.get(path.removesuffix("."), {})[name] = inspect.cleandoc(text)
+
+    look_into(tree.body, "")
+    return found
 
 
 def _config_error(cls: type[Cfg], error: ValidationError, data: Mapping[str, Any]) -> ConfigError:
@@ -365,6 +419,10 @@ class StageCfg(Cfg):
             specs: all fields that `truth` has.
             period: mean time between samples, s.
         """
+
+    def keeps_rotations(self) -> bool:
+        """Return whether unit quaternions stay such; where not, a rotation field named in `fields` is refused."""
+        return False
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, Tensor], key: StageKey) -> None:
         """Alter the measured `slot` in place, once per sample for all mounts and envs.

@@ -879,6 +879,22 @@ def test_the_owner_steps_and_resets():
     assert engine.array("body_lin_acc_w")[0, 0, 2] == pytest.approx(-1.0, abs=1e-4)
 
 
+def test_a_reset_of_live_data_counts_also_where_nothing_read_the_last_tick():
+    """With fresh=False a reset env has its new state at once, whether or not the others were read since their step."""
+    model, datas, engine = live(2, fresh=False)
+    for data in datas:
+        mujoco.mj_step(model, data)
+    others = datas[1].xpos[1].astype(np.float32)
+    engine.count_ticks(1)
+    mujoco.mj_resetData(model, datas[0])
+    datas[0].qpos[:3] = (3.0, 0.0, 9.0)
+    engine.reset(torch.tensor([0]))
+    engine.refresh()
+    assert engine.array("body_pos_w")[0, 0].tolist() == [3.0, 0.0, 9.0]
+    assert np.array_equal(engine.array("body_pos_w")[1, 0].numpy(), others)
+    assert engine.lag == 0
+
+
 def test_a_control_callback_is_not_called_by_sensors():
     """A stateful control callback sees only the owner's own steps."""
     model, (data,), engine = live(1)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import mujoco
 import numpy as np
 import pytest
@@ -298,6 +300,20 @@ def test_the_units_of_all_types_are_known_or_said_to_be_unknown():
     open_units = {"magnetometer", "tendonpos", "tendonvel", "contact", "tactile", "plugin"}
     open_units |= {"actuatorpos", "actuatorvel", "actuatorfrc"}
     assert {type for type, unit in units.items() if not unit} == open_units
+
+
+def test_a_model_is_described_once_and_anew_when_it_was_compiled_anew():
+    """Discovery asks about each declared sensor, so describing the model at each question would be quadratic."""
+    engine = MujocoEngine(f'<mujoco>{BODIES}<sensor><clock name="time"/></sensor></mujoco>')
+    first = engine.native_sensors()
+    assert engine.native_sensors() is first
+    assert engine.supports(NATIVE_SENSOR("time")) is None
+    assert engine.native_sensors() is first
+    added = NATIVE_SENSOR("own", "clock")
+    assert engine.native_sensor(added) is None
+    engine.prepare({added: "a sensor"})
+    assert engine.native_sensors() is not first and engine.native_sensors() == first
+    assert engine.native_sensor(added) == replace(first[0], name="own")
 
 
 def test_a_composed_model_has_its_sensors_under_prefixes():

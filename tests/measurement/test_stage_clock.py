@@ -96,6 +96,7 @@ def test_stamps_do_not_depend_on_the_number_of_envs() -> None:
         ({"offset": (0.1, 0.2)}, "offset: .*one number"),
         ({"jitter": -1.0}, "jitter: .*>= 0"),
         ({"resolution": -1.0}, "resolution: .*>= 0"),
+        ({"resolution": float("inf")}, "resolution: .*finite"),
     ],
 )
 def test_bad_values_are_refused(fields: dict[str, Any], message: str) -> None:
@@ -109,3 +110,22 @@ def test_fields_or_a_second_clock_are_refused() -> None:
         syn.world([syn.ProbeCfg(stages=(sn.ClockError(fields=("vec",), offset=0.1),))])
     with pytest.raises(sn.ConfigError, match="only one stage of this kind"):
         syn.world([syn.ProbeCfg(stages=(sn.ClockError(offset=0.1), sn.ClockError(skew_ppm=1.0)))])
+
+
+def test_a_sensor_that_starts_alone_sets_its_own_clock() -> None:
+    """The skew counts from the last reset of the sensor: of its env, of itself, or from when it was added."""
+    scene = syn.world([syn.ProbeCfg(name="p", stages=(sn.ClockError(skew_ppm=1e5),))], 3)
+    syn.advance(scene, 10)
+    scene["p"].reset([1])
+    scene.add(syn.ProbeCfg(name="late", delay=0.02, stages=(sn.ClockError(skew_ppm=1e5),)))
+    syn.advance(scene, 5)
+    syn.reset(scene, [2])
+    syn.advance(scene, 5)
+    for name, starts in {"p": [0.0, 0.1, 0.15], "late": [0.1, 0.1, 0.15]}.items():
+        sensor = scene[name]
+        expected = 0.1 * (sensor.capture_time - torch.tensor(starts, dtype=torch.float64))
+        torch.testing.assert_close(sensor.stamp - sensor.capture_time, expected, rtol=0.0, atol=1e-12)
+    saved = scene.state()
+    twin = syn.world([syn.ProbeCfg(name="p", stages=(sn.ClockError(skew_ppm=1e5),)), scene["late"].cfg], 3)
+    twin.load_state(saved)
+    assert all(torch.equal(twin[name].stamp, scene[name].stamp) for name in ("p", "late"))

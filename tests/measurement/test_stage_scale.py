@@ -76,3 +76,13 @@ def test_a_sensor_without_the_force_is_refused() -> None:
     for matrix in ((1.0, 2.0), (MATRIX, MATRIX), sn.Normal((0.0, 0.0, 0.0), 1.0)):
         with pytest.raises(sn.ConfigError, match=r"3x3|nine"):
             sn.GSensitivity(matrix=matrix)
+
+
+def test_three_mounts_are_not_three_axes() -> None:
+    """Three numbers side by side of three mounts, or a quaternion each, are no vector whose axes could couple."""
+    engine = sn.TensorEngine(1, 0.01, bodies=("a", "b", "c"))
+    for stage in (sn.ScaleError(cross_axis=0.1), sn.GSensitivity(matrix=0.1, fields=("pressure",), source="pressure")):
+        with pytest.raises(sn.ConfigError, match=r"stages\.0.*three-axis fields.*'pressure'"):
+            sn.Scene(engine, [sn.BarometerCfg(bodies=".*", stages=(stage,))])
+    scene = sn.Scene(engine, [sn.ImuCfg(bodies=".*", fields=("ang_vel_b",), stages=(sn.ScaleError(cross_axis=0.1),))])
+    assert scene["imu"].data.ang_vel_b.shape == (1, 3, 3)

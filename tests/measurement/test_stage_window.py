@@ -155,3 +155,13 @@ def test_sensors_that_cannot_be_asked_between_samples_are_refused_by_name() -> N
         sn.Scene(engine, [imu])
     with pytest.raises(sn.ConfigError, match="while nobody reads"):
         sn.Scene(engine, [probe(evaluate="wanted")])
+
+
+def test_it_is_the_first_at_its_place() -> None:
+    """A stage of place physics before it would alter one tick of the window, not all: refused; behind it is fine."""
+    spike = sn.SpikeFault(start=0.0, duration=None, amount=8.0, place="physics")
+    with pytest.raises(sn.ConfigError, match=r"stages\.0: got spike_fault, expected .*after window_average"):
+        syn.world([syn.ProbeCfg(name="p", rate_hz=25.0, stages=(spike, *WINDOW))])
+    scene = syn.world([syn.ProbeCfg(name="p", rate_hz=25.0, stages=(*WINDOW, spike))])
+    syn.advance(scene, 4)
+    assert np.array_equal(vec(scene), mean_signal(range(1, 5), 4) + 8.0)

@@ -123,6 +123,56 @@ def test_saturation() -> None:
     assert scene["steps"].data.vec[0].tolist() == [1.0, 2.0, 2.0]
 
 
+@pytest.mark.parametrize("make", [sn.Saturation, lambda **ends: sn.SaturationFault(rate=1.0, **ends)])
+def test_ends_that_leave_nothing_between_them_are_refused(make: Any) -> None:
+    """Minus a negative upper end is above it: the lower one must then be given."""
+    with pytest.raises(sn.ConfigError, match=r"low: got None, expected .*below"):
+        make(high=-1.0)
+    with pytest.raises(sn.ConfigError, match=r"low: got 2\.0, expected .*at or below"):
+        make(high=1.0, low=2.0)
+    assert make(high=-1.0, low=-3.0).low == -3.0 and make(high=(0.0, 1.0, 2.0)).low is None
+
+
+# Rotations ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        sn.GaussMarkov(density=1.0, tau=1.0), sn.Flicker(bias_instability=1.0), sn.TemperatureDrift(coefficient=0.1),
+        sn.LowPass(time_constant=1.0), sn.GroupDelay(window="hann", length=3), sn.Saturation(high=0.5),
+        sn.SpikeFault(rate=1.0, amount=1.0), sn.SaturationFault(rate=1.0, high=1.0), sn.StuckFault(rate=1.0),
+        sn.Dropout(probability=0.5), sn.Dropout(probability=0.5, per="sample", mode="zero"), sn.WindowAverage(),
+    ],
+    ids=lambda stage: stage.to_dict()["kind"],
+)  # fmt: skip
+def test_what_would_make_a_quaternion_no_rotation_is_refused(stage: StageCfg) -> None:
+    """Stages that work on numbers one by one do not keep a quaternion unit; naming such a field is an error."""
+    with pytest.raises(sn.ConfigError, match=r"stages\.0\.fields: got 'quat', expected no rotation"):
+        syn.world([syn.KernelProbeCfg(name="p", rate_hz=50.0, stages=(stage.replace(fields=("quat",)),))])
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        sn.GroupDelay(samples=2), sn.StuckFault(rate=20.0, per="sample", duration=0.05),
+        sn.Dropout(probability=0.5, per="sample"),
+        sn.Dropout(probability=0.5, per="sample", mode="value", value=(1.0, 0.0, 0.0, 0.0)),
+    ],
+    ids=["delay", "stuck", "hold", "value"],
+)  # fmt: skip
+def test_stages_that_move_whole_quaternions_keep_them_unit(stage: StageCfg) -> None:
+    """A delayed, frozen or replaced quaternion is one that was, or the given one."""
+    scene = syn.world([syn.KernelProbeCfg(name="p", stages=(stage.replace(fields=("quat",)),))])
+    differs = False
+    for _ in range(10):
+        syn.advance(scene)
+        quat = scene["p"].data.quat
+        torch.testing.assert_close(quat.norm(dim=-1), torch.ones(4))
+        differs |= not torch.equal(quat, scene["p"].ground_truth.quat)
+    assert differs
+
+
 # Plugins --------------------------------------------------------------------------------------------------------------
 
 

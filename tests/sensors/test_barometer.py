@@ -274,6 +274,9 @@ def test_a_reset_starts_settled() -> None:
         ),
         ({"altitude_offset": 50000.0}, "altitude_offset: got 50000.0, expected an altitude from -1000 to 20000 m"),
         ({"position_error": (0.1, 0.2)}, "position_error"),
+        ({"position_error": math.nan}, "position_error: got nan, expected a finite number, or three"),
+        ({"wind": (0.0, math.inf, 0.0)}, "wind: got .*, expected three finite numbers"),
+        ({"temperature_coefficient": math.inf}, "temperature_coefficient: got inf, expected a finite number"),
     ],
 )
 def test_wrong_configs_are_refused(given: dict[str, Any], message: str) -> None:
@@ -296,6 +299,27 @@ def test_a_state_that_is_not_finite_is_flagged() -> None:
     scene.update()
     with pytest.warns(sn.NonFiniteStateWarning):
         assert scene["barometer"].valid.tolist() == [True, False]
+
+
+def test_a_lag_goes_on_after_a_state_that_was_not_finite() -> None:
+    """After one sample of NaN the response is where it would be if that sample had not been taken."""
+    engine, dt, tau = engine_at([0.0, 0.0]), 0.01, 0.1
+    scene = sn.Scene(engine, [sn.BarometerCfg(body="body", lag=tau)])
+    engine.body_pos_w[..., 2] = 50.0
+    scene.update()
+    engine.body_pos_w[1, 0, 2] = math.nan
+    with pytest.warns(sn.NonFiniteStateWarning):
+        scene.update()
+    assert scene["barometer"].data.pressure.isnan().tolist() == [False, True]
+    assert scene["barometer"].data.altitude.isnan().tolist() == [False, True]
+    engine.body_pos_w[1, 0, 2] = 50.0
+    scene.update()
+    pressure, truth = scene["barometer"].data.pressure, scene["barometer"].ground_truth.pressure
+    assert scene["barometer"].valid.all()
+    assert pressure[1].item() == pytest.approx(pressure[0].item(), abs=2 * STEP)
+    ramp = (math.exp(dt / tau) - 1.0) * tau / dt
+    left = (101325.0 - truth[1].item()) * math.exp(-3 * dt / tau) * ramp
+    assert pressure[1].item() - truth[1].item() == pytest.approx(left, abs=2 * STEP)
 
 
 @pytest.mark.parametrize(

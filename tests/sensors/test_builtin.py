@@ -359,6 +359,23 @@ def test_every_type_that_is_declared_is_discovered() -> None:
     assert scene["contact"].data.shape == (1, 8)
 
 
+def test_a_typed_sensor_has_the_unit_of_its_element_like_a_declared_one() -> None:
+    """A hinge turns (rad) and a slide moves (m), whether the sensor stands in the XML or in a config."""
+    joints = {"turning": "hinge", "moving": "slide"}
+    bodies = "".join(
+        f'<body><joint name="{name}" type="{kind}"/><geom size="0.1"/></body>' for name, kind in joints.items()
+    )
+    declared = "".join(f'<jointpos name="declared_{name}" joint="{name}"/>' for name in joints)
+    xml = f"<mujoco><worldbody>{bodies}</worldbody><sensor>{declared}</sensor></mujoco>"
+    typed = [
+        sn.BuiltinSensorCfg(name=f"typed_{name}", sensor_type="jointpos", obj={"type": "joint", "name": name})
+        for name in joints
+    ]
+    scene = sn.Scene(sn.MujocoEngine(xml), typed)
+    for name, unit in (("turning", "rad"), ("moving", "m")):
+        assert scene[f"typed_{name}"].specs[0].unit == scene[f"declared_{name}"].specs[0].unit == unit
+
+
 def test_a_sensor_that_its_user_computes_is_left_out_with_the_reason() -> None:
     xml = with_sensors(ZOO, '<user name="user" dim="3"/>', '<clock name="clock"/>')
     scene = sn.Scene(sn.MujocoEngine(xml))

@@ -124,6 +124,17 @@ def test_the_error_forgets_itself_in_its_correlation_time(rate: float) -> None:
     assert -5.0 / math.log(correlation) == pytest.approx(tau, rel=chance)
 
 
+def test_a_slow_error_sampled_fast_keeps_its_correlation_time() -> None:
+    """20 samples at 1 kHz and tau of 10000 s: the error moved by 2 (1 - exp(-T/tau)) of its variance, in 20000 envs."""
+    envs, tau, dt, ticks = 20000, 1e4, 0.001, 20
+    scene = scene_of(sn.TensorEngine(envs, dt), horizontal_sd=1.0, vertical_sd=1.0, tau=tau)
+    first = numpy(scene["gnss"].read().pos_enu)
+    for _ in range(ticks):
+        scene.update()
+    moved = ((numpy(scene["gnss"].read().pos_enu) - first) ** 2).mean()
+    assert moved == pytest.approx(-2.0 * math.expm1(-ticks * dt / tau), rel=5 * math.sqrt(2 / (3 * envs)))
+
+
 def test_half_of_all_fixes_are_within_the_cep() -> None:
     """The ellipse of the horizontal error is a circle; its median radius is 1.1774 deviations (Rayleigh's law)."""
     envs, sd = 20000, 2.0
@@ -321,6 +332,12 @@ def test_a_zone_turned_inside_out_is_refused() -> None:
         sn.SkyZone(low=(0.0, 0.0, 0.0), high=(1.0, -1.0, 1.0))
 
 
+def test_a_zone_that_would_better_the_sky_is_refused() -> None:
+    """A factor below 1 could not act, since outside of all zones it is 1 and the greatest holds."""
+    with pytest.raises(sn.ConfigError, match=r"dop: got 0\.5, expected a finite factor >= 1.*hdop and vdop"):
+        sn.SkyZone(low=(0.0, 0.0, 0.0), high=(1.0, 1.0, 1.0), dop=0.5)
+
+
 def test_a_state_that_is_not_finite_is_flagged() -> None:
     """NaN in one env's velocity makes that env's sample invalid."""
     engine = sn.TensorEngine(2, 0.1)
@@ -329,6 +346,23 @@ def test_a_state_that_is_not_finite_is_flagged() -> None:
     with pytest.warns(sn.NonFiniteStateWarning, match="env 1, body 'body', at tick 1"):
         scene.update()
     assert scene["gnss"].valid.tolist() == [True, False]
+
+
+def test_what_is_not_finite_is_never_the_last_position() -> None:
+    """A tunnel right after a sample of NaN holds the fix before it."""
+    engine = sn.TensorEngine(1, 0.1)
+    scene = scene_of(engine, zones=(TUNNEL,))
+    engine.body_pos_w = (9.0, 1.0, 0.0)
+    engine.body_lin_vel_w = (1.0, 0.0, 0.0)
+    scene.update()
+    engine.body_pos_w = (9.5, math.nan, 0.0)
+    with pytest.warns(sn.NonFiniteStateWarning):
+        scene.update()
+    engine.body_pos_w = (11.0, 1.0, 0.0)
+    scene.update()
+    data = scene["gnss"].data
+    assert data.fix.item() == 0
+    assert (data.pos_enu[0].tolist(), data.vel_enu[0].tolist()) == ([9.0, 1.0, 0.0], [1.0, 0.0, 0.0])
 
 
 def test_it_draws_the_measured_positions_in_the_world() -> None:

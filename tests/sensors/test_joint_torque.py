@@ -150,7 +150,14 @@ def test_requirements_and_faults() -> None:
         sn.Scene(sn.TensorEngine(1, joints=("a",), provides=only), [sn.JointTorqueCfg(joint="a", ripple=0.1)])
     with pytest.raises(sn.UnsupportedError, match="JOINT_TORQUE"):
         sn.Scene(sn.TensorEngine(1, joints=("a",)), [sn.JointTorqueCfg(joint="a")])
-    for fields, match in (({"ripple": -0.1}, "an amplitude >= 0"), ({"gear": 0.0}, "a number above 0")):
+    for fields, match in (
+        ({"ripple": -0.1}, "an amplitude >= 0"),
+        ({"ripple": math.inf}, "ripple: got inf, expected a finite number, or one per joint"),
+        ({"ripple": ()}, r"ripple: got \(\), expected a finite number, or one per joint"),
+        ({"gear": 0.0}, "a number above 0"),
+        ({"ripple_cycles": math.nan}, "ripple_cycles: got nan, expected a finite number above 0"),
+        ({"ripple_phase": math.nan}, "ripple_phase: got nan, expected a finite angle"),
+    ):
         with pytest.raises(sn.ConfigError, match=match):
             sn.JointTorqueCfg(joint="a", **fields)
     with pytest.raises(sn.ConfigError, match="one number, or 3 of them"):

@@ -265,6 +265,7 @@ def test_noise_and_quantisation_come_after_the_iron() -> None:
         ({"soft_iron": sn.Uniform(-0.4, 0.1)}, "deviations below 1/3"),
         ({"soft_iron": sn.Normal((0.0, 0.0, 0.0), 0.1)}, "a distribution of numbers, or of six"),
         ({"unit": "tesla"}, "unit: got 'tesla'"),
+        ({"magnetic_field": (0.0, math.nan, 0.0)}, "magnetic_field: got .*, expected three finite numbers"),
         (
             {"dipoles": (sn.MagneticDipole(pos=(0, 0, 0), moment=(1, 0, 0)),)},
             "dipoles: .*expected `unit` beside it.*unit='T'",
@@ -281,6 +282,8 @@ def test_a_dipole_without_a_size_is_refused() -> None:
     """The radius of a dipole is above zero."""
     with pytest.raises(sn.ConfigError, match=r"radius: got 0\.0, expected a finite radius > 0"):
         sn.MagneticDipole(pos=(0.0, 0.0, 0.0), moment=(1.0, 0.0, 0.0), radius=0.0)
+    with pytest.raises(sn.ConfigError, match=r"moment: got .*, expected three finite numbers"):
+        sn.MagneticDipole(pos=(0.0, 0.0, 0.0), moment=(math.inf, 0.0, 0.0))
 
 
 def test_the_unit_is_that_of_the_spec() -> None:

@@ -207,6 +207,11 @@ def test_the_estimate_follows_the_measured_current() -> None:
         ({"torque_constant": 0.0}, "a number above 0"),
         ({"torque_constant": 0.1, "efficiency": 1.2}, "an efficiency in"),
         ({"torque_constant": 0.1, "coulomb": (-0.1, 0.2, 0.3)}, "nothing negative"),
+        ({"torque_constant": 0.1, "coulomb": ()}, r"coulomb: got \(\), expected a finite number, or one per joint"),
+        ({"torque_constant": (0.1, math.inf)}, "torque_constant: got .*, expected a finite number, or one per joint"),
+        ({"torque_constant": 0.1, "cogging": (math.nan,)}, "cogging: got .*, expected finite amplitudes >= 0"),
+        ({"torque_constant": 0.1, "cogging_cycles": math.inf}, "cogging_cycles: got inf, expected a finite number"),
+        ({"torque_constant": 0.1, "winding_temperature": math.inf}, "winding_temperature: got inf, expected a motor"),
         ({"torque_constant": 0.1, "fields": ("torque",)}, "the current among `fields`"),
         ({"torque_constant": 0.1, "fields": ("voltage",)}, "fields"),
         ({"torque_constant": 0.1, "kt_temperature_coefficient": -0.01, "winding_temperature": 130.0}, "above 0"),
@@ -248,3 +253,18 @@ def test_an_effort_that_is_not_finite_names_the_joint() -> None:
     with pytest.warns(sn.NonFiniteStateWarning, match="env 1, body 'of joint c'"):
         scene.update()
     assert scene["motor_current"].valid.tolist() == [True, False]
+
+
+def test_a_velocity_that_is_not_finite_spoils_the_estimate_and_is_flagged() -> None:
+    """Where the drive subtracts friction, the joint velocity counts as state; elsewhere it does not."""
+    engine = engine_of(2)
+    cfgs = [
+        sn.MotorCurrentCfg(name=name, joints=".*", torque_constant=0.1, coulomb=friction)
+        for name, friction in (("knows", 0.5), ("ignores", 0.0))
+    ]
+    scene = sn.Scene(engine, cfgs)
+    engine.joint_vel[1, 2] = math.nan
+    with pytest.warns(sn.NonFiniteStateWarning, match="sensor 'knows'.* env 1, body 'of joint c'"):
+        scene.update()
+        assert scene["knows"].valid.tolist() == [True, False]
+    assert scene["ignores"].valid.all() and scene["ignores"].data.torque.isfinite().all()

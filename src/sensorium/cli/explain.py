@@ -67,13 +67,13 @@ class Explain:
         def engine() -> MujocoEngine:
             return load_model(self.model, self.envs, self.device)
 
-        scene = Scene(engine(), sensors)
+        scene = Scene(engine(), sensors, discover=False)  # as `sensorium run` builds it
         described = explanation(scene, [cfg.label for cfg in sensors], presets)
         described["model"] = str(self.model)
         if self.time:
             described["cost"] = _costs(engine, sensors, scene.engine.dt)
         if self.json:
-            print(json.dumps(described, indent=2))
+            print(json.dumps(described, indent=2), flush=True)
         else:
             _show(described)
         return 0
@@ -88,6 +88,7 @@ def explanation(scene: Scene, names: list[str], presets: Mapping[str, str]) -> d
         presets: sensor name to the preset it was made from.
     """
     engine = scene.engine
+    taken = {scene[name].name for name in names}  # with their prefixes
     return {
         "engine": engine.name,
         "device": str(scene.compute.device),
@@ -95,7 +96,7 @@ def explanation(scene: Scene, names: list[str], presets: Mapping[str, str]) -> d
         "dt": engine.dt,
         "sensors": {name: _sensor(scene[name], presets.get(name)) for name in names},
         "nbytes": sum(scene[name].info.nbytes for name in names),
-        "declared": [name for name in scene if name not in names],
+        "declared": [native.name for native in engine.native_sensors() if native.name not in taken],
     }
 
 
@@ -120,8 +121,15 @@ def _sensor(sensor: Sensor[Any, Any], preset: str | None) -> dict[str, Any]:
     }
     selector = getattr(cfg, "selector", None)
     if isinstance(selector, tuple):
-        out["selector"] = {selector[0]: selector[1] if isinstance(selector[1], str) else str(selector[1])}
+        out["selector"] = {selector[0]: _plain(selector[1])}
     return out
+
+
+def _plain(selected: Any) -> Any:
+    """Return what a selector holds as text, or a list of texts."""
+    if isinstance(selected, tuple):
+        return [_plain(each) for each in selected]
+    return selected if isinstance(selected, str) else str(selected)
 
 
 # Cost -----------------------------------------------------------------------------------------------------------------

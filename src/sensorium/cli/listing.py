@@ -51,12 +51,12 @@ class List:
         for cfg_class, sensor in shown:
             console.print(f'[bold]kind = "{cfg_class.kind()}"[/]  {_escaped(_title(cfg_class))}')
             console.print(_fields(sensor))
-            own = {name: info for name, info in cfg_class.model_fields.items() if name not in _shared()}
+            own = [name for name in cfg_class.model_fields if name not in _shared().model_fields]
             if own:
-                console.print(_options(own))
+                console.print(_options(cfg_class, own))
         if shown:
             console.print("[bold]options of every sensor[/] (where it is mounted, of those that are mounted somewhere)")
-            console.print(_options(_shared()))
+            console.print(_options(_shared(), _shared().model_fields))
         stages = {kind: stage for kind, stage in STAGE_KINDS.items() if wanted(kind)}
         if stages:
             console.print("[bold]stages[/], in the order in which they act")
@@ -64,7 +64,7 @@ class List:
             if self.names:
                 for kind, stage in stages.items():
                     console.print(f'[bold]kind = "{kind}"[/]')
-                    console.print(_options(stage.model_fields))
+                    console.print(_options(stage, stage.model_fields))
         chosen = {
             name: info for name, info in infos.items() if wanted(name) or (self.names and info.kind in self.names)
         }
@@ -77,10 +77,11 @@ class List:
         return 0
 
 
-def _shared() -> Mapping[str, Any]:
+def _shared() -> Any:
+    """Return the config class whose fields every sensor has, or every one that is mounted somewhere."""
     from sensorium.cfg import MountedSensorCfg
 
-    return MountedSensorCfg.model_fields
+    return MountedSensorCfg
 
 
 def _title(cls: type) -> str:
@@ -104,7 +105,7 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, wrapped: s
     for heading in headings:
         view.add_column(heading, no_wrap=heading not in wrapped)
     for row in rows:
-        view.add_row(*map(_escaped, row))
+        view.add_row(*map(_plain, row))
     return view
 
 
@@ -122,11 +123,14 @@ def _fields(sensor: Any) -> Any:
     return _table(("data field", "shape", "unit", "frame", "dtype"), rows, wrapped="unit")
 
 
-def _options(options: Mapping[str, Any]) -> Any:
-    rows = []
-    for name, info in options.items():
+def _options(cls: Any, names: Iterable[str]) -> Any:
+    from sensorium.cfg import meanings
+
+    rows, texts = [], meanings(cls)
+    for name in names:
+        info = cls.model_fields[name]
         default = "(to be given)" if info.is_required() else "" if info.default is None else repr(info.default)
-        rows.append((name, default, " ".join((info.description or "").split())))
+        rows.append((name, default, " ".join(texts.get(name, "").split())))
     return _table(("option", "default", "meaning"), rows, wrapped="default meaning")
 
 
@@ -151,6 +155,13 @@ def _broken(plugins: Any) -> Any:
     rows = [(each.name, each.distribution, each.value, f"{each.reason} {each.fix}") for each in plugins]
     headings = ("plugin", "package", "entry point", "what is wrong, and what to do")
     return _table(headings, rows, wrapped=headings[-1])
+
+
+def _plain(text: str) -> Any:
+    """Return a text as it stands, not as markup."""
+    from rich.text import Text
+
+    return Text(text.replace("``", "`"))
 
 
 def _escaped(text: str) -> str:

@@ -62,7 +62,7 @@ class Names:
         camel = re.sub(r"(?<=.)(Sensor|Cfg)$", "", re.sub(r"^Sensorium(?=[A-Z])", "", camel))
         if len(camel) > LONGEST:
             raise UsageError.of("NAME", text, f"at most {LONGEST} letters and digits, not {len(camel)}")
-        if keyword.iskeyword(camel) or camel in ("Sensor", "Sensorium"):
+        if keyword.iskeyword(camel) or camel in ("Cfg", "Sensor", "Sensorium"):
             fix = "Say what it measures."
             raise UsageError.of("NAME", text, f"{expected}; {camel!r} means something else already", fix)
         return cls(camel, kind_of(type(camel, (), {})))

@@ -122,6 +122,13 @@ class Engine(abc.ABC):
         """Return the sensors that the model itself declares, in its order; hidden and nameless ones are left out."""
         return ()
 
+    def native_sensor(self, requirement: Requirement) -> NativeSensor | None:
+        """Return what the sensor of a granted `NATIVE_SENSOR` is; None where this engine does not know.
+
+        By default it is one of `native_sensors`, whose type may be unknown.
+        """
+        return next((sensor for sensor in self.native_sensors() if sensor.name == requirement.args[0]), None)
+
     @abc.abstractmethod
     def supports(self, requirement: Requirement) -> str | None:
         """Return None where the engine can give the requirement, else the reason and the fix."""

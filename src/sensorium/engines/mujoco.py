@@ -216,11 +216,8 @@ class MujocoEngine(MujocoModelEngine):
             )
         return None
 
-    def _declared(self) -> dict[str, int]:
-        if self._model is None:
-            return declared_sensors(self._spec)
-        types = self._model.sensor_type
-        return {sensor.name: int(types[self._model.sensor(sensor.name).id]) for sensor in self.native_sensors()}
+    def _declared(self) -> Mapping[str, int]:
+        return declared_sensors(self._spec) if self._model is None else self._declared_by(self._model).types
 
     def _lacks(self, requirement: Requirement) -> bool:
         """Whether the compiled model must change for a requirement."""

@@ -13,7 +13,7 @@ import torch
 from sensorium.compute import Compute, Segment
 from sensorium.engines.base import Engine, FrameOnBody, NameKind, NativeSensor
 from sensorium.engines.mujoco_hidden import hidden
-from sensorium.engines.mujoco_native import describe, native, sensor_id
+from sensorium.engines.mujoco_native import Declared, describe, native, sensor_id
 from sensorium.engines.mujoco_parts import NEEDS, PARTS, Build, native_array, stage_of
 from sensorium.errors import ModelError, UnknownNameError
 from sensorium.spec import Requirement
@@ -167,6 +167,7 @@ class MujocoModelEngine(Engine):
         self._dirty = True
         self._body_row: dict[int, int] = {}
         self._names: dict[str, dict[str, int]] = {}
+        self._described: Declared | None = None
 
     @property
     def model(self) -> Any:
@@ -282,7 +283,17 @@ class MujocoModelEngine(Engine):
 
     def native_sensors(self) -> tuple[NativeSensor, ...]:
         """Return the sensors that the model itself declares, in its order; hidden and nameless ones are left out."""
-        return describe(self.model)
+        return self._declared_by(self.model).sensors
+
+    def native_sensor(self, requirement: Requirement) -> NativeSensor | None:
+        """Return what a native sensor is, declared or added; None where the model has none."""
+        return describe(self.model, requirement)
+
+    def _declared_by(self, model: Any) -> Declared:
+        """Return the model's own sensors, described once for each model."""
+        if self._described is None or self._described.model is not model:
+            self._described = Declared.of(model)
+        return self._described
 
     @property
     def entities(self) -> tuple[str, ...]:

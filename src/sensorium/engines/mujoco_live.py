@@ -111,8 +111,7 @@ class LiveMujocoEngine(MujocoModelEngine):
         return None
 
     def _native_reason(self, requirement: Requirement, fix: str) -> str | None:
-        types = self._model.sensor_type
-        declared = {sensor.name: int(types[self._model.sensor(sensor.name).id]) for sensor in self.native_sensors()}
+        declared = self._declared_by(self._model).types
         why = reason(requirement, self.prepared, declared, self._model, self._model.opt)
         if why is None and sensor_id(self._model, requirement) < 0:
             return f"this sensor is not in the model, and a compiled model cannot be changed: {fix}."
@@ -251,6 +250,8 @@ class LiveMujocoEngine(MujocoModelEngine):
         if ids is None:
             self.forward()
         elif len(ids):
+            if not self.fresh:
+                self.refresh()  # the last tick of the others, which a later refresh would read into these as well
             self._read(ids.tolist(), True)
             self._keep_state(ids.tolist())
             self._derived.convert(ids)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import mujoco
@@ -111,10 +112,33 @@ def sensor_id(model: Any, requirement: Requirement) -> int:
     return int(mujoco.mj_name2id(model, _OBJ.mjOBJ_SENSOR, element_name(requirement)))
 
 
-def describe(model: Any) -> tuple[NativeSensor, ...]:
-    """Return what a compiled model's own sensors are, without hidden and nameless ones."""
-    names = (mujoco.mj_id2name(model, _OBJ.mjOBJ_SENSOR, i) or "" for i in range(model.nsensor))
-    return tuple(_description(model, i, name) for i, name in enumerate(names) if name and not hidden(name))
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A compiled model's own sensors, without hidden and nameless ones.
+
+    Attributes:
+        model: the MjModel that was looked at.
+        sensors: what they are, in the order of the model.
+        types: name to mjtSensor.
+    """
+
+    model: Any
+    sensors: tuple[NativeSensor, ...]
+    types: Mapping[str, int]
+
+    @classmethod
+    def of(cls, model: Any) -> Declared:
+        """Describe the sensors of a model."""
+        names = [mujoco.mj_id2name(model, _OBJ.mjOBJ_SENSOR, i) or "" for i in range(model.nsensor)]
+        own = {name: i for i, name in enumerate(names) if name and not hidden(name)}
+        sensors = tuple(_description(model, i, name) for name, i in own.items())
+        return cls(model, sensors, {name: int(model.sensor_type[i]) for name, i in own.items()})
+
+
+def describe(model: Any, requirement: Requirement) -> NativeSensor | None:
+    """Return what the required sensor of a compiled model is, under the requirement's name; None without one."""
+    i = sensor_id(model, requirement)
+    return None if i < 0 else _description(model, i, str(requirement.args[0]))
 
 
 def _description(model: Any, i: int, name: str) -> NativeSensor:

@@ -258,6 +258,12 @@ class Line:
                 error = UnknownNameError(f"field of sensor {self.label!r}", unknown[0], chained)
                 faults.append(Fault(f"stages.{number}.fields", repr(unknown[0]), "a field of this sensor", str(error)))
                 continue
+            turned = [name for name in names if chained[name][1].kind == "rotation"]
+            if turned and not stage.keeps_rotations():
+                expected = f"no rotation field: {kind_of(type(stage))} would not keep its quaternions unit"
+                fix = f"Turn them with the knobs, e.g. noise={{{turned[0]!r}: 0.01}} in rad."
+                faults.append(Fault(f"stages.{number}.fields", repr(turned[0]), expected, fix))
+                continue
             columns = {name: chained[name][1].columns for name in names}
             units = {chained[name][1].unit for name in names}
             if len(units) > 1 and not stage.fields:
@@ -275,6 +281,15 @@ class Line:
                 states = States(self.compute, stage.state_specs(columns))
             except ValueError as error:
                 faults.append(Fault(f"stages.{number}", kind_of(type(stage)), str(error)))
+                continue
+            early = [
+                k
+                for k, other in enumerate(self.cfg.stages[:number])
+                if other.place == stage.place and not other.observes and {*names} & {*(other.fields or vectors)}
+            ]
+            if stage.observes and early:
+                first, expected = self.cfg.stages[early[0]], f"it after {kind_of(type(stage))}, which sees all ticks"
+                faults.append(Fault(f"stages.{early[0]}", kind_of(type(first)), expected, "Give that one first."))
                 continue
             runs.append(StageRun(stage, states, key))
         if faults:

@@ -188,20 +188,31 @@ def _freeze(
 
 
 @wp.func
+def _fours(address: wp.uint64, first: int):  # type: ignore[no-untyped-def]  # Warp infers it
+    return wp.array(ptr=address + wp.uint64(4) * wp.uint64(first), shape=(536870911,), dtype=wp.vec4i)
+
+
+@wp.func
+def _copy_row(source: wp.uint64, start: int, target: wp.uint64, first: int, count: int) -> None:
+    """Copy some words, four at a time."""
+    many_in, many_out = _fours(source, start), _fours(target, first)
+    fours = count // 4
+    for k in range(fours):
+        many_out[k] = many_in[k]
+    one_in, one_out = words_at(source), words_at(target)
+    for w in range(4 * fours, count):
+        one_out[first + w] = one_in[start + w]
+
+
+@wp.func
 def _copy_rows(env: int, slot: int, num_envs: int, fields: wp.array[Row]) -> None:
     for f in range(fields.shape[0]):
         field = fields[f]
-        shown = words_at(field.shown)
         first = env * field.words
         if slot < 0:
-            carry = words_at(field.carry)
-            for w in range(field.words):
-                shown[first + w] = carry[first + w]
+            _copy_row(field.carry, first, field.shown, first, field.words)
         else:
-            ring = words_at(field.ring)
-            start = slot * num_envs * field.words + first
-            for w in range(field.words):
-                shown[first + w] = ring[start + w]
+            _copy_row(field.ring, slot * num_envs * field.words + first, field.shown, first, field.words)
 
 
 @wp.kernel

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 
 import torch
 import warp as wp
-from pydantic import field_validator
+from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, MountedSensorCfg, Vec3, bad
@@ -87,9 +87,9 @@ def isa_pressure(height: F64) -> F64:
 @wp.func
 def isa_altitude(pressure: F64) -> F64:
     """Return the geopotential altitude, m, at which the standard atmosphere has a pressure, Pa; infinite for none."""
-    if pressure > _P11:
-        return (_ONE - wp.pow(pressure / _P0, _ONE / _EXPONENT)) * _T0 / _LAPSE
-    return _TROPOPAUSE - wp.log(wp.max(pressure, _ZERO) / _P11) / _DECAY
+    if pressure < _P11:
+        return _TROPOPAUSE - wp.log(wp.max(pressure, _ZERO) / _P11) / _DECAY
+    return (_ONE - wp.pow(pressure / _P0, _ONE / _EXPONENT)) * _T0 / _LAPSE  # also of NaN, which max() would hide
 
 
 @wp.func
@@ -126,6 +126,14 @@ class BarometerCfg(MountedSensorCfg[BarometerData]):
     lag: Float = 0.0
     """Time constant of the response, s: tube, filter and membrane as one first-order low-pass. Exact for any sample
     period where the pressure changes steadily between samples; it starts settled at the first sample."""
+
+    @field_validator("wind", "position_error", "temperature_coefficient")
+    @classmethod
+    def _finite(cls, value: Any, info: ValidationInfo) -> Any:
+        if not all(map(math.isfinite, value if isinstance(value, tuple) else (value,))):
+            wanted = {"wind": "three finite numbers, m/s", "position_error": "a finite number, or three"}
+            raise bad(wanted.get(str(info.field_name), "a finite number"))
+        return value
 
     @field_validator("lag")
     @classmethod
@@ -234,9 +242,11 @@ def _response(
     v = quat_rotate_inverse(q, v - wind)
     squares = cp[0] * v[0] * v[0] + cp[1] * v[1] * v[1] + cp[2] * v[2] * v[2]
     excess = 0.5 * wp.float32(isa_density(height)) * squares
-    if not wp.isfinite(excess):
+    if not (wp.isfinite(excess) and wp.isfinite(p[2])):
         bad_out[env, mount] = wp.uint8(1)
         any_bad[0] = 1
+        pressure_out[env, mount] = wp.nan
+        return  # flagged; the response stays where it was
     late = _ZERO
     if last_tick.shape[0] > 0:
         captured = clock[0] - clock[2]

@@ -328,9 +328,10 @@ class BuiltinSensor(SimpleSensor[BuiltinSensorCfg, BuiltinSensorData]):
     def native(self) -> NativeSensor:
         """What the engine's sensor is: its type, number of values, unit and element."""
         cfg = self.cfg
-        declared = next((each for each in self.engine.native_sensors() if each.name == self.name), None)
-        if declared is not None and (cfg.is_declared or not declared.type):
-            return declared if cfg.is_declared else replace(declared, type=cfg.sensor_type)
+        (requirement,) = self.requirements(cfg, self.engine.supports)
+        known = self.engine.native_sensor(requirement)
+        if known is not None:
+            return known if known.type else replace(known, type=cfg.sensor_type)
         objtype, objname, reftype, refname = (word for each in (cfg.obj, cfg.ref) for word in _words(each))
         return NativeSensor(
             self.name, cfg.sensor_type, self.engine.array(f"native:{self.name}").shape[1], _unit(cfg), objtype=objtype,

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -35,6 +35,11 @@ from sensorium.spec import BODY_POSE, BODY_VELOCITY, Field, exact_fraction
 from sensorium.world.mount import is_finite3
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+if TYPE_CHECKING:  # Warp's scalars have no operators that a type checker could see
+    F64: TypeAlias = Any
+else:
+    F64 = wp.float64
 
 FIXES: Mapping[str, int] = {"none": 0, "2d": 2, "3d": 3, "float": 4, "fixed": 5}
 """What kinds of fix there are, and their numbers in the field `fix`."""
@@ -73,7 +78,7 @@ class SkyZone(Cfg):
     fix: Fix = "none"
     """The best fix there is in it; ``"none"`` is an outage."""
     dop: Float = 1.0
-    """Factor on both dilutions of precision. Where zones overlap, the least fix and the greatest factor hold."""
+    """Factor on both dilutions of precision, >= 1. Where zones overlap, the least fix and the greatest factor hold."""
 
     @field_validator("high")
     @classmethod
@@ -86,8 +91,8 @@ class SkyZone(Cfg):
     @field_validator("dop")
     @classmethod
     def _dop(cls, value: float) -> float:
-        if not 0.0 < value < math.inf:
-            raise bad("a finite factor > 0")
+        if not 1.0 <= value < math.inf:
+            raise bad("a finite factor >= 1", "The dilution of the free sky is hdop and vdop of the receiver.")
         return value
 
 
@@ -282,8 +287,7 @@ def _wander(
     clock: wp.array[wp.int32],
     episode: wp.array[wp.int32],
     reset_tick: wp.array[wp.int32],
-    dt: float,
-    tau: float,
+    decay: F64,
     sd: wp.vec3,
     key0: wp.uint32,
     key1: wp.uint32,
@@ -305,8 +309,10 @@ def _wander(
     w = wp.vec3(w4[0], w4[1], w4[2])
     e = w  # the first sample is drawn from the long-run law
     if reset_tick[env] != clock[0]:
-        kept = wp.exp(-float(captured - last_tick[env, mount]) * dt / tau)
-        e = kept * state[env, mount] + wp.sqrt(1.0 - kept * kept) * w
+        # in float64: for samples that are close together 1 - kept^2 is lost in the rounding of float32
+        kept = wp.exp(-F64(captured - last_tick[env, mount]) * decay)
+        fresh = wp.sqrt(F64(1.0) - kept * kept)
+        e = wp.vec3(kept * wp.vec3d(state[env, mount]) + fresh * wp.vec3d(w))
     state[env, mount] = e
     last_tick[env, mount] = captured
     if fix_in[env, mount] != 0:
@@ -340,8 +346,9 @@ def _report(
     elif fix == FIX_2D:
         p[2] = held_pos[env, mount][2]
         v[2] = 0.0
-    held_pos[env, mount] = p
-    held_vel[env, mount] = v
+    if is_finite3(p) and is_finite3(v):
+        held_pos[env, mount] = p
+        held_vel[env, mount] = v
     pos[env, mount] = p
     vel[env, mount] = v
     place = enu_to_geodetic_wp(wp.vec3d(wp.float64(p[0]), wp.float64(p[1]), wp.float64(p[2])), origin, axes)
@@ -441,8 +448,7 @@ class Gnss(SimpleSensor[GnssCfg, GnssData]):
                 self.clock.words_wp,
                 self.clock.episode_wp,
                 self.clock.reset_tick_wp,
-                self.clock.dt,
-                cfg.tau,
+                wp.float64(self.clock.dt / cfg.tau),
                 wp.vec3(cfg.horizontal_sd, cfg.horizontal_sd, cfg.vertical_sd),
                 *(wp.uint32(word) for word in self.stream("wander")),
                 normal_table(self.compute_on.wp_device),

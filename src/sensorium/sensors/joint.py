@@ -155,7 +155,7 @@ class JointSensorCfg(JointsCfg[JointSensorData]):
                 raise bad("1 to 30 bits")
             if info.data.get("counts_per_turn") is not None:
                 raise bad("no bits beside counts_per_turn", "Keep one of the two.")
-        elif min(value if isinstance(value, tuple) else (value,), default=0.0) <= 0.0:
+        elif min(value if isinstance(value, tuple) else (value,)) <= 0.0:
             raise bad("a number of counts above 0, or one per joint")
         if _given("resolution", info.data, "position"):
             raise bad(f"no {info.field_name} beside a resolution of the position", "Keep one of the two.")
@@ -164,17 +164,21 @@ class JointSensorCfg(JointsCfg[JointSensorData]):
     @field_validator("gear", "backlash")
     @classmethod
     def _positive(cls, value: Any, info: ValidationInfo) -> Any:
-        least = min(value if isinstance(value, tuple) else (value,), default=0.0) if value is not None else 1.0
+        least = min(value if isinstance(value, tuple) else (value,)) if value is not None else 1.0
         if info.field_name == "gear" and least <= 0.0:
             raise bad("a ratio above 0, or one per joint")
         if least < 0.0:
             raise bad("a width >= 0, or one per joint")
+        for name in ("counts_per_turn", "gear"):
+            other = info.data.get(name)
+            if isinstance(value, tuple) and isinstance(other, tuple) and len(value) != len(other):
+                raise bad(f"as many numbers as {name}, {len(other)}", "Each has one number per joint.")
         return value
 
     @field_validator("eccentricity")
     @classmethod
     def _eccentricity(cls, value: tuple[float, float] | None) -> tuple[float, float] | None:
-        if value is not None and (min(value) < 0.0 or value[0] + 2.0 * value[1] >= 1.0):
+        if value is not None and not (min(value) >= 0.0 and value[0] + 2.0 * value[1] < 1.0):
             raise bad("two amplitudes >= 0 with A1 + 2 A2 < 1 rad", "With more the reading would run backwards.")
         return value
 
@@ -183,6 +187,8 @@ class JointSensorCfg(JointsCfg[JointSensorData]):
     def _phase(cls, value: Any, info: ValidationInfo) -> Any:
         if value is not None and info.data.get("eccentricity") is None:
             raise bad("no phases without eccentricity")
+        if value is not None and not all(map(math.isfinite, value)):
+            raise bad("two finite angles, rad")
         return value
 
     @field_validator("velocity_mode")

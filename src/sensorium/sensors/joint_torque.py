@@ -13,6 +13,7 @@ drive systems", IEEE Trans. Instrum. Meas. 48, 1999).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -55,14 +56,28 @@ class JointTorqueCfg(JointsCfg[JointTorqueData]):
     ripple_phase: Float | None = None
     """Phase p of the ripple at joint position 0, rad; None draws it per env and joint at reset."""
 
-    @field_validator("ripple", "gear", "ripple_cycles")
+    @field_validator("ripple", "gear")
     @classmethod
     def _amounts(cls, value: Any, info: ValidationInfo) -> Any:
-        least = min(value if isinstance(value, tuple) else (value,), default=0.0) if value is not None else 1.0
+        least = min(value if isinstance(value, tuple) else (value,)) if value is not None else 1.0
         if info.field_name == "ripple" and least < 0.0:
             raise bad("an amplitude >= 0, or one per joint")
-        if info.field_name != "ripple" and least <= 0.0:
-            raise bad("a number above 0")
+        if info.field_name == "gear" and least <= 0.0:
+            raise bad("a number above 0, or one per joint")
+        return value
+
+    @field_validator("ripple_cycles")
+    @classmethod
+    def _cycles(cls, value: float) -> float:
+        if not 0.0 < value < math.inf:
+            raise bad("a finite number above 0")
+        return value
+
+    @field_validator("ripple_phase")
+    @classmethod
+    def _phase(cls, value: float | None) -> float | None:
+        if value is not None and not math.isfinite(value):
+            raise bad("a finite angle, rad")
         return value
 
 

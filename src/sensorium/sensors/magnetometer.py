@@ -11,6 +11,7 @@ a true disturbance and belong to B: see `MagneticDipole`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
@@ -48,6 +49,13 @@ class MagnetometerData:
     """Magnetic flux in the sensor's frame, in the config's `unit` (without one, in that of the field it is given)."""
 
 
+def _finite3(value: Vec3) -> Vec3:
+    """Refuse a vector that is not finite."""
+    if not all(map(math.isfinite, value)):
+        raise bad("three finite numbers")
+    return value
+
+
 class MagneticDipole(Cfg):
     """A magnet that stays where it is in the world: a motor of a machine, a steel beam, a loudspeaker.
 
@@ -61,6 +69,11 @@ class MagneticDipole(Cfg):
     """Magnetic moment in world axes, A m^2: about 1 for a small neodymium magnet, 10 to 1000 for steel structures."""
     radius: Float = 0.01
     """Radius of the sphere, m."""
+
+    @field_validator("pos", "moment")
+    @classmethod
+    def _finite(cls, value: Vec3) -> Vec3:
+        return _finite3(value)
 
     @field_validator("radius")
     @classmethod
@@ -87,6 +100,11 @@ class MagnetometerCfg(MountedSensorCfg[MagnetometerData]):
     """How the vehicle's iron bends the field, a matrix A that multiplies it, 1: a 3 x 3 matrix; the six numbers (xx,
     yy, zz, xy, xz, yz) of a symmetric one; or a distribution of each of the six numbers of A - I, drawn per env and
     mount at reset (``Normal(0, 0.03)``)."""
+
+    @field_validator("magnetic_field")
+    @classmethod
+    def _field(cls, value: Vec3 | None) -> Vec3 | None:
+        return value if value is None else _finite3(value)
 
     @field_validator("dipoles")
     @classmethod

@@ -17,6 +17,7 @@ Automatica 30, 1994). The true torque is that of `spec.JOINT_TORQUE`, at the gea
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -108,21 +109,35 @@ class MotorCurrentCfg(JointsCfg[MotorCurrentData]):
             raise bad("the current among `fields`", "The torque is estimated from it.")
         return value
 
-    @field_validator("torque_constant", "gear", "efficiency", "cogging_cycles", "stribeck_velocity")
+    @field_validator("torque_constant", "gear", "efficiency", "stribeck_velocity")
     @classmethod
     def _positive(cls, value: Any, info: ValidationInfo) -> Any:
         row = value if isinstance(value, tuple) else (value,)
-        if min(row, default=0.0) <= 0.0:
+        if min(row) <= 0.0:
             raise bad("a number above 0, or one per joint")
         if info.field_name == "efficiency" and max(row) > 1.0:
             raise bad("an efficiency in (0, 1], or one per joint")
         return value
 
-    @field_validator("coulomb", "static", "viscous", "cogging")
+    @field_validator("coulomb", "static", "viscous")
     @classmethod
     def _not_negative(cls, value: Any) -> Any:
-        if value is not None and min(value if isinstance(value, tuple) else (value,), default=0.0) < 0.0:
+        if value is not None and min(value if isinstance(value, tuple) else (value,)) < 0.0:
             raise bad("nothing negative")
+        return value
+
+    @field_validator("cogging")
+    @classmethod
+    def _amplitudes(cls, value: tuple[float, ...]) -> tuple[float, ...]:
+        if not all(0.0 <= amplitude < math.inf for amplitude in value):
+            raise bad("finite amplitudes >= 0")
+        return value
+
+    @field_validator("cogging_cycles")
+    @classmethod
+    def _cycles(cls, value: float) -> float:
+        if not 0.0 < value < math.inf:
+            raise bad("a finite number above 0")
         return value
 
     @field_validator("kt_temperature_coefficient", "winding_temperature")
@@ -130,7 +145,7 @@ class MotorCurrentCfg(JointsCfg[MotorCurrentData]):
     def _keeps_torque(cls, value: float, info: ValidationInfo) -> float:
         data = {**info.data, str(info.field_name): value}
         rise = data.get("winding_temperature", REFERENCE_TEMPERATURE) - REFERENCE_TEMPERATURE
-        if 1.0 + data.get("kt_temperature_coefficient", 0.0) * rise <= 0.0:
+        if not 0.0 < 1.0 + data.get("kt_temperature_coefficient", 0.0) * rise < math.inf:
             raise bad("a motor that still has a torque constant above 0", "About -0.001 per K is usual.")
         return value
 
@@ -207,6 +222,8 @@ def _estimate(
     vel_in: wp.array2d[wp.float32],
     current_in: wp.array2d[wp.float32],
     torque_out: wp.array2d[wp.float32],
+    bad_out: wp.array2d[wp.uint8],
+    any_bad: wp.array[wp.int32],
 ) -> None:
     i, joint = wp.tid()
     env = rows.start + i
@@ -215,6 +232,9 @@ def _estimate(
     torque = torque_per_ampere_in[joint] * current_in[env, joint]
     if vel_in.shape[0] > 0:
         w = vel_in[env, column_in[joint]]
+        if not wp.isfinite(w):
+            bad_out[env, 0] = wp.uint8(1)
+            any_bad[0] = 1
         if w != 0.0:
             ratio = w / stribeck_in[joint]
             dry = coulomb_in[joint] + (static_in[joint] - coulomb_in[joint]) * wp.exp(-ratio * ratio)
@@ -257,8 +277,14 @@ class MotorCurrent(SimpleSensor[MotorCurrentCfg, MotorCurrentData]):
 
     def body_at_fault(self, env: int, mount: int) -> str:
         """Return the first joint whose state is not finite."""
-        values = torch.stack([self.line.slot[name].view(self.num_envs, -1)[env] for name in self.cfg.fields])
-        return f"of joint {self.joint_names[int(values.isfinite().all(dim=0).int().argmin())]}"
+        values = [self.line.slot[name].view(self.num_envs, -1)[env] for name in self.cfg.fields]
+        if self._subtracts_friction:
+            values.append(self.engine.array("joint_vel")[env, list(self.joints.columns)])
+        return f"of joint {self.joint_names[int(torch.stack(values).isfinite().all(dim=0).int().argmin())]}"
+
+    @property
+    def _subtracts_friction(self) -> bool:
+        return self.cfg.has_friction and "torque" in self.cfg.fields
 
     def _hooks(self) -> Hooks:
         """Leave out of the pipeline what this config does not ask for."""
@@ -337,7 +363,9 @@ class MotorCurrent(SimpleSensor[MotorCurrentCfg, MotorCurrentData]):
     @recorded
     def derive_measured(self, slot: Record) -> None:
         """Estimate the torque from the measured current, as the drive does."""
-        velocity = self.engine.array("joint_vel") if self.cfg.has_friction else torch.zeros((0, 1), device=self.device)
+        velocity = (
+            self.engine.array("joint_vel") if self._subtracts_friction else torch.zeros((0, 1), device=self.device)
+        )
         self.compute_on.launch(
             _estimate,
             (self.joints.count,),
@@ -347,5 +375,9 @@ class MotorCurrent(SimpleSensor[MotorCurrentCfg, MotorCurrentData]):
                 wp.from_torch(velocity),
                 wp.from_torch(slot.current.view(self.num_envs, -1)),
             ],
-            [wp.from_torch(slot.torque.view(self.num_envs, -1))],
+            [
+                wp.from_torch(slot.torque.view(self.num_envs, -1)),
+                wp.from_torch(self.line.bad, dtype=wp.uint8),
+                self.clock.bad_wp,
+            ],
         )

@@ -6,12 +6,15 @@ only: free and ball joints have no single position. To name one of those is an e
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
-from sensorium.cfg import Float, ObjRef, Selector, Selectors, SimpleSensorCfg
+from pydantic import AfterValidator
+
+from sensorium.cfg import Float, ObjRef, Selector, Selectors, SimpleSensorCfg, bad
 from sensorium.engines.base import Engine
 from sensorium.errors import ConfigError, Fault, SelectionError, listed, shown
 from sensorium.spec import Field
@@ -19,8 +22,16 @@ from sensorium.world.select import entity_pattern, match_names
 
 DataT = TypeVar("DataT")
 
-PerJoint = Float | tuple[Float, ...]
-"""One number for all joints, or one per joint in the order of `joint_names`."""
+
+def _finite(value: float | tuple[float, ...]) -> float | tuple[float, ...]:
+    row = value if isinstance(value, tuple) else (value,)
+    if not row or not all(map(math.isfinite, row)):
+        raise bad("a finite number, or one per joint")
+    return value
+
+
+PerJoint = Annotated[Float | tuple[Float, ...], AfterValidator(_finite)]
+"""One finite number for all joints, or one per joint in the order of `joint_names`."""
 
 _SLIDE_UNITS = {"rad": "m", "rad/s": "m/s", "N m": "N"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -13,7 +14,15 @@ from sensorium.cfg import Amount, Float, Place, StageCfg, amount_bounds, bad
 from sensorium.compute import Rows
 from sensorium.measurement.draws import is_law
 from sensorium.measurement.record import Record
-from sensorium.measurement.stages.amounts import amount_table, draw_amount, no_law, scalar
+from sensorium.measurement.stages.amounts import (
+    BEGAN,
+    amount_table,
+    draw_amount,
+    launch_beginning,
+    no_law,
+    scalar,
+    ticks_since,
+)
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import normal_table, normals4
 
@@ -29,7 +38,7 @@ def _stamp(
     offset: wp.array2d[wp.float32],
     skew: wp.array2d[wp.float32],
     ticks: wp.array[wp.int64],
-    reset_tick: wp.array[wp.int32],
+    began: wp.array2d[wp.float32],
     episode: wp.array[wp.int32],
     key0: wp.uint32,
     key1: wp.uint32,
@@ -39,7 +48,7 @@ def _stamp(
     i, _one = wp.tid()
     env = rows.start + i
     tick = ticks[env]
-    since = wp.float64(tick - wp.int64(reset_tick[env])) * dt
+    since = wp.float64(ticks_since(wp.int32(tick), began, env)) * dt
     stamp = wp.float64(tick) * dt + wp.float64(offset[env, 0]) + wp.float64(1.0e-6) * wp.float64(skew[env, 0]) * since
     if jitter > 0.0:
         draws = normals4(wp.uint32(tick), wp.uint32(env), wp.uint32(episode[env]), wp.uint32(0), key0, key1, table)
@@ -53,9 +62,9 @@ class ClockError(StageCfg):
     """The sensor stamps its samples by a clock of its own: `sensor.stamp` beside the true `capture_time`.
 
     stamp = t + offset + skew * (t - t_reset) + jitter * w, w ~ N(0, 1), rounded down to `resolution`; t is the capture
-    time. The clock is set at each reset, up to the offset, and then runs fast by `skew_ppm` millionths: 20 to 50 for a
-    crystal, 10000 to 20000 for the RC oscillator of a small MEMS device. No value is altered, nor when it is sensed or
-    arrives; a scene has perfect clocks elsewhere.
+    time. The clock is set at each reset of its env or its sensor, up to the offset, and then runs fast by `skew_ppm`
+    millionths: 20 to 50 for a crystal, 10000 to 20000 for the RC oscillator of a small MEMS device. No value is
+    altered, nor when it is sensed or arrives; a scene has perfect clocks elsewhere.
     """
 
     place: ClassVar[Place] = "post"
@@ -79,21 +88,25 @@ class ClockError(StageCfg):
     @field_validator("jitter", "resolution")
     @classmethod
     def _time(cls, value: float) -> float:
-        if not amount_bounds(no_law(value))[0] >= 0.0:
-            raise bad("a time >= 0 in seconds")
+        if not 0.0 <= amount_bounds(no_law(value))[0] < math.inf:
+            raise bad("a finite time >= 0 in seconds")
         return value
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
-        """Return what was drawn."""
-        return {name: (1,) for name in ("offset", "skew_ppm") if is_law(getattr(self, name))}
+        """Return what was drawn, and the tick from which the clock has run where it runs wrong."""
+        drawn = {name: (1,) for name in ("offset", "skew_ppm") if is_law(getattr(self, name))}
+        return drawn if self.skew_ppm == 0.0 else {**drawn, "began": (BEGAN,)}
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Nothing to do: no value is altered."""
 
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Draw offset and skew for the envs whose episode begins."""
+        """Draw offset and skew for the envs whose episode begins, and set the clock."""
         for name, values in state.items():
-            draw_amount(key, name, getattr(self, name), 1, 0, values)
+            if name == "began":
+                launch_beginning(key, values)
+            else:
+                draw_amount(key, name, getattr(self, name), 1, 0, values)
 
     def stamps(self, ticks: torch.Tensor, state: Mapping[str, torch.Tensor], key: StageKey) -> torch.Tensor:
         """Return what the clock shows at capture ticks.
@@ -109,14 +122,15 @@ class ClockError(StageCfg):
         clock = key.clock
         out = torch.zeros(len(ticks), dtype=torch.float64, device=ticks.device)
         tables = [amount_table(key, getattr(self, name), 1, state.get(name)) for name in ("offset", "skew_ppm")]
+        began = state["began"] if "began" in state else torch.zeros((len(ticks), BEGAN), device=ticks.device)
         with key.compute.masked(key.compute.all_envs):
             key.compute.launch(
                 _stamp,
                 (1,),
                 [
                     wp.float64(clock.dt), wp.float64(self.resolution), self.jitter, *tables,
-                    wp.from_torch(ticks, dtype=wp.int64), clock.reset_tick_wp, clock.episode_wp, *key.stream("jitter"),
-                    normal_table(key.compute.wp_device),
+                    wp.from_torch(ticks, dtype=wp.int64), wp.from_torch(began), clock.episode_wp,
+                    *key.stream("jitter"), normal_table(key.compute.wp_device),
                 ],
                 [wp.from_torch(out, dtype=wp.float64)],
             )  # fmt: skip

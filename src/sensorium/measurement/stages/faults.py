@@ -182,6 +182,10 @@ class Dropout(StageCfg):
     def _chance(self) -> Any:
         return self.probability.p if isinstance(self.probability, GilbertElliott) else self.probability
 
+    def keeps_rotations(self) -> bool:
+        """Return whether whole samples are replaced, by an earlier one or the given one."""
+        return self.per == "sample" and self.mode in ("hold", "value")
+
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return which elements are lost, the last good values, and the drawn probabilities."""
         specs: dict[str, tuple[int, ...]] = {}
@@ -450,6 +454,10 @@ class StuckFault(_Fault):
 
     place: ClassVar[Place] = "dropout"
 
+    def keeps_rotations(self) -> bool:
+        """Return whether whole samples freeze."""
+        return self.per == "sample"
+
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return the held values beside what all faults keep."""
         return {**super().state_specs(columns), **{f"held_{field}": (count,) for field, count in columns.items()}}
@@ -571,7 +579,7 @@ class SaturationFault(_Fault):
 
     high: Amount
     """Upper rail, in the field's unit: a number, or one per axis."""
-    low: Amount | None = None
+    low: Amount | None = PydanticField(default=None, validate_default=True)
     """Lower rail; by default minus `high`."""
     rail: Literal["low", "high", "random"] = "random"
     """Which one; ``"random"`` draws it for each fault and element."""
@@ -584,7 +592,11 @@ class SaturationFault(_Fault):
     @field_validator("low")
     @classmethod
     def _low(cls, value: Any, info: ValidationInfo) -> Any:
-        if value is None or "high" not in info.data:
+        if "high" not in info.data:
+            return value
+        if value is None:
+            if amount_bounds(info.data["high"])[0] < 0.0:
+                raise bad("a lower rail below `high`", "Minus a negative number is above it.")
             return value
         if amount_bounds(no_law(value, "The rails belong to the device."))[1] > amount_bounds(info.data["high"])[0]:
             raise bad("a lower rail at or below the upper one")

@@ -273,6 +273,10 @@ class GroupDelay(StageCfg):
         """By how many samples every frequency is late."""
         return float(self.samples) if self.samples is not None else 0.5 * (len(self.taps) - 1)
 
+    def keeps_rotations(self) -> bool:
+        """Return whether it is a pure delay."""
+        return self.samples is not None
+
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return the values before the newest one."""
         return {f"past_{field}": (len(self.taps) - 1, count) for field, count in columns.items()}

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import torch
 import warp as wp
+from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Place, StageCfg, amount_bounds, bad
@@ -40,7 +41,7 @@ class Saturation(StageCfg):
 
     high: Amount
     """Upper end, in the field's unit; a number or one per axis."""
-    low: Amount | None = None
+    low: Amount | None = PydanticField(default=None, validate_default=True)
     """Lower end; by default minus `high`."""
 
     @field_validator("high")
@@ -51,7 +52,11 @@ class Saturation(StageCfg):
     @field_validator("low")
     @classmethod
     def _low(cls, value: Any, info: ValidationInfo) -> Any:
-        if value is None or "high" not in info.data:
+        if "high" not in info.data:
+            return value
+        if value is None:
+            if amount_bounds(info.data["high"])[0] < 0.0:
+                raise bad("a lower end below `high`", "Minus a negative number is above it.")
             return value
         if amount_bounds(no_law(value))[1] > amount_bounds(info.data["high"])[0]:
             raise bad("a lower end at or below the upper one")

@@ -27,6 +27,15 @@ def _three_axes(field: torch.Tensor) -> Any:
     return wp.from_torch(field.view(field.shape[0], -1, 3), dtype=wp.vec3)
 
 
+def _check_three_axes(stage: str, columns: Mapping[str, int], specs: Mapping[str, FieldSpec]) -> None:
+    """Raise `ValueError` where a field has no last axis of three parts; mounts side by side are none."""
+    for field in columns:
+        spec = specs[field]
+        if spec.axes[-1:] in ((), ("mount",)) or spec.shape[-1] != 3:
+            text = f"{' x '.join(map(str, spec.shape))} ({', '.join(spec.axes)})" if spec.shape else "a number"
+            raise ValueError(f"{stage} to work on three-axis fields; {field!r} is {text}")
+
+
 # Scale and cross-axis -------------------------------------------------------------------------------------------------
 
 
@@ -81,6 +90,10 @@ class ScaleError(StageCfg):
             raise bad("a choice among numbers")
         return value
 
+    def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
+        """Raise `ValueError` where a field has not three axes."""
+        _check_three_axes("ScaleError", columns, specs)
+
     def _tables(self, columns: int) -> dict[str, tuple[Any, int]]:
         """Return name -> (amount per column, number of columns) for a field of `columns` columns."""
         return {"scale": (self.scale, columns), "cross": (converted(self.cross_axis, _couplings), 2 * columns)}
@@ -89,8 +102,6 @@ class ScaleError(StageCfg):
         """Return the drawn scale errors and couplings of each field."""
         specs: dict[str, tuple[int, ...]] = {}
         for field, count in columns.items():
-            if count % 3:
-                raise ValueError(f"ScaleError works on three-axis fields; {field!r} has {count} columns")
             specs |= {f"{name}_{field}": (n,) for name, (amount, n) in self._tables(count).items() if is_law(amount)}
         return specs
 
@@ -168,9 +179,8 @@ class GSensitivity(StageCfg):
 
     def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
         """Raise `ValueError` where the sensor has no such source, or one of another shape than a field."""
-        for field, count in columns.items():
-            if count % 3:
-                raise ValueError(f"GSensitivity works on three-axis fields; {field!r} has {count} columns")
+        _check_three_axes("GSensitivity", columns, specs)
+        for field in columns:
             if self.source not in specs:
                 raise ValueError(f"a sensor with a field {self.source!r}; this one has {', '.join(specs)}")
             if specs[self.source].shape != specs[field].shape:

@@ -1,0 +1,221 @@
+"""`sensorium explain`: what a rig means on a model, as tables and as JSON, and one message where it does not fit."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sensorium as sn
+from sensorium.cli import main
+from sensorium.demo import model_path
+
+pytest.importorskip("mujoco.batch")
+
+MODEL = str(model_path())
+RIG = """
+[[sensor]]
+name = "trunk"
+site = "imu"
+preset = "bmi088"
+rate_hz = 200.0
+delay = 0.004
+
+[[sensor]]
+kind = "imu"
+name = "feet"
+sites = ["F._foot_imu", "RL_foot_imu"]
+fields = ["ang_vel_b"]
+
+[[sensor]]
+kind = "joint"
+name = "encoders"
+joints = "F._.*"
+bits = 14
+
+[[sensor]]
+kind = "builtin"
+name = "FL_touch"
+"""
+FEET = ["FL_foot_imu", "FR_foot_imu", "RL_foot_imu"]
+JOINTS = ["FL_hip", "FL_thigh", "FL_knee", "FR_hip", "FR_thigh", "FR_knee"]
+ENVS = 3
+
+
+def rig(folder: Path, text: str = RIG) -> str:
+    path = folder / "rig.toml"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def scene() -> sn.Scene:
+    """The rig by hand, for what `info` says."""
+    cfgs = [
+        sn.preset("bmi088", name="trunk", site="imu", rate_hz=200.0, delay=0.004),
+        sn.ImuCfg(name="feet", sites=("F._foot_imu", "RL_foot_imu"), fields=("ang_vel_b",)),
+        sn.JointSensorCfg(name="encoders", joints="F._.*", bits=14),
+        sn.BuiltinSensorCfg.from_existing("FL_touch"),
+    ]
+    return sn.Scene(sn.MujocoEngine(MODEL, ENVS, keyframe=0), cfgs)
+
+
+@pytest.fixture
+def described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """What `--json` prints for three envs."""
+    assert main(["explain", MODEL, "--rig", rig(tmp_path), "--envs", str(ENVS), "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+def table(tmp_path: Path, capsys: pytest.CaptureFixture[str], *options: str, text: str = RIG) -> str:
+    """Return what the command prints without `--json`, each run of blanks as one."""
+    assert main(["explain", MODEL, "--rig", rig(tmp_path, text), "--envs", str(ENVS), *options]) == 0
+    return " ".join(capsys.readouterr().out.split())
+
+
+# What it says ---------------------------------------------------------------------------------------------------------
+
+
+def test_each_selector_is_shown_with_what_it_resolved_to(described: dict[str, Any]) -> None:
+    """Mounts in the order of the model, each with its body; a list stays a list; joints and native sensors by name."""
+    sensors = described["sensors"]
+    assert sensors["trunk"]["selector"] == {"site": "imu"}
+    assert sensors["trunk"]["mounts"] == [{"name": "imu", "body": "trunk"}]
+    assert sensors["feet"]["selector"] == {"sites": ["F._foot_imu", "RL_foot_imu"]}
+    assert [mount["name"] for mount in sensors["feet"]["mounts"]] == FEET
+    assert [mount["body"] for mount in sensors["feet"]["mounts"]] == ["FL_shank", "FR_shank", "RL_shank"]
+    assert sensors["encoders"]["constants"]["joint_names"] == JOINTS
+    assert "touch on site 'FL_foot'" in sensors["FL_touch"]["notes"]["native"]
+
+
+def test_shapes_bytes_and_evaluation_are_those_of_the_sensors(described: dict[str, Any], scene: sn.Scene) -> None:
+    """What is said is what a scene built by hand says of itself, with the env axis first."""
+    assert list(described["sensors"]) == ["trunk", "feet", "encoders", "FL_touch"]
+    for name, sensor in described["sensors"].items():
+        info = scene[name].info
+        for spec, field in zip(info.specs, sensor["fields"], strict=True):
+            data = scene[name].data
+            value = data if scene[name].single else getattr(data, spec.name)
+            assert field["shape"] == list(value.shape) and field["axes"][0] == "env", (name, spec.name)
+            assert (field["name"], field["unit"], field["dtype"]) == (spec.name, spec.unit, spec.dtype)
+        assert sensor["nbytes"] == info.nbytes
+        assert sensor["rate_hz"] == pytest.approx(info.rate_hz)
+        assert (sensor["evaluation"], sensor["why"]) == (info.evaluation, info.why)
+        assert (sensor["evaluation"] == "lazy") == scene[name].is_lazy
+    assert described["nbytes"] == sum(scene[name].info.nbytes for name in described["sensors"])
+    assert (described["num_envs"], described["dt"]) == (ENVS, scene.engine.dt)
+    assert described["sensors"]["feet"]["fields"][0]["shape"] == [ENVS, 3, 3]
+    assert described["sensors"]["trunk"]["ticks_per_sample"] == "5/2"
+
+
+def test_needs_are_the_requirements(described: dict[str, Any], scene: sn.Scene) -> None:
+    """Each requirement that the sensor's class states for this config, and a preset by its name."""
+    for name, sensor in described["sensors"].items():
+        cfg = scene[name].cfg
+        needs = type(scene[name]).requirements(cfg, scene.engine.supports)
+        assert sensor["needs"] == [str(need) for need in needs] and sensor["needs"], name
+    assert "BODY_ACCELERATION" in described["sensors"]["trunk"]["needs"]
+    assert described["sensors"]["encoders"]["needs"] == ["JOINT_STATE"]
+    assert [sensor.get("preset") for sensor in described["sensors"].values()] == ["bmi088", None, None, None]
+
+
+def test_options_are_those_that_were_given(described: dict[str, Any], scene: sn.Scene) -> None:
+    """With them the config can be built again."""
+    for name, sensor in described["sensors"].items():
+        cfg = scene[name].cfg
+        assert type(cfg).from_dict({"name": name, **sensor["options"]}) == cfg
+
+
+def test_sensors_of_the_model_that_the_rig_leaves_out_are_named(described: dict[str, Any]) -> None:
+    """The one that the rig takes is not among them."""
+    assert described["declared"] == ["FR_touch", "RL_touch", "RR_touch", "trunk_velocity"]
+
+
+def test_the_tables_say_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str], described: dict[str, Any]) -> None:
+    """Every sensor, field, shape and reason of the JSON is in what people read."""
+    text = table(tmp_path, capsys)
+    for name, sensor in described["sensors"].items():
+        assert f"{name} kind {sensor['kind']}" in text
+        assert sensor["why"] in text and ", ".join(sensor["needs"]) in text
+        for field in sensor["fields"]:
+            assert f"{field['name']} {' x '.join(map(str, field['shape']))}" in text
+    assert "imu on trunk" in text and "FL_foot_imu on FL_shank" in text and ", preset bmi088" in text
+    assert "declared by the model itself: FR_touch, RL_touch, RR_touch, trunk_velocity" in text
+    assert "cost per physics step" not in text
+
+
+def test_time_adds_a_row_for_the_physics_and_for_each_sensor(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a table and as JSON; no sensor takes less than no time."""
+    text = table(tmp_path, capsys, "--time")
+    cost = text[text.index("cost per physics step") :]
+    places = [cost.index(f" {row} ") for row in ("physics alone", "trunk", "feet", "encoders", "FL_touch")]
+    assert places == sorted(places)
+    assert main(["explain", MODEL, "--rig", rig(tmp_path), "--time", "--json"]) == 0
+    measured = json.loads(capsys.readouterr().out)["cost"]
+    assert list(measured["sensors_s"]) == ["trunk", "feet", "encoders", "FL_touch"]
+    assert measured["physics_s"] > 0.0 and min(measured["sensors_s"].values()) >= 0.0
+
+
+def test_what_runs_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A name that the model declares as well is no fault: `sensorium run` takes the rig's and no other."""
+    text = RIG.replace('"trunk"', '"trunk_velocity"')
+    assert "trunk_velocity kind imu" in table(tmp_path, capsys, text=text)
+    again = ["run", MODEL, "--rig", rig(tmp_path, text), "--seconds", "0.01", "--out", str(tmp_path / "out")]
+    assert main(again) == 0
+
+
+def test_a_reader_may_leave_early(tmp_path: Path) -> None:
+    """`sensorium explain ... --json | head` ends without a traceback."""
+    command = [sys.executable, "-m", "sensorium.cli", "explain", MODEL, "--rig", rig(tmp_path), "--json"]
+    done = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert done.stdout is not None and done.stderr is not None
+    done.stdout.close()  # before anything is written
+    assert done.stderr.read() == ""
+    done.stderr.close()
+    assert done.wait(60) == 1
+
+
+# What does not fit ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "parts"),
+    [
+        ('[[sensor]]\nkind = "imu"\nsite = "imoo"\n', (), ["site: got 'imoo'", "'imu'"]),
+        ('[[sensor]]\nkind = "imu"\nsite = ".*foot"\n', (), ["exactly one site", "FL_foot, FR_foot"]),
+        ('[[sensor]]\nkind = "joint"\njoints = "elbow"\n', (), ["joints: got 'elbow'", "FL_hip"]),
+        ('[[sensor]]\nkind = "builtin"\nname = "FL_tuch"\n', (), ["'FL_touch'"]),
+        ('[[sensor]]\nkind = "imuu"\n', (), ["unknown sensor kind 'imuu'", "'imu'"]),
+        ('[[sensor]]\nkind = "imu"\nsite = "imu"\nnois = 1\n', (), ["nois", "noise"]),
+        ("", (), ["got no sensor"]),
+        (RIG, ("--envs", "0"), ["--envs: got 0"]),
+        (RIG, ("--device", "tpu"), ["--device: got 'tpu'"]),
+    ],
+    ids=["site", "several", "joint", "native", "kind", "field", "empty", "envs", "device"],
+)
+def test_what_does_not_fit_ends_with_one_message(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, options: tuple[str, ...], parts: list[str]
+) -> None:
+    """Exit code 2, nothing on stdout, and the reason with what there is instead; the same with `--json`."""
+    for form in ((), ("--json",)):
+        assert main(["explain", MODEL, "--rig", rig(tmp_path, text), *options, *form]) == 2
+        out, err = capsys.readouterr()
+        assert out == "" and err.count("error:") == 1 and "Traceback" not in err
+        assert all(part in " ".join(err.split()) for part in parts), err
+
+
+def test_a_missing_model_or_rig_ends_with_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each by its path."""
+    for args in ([str(tmp_path / "no.xml"), "--rig", rig(tmp_path)], [MODEL, "--rig", str(tmp_path / "no.toml")]):
+        assert main(["explain", *args]) == 2
+        out, err = capsys.readouterr()
+        assert out == "" and err.count("error:") == 1 and "no." in err
