@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sensorium.errors import MissingDependencyError as MissingDependencyError
     from sensorium.errors import ModelError as ModelError
     from sensorium.errors import NonFiniteStateWarning as NonFiniteStateWarning
+    from sensorium.errors import NotTrackedError as NotTrackedError
     from sensorium.errors import RegistrationError as RegistrationError
     from sensorium.errors import ScheduleError as ScheduleError
     from sensorium.errors import SelectionError as SelectionError
@@ -75,7 +76,6 @@ if TYPE_CHECKING:
     from sensorium.sensors.contact_force import ContactForceCfg as ContactForceCfg
     from sensorium.sensors.contact_force import ContactForceData as ContactForceData
     from sensorium.sensors.contact_sensor import ContactData as ContactData
-    from sensorium.sensors.contact_sensor import ContactMatch as ContactMatch
     from sensorium.sensors.contact_sensor import ContactSensor as ContactSensor
     from sensorium.sensors.contact_sensor import ContactSensorCfg as ContactSensorCfg
     from sensorium.sensors.contact_sensor import ContactSensorData as ContactSensorData
@@ -126,6 +126,7 @@ if TYPE_CHECKING:
     from sensorium.spec import Field as Field
     from sensorium.spec import FieldSpec as FieldSpec
     from sensorium.spec import Requirement as Requirement
+    from sensorium.world.contacts import ContactMatch as ContactMatch
 
     __version__: str
 
@@ -153,7 +154,7 @@ _MODULES = {
     "ContactForce": "sensorium.sensors.contact_force",
     "ContactForceCfg": "sensorium.sensors.contact_force",
     "ContactForceData": "sensorium.sensors.contact_force",
-    "ContactMatch": "sensorium.sensors.contact_sensor",
+    "ContactMatch": "sensorium.world.contacts",
     "ContactSensor": "sensorium.sensors.contact_sensor",
     "ContactSensorCfg": "sensorium.sensors.contact_sensor",
     "ContactSensorData": "sensorium.sensors.contact_sensor",
@@ -214,6 +215,7 @@ _MODULES = {
     "NATIVE_SENSOR": "sensorium.spec",
     "NonFiniteStateWarning": "sensorium.errors",
     "Normal": "sensorium.random",
+    "NotTrackedError": "sensorium.errors",
     "ObjRef": "sensorium.cfg",
     "OffsetCfg": "sensorium.cfg",
     "Reading": "sensorium.readings",
@@ -341,6 +343,7 @@ __all__ = [
     "MujocoEngine",
     "NonFiniteStateWarning",
     "Normal",
+    "NotTrackedError",
     "ObjRef",
     "OffsetCfg",
     "Reading",

@@ -83,6 +83,11 @@ class FieldSpec:
         np.dtype(self.dtype)
 
     @property
+    def is_ragged(self) -> bool:
+        """Whether environments have different numbers of rows: the first axis is events, its size their capacity."""
+        return self.axes[:1] == ("event",)
+
+    @property
     def columns(self) -> int:
         """Number of elements of one env."""
         return prod(self.shape)
@@ -249,6 +254,15 @@ def contact_array(requirement: Requirement) -> str:
     (kind, names), secondary, fields, reduce, slots = requirement.args
     other = "*" if secondary is None else ":".join(secondary)
     return f"contact:{kind}:{','.join(names)}|{other}|{','.join(fields)}|{reduce}|{slots}"
+
+
+def contact_columns(requirement: Requirement) -> dict[str, slice]:
+    """Return which columns of a CONTACT_REPORT's array each of its fields has, in order."""
+    columns, start = {}, 0
+    for name in requirement.args[2]:
+        columns[name] = slice(start, start + CONTACT_FIELDS[name])
+        start += CONTACT_FIELDS[name]
+    return columns
 
 
 def MODEL_ELEMENTS(add: Callable[[Any], None]) -> Requirement:
