@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sensorium.errors import MissingDependencyError as MissingDependencyError
     from sensorium.errors import ModelError as ModelError
     from sensorium.errors import NonFiniteStateWarning as NonFiniteStateWarning
+    from sensorium.errors import NotTrackedError as NotTrackedError
     from sensorium.errors import RegistrationError as RegistrationError
     from sensorium.errors import ScheduleError as ScheduleError
     from sensorium.errors import SelectionError as SelectionError
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from sensorium.measurement.record import Record as Record
     from sensorium.measurement.record import Timeline as Timeline
     from sensorium.measurement.stages import ClockError as ClockError
+    from sensorium.measurement.stages import Creep as Creep
+    from sensorium.measurement.stages import Crosstalk as Crosstalk
+    from sensorium.measurement.stages import Debounce as Debounce
     from sensorium.measurement.stages import Dropout as Dropout
     from sensorium.measurement.stages import Flicker as Flicker
     from sensorium.measurement.stages import GaussMarkov as GaussMarkov
@@ -62,6 +66,22 @@ if TYPE_CHECKING:
     from sensorium.sensors.builtin import BuiltinSensor as BuiltinSensor
     from sensorium.sensors.builtin import BuiltinSensorCfg as BuiltinSensorCfg
     from sensorium.sensors.builtin import BuiltinSensorData as BuiltinSensorData
+    from sensorium.sensors.collision_events import CollisionEvents as CollisionEvents
+    from sensorium.sensors.collision_events import CollisionEventsCfg as CollisionEventsCfg
+    from sensorium.sensors.collision_events import CollisionEventsData as CollisionEventsData
+    from sensorium.sensors.contact import Contact as Contact
+    from sensorium.sensors.contact import ContactCfg as ContactCfg
+    from sensorium.sensors.contact import ContactFlagData as ContactFlagData
+    from sensorium.sensors.contact_force import ContactForce as ContactForce
+    from sensorium.sensors.contact_force import ContactForceCfg as ContactForceCfg
+    from sensorium.sensors.contact_force import ContactForceData as ContactForceData
+    from sensorium.sensors.contact_sensor import ContactData as ContactData
+    from sensorium.sensors.contact_sensor import ContactSensor as ContactSensor
+    from sensorium.sensors.contact_sensor import ContactSensorCfg as ContactSensorCfg
+    from sensorium.sensors.contact_sensor import ContactSensorData as ContactSensorData
+    from sensorium.sensors.force_torque import ForceTorque as ForceTorque
+    from sensorium.sensors.force_torque import ForceTorqueCfg as ForceTorqueCfg
+    from sensorium.sensors.force_torque import ForceTorqueData as ForceTorqueData
     from sensorium.sensors.frame_transformer import FrameTransformer as FrameTransformer
     from sensorium.sensors.frame_transformer import FrameTransformerCfg as FrameTransformerCfg
     from sensorium.sensors.frame_transformer import FrameTransformerData as FrameTransformerData
@@ -88,9 +108,13 @@ if TYPE_CHECKING:
     from sensorium.sensors.motor_current import MotorCurrent as MotorCurrent
     from sensorium.sensors.motor_current import MotorCurrentCfg as MotorCurrentCfg
     from sensorium.sensors.motor_current import MotorCurrentData as MotorCurrentData
+    from sensorium.sensors.touch import Touch as Touch
+    from sensorium.sensors.touch import TouchCfg as TouchCfg
+    from sensorium.sensors.touch import TouchData as TouchData
     from sensorium.spec import BODY_ACCELERATION as BODY_ACCELERATION
     from sensorium.spec import BODY_POSE as BODY_POSE
     from sensorium.spec import BODY_VELOCITY as BODY_VELOCITY
+    from sensorium.spec import CONTACT_REPORT as CONTACT_REPORT
     from sensorium.spec import GRAVITY as GRAVITY
     from sensorium.spec import JOINT_EFFORT as JOINT_EFFORT
     from sensorium.spec import JOINT_STATE as JOINT_STATE
@@ -102,6 +126,7 @@ if TYPE_CHECKING:
     from sensorium.spec import Field as Field
     from sensorium.spec import FieldSpec as FieldSpec
     from sensorium.spec import Requirement as Requirement
+    from sensorium.world.contacts import ContactMatch as ContactMatch
 
     __version__: str
 
@@ -115,17 +140,37 @@ _MODULES = {
     "BuiltinSensor": "sensorium.sensors.builtin",
     "BuiltinSensorCfg": "sensorium.sensors.builtin",
     "BuiltinSensorData": "sensorium.sensors.builtin",
+    "CONTACT_REPORT": "sensorium.spec",
     "Choice": "sensorium.random",
+    "ClockError": "sensorium.measurement.stages",
+    "CollisionEvents": "sensorium.sensors.collision_events",
+    "CollisionEventsCfg": "sensorium.sensors.collision_events",
+    "CollisionEventsData": "sensorium.sensors.collision_events",
     "ConfigError": "sensorium.errors",
+    "Contact": "sensorium.sensors.contact",
+    "ContactCfg": "sensorium.sensors.contact",
+    "ContactData": "sensorium.sensors.contact_sensor",
+    "ContactFlagData": "sensorium.sensors.contact",
+    "ContactForce": "sensorium.sensors.contact_force",
+    "ContactForceCfg": "sensorium.sensors.contact_force",
+    "ContactForceData": "sensorium.sensors.contact_force",
+    "ContactMatch": "sensorium.world.contacts",
+    "ContactSensor": "sensorium.sensors.contact_sensor",
+    "ContactSensorCfg": "sensorium.sensors.contact_sensor",
+    "ContactSensorData": "sensorium.sensors.contact_sensor",
+    "Creep": "sensorium.measurement.stages",
+    "Crosstalk": "sensorium.measurement.stages",
+    "Debounce": "sensorium.measurement.stages",
     "DebugShape": "sensorium.readings",
     "Dropout": "sensorium.measurement.stages",
-    "WindowAverage": "sensorium.measurement.stages",
-    "ClockError": "sensorium.measurement.stages",
     "DuplicateNameError": "sensorium.errors",
     "Engine": "sensorium.engines.base",
     "Field": "sensorium.spec",
     "FieldSpec": "sensorium.spec",
     "Flicker": "sensorium.measurement.stages",
+    "ForceTorque": "sensorium.sensors.force_torque",
+    "ForceTorqueCfg": "sensorium.sensors.force_torque",
+    "ForceTorqueData": "sensorium.sensors.force_torque",
     "FrameTransformer": "sensorium.sensors.frame_transformer",
     "FrameTransformerCfg": "sensorium.sensors.frame_transformer",
     "FrameTransformerData": "sensorium.sensors.frame_transformer",
@@ -170,6 +215,7 @@ _MODULES = {
     "NATIVE_SENSOR": "sensorium.spec",
     "NonFiniteStateWarning": "sensorium.errors",
     "Normal": "sensorium.random",
+    "NotTrackedError": "sensorium.errors",
     "ObjRef": "sensorium.cfg",
     "OffsetCfg": "sensorium.cfg",
     "Reading": "sensorium.readings",
@@ -199,9 +245,13 @@ _MODULES = {
     "TemperatureDrift": "sensorium.measurement.stages",
     "TensorEngine": "sensorium.engines.tensor",
     "Timeline": "sensorium.measurement.record",
+    "Touch": "sensorium.sensors.touch",
+    "TouchCfg": "sensorium.sensors.touch",
+    "TouchData": "sensorium.sensors.touch",
     "Uniform": "sensorium.random",
     "UnknownNameError": "sensorium.errors",
     "UnsupportedError": "sensorium.errors",
+    "WindowAverage": "sensorium.measurement.stages",
     "prepare": "sensorium.scene",
     "preset": "sensorium.presets",
     "recorded": "sensorium.compute",
@@ -212,6 +262,7 @@ __all__ = [
     "BODY_ACCELERATION",
     "BODY_POSE",
     "BODY_VELOCITY",
+    "CONTACT_REPORT",
     "GRAVITY",
     "JOINT_EFFORT",
     "JOINT_STATE",
@@ -228,7 +279,24 @@ __all__ = [
     "BuiltinSensorData",
     "Choice",
     "ClockError",
+    "CollisionEvents",
+    "CollisionEventsCfg",
+    "CollisionEventsData",
     "ConfigError",
+    "Contact",
+    "ContactCfg",
+    "ContactData",
+    "ContactFlagData",
+    "ContactForce",
+    "ContactForceCfg",
+    "ContactForceData",
+    "ContactMatch",
+    "ContactSensor",
+    "ContactSensorCfg",
+    "ContactSensorData",
+    "Creep",
+    "Crosstalk",
+    "Debounce",
     "DebugShape",
     "Dropout",
     "DuplicateNameError",
@@ -236,6 +304,9 @@ __all__ = [
     "Field",
     "FieldSpec",
     "Flicker",
+    "ForceTorque",
+    "ForceTorqueCfg",
+    "ForceTorqueData",
     "FrameTransformer",
     "FrameTransformerCfg",
     "FrameTransformerData",
@@ -272,6 +343,7 @@ __all__ = [
     "MujocoEngine",
     "NonFiniteStateWarning",
     "Normal",
+    "NotTrackedError",
     "ObjRef",
     "OffsetCfg",
     "Reading",
@@ -301,6 +373,9 @@ __all__ = [
     "TemperatureDrift",
     "TensorEngine",
     "Timeline",
+    "Touch",
+    "TouchCfg",
+    "TouchData",
     "Uniform",
     "UnknownNameError",
     "UnsupportedError",

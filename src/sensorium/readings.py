@@ -17,6 +17,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 class Reading:
     """What one sensor showed at one tick, copied to the host; it stays as it is.
 
+    Fields with an event axis are ragged: one after the other the rows of all envs, `[row, ...]`, and `offsets` says
+    where each env's begin. Other fields have a row per env.
+
     Attributes:
         name: the sensor's name.
         kind: the sensor's kind, e.g. ``"imu"``.
@@ -36,11 +39,43 @@ class Reading:
     _truth: dict[str, Array] = field(repr=False)
     _meta: dict[str, Array] = field(repr=False)
     _wait: Callable[[], None] | None = field(default=None, repr=False)
+    _count: str = field(default="", repr=False)
+    """The field with the number of rows of each env, where fields are padded to their capacity still."""
+    _offsets: Array | None = field(default=None, repr=False)
 
     def _arrived(self) -> None:
         if self._wait is not None:
             self._wait()
             self._wait = None
+        if self._count:
+            self._make_ragged()
+
+    def _make_ragged(self) -> None:
+        """Leave out the empty rows of fields with an event axis."""
+        counts, self._count = self._measured[self._count], ""
+        self._offsets = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
+        for spec in self.specs:
+            if spec.is_ragged:
+                filled = np.arange(spec.shape[0]) < counts[:, None]
+                for branch in (self._measured, self._truth):
+                    branch[spec.name] = branch[spec.name][filled]
+
+    @property
+    def offsets(self) -> Array | None:
+        """int64 [n + 1], where the rows of each env begin in ragged fields; None without such fields."""
+        self._arrived()
+        return self._offsets
+
+    def rows(self, index: int) -> slice:
+        """Return the rows of ragged fields that belong to ``env_ids[index]``.
+
+        Raises:
+            TypeError: the sensor has no ragged field.
+        """
+        offsets = self.offsets
+        if offsets is None:
+            raise TypeError(f"reading of {self.name!r}: it has no fields with an event axis, so no rows per env")
+        return slice(int(offsets[index]), int(offsets[index + 1]))
 
     @property
     def measured(self) -> Mapping[str, Array]:

@@ -83,6 +83,11 @@ class FieldSpec:
         np.dtype(self.dtype)
 
     @property
+    def is_ragged(self) -> bool:
+        """Whether environments have different numbers of rows: the first axis is events, its size their capacity."""
+        return self.axes[:1] == ("event",)
+
+    @property
     def columns(self) -> int:
         """Number of elements of one env."""
         return prod(self.shape)
@@ -209,6 +214,55 @@ def NATIVE_SENSOR(
         parameters: further (name, value) pairs of the type, e.g. of a rangefinder.
     """
     return Requirement("NATIVE_SENSOR", (name, type, objtype, objname, reftype, refname, cutoff, parameters))
+
+
+CONTACT_FIELDS = {"found": 1, "force": 3, "torque": 3, "dist": 1, "pos": 3, "normal": 3, "tangent": 3}
+"""What a contact report can say of a contact, in the order of its columns, and the number of columns of each."""
+
+ContactReduce = Literal["none", "mindist", "maxforce", "netforce"]
+"""Which contacts of a primary fill its slots: the engine's first, the deepest, the strongest, or one sum of all."""
+
+
+def CONTACT_REPORT(
+    primary: tuple[str, tuple[str, ...]],
+    secondary: tuple[str, str] | None = None,
+    fields: tuple[str, ...] = ("found", "force"),
+    reduce: ContactReduce = "maxforce",
+    slots: int = 1,
+) -> Requirement:
+    """Require the contacts of some elements: the array `contact_array(requirement)` `[env, primary, slot, column]`.
+
+    Columns are those of the fields, in the order of CONTACT_FIELDS. `found` is the number of contacts that match the
+    primary, in each filled slot; an empty slot is 0 throughout. `normal` points from the primary to the secondary;
+    `tangent` and `pos` (m) are in the world, too; `dist` (m) is negative where the two penetrate. `force` (N) and
+    `torque` (N m, about `pos`) are in the contact's frame (normal, tangent, normal x tangent), the first > 0 where it
+    presses: on the primary acts minus that. With ``netforce`` they are in world axes and act on the primary.
+
+    Args:
+        primary: kind (``"geom"``, ``"body"`` or ``"subtree"``) and full names.
+        secondary: kind and full name of what they touch; None for anything.
+        fields: what is reported.
+        reduce: which contacts fill the slots.
+        slots: contacts kept for each primary; 1 with ``netforce``.
+    """
+    order = tuple(name for name in CONTACT_FIELDS if name in fields)
+    return Requirement("CONTACT_REPORT", (primary, secondary, order, reduce, slots))
+
+
+def contact_array(requirement: Requirement) -> str:
+    """Return the name of the array that a CONTACT_REPORT brings."""
+    (kind, names), secondary, fields, reduce, slots = requirement.args
+    other = "*" if secondary is None else ":".join(secondary)
+    return f"contact:{kind}:{','.join(names)}|{other}|{','.join(fields)}|{reduce}|{slots}"
+
+
+def contact_columns(requirement: Requirement) -> dict[str, slice]:
+    """Return which columns of a CONTACT_REPORT's array each of its fields has, in order."""
+    columns, start = {}, 0
+    for name in requirement.args[2]:
+        columns[name] = slice(start, start + CONTACT_FIELDS[name])
+        start += CONTACT_FIELDS[name]
+    return columns
 
 
 def MODEL_ELEMENTS(add: Callable[[Any], None]) -> Requirement:

@@ -466,7 +466,7 @@ PLUGIN = DECLARED[DECLARED.index("<plugin") : DECLARED.index("<clock/>")]
         (NATIVE_SENSOR("s", "gyroscope", "site", "imu"), r"no sensor type 'gyroscope'. Did you mean .*'gyro'"),
         (NATIVE_SENSOR("s", "user"), "'user' cannot be added: its values come from your own callback"),
         (NATIVE_SENSOR("s", "plugin"), "'plugin' cannot be added: it needs a plugin instance: declare it in the model"),
-        (NATIVE_SENSOR("s", "contact"), "'contact' cannot be added: that is a ContactSensor, not yet here"),
+        (NATIVE_SENSOR("s", "contact"), "'contact' cannot be added: that is a ContactSensor; declare it"),
         (NATIVE_SENSOR("s", "framepos", "place", "imu"), "objtype: got 'place', expected a kind of element"),
         (NATIVE_SENSOR("s", "framepos", "", "imu"), "objtype: got '', expected a kind of element"),
         (NATIVE_SENSOR("s", "framepos", "site", "imu", "", "palm"), "reftype: got '', expected a kind of element"),

@@ -102,7 +102,10 @@ def explanation(scene: Scene, names: list[str], presets: Mapping[str, str]) -> d
 
 def _sensor(sensor: Sensor[Any, Any], preset: str | None) -> dict[str, Any]:
     info, cfg, envs = sensor.info, sensor.cfg, sensor.num_envs
-    needs = type(sensor).requirements(cfg, sensor.engine.supports)
+    needs = [
+        *type(sensor).requirements(cfg, sensor.engine.supports),
+        *type(sensor).requirements_of_names(cfg, sensor.engine),
+    ]
     rate = sensor.rate
     out: dict[str, Any] = {
         "kind": cfg.kind(),

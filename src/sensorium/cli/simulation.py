@@ -216,6 +216,7 @@ def table(readings: Mapping[str, Reading], description: Mapping[str, Any], width
         info = description["sensors"][name]
         for i, spec in enumerate(reading.specs):
             shape = f"{len(reading.env_ids)}" + "".join(f"x{size}" for size in spec.shape)
+            env = reading.rows(0) if spec.is_ragged else 0
             view.add_row(
                 escape(name) if i == 0 else "",
                 spec.name,
@@ -223,8 +224,8 @@ def table(readings: Mapping[str, Reading], description: Mapping[str, Any], width
                 escape(spec.unit),
                 f"{info['rate_hz']:.4g} Hz" if i == 0 else "",
                 *([f"{reading.age[0] * 1e3:.3g} ms" if i == 0 else ""] if has_age else []),
-                _numbers(reading.measured[spec.name][0]),
-                _numbers(reading.truth[spec.name][0]),
+                _numbers(reading.measured[spec.name][env]),
+                _numbers(reading.truth[spec.name][env]),
                 end_section=i == len(reading.specs) - 1,
             )
     return view

@@ -92,10 +92,9 @@ class Clock:
         self.mode = SAMPLE
         self.skipped = 0
         """Ticks that jumps passed over: no sensor was sampled at them."""
-        self.control_tick = -1
-        """Tick at which the current control step began; -1 before the first."""
+        self._control_tick = -1
         self.words = torch.zeros(4, dtype=torch.int32, device=compute.device)
-        """int32: tick, mode, lag in ticks, (unused): what kernels know of time."""
+        """int32: tick, mode, lag in ticks, tick at which the control step began: what kernels know of time."""
         self.episode = torch.zeros(compute.num_envs, dtype=torch.int32, device=compute.device)
         """int32 [env], number of resets so far, minus one."""
         self.reset_tick = torch.zeros(compute.num_envs, dtype=torch.int32, device=compute.device)
@@ -108,6 +107,7 @@ class Clock:
         self.episode_wp = wp.from_torch(self.episode, dtype=wp.int32)
         self.reset_tick_wp = wp.from_torch(self.reset_tick, dtype=wp.int32)
         self.bad_wp = wp.from_torch(self.bad, dtype=wp.int32)
+        self.control_tick = -1
 
     def __repr__(self) -> str:
         return f"Clock(tick={self.tick}, time={self.time:g} s)"
@@ -116,6 +116,16 @@ class Clock:
     def time(self) -> float:
         """Seconds since tick 0."""
         return float(self.tick * self.dt_exact)
+
+    @property
+    def control_tick(self) -> int:
+        """Tick at which the current control step began; -1 before the first."""
+        return self._control_tick
+
+    @control_tick.setter
+    def control_tick(self, tick: int) -> None:
+        self._control_tick = tick
+        self._store(3, tick)
 
     def set(self, tick: int, mode: int, lag: int) -> None:
         """Tell the kernels what time it is and what kind of sample follows."""

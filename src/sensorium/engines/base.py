@@ -118,6 +118,36 @@ class Engine(abc.ABC):
         """Return the index of a body's parent, -1 for the world; None where this engine knows no kinematic tree."""
         return None
 
+    def geoms(self, body: str) -> tuple[str, ...]:
+        """Return the named geoms fixed to a body (`"world"`: those of no body), in the order of the model.
+
+        Raises:
+            UnknownNameError: no body has that name.
+        """
+        row = self.frame("body", body).body
+        return tuple(name for name in self.names("geom") if self.frame("geom", name).body == row)
+
+    def subtree(self, body: str) -> tuple[str, ...] | None:
+        """Return a body and all that descend from it, in the order of the model; `"world"` itself is left out.
+
+        Returns:
+            Names of bodies; None where this engine knows no kinematic tree.
+
+        Raises:
+            UnknownNameError: no body has that name.
+        """
+        names, root = self.names("body"), self.frame("body", body).body
+        below: list[str] = []
+        for row, name in enumerate(names):
+            above: int | None = row
+            while above is not None and above not in (root, -1):
+                above = self.parent_body(above)
+            if above is None:
+                return None
+            if above == root:
+                below.append(name)
+        return tuple(below)
+
     def native_sensors(self) -> tuple[NativeSensor, ...]:
         """Return the sensors that the model itself declares, in its order; hidden and nameless ones are left out."""
         return ()

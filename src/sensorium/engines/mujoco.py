@@ -17,8 +17,10 @@ import mujoco
 import numpy as np
 import torch
 
+from sensorium.engines.contact import is_contact
 from sensorium.engines.envs import as_tensor, copies, env_rows, positive_int, restore, row_values
 from sensorium.engines.mujoco_base import MujocoModelEngine, keyframe_id, refuse_unfresh_rk4
+from sensorium.engines.mujoco_contact import contact_reason, lacks_contacts
 from sensorium.engines.mujoco_live import LiveMujocoEngine
 from sensorium.engines.mujoco_native import declared_sensors, reason, sensor_id
 from sensorium.engines.mujoco_parts import (
@@ -197,6 +199,11 @@ class MujocoEngine(MujocoModelEngine):
             if self._model is not None and has_elements(self._model, requirement):
                 return None
             return self._cannot_change("these elements are not in the model")
+        if is_contact(requirement):
+            why = contact_reason(self, requirement, self.model)
+            if why is not None or not self._lacks(requirement):
+                return why
+            return self._cannot_change("this contact report needs sensors that are not in the model")
         if requirement.kind != "NATIVE_SENSOR" and requirement not in NEEDS:
             return "it is not available from this engine yet."
         options = self._model.opt if self._model is not None else self._spec.option
@@ -225,6 +232,8 @@ class MujocoEngine(MujocoModelEngine):
             return not has_elements(self._model, requirement)
         if requirement.kind == "NATIVE_SENSOR":
             return sensor_id(self._model, requirement) < 0
+        if is_contact(requirement):
+            return lacks_contacts(self._model, requirement)
         return needs_wrenches(requirement) and not computes_acceleration(self._model)
 
     def _cannot_change(self, why: str) -> str | None:

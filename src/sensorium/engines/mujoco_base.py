@@ -12,11 +12,12 @@ import torch
 
 from sensorium.compute import Compute, Segment
 from sensorium.engines.base import Engine, FrameOnBody, NameKind, NativeSensor
+from sensorium.engines.mujoco_contact import contact_shape, contacts
 from sensorium.engines.mujoco_hidden import hidden
 from sensorium.engines.mujoco_native import Declared, describe, native, sensor_id
 from sensorium.engines.mujoco_parts import NEEDS, PARTS, Build, native_array, stage_of
 from sensorium.errors import ModelError, UnknownNameError
-from sensorium.spec import Requirement
+from sensorium.spec import Requirement, contact_array
 
 _OBJECTS = {
     "body": mujoco.mjtObj.mjOBJ_BODY,
@@ -74,6 +75,9 @@ class Derived:
                     sizes = (counts[size] if isinstance(size, str) else size for size in shape)
                     self.arrays[name] = self._allocate(name, (self.num_envs, *sizes))
         self._allocate_native(model, prepared)
+        for report in contacts(prepared):
+            name = contact_array(report)
+            self.arrays[name] = self._allocate(name, (self.num_envs, *contact_shape(report)))
         room = Build(model, body_ids, joint_ids, prepared, sources, self._host, self._blocks)
         launches = [launch for part in PARTS if (launch := part(room)) is not None]
 
@@ -148,6 +152,8 @@ class MujocoModelEngine(Engine):
     - JOINT_WRENCH: `body_parent_force_w [env, body, 3]` N, `body_parent_torque_w` N m about the body frame origin,
       world axes: what MuJoCo's force and torque sensors measure; gravity compensation counts as held by the parent.
     - NATIVE_SENSOR: `native:NAME [env, dim]`: MuJoCo's sensordata of that sensor.
+    - CONTACT_REPORT: `contact_array(requirement) [env, primary, slot, column]`. `found` also counts contacts in the gap
+      zone of a geom, which have no force. With ``netforce``, dist is 0, normal and tangent are the x and y axes.
 
     Rows of bodies follow `names("body")`: the bodies of the model without the world. Rows of joints follow
     `names("scalar_joint")`: hinges and slides that have a name.
@@ -330,6 +336,8 @@ class MujocoModelEngine(Engine):
             bringer = next((str(requirement) for requirement, need in NEEDS.items() if name in need.arrays), None)
             if name.startswith("native:"):
                 bringer = f"NATIVE_SENSOR({name.removeprefix('native:')!r})"
+            if name.startswith("contact:"):
+                bringer = "a CONTACT_REPORT, whose array contact_array(requirement) names"
             fix = f"It comes with {bringer}: prepare that first." if bringer else ""
             raise UnknownNameError("derived array", name, self._derived.arrays, fix)
         return self._derived.arrays[name]

@@ -10,8 +10,10 @@ import mujoco
 import numpy as np
 import torch
 
+from sensorium.engines.contact import is_contact
 from sensorium.engines.envs import copies, env_rows, restore
 from sensorium.engines.mujoco_base import MujocoModelEngine, refuse_unfresh_rk4
+from sensorium.engines.mujoco_contact import contact_reason, contacts, lacks_contacts
 from sensorium.engines.mujoco_native import native, reason, sensor_id
 from sensorium.engines.mujoco_parts import (
     FRICTION,
@@ -96,6 +98,11 @@ class LiveMujocoEngine(MujocoModelEngine):
             return f"these elements are not in the model, and a compiled model cannot be changed: {fix}."
         if requirement.kind == "NATIVE_SENSOR":
             return self._native_reason(requirement, fix)
+        if is_contact(requirement):
+            why = contact_reason(self, requirement, self._model)
+            if why is None and lacks_contacts(self._model, requirement):
+                return f"its sensors are not in the model, and a compiled model cannot be changed: {fix}."
+            return why
         if requirement not in NEEDS:
             return "it is not available from this engine yet."
         if requirement == JOINT_TORQUE:
@@ -137,7 +144,7 @@ class LiveMujocoEngine(MujocoModelEngine):
             self._last = {name: self._sources[name].copy() for name in STATE_SOURCES if name in self._fields}
             self._before = {name: values.copy() for name, values in self._last.items()}
             self._keep_state(range(envs))
-        self._native = bool(native(prepared))
+        self._native = bool(native(prepared) or contacts(prepared))
         self._wrenches = any(map(needs_wrenches, prepared))
         self._derive_from(prepared, self._sources)
         self._needs_forward = self._dirty = True

@@ -31,8 +31,7 @@ WORDS: dict[int, str] = {
 _REFUSED = {
     "user": "its values come from your own callback: read them where you compute them",
     "plugin": "it needs a plugin instance: declare it in the model, with its extension, and leave the type out",
-    "contact": "that is a ContactSensor, not yet here; declare it in the model and leave the type out to read it as it "
-    "is",
+    "contact": "that is a ContactSensor; declare it in the model and leave the type out to read it as it is",
 }
 _DEFAULT_REFERENCE = {"camprojection": "camera", "insidesite": "site", "tactile": "geom"}
 _ON_SITE = ("touch", "accelerometer", "velocimeter", "gyro", "force", "torque", "magnetometer")

@@ -38,6 +38,7 @@ import torch
 import warp as wp
 
 from sensorium.compute import Compute, Rows
+from sensorium.engines.mujoco_contact import contact_sensors, contacts, contacts_part
 from sensorium.engines.mujoco_native import native, sensor_id
 from sensorium.spec import (
     BODY_ACCELERATION,
@@ -105,7 +106,7 @@ NEEDS: dict[Requirement, Need] = {
         wrenches=True,
     ),
 }
-"""All requirements but NATIVE_SENSOR, each of which brings an array of its own."""
+"""All requirements but NATIVE_SENSOR and CONTACT_REPORT, each of which brings an array of its own."""
 STATE_SOURCES = ("qpos", "qvel")
 """Fields that are the state itself: mj_step leaves them one tick newer than all others."""
 FRICTION = "dof_friction"
@@ -122,7 +123,7 @@ def native_array(requirement: Requirement) -> str:
 def fields_of(requirements: frozenset[Requirement]) -> tuple[str, ...]:
     """Return the MjData fields that requirements are computed from, in a fixed order."""
     fields = [name for requirement, need in NEEDS.items() if requirement in requirements for name in need.fields]
-    if native(requirements):
+    if native(requirements) or contacts(requirements):
         fields.append("sensordata")
     return tuple(dict.fromkeys(fields))
 
@@ -137,6 +138,7 @@ def stage_of(model: Any, requirements: frozenset[Requirement]) -> int:
     """Return the highest mjtStage that requirements need."""
     stages = [NEEDS[requirement].stage for requirement in requirements if requirement in NEEDS]
     stages += [_stage_of_sensor(model, sensor_id(model, requirement)) for requirement in native(requirements)]
+    stages += [_stage_of_sensor(model, i) for report in contacts(requirements) for i in contact_sensors(model, report)]
     return max(stages, default=0)
 
 
@@ -486,7 +488,13 @@ def native_part(build: Build) -> Launch | None:
     return launch if calls else None
 
 
-PARTS: tuple[Callable[[Build], Launch | None], ...] = (bodies_part, wrenches_part, joints_part, native_part)
+PARTS: tuple[Callable[[Build], Launch | None], ...] = (
+    bodies_part,
+    wrenches_part,
+    joints_part,
+    native_part,
+    contacts_part,
+)
 """In the order in which they are launched."""
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import mujoco
 
+from sensorium.engines.mujoco_contact import add_contacts
 from sensorium.engines.mujoco_hidden import HIDDEN_PREFIX, hidden
 from sensorium.engines.mujoco_native import add_native, blamed
 from sensorium.engines.mujoco_parts import needs_wrenches
@@ -168,8 +169,9 @@ def prepare_spec(spec: Any, requirements: Iterable[Requirement]) -> tuple[str, .
     """Add to an MjSpec what requirements need of the model, before it is compiled; doing it twice adds nothing.
 
     Body accelerations and joint wrenches need a sensor that makes MuJoCo compute them: one hidden site with an
-    accelerometer is added where the model has none. A NATIVE_SENSOR with a type becomes a hidden sensor. The functions
-    of MODEL_ELEMENTS are called once each, in the order of their names, and leave a hidden text element as a mark.
+    accelerometer is added where the model has none. A NATIVE_SENSOR with a type becomes a hidden sensor, a
+    CONTACT_REPORT one for each primary. The functions of MODEL_ELEMENTS are called once each, in the order of their
+    names, and leave a hidden text element as a mark.
 
     Args:
         spec: the mujoco.MjSpec; edited in place.
@@ -179,7 +181,7 @@ def prepare_spec(spec: Any, requirements: Iterable[Requirement]) -> tuple[str, .
         The names of all elements that were added, hidden ones included.
 
     Raises:
-        ModelError: a function of MODEL_ELEMENTS failed, or a native sensor cannot be added.
+        ModelError: a function of MODEL_ELEMENTS failed, or a native or contact sensor cannot be added.
     """
     before = _all_names(spec)
     requirements = set(requirements)
@@ -194,6 +196,7 @@ def prepare_spec(spec: Any, requirements: Iterable[Requirement]) -> tuple[str, .
             ) from error
         spec.add_text(name=key, data="added for a sensor")
     add_native(spec, requirements)
+    add_contacts(spec, requirements)
     if any(map(needs_wrenches, requirements)) and not any(
         _triggers(sensor.type, sensor.needstage, sensor.interval) for sensor in spec.sensors
     ):

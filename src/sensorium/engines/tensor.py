@@ -8,6 +8,7 @@ from typing import Any, Literal
 import torch
 
 from sensorium.engines.base import Engine, FrameOnBody, NameKind, NativeSensor
+from sensorium.engines.contact import contact_fault, is_contact
 from sensorium.engines.envs import as_tensor, copies, env_rows, positive_int, restore, row_values
 from sensorium.errors import ModelError, UnknownNameError, listed, shown
 from sensorium.spec import (
@@ -21,6 +22,8 @@ from sensorium.spec import (
     JOINT_WRENCH,
     MAGNETIC,
     Requirement,
+    contact_array,
+    contact_columns,
 )
 
 Provides = Literal[
@@ -33,6 +36,7 @@ Provides = Literal[
     "joint_effort",
     "joint_torque",
     "joint_wrench",
+    "contact",
 ]
 Site = str | FrameOnBody | tuple[Any, ...]
 """Where a site is: on a body's origin (its name), `(body name, pos)`, `(body name, pos, quat)` or a FrameOnBody."""
@@ -58,8 +62,9 @@ _ARRAYS: dict[str, dict[str, tuple[str | int, ...]]] = {
     "joint_effort": {"joint_effort": ("joint",)},
     "joint_torque": {"joint_torque": ("joint",)},
     "joint_wrench": {"body_parent_force_w": ("body", 3), "body_parent_torque_w": ("body", 3)},
+    "contact": {},
 }
-"""What a word of `provides` brings: array name to its shape after the env axis."""
+"""What a word of `provides` brings: array name to its shape after the env axis; a contact report brings its own."""
 _NATIVE = "native:"
 
 
@@ -90,11 +95,81 @@ class NativeArrays(Mapping[str, torch.Tensor]):
         return tuple(sensor.name for sensor in self._engine.native_sensors())
 
 
+class ContactArrays(Mapping[Requirement, torch.Tensor]):
+    """The contact reports that were asked for: CONTACT_REPORT to its tensor `[env, primary, slot, column]`, float32.
+
+    A report that a sensor requires, or that you name here first, gets a tensor of zeros, that is no contact, at an
+    address that never changes; what is in it is said at `CONTACT_REPORT`. An assignment copies into the tensor. The
+    name of the array, `contact_array(report)`, serves as a key, too, once it is there.
+    """
+
+    def __init__(self, engine: TensorEngine) -> None:
+        self._engine = engine
+        self._reports: dict[str, Requirement] = {}
+
+    def __getitem__(self, report: Requirement | str) -> torch.Tensor:
+        return self._engine._get(self._name(report))
+
+    def __setitem__(self, report: Requirement | str, value: Any) -> None:
+        self._engine._assign(self._name(report), value)
+
+    def __iter__(self) -> Iterator[Requirement]:
+        return iter(self._reports.values())
+
+    def __len__(self) -> int:
+        return len(self._reports)
+
+    def field(self, report: Requirement | str, name: str) -> torch.Tensor:
+        """Return one field of a report as a view of its tensor, yours to write.
+
+        Args:
+            report: a CONTACT_REPORT, or the name of its array.
+            name: one of its fields.
+
+        Returns:
+            `[env, primary, slot, 1 or 3]`.
+
+        Raises:
+            UnknownNameError: the report has no such field, or there is no such report.
+        """
+        array = self[report]
+        columns = contact_columns(self._reports[self._name(report)])
+        if name not in columns:
+            raise UnknownNameError("field of the contact report", name, columns)
+        return array[..., columns[name]]
+
+    def _name(self, report: Requirement | str) -> str:
+        if isinstance(report, str):
+            if report not in self._reports:
+                fix = "Name it by its requirement, CONTACT_REPORT(...), which makes it."
+                raise UnknownNameError("contact report", report, self._reports, fix)
+            return report
+        if not is_contact(report):
+            raise UnknownNameError("contact report", str(report), self._reports, "Name it by a CONTACT_REPORT(...).")
+        name = contact_array(report)
+        if name not in self._reports:
+            if (reason := self._engine.supports(report)) is not None:
+                raise ValueError(f"{report}: {reason}")
+            (_, names), _, _, _, slots = report.args
+            columns = sum(part.stop - part.start for part in contact_columns(report).values())
+            self._engine._add(name, (self._engine.num_envs, len(names), slots, columns))
+            self._reports[name] = report
+        return name
+
+
 class TensorEngine(Engine):
     """State as tensors: write them in place (or assign, which copies), or give `motion`.
 
     All are float32 on `device`, in the world frame, at addresses that never change. Two ways of time: the scene's
     `step` advances it, or you own the loop, write the tensors and call `scene.update()` after each tick.
+
+    Contacts are written by report: `engine.contacts` has a tensor for each CONTACT_REPORT that a sensor requires::
+
+        engine = TensorEngine(bodies=("left", "right"), provides=("pose", "contact"))
+        report = CONTACT_REPORT(("body", ("left", "right")), None, ("found", "force"), "netforce")
+        engine.contacts[report][0, 0, 0] = torch.tensor([1.0, 0.0, 0.0, 50.0])  # env 0, left, slot 0: found, force
+        engine.contacts.field(report, "force")[0, 0, 0, 2] = 60.0  # the same by the name of a field
+        engine.contacts[report] = 0.0  # no contact; motion, reset and state take contact_array(report) as the key
 
     Args:
         num_envs: number of environments.
@@ -104,22 +179,24 @@ class TensorEngine(Engine):
             body `"world"` is the world.
         joints: names of scalar joints, in the order of the tensors' joint axis; or a mapping from the names to places
             as for `sites` (None: no place), so that something can be mounted on a joint.
+        geoms: names of collision shapes and their places as for `sites`, so that contacts of geoms can be named.
         slides: those of the joints that slide, in m, m/s and N; the others turn, in rad, rad/s and N m.
         native: sensors of the simulator behind, whose output you will write to `engine.native["name"]`: name to the
             number of values, or to a `NativeSensor` that describes it.
         device: torch device.
         provides: what you will write: any of pose, velocity, acceleration, gravity, magnetic, joint_state,
-            joint_effort, joint_torque, joint_wrench. A sensor that requires anything else is refused, so that nothing
-            unwritten is ever read as zero.
+            joint_effort, joint_torque, joint_wrench, contact. A sensor that requires anything else is refused, so that
+            nothing unwritten is ever read as zero.
         quat_order: order of the quaternions that you write to `body_quat`; `body_quat_w` is always wxyz.
         gravity: initial gravity, m/s^2.
         magnetic: initial magnetic flux, any unit (the default is MuJoCo's); None where there is none.
         motion: a function of the time (s) that returns array name to values that broadcast to the array. It is called
             at once, after each tick and on `forward()`, with the time since the start; a reset does not set that back.
+            A contact report is named by its requirement or its array.
 
     Raises:
         ValueError: an argument that does not fit.
-        ModelError: a site or joint on an unknown body.
+        ModelError: a site, joint or geom on an unknown body.
     """
 
     name = "tensor"
@@ -134,13 +211,14 @@ class TensorEngine(Engine):
         sites: Mapping[str, Site] | None = None,
         joints: Sequence[str] | Mapping[str, Site | None] = (),
         slides: Sequence[str] = (),
+        geoms: Mapping[str, Site] | None = None,
         native: Mapping[str, int | NativeSensor] | None = None,
         device: str = "cpu",
         provides: Sequence[Provides] = ("pose", "velocity", "gravity"),
         quat_order: Literal["wxyz", "xyzw"] = "wxyz",
         gravity: Any = (0.0, 0.0, -9.81),
         magnetic: Any = (0.0, -0.5, 0.0),
-        motion: Callable[[float], Mapping[str, Any]] | None = None,
+        motion: Callable[[float], Mapping[Any, Any]] | None = None,
     ) -> None:
         self.num_envs = positive_int(num_envs, "num_envs")
         if not dt > 0.0:
@@ -162,6 +240,7 @@ class TensorEngine(Engine):
         self.provides = frozenset(words) | ({"magnetic"} if magnetic is not None else set())
         self._bodies = tuple(bodies)
         self._sites = {site: self._place("site", site, given) for site, given in (sites or {}).items()}
+        self._geoms = {geom: self._place("geom", geom, given) for geom, given in (geoms or {}).items()}
         places = joints if isinstance(joints, Mapping) else dict.fromkeys(joints)
         self._joints = {
             joint: None if given is None else self._place("joint", joint, given) for joint, given in places.items()
@@ -172,6 +251,7 @@ class TensorEngine(Engine):
                 raise ValueError(f"slides: got {shown(joint)}, expected names among the joints {listed(self._joints)}.")
         self._native = tuple(_native_sensor(sensor, given) for sensor, given in (native or {}).items())
         self.native = NativeArrays(self)
+        self.contacts = ContactArrays(self)
         self.motion = motion
         counts = {"body": len(self._bodies), "joint": len(self._joints)}
         shapes = {
@@ -182,7 +262,9 @@ class TensorEngine(Engine):
         }
         shapes |= {f"{_NATIVE}{sensor.name}": (num_envs, sensor.dim) for sensor in self._native}
         self._arrays = {name: torch.zeros(shape, device=device) for name, shape in shapes.items()}
-        self._open = {name: array for name, array in self._arrays.items() if name != "body_quat_w"}
+        self._open: dict[str, torch.Tensor] = {
+            name: array for name, array in self._arrays.items() if name != "body_quat_w"
+        }
         self._order: torch.Tensor | None = None
         if "pose" in self.provides:
             self._arrays["body_quat_w"][..., 0] = 1.0
@@ -231,6 +313,9 @@ class TensorEngine(Engine):
             word = next((word for word, names in _ARRAYS.items() if name in names), "pose")
             raise AttributeError(f"this TensorEngine has no {name}: add {word!r} to provides={sorted(self.provides)}.")
         return array
+
+    def _add(self, name: str, shape: tuple[int, ...]) -> None:
+        self._arrays[name] = self._open[name] = torch.zeros(shape, device=self.device)
 
     def _assign(self, name: str, value: Any) -> None:
         array = self._get(name)
@@ -383,9 +468,10 @@ class TensorEngine(Engine):
     # Engine ------------------------------------------------------------------------------------------------------
 
     def names(self, kind: NameKind) -> tuple[str, ...]:
-        """Return the names of the bodies, sites or joints, which are all scalar; there is nothing else."""
+        """Return the names of the bodies, sites, geoms or joints, which are all scalar; there is nothing else."""
         joints = tuple(self._joints)
-        known = {"body": self._bodies, "site": tuple(self._sites), "joint": joints, "scalar_joint": joints}
+        places = {"site": tuple(self._sites), "geom": tuple(self._geoms)}
+        known = {"body": self._bodies, **places, "joint": joints, "scalar_joint": joints}
         return known.get(kind, ())
 
     def native_sensors(self) -> tuple[NativeSensor, ...]:
@@ -393,14 +479,16 @@ class TensorEngine(Engine):
         return self._native
 
     def frame(self, kind: NameKind, name: str) -> FrameOnBody:
-        """Return the body a body, site or joint sits on, and its fixed offset there; the body `"world"` is -1.
+        """Return the body a body, site, geom or joint sits on, and its fixed offset there; body `"world"` is -1.
 
         Raises:
-            UnknownNameError: no body, site or joint has that name.
+            UnknownNameError: no body, site, geom or joint has that name.
             ModelError: the joint was given no place.
         """
         if kind == "site" and name in self._sites:
             return self._sites[name]
+        if kind == "geom" and name in self._geoms:
+            return self._geoms[name]
         if kind == "body" and (name in self._bodies or name == "world"):
             return FrameOnBody(self._bodies.index(name) if name in self._bodies else -1)
         if kind in ("joint", "scalar_joint") and name in self._joints:
@@ -421,6 +509,8 @@ class TensorEngine(Engine):
         """Return None where `provides` or `native` holds what is required, else the reason and the fix."""
         if requirement.kind == "NATIVE_SENSOR":
             return self._supports_native(*requirement.args[:2])
+        if requirement.kind == "CONTACT_REPORT":
+            return self._supports_contacts(requirement)
         word = _WORD.get(requirement)
         if word is None:
             return "a TensorEngine does not have it yet."
@@ -442,8 +532,18 @@ class TensorEngine(Engine):
             return f"the native sensor {name!r} of this engine is of type {sensor.type!r}."
         return None
 
+    def _supports_contacts(self, report: Requirement) -> str | None:
+        if "contact" not in self.provides:
+            words = tuple(word for word in _ARRAYS if word in self.provides or word == "contact")
+            return (
+                f"nobody says that it will be written. Give TensorEngine(..., provides={words!r}) and write "
+                "engine.contacts[requirement]."
+            )
+        return contact_fault(self, report)
+
     def _apply(self, requirements: frozenset[Requirement]) -> None:
-        pass
+        for report in sorted(filter(is_contact, requirements), key=contact_array):
+            self.contacts[report]
 
     def array(self, name: str) -> torch.Tensor:
         """Return an array by name, float32, fixed address.
@@ -475,7 +575,8 @@ class TensorEngine(Engine):
     def _move(self) -> None:
         if self.motion is None:
             return
-        for name, value in self.motion(float(self.tick * self.dt_exact)).items():
+        for key, value in self.motion(float(self.tick * self.dt_exact)).items():
+            name = self.contacts._name(key) if isinstance(key, Requirement) else key
             if name not in self._open:
                 raise UnknownNameError("array returned by motion", name, self._open)
             self._assign(name, value)

@@ -8,8 +8,13 @@ For each sensor NAME, with one row per event (a capture, or the arrival of a del
     NAME/capture_time       [row, env]       when the measured value was sensed, s
     NAME/truth_time         [row, env]       when the truth was sensed, s
     NAME/valid              [row, env]       whether the measured value had arrived and the engine's state was finite
+    NAME/stamp              [row, env]       time by the sensor's own clock, s
     NAME/env_ids            [env]
     description             JSON: engine, dt, seed, and per sensor its kind, rate, field specs and config
+
+Fields with an event axis are ragged: all events one after the other, `[event, ...]`, and
+
+    NAME/offsets            [row, env + 1]   where those of a row and env begin, and in the last column end
 
 Measured and true value of one row are of two captures where the sensor has a delay; `SensorRecording.paired` aligns
 them.
@@ -47,6 +52,7 @@ class SensorRecording:
         measured: field -> [row, env, ...].
         truth: field -> [row, env, ...].
         stamp: float64 [row, env], time that the sensor's own clock gave the measured value, s.
+        offsets: int64 [row, env + 1], where the events of each row and env begin in ragged fields; None without such.
     """
 
     name: str
@@ -59,6 +65,17 @@ class SensorRecording:
     measured: Mapping[str, Array]
     truth: Mapping[str, Array]
     stamp: Array
+    offsets: Array | None = None
+
+    def events(self, row: int, env: int = 0) -> slice:
+        """Return where ragged fields hold the events of one row and env (by column).
+
+        Raises:
+            TypeError: the sensor has no ragged field.
+        """
+        if self.offsets is None:
+            raise TypeError(f"recording of {self.name!r}: it has no fields with an event axis")
+        return slice(int(self.offsets[row, env]), int(self.offsets[row, env + 1]))
 
     @property
     def age(self) -> Array:
@@ -120,6 +137,8 @@ class Recording(Mapping[str, SensorRecording]):
         for name, sensor in self.sensors.items():
             for part in ("env_ids", "time", "capture_time", "truth_time", "valid", "stamp"):
                 arrays[f"{name}/{part}"] = getattr(sensor, part)
+            if sensor.offsets is not None:
+                arrays[f"{name}/offsets"] = sensor.offsets
             for branch, values in (("measured", sensor.measured), ("truth", sensor.truth)):
                 arrays.update({f"{name}/{branch}/{key}": value for key, value in values.items()})
         handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
@@ -155,7 +174,7 @@ def load(path: str | os.PathLike[str]) -> Recording:
                 continue  # described, but never recorded
             sensors[name] = SensorRecording(
                 name, info, parts["env_ids"], parts["time"], parts["capture_time"], parts["truth_time"], parts["valid"],
-                branches["measured"], branches["truth"], parts["stamp"],
+                branches["measured"], branches["truth"], parts["stamp"], parts.get("offsets"),
             )  # fmt: skip
     except FileNotFoundError:
         raise ModelError(f"recording {str(path)!r} does not exist: check the path.") from None
@@ -166,19 +185,22 @@ def load(path: str | os.PathLike[str]) -> Recording:
 
 
 class _Column:
-    """Rows of one array, in memory that doubles as it fills."""
+    """Rows of one array, in memory that doubles as it fills; `joined` where each addition is any number of rows."""
 
-    def __init__(self, row: Array) -> None:
-        self._rows = np.empty((64, *row.shape), row.dtype)
+    def __init__(self, like: Array, joined: bool) -> None:
+        self._rows = np.empty((64, *like.shape[1:]), like.dtype)
+        self._joined = joined
         self.count = 0
 
-    def add(self, row: Array) -> None:
-        if self.count == len(self._rows):
-            grown = np.empty((2 * len(self._rows), *self._rows.shape[1:]), self._rows.dtype)
-            grown[: self.count] = self._rows
+    def add(self, value: Array) -> None:
+        added = value if self._joined else value[None]
+        end = self.count + len(added)
+        if end > len(self._rows):
+            grown = np.empty((max(2 * len(self._rows), end), *self._rows.shape[1:]), self._rows.dtype)
+            grown[: self.count] = self._rows[: self.count]
             self._rows = grown
-        self._rows[self.count] = row
-        self.count += 1
+        self._rows[self.count : end] = added
+        self.count = end
 
     @property
     def values(self) -> Array:
@@ -194,6 +216,8 @@ class _Track:
     columns: dict[str, _Column] = field(default_factory=dict)
     state: dict[str, Array] = field(default_factory=dict)
     """What the last row that was added shows: a reading that differs in none of it is no news."""
+    events: int = 0
+    """Rows of ragged fields so far."""
 
 
 class NpzRecorder:
@@ -242,8 +266,15 @@ class NpzRecorder:
         row: dict[str, Array] = {"tick": np.array(reading.tick), **state}
         row.pop("frame")
         row["stamp"] = reading.stamp[rows]
-        row.update({f"measured/{name}": value[rows] for name, value in reading.measured.items()})
-        row.update({f"truth/{name}": value[rows] for name, value in reading.truth.items()})
+        ragged = {spec.name for spec in reading.specs if spec.is_ragged}
+        offsets = reading.offsets
+        if offsets is not None:  # the recorded envs are the first ones
+            offsets = offsets[: len(rows) + 1]
+            row["offsets"] = offsets + track.events
+        for branch, values in (("measured", reading.measured), ("truth", reading.truth)):
+            for name, value in values.items():
+                kept = value[: int(offsets[-1])] if offsets is not None and name in ragged else value[rows]
+                row[f"{branch}/{name}"] = kept
         size = sum(value.nbytes for value in row.values())
         if self.nbytes + size > self.max_bytes:
             self.is_full = True
@@ -255,9 +286,11 @@ class NpzRecorder:
             )
             return
         self.nbytes += size
+        track.events += 0 if offsets is None else int(offsets[-1])
         for key, value in row.items():
             if key not in track.columns:
-                track.columns[key] = _Column(value)
+                is_ragged = key.partition("/")[2] in ragged
+                track.columns[key] = _Column(value[:0] if is_ragged else value[None], joined=is_ragged)
             track.columns[key].add(value)
 
     def recording(self, description: SceneDescription | Mapping[str, Any]) -> Recording:
@@ -278,7 +311,7 @@ class NpzRecorder:
             )
             sensors[name] = SensorRecording(
                 name, info, track.env_ids, values["tick"] * dt, values["capture_tick"] * dt, values["truth_tick"] * dt,
-                values["valid"], measured, truth, values["stamp"],
+                values["valid"], measured, truth, values["stamp"], values.get("offsets"),
             )  # fmt: skip
         return Recording(described, sensors)
 

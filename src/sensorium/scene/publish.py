@@ -36,6 +36,7 @@ def take_reading(sensor: Sensor[Any, Any]) -> Reading:
         _truth=truth,
         _meta=meta,
         _wait=host.finish(),
+        _count=sensor.count_field,
     )
 
 

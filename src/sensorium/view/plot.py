@@ -119,6 +119,8 @@ def _rows(sensor: SensorRecording) -> list[_Row]:
     fields = []
     for spec in sensor.info.get("fields", ()):
         axes, shape = list(spec["axes"][1:]), list(spec["shape"])
+        if axes[:1] == ["event"]:
+            continue  # no value at every time
         items = 0
         if axes and _is_item_axis(axes[0], shape[0], len(shape)):
             items, axes, shape = shape[0], axes[1:], shape[1:]

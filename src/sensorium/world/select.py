@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
+from typing import Protocol, cast
 
 from sensorium.cfg import MountedSensorCfg, ObjRef
 from sensorium.engines.base import Engine, FrameOnBody, NameKind
@@ -30,6 +30,13 @@ _FRAMED: tuple[NameKind, ...] = ("body", "site", "geom", "joint", "camera")
 """Kinds of elements that have a frame."""
 _ON_PATHS: tuple[NameKind, ...] = ("body", "site", "geom", "camera")
 """Kinds of elements that a path can name, in the order in which they are tried."""
+
+
+class Named(Protocol):
+    """What has named elements: an engine, or a model that is not compiled yet."""
+
+    def names(self, kind: NameKind) -> Sequence[str]:
+        """Return all names of a kind in the order of the model."""
 
 
 def match_names(
@@ -70,7 +77,7 @@ def plural(word: str) -> str:
     return "bodies" if word == "body" else f"{word}s"
 
 
-def entity_pattern(reference: ObjRef, engine: Engine) -> str:
+def entity_pattern(reference: ObjRef, engine: Named) -> str:
     """Return the full-name pattern of a reference: inside its entity, or the bare name in a model without prefixes."""
     if reference.entity is None:
         return reference.name
@@ -156,7 +163,8 @@ def resolve_prim_path(path: str, engine: Engine, config: str) -> tuple[NameKind,
 
 
 def match_prim_path(
-    path: str, engine: Engine, config: str, field: str = "prim_path", *, exactly_one: bool = False
+    path: str, engine: Named, config: str, field: str = "prim_path", *, exactly_one: bool = False,
+    kinds: tuple[NameKind, ...] = _ON_PATHS,
 ) -> tuple[NameKind, list[str]]:
     """Return the kind and the names that a prim path of another simulator, or a pattern of such, means here.
 
@@ -169,6 +177,7 @@ def match_prim_path(
         config: the asking config, for the message.
         field: its field, for the message.
         exactly_one: whether several matches are an error.
+        kinds: what it may name, in the order in which they are tried.
 
     Raises:
         SelectionError: nothing matches, the leaf is ambiguous, or the path is a broken pattern.
@@ -179,15 +188,16 @@ def match_prim_path(
     if rest.endswith("_*"):
         rest = rest[:-1] + ".*"
     try:
-        match = _match_path(rest, engine)
+        match = _match_path(rest, engine, kinds)
     except re.error as error:
         fault = Fault(field, repr(path), "a path or a pattern of paths", f"The pattern is broken: {error}.")
         raise SelectionError(config, [fault]) from None
     if match is None:
         leaf = rest.split("/")[-1]
-        known = [name for kind in _ON_PATHS for name in engine.names(kind)]
+        known = [name for kind in kinds for name in engine.names(kind)]
         fix = f"{nearest(leaf, known).strip()} Tried {rest!r} and {leaf!r}. Bodies: {listed(engine.names('body'))}."
-        fault = Fault(field, repr(path), "a body, site, geom or camera of the model", fix.strip())
+        *most, last = kinds
+        fault = Fault(field, repr(path), f"a {', '.join(most)} or {last} of the model", fix.strip())
         raise SelectionError(config, [fault])
     kind, found, by_leaf = match
     entities = {name.partition("/")[0] if "/" in name else "" for name in found}
@@ -198,14 +208,16 @@ def match_prim_path(
     return kind, found
 
 
-def _match_path(rest: str, engine: Engine) -> tuple[NameKind, list[str], bool] | None:
+def _match_path(
+    rest: str, engine: Named, kinds: tuple[NameKind, ...]
+) -> tuple[NameKind, list[str], bool] | None:
     """Return kind and names that a path without its namespace matches, and whether only its leaf did."""
     parts = rest.split("/")
     for candidate in (rest, f"{parts[0]}/{parts[-1]}"):
-        for kind in _ON_PATHS:
+        for kind in kinds:
             if found := _full_matches(candidate, engine.names(kind)):
                 return kind, found, False
-    for kind in _ON_PATHS:
+    for kind in kinds:
         if found := [name for name in engine.names(kind) if _full_matches(parts[-1], [name.split("/")[-1]])]:
             return kind, found, True
     return None
@@ -217,6 +229,7 @@ def _full_matches(pattern: str, names: Sequence[str]) -> list[str]:
 
 __all__ = [
     "WORLD",
+    "Named",
     "entity_pattern",
     "match_names",
     "match_prim_path",

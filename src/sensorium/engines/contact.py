@@ -1,0 +1,56 @@
+"""What a contact report must be, on every engine."""
+
+from __future__ import annotations
+
+from sensorium.engines.base import Engine, NameKind
+from sensorium.errors import UnknownNameError, listed, nearest, shown
+from sensorium.spec import CONTACT_FIELDS, Requirement
+
+_KINDS: dict[str, NameKind] = {"geom": "geom", "body": "body", "subtree": "body"}
+_REDUCTIONS = ("none", "mindist", "maxforce", "netforce")
+
+
+def is_contact(requirement: Requirement) -> bool:
+    """Return whether a requirement is a CONTACT_REPORT."""
+    return requirement.kind == "CONTACT_REPORT"
+
+
+def contact_fault(engine: Engine, report: Requirement) -> str | None:
+    """Return why a CONTACT_REPORT can be had from no engine with these geoms and bodies, or None."""
+    return report_fault(report) or names_fault(engine, report)
+
+
+def report_fault(report: Requirement) -> str | None:
+    """Return what is wrong with a CONTACT_REPORT whatever the model, or None."""
+    (kind, names), secondary, fields, reduce, slots = report.args
+    for what, word in (("primary", kind), ("secondary", "geom" if secondary is None else secondary[0])):
+        if word not in _KINDS:
+            return f"{what}: got kind {shown(word)}, expected one of {listed(_KINDS)}."
+    if not names or len(set(names)) != len(names):
+        return f"primary: got the names {shown(names)}, expected at least one, each once."
+    if not fields or any(field not in CONTACT_FIELDS for field in fields):
+        return f"fields: got {shown(fields)}, expected some of {listed(CONTACT_FIELDS)}."
+    if reduce not in _REDUCTIONS:
+        return f"reduce: got {shown(reduce)}, expected one of {listed(_REDUCTIONS)}."
+    if isinstance(slots, bool) or not isinstance(slots, int) or slots < 1:
+        return f"slots: got {shown(slots)}, expected an integer of at least 1."
+    if reduce == "netforce" and slots != 1:
+        return f"slots: got {slots}, expected 1 with reduce='netforce', which gives one sum for each primary."
+    return None
+
+
+def names_fault(engine: Engine, report: Requirement) -> str | None:
+    """Return which geom or body of a CONTACT_REPORT the engine does not have, or None."""
+    (kind, names), secondary = report.args[:2]
+    for what, word, wanted in (("primary", kind, names), ("secondary", *(_pair(secondary)))):
+        for name in wanted:
+            try:
+                engine.frame(_KINDS[word], name)
+            except UnknownNameError:
+                known = engine.names(_KINDS[word])
+                return f"{what}: there is no {_KINDS[word]} {name!r}.{nearest(name, known)} There are: {listed(known)}."
+    return None
+
+
+def _pair(secondary: tuple[str, str] | None) -> tuple[str, tuple[str, ...]]:
+    return ("geom", ()) if secondary is None else (secondary[0], (secondary[1],))

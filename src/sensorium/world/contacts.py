@@ -1,0 +1,150 @@
+"""What touches what: the two sides of a contact by name, as a CONTACT_REPORT takes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+from pydantic import field_validator
+
+from sensorium.cfg import Cfg, ObjRef, bad
+from sensorium.engines.base import Engine
+from sensorium.errors import Fault, SelectionError, listed, nearest, shown
+from sensorium.world.select import WORLD, Named, entity_pattern, match_names, match_prim_path
+
+Side = tuple[str, tuple[str, ...]]
+"""Kind (``"geom"``, ``"body"`` or ``"subtree"``) and full names of one side of a contact."""
+
+_METACHARACTERS = frozenset(".^$*+?{}[]\\|()")
+
+
+class ContactMatch(Cfg):
+    """One side of a contact: geoms, bodies or subtrees, by name."""
+
+    mode: Literal["geom", "body", "subtree"]
+    """``geom``: these geoms. ``body``: all geoms of these bodies. ``subtree``: all geoms of these bodies and of all that
+    descend from them."""
+    pattern: str | tuple[str, ...]
+    """Full-match regular expression over names, or a list of such. With `entity` over the names within it."""
+    entity: str | None = None
+    """Entity (name prefix before ``/``); None means full names. In a model without prefixes any entity is the whole
+    model."""
+    exclude: tuple[str, ...] = ()
+    """Names to leave out of what `pattern` matches, without the prefix of the entity. An entry with a character that
+    is special in regular expressions is searched for in the name; another one is the name itself."""
+
+    @field_validator("pattern", mode="before")
+    @classmethod
+    def _some(cls, value: Any) -> Any:
+        if isinstance(value, Sequence) and not value:
+            raise bad("a name or a pattern, or several")
+        return tuple(value) if isinstance(value, list) else value
+
+    @field_validator("exclude", mode="before")
+    @classmethod
+    def _several(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            raise bad("a list of names or patterns", f"Write exclude=({value!r},).")
+        return value
+
+
+def resolve_match(match: ContactMatch, model: Named, *, config: str, field: str) -> Side:
+    """Return the kind and the full names of what a `ContactMatch` matches, in the order of the model (of a list).
+
+    Args:
+        match: what is wanted.
+        model: whose names are matched.
+        config: the asking config, for the message.
+        field: its field, for the message.
+
+    Raises:
+        SelectionError: a pattern matches nothing, or what another one matches already; an exclusion excludes nothing,
+            or everything is excluded.
+    """
+    kind: Literal["geom", "body"] = "geom" if match.mode == "geom" else "body"
+    known = model.names(kind)
+    patterns = (match.pattern,) if isinstance(match.pattern, str) else match.pattern
+    found: list[str] = []
+    for pattern in patterns:
+        if pattern == WORLD and kind == "body":
+            matches = [WORLD]
+        else:
+            full = entity_pattern(ObjRef(type=kind, name=pattern, entity=match.entity), model)
+            matches = match_names(full, known, config=config, field=f"{field}.pattern", what=kind)
+        twice = [name for name in matches if name in found]
+        if twice:
+            fix = f"Another pattern matches {listed(twice)} already: narrow one of them."
+            expected = f"patterns that match each {kind} once"
+            raise SelectionError(config, [Fault(f"{field}.pattern", repr(pattern), expected, fix)])
+        found += matches
+    for entry in match.exclude:
+        out = _excluded(entry, found, match.entity, config, field)
+        if not out:
+            fix = f"{nearest(entry, found).strip()} The pattern matches {listed(found)}."
+            fault = Fault(f"{field}.exclude", repr(entry), f"the name of a {kind} that the pattern matches", fix.strip())
+            raise SelectionError(config, [fault])
+    kept = [name for name in found
+            if not any(name in _excluded(entry, found, match.entity, config, field) for entry in match.exclude)]  # fmt: skip
+    if not kept:
+        fix = f"The pattern matches {listed(found)}, and all are excluded."
+        raise SelectionError(config, [Fault(f"{field}.exclude", shown(match.exclude), f"at least one {kind} left", fix)])
+    return match.mode, tuple(kept)
+
+
+def _excluded(entry: str, names: Iterable[str], entity: str | None, config: str, field: str) -> list[str]:
+    """Return the names that one entry of `exclude` takes out."""
+    inside = {name: name.removeprefix(f"{entity}/") if entity else name for name in names}
+    if not _METACHARACTERS.intersection(entry):
+        return [name for name, short in inside.items() if entry in (short, name)]
+    try:
+        regex = re.compile(entry)
+    except re.error as error:
+        fix = f"The pattern is broken: {error}."
+        fault = Fault(f"{field}.exclude", repr(entry), "a name or a regular expression", fix)
+        raise SelectionError(config, [fault]) from None
+    return [name for name, short in inside.items() if regex.search(short)]
+
+
+def resolve_paths(paths: Iterable[str], model: Named, *, config: str, field: str) -> list[tuple[str, str]]:
+    """Return the kind and the full name of every body or geom that prim paths match, in their order.
+
+    Args:
+        paths: paths or patterns of paths, with or without the namespace of their environments.
+        model: whose names are matched.
+        config: the asking config, for the message.
+        field: its field, for the message.
+
+    Raises:
+        SelectionError: a path matches nothing, or what another one matches already.
+    """
+    found: list[tuple[str, str]] = []
+    for path in paths:
+        kind, names = match_prim_path(path, model, config, field, kinds=("body", "geom"))
+        for name in names:
+            if (kind, name) in found:
+                fix = f"Another path matches the {kind} {name!r} already: narrow one of them."
+                raise SelectionError(config, [Fault(field, repr(path), "paths that match each element once", fix)])
+            found.append((kind, name))
+    return found
+
+
+def check_apart(side: Side, engine: Engine, *, config: str, field: str) -> None:
+    """Raise `SelectionError` where one subtree of a side is inside another: its contacts would count twice."""
+    kind, names = side
+    if kind != "subtree":
+        return
+    for name in names:
+        inside = [other for other in names if other != name and other in (engine.subtree(name) or ())]
+        if inside:
+            fix = f"The subtree of {name!r} contains {listed(inside)}: leave one of them out."
+            raise SelectionError(config, [Fault(field, shown(names), "subtrees that do not contain each other", fix)])
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Return the last parts of full names; the full name where the last part is not unique."""
+    leaves = [name.split("/")[-1] for name in names]
+    return [name if leaves.count(leaf) > 1 else leaf for name, leaf in zip(names, leaves, strict=True)]
+
+
+__all__ = ["ContactMatch", "Side", "check_apart", "resolve_match", "resolve_paths", "short_names"]
