@@ -266,7 +266,7 @@ class _Check:
     def declares_what_it_reads(self) -> bool:
         """The sensor reads no array of the engine but those that come with what it requires."""
         engine = self.engine(2)
-        declared = set(self.sensor_class.requirements(self.cfg, engine.supports))
+        declared = set(self.sensor_class.needs(self.cfg, engine.supports, engine))
         array = engine.array
 
         def guarded(name: str) -> torch.Tensor:
@@ -283,7 +283,7 @@ class _Check:
     def leaves_the_engine_alone(self) -> bool:
         """Neither a hook nor a reader writes into the arrays of the engine."""
         engine, twin = self.engine(2), self.engine(2)
-        required = self.sensor_class.requirements(self.dirty, engine.supports)
+        required = self.sensor_class.needs(self.dirty, engine.supports, engine)
         names = sorted({name for requirement in required for name in ARRAYS.get(requirement, ())})
         if not names:
             return False
@@ -807,7 +807,7 @@ def _snapshot(sensor: Sensor[Any, Any]) -> dict[str, torch.Tensor]:
     shot |= {f"ground_truth.{name}": value for name, value in _fields(sensor, truth=True).items()}
     for name in ("valid", "age", "frame", "is_new"):
         shot[name] = getattr(sensor, name).clone()
-    if sensor.cfg.history_length:
+    if sensor.cfg.history_length and not sensor.own_history:
         history = sensor.history
         shot |= {
             f"history.{spec.name}": history if sensor.single else getattr(history, spec.name) for spec in sensor.specs

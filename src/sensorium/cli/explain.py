@@ -102,10 +102,7 @@ def explanation(scene: Scene, names: list[str], presets: Mapping[str, str]) -> d
 
 def _sensor(sensor: Sensor[Any, Any], preset: str | None) -> dict[str, Any]:
     info, cfg, envs = sensor.info, sensor.cfg, sensor.num_envs
-    needs = [
-        *type(sensor).requirements(cfg, sensor.engine.supports),
-        *type(sensor).requirements_of_names(cfg, sensor.engine),
-    ]
+    needs = type(sensor).needs(cfg, sensor.engine.supports, sensor.engine)
     rate = sensor.rate
     out: dict[str, Any] = {
         "kind": cfg.kind(),

@@ -149,6 +149,7 @@ class Hooks:
     derive: Callable[[Record], object] | None = None
     post: Callable[..., Any] | None = None
     reset: Callable[[torch.Tensor], object] | None = None
+    observe: Callable[[], object] | None = None
     lookback: int = 0
     checks_state: bool = False
 
@@ -355,6 +356,11 @@ class Line:
         )
 
     @property
+    def watches(self) -> bool:
+        """Whether the sensor, or a stage of it, looks at the ticks between its samples."""
+        return bool(self.observers or self.hooks.observe)
+
+    @property
     def stages_with_state(self) -> list[StageRun]:
         """Stages that keep something from one sample to the next."""
         return [run for run in self.stages if run.states.views]
@@ -442,10 +448,14 @@ class Line:
         self.compute.launch(_clear_flags, (self.bad.shape[1],), [wp.from_torch(self.bad, dtype=wp.uint8)])
 
     def observation(self, mask: torch.Tensor) -> list[Segment]:
-        """Return the work of a tick between samples, where a stage looks at it: the truth, and the look."""
+        """Return the work of a tick between samples: the sensor's look at it; for stages, the truth and their look."""
         work = _Work(self.compute, mask)
         raw = self.hooks.raw
-        assert self.observers and raw is not None
+        if self.hooks.observe:
+            work.record(self.hooks.observe)
+        if not self.observers:
+            return work.segments
+        assert raw is not None
         work.record(partial(self._observed_flags, BEGIN))
         if not self.hooks.checks_state:
             work.record(self._clear_flags)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from sensorium import registry
@@ -10,22 +11,28 @@ from sensorium.cfg import SensorCfg
 from sensorium.engines.base import NameKind
 from sensorium.sensors.builtin import BuiltinSensorCfg, with_full_names
 from sensorium.spec import Requirement
-from sensorium.world.select import plural
+from sensorium.world.select import WORLD, Named, plural
 
 if TYPE_CHECKING:
     import mujoco
 
 
 def requirements_of(
-    items: Iterable[SensorCfg[Any] | Requirement], supports: Callable[[Requirement], str | None]
+    items: Iterable[SensorCfg[Any] | Requirement], supports: Callable[[Requirement], str | None], model: Named
 ) -> dict[Requirement, str]:
-    """Return what configs need of an engine, each with the name of the first sensor that asks."""
+    """Return what configs need of an engine, each with the name of the first sensor that asks.
+
+    Args:
+        items: configs, and requirements that were named themselves.
+        supports: tells why a requirement cannot be given; None where it can.
+        model: whose names the patterns of configs match.
+    """
     needed: dict[Requirement, str] = {}
     for item in items:
         if isinstance(item, Requirement):
             needed.setdefault(item, "(reserved)")
             continue
-        for requirement in registry.sensor_for(type(item)).requirements(item, supports):
+        for requirement in registry.sensor_for(type(item)).needs(item, supports, model):
             needed.setdefault(requirement, item.label)
     return needed
 
@@ -38,13 +45,14 @@ def prepare(spec: mujoco.MjSpec, sensors: Iterable[SensorCfg[Any] | Requirement]
     from sensorium.engines.mujoco_spec import prepare_spec
 
     def names(kind: NameKind) -> list[str]:
-        return [element.name for element in getattr(spec, plural(kind)) if element.name]
+        hidden = ("", WORLD) if kind == "body" else ("",)
+        return [element.name for element in getattr(spec, plural(kind)) if element.name not in hidden]
 
     named = [
         with_full_names(item, names) if isinstance(item, BuiltinSensorCfg) and not item.is_declared else item
         for item in sensors
     ]
-    prepare_spec(spec, requirements_of(named, lambda requirement: None))
+    prepare_spec(spec, requirements_of(named, lambda requirement: None, SimpleNamespace(names=names)))
     return spec
 
 

@@ -78,7 +78,7 @@ class Scene:
         self._declared = Declared(engine)
         configs = self._named(list(sensors))
         reserved = [item if isinstance(item, Requirement) else self._declared.resolve(item) for item in reserve]
-        engine.prepare(requirements_of([*configs, *reserved], engine.supports))
+        engine.prepare(requirements_of([*configs, *reserved], engine.supports, engine))
         if discover:
             self._declared.discover()
         for cfg in configs:
@@ -415,7 +415,7 @@ class Scene:
 
     def _prepare_late(self, cfg: SensorCfg[Any]) -> None:
         """Raise where a config needs of the engine what was not prepared; what the model declares can be had late."""
-        for requirement, name in requirements_of([cfg], self.engine.supports).items():
+        for requirement, name in requirements_of([cfg], self.engine.supports, self.engine).items():
             if requirement in self.engine.prepared:
                 continue
             if not (self._is_fresh and self._declared.grants(requirement)):

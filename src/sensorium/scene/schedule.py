@@ -33,8 +33,8 @@ class Group:
 
     @property
     def watches(self) -> bool:
-        """Whether a stage of these sensors looks at the ticks between their samples."""
-        return not self.rate.every_tick and any(sensor.line.observers for sensor in self.sensors)
+        """Whether one of these sensors looks at the ticks between its samples."""
+        return not self.rate.every_tick and any(sensor.line.watches for sensor in self.sensors)
 
     def work(self, compute: Compute, clock: Clock) -> list[Segment]:
         """Return the work of one sample of all of them."""
@@ -123,7 +123,7 @@ class Schedule:
                 names = [
                     sensor.name
                     for sensor in group.sensors
-                    if sensor.line.observers or (missed and sensor.line.has_memory)
+                    if sensor.line.watches or (missed and sensor.line.has_memory)
                 ]
                 if names:
                     return names
@@ -170,7 +170,7 @@ class Schedule:
                 for k, group in groups
                 if group.watches
                 for sensor in group.sensors
-                if sensor.line.observers
+                if sensor.line.watches
                 for segment in sensor.line.observation(self._compute.all_envs)
             ]
             self._program = Program([*samples, *looks])

@@ -26,7 +26,7 @@ from sensorium.sensors.parts import Params, SensorContext, SensorInfo, declared_
 from sensorium.sensors.reader import CfgT, DataT, Readable
 from sensorium.spec import Field, FieldSpec, Requirement, resolve_field
 from sensorium.world.mount import MountView
-from sensorium.world.select import resolve_mounts
+from sensorium.world.select import Named, resolve_mounts
 
 Supports = Callable[[Requirement], str | None]
 """A function telling why a requirement cannot be given; None where it can."""
@@ -44,12 +44,16 @@ class Sensor(Readable[CfgT, DataT]):
 
     requires: ClassVar[tuple[Requirement, ...]] = ()
     """What the sensor needs of the engine; see `requirements` where that depends on the config."""
+    own_history: ClassVar[bool] = False
+    """True where `history_length` is for fields of the sensor's own, one entry per tick; `.history` is not kept."""
     lookback: ClassVar[int] = 0
     """Deepest k that a hook reads with `timeline.at(k)`; it sizes the timelines."""
     single: ClassVar[bool] = False
     """True where the data class has one field and `.data` is that tensor itself."""
     uses_ring_pipeline: ClassVar[bool] = True
     """False where `compute` keeps its own memory."""
+    count_field: ClassVar[str] = ""
+    """The int32 [env] field with the number of filled rows, where fields have an event axis."""
     checks_state: ClassVar[bool] = False
     """True where the sensor's own kernel flags non-finite state in `line.bad`; else NaN in truth is looked for."""
     knob_prefixes: ClassVar[Mapping[str, str]] = {}
@@ -104,6 +108,16 @@ class Sensor(Readable[CfgT, DataT]):
     def requirements(cls, cfg: CfgT, supports: Supports) -> Iterable[Requirement]:
         """Return what this config needs of an engine; by default `requires`."""
         return cls.requires
+
+    @classmethod
+    def requirements_of_names(cls, cfg: CfgT, model: Named) -> Iterable[Requirement]:
+        """Return what this config needs besides of the elements that its patterns match; by default nothing."""
+        return ()
+
+    @classmethod
+    def needs(cls, cfg: CfgT, supports: Supports, model: Named) -> list[Requirement]:
+        """Return all that this config needs: `requirements` and `requirements_of_names`."""
+        return [*cls.requirements(cfg, supports), *cls.requirements_of_names(cfg, model)]
 
     def __init__(self, cfg: CfgT, context: SensorContext) -> None:
         self.cfg = cfg
@@ -266,7 +280,7 @@ class Sensor(Readable[CfgT, DataT]):
         mid = self._specs(self.intermediate_fields()) if hooks.post else self._full_specs
         index = {name: k for k, name in enumerate([*order, *(s.name for s in mid if s.name not in order)])}
         simple = self.cfg if isinstance(self.cfg, SimpleSensorCfg) else SimpleSensorCfg[Any](
-            name=self.name, history_length=self.cfg.history_length
+            name=self.name, history_length=0 if self.own_history else self.cfg.history_length
         )  # fmt: skip
         if not self.uses_ring_pipeline:
             knobs = (
@@ -351,6 +365,13 @@ class SimpleSensor(Sensor[CfgT, DataT]):
         """Write truth into `raw` and the measured value, with noise that shapes it, into `slot` in one pass."""
         raise NotImplementedError
 
+    def observe(self) -> None:
+        """Look at a tick between two samples, into states of the sensor's own; define it only where that is needed.
+
+        Only launches of Warp kernels with fixed arguments may happen here: it is called once and replayed.
+        """
+        raise NotImplementedError
+
     def apply_physics_imperfections(self, slot: Record, timeline: Timeline) -> None:
         """Alter the measured phenomenon itself, before the transform, so that it propagates through memory."""
         raise NotImplementedError
@@ -392,6 +413,7 @@ class SimpleSensor(Sensor[CfgT, DataT]):
             derive=self._own("derive_measured"),
             post=self._own("post_process"),
             reset=self._own_reset(),
+            observe=self._own("observe"),
             lookback=self.lookback,
             checks_state=self.checks_state,
         )

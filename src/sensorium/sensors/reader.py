@@ -29,6 +29,7 @@ class Readable(Generic[CfgT, DataT]):
 
     single: ClassVar[bool]
     uses_ring_pipeline: ClassVar[bool]
+    own_history: ClassVar[bool]
     data_class: ClassVar[type[Any]]
 
     cfg: CfgT
@@ -146,6 +147,10 @@ class Readable(Generic[CfgT, DataT]):
         """
         self._ready()
         length = self.cfg.history_length
+        if self.own_history:
+            fix = "Read its own fields: " + ", ".join(spec.name for spec in self.specs if "history" in spec.name) + "."
+            title = f"{type(self.cfg).__name__}({self.name!r})"
+            raise ConfigError.single(title, "history_length", length, "a sensor that keeps whole samples", fix)
         if length == 0 or self.line.ring is None:
             raise ConfigError.single(
                 f"{type(self.cfg).__name__}({self.name!r})", "history_length", 0, "a length of at least 1",

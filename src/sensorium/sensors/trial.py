@@ -110,7 +110,7 @@ def try_hooks(sensor: Sensor[Any, Any]) -> None:
     plugin = registry.plugin_of(type(sensor))
     owner = f"sensor {sensor.name!r} ({type(sensor).__qualname__}{f', {plugin}' if plugin else ''})"
     line, engine = sensor.line, sensor.engine
-    guard = cast(Engine, DeclaredEngine(engine, type(sensor).requirements(sensor.cfg, engine.supports), owner))
+    guard = cast(Engine, DeclaredEngine(engine, type(sensor).needs(sensor.cfg, engine.supports, engine), owner))
     _lend(sensor, guard)
     try:
         for hook, records in ((line.hooks.raw, 1), (line.hooks.fused, 2), (line.hooks.compute, 2)):

@@ -82,13 +82,17 @@ def resolve_match(match: ContactMatch, model: Named, *, config: str, field: str)
         out = _excluded(entry, found, match.entity, config, field)
         if not out:
             fix = f"{nearest(entry, found).strip()} The pattern matches {listed(found)}."
-            fault = Fault(f"{field}.exclude", repr(entry), f"the name of a {kind} that the pattern matches", fix.strip())
+            fault = Fault(
+                f"{field}.exclude", repr(entry), f"the name of a {kind} that the pattern matches", fix.strip()
+            )
             raise SelectionError(config, [fault])
     kept = [name for name in found
             if not any(name in _excluded(entry, found, match.entity, config, field) for entry in match.exclude)]  # fmt: skip
     if not kept:
         fix = f"The pattern matches {listed(found)}, and all are excluded."
-        raise SelectionError(config, [Fault(f"{field}.exclude", shown(match.exclude), f"at least one {kind} left", fix)])
+        raise SelectionError(
+            config, [Fault(f"{field}.exclude", shown(match.exclude), f"at least one {kind} left", fix)]
+        )
     return match.mode, tuple(kept)
 
 

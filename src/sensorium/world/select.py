@@ -163,7 +163,12 @@ def resolve_prim_path(path: str, engine: Engine, config: str) -> tuple[NameKind,
 
 
 def match_prim_path(
-    path: str, engine: Named, config: str, field: str = "prim_path", *, exactly_one: bool = False,
+    path: str,
+    engine: Named,
+    config: str,
+    field: str = "prim_path",
+    *,
+    exactly_one: bool = False,
     kinds: tuple[NameKind, ...] = _ON_PATHS,
 ) -> tuple[NameKind, list[str]]:
     """Return the kind and the names that a prim path of another simulator, or a pattern of such, means here.
@@ -208,9 +213,7 @@ def match_prim_path(
     return kind, found
 
 
-def _match_path(
-    rest: str, engine: Named, kinds: tuple[NameKind, ...]
-) -> tuple[NameKind, list[str], bool] | None:
+def _match_path(rest: str, engine: Named, kinds: tuple[NameKind, ...]) -> tuple[NameKind, list[str], bool] | None:
     """Return kind and names that a path without its namespace matches, and whether only its leaf did."""
     parts = rest.split("/")
     for candidate in (rest, f"{parts[0]}/{parts[-1]}"):
