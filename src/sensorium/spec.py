@@ -53,6 +53,10 @@ class Field:
     role: Role = "scalar"
 
 
+VECTOR_AXES = ("xyz", "wxyz", "enu", "ned", "rpy", "rgb", "rgba")
+"""Words for axes whose elements are the parts of one vector. Every other axis counts things: mounts, joints, rays."""
+
+
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
     """One output of one sensor, after its config is known.
@@ -91,6 +95,11 @@ class FieldSpec:
     def columns(self) -> int:
         """Number of elements of one env."""
         return prod(self.shape)
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether the last axis holds the three or four parts of one vector, so that kernels see vec3 or vec4."""
+        return bool(self.axes) and self.axes[-1] in VECTOR_AXES and self.shape[-1] in (3, 4)
 
     @property
     def nbytes(self) -> int:

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 import synthetic as syn
 import torch
+import warp as wp
 from torch import Tensor
 
 import sensorium as sn
-from sensorium import Record, Sensor, SimpleSensor, SimpleSensorCfg
+from sensorium import Field, Record, Sensor, SimpleSensor, SimpleSensorCfg
+from sensorium.spec import resolve_field
 
 # Truth ----------------------------------------------------------------------------------------------------------------
 
@@ -392,3 +394,12 @@ def test_retired_views_raise() -> None:
                 act()
     syn.advance(scene)
     assert torch.equal(scene["a"].ground_truth.vec, syn.signal(2, 4)) and "b" not in scene
+
+
+@pytest.mark.parametrize("mounts", [1, 3, 4])
+def test_mounts_side_by_side_are_no_vector(mounts: int) -> None:
+    """The Warp twin of a scalar field has a number per mount, also with three or four of them; vectors are vectors."""
+    specs = [resolve_field("range", Field("m"), mounts), resolve_field("pos", Field("m", (3,)), mounts)]
+    record = Record(specs, 2, "cpu")
+    assert record.warp.range.dtype == wp.float32 and record.warp.range.shape == (2, mounts)
+    assert record.warp.pos.dtype == wp.vec3 and record.warp.pos.shape == (2, mounts)

@@ -341,3 +341,15 @@ def test_a_lag_goes_on_after_a_state_that_was_not_finite() -> None:
 def test_it_keeps_the_contract(cfg: sn.BarometerCfg) -> None:
     """Every law of `check_sensor` holds, without errors and with all of them."""
     check_sensor(cfg)
+
+
+@pytest.mark.parametrize("count", [3, 4])
+def test_three_or_four_mounts_are_as_good_as_one(count: int) -> None:
+    """Several barometers side by side read what each would read alone."""
+    sites = {f"port_{k}": ("body", (0.0, 0.0, 10.0 * k)) for k in range(count)}
+    engine = sn.TensorEngine(2, 0.01, sites=sites)
+    alone = [sn.BarometerCfg(name=site, site=site) for site in sites]
+    scene = sn.Scene(engine, [sn.BarometerCfg(name="all", sites=tuple(sites)), *alone])
+    for k, site in enumerate(sites):
+        assert torch.equal(scene["all"].data.pressure[:, k], scene[site].data.pressure)
+        assert scene[site].data.altitude.tolist() == pytest.approx([10.0 * k] * 2, abs=1e-3)

@@ -38,9 +38,9 @@ _WARP_DTYPES: dict[torch.dtype, Any] = {
 }
 
 
-def warp_twin(tensor: torch.Tensor) -> Any:
-    """Return a Warp array over the same memory; float32 with a last axis of 3 or 4 becomes an array of vec3 or vec4."""
-    if tensor.dtype == torch.float32 and tensor.dim() > 1 and tensor.shape[-1] in (3, 4):
+def warp_twin(tensor: torch.Tensor, spec: FieldSpec) -> Any:
+    """Return a Warp array over the same memory; of vec3 or vec4 where a float32 field holds vectors."""
+    if tensor.dtype == torch.float32 and spec.is_vector:  # three mounts side by side are none
         return wp.from_torch(tensor, dtype=wp.vec3 if tensor.shape[-1] == 3 else wp.vec4)
     return wp.from_torch(tensor, dtype=_WARP_DTYPES[tensor.dtype])
 
@@ -123,9 +123,8 @@ class Record:
                 views[spec.name] = torch.zeros(shape, dtype=TORCH_DTYPES[spec.dtype], device=device)
         object.__setattr__(self, "_views", views)
         object.__setattr__(self, "flat", flat)
-        object.__setattr__(
-            self, "warp", SimpleNamespace(**{name: warp_twin(view) for name, view in views.items() if view.numel()})
-        )
+        twins = {spec.name: warp_twin(views[spec.name], spec) for spec in specs if spec.columns}
+        object.__setattr__(self, "warp", SimpleNamespace(**twins))
 
     def __getattr__(self, name: str) -> torch.Tensor:
         try:
