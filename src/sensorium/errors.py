@@ -10,6 +10,7 @@ SensoriumError
 |- UnsupportedError     (NotImplementedError)   an engine cannot give what a sensor requires: never zeros instead
 |- ScheduleError        (RuntimeError)          time went a way that the sensors cannot follow
 |- StaleError           (RuntimeError)          a view, a reading or a sensor was used after its time
+|- NotTrackedError      (RuntimeError)          something was asked of a sensor that it does not keep
 `- MissingDependencyError (ImportError)         an optional package is needed
 
 SensoriumWarning (UserWarning)                  something works, but probably not as meant
@@ -115,6 +116,10 @@ class ScheduleError(SensoriumError, RuntimeError):
 
 class StaleError(SensoriumError, RuntimeError):
     """A view, reading or sensor was used after its time."""
+
+
+class NotTrackedError(SensoriumError, RuntimeError):
+    """Something was asked of a sensor that it does not keep; the message says how to have it."""
 
 
 class MissingDependencyError(SensoriumError, ImportError):

@@ -5,6 +5,9 @@ They are written on the public contract of `StageCfg`, as a plugin's would be.
 
 from sensorium.measurement.stages.bias import Flicker, GaussMarkov, TemperatureDrift
 from sensorium.measurement.stages.clock_error import ClockError
+from sensorium.measurement.stages.creep import Creep
+from sensorium.measurement.stages.crosstalk import Crosstalk
+from sensorium.measurement.stages.debounce import Debounce
 from sensorium.measurement.stages.faults import Dropout, SaturationFault, SpikeFault, StuckFault
 from sensorium.measurement.stages.filters import GroupDelay, LowPass
 from sensorium.measurement.stages.key import StageKey
@@ -14,6 +17,9 @@ from sensorium.measurement.stages.window import WindowAverage
 
 __all__ = [
     "ClockError",
+    "Creep",
+    "Crosstalk",
+    "Debounce",
     "Dropout",
     "Flicker",
     "GSensitivity",

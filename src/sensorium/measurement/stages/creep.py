@@ -1,0 +1,179 @@
+"""Creep: a reading that goes on moving under a constant load, and drift in units per hour."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+import warp as wp
+from pydantic import Field as PydanticField
+from pydantic import ValidationInfo, field_validator
+
+from sensorium.cfg import Amount, Float, Place, StageCfg, bad
+from sensorium.compute import Rows
+from sensorium.measurement.draws import is_law
+from sensorium.measurement.record import Record
+from sensorium.measurement.stages.amounts import (
+    BEGAN,
+    Row,
+    amount_row,
+    amount_table,
+    check_fit,
+    column_values,
+    draw_amount,
+    launch_beginning,
+    state_views,
+    ticks_since,
+)
+from sensorium.measurement.stages.key import StageKey
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+_PER_DECADE = 2
+"""Processes per decade of rates: the sum is then within 2e-3 of the creep of one decade."""
+
+
+@wp.kernel
+def _creep(
+    rows: Rows,
+    is_settled: int,
+    hours_per_tick: float,
+    leak: wp.array[wp.float32],
+    weight: wp.array[wp.float32],
+    amount: wp.array2d[wp.float32],
+    drift: wp.array2d[wp.float32],
+    clock: wp.array[wp.int32],
+    reset_tick: wp.array[wp.int32],
+    began: wp.array2d[wp.float32],
+    last: wp.array2d[wp.float32],
+    first: wp.array2d[wp.float32],
+    parts: wp.array3d[wp.float32],
+    carry: wp.array3d[wp.float32],
+    values: wp.array2d[wp.float32],
+) -> None:
+    i, column = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    x = values[env, column]
+    if not wp.isfinite(x):
+        return
+    is_first = reset_tick[env] == clock[0]
+    if is_first:
+        first[env, column] = 0.0
+        if is_settled != 0:
+            first[env, column] = x
+    load = x - first[env, column]
+    before = last[env, column]
+    total = wp.float32(0.0)
+    for k in range(leak.shape[0]):
+        p = wp.float32(0.0)
+        c = wp.float32(0.0)
+        if not is_first:
+            # compensated: the slowest parts move by less than the last digit per sample
+            c = carry[env, column, k]
+            step = leak[k] * (before - parts[env, column, k]) - c
+            p = parts[env, column, k] + step
+            c = (p - parts[env, column, k]) - step
+        parts[env, column, k] = p
+        carry[env, column, k] = c
+        total = total + weight[k] * p
+    last[env, column] = load
+    since = float(ticks_since(clock[0], began, env)) * hours_per_tick
+    values[env, column] = x + amount[env, column] * total + drift[env, column] * since
+
+
+class Creep(StageCfg):
+    """Creep of an elastic element, and drift: x -> x + creep F log10(1 + t / t0) + drift t, for a load F since t = 0.
+
+    Logarithmic creep (Phillips, "The slow stretch in indiarubber, glass, and metal wires when subjected to a constant
+    pull", Proc. Phys. Soc. 19, 1905), superposed for loads that change (Boltzmann): what is taken off recovers by the
+    same law. It is a sum of first-order processes, two per decade of their rates s, since
+    ln(1 + t / t0) = integral of (1 - exp(-s t)) exp(-s t0) / s over s. The sum is within 2e-3 of the creep of one
+    decade up to `t_max`, beyond which the creep ends.
+    """
+
+    place: ClassVar[Place] = "scale"
+    is_recorded: ClassVar[bool] = True
+
+    creep: Amount = 0.0
+    """Creep per decade of time, as a fraction of the load: a number, one per axis, or a distribution drawn per env and
+    axis at reset."""
+    t0: Float = 1.0
+    """Time from which on it is logarithmic, s."""
+    t_max: Float = PydanticField(default=1e4, validate_default=True)
+    """Longest time for which the law holds, s."""
+    start: Literal["unloaded", "settled"] = "unloaded"
+    """``"unloaded"``: the load at the first sample of an episode has just been put on. ``"settled"``: it has been there
+    for long and the device was zeroed since; only what changes creeps."""
+    drift: Amount = 0.0
+    """Drift, in the field's unit per hour since the reset: likewise a number, one per axis, or a distribution."""
+
+    @field_validator("t0")
+    @classmethod
+    def _t0(cls, value: float) -> float:
+        if not 0.0 < value < math.inf:
+            raise bad("a finite time > 0 in seconds")
+        return value
+
+    @field_validator("t_max")
+    @classmethod
+    def _t_max(cls, value: float, info: ValidationInfo) -> float:
+        least = info.data.get("t0", 0.0)
+        if not least < value < math.inf:
+            raise bad(f"a finite time above t0, {least:g} s")
+        return value
+
+    def processes(self) -> tuple[Row, Row]:
+        """Return the rates (1/s) of the processes that are summed, and their weights for a creep of 1."""
+        low, high = 0.1 / self.t_max, 10.0 / self.t0
+        rates = np.geomspace(low, high, 1 + math.ceil(_PER_DECADE * math.log10(high / low) - 1e-9))
+        step = math.log(rates[1] / rates[0])
+        weights = np.exp(-rates * self.t0) * step
+        weights[0] /= -math.expm1(-step)  # it stands for all slower ones, whose rates are a geometric series
+        return rates, weights / math.log(10.0)
+
+    def _laws(self) -> dict[str, Any]:
+        return {"creep": self.creep, "drift": self.drift}
+
+    def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
+        """Return the processes with their rounding, the last load, the first value, and what is drawn."""
+        count = self.processes()[0].size
+        specs: dict[str, tuple[int, ...]] = {"began": (BEGAN,)}
+        for field, width in columns.items():
+            check_fit(width, creep=self.creep, drift=self.drift)
+            specs |= {f"{name}_{field}": (width, count) for name in ("parts", "carry")}
+            specs |= {f"{name}_{field}": (width,) for name in ("last", "first")}
+            specs |= {f"{name}_{field}": (width,) for name, amount in self._laws().items() if is_law(amount)}
+        return specs
+
+    def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Advance the processes and add their sum (one launch per field, and one that only works at a reset)."""
+        launch_beginning(key, state["began"])
+        rates, weights = self.processes()
+        clock = key.clock
+        for field, columns in key.columns.items():
+            names = [f"{name}_{field}" for name in ("last", "first", "parts", "carry")]
+            key.compute.launch(
+                _creep,
+                (columns,),
+                [
+                    int(self.start == "settled"), clock.dt / 3600.0,
+                    amount_row(key, -np.expm1(-rates * key.period)), amount_row(key, weights),
+                    *(amount_table(key, amount, columns, state.get(f"{name}_{field}"))
+                      for name, amount in self._laws().items()),
+                    clock.words_wp, clock.reset_tick_wp, *state_views(state, "began"),
+                ],
+                [*state_views(state, *names), column_values(slot[field])],
+            )  # fmt: skip
+
+    def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Set all states to zero, and draw the amounts."""
+        super().reset(state, key)
+        for field, columns in key.columns.items():
+            for name, amount in self._laws().items():
+                if is_law(amount):
+                    draw_amount(key, name, amount, columns, key.field_index[field], state[f"{name}_{field}"])

@@ -1,0 +1,190 @@
+"""Crosstalk between the elements of a sensor: one matrix over several fields."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import warp as wp
+from pydantic import Field as PydanticField
+from pydantic import ValidationInfo, field_validator
+
+from sensorium.cfg import Amount, Place, StageCfg, amount_bounds, bad
+from sensorium.compute import Rows
+from sensorium.measurement.draws import is_law
+from sensorium.measurement.record import Record
+from sensorium.measurement.stages.amounts import (
+    Row,
+    amount_row,
+    amount_table,
+    column_values,
+    draw_amount,
+    no_law,
+    parts,
+)
+from sensorium.measurement.stages.key import StageKey
+from sensorium.spec import FieldSpec
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+
+@wp.kernel
+def _stack(
+    rows: Rows,
+    elements: int,
+    size: int,
+    first: int,
+    values: wp.array2d[wp.float32],
+    stack: wp.array2d[wp.float32],
+) -> None:
+    i, column = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] != wp.uint8(0):
+        stack[env, column / elements * size + first + column % elements] = values[env, column]
+
+
+@wp.kernel
+def _mix(
+    rows: Rows,
+    elements: int,
+    size: int,
+    first: int,
+    has_diagonal: int,
+    ratio: wp.array[wp.float32],
+    matrix: wp.array2d[wp.float32],
+    stack: wp.array2d[wp.float32],
+    values: wp.array2d[wp.float32],
+) -> None:
+    i, column = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    mount = column / elements
+    k = first + column % elements
+    total = stack[env, mount * size + k]
+    for j in range(size):
+        if j != k or has_diagonal != 0:
+            total = (
+                total + ratio[k * size + j] * matrix[env, (mount * size + k) * size + j] * stack[env, mount * size + j]
+            )
+    values[env, column] = total
+
+
+class Crosstalk(StageCfg):
+    """Crosstalk: x -> (I + X) x, x the elements of the named fields one below the other, in the order of `fields`.
+
+    Of a six-axis force/torque sensor, ``fields=("force", "torque")``, x is (fx, fy, fz, mx, my, mz) and I + X what its
+    calibration matrix is the inverse of. Each mount of a sensor is mixed by itself.
+    """
+
+    place: ClassVar[Place] = "scale"
+    is_recorded: ClassVar[bool] = True
+
+    matrix: Amount
+    """X, row i: what element i picks up of each of them. A square matrix (its diagonal is a relative scale error); a
+    number for all elements off the diagonal; or a distribution, from which those are drawn per env and mount at reset
+    (with vectors of all elements, row by row, it gives the diagonal, too). In unit per unit, see `full_scale`."""
+    full_scale: Amount | None = None
+    """Full scale of each element, or of each field, in its unit: `matrix` is then in fractions of full scale, as in
+    data sheets, and the element (i, j) is X_ij times full scale i over full scale j."""
+    size: int | None = PydanticField(default=None, validate_default=True)
+    """Number of elements; only where `matrix` does not say it. By default three for each field."""
+
+    @field_validator("matrix")
+    @classmethod
+    def _matrix(cls, value: Any) -> Any:
+        for part in parts(value):
+            shape = np.shape(part)
+            side = math.isqrt(int(np.size(part)))
+            if shape not in ((), (side * side,) if is_law(value) else (side, side)):
+                raise bad("a distribution of numbers or of whole matrices" if is_law(value) else "a square matrix")
+        if len({np.size(part) for part in parts(value) if np.ndim(part)}) > 1:
+            raise bad("matrices of one size")
+        return value
+
+    @field_validator("full_scale")
+    @classmethod
+    def _full_scale(cls, value: Any) -> Any:
+        if value is not None and amount_bounds(no_law(value, "It is a constant of the device."))[0] <= 0.0:
+            raise bad("numbers > 0")
+        return value
+
+    @field_validator("size")
+    @classmethod
+    def _size(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is not None:
+            if value < 2:
+                raise bad("a whole number >= 2")
+            if "matrix" in info.data and _side(info.data["matrix"]) not in (None, value):
+                raise bad("the number of rows of the matrix, or nothing")
+        return value
+
+    def _elements(self, columns: Mapping[str, int]) -> tuple[int, dict[str, int]]:
+        """Return the number of elements of one mount, in all and of each field."""
+        size = _side(self.matrix) or self.size or 3 * len(columns)
+        mounts = sum(columns.values()) // size or 1
+        return size, {field: count // mounts for field, count in columns.items()}
+
+    def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
+        """Raise `ValueError` where the fields do not have as many elements as the matrix, or too few for any."""
+        counts = {}
+        for field in columns:
+            spec = specs[field]
+            shape = spec.shape[1:] if spec.axes[:1] == ("mount",) else spec.shape
+            counts[field] = math.prod(shape)
+        total, (size, _) = sum(counts.values()), self._elements(columns)
+        if total != size:
+            given = "" if _side(self.matrix) else f", so size={total}"
+            raise ValueError(f"a matrix over the {total} elements of {', '.join(columns)}{given}, not over {size}")
+        if total < 2:
+            raise ValueError(f"at least two elements, not the one of {', '.join(columns)}")
+
+    def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
+        """Return the drawn matrices; check that the full scales fit."""
+        size, _ = self._elements(columns)
+        self._scales(columns)
+        return {"matrix": (sum(columns.values()) * size,)} if is_law(self.matrix) else {}
+
+    def _scales(self, columns: Mapping[str, int]) -> Row:
+        """Return the full scale of each element, 1 where there is none."""
+        size, counts = self._elements(columns)
+        scale = np.asarray(1.0 if self.full_scale is None else self.full_scale, np.float64).reshape(-1)
+        if scale.size == len(columns) and scale.size != size:
+            scale = np.repeat(scale, list(counts.values()))
+        if scale.size not in (1, size):
+            raise ValueError(f"a full_scale for each of {size} elements or {len(columns)} fields, not {scale.size}")
+        return np.broadcast_to(scale, (size,))
+
+    def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Copy the elements together, then multiply (two launches per field)."""
+        size, counts = self._elements(key.columns)
+        columns = sum(key.columns.values())
+        scales = self._scales(key.columns)
+        table = amount_table(key, _flat(self.matrix), columns * size, state.get("matrix"))
+        stack = wp.from_torch(torch.zeros((key.compute.num_envs, columns), device=key.compute.device))
+        firsts = dict(zip(counts, np.cumsum([0, *counts.values()]).tolist(), strict=False))
+        for field, count in key.columns.items():
+            inputs = [counts[field], size, firsts[field], column_values(slot[field])]
+            key.compute.launch(_stack, (count,), inputs, [stack])
+        ratio = amount_row(key, np.outer(scales, 1.0 / scales).reshape(-1))
+        for field, count in key.columns.items():
+            inputs = [counts[field], size, firsts[field], int(_side(self.matrix) is not None), ratio, table, stack]
+            key.compute.launch(_mix, (count,), inputs, [column_values(slot[field])])
+
+    def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Draw the matrices."""
+        if is_law(self.matrix):
+            draw_amount(key, "matrix", self.matrix, state["matrix"].shape[1], 0, state["matrix"])
+
+
+def _side(matrix: Any) -> int | None:
+    """Return the number of rows of a matrix, or of those of a distribution; None where there are only numbers."""
+    sizes = [int(np.size(part)) for part in parts(matrix) if np.ndim(part)]
+    return math.isqrt(sizes[0]) if sizes else None
+
+
+def _flat(matrix: Any) -> Any:
+    return matrix if is_law(matrix) else tuple(np.asarray(matrix, np.float64).reshape(-1).tolist())

@@ -1,0 +1,144 @@
+"""Debouncing: a change that does not last is not passed on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import torch
+import warp as wp
+from pydantic import Field as PydanticField
+from pydantic import ValidationInfo, field_validator
+
+from sensorium.cfg import Amount, Float, Place, StageCfg, bad
+from sensorium.compute import Rows
+from sensorium.measurement.record import Record
+from sensorium.measurement.stages.amounts import amount_row, check_fit, column_values, no_law, row, state_views
+from sensorium.measurement.stages.key import StageKey
+from sensorium.spec import exact_fraction
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+
+@wp.func
+def noted(differs: bool, pending: int, by_ticks: int, tick: int) -> int:
+    """Return the note of a change that waits: 0 for none, else 1 + the tick it began at, or its number of samples."""
+    if not differs:
+        return 0
+    if by_ticks == 0:
+        return pending + 1
+    if pending == 0:
+        return tick + 1
+    return pending
+
+
+@wp.func
+def has_lasted(pending: int, by_ticks: int, tick: int, wait: int) -> bool:
+    """Whether a noted change is to be passed on."""
+    if pending == 0:
+        return False
+    if by_ticks == 0:
+        return pending >= wait
+    return tick + 1 - pending >= wait
+
+
+@wp.kernel
+def _debounce(
+    rows: Rows,
+    by_ticks: int,
+    wait: int,
+    threshold: wp.array[wp.float32],
+    clock: wp.array[wp.int32],
+    reset_tick: wp.array[wp.int32],
+    accepted: wp.array2d[wp.float32],
+    held: wp.array2d[wp.float32],
+    pending: wp.array2d[wp.int32],
+    values: wp.array2d[wp.float32],
+) -> None:
+    i, column = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    x = values[env, column]
+    side = wp.float32(0.0)
+    if x > threshold[column]:
+        side = 1.0
+    note = wp.int32(0)
+    if reset_tick[env] != clock[0]:
+        note = noted(side != accepted[env, column], pending[env, column], by_ticks, clock[0])
+    waits = note != 0 and not has_lasted(note, by_ticks, clock[0], wait)
+    if waits:
+        values[env, column] = held[env, column]
+    else:
+        note = 0
+        accepted[env, column] = side
+        held[env, column] = x
+    pending[env, column] = note
+
+
+def ticks_to_wait(time: float, key: StageKey) -> int:
+    """Return the least number of ticks that last for a time, s; exact for the decimals that people write."""
+    return math.ceil(exact_fraction(time) / key.clock.dt_exact)
+
+
+class Debounce(StageCfg):
+    """Debouncing: a value that crosses `threshold` is passed on once it has stayed on the other side for long enough.
+
+    Until then the last value on this side is held. Give exactly one of `samples` and `time`. The first sample of an
+    episode is passed on as it is.
+    """
+
+    is_recorded: ClassVar[bool] = True
+
+    place: Place = "post"  # type: ignore[misc]  # a choice of each instance
+    """Where it works: ``"post"``, the last of all, for the firmware of a device; or any other place."""
+    samples: int | None = None
+    """Number of samples in a row, the first on the other side included: 1 passes everything on."""
+    time: Float | None = PydanticField(default=None, validate_default=True)
+    """Time since the first sample on the other side, s; 0 passes everything on."""
+    threshold: Amount = 0.0
+    """The value has two sides: above this, and at or below it. A number, or one per element, in the field's unit."""
+
+    @field_validator("samples")
+    @classmethod
+    def _samples(cls, value: int | None) -> int | None:
+        if value is not None and value < 1:
+            raise bad("a whole number >= 1")
+        return value
+
+    @field_validator("time")
+    @classmethod
+    def _time(cls, value: float | None, info: ValidationInfo) -> float | None:
+        if "samples" in info.data and (value is None) == (info.data["samples"] is None):
+            raise bad("exactly one of samples and time")
+        if value is not None and not 0.0 <= value < math.inf:
+            raise bad("a finite time >= 0 in seconds")
+        return value
+
+    @field_validator("threshold")
+    @classmethod
+    def _threshold(cls, value: Any) -> Any:
+        return no_law(value, "It is the same in all environments.")
+
+    def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
+        """Return the side that was passed on last, its last value, and the note of a change that waits."""
+        for count in columns.values():
+            check_fit(count, threshold=self.threshold)
+        return {f"{what}_{field}": (count,) for field, count in columns.items() for what in ("side", "held", "pending")}
+
+    def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Pass on or hold (one launch per field)."""
+        by_ticks = self.time is not None
+        wait = ticks_to_wait(self.time, key) if self.time is not None else self.samples
+        for field, columns in key.columns.items():
+            pending = wp.from_torch(state[f"pending_{field}"].view(torch.int32))
+            key.compute.launch(
+                _debounce,
+                (columns,),
+                [
+                    int(by_ticks), wait, amount_row(key, row(self.threshold, columns)),
+                    key.clock.words_wp, key.clock.reset_tick_wp,
+                ],
+                [*state_views(state, f"side_{field}", f"held_{field}"), pending, column_values(slot[field])],
+            )  # fmt: skip
