@@ -2,6 +2,10 @@
 
 from sensorium.sensors.barometer import Barometer, BarometerCfg, BarometerData
 from sensorium.sensors.builtin import BuiltinSensor, BuiltinSensorCfg, BuiltinSensorData
+from sensorium.sensors.collision_events import CollisionEvents, CollisionEventsCfg, CollisionEventsData
+from sensorium.sensors.contact import Contact, ContactCfg, ContactFlagData
+from sensorium.sensors.contact_force import ContactForce, ContactForceCfg, ContactForceData
+from sensorium.sensors.force_torque import ForceTorque, ForceTorqueCfg, ForceTorqueData
 from sensorium.sensors.frame_transformer import FrameTransformer, FrameTransformerCfg, FrameTransformerData
 from sensorium.sensors.gnss import Gnss, GnssCfg, GnssData, SkyZone
 from sensorium.sensors.imu import Imu, ImuCfg, ImuData
@@ -10,6 +14,7 @@ from sensorium.sensors.joint_torque import JointTorque, JointTorqueCfg, JointTor
 from sensorium.sensors.joint_wrench import JointWrench, JointWrenchCfg, JointWrenchData
 from sensorium.sensors.magnetometer import MagneticDipole, Magnetometer, MagnetometerCfg, MagnetometerData
 from sensorium.sensors.motor_current import MotorCurrent, MotorCurrentCfg, MotorCurrentData
+from sensorium.sensors.touch import Touch, TouchCfg, TouchData
 
 __all__ = [
     "Barometer",
@@ -18,6 +23,18 @@ __all__ = [
     "BuiltinSensor",
     "BuiltinSensorCfg",
     "BuiltinSensorData",
+    "CollisionEvents",
+    "CollisionEventsCfg",
+    "CollisionEventsData",
+    "Contact",
+    "ContactCfg",
+    "ContactFlagData",
+    "ContactForce",
+    "ContactForceCfg",
+    "ContactForceData",
+    "ForceTorque",
+    "ForceTorqueCfg",
+    "ForceTorqueData",
     "FrameTransformer",
     "FrameTransformerCfg",
     "FrameTransformerData",
@@ -44,4 +61,7 @@ __all__ = [
     "MotorCurrentCfg",
     "MotorCurrentData",
     "SkyZone",
+    "Touch",
+    "TouchCfg",
+    "TouchData",
 ]
