@@ -214,6 +214,7 @@ class Cfg(BaseModel):
 WORDS_OF_OTHERS = {
     "visualizer_cfg": "A viewer draws by itself: give debug_vis=True.",
     "class_type": "The sensor class is known by the class of its config.",
+    "secondary_policy": "Contact with any of the matches counts: leave it out.",
     "entity_idx": "Name what it is mounted on: body=..., site=..., or ObjRef(type, name, entity).",
     "link_idx_local": "Name what it is mounted on: link_name=... or body=...",
     "pos_offset": "Give offset=OffsetCfg(pos=...).",

@@ -25,7 +25,11 @@ ROWS = (
         Row(
             "sensors that produce data upon events",
             "guarantee",
-            With("Contact", note="The first of the kind is the collision sensor."),
+            Present(
+                "sn.CollisionEvents",
+                "tests/sensors/test_collision_events.py::test_begin_persist_and_end",
+                note="The first of the kind is the collision sensor.",
+            ),
             "only when something happens, like a collision",
         ),
         Row(
@@ -66,7 +70,12 @@ ROWS = (
             ),
             "all the pieces must be present",
         ),
-        Row("collision sensor", "class", With("Contact"), "triggered by a collision"),
+        Row(
+            "collision sensor",
+            "class",
+            Present("sn.CollisionEvents", note="With begin, persist and end of each pair, and the impulse."),
+            "triggered by a collision",
+        ),
         Row("LaneInvasion", "class", With("Streaming"), "tells every time a lane mark was crossed"),
     ),
     *section(

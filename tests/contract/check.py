@@ -179,7 +179,7 @@ def _data_field(row: Row, status: Present) -> list[str]:
     if shape is None or status.unit is None:
         return ["a present data field states its shape and its unit"]
     try:
-        sensor = sensor_for(owner)
+        sensor = sensor_for(owner, owner_path.rpartition(".")[2])
     except LookupError as error:
         return [str(error)]
     specs = {spec.name: spec for spec in sensor.specs}

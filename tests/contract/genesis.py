@@ -916,8 +916,27 @@ ROWS = (
     ),
     *section(
         "Canonical examples",
-        Row("ContactSensor", "class", With("Contact"), "bool by threshold; float inside"),
-        Row("ContactForceSensor", "class", With("Contact"), "clamp and deadband; spaces coincide"),
+        Row(
+            "ContactSensor",
+            "class",
+            Alias(
+                "sn.Contact",
+                why="The switch has the options' short name; `ContactSensor` is the report of mjlab and Isaac Lab",
+                test="tests/sensors/test_contact.py::test_noise_acts_on_the_force_and_not_on_the_flag",
+            ),
+            "bool by threshold; float inside",
+        ),
+        Row(
+            "ContactForceSensor",
+            "class",
+            Alias(
+                "sn.ContactForce",
+                why="Named as its options are",
+                test="tests/sensors/test_contact_force.py::"
+                "test_both_branches_are_clipped_and_then_lose_what_is_small",
+            ),
+            "clamp and deadband; spaces coincide",
+        ),
         Row(
             "IMU: raw, then rotation to the body frame",
             "guarantee",

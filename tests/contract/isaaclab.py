@@ -9,6 +9,12 @@ import sensorium as sn
 from .rows import REQUIRED, Alias, Code, Document, NotApplicable, Present, Replaced, Row, Status, With, section
 
 HERE = "tests/contract/test_isaaclab.py::"
+CONTACT = "tests/contract/test_contact_rows.py::"
+REPORTS = "tests/sensors/test_contact_sensor.py::"
+PAIRS = REPORTS + "test_forces_by_prim_path_are_normal_forces_on_the_bodies_in_all_and_by_filter"
+ABSENT = REPORTS + "test_what_is_not_asked_for_is_none"
+WHOLE_TICKS = REPORTS + "test_times_of_contact_and_air_are_whole_ticks[prim_path]"
+UNTRACKED = REPORTS + "test_what_it_does_not_keep_is_an_error"
 FRAMES = "tests/sensors/test_frame_transformer.py::"
 IMU = "tests/sensors/test_imu.py::"
 IMU_MUJOCO = "tests/sensors/test_imu_mujoco.py::"
@@ -16,13 +22,16 @@ SCHEDULE = "tests/measurement/test_schedule.py::"
 
 IDENTITY = Code("identity")
 BODIES_FIRST = "Where no body has the name a site, geom or camera is found, which is a frame on a body too."
+EVERY_TICK = "It looks at every tick as it passes, for times, latches and histories must miss none; a reader waits for none"
 DRAWN = "Sensors give plain shapes, and any viewer draws them; there are no marker assets to configure"
 
 
 # Rows that many classes have ------------------------------------------------------------------------------------------
 
 
-def of_every_sensor(name: str, issue: str = "", ours: str = "", *, cfg: bool = True) -> Iterable[Row]:
+def of_every_sensor(
+    name: str, issue: str = "", ours: str = "", *, cfg: bool = True, every_tick: str = ""
+) -> Iterable[Row]:
     """Yield the rows of a sensor class that it has from SensorBase.
 
     Args:
@@ -30,6 +39,7 @@ def of_every_sensor(name: str, issue: str = "", ours: str = "", *, cfg: bool = T
         issue: the later work that brings it; empty where it is here (and in `SENSORS` of test_isaaclab.py).
         ours: path of our class, where it is not ``sn.<name>``.
         cfg: whether the document lists the attribute `cfg`.
+        every_tick: the test of a sensor that looks at every tick, and leaves nothing to its reader.
     """
     path = ours or f"sn.{name}"
 
@@ -74,7 +84,9 @@ def of_every_sensor(name: str, issue: str = "", ours: str = "", *, cfg: bool = T
     yield Row(
         f"{name}: data are updated when they are accessed",
         "guarantee",
-        shown(f"{path}.data", "test_data_are_computed_on_access_or_by_force"),
+        Replaced((f"{path}Cfg.evaluate",), EVERY_TICK, every_tick)
+        if every_tick
+        else shown(f"{path}.data", "test_data_are_computed_on_access_or_by_force"),
         "so that nothing is computed that nobody uses",
     )
     yield Row(
@@ -85,7 +97,7 @@ def of_every_sensor(name: str, issue: str = "", ours: str = "", *, cfg: bool = T
         else Replaced(
             ("sn.Sensor.data", "sn.SimpleSensor.update_raw_data"),
             "The base class has the only `data`; an author fills the record that he is given, when it is needed",
-            f"{HERE}test_data_are_computed_on_access_or_by_force[{name}]",
+            every_tick or f"{HERE}test_data_are_computed_on_access_or_by_force[{name}]",
         ),
         "refreshes outdated buffers, then returns them",
     )
@@ -103,7 +115,9 @@ def of_every_sensor(name: str, issue: str = "", ours: str = "", *, cfg: bool = T
     )
 
 
-def of_every_config(name: str, issue: str = "", ours: str = "", *, note: bool = True) -> Iterable[Row]:
+def of_every_config(
+    name: str, issue: str = "", ours: str = "", *, note: bool = True, own: str = "", path_why: str = ""
+) -> Iterable[Row]:
     """Yield the rows of a config class that it has from SensorBaseCfg.
 
     Args:
@@ -111,6 +125,8 @@ def of_every_config(name: str, issue: str = "", ours: str = "", *, note: bool = 
         issue: the later work that brings it; empty where it is here.
         ours: path of our class, where it is not ``sn.<name>``.
         note: whether the document says how the environments' namespace is written.
+        own: where the tests of namespace and history are that belong to this class alone.
+        path_why: why its path need not be given, where it is not one of several selectors.
     """
     path = ours or f"sn.{name}"
     sensor = name.removesuffix("Cfg")
@@ -121,21 +137,24 @@ def of_every_config(name: str, issue: str = "", ours: str = "", *, note: bool = 
     def shown(where: str, test: str, why: str = "") -> Status:
         return With(issue) if issue else Present(where, f"{HERE}{test}", note=why)
 
+    def alone(where: str, test: str, mark: str = f"[{sensor}]") -> Status:
+        return Present(where, f"{own}{test}") if own else shown(where, f"{test}{mark}")
+
     where = "sn.MountedSensorCfg.prim_path" if ours else f"{path}.prim_path"
-    given = Present(where, default=None, why="One of several selectors, of which exactly one is given")
+    given = Present(where, default=None, why=path_why or "One of several selectors, of which exactly one is given")
     yield Row(f"{name}.prim_path", "cfg field", here("prim_path", given), "path of the prim, or pattern", REQUIRED)
     if note:
-        test = "test_the_environment_namespace_stands_for_all_environments"
+        test, mark = "test_the_environment_namespace_stands_for_all_environments", "" if ours else f"[{sensor}]"
         yield Row(
             f"{name}: {{ENV_REGEX_NS}} in a path",
             "guarantee",
-            shown(where, test if ours else f"{test}[{sensor}]"),
+            alone(where, test, mark),
             "stands for the namespace of the environments",
         )
         yield Row(
             f"{name}: {{ENV_REGEX_NS}}/Robot/sensor",
             "example",
-            shown("", test if ours else f"{test}[{sensor}]"),
+            alone("", test, mark),
             "is the same as /World/envs/env_.*/Robot/sensor",
         )
     period = Present(f"{path}.update_period")
@@ -151,7 +170,7 @@ def of_every_config(name: str, issue: str = "", ours: str = "", *, note: bool = 
     yield Row(
         f"{name}: history_length 0",
         "guarantee",
-        shown(f"{path}.history_length", f"test_history_is_kept_where_a_length_is_given[{sensor}]"),
+        alone(f"{path}.history_length", "test_history_is_kept_where_a_length_is_given"),
         "keeps the present data only",
     )
     draws = Present(f"{path}.debug_vis")
@@ -401,8 +420,10 @@ ROWS = (
         Row(
             "Contact Sensor: the schema of contact reports is checked",
             "guarantee",
-            With(
-                "Contact", note="The engine reports the contacts that a config asks for; nothing is to be switched on."
+            Replaced(
+                ("sn.ContactSensor.requirements_of_names", "sn.CONTACT_REPORT"),
+                "The engine reports the contacts that a config asks for; where it cannot, that is refused",
+                REPORTS + "test_an_engine_without_contacts_is_refused",
             ),
         ),
         Row(
@@ -611,12 +632,21 @@ ROWS = (
     ),
     *section(
         "ContactSensor",
-        Row("ContactSensor", "class", With("Contact"), "reports contact forces of bodies; a SensorBase"),
-        Row("ContactSensor reports normal forces", "guarantee", With("Contact"), "on a rigid body, in the world frame"),
+        Row("ContactSensor", "class", Present("sn.ContactSensor"), "reports contact forces of bodies; a SensorBase"),
+        Row(
+            "ContactSensor reports normal forces",
+            "guarantee",
+            Present("sn.ContactSensorData.net_forces_w", PAIRS),
+            "on a rigid body, in the world frame",
+        ),
         Row(
             "ContactSensor needs contact reports on its bodies",
             "guarantee",
-            With("Contact", note="What a config needs is asked of the engine by the sensor itself."),
+            Replaced(
+                ("sn.ContactSensor.requirements_of_names",),
+                "What a config needs is asked of the engine by the sensor itself",
+                CONTACT + "test_the_engine_is_asked_for_reports_of_the_bodies_by_the_sensor",
+            ),
         ),
         Row(
             "RigidObjectSpawnerCfg.activate_contact_sensors",
@@ -629,39 +659,52 @@ ROWS = (
             NotApplicable("PhysX", "schema on the prims of bodies"),
             "has to be active on every body in question",
         ),
-        Row("ContactSensor filters by a set of bodies", "guarantee", With("Contact"), "forces of the pairs alone"),
+        Row(
+            "ContactSensor filters by a set of bodies",
+            "guarantee",
+            Present("sn.ContactSensorData.force_matrix_w", PAIRS),
+            "forces of the pairs alone",
+        ),
         Row(
             "ContactSensor filters one body against many",
             "guarantee",
-            With("Contact", note="Many against many is a limit of PhysX."),
+            Replaced(
+                ("sn.ContactSensorCfg.filter_prim_paths_expr",),
+                "One sensor filters each of its bodies against each of the filters; that it cannot is a limit of PhysX",
+                PAIRS,
+            ),
             "of several bodies each needs a sensor of its own",
         ),
         Row(
             "all feet against one object",
             "example",
-            With("Contact"),
+            Replaced(
+                ("sn.ContactSensorCfg.filter_prim_paths_expr",),
+                "One sensor does it",
+                CONTACT + "test_all_feet_against_one_object_take_one_sensor",
+            ),
             "{ENV_REGEX_NS}/Robot/.*_FOOT against {ENV_REGEX_NS}/Object needs one sensor per foot",
         ),
-        *of_every_sensor("ContactSensor", "Contact"),
-        Row("ContactSensor.num_bodies", "property", With("Contact", where="sn.ContactSensor.num_bodies")),
-        Row("ContactSensor.body_names", "property", With("Contact", where="sn.ContactSensor.body_names"), "in order"),
+        *of_every_sensor("ContactSensor", every_tick=CONTACT + "test_every_tick_is_looked_at_whether_it_is_read_or_not"),
+        Row("ContactSensor.num_bodies", "property", Present("sn.ContactSensor.num_bodies")),
+        Row("ContactSensor.body_names", "property", Present("sn.ContactSensor.body_names"), "in order"),
         Row(
             "ContactSensor.body_physx_view",
             "property",
-            With(
-                "Contact",
-                where="sn.ContactSensor.body_physx_view",
-                note="A handle of PhysX: raises, and names what replaces it.",
+            Replaced(
+                ("sn.ContactSensor.body_physx_view", "sn.ContactSensorCfg.track_pose", "sn.Scene.engine"),
+                "A handle of PhysX: it raises and names what replaces it",
+                UNTRACKED,
             ),
             "the RigidBodyView of the bodies, to be used with care",
         ),
         Row(
             "ContactSensor.contact_physx_view",
             "property",
-            With(
-                "Contact",
-                where="sn.ContactSensor.contact_physx_view",
-                note="A handle of PhysX: raises, and names what replaces it.",
+            Replaced(
+                ("sn.ContactSensor.contact_physx_view", "sn.ContactSensorData.force_matrix_w", "sn.Engine.array"),
+                "A handle of PhysX: it raises and names what replaces it",
+                UNTRACKED,
             ),
             "the RigidContactView of the bodies, to be used with care",
         ),
@@ -669,94 +712,141 @@ ROWS = (
         Row(
             "ContactSensor.find_bodies",
             "method",
-            With("Contact", where="sn.ContactSensor.find_bodies"),
+            Present("sn.ContactSensor.find_bodies", call="name_keys, preserve_order=False"),
             "(name_keys, preserve_order=False) -> indices, names; keys are one pattern or several",
         ),
-        Row("ContactSensor.find_bodies preserve_order", "guarantee", With("Contact"), "keeps the order of the keys"),
         Row(
-            "ContactSensor.compute_first_contact",
-            "method",
-            With("Contact", where="sn.ContactSensor.compute_first_contact"),
-            "(dt, abs_tol=1e-08) -> bool [N, B]: contacts that began within the last dt seconds",
-        ),
-        Row(
-            "ContactSensor.compute_first_contact compares times",
+            "ContactSensor.find_bodies preserve_order",
             "guarantee",
-            With("Contact"),
-            "the current contact time is less than dt",
+            Present("sn.ContactSensor.find_bodies", REPORTS + "test_primaries_are_named_and_found"),
+            "keeps the order of the keys",
         ),
-        Row("ContactSensor.compute_first_contact: dt", "guarantee", With("Contact"), "a multiple of the sensor's step"),
-        Row("ContactSensor.compute_first_contact untracked", "error", With("Contact"), "a RuntimeError"),
-        Row(
-            "ContactSensor.compute_first_air",
-            "method",
-            With("Contact", where="sn.ContactSensor.compute_first_air"),
-            "(dt, abs_tol=1e-08) -> bool [N, B]: contacts that ended within the last dt seconds",
+        *(
+            row
+            for what, says, time in (("contact", "began", "contact time"), ("air", "ended", "air time"))
+            for row in (
+                Row(
+                    f"ContactSensor.compute_first_{what}",
+                    "method",
+                    Present(f"sn.ContactSensor.compute_first_{what}", call="dt, abs_tol=1e-08"),
+                    f"(dt, abs_tol=1e-08) -> bool [N, B]: contacts that {says} within the last dt seconds",
+                ),
+                Row(
+                    f"ContactSensor.compute_first_{what} compares times",
+                    "guarantee",
+                    Present(
+                        f"sn.ContactSensor.compute_first_{what}",
+                        WHOLE_TICKS,
+                        note="In whole ticks. What a reset found is no event.",
+                    ),
+                    f"the current {time} is less than dt",
+                ),
+                Row(
+                    f"ContactSensor.compute_first_{what}: dt",
+                    "guarantee",
+                    Present(f"sn.ContactSensor.compute_first_{what}", WHOLE_TICKS),
+                    "a multiple of the sensor's step",
+                ),
+                Row(
+                    f"ContactSensor.compute_first_{what} untracked",
+                    "error",
+                    Present("sn.NotTrackedError", UNTRACKED, builtin="RuntimeError"),
+                    "a RuntimeError",
+                ),
+            )
         ),
-        Row(
-            "ContactSensor.compute_first_air compares times",
-            "guarantee",
-            With("Contact"),
-            "the current air time is less than dt",
-        ),
-        Row("ContactSensor.compute_first_air: dt", "guarantee", With("Contact"), "a multiple of the sensor's step"),
-        Row("ContactSensor.compute_first_air untracked", "error", With("Contact"), "a RuntimeError"),
     ),
     *section(
         "ContactSensorData",
-        Row("ContactSensorData", "class", With("Contact"), "N sensors, B bodies each, M filtered bodies, T in history"),
-        Row("ContactSensorData fields are None at first", "guarantee", With("Contact")),
+        Row(
+            "ContactSensorData",
+            "class",
+            Present("sn.ContactSensorData"),
+            "N sensors, B bodies each, M filtered bodies, T in history",
+        ),
+        Row(
+            "ContactSensorData fields are None at first",
+            "guarantee",
+            Replaced(
+                ("sn.ContactSensorCfg",),
+                "Data are there when the scene is built; only fields that were not asked for are None",
+                ABSENT,
+            ),
+        ),
         Row(
             "ContactSensorData.pos_w",
             "data field",
-            With("Contact", where="sn.ContactSensorData.pos_w"),
+            Present("sn.ContactSensorData.pos_w", unit="m", shape=("env", "body", 3), note="Of each body."),
             "origin of the sensor in the world",
             shape=("env", 3),
         ),
-        Row("ContactSensorData.pos_w is None without track_pose", "guarantee", With("Contact")),
+        Row(
+            "ContactSensorData.pos_w is None without track_pose",
+            "guarantee",
+            Present("sn.ContactSensorCfg.track_pose", ABSENT),
+        ),
         Row(
             "ContactSensorData.quat_w",
             "data field",
-            With("Contact", where="sn.ContactSensorData.quat_w"),
+            Present("sn.ContactSensorData.quat_w", unit="1", shape=("env", "body", 4), note="Of each body."),
             "orientation (w, x, y, z) in the world",
             shape=("env", 4),
         ),
-        Row("ContactSensorData.quat_w is None without track_pose", "guarantee", With("Contact")),
+        Row(
+            "ContactSensorData.quat_w is None without track_pose",
+            "guarantee",
+            Present("sn.ContactSensorCfg.track_pose", ABSENT),
+        ),
         Row(
             "ContactSensorData.net_forces_w",
             "data field",
-            With("Contact", where="sn.ContactSensorData.net_forces_w"),
+            Present("sn.ContactSensorData.net_forces_w", unit="N"),
             "net normal force in the world",
             shape=("env", "body", 3),
         ),
         Row(
             "ContactSensorData.net_forces_w sums normal forces",
             "guarantee",
-            With("Contact"),
+            Present("sn.ContactSensorData.net_forces_w", PAIRS),
             "without the tangential ones",
         ),
         Row(
             "ContactSensorData.net_forces_w_history",
             "data field",
-            With("Contact", where="sn.ContactSensorData.net_forces_w_history"),
+            Present("sn.ContactSensorData.net_forces_w_history", unit="N"),
             "net normal force in the world",
             shape=("env", "history", "body", 3),
         ),
-        Row("ContactSensorData.net_forces_w_history begins with the newest", "guarantee", With("Contact")),
+        Row(
+            "ContactSensorData.net_forces_w_history begins with the newest",
+            "guarantee",
+            Present(
+                "sn.ContactSensorData.net_forces_w_history",
+                REPORTS + "test_histories_have_the_shapes_of_their_contracts",
+                note="One entry per physics tick.",
+            ),
+        ),
         Row(
             "ContactSensorData.net_forces_w_history sums normal forces",
             "guarantee",
-            With("Contact"),
+            Present(
+                "sn.ContactSensorData.net_forces_w_history",
+                CONTACT + "test_friction_is_in_no_entry_of_the_history_of_net_forces",
+            ),
             "without the tangential ones",
         ),
         Row(
             "ContactSensorData.force_matrix_w",
             "data field",
-            With("Contact", where="sn.ContactSensorData.force_matrix_w"),
+            Present("sn.ContactSensorData.force_matrix_w", unit="N"),
             "normal forces between bodies and filter",
             shape=("env", "body", "filter", 3),
         ),
-        Row("ContactSensorData.force_matrix_w is None without a filter", "guarantee", With("Contact")),
+        Row(
+            "ContactSensorData.force_matrix_w is None without a filter",
+            "guarantee",
+            Present("sn.ContactSensorCfg.filter_prim_paths_expr", ABSENT),
+        ),
         *(
             row
             for word, says in {
@@ -769,79 +859,123 @@ ROWS = (
                 Row(
                     f"ContactSensorData.{word}",
                     "data field",
-                    With("Contact", where=f"sn.ContactSensorData.{word}"),
+                    Present(f"sn.ContactSensorData.{word}", unit="s"),
                     says,
                     shape=("env", "body"),
                 ),
-                Row(f"ContactSensorData.{word} is None without track_air_time", "guarantee", With("Contact")),
+                Row(
+                    f"ContactSensorData.{word} is None without track_air_time",
+                    "guarantee",
+                    Present("sn.ContactSensorCfg.track_air_time", ABSENT),
+                ),
             )
         ),
     ),
     *section(
         "ContactSensorCfg",
-        Row("ContactSensorCfg", "class", With("Contact"), "a SensorBaseCfg"),
+        Row("ContactSensorCfg", "class", Present("sn.ContactSensorCfg"), "a SensorBaseCfg"),
         Row(
             "ContactSensorCfg.track_pose",
             "cfg field",
-            With("Contact", where="sn.ContactSensorCfg.track_pose"),
+            Present("sn.ContactSensorCfg.track_pose"),
             "whether the origin's pose is tracked",
             False,
         ),
         Row(
             "ContactSensorCfg.track_air_time",
             "cfg field",
-            With("Contact", where="sn.ContactSensorCfg.track_air_time"),
+            Present("sn.ContactSensorCfg.track_air_time"),
             "whether times between contacts are tracked",
             False,
         ),
-        *of_every_config("ContactSensorCfg", "Contact"),
+        *of_every_config(
+            "ContactSensorCfg", own=CONTACT, path_why="One of two forms: this one, or `primary`, is to be given"
+        ),
         Row(
             "ContactSensorCfg.force_threshold",
             "cfg field",
-            With("Contact", where="sn.ContactSensorCfg.force_threshold"),
+            Present(
+                "sn.ContactSensorCfg.force_threshold",
+                default=None,
+                note="None is 1 N here, as is usual, and any contact with `primary`.",
+            ),
             "norm of the force that counts as contact",
         ),
         Row(
             "ContactSensorCfg.force_threshold is for times only",
             "guarantee",
-            With("Contact"),
+            Present(
+                "sn.ContactSensorCfg.force_threshold",
+                REPORTS + "test_the_threshold_decides_what_is_contact_for_the_times_alone",
+                note="And for the arrows of debug_vis.",
+            ),
             "used where track_air_time is on",
         ),
         Row(
             "ContactSensorCfg.filter_prim_paths_expr",
             "cfg field",
-            With("Contact", where="sn.ContactSensorCfg.filter_prim_paths_expr"),
+            Present("sn.ContactSensorCfg.filter_prim_paths_expr"),
             "paths of the bodies to filter by",
             [],
         ),
-        Row("ContactSensorCfg.filter_prim_paths_expr empty", "guarantee", With("Contact"), "filters nothing"),
-        Row("base of a robot against ground and object", "example", With("Contact"), "a report for each of the two"),
+        Row(
+            "ContactSensorCfg.filter_prim_paths_expr empty",
+            "guarantee",
+            Present("sn.ContactSensorCfg.filter_prim_paths_expr", ABSENT),
+            "filters nothing",
+        ),
+        Row(
+            "base of a robot against ground and object",
+            "example",
+            Present("", CONTACT + "test_a_base_reports_ground_and_object_apart"),
+            "a report for each of the two",
+        ),
         Row(
             "ContactSensorCfg.filter_prim_paths_expr: {ENV_REGEX_NS}",
             "guarantee",
-            With("Contact"),
+            Present(
+                "sn.ContactSensorCfg.filter_prim_paths_expr",
+                CONTACT + "test_the_environment_namespace_stands_for_all_environments",
+                note="The namespace alone is the world with all that is fixed to it.",
+            ),
             "stands for the namespace of the environments",
         ),
         Row(
             "ContactSensorCfg.filter_prim_paths_expr: {ENV_REGEX_NS}/Object",
             "example",
-            With("Contact"),
+            Present("", CONTACT + "test_the_environment_namespace_stands_for_all_environments"),
             "is the same as /World/envs/env_.*/Object",
         ),
         Row(
             "ContactSensorCfg.filter_prim_paths_expr and several bodies",
             "guarantee",
-            With("Contact"),
+            Replaced(
+                ("sn.ContactSensorCfg.filter_prim_paths_expr", "sn.ContactSensorData.force_matrix_w"),
+                "It works with any number of bodies",
+                PAIRS,
+            ),
             "works only where prim_path is one body per environment",
         ),
         Row(
             "ContactSensorCfg.visualizer_cfg",
             "cfg field",
-            With("Contact", where="sn.ContactSensor.debug_draw", note=f"{DRAWN}."),
+            Replaced(
+                ("sn.ContactSensor.debug_draw", "sn.DebugShape"),
+                DRAWN,
+                CONTACT + "test_it_draws_the_net_force_on_each_body",
+            ),
             "look of the markers",
             Code("CONTACT_SENSOR_MARKER_CFG"),
         ),
-        Row("ContactSensorCfg.visualizer_cfg is for debug_vis only", "guarantee", With("Contact")),
+        Row(
+            "ContactSensorCfg.visualizer_cfg is for debug_vis only",
+            "guarantee",
+            Replaced(
+                ("sn.ContactSensorCfg.debug_vis",),
+                "debug_vis is the only switch",
+                HERE + "test_set_debug_vis_says_whether_the_sensor_draws[ContactSensor]",
+            ),
+        ),
         Row("CONTACT_SENSOR_MARKER_CFG", "class", NotApplicable("Omniverse", "config of USD markers")),
         Row("VisualizationMarkersCfg", "class", NotApplicable("Omniverse", "config class of USD markers")),
     ),

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from .rows import REQUIRED, Document, Present, Replaced, Row, With, section
+from .rows import REQUIRED, Alias, Document, Present, Replaced, Row, With, section
 
 HERE = "tests/contract/test_mjlab.py::"
 EACH = HERE + "test_sensors_of_each_category_equal_mujocos_own"
+CONTACT = "tests/contract/test_contact_rows.py::"
+REPORTS = "tests/sensors/test_contact_sensor.py::"
+SLOTS = REPORTS + "test_slots_hold_the_contacts_in_the_order_of_the_reduction"
+NETFORCE = REPORTS + "test_netforce_is_one_sum_whatever_num_slots_is"
+ABSENT = REPORTS + "test_what_is_not_asked_for_is_none"
+BOUNCE = REPORTS + "test_a_bounce_within_a_control_step_is_seen"
 XML = HERE + "test_sensors_of_the_xml_are_discovered_under_their_entity"
 
 ROWS = (
@@ -59,10 +65,15 @@ ROWS = (
         Row(
             "first example: contact of feet with the terrain",
             "example",
-            With("Contact"),
+            Present("", CONTACT + "test_the_feet_on_the_terrain"),
             "found [env, P] and force [env, P, 3] of the feet",
         ),
-        Row("ContactData.found per foot", "guarantee", With("Contact"), "[B, P] contacts per foot"),
+        Row(
+            "ContactData.found per foot",
+            "guarantee",
+            Present("sn.ContactData.found", CONTACT + "test_the_feet_on_the_terrain"),
+            "[B, P] contacts per foot",
+        ),
         Row(
             "four sensor types and a base class",
             "guarantee",
@@ -178,107 +189,226 @@ ROWS = (
     ),
     *section(
         "ContactSensor",
-        Row("ContactSensor", "class", With("Contact"), "contacts of chosen pairs as batched tensors"),
-        Row("ContactSensorCfg", "class", With("Contact")),
-        Row("ContactSensorCfg.name", "cfg field", With("Contact", where="sn.ContactSensorCfg.name")),
-        Row("raw contacts are filtered to chosen pairs", "guarantee", With("Contact")),
-        Row("contacts of one element are reduced to a fixed count", "guarantee", With("Contact")),
-        Row("it builds on MuJoCo's native contact sensor", "guarantee", With("Contact")),
+        Row("ContactSensor", "class", Present("sn.ContactSensor"), "contacts of chosen pairs as batched tensors"),
+        Row("ContactSensorCfg", "class", Present("sn.ContactSensorCfg")),
+        Row("ContactSensorCfg.name", "cfg field", Present("sn.ContactSensorCfg.name", default="")),
+        Row(
+            "raw contacts are filtered to chosen pairs",
+            "guarantee",
+            Present("sn.ContactSensorCfg.secondary", f"{SLOTS}[one*"),
+        ),
+        Row(
+            "contacts of one element are reduced to a fixed count",
+            "guarantee",
+            Present("sn.ContactSensorCfg.num_slots", SLOTS),
+        ),
+        Row(
+            "it builds on MuJoCo's native contact sensor",
+            "guarantee",
+            Present(
+                "sn.CONTACT_REPORT",
+                CONTACT + "test_the_engine_is_asked_for_reports_of_the_bodies_by_the_sensor",
+                note="On `MujocoEngine`; any engine may give the report.",
+            ),
+        ),
     ),
     *section(
         "Primary and secondary",
         Row(
             "ContactSensorCfg.primary",
             "cfg field",
-            With("Contact", where="sn.ContactSensorCfg.primary"),
+            Present(
+                "sn.ContactSensorCfg.primary", default=None, note="One of two forms: this one, or `prim_path`, is given"
+            ),
             "elements that are measured",
         ),
         Row(
             "ContactSensorCfg.secondary",
             "cfg field",
-            With("Contact", where="sn.ContactSensorCfg.secondary"),
+            Present("sn.ContactSensorCfg.secondary"),
             "what they touch",
             default=None,
         ),
-        Row("ContactMatch", "class", With("Contact"), "one side of a contact"),
+        Row("ContactMatch", "class", Present("sn.ContactMatch"), "one side of a contact"),
         Row(
             "ContactMatch.mode",
             "cfg field",
-            With("Contact", where="sn.ContactMatch.mode"),
+            Present("sn.ContactMatch.mode", default=REQUIRED),
             "geom, body or subtree",
         ),
         Row(
             "ContactMatch.pattern",
             "cfg field",
-            With("Contact", where="sn.ContactMatch.pattern"),
+            Present("sn.ContactMatch.pattern", default=REQUIRED),
             "a regex or a tuple of them, matched within the entity",
         ),
-        Row("ContactMatch.entity", "cfg field", With("Contact", where="sn.ContactMatch.entity")),
-        Row("secondary None counts any contact", "guarantee", With("Contact")),
-        Row("mode geom", "guarantee", With("Contact"), "matches geoms"),
-        Row("mode body", "guarantee", With("Contact"), "matches bodies"),
-        Row("mode subtree", "guarantee", With("Contact"), "matches a body with its descendants"),
-        Row("foot geoms against the terrain body", "example", With("Contact")),
-        Row("self-collision of a subtree with itself", "example", With("Contact")),
+        Row("ContactMatch.entity", "cfg field", Present("sn.ContactMatch.entity", default=None)),
+        Row(
+            "secondary None counts any contact",
+            "guarantee",
+            Present("sn.ContactSensorCfg.secondary", f"{SLOTS}[anything*"),
+        ),
+        *(
+            Row(
+                f"mode {mode}",
+                "guarantee",
+                Present("sn.ContactMatch.mode", f"{CONTACT}test_each_mode_has_its_geoms[{mode}]"),
+                says,
+            )
+            for mode, says in {
+                "geom": "matches geoms",
+                "body": "matches bodies",
+                "subtree": "matches a body with its descendants",
+            }.items()
+        ),
+        Row(
+            "foot geoms against the terrain body",
+            "example",
+            Present("", CONTACT + "test_the_feet_on_the_terrain"),
+        ),
+        Row(
+            "self-collision of a subtree with itself",
+            "example",
+            Present("", CONTACT + "test_a_subtree_that_collides_with_itself"),
+        ),
     ),
     *section(
         "Output shape",
-        Row("a pattern resolves to P primaries, one column each", "guarantee", With("Contact")),
-        Row("per-contact fields", "guarantee", With("Contact"), "[B, N, ...] with N = P * num_slots"),
-        Row("per-contact columns are primary-major", "guarantee", With("Contact")),
-        Row("per-primary fields", "guarantee", With("Contact"), "[B, P], reduced across slots"),
-        Row("both shapes coincide at num_slots 1", "guarantee", With("Contact"), "N == P"),
+        Row(
+            "a pattern resolves to P primaries, one column each",
+            "guarantee",
+            Present("sn.ContactSensor.primary_names", CONTACT + "test_the_feet_on_the_terrain"),
+        ),
+        Row(
+            "per-contact fields",
+            "guarantee",
+            Present("sn.ContactData", CONTACT + "test_columns_are_primary_major_and_times_per_primary"),
+            "[B, N, ...] with N = P * num_slots",
+        ),
+        Row(
+            "per-contact columns are primary-major",
+            "guarantee",
+            Present("sn.ContactData", CONTACT + "test_columns_are_primary_major_and_times_per_primary"),
+        ),
+        Row(
+            "per-primary fields",
+            "guarantee",
+            Present("sn.ContactData", CONTACT + "test_columns_are_primary_major_and_times_per_primary"),
+            "[B, P], reduced across slots",
+        ),
+        Row(
+            "both shapes coincide at num_slots 1",
+            "guarantee",
+            Present("sn.ContactSensorCfg.num_slots", CONTACT + "test_the_feet_on_the_terrain"),
+            "N == P",
+        ),
         Row(
             "ContactSensor.primary_names",
             "property",
-            With("Contact", where="sn.ContactSensor.primary_names"),
+            Present("sn.ContactSensor.primary_names"),
             "names after expansion of the pattern, in column order",
         ),
-        Row("air time of a foot by its name", "example", With("Contact"), "primary_names and current_air_time[:, 0]"),
+        Row(
+            "air time of a foot by its name",
+            "example",
+            Present("", CONTACT + "test_the_feet_on_the_terrain"),
+            "primary_names and current_air_time[:, 0]",
+        ),
     ),
     *section(
         "Reduction",
         Row(
             "ContactSensorCfg.reduce",
             "cfg field",
-            With("Contact", where="sn.ContactSensorCfg.reduce"),
+            Present("sn.ContactSensorCfg.reduce", default="maxforce"),
             "none, mindist, maxforce or netforce",
         ),
         Row(
             "ContactSensorCfg.num_slots",
             "cfg field",
-            With("Contact", where="sn.ContactSensorCfg.num_slots"),
+            Present("sn.ContactSensorCfg.num_slots"),
             "contacts kept per primary",
             default=1,
         ),
-        Row("reduce none", "guarantee", With("Contact"), "fast selection of up to num_slots, in no fixed order"),
-        Row("reduce mindist", "guarantee", With("Contact"), "keeps the deepest contacts"),
-        Row("reduce maxforce", "guarantee", With("Contact"), "keeps the strongest contacts"),
-        Row("reduce netforce", "guarantee", With("Contact"), "one net wrench at the force-weighted centroid"),
-        Row("netforce gives one slot whatever num_slots is", "guarantee", With("Contact")),
+        *(
+            Row(f"reduce {word}", "guarantee", Present("sn.ContactSensorCfg.reduce", test, note=note), says)
+            for word, test, says, note in (
+                (
+                    "none",
+                    f"{SLOTS}[anything-none]",
+                    "fast selection of up to num_slots, in no fixed order",
+                    "In the engine's order, the same in every run.",
+                ),
+                ("mindist", f"{SLOTS}[anything-mindist]", "keeps the deepest contacts", ""),
+                ("maxforce", f"{SLOTS}[anything-maxforce]", "keeps the strongest contacts", ""),
+                (
+                    "netforce",
+                    CONTACT + "test_netforce_is_a_wrench_at_the_force_weighted_centre",
+                    "one net wrench at the force-weighted centroid",
+                    "",
+                ),
+            )
+        ),
+        Row(
+            "netforce gives one slot whatever num_slots is",
+            "guarantee",
+            Present("sn.ContactSensorCfg.num_slots", NETFORCE),
+        ),
     ),
     *section(
         "When to set num_slots > 1",
-        Row("several slots go with none, mindist or maxforce", "guarantee", With("Contact"), "no effect on netforce"),
-        Row("centre of pressure of a flat foot", "example", With("Contact"), "from its corner contacts"),
-        Row("grasp from several fingertip contacts", "example", With("Contact")),
-        Row("tipping seen by a corner that lifts", "example", With("Contact")),
-        Row("num_slots is a ceiling", "guarantee", With("Contact"), "the engine may give fewer contacts of a pair"),
-        Row("slots without a contact stay zero", "guarantee", With("Contact")),
+        Row(
+            "several slots go with none, mindist or maxforce",
+            "guarantee",
+            Present("sn.ContactSensorCfg.num_slots", SLOTS),
+            "no effect on netforce",
+        ),
+        Row(
+            "centre of pressure of a flat foot",
+            "example",
+            Present("", CONTACT + "test_the_centre_of_pressure_of_a_flat_foot"),
+            "from its corner contacts",
+        ),
+        Row(
+            "grasp from several fingertip contacts",
+            "example",
+            Present("", CONTACT + "test_the_contacts_of_fingertips_balance_what_they_hold"),
+        ),
+        Row(
+            "tipping seen by a corner that lifts",
+            "example",
+            Present("", CONTACT + "test_a_foot_that_tips_has_fewer_corners_on_the_ground"),
+        ),
+        Row(
+            "num_slots is a ceiling",
+            "guarantee",
+            Present("sn.ContactSensorCfg.num_slots", CONTACT + "test_a_sphere_on_a_plane_fills_one_slot_of_eight"),
+            "the engine may give fewer contacts of a pair",
+        ),
+        Row(
+            "slots without a contact stay zero",
+            "guarantee",
+            Present("sn.ContactData", CONTACT + "test_a_sphere_on_a_plane_fills_one_slot_of_eight"),
+        ),
     ),
     *section(
         "Fields",
         Row(
             "ContactSensorCfg.fields",
             "cfg field",
-            With("Contact", where="sn.ContactSensorCfg.fields"),
+            Present("sn.ContactSensorCfg.fields", default=("found", "force")),
             "among found, force, torque, dist, pos, normal, tangent",
         ),
-        Row("only requested fields are allocated", "guarantee", With("Contact"), "the others are None"),
+        Row(
+            "only requested fields are allocated",
+            "guarantee",
+            Present("sn.ContactSensor.fields", ABSENT),
+            "the others are None",
+        ),
         Row(
             "without friction there is no torque and no tangential force",
             "guarantee",
-            With("Contact"),
+            Present("sn.ContactData", CONTACT + "test_without_friction_there_is_a_normal_force_only"),
             "condim 1 gives a normal force only: physics, not the sensor",
         ),
     ),
@@ -287,106 +417,149 @@ ROWS = (
         Row(
             "ContactSensorCfg.track_air_time",
             "cfg field",
-            With("Contact", where="sn.ContactSensorCfg.track_air_time"),
+            Present("sn.ContactSensorCfg.track_air_time"),
             "keeps four timers per primary",
             default=False,
         ),
         Row(
             "ContactSensor.compute_first_contact",
             "method",
-            With("Contact", where="sn.ContactSensor.compute_first_contact"),
+            Present("sn.ContactSensor.compute_first_contact", call="dt"),
             "(dt) -> [B, P], just landed",
         ),
         Row(
             "ContactSensor.compute_first_air",
             "method",
-            With("Contact", where="sn.ContactSensor.compute_first_air"),
+            Present("sn.ContactSensor.compute_first_air", call="dt"),
             "(dt) -> [B, P], just took off",
         ),
-        Row("air time is per primary with several slots", "guarantee", With("Contact"), "any slot in contact counts"),
-        Row("first contact and first air", "example", With("Contact")),
+        Row(
+            "air time is per primary with several slots",
+            "guarantee",
+            Present(
+                "sn.ContactSensorCfg.track_air_time",
+                CONTACT + "test_columns_are_primary_major_and_times_per_primary",
+            ),
+            "any slot in contact counts",
+        ),
+        Row("first contact and first air", "example", Present("", CONTACT + "test_landing_and_taking_off")),
     ),
     *section(
         "History (decimation safe contacts)",
         Row(
             "ContactSensorCfg.history_length",
             "cfg field",
-            With("Contact", where="sn.ContactSensorCfg.history_length"),
+            Present("sn.ContactSensorCfg.history_length", default=0),
             "substeps kept of force, torque and distance",
         ),
         Row(
             "ContactData.force_history",
             "data field",
-            With("Contact", where="sn.ContactData.force_history"),
+            Present("sn.ContactData.force_history", unit="N", shape=("env", "contact", "history", 3)),
             shape=("env", "N", "H", 3),
         ),
         Row(
             "ContactData.torque_history",
             "data field",
-            With("Contact", where="sn.ContactData.torque_history"),
+            Present("sn.ContactData.torque_history", unit="N m", shape=("env", "contact", "history", 3)),
             shape=("env", "N", "H", 3),
         ),
         Row(
             "ContactData.dist_history",
             "data field",
-            With("Contact", where="sn.ContactData.dist_history"),
+            Present("sn.ContactData.dist_history", unit="m", shape=("env", "contact", "history")),
             shape=("env", "N", "H"),
         ),
-        Row("index 0 of a history is the newest substep", "guarantee", With("Contact")),
-        Row("a collision within a control step is not lost", "guarantee", With("Contact")),
-        Row("a history as long as the decimation covers one control step", "guarantee", With("Contact")),
-        Row("air time accumulates across substeps", "guarantee", With("Contact")),
-        Row("self-collision with history", "example", With("Contact"), "history_length = decimation"),
-        Row("any substep above a force threshold", "example", With("Contact"), "norm of force_history > 10"),
+        Row("index 0 of a history is the newest substep", "guarantee", Present("sn.ContactData.force_history", BOUNCE)),
+        Row(
+            "a collision within a control step is not lost",
+            "guarantee",
+            Present("sn.ContactData.force_history", BOUNCE, note="Nor to the latches, which need no history."),
+        ),
+        Row(
+            "a history as long as the decimation covers one control step",
+            "guarantee",
+            Present("sn.ContactSensorCfg.history_length", BOUNCE),
+        ),
+        Row(
+            "air time accumulates across substeps",
+            "guarantee",
+            Present("sn.ContactSensorCfg.track_air_time", CONTACT + "test_landing_and_taking_off"),
+        ),
+        Row(
+            "self-collision with history",
+            "example",
+            Present("", CONTACT + "test_a_brief_self_collision_is_in_the_history"),
+            "history_length = decimation",
+        ),
+        Row(
+            "any substep above a force threshold",
+            "example",
+            Present("", CONTACT + "test_a_brief_self_collision_is_in_the_history"),
+            "norm of force_history > 10",
+        ),
     ),
     *section(
         "Output",
-        Row("ContactData", "class", With("Contact")),
-        Row("ContactData fields that were not asked for are None", "guarantee", With("Contact")),
+        Row(
+            "ContactData",
+            "class",
+            Alias("sn.ContactSensorData", where="sn.ContactData"),
+            "one data class for both forms of the config",
+        ),
+        Row("ContactData fields that were not asked for are None", "guarantee", Present("sn.ContactData", ABSENT)),
         Row(
             "ContactData.found",
             "data field",
-            With("Contact", where="sn.ContactData.found"),
+            Present("sn.ContactData.found", unit="1", shape=("env", "contact")),
             "count",
             shape=("env", "N"),
         ),
-        Row("ContactData.force", "data field", With("Contact", where="sn.ContactData.force"), shape=("env", "N", 3)),
-        Row("ContactData.torque", "data field", With("Contact", where="sn.ContactData.torque"), shape=("env", "N", 3)),
+        Row(
+            "ContactData.force",
+            "data field",
+            Present("sn.ContactData.force", unit="N", shape=("env", "contact", 3)),
+            shape=("env", "N", 3),
+        ),
+        Row(
+            "ContactData.torque",
+            "data field",
+            Present("sn.ContactData.torque", unit="N m", shape=("env", "contact", 3)),
+            shape=("env", "N", 3),
+        ),
         Row(
             "ContactData.dist",
             "data field",
-            With("Contact", where="sn.ContactData.dist"),
+            Present("sn.ContactData.dist", unit="m", shape=("env", "contact"), note="Negative where the two penetrate."),
             "penetration",
             shape=("env", "N"),
         ),
-        Row("ContactData.pos", "data field", With("Contact", where="sn.ContactData.pos"), shape=("env", "N", 3)),
-        Row("ContactData.normal", "data field", With("Contact", where="sn.ContactData.normal"), shape=("env", "N", 3)),
         Row(
-            "ContactData.tangent", "data field", With("Contact", where="sn.ContactData.tangent"), shape=("env", "N", 3)
+            "ContactData.pos",
+            "data field",
+            Present("sn.ContactData.pos", unit="m", shape=("env", "contact", 3)),
+            shape=("env", "N", 3),
         ),
         Row(
-            "ContactData.current_air_time",
+            "ContactData.normal",
             "data field",
-            With("Contact", where="sn.ContactData.current_air_time"),
-            shape=("env", "P"),
+            Present("sn.ContactData.normal", unit="1", shape=("env", "contact", 3)),
+            shape=("env", "N", 3),
         ),
         Row(
-            "ContactData.last_air_time",
+            "ContactData.tangent",
             "data field",
-            With("Contact", where="sn.ContactData.last_air_time"),
-            shape=("env", "P"),
+            Present("sn.ContactData.tangent", unit="1", shape=("env", "contact", 3)),
+            shape=("env", "N", 3),
         ),
-        Row(
-            "ContactData.current_contact_time",
-            "data field",
-            With("Contact", where="sn.ContactData.current_contact_time"),
-            shape=("env", "P"),
-        ),
-        Row(
-            "ContactData.last_contact_time",
-            "data field",
-            With("Contact", where="sn.ContactData.last_contact_time"),
-            shape=("env", "P"),
+        *(
+            Row(
+                f"ContactData.{word}",
+                "data field",
+                Present(f"sn.ContactData.{word}", unit="s", shape=("env", "primary")),
+                shape=("env", "P"),
+            )
+            for word in ("current_air_time", "last_air_time", "current_contact_time", "last_contact_time")
         ),
     ),
     *section(

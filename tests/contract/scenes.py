@@ -11,6 +11,7 @@ from sensorium.testing import tumbling_engine
 
 ENVS = 3
 """Number of environments."""
+FEET = ("FL", "FR", "RL", "RR")
 
 
 def _imu() -> Any:
@@ -31,6 +32,32 @@ def _frames() -> Any:
     return _sensor(sn.FrameTransformerCfg.example())
 
 
+def _contacts() -> Any:
+    fields = ("found", "force", "torque", "dist", "pos", "normal", "tangent", "friction")
+    feet = sn.ContactMatch(mode="body", pattern=FEET)
+    return _sensor(
+        sn.ContactSensorCfg(
+            name="x", primary=feet, fields=fields, num_slots=2, track_air_time=True, track_contact_points=True,
+            history_length=5,
+        ),
+        _engine_with_contacts(),
+    )  # fmt: skip
+
+
+def _contact_forces() -> Any:
+    return _sensor(
+        sn.ContactSensorCfg(
+            name="x", prim_path="F.|R.", filter_prim_paths_expr=["box", "ball"], track_pose=True, track_air_time=True,
+            track_contact_points=True, track_friction_forces=True, history_length=5,
+        ),
+        _engine_with_contacts(),
+    )  # fmt: skip
+
+
+def _engine_with_contacts() -> sn.TensorEngine:
+    return sn.TensorEngine(ENVS, bodies=(*FEET, "box", "ball"), provides=("pose", "contact"))
+
+
 def _sensor(cfg: Any, engine: Any = None) -> Any:
     scene = sn.Scene(engine if engine is not None else tumbling_engine(ENVS), [cfg])
     scene.step()
@@ -41,8 +68,10 @@ SENSORS: dict[str, Callable[[], Any]] = {
     "ImuData": _imu,
     "BuiltinSensorData": _builtin,
     "FrameTransformerData": _frames,
+    "ContactData": _contacts,
+    "ContactSensorData": _contact_forces,
 }
-"""Name of a data class -> a sensor that has all its fields."""
+"""Name of a data class -> a sensor that has all its fields. One with two names has two forms, one under each."""
 
 
 @cache
@@ -50,12 +79,19 @@ def _built(name: str) -> Any:
     return SENSORS[name]()
 
 
-def sensor_for(data_class: type) -> Any:
+def sensor_for(data_class: type, name: str = "") -> Any:
     """Return a sensor whose data are of this class.
+
+    Args:
+        data_class: the class.
+        name: the name by which it is called, where it has several.
 
     Raises:
         LookupError: none is given in `SENSORS`.
     """
-    if data_class.__name__ not in SENSORS:
+    name = name if name in SENSORS else data_class.__name__
+    if name not in SENSORS:
         raise LookupError(f"tests/contract/scenes.py has no sensor for {data_class.__name__}: add one to SENSORS")
-    return _built(data_class.__name__)
+    sensor = _built(name)
+    assert isinstance(sensor.data, data_class) or sensor.single
+    return sensor

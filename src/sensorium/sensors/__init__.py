@@ -5,6 +5,7 @@ from sensorium.sensors.builtin import BuiltinSensor, BuiltinSensorCfg, BuiltinSe
 from sensorium.sensors.collision_events import CollisionEvents, CollisionEventsCfg, CollisionEventsData
 from sensorium.sensors.contact import Contact, ContactCfg, ContactFlagData
 from sensorium.sensors.contact_force import ContactForce, ContactForceCfg, ContactForceData
+from sensorium.sensors.contact_sensor import ContactData, ContactSensor, ContactSensorCfg, ContactSensorData
 from sensorium.sensors.force_torque import ForceTorque, ForceTorqueCfg, ForceTorqueData
 from sensorium.sensors.frame_transformer import FrameTransformer, FrameTransformerCfg, FrameTransformerData
 from sensorium.sensors.gnss import Gnss, GnssCfg, GnssData, SkyZone
@@ -28,10 +29,14 @@ __all__ = [
     "CollisionEventsData",
     "Contact",
     "ContactCfg",
+    "ContactData",
     "ContactFlagData",
     "ContactForce",
     "ContactForceCfg",
     "ContactForceData",
+    "ContactSensor",
+    "ContactSensorCfg",
+    "ContactSensorData",
     "ForceTorque",
     "ForceTorqueCfg",
     "ForceTorqueData",

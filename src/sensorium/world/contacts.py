@@ -23,8 +23,7 @@ class ContactMatch(Cfg):
     """One side of a contact: geoms, bodies or subtrees, by name."""
 
     mode: Literal["geom", "body", "subtree"]
-    """``geom``: these geoms. ``body``: all geoms of these bodies. ``subtree``: all geoms of these bodies and of all that
-    descend from them."""
+    """``geom``: these geoms. ``body``: all geoms of these bodies. ``subtree``: also those of all their descendants."""
     pattern: str | tuple[str, ...]
     """Full-match regular expression over names, or a list of such. With `entity` over the names within it."""
     entity: str | None = None
@@ -78,16 +77,14 @@ def resolve_match(match: ContactMatch, model: Named, *, config: str, field: str)
             expected = f"patterns that match each {kind} once"
             raise SelectionError(config, [Fault(f"{field}.pattern", repr(pattern), expected, fix)])
         found += matches
+    kept = list(found)
     for entry in match.exclude:
         out = _excluded(entry, found, match.entity, config, field)
         if not out:
             fix = f"{nearest(entry, found).strip()} The pattern matches {listed(found)}."
-            fault = Fault(
-                f"{field}.exclude", repr(entry), f"the name of a {kind} that the pattern matches", fix.strip()
-            )
-            raise SelectionError(config, [fault])
-    kept = [name for name in found
-            if not any(name in _excluded(entry, found, match.entity, config, field) for entry in match.exclude)]  # fmt: skip
+            expected = f"the name of a {kind} that the pattern matches"
+            raise SelectionError(config, [Fault(f"{field}.exclude", repr(entry), expected, fix.strip())])
+        kept = [name for name in kept if name not in out]
     if not kept:
         fix = f"The pattern matches {listed(found)}, and all are excluded."
         raise SelectionError(

@@ -1,0 +1,291 @@
+"""Data and configuration of the contact sensor; what they mean is said at `contact_sensor`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import field_validator
+from torch import Tensor
+
+from sensorium.cfg import SensorCfg, bad
+from sensorium.errors import ConfigError, Fault, nearest, shown
+from sensorium.spec import CONTACT_FIELDS, ContactReduce, Field
+from sensorium.world.contacts import ContactMatch
+
+_W: dict[str, Any] = {"frame": "world"}
+
+
+@dataclass(frozen=True, slots=True)
+class ContactSensorData:
+    """Contacts at one tick, and what led to them; fields that were not asked for are None.
+
+    The first fields and their histories are those of a config with `primary`, the next those of one with `prim_path`;
+    timers and latches belong to both.
+    """
+
+    primary_names: list[str]
+    """Names along the primary (or body) axis."""
+    filter_names: list[str]
+    """Names along the filter axis; of a config with `primary` the names of the secondaries, empty for anything."""
+    found: Annotated[Tensor, Field("1", (1,), ("contact",), kind="id")]
+    """Number of contacts of the primary, also those beyond its slots, in each slot that is filled; 0 in an empty one.
+    With `prim_path` `[env, body]`."""
+    force: Annotated[Tensor, Field("N", (1, 3), ("contact", "xyz"), frame="contact")]
+    """Force `[env, contact, 3]`, N, in the contact's frame, x > 0 presses; with ``netforce`` or `global_frame` in world
+    axes, acting on the primary."""
+    torque: Annotated[Tensor, Field("N m", (1, 3), ("contact", "xyz"), frame="contact")]
+    """Torque about `pos` `[env, contact, 3]`, N m, axes and sign as of `force`."""
+    dist: Annotated[Tensor, Field("m", (1,), ("contact",))]
+    """Signed distance `[env, contact]`, m, negative where the two penetrate."""
+    pos: Annotated[Tensor, Field("m", (1, 3), ("contact", "xyz"), role="point", **_W)]
+    """Position `[env, contact, 3]`, m, world; 0 in an empty slot."""
+    normal: Annotated[Tensor, Field("1", (1, 3), ("contact", "xyz"), **_W)]
+    """Unit normal from the primary to the secondary `[env, contact, 3]`, world."""
+    tangent: Annotated[Tensor, Field("1", (1, 3), ("contact", "xyz"), **_W)]
+    """First unit direction of friction `[env, contact, 3]`, world."""
+    found_history: Annotated[Tensor, Field("1", (1, 1), ("contact", "history"), kind="id")]
+    """`found` of the last ticks `[env, contact, history]`."""
+    force_history: Annotated[Tensor, Field("N", (1, 1, 3), ("contact", "history", "xyz"), frame="contact")]
+    """`force` of the last ticks `[env, contact, history, 3]`, N."""
+    torque_history: Annotated[Tensor, Field("N m", (1, 1, 3), ("contact", "history", "xyz"), frame="contact")]
+    """`torque` of the last ticks `[env, contact, history, 3]`, N m."""
+    dist_history: Annotated[Tensor, Field("m", (1, 1), ("contact", "history"))]
+    """`dist` of the last ticks `[env, contact, history]`, m."""
+    pos_history: Annotated[Tensor, Field("m", (1, 1, 3), ("contact", "history", "xyz"), **_W)]
+    """`pos` of the last ticks `[env, contact, history, 3]`, m."""
+    normal_history: Annotated[Tensor, Field("1", (1, 1, 3), ("contact", "history", "xyz"), **_W)]
+    """`normal` of the last ticks `[env, contact, history, 3]`."""
+    tangent_history: Annotated[Tensor, Field("1", (1, 1, 3), ("contact", "history", "xyz"), **_W)]
+    """`tangent` of the last ticks `[env, contact, history, 3]`."""
+
+    net_forces_w: Annotated[Tensor, Field("N", (1, 3), ("body", "xyz"), **_W)]
+    """Sum of the normal forces on each body `[env, body, 3]`, N, world; friction is not in it."""
+    net_forces_w_history: Annotated[Tensor, Field("N", (1, 1, 3), ("history", "body", "xyz"), **_W)]
+    """`net_forces_w` of the last ticks `[env, history, body, 3]`, N; one entry where `history_length` is 0."""
+    force_matrix_w: Annotated[Tensor, Field("N", (1, 1, 3), ("body", "filter", "xyz"), **_W)]
+    """Sum of the normal forces of each filter on each body `[env, body, filter, 3]`, N, world."""
+    force_matrix_w_history: Annotated[Tensor, Field("N", (1, 1, 1, 3), ("history", "body", "filter", "xyz"), **_W)]
+    """`force_matrix_w` of the last ticks `[env, history, body, filter, 3]`, N."""
+    friction_forces_w: Annotated[Tensor, Field("N", (1, 1, 3), ("body", "filter", "xyz"), **_W)]
+    """Friction on the primary, N, world: the sum of each pair `[env, body, filter, 3]`, or of each contact
+    `[env, contact, 3]`; 0 without contact."""
+    contact_pos_w: Annotated[Tensor, Field("m", (1, 1, 3), ("body", "filter", "xyz"), role="point", **_W)]
+    """Where they touch, m, world: the mean point of each pair `[env, body, filter, 3]`, or each contact
+    `[env, contact, 3]`; NaN without contact."""
+    pos_w: Annotated[Tensor, Field("m", (1, 3), ("body", "xyz"), role="point", **_W)]
+    """Positions of the bodies `[env, body, 3]`, m, world."""
+    quat_w: Annotated[Tensor, Field("1", (1, 4), ("body", "wxyz"), kind="rotation", role="pose", **_W)]
+    """Orientations of the bodies `[env, body, 4]`, (w, x, y, z)."""
+
+    current_air_time: Annotated[Tensor, Field("s", (1,), ("primary",))]
+    """How long there has been no contact `[env, primary]`, s; 0 in contact."""
+    last_air_time: Annotated[Tensor, Field("s", (1,), ("primary",))]
+    """How long the last phase without contact was `[env, primary]`, s, up to and with the tick that ended it."""
+    current_contact_time: Annotated[Tensor, Field("s", (1,), ("primary",))]
+    """How long there has been contact `[env, primary]`, s, with the tick that began it; 0 in the air."""
+    last_contact_time: Annotated[Tensor, Field("s", (1,), ("primary",))]
+    """How long the last contact was `[env, primary]`, s, up to and with the tick that ended it."""
+
+    latched_any: Annotated[Tensor, Field("1", (1,), ("primary",), dtype="bool", kind="flag")]
+    """Whether there was a contact at any tick of the control step `[env, primary]`."""
+    latched_peak_force: Annotated[Tensor, Field("N", (1,), ("primary",))]
+    """Greatest net force of those ticks `[env, primary]`, N."""
+    latched_impulse_w: Annotated[Tensor, Field("N s", (1, 3), ("primary", "xyz"), **_W)]
+    """Sum of net force * dt over those ticks `[env, primary, 3]`, N s, on the primary, world."""
+    latched_first_time: Annotated[Tensor, Field("s", (1,), ("primary",))]
+    """When the first contact was, after the control step began `[env, primary]`, s; +inf where there was none."""
+
+
+ContactData = ContactSensorData
+
+REPORTED = tuple(CONTACT_FIELDS)
+FIELDS = (*REPORTED, "friction")
+TIMES = ("current_air_time", "last_air_time", "current_contact_time", "last_contact_time")
+LATCHES = ("latched_any", "latched_peak_force", "latched_impulse_w", "latched_first_time")
+REDUCTIONS: tuple[ContactReduce, ...] = ("none", "mindist", "maxforce", "netforce")
+OF_PRIMARY = ("secondary", "fields", "reduce", "num_slots", "global_frame")
+OF_PRIM_PATH = ("filter_prim_paths_expr", "track_pose", "max_contact_data_count_per_prim")
+
+
+class ContactSensorCfg(SensorCfg[ContactSensorData]):
+    """Configuration of a contact sensor, in either of two forms.
+
+    With `primary`, a report of contacts: `fields` of the contacts in `num_slots` slots per primary, chosen by `reduce`.
+    With `prim_path`, a report of forces: normal forces on each body, in all and by filter. `OF_PRIMARY` and
+    `OF_PRIM_PATH` list the options of one form; all others belong to both.
+
+    It is a sensor of the truth: it has no noise and no delay (for those see `Contact`, `ContactForce` and `Touch`).
+
+    Raises:
+        ConfigError: neither or both of `primary` and `prim_path`, options of the other form, fields that a reduction
+            cannot give, air time without ``found``, no slots, friction or contact points without filters, ...
+    """
+
+    primary: ContactMatch | None = None
+    """What is measured."""
+    secondary: ContactMatch | None = None
+    """What it touches; None for anything. Several matches mean contact with any of them: they are merged by depth
+    (``mindist``), by force (``maxforce``), in the order of the matches (``none``) or summed (``netforce``; only found
+    and force, for the centres of several sums cannot be merged)."""
+    fields: tuple[str, ...] = ("found", "force")
+    """What is reported of each contact: found, force, torque, dist, pos, normal, tangent; ``friction`` is the same as
+    `track_friction_forces`."""
+    reduce: ContactReduce = "maxforce"
+    """Which contacts of a primary fill its slots: ``none`` the engine's first, ``mindist`` the deepest, ``maxforce``
+    the strongest, ``netforce`` one sum of all at the force-weighted centre."""
+    num_slots: int = 1
+    """Contacts kept per primary; without effect on ``netforce``, which gives one."""
+    global_frame: bool = False
+    """Force and torque in world axes, acting on the primary, instead of the contact's frame."""
+
+    prim_path: str | None = None
+    """Path, or pattern of paths, of the bodies (or geoms) that are measured: ``{ENV_REGEX_NS}/Robot/.*_FOOT``."""
+    filter_prim_paths_expr: tuple[str, ...] = ()
+    """Paths, or patterns of paths, of bodies or geoms whose forces are reported apart; the namespace alone is the
+    world, with all that is fixed to it. Each of the bodies is filtered against each of them."""
+    track_pose: bool = False
+    """Whether `pos_w` and `quat_w` are given."""
+    max_contact_data_count_per_prim: int = 8
+    """Contacts that are summed per body, and per body and filter. Of more the strongest are taken, `found` has the
+    number of all, and a warning names the body once."""
+
+    track_air_time: bool = False
+    """Whether the four times are kept."""
+    force_threshold: float | None = None
+    """Net force above which the times count as contact, N. None: with `primary` any contact (``found`` > 0), with
+    `prim_path` 1 N. It acts on the times, `compute_first_contact`, `compute_first_air` and the markers alone."""
+    latch: bool = True
+    """Whether the latches are kept. With `primary` they, and `force_threshold`, see the net force of all contacts."""
+    track_contact_points: bool = False
+    """Whether `contact_pos_w` is given."""
+    track_friction_forces: bool = False
+    """Whether `friction_forces_w` is given."""
+    history_length: int = 0
+    """Ticks kept in the fields called history, one entry per physics tick; 0 keeps none."""
+    evaluate: Literal["auto", "always", "on_read", "wanted"] = "auto"
+    """``auto`` and ``always``: at each due tick. Others are refused: no tick may be missed."""
+
+    def __init__(self, /, **data: Any) -> None:
+        try:
+            super().__init__(**data)
+        except ConfigError as error:
+            faults = [] if data.get("primary") or data.get("prim_path") else self._form_faults(data)
+            raise ConfigError(error.config, [*error.faults, *faults]) from None
+        if faults := [*self._form_faults(data), *self._faults()]:
+            raise ConfigError(f"{type(self).__name__}({self.label!r})", faults)
+
+    @classmethod
+    def kind(cls) -> str:
+        """Return the name of this config class in files."""
+        return "contact_sensor"
+
+    @classmethod
+    def example(cls) -> Self:
+        """Return a config for an engine with a body ``"body"`` and contacts."""
+        return cls(primary=ContactMatch(mode="body", pattern="body"), track_air_time=True, history_length=3)
+
+    @property
+    def is_prim_form(self) -> bool:
+        """Whether the config is given by `prim_path`."""
+        return self.prim_path is not None
+
+    @property
+    def reported(self) -> tuple[str, ...]:
+        """The fields of `fields` that are columns of a report, in order."""
+        return tuple(name for name in REPORTED if name in self.fields)
+
+    @property
+    def has_friction(self) -> bool:
+        """Whether friction is asked for, by either of its names."""
+        return self.track_friction_forces or (not self.is_prim_form and "friction" in self.fields)
+
+    @property
+    def slots(self) -> int:
+        """Slots per primary that readers see."""
+        return 1 if self.is_prim_form or self.reduce == "netforce" else self.num_slots
+
+    @property
+    def threshold(self) -> float | None:
+        """Net force above which the times count as contact, N; None where any contact does."""
+        return 1.0 if self.force_threshold is None and self.is_prim_form else self.force_threshold
+
+    @staticmethod
+    def _form_faults(data: Mapping[str, Any]) -> list[Fault]:
+        given = [name for name in ("primary", "prim_path") if data.get(name) is not None]
+        if len(given) == 2:
+            got = f"primary={data['primary']!r}, prim_path={data['prim_path']!r}"
+            return [Fault("primary", got, "one of primary and prim_path", "They are two forms: keep one.")]
+        if not given:
+            fix = 'Write primary=ContactMatch(mode="body", pattern="...") or prim_path="...".'
+            return [Fault("primary", "nothing", "primary or prim_path", fix)]
+        others = OF_PRIM_PATH if given == ["primary"] else OF_PRIMARY
+        other = "prim_path" if given == ["primary"] else "primary"
+        return [Fault(name, shown(data[name]), "it absent", f"It belongs to a config with {other}=.")
+                for name in others if data.get(name) is not None]  # fmt: skip
+
+    def _faults(self) -> list[Fault]:
+        """Return what does not fit together."""
+        faults = []
+        if self.is_prim_form:
+            for name in ("track_contact_points", "track_friction_forces"):
+                if getattr(self, name) and not self.filter_prim_paths_expr:
+                    fix = 'Give filter_prim_paths_expr=[...]; "{ENV_REGEX_NS}" is the world.'
+                    faults.append(Fault(name, "True", "something to filter against", fix))
+            return faults
+        if self.track_air_time and "found" not in self.fields:
+            fix = f"Write fields={('found', *self.fields)!r}."
+            faults.append(Fault("track_air_time", "True", "'found' among the fields", fix))
+        if self.reduce == "netforce":
+            refused = [name for name in self.fields if name in ("dist", "normal", "tangent", "friction")]
+            refused += [name for name in ("track_contact_points", "track_friction_forces") if getattr(self, name)]
+            if refused:
+                fix = f"A sum of contacts has no {', '.join(refused)}: leave it out, or use reduce='maxforce'."
+                faults.append(Fault("reduce", "'netforce'", "fields that a sum has: found, force, torque, pos", fix))
+        return faults
+
+    @field_validator("fields")
+    @classmethod
+    def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if name not in FIELDS:
+                raise bad(f"fields among {', '.join(FIELDS)}", nearest(name, FIELDS).strip())
+        if not value:
+            raise bad("at least one field")
+        return value
+
+    @field_validator("num_slots", "max_contact_data_count_per_prim")
+    @classmethod
+    def _some(cls, value: int) -> int:
+        if value < 1:
+            raise bad("a whole number >= 1")
+        return value
+
+    @field_validator("force_threshold")
+    @classmethod
+    def _force(cls, value: float | None) -> float | None:
+        if value is not None and not 0.0 <= value < float("inf"):
+            raise bad("a finite force >= 0 in newton, or None")
+        return value
+
+    @field_validator("prim_path")
+    @classmethod
+    def _path(cls, value: str | None) -> str | None:
+        if value == "":
+            raise bad("a path", 'The world is "{ENV_REGEX_NS}".')
+        return value
+
+    @field_validator("filter_prim_paths_expr", mode="before")
+    @classmethod
+    def _paths(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            raise bad("a list of paths", f"Write filter_prim_paths_expr=[{value!r}].")
+        return value
+
+    @field_validator("evaluate")
+    @classmethod
+    def _every_tick(cls, value: str) -> str:
+        if value in ("on_read", "wanted"):
+            raise bad("'auto' or 'always'", "Its times, latches and histories need every tick.")
+        return value

@@ -1,0 +1,665 @@
+"""The contact sensor on scripted contacts: against a float64 reference of what each contact means, and tick by tick."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+import sensorium as sn
+from sensorium.spec import contact_columns
+from sensorium.testing import check_sensor
+
+Array = NDArray[np.float64]
+DT = 0.0025
+FEET = ("FL", "FR", "RL", "RR")
+OTHERS = ("box", "ball")
+ALL = ("found", "force", "torque", "dist", "pos", "normal", "tangent")
+TIMES = ("current_air_time", "last_air_time", "current_contact_time", "last_contact_time")
+EPS = 2.0**-24
+
+
+def numpy(tensor: torch.Tensor) -> Array:
+    return tensor.detach().cpu().numpy().astype(np.float64)
+
+
+def on(pattern: Any, mode: Any = "body", **fields: Any) -> sn.ContactMatch:
+    return sn.ContactMatch(mode=mode, pattern=pattern, **fields)
+
+
+@dataclass
+class Touch:
+    """One contact of one env; force and torque in the contact's frame, all else in the world."""
+
+    env: int
+    primary: str
+    secondary: str
+    force: Array
+    torque: Array
+    normal: Array
+    tangent: Array
+    pos: Array
+    dist: float
+
+    @property
+    def frame(self) -> Array:
+        return np.stack([self.normal, self.tangent, np.cross(self.normal, self.tangent)], axis=1)
+
+    @property
+    def force_w(self) -> Array:
+        """Force on the primary, world."""
+        return -self.frame @ self.force
+
+
+def pressing(env: int, primary: str, force: float, secondary: str = "box") -> Touch:
+    """A contact from below that presses with a force."""
+    down, x, zero = np.array([0.0, 0.0, -1.0]), np.array([1.0, 0.0, 0.0]), np.zeros(3)
+    return Touch(env, primary, secondary, np.array([force, 0.0, 0.0]), zero, down, x, zero, -1e-3)
+
+
+def scatter(rng: np.random.Generator, envs: int, most: int = 4) -> list[Touch]:
+    """Random contacts of every foot with both others, up to `most` of each pair."""
+    touches = []
+    for env in range(envs):
+        for primary in FEET:
+            for secondary in OTHERS:
+                for _ in range(rng.integers(0, most + 1)):
+                    normal, other = rng.normal(size=(2, 3))
+                    normal /= np.linalg.norm(normal)
+                    tangent = np.cross(normal, other)
+                    force = np.array([rng.uniform(0.1, 50.0), *rng.normal(size=2)])
+                    touches.append(
+                        Touch(env, primary, secondary, force, rng.normal(size=3), normal,
+                              tangent / np.linalg.norm(tangent), rng.normal(size=3), -rng.uniform(0.0, 0.01))
+                    )  # fmt: skip
+    return touches
+
+
+def ordered(touches: list[Touch], reduce: str) -> list[Touch]:
+    """Contacts of one primary in the order in which they fill its slots."""
+    keys = {"none": lambda _: 0.0, "mindist": lambda t: t.dist, "maxforce": lambda t: -np.linalg.norm(t.force)}
+    return sorted(touches, key=keys[reduce])
+
+
+def write(engine: sn.TensorEngine, touches: list[Touch]) -> None:
+    """Fill every report of the engine as its words say, from contacts."""
+    for report, array in engine.contacts.items():
+        (_, names), secondary, _, reduce, slots = report.args
+        array.zero_()
+        columns = contact_columns(report)
+        for env in range(engine.num_envs):
+            for p, name in enumerate(names):
+                mine = [t for t in touches if t.env == env and t.primary == name
+                        and secondary in (None, ("body", t.secondary))]  # fmt: skip
+                if not mine:
+                    continue
+                if reduce == "netforce":
+                    array[env, p, 0, columns["found"]] = float(len(mine))
+                    total = sum((t.force_w for t in mine), np.zeros(3))
+                    array[env, p, 0, columns["force"]] = torch.tensor(total, dtype=torch.float32)
+                    continue
+                for slot, touch in enumerate(ordered(mine, reduce)[:slots]):
+                    for field, part in columns.items():
+                        value = len(mine) if field == "found" else getattr(touch, field)
+                        array[env, p, slot, part] = torch.as_tensor(value, dtype=torch.float32)
+
+
+def engine_of(envs: int = 1, dt: float = DT, **fields: Any) -> sn.TensorEngine:
+    return sn.TensorEngine(envs, dt, bodies=(*FEET, *OTHERS), provides=("pose", "contact"), **fields)
+
+
+def scene_of(envs: int = 1, dt: float = DT, allow_gaps: bool = False, **fields: Any) -> sn.Scene:
+    form = {} if "prim_path" in fields else {"primary": on("FL|FR|RL|RR")}
+    return sn.Scene(engine_of(envs, dt), [sn.ContactSensorCfg(**{**form, **fields})], allow_gaps=allow_gaps)
+
+
+def tick(scene: sn.Scene, touches: list[Touch]) -> Any:
+    """Let one tick pass that ends with these contacts; return the sensor."""
+    write(scene.engine, touches)
+    scene.update()
+    return scene["contact_sensor"]
+
+
+# What is reported -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reduce", ["none", "mindist", "maxforce"])
+@pytest.mark.parametrize("secondary", [None, on("box"), on(OTHERS)], ids=["anything", "one", "several"])
+def test_slots_hold_the_contacts_in_the_order_of_the_reduction(reduce: Any, secondary: Any) -> None:
+    """All fields of random contacts, primary-major, equal those of the reference, merged over the secondaries."""
+    scene = scene_of(5, fields=(*ALL, "friction"), reduce=reduce, secondary=secondary, num_slots=3,
+                     track_contact_points=True)  # fmt: skip
+    touches = scatter(np.random.default_rng(1), 5)
+    data = tick(scene, touches).data
+    others = OTHERS if secondary is None or secondary.pattern == OTHERS else ("box",)
+    for env in range(5):
+        for p, name in enumerate(FEET):
+            mine = [t for t in touches if (t.env, t.primary) == (env, name) and t.secondary in others]
+            if reduce == "none":  # in the order of the secondaries
+                mine = sorted(mine, key=lambda t: others.index(t.secondary) if secondary is not None else 0)
+            for slot in range(3):
+                column = 3 * p + slot
+                kept = ordered(mine, reduce)[slot : slot + 1]
+                assert float(data.found[env, column]) == (len(mine) if kept else 0)
+                for field in ALL[1:]:
+                    expected = getattr(kept[0], field) if kept else 0.0
+                    got = numpy(getattr(data, field)[env, column])
+                    np.testing.assert_allclose(got, expected, rtol=2 * EPS, err_msg=field)
+                friction = -kept[0].frame[:, 1:] @ kept[0].force[1:] if kept else np.zeros(3)
+                np.testing.assert_allclose(numpy(data.friction_forces_w[env, column]), friction, atol=1e-5)
+                point = numpy(data.contact_pos_w[env, column])
+                np.testing.assert_allclose(point, kept[0].pos if kept else np.full(3, np.nan), rtol=2 * EPS)
+
+
+def test_global_frame_turns_force_and_torque_into_the_world_on_the_primary() -> None:
+    """With global_frame they are minus the columns (normal, tangent, normal x tangent) times the contact's own."""
+    scene = scene_of(4, fields=("found", "force", "torque"), num_slots=3, global_frame=True)
+    touches = scatter(np.random.default_rng(2), 4)
+    data = tick(scene, touches).data
+    assert data.normal is None and data.tangent is None
+    for env in range(4):
+        for p, name in enumerate(FEET):
+            mine = ordered([t for t in touches if (t.env, t.primary) == (env, name)], "maxforce")[:3]
+            for slot, touch in enumerate(mine):
+                column = 3 * p + slot
+                np.testing.assert_allclose(numpy(data.force[env, column]), touch.force_w, atol=1e-4)
+                np.testing.assert_allclose(numpy(data.torque[env, column]), -touch.frame @ touch.torque, atol=1e-5)
+    assert {spec.name: spec.frame for spec in scene["contact_sensor"].specs}["force"] == "world"
+
+
+@pytest.mark.parametrize("secondary", [None, on(OTHERS)], ids=["anything", "several"])
+def test_netforce_is_one_sum_whatever_num_slots_is(secondary: Any) -> None:
+    """Netforce has one slot per primary: the number of contacts and the sum of the forces on it."""
+    scene = scene_of(3, reduce="netforce", num_slots=4, secondary=secondary)
+    touches = scatter(np.random.default_rng(3), 3)
+    data = tick(scene, touches).data
+    assert data.found.shape == (3, 4) and data.force.shape == (3, 4, 3)
+    for env in range(3):
+        for p, name in enumerate(FEET):
+            mine = [t for t in touches if (t.env, t.primary) == (env, name)]
+            assert float(data.found[env, p]) == len(mine)
+            expected = sum((t.force_w for t in mine), np.zeros(3))
+            np.testing.assert_allclose(numpy(data.force[env, p]), expected, atol=1e-4)
+
+
+def test_forces_by_prim_path_are_normal_forces_on_the_bodies_in_all_and_by_filter() -> None:
+    """Net forces, the force matrix, friction and mean points of many bodies against many filters are the sums of the
+    contacts; found counts them."""
+    scene = scene_of(6, prim_path="{ENV_REGEX_NS}/Robot/(FL|FR|RL|RR)", track_friction_forces=True, track_pose=True,
+                     filter_prim_paths_expr=["/World/envs/env_.*/box", "{ENV_REGEX_NS}/ball"],
+                     track_contact_points=True)  # fmt: skip
+    rng = np.random.default_rng(4)
+    scene.engine.body_pos_w = rng.normal(size=(6, 6, 3))
+    touches = scatter(rng, 6)
+    sensor = tick(scene, touches)
+    data = sensor.data
+    assert sensor.body_names == list(FEET) and sensor.num_bodies == 4 and sensor.filter_names == list(OTHERS)
+    assert data.force_matrix_w.shape == (6, 4, 2, 3) and data.net_forces_w.shape == (6, 4, 3)
+    for env in range(6):
+        for p, name in enumerate(FEET):
+            mine = [t for t in touches if (t.env, t.primary) == (env, name)]
+            net = sum((-t.force[0] * t.normal for t in mine), np.zeros(3))
+            np.testing.assert_allclose(numpy(data.net_forces_w[env, p]), net, atol=1e-4)
+            assert float(data.found[env, p]) == len(mine)
+            for k, other in enumerate(OTHERS):
+                pair = [t for t in mine if t.secondary == other]
+                normal = sum((-t.force[0] * t.normal for t in pair), np.zeros(3))
+                friction = sum((-t.frame[:, 1:] @ t.force[1:] for t in pair), np.zeros(3))
+                point = np.mean([t.pos for t in pair], axis=0) if pair else np.full(3, np.nan)
+                np.testing.assert_allclose(numpy(data.force_matrix_w[env, p, k]), normal, atol=1e-4)
+                np.testing.assert_allclose(numpy(data.friction_forces_w[env, p, k]), friction, atol=1e-5)
+                np.testing.assert_allclose(numpy(data.contact_pos_w[env, p, k]), point, atol=1e-6)
+    assert torch.equal(data.pos_w, scene.engine.body_pos_w[:, :4])
+    assert torch.equal(data.quat_w[..., 0], torch.ones(6, 4))
+
+
+def test_more_contacts_than_are_summed_are_counted_and_named_once() -> None:
+    """Beyond max_contact_data_count_per_prim the strongest are summed, found has all, one warning names the body."""
+    scene = scene_of(prim_path="FL", max_contact_data_count_per_prim=2)
+    touches = [pressing(0, "FL", force) for force in (3.0, 5.0, 4.0)]
+    write(scene.engine, touches)
+    scene.update()
+    with pytest.warns(sn.SensoriumWarning, match=r"'FL' has 3 contacts, so net_forces_w lacks .* to 3"):
+        data = scene["contact_sensor"].data
+    assert float(data.found[0, 0]) == 3.0 and float(data.net_forces_w[0, 0, 2]) == 9.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert float(tick(scene, touches).data.found[0, 0]) == 3.0
+
+
+def test_what_is_not_asked_for_is_none() -> None:
+    """Only the fields of the form and of the options are allocated."""
+    data = scene_of(fields=("found",), latch=False)["contact_sensor"].data
+    for name in (*ALL[1:], *TIMES, "found_history", "net_forces_w", "latched_any", "contact_pos_w", "pos_w"):
+        assert getattr(data, name) is None, name
+    data = scene_of(prim_path="FL", latch=False)["contact_sensor"].data
+    for name in ("force", "force_matrix_w", "force_matrix_w_history", "pos_w", "friction_forces_w", *TIMES):
+        assert getattr(data, name) is None, name
+    assert data.net_forces_w_history.shape == (1, 1, 1, 3)  # one entry without a history
+
+
+# Times ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["primary", "prim_path"])
+def test_times_of_contact_and_air_are_whole_ticks(form: str) -> None:
+    """Of phases of 1, 2, 32 and 128 ticks the current time is k dt, the other 0, the last one (k + 1) dt, exactly."""
+    form_of = {"prim_path": "FL"} if form == "prim_path" else {"primary": on("FL")}
+    scene = scene_of(track_air_time=True, **form_of)
+    before = {True: 0, False: 0}
+    in_contact, began = False, 0
+    for ticks in (5, 1, 2, 2, 1, 32, 128, 128, 32, 1):
+        for k in range(1, ticks + 1):
+            sensor = tick(scene, [pressing(0, "FL", 20.0)] if in_contact else [])
+            current = {True: sensor.data.current_contact_time, False: sensor.data.current_air_time}
+            last = {True: sensor.data.last_contact_time, False: sensor.data.last_air_time}
+            assert float(current[in_contact]) == np.float32(k * DT) and float(current[not in_contact]) == 0.0
+            assert float(last[not in_contact]) == np.float32(before[not in_contact] * DT)
+            firsts = {True: sensor.compute_first_contact, False: sensor.compute_first_air}
+            assert bool(firsts[in_contact](ticks * DT)) == (began > 0)
+            assert bool(firsts[in_contact](2 * DT)) == (began > 0 and k <= 2)
+            assert not bool(firsts[not in_contact](1.0))
+        before[in_contact], in_contact, began = ticks + 1, not in_contact, began + 1
+
+
+def test_no_event_is_missed_after_a_million_seconds() -> None:
+    """Contact alternating with the control step is reported at each change, and times stay exact, at t = 1e6 s."""
+    scene = scene_of(dt=0.005, allow_gaps=True, track_air_time=True, primary=on("FL"))
+    scene.update(ticks=200_000_000)
+    assert scene.time == 1e6
+    for step in range(8):
+        standing = step % 2 == 0
+        for k in range(1, 5):
+            sensor = tick(scene, [pressing(0, "FL", 9.0)] if standing else [])
+            assert bool(sensor.compute_first_contact(0.02)) == standing
+            assert bool(sensor.compute_first_air(0.02)) == (not standing)
+            time = sensor.data.current_contact_time if standing else sensor.data.current_air_time
+            assert float(time) == np.float32(k * 0.005)
+    assert float(sensor.data.last_contact_time) == np.float32(5 * 0.005)
+
+
+def test_a_reset_while_standing_is_no_landing() -> None:
+    """After it all times are 0, the contact counts from there, and no first contact is reported; the first step off the
+    ground is an event."""
+    scene = scene_of(2, track_air_time=True, primary=on("FL"))
+    standing = [pressing(env, "FL", 9.0) for env in range(2)]
+    for _ in range(10):
+        tick(scene, standing)
+    scene.reset([1])
+    sensor = scene["contact_sensor"]
+    assert [float(getattr(sensor.data, name)[1]) for name in TIMES] == [0.0] * 4
+    assert float(sensor.data.found[1]) == 1.0
+    for k in range(1, 4):
+        sensor = tick(scene, standing)
+        assert not sensor.compute_first_contact(1.0)[1]
+        assert float(sensor.data.current_contact_time[1]) == np.float32(k * DT)
+        assert float(sensor.data.current_contact_time[0]) == np.float32((10 + k) * DT)
+    sensor = tick(scene, standing[:1])
+    assert sensor.compute_first_air(DT)[:, 0].tolist() == [False, True]
+    assert float(sensor.data.last_contact_time[1]) == np.float32(4 * DT)
+    sensor = tick(scene, standing)
+    assert sensor.compute_first_contact(DT)[:, 0].tolist() == [False, True]
+
+
+def test_nothing_is_stale_one_tick_after_lift_off() -> None:
+    """The tick after the last contact all fields are 0, whether the sensor was read before or not."""
+    for read in (True, False):
+        for fields in ({"fields": ALL}, {"prim_path": "FL"}):
+            scene = scene_of(**fields)
+            sensor = tick(scene, [pressing(0, "FL", 9.0)])
+            if read:
+                assert bool((sensor.data.found[0, 0] == 1.0).all())
+            data = tick(scene, []).data
+            for spec in sensor.specs:
+                if spec.name in (*ALL, "net_forces_w"):
+                    assert not bool(getattr(data, spec.name).any()), spec.name
+
+
+@pytest.mark.parametrize(
+    ("fields", "at_half", "at_two"),
+    [({}, True, True), ({"force_threshold": 1.0}, False, True), ({"prim_path": "FL"}, False, True),
+     ({"prim_path": "FL", "force_threshold": 0.0}, True, True), ({"force_threshold": 5.0}, False, False)],
+    ids=["any contact", "1 N", "default by prim path", "0 N", "5 N"],
+)  # fmt: skip
+def test_the_threshold_decides_what_is_contact_for_the_times_alone(fields: Any, at_half: bool, at_two: bool) -> None:
+    """Forces of 0.5 N and 2 N count as contact or not; found, force and latches are the same either way."""
+    form = {} if "prim_path" in fields else {"primary": on("FL")}
+    for force, expected in ((0.5, at_half), (2.0, at_two)):
+        sensor = tick(scene_of(track_air_time=True, **form, **fields), [pressing(0, "FL", force)])
+        assert (float(sensor.data.current_contact_time) > 0.0) == expected
+        assert float(sensor.data.found) == 1.0 and bool(sensor.data.latched_any)
+        assert float(sensor.data.latched_peak_force) == force
+
+
+def test_the_threshold_and_the_latches_see_all_contacts_not_only_the_slots() -> None:
+    """Four contacts of 0.4 N are 1.6 N, also where one slot shows 0.4 N."""
+    scene = scene_of(primary=on("FL"), track_air_time=True, force_threshold=1.0)
+    data = tick(scene, [pressing(0, "FL", 0.4)] * 4).data
+    assert float(data.force[0, 0, 0]) == np.float32(0.4) and float(data.current_contact_time) > 0.0
+    assert float(data.latched_peak_force) == pytest.approx(1.6, rel=1e-6)
+
+
+# Within a control step ------------------------------------------------------------------------------------------------
+
+
+def step(scene: sn.Scene, forces: list[float]) -> Any:
+    """Take one control step with a tick for each force on FL; 0 is the air."""
+    scene.begin_control_step()
+    for force in forces:
+        sensor = tick(scene, [pressing(0, "FL", force)] if force else [])
+    return sensor
+
+
+def test_a_bounce_within_a_control_step_is_seen() -> None:
+    """Two ticks of contact out of ten, gone at the end: the latch says so, with peak, impulse and first time, and the
+    history has them; the next control step forgets."""
+    scene = scene_of(primary=on("FL"), history_length=10)
+    data = step(scene, [0.0] * 3 + [30.0, 50.0] + [0.0] * 5).data
+    assert float(data.found) == 0.0
+    assert bool(data.latched_any) and float(data.latched_peak_force) == 50.0
+    assert float(data.latched_first_time) == np.float32(4 * DT)
+    np.testing.assert_allclose(numpy(data.latched_impulse_w[0, 0]), [0.0, 0.0, 80.0 * DT], rtol=1e-6)
+    assert data.force_history[0, 0, :, 0].tolist() == [0.0] * 5 + [50.0, 30.0] + [0.0] * 3
+    assert data.found_history[0, 0].tolist() == [0.0] * 5 + [1.0, 1.0] + [0.0] * 3
+    data = step(scene, [0.0] * 10).data
+    assert not bool(data.latched_any) and float(data.latched_peak_force) == 0.0
+    assert math.isinf(float(data.latched_first_time)) and not bool(data.latched_impulse_w.any())
+
+
+@pytest.mark.parametrize("fields", [{"primary": on("FL")}, {"prim_path": "FL"}], ids=["primary", "prim_path"])
+def test_the_latched_impulse_is_the_integral_of_the_net_force(fields: Any) -> None:
+    """Over 200 ticks of up to four random contacts it is the float64 sum of F dt to 1e-5, and the peak the greatest."""
+    scene = scene_of(**fields)
+    rng, total, peak = np.random.default_rng(5), np.zeros(3), 0.0
+    scene.begin_control_step()
+    for _ in range(200):
+        touches = [t for t in scatter(rng, 1, most=2) if t.primary == "FL"]
+        parts = [t.force_w if "primary" in fields else -t.force[0] * t.normal for t in touches]
+        force = sum(parts, np.zeros(3))
+        total, peak = total + force * DT, max(peak, float(np.linalg.norm(force)))
+        data = tick(scene, touches).data
+    np.testing.assert_allclose(numpy(data.latched_impulse_w[0, 0]), total, atol=1e-5 * np.linalg.norm(total))
+    assert float(data.latched_peak_force) == pytest.approx(peak, rel=1e-5)
+
+
+def test_without_control_steps_each_update_is_one() -> None:
+    """Where nobody begins control steps a latch covers the tick of the update."""
+    scene = scene_of(primary=on("FL"))
+    assert bool(tick(scene, [pressing(0, "FL", 3.0)]).data.latched_any)
+    assert not bool(tick(scene, []).data.latched_any)
+
+
+def test_a_reset_clears_latches_and_histories_of_its_envs() -> None:
+    """In the reset env they hold the capture at the reset, without impulse; the other env goes on."""
+    scene = scene_of(2, primary=on("FL"), history_length=3)
+    scene.begin_control_step()
+    for _ in range(3):
+        tick(scene, [pressing(env, "FL", 50.0) for env in range(2)])
+    write(scene.engine, [pressing(0, "FL", 50.0), pressing(1, "FL", 7.0)])
+    scene.reset([1])
+    data = scene["contact_sensor"].data
+    assert data.latched_peak_force[:, 0].tolist() == [50.0, 7.0]
+    assert float(data.latched_impulse_w[1, 0, 2]) == 0.0
+    assert float(data.latched_impulse_w[0, 0, 2]) == pytest.approx(150.0 * DT, rel=1e-6)
+    assert data.force_history[:, 0, :, 0].tolist() == [[50.0, 50.0, 50.0], [7.0, 0.0, 0.0]]
+    assert scene["contact_sensor"].history_valid.tolist() == [[True] * 3, [True, False, False]]
+
+
+def test_an_update_without_time_replaces_the_tick() -> None:
+    """After an edit update(ticks=0) evaluates the same tick anew: no time passes, no entry is added, and latch and
+    timers are those of the edited state alone."""
+    edited, twin = (scene_of(primary=on("FL"), track_air_time=True, history_length=3) for _ in range(2))
+    for scene in (edited, twin):
+        step(scene, [1.0, 2.0])
+        tick(scene, [pressing(0, "FL", 9.0)] if scene is edited else [])
+    write(edited.engine, [])
+    edited.update(ticks=0)
+    for _ in range(3):
+        for spec in edited["contact_sensor"].specs:
+            values = [getattr(scene["contact_sensor"].data, spec.name) for scene in (edited, twin)]
+            assert torch.equal(values[0], values[1]), spec.name
+        for scene in (edited, twin):
+            tick(scene, [pressing(0, "FL", 4.0)])
+
+
+# A rate of its own ----------------------------------------------------------------------------------------------------
+
+
+def test_a_slow_sensor_sees_every_tick_and_shows_it_at_its_samples() -> None:
+    """Sampled every fourth tick, it shows at these ticks bit for bit what one at every tick shows: times, history and
+    all fields; between them nothing moves. Its latch covers the ticks since the sample before."""
+    rng = np.random.default_rng(6)
+    forces = np.where(rng.random(60) < 0.5, 0.0, rng.uniform(1.0, 50.0, 60))
+    common: dict[str, Any] = {"primary": on("FL"), "track_air_time": True, "history_length": 5}
+    cfgs = [
+        sn.ContactSensorCfg(name="fast", **common),
+        sn.ContactSensorCfg(name="slow", update_period=4 * DT, **common),
+    ]
+    scene = sn.Scene(engine_of(), cfgs)
+    shown: dict[str, torch.Tensor] = {}
+    for k, force in enumerate(forces, start=1):
+        write(scene.engine, [pressing(0, "FL", force)] if force else [])
+        scene.update()
+        fast, slow = scene["fast"].data, scene["slow"].data
+        for spec in scene["slow"].specs:
+            value = getattr(slow, spec.name)
+            if k % 4 and k > 4:
+                assert torch.equal(value, shown[spec.name]), spec.name
+            elif k % 4 == 0 and not spec.name.startswith("latched"):
+                assert torch.equal(value, getattr(fast, spec.name)), spec.name
+            shown[spec.name] = value.clone()
+        if k % 4 == 0:
+            span = forces[k - 4 : k]
+            assert bool(slow.latched_any) == bool(span.any())
+            assert float(slow.latched_impulse_w[0, 0, 2]) == pytest.approx(span.sum() * DT, rel=1e-5)
+            assert float(slow.latched_peak_force) == np.float32(span.max())
+            first = (np.flatnonzero(span)[0] + 1) * DT if span.any() else np.inf
+            assert float(slow.latched_first_time) == np.float32(first)
+
+
+def test_a_slow_latch_covers_a_control_step_that_is_longer() -> None:
+    """With samples every second tick of a control step of six the latch goes back to the beginning of the step."""
+    scene = scene_of(primary=on("FL"), update_period=2 * DT)
+    scene.begin_control_step()
+    for force in (8.0, 0.0, 0.0, 0.0, 0.0, 0.0):
+        sensor = tick(scene, [pressing(0, "FL", force)] if force else [])
+    assert bool(sensor.data.latched_any) and float(sensor.data.latched_first_time) == np.float32(DT)
+    sensor = step(scene, [0.0] * 6)
+    assert not bool(sensor.data.latched_any)
+
+
+def test_a_jump_over_ticks_is_refused() -> None:
+    """Ticks that nobody saw would be missing in times, latches and histories."""
+    for fields in ({}, {"update_period": 10 * DT}):
+        with pytest.raises(sn.ScheduleError, match="contact_sensor"):
+            scene_of(**fields).update(ticks=3)
+
+
+# Names, bad input -----------------------------------------------------------------------------------------------------
+
+
+def test_histories_have_the_shapes_of_their_contracts() -> None:
+    """`[env, contact, history, 3]` with a primary, `[env, history, body, 3]` and `[env, history, body, filter, 3]` by
+    prim path, newest first."""
+    data = scene_of(2, num_slots=2, fields=ALL, history_length=4)["contact_sensor"].data
+    assert data.force_history.shape == data.torque_history.shape == data.pos_history.shape == (2, 8, 4, 3)
+    assert data.dist_history.shape == data.found_history.shape == (2, 8, 4)
+    scene = scene_of(2, prim_path="(F|R)[LR]", filter_prim_paths_expr=["box", "ball"], history_length=4)
+    for force in (1.0, 2.0, 3.0):
+        tick(scene, [pressing(1, "RL", force, "ball")])
+    data = scene["contact_sensor"].data
+    assert data.net_forces_w_history.shape == (2, 4, 4, 3)
+    assert data.net_forces_w_history[1, :, 2, 2].tolist() == [3.0, 2.0, 1.0, 0.0]
+    assert data.force_matrix_w_history[1, :, 2, 1, 2].tolist() == [3.0, 2.0, 1.0, 0.0]
+    assert not bool(data.force_matrix_w_history[1, :, 2, 0].any())
+
+
+def test_primaries_are_named_and_found() -> None:
+    """Names without the entity where that is unique, in the order of the model or of the list."""
+    engine = sn.TensorEngine(bodies=("dog/FL", "dog/FR", "cat/FL", "cat/tail"), provides=("contact",))
+    cfg = sn.ContactSensorCfg(primary=on(("F[LR]",), entity="dog"))
+    sensor = sn.Scene(engine, [cfg])[cfg]
+    assert sensor.primary_names == sensor.body_names == sensor.data.primary_names == ["FL", "FR"]
+    assert sensor.num_bodies == 2 and sensor.num_instances == 2
+    cfg = sn.ContactSensorCfg(primary=on(("cat/.*", "dog/FL")))
+    sensor = sn.Scene(engine, [cfg])[cfg]
+    assert sensor.primary_names == ["cat/FL", "tail", "dog/FL"]
+    assert sensor.find_bodies(["dog/FL", "tail"]) == ([1, 2], ["tail", "dog/FL"])
+    assert sensor.find_bodies(["dog/FL", "tail"], preserve_order=True) == ([2, 1], ["dog/FL", "tail"])
+    for keys in ("head", [".*", "tail"]):
+        with pytest.raises(ValueError, match="find_bodies"):
+            sensor.find_bodies(keys)
+
+
+@pytest.mark.parametrize(
+    ("exclude", "left"),
+    [(("FL", "RR"), ["FR", "RL"]), (("^F",), ["RL", "RR"]), (("L$", "FR"), ["RR"])],
+    ids=["names", "pattern", "both"],
+)
+def test_names_and_patterns_are_excluded(exclude: Any, left: list[str]) -> None:
+    """A plain entry is a name, one with a special character is searched for."""
+    scene = scene_of(primary=on("FL|FR|RL|RR", exclude=exclude))
+    assert scene["contact_sensor"].primary_names == left
+
+
+FOOT = {"primary": on("FL")}
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({}, "primary: got nothing, expected primary or prim_path"),
+        ({**FOOT, "prim_path": "FL"}, "They are two forms: keep one"),
+        ({"prim_path": "FL", "num_slots": 2}, "expected it absent. It belongs to a config with primary="),
+        ({**FOOT, "track_pose": True}, "track_pose: got True, expected it absent"),
+        ({**FOOT, "num_slots": 0}, "num_slots: got 0, expected a whole number >= 1"),
+        ({**FOOT, "fields": ("force",), "track_air_time": True}, "expected 'found' among the fields"),
+        ({**FOOT, "fields": ("found", "dist"), "reduce": "netforce"}, "A sum of contacts has no dist"),
+        ({**FOOT, "reduce": "netforce", "track_contact_points": True}, "A sum of contacts has no track_contact_points"),
+        ({**FOOT, "fields": ("froce",)}, "Did you mean 'force'?"),
+        ({**FOOT, "fields": ()}, "at least one field"),
+        ({**FOOT, "force_threshold": -1.0}, "force_threshold: got -1.0, expected a finite force >= 0"),
+        ({**FOOT, "evaluate": "wanted"}, "need every tick"),
+        ({**FOOT, "noise": 0.1}, "noise: got unknown field with value 0.1"),
+        ({"prim_path": "FL", "track_contact_points": True}, "track_contact_points: got True, expected something"),
+        ({"prim_path": "FL", "track_friction_forces": True}, "track_friction_forces: got True, expected something"),
+        ({"prim_path": "FL", "max_contact_data_count_per_prim": 0}, "max_contact_data_count_per_prim: got 0"),
+        ({"prim_path": "FL", "filter_prim_paths_expr": "box"}, "expected a list of paths"),
+        ({"primary": on("FL", exclude=("FR",))}, "primary.exclude: got 'FR'"),
+        ({"primary": on("FL", exclude=("FL",))}, "at least one body left"),
+        ({"primary": on("foot")}, "primary.pattern: got 'foot', expected the name of a body"),
+        ({"primary": on(("F.", ".L"))}, "Another pattern matches FL already"),
+        ({**FOOT, "secondary": on("wall")}, "secondary.pattern: got 'wall'"),
+        ({**FOOT, "secondary": on(OTHERS), "fields": ("found", "pos"), "reduce": "netforce"}, "Leave out pos"),
+        ({"prim_path": "{ENV_REGEX_NS}/foot"}, "prim_path: got '{ENV_REGEX_NS}/foot', expected a body or geom"),
+        ({"prim_path": "FL", "filter_prim_paths_expr": ["box", "b.*"]}, "Another path matches the body 'box' already"),
+    ],
+)  # fmt: skip
+def test_bad_input_names_config_field_and_fix(fields: Any, message: str) -> None:
+    """Each fault of a config, or of it on a model, is a ConfigError that says what to write."""
+    with pytest.raises(sn.ConfigError) as error:
+        sn.Scene(engine_of(), [sn.ContactSensorCfg(**fields)])
+    assert message in str(error.value)
+    assert str(error.value).startswith("ContactSensorCfg")
+
+
+def test_what_it_does_not_keep_is_an_error() -> None:
+    """Events without times are a RuntimeError, so are the handles of another simulator; each says what to do."""
+    sensor = scene_of()["contact_sensor"]
+    for ask in (lambda: sensor.compute_first_contact(0.02), lambda: sensor.compute_first_air(0.02)):
+        with pytest.raises(RuntimeError, match="track_air_time=True"):
+            ask()
+    for name, instead in (("body_physx_view", "data.pos_w"), ("contact_physx_view", "net_forces_w")):
+        with pytest.raises(sn.SensoriumError, match=f"{name} .*Use .*{instead}"):
+            getattr(sensor, name)
+    with pytest.raises(sn.ConfigError, match="force_history"):
+        scene_of(history_length=2)["contact_sensor"].history  # noqa: B018
+
+
+def test_an_engine_without_contacts_is_refused() -> None:
+    """Contacts that nobody writes are an error that says how to provide them, never zeros."""
+    with pytest.raises(sn.UnsupportedError, match="provides="):
+        sn.Scene(sn.TensorEngine(), [sn.ContactSensorCfg(primary=on("body"))])
+
+
+def test_a_force_that_is_not_finite_marks_its_env_alone() -> None:
+    """The env's sample is invalid and its body is named; timers and latches skip the tick; a reset heals it."""
+    scene = scene_of(2, track_air_time=True)
+    tick(scene, [pressing(0, "FL", 5.0), pressing(1, "FL", 5.0)])
+    write(scene.engine, [pressing(0, "FL", 5.0), pressing(1, "FL", math.nan)])
+    with pytest.warns(sn.NonFiniteStateWarning, match=r"env 1, body 'FL'"):
+        scene.update()
+    sensor = scene["contact_sensor"]
+    assert sensor.valid.tolist() == [True, False]
+    assert sensor.data.current_contact_time[:, 0].tolist() == [np.float32(2 * DT)] * 2
+    assert float(sensor.data.latched_peak_force[1, 0]) == 0.0
+    write(scene.engine, [pressing(0, "FL", 5.0)])
+    scene.reset([1])
+    assert sensor.valid.tolist() == [True, True]
+
+
+# The author's contract ------------------------------------------------------------------------------------------------
+
+
+def scripted(envs: int) -> sn.TensorEngine:
+    """An engine whose contacts come and go, differently in each env."""
+
+    def motion(time: float) -> Iterator[Any] | dict[Any, Any]:
+        values = {}
+        for report, array in engine.contacts.items() if made else ():
+            place = torch.arange(array[0].numel()).reshape(array.shape[1:])
+            env = torch.arange(envs).reshape(-1, 1, 1, 1)
+            wave = torch.sin(700.0 * time + 1.7 * env + 0.6 * place[..., :1])
+            there = (wave > -0.2).float()
+            values[report] = there * (1.0 + torch.sin(3.0 * place + 90.0 * time + env) * (place % array.shape[-1] > 0))
+        return values
+
+    made: list[bool] = []
+    engine = sn.TensorEngine(envs, 0.002, bodies=("body", *FEET, *OTHERS), provides=("pose", "contact"), motion=motion)
+    made.append(True)
+    return engine
+
+
+@pytest.mark.parametrize("fields", [{}, {"prim_path": "FL|FR", "filter_prim_paths_expr": ["box"]}])
+def test_captured_graphs_show_the_same(fields: Any) -> None:
+    """Replayed as a captured graph every field has the same bits, control steps and resets included."""
+    form = {} if fields else {"primary": on("FL|FR")}
+    cfg = sn.ContactSensorCfg(track_air_time=True, history_length=3, **form, **fields)
+    scenes = [sn.Scene(engine_of(3), [cfg], capture=capture) for capture in (False, True)]
+    rng = np.random.default_rng(7)
+    for k in range(20):
+        touches = scatter(rng, 3, most=1)
+        for scene in scenes:
+            if k % 4 == 0:
+                scene.begin_control_step()
+            tick(scene, touches)
+            if k == 9:
+                scene.reset([1])
+        for spec in scenes[0][cfg].specs:
+            values = [getattr(scene[cfg].data, spec.name) for scene in scenes]
+            assert torch.equal(*values), spec.name
+
+
+@pytest.mark.parametrize(
+    "cfg",
+    [
+        sn.ContactSensorCfg.example(),
+        sn.ContactSensorCfg(primary=on(FEET), secondary=on(OTHERS), fields=(*ALL, "friction"), num_slots=2,
+                            global_frame=True, history_length=2),
+        sn.ContactSensorCfg(prim_path="F.|R.", filter_prim_paths_expr=["box", "ball"], track_air_time=True,
+                            track_friction_forces=True, track_pose=True, history_length=3),
+        sn.ContactSensorCfg(primary=on(FEET), track_air_time=True, history_length=3, update_period=0.006),
+    ],
+    ids=["example", "slots", "prim_path", "slow"],
+)  # fmt: skip
+def test_it_keeps_the_authors_contract(cfg: sn.ContactSensorCfg) -> None:
+    """Reset, resume, re-evaluation, env count, other sensors, round trips: every law of check_sensor."""
+    laws = check_sensor(cfg, scripted)
+    assert {"reset_leaves_the_others", "resuming_is_exact", "no_time_no_change", "config_round_trip"} <= set(laws)
