@@ -1,4 +1,4 @@
-"""Many sensors against one with many mounts, joint encoders at scale, and each kind of sensor against a plain copy."""
+"""Many sensors against one with many mounts, encoders and contacts at scale, each kind against a plain copy."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import mujoco
 import torch
 
 from benchmarks.timing import interleaved
 from sensorium import (
     BarometerCfg,
+    ContactMatch,
+    ContactSensorCfg,
     FrameTransformerCfg,
     GnssCfg,
     ImuCfg,
@@ -18,14 +21,18 @@ from sensorium import (
     JointTorqueCfg,
     JointWrenchCfg,
     MagnetometerCfg,
+    MujocoEngine,
     Scene,
     SensorCfg,
     TensorEngine,
 )
+from sensorium.demo import model_path
 
 Row = tuple[str, str, str]
 MOUNTS = 20
 JOINTS = 12
+FEET = ("FL_foot", "FR_foot", "RL_foot", "RR_foot")
+CONTACT_FIELDS = ("found", "force", "torque", "dist", "pos", "normal", "tangent", "friction")
 
 
 def many_imus() -> list[Row]:
@@ -64,6 +71,70 @@ def encoders() -> list[Row]:
     for what, value in seconds.items():
         ratio = "baseline" if what == "clean" else f"{value / seconds['clean']:.2f} x clean (under 1 ms)"
         rows.append((f"12 joints, 4096 envs, a step: {what}", f"{value * 1e6:.0f} us", ratio))
+    return rows
+
+
+def contacts() -> list[Row]:
+    """A tick of the contact sensor of four feet, 1024 envs, half of them in contact: what it costs beside a scene."""
+    listed: dict[str, Any] = {"history_length": 4, "latch": False}
+    every: dict[str, Any] = {"fields": CONTACT_FIELDS, "num_slots": 3, "latch": False}
+    cases = {
+        "found, force, history 4, air time": (listed, "at most 0.25 ms"),
+        "found, force, history 4, air time, latches": ({"history_length": 4}, ""),
+        "all fields, 3 slots, air time": (every, "at most 1 ms"),
+        "all fields, 3 slots, air time, history 4, latches": ({**every, "history_length": 4, "latch": True}, ""),
+    }
+    rows = []
+    for what, (fields, bound) in cases.items():
+        engine = TensorEngine(1024, 0.002, bodies=FEET, provides=("pose", "contact"))
+        feet = ContactMatch(mode="body", pattern=FEET)
+        scene = Scene(engine, [ContactSensorCfg(primary=feet, track_air_time=True, **fields)])
+        there = (torch.rand(1024, len(FEET), 1, 1, generator=torch.Generator().manual_seed(1)) < 0.5).float()
+        for array in engine.contacts.values():
+            array.copy_(there * (1.0 + torch.rand(array.shape)))
+        empty = Scene(TensorEngine(1024, 0.002, bodies=FEET, provides=("pose", "contact")), [])
+        calls = {"sensor": partial(step, scene), "no sensor": partial(step, empty)}
+        seconds = interleaved(calls, repeats=100, rounds=25)
+        cost = seconds["sensor"] - seconds["no sensor"]
+        rows.append((f"contacts of 4 feet, 1024 envs, a tick: {what}", f"{cost * 1e3:.3f} ms", bound))
+    return rows
+
+
+def contact_physics(num_envs: int) -> list[Row]:
+    """A tick of the quadruped with a contact sensor on its feet, against the same model without, to the same stage."""
+    feet = ContactMatch(mode="geom", pattern=".*_foot")
+    listed = ContactSensorCfg(primary=feet, track_air_time=True, history_length=4, latch=False)
+    latched = listed.replace(latch=True)  # which takes a second report, of net forces
+
+    def engine(fresh: bool = True) -> MujocoEngine:
+        return MujocoEngine(model_path(), num_envs=num_envs, keyframe="home", fresh=fresh)
+
+    def refreshed(each: MujocoEngine) -> None:
+        each.step(None, 1)
+        each.refresh()
+
+    def whole(scene: Scene) -> None:
+        scene.step()
+        _ = scene["contact_sensor"].data
+
+    def forward(each: MujocoEngine) -> None:
+        each.step(None, 1)
+        each.batch.forward(stage=int(mujoco.mjtStage.mjSTAGE_ACC))
+
+    calls = {"plain": partial(engine().step, None, 1), "plain, then forward": partial(forward, engine())}
+    for fresh in (True, False):
+        mode = f"fresh={fresh}"
+        calls[f"{mode}: engine with its report"] = partial(refreshed, Scene(engine(fresh), [listed]).engine)
+        calls[f"{mode}: the same, and the sensor"] = partial(whole, Scene(engine(fresh), [listed]))
+        calls[f"{mode}: engine with reports for latches"] = partial(refreshed, Scene(engine(fresh), [latched]).engine)
+        calls[f"{mode}: the same, and the sensor with latches"] = partial(whole, Scene(engine(fresh), [latched]))
+    seconds = interleaved(calls, repeats=max(3, 300 // num_envs), rounds=15)
+    rows = []
+    for name, value in seconds.items():
+        base = "plain, then forward" if name.startswith("fresh=True") else "plain"
+        ratio = f"{value / seconds[base]:.2f} x {base}" + " (at most 1.05)" * name.endswith("its report")
+        ratio = "baseline" if name == "plain" else ratio
+        rows.append((f"quadruped's feet, a tick, {num_envs} env(s): {name}", f"{value * 1e3:.2f} ms", ratio))
     return rows
 
 

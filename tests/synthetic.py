@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -43,9 +43,16 @@ def write(scene: sn.Scene, tick: int, envs: Iterable[int] | None = None) -> None
     scene.engine.body_quat_w[rows, 0] = yaw(tick, scene.num_envs)[rows]
 
 
-def world(cfgs: Iterable[Any] = (), num_envs: int = 4, dt: float = 0.01, tick: int = 0, **kwargs: Any) -> sn.Scene:
+def world(
+    cfgs: Iterable[Any] = (),
+    num_envs: int = 4,
+    dt: float = 0.01,
+    tick: int = 0,
+    provides: Sequence[Any] = ("pose", "velocity", "gravity"),
+    **kwargs: Any,
+) -> sn.Scene:
     """Build a scene at tick 0 whose body has the state of `tick`."""
-    engine = sn.TensorEngine(num_envs, dt)
+    engine = sn.TensorEngine(num_envs, dt, provides=provides)
     engine.body_pos_w[:, 0] = signal(tick, num_envs)
     engine.body_quat_w[:, 0] = yaw(tick, num_envs)
     return sn.Scene(engine, cfgs, reserve=[sn.BODY_POSE], **kwargs)

@@ -932,8 +932,7 @@ ROWS = (
             Alias(
                 "sn.ContactForce",
                 why="Named as its options are",
-                test="tests/sensors/test_contact_force.py::"
-                "test_both_branches_are_clipped_and_then_lose_what_is_small",
+                test="tests/sensors/test_contact_force.py::test_both_branches_are_clipped_and_then_lose_what_is_small",
             ),
             "clamp and deadband; spaces coincide",
         ),
@@ -963,6 +962,7 @@ ROWS = (
             Present(
                 "sn.SimpleSensor.apply_hardware_imperfections",
                 "tests/contract/test_guarantees.py::test_our_sensors_take_the_standard_chain_as_it_is",
+                note="`Contact` runs it, too, but takes back what it did where nothing presses.",
             ),
         ),
     ),

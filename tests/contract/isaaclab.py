@@ -22,7 +22,9 @@ SCHEDULE = "tests/measurement/test_schedule.py::"
 
 IDENTITY = Code("identity")
 BODIES_FIRST = "Where no body has the name a site, geom or camera is found, which is a frame on a body too."
-EVERY_TICK = "It looks at every tick as it passes, for times, latches and histories must miss none; a reader waits for none"
+EVERY_TICK = (
+    "It looks at every tick as it passes, for times, latches and histories must miss none; a reader waits for none"
+)
 DRAWN = "Sensors give plain shapes, and any viewer draws them; there are no marker assets to configure"
 
 
@@ -685,7 +687,9 @@ ROWS = (
             ),
             "{ENV_REGEX_NS}/Robot/.*_FOOT against {ENV_REGEX_NS}/Object needs one sensor per foot",
         ),
-        *of_every_sensor("ContactSensor", every_tick=CONTACT + "test_every_tick_is_looked_at_whether_it_is_read_or_not"),
+        *of_every_sensor(
+            "ContactSensor", every_tick=CONTACT + "test_every_tick_is_looked_at_whether_it_is_read_or_not"
+        ),
         Row("ContactSensor.num_bodies", "property", Present("sn.ContactSensor.num_bodies")),
         Row("ContactSensor.body_names", "property", Present("sn.ContactSensor.body_names"), "in order"),
         Row(
@@ -961,7 +965,7 @@ ROWS = (
             "cfg field",
             Replaced(
                 ("sn.ContactSensor.debug_draw", "sn.DebugShape"),
-                DRAWN,
+                f"{DRAWN}; the config refuses it and says so",
                 CONTACT + "test_it_draws_the_net_force_on_each_body",
             ),
             "look of the markers",

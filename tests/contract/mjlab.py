@@ -530,7 +530,9 @@ ROWS = (
         Row(
             "ContactData.dist",
             "data field",
-            Present("sn.ContactData.dist", unit="m", shape=("env", "contact"), note="Negative where the two penetrate."),
+            Present(
+                "sn.ContactData.dist", unit="m", shape=("env", "contact"), note="Negative where the two penetrate."
+            ),
             "penetration",
             shape=("env", "N"),
         ),

@@ -29,25 +29,37 @@ def transformer(**fields: Any) -> sn.FrameTransformerCfg:
     return sn.FrameTransformerCfg(name="x", target_frames=[FRAME(body="world")], **mount, **fields)
 
 
-SENSORS = {"SensorBase": (base, "vec"), "FrameTransformer": (transformer, "source_pos_w"), "Imu": (imu, "pos_w")}
+def contact(bodies: str = "body", **fields: Any) -> sn.ContactSensorCfg:
+    return sn.ContactSensorCfg(name="x", **{"prim_path": bodies, "track_pose": True, **fields})
+
+
+SENSORS = {
+    "SensorBase": (base, "vec"),
+    "ContactSensor": (contact, "pos_w"),
+    "FrameTransformer": (transformer, "source_pos_w"),
+    "Imu": (imu, "pos_w"),
+}
 """Class of the document -> config of such a sensor on the body, and the field that holds the body's position."""
 each_sensor = pytest.mark.parametrize("name", SENSORS)
+each_plain_sensor = pytest.mark.parametrize("name", [name for name in SENSORS if name != "ContactSensor"])
+"""Those that may be left to their reader, and that have the history of every sensor: not so a contact sensor."""
+PROVIDES = ("pose", "velocity", "gravity", "contact")
 
 
 def built(name: str, **fields: Any) -> sn.Scene:
     """Return a scene with one sensor of a class; its body is at `synthetic.signal(tick)`."""
-    return syn.world([SENSORS[name][0](**fields)], num_envs=3)
+    return syn.world([SENSORS[name][0](**fields)], num_envs=3, provides=PROVIDES)
 
 
 def position(scene: sn.Scene, name: str) -> torch.Tensor:
     value: torch.Tensor = getattr(scene["x"].data, SENSORS[name][1])
-    return value.clone()
+    return value.clone().reshape(-1, 3)  # a contact sensor has an axis of bodies
 
 
 # SensorBase -----------------------------------------------------------------------------------------------------------
 
 
-@each_sensor
+@each_plain_sensor
 def test_data_are_computed_on_access_or_by_force(name: str) -> None:
     """Not before somebody looks, once per step, and at the update itself with `force_compute`."""
     scene = built(name)
@@ -82,7 +94,7 @@ def test_a_period_counts_from_the_start_and_not_from_the_last_read(name: str) ->
             assert position(seldom, name).equal(position(often, name))
 
 
-@each_sensor
+@each_plain_sensor
 def test_history_is_kept_where_a_length_is_given(name: str) -> None:
     """The newest first, the first sample repeated where there are no others yet; none at the default of 0."""
     scene = built(name, history_length=3)
@@ -119,18 +131,23 @@ def test_a_sensor_is_ready_when_the_scene_is_built(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "several"), [("SensorBase", 1), ("FrameTransformer", 2), ("Imu", 2)], ids=list(SENSORS)
+    ("name", "several"),
+    [("SensorBase", 1), ("ContactSensor", 2), ("FrameTransformer", 2), ("Imu", 2)],
+    ids=list(SENSORS),
 )
 def test_instances_are_sensors_per_env_times_envs(name: str, several: int) -> None:
     """Three envs with one place each; six instances where a plural selector finds two bodies in each."""
     cfg = SENSORS[name][0](**{} if name == "SensorBase" else {"bodies": ".*"})
-    one = sn.Scene(sn.TensorEngine(3), [SENSORS[name][0]()])
-    two = sn.Scene(sn.TensorEngine(3, bodies=("body", "other")), [cfg])
+    one = sn.Scene(sn.TensorEngine(3, provides=PROVIDES), [SENSORS[name][0]()])
+    two = sn.Scene(sn.TensorEngine(3, bodies=("body", "other"), provides=PROVIDES), [cfg])
     assert one["x"].num_instances == 3 and two["x"].num_instances == 3 * several
 
 
-@pytest.mark.parametrize(("name", "draws"), [("SensorBase", False), ("FrameTransformer", True), ("Imu", True)],
-                         ids=list(SENSORS))  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "draws"),
+    [("SensorBase", False), ("ContactSensor", True), ("FrameTransformer", True), ("Imu", True)],
+    ids=list(SENSORS),
+)
 def test_set_debug_vis_says_whether_the_sensor_draws(name: str, draws: bool) -> None:
     """True where it does, False where it does not; asked for in the config it is no error either way."""
     sensor = built(name, debug_vis=True)["x"]

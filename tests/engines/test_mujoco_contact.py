@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import mujoco
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 
 from sensorium.engines.mujoco import PERSISTENT_UP_TO, MujocoEngine
 from sensorium.engines.mujoco_spec import prepare_spec
-from sensorium.errors import ModelError, UnknownNameError, UnsupportedError
+from sensorium.errors import ModelError, SensoriumWarning, UnknownNameError, UnsupportedError
 from sensorium.spec import (
     BODY_POSE,
     CONTACT_FIELDS,
@@ -377,6 +378,40 @@ def test_hundreds_of_contacts_are_all_counted():
     engine.prepare(probe(*reports))
     engine.refresh()
     assert [fields(engine, report)["found"].item() for report in reports] == [256.0] * 4
+
+
+@pytest.mark.parametrize("how", ["batch", "live", "live, not fresh"])
+def test_what_does_not_fit_into_mujocos_memory_is_said_once_for_each_limit(how, tmp_path, monkeypatch):
+    """Where its arena is full MuJoCo drops contacts, and all constraints: no report may pass that off as none."""
+    monkeypatch.chdir(tmp_path)  # MuJoCo writes its log where it runs
+    boxes = "".join(
+        f'<body name="b{i}" pos="{0.15 * (i % 8)} {0.15 * (i // 8)} .05"><freejoint/>'
+        '<geom type="box" size=".1 .1 .1"/></body>'
+        for i in range(48)
+    )
+    for memory, lost in (("300K", ["contacts", "constraints"]), ("800K", ["constraints"]), ("8M", [])):
+        floor, size = '<geom type="plane" size="9 9 .1"/>', f'<size memory="{memory}"/>'
+        spec = mujoco.MjSpec.from_string(f"<mujoco>{size}<worldbody>{floor}{boxes}</worldbody></mujoco>")
+        report = CONTACT_REPORT(("body", ("b9",)), None, ("found", "force"), "netforce")
+        prepare_spec(spec, [report])
+        model = spec.compile()
+        data = mujoco.MjData(model)
+        live = how != "batch"
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            engine = MujocoEngine.from_mj(model, data, fresh=how == "live") if live else MujocoEngine(model, num_envs=2)
+            engine.prepare(probe(report))
+            for _ in range(3):
+                if live:
+                    mujoco.mj_step(model, data)
+                    engine.count_ticks(1)
+                else:
+                    engine.step()
+                engine.refresh()
+        messages = [str(warning.message) for warning in said]
+        assert all(warning.category is SensoriumWarning for warning in said)
+        assert [m.split("MuJoCo's ")[1].split(",")[0] for m in messages] == lost
+        assert all('<size memory="..."/>' in m and str(model.narena) in m for m in messages)
 
 
 def test_a_self_collision_counts_once():

@@ -545,6 +545,7 @@ FOOT = {"primary": on("FL")}
         ({**FOOT, "reduce": "netforce", "track_contact_points": True}, "A sum of contacts has no track_contact_points"),
         ({**FOOT, "fields": ("froce",)}, "Did you mean 'force'?"),
         ({**FOOT, "fields": ()}, "at least one field"),
+        ({**FOOT, "fields": "found"}, "expected a list of fields. Write fields=('found',)"),
         ({**FOOT, "force_threshold": -1.0}, "force_threshold: got -1.0, expected a finite force >= 0"),
         ({**FOOT, "evaluate": "wanted"}, "need every tick"),
         ({**FOOT, "noise": 0.1}, "noise: got unknown field with value 0.1"),
@@ -663,3 +664,25 @@ def test_it_keeps_the_authors_contract(cfg: sn.ContactSensorCfg) -> None:
     """Reset, resume, re-evaluation, env count, other sensors, round trips: every law of check_sensor."""
     laws = check_sensor(cfg, scripted)
     assert {"reset_leaves_the_others", "resuming_is_exact", "no_time_no_change", "config_round_trip"} <= set(laws)
+
+
+@pytest.mark.parametrize(
+    ("cfg", "draws"),
+    [
+        ({"prim_path": "FL", "track_pose": True}, True),
+        ({"prim_path": "FL"}, False),
+        ({"fields": ("found", "force", "pos"), "reduce": "netforce"}, True),
+        ({"fields": ("found", "force", "pos")}, False),
+        ({"fields": ("found", "force"), "reduce": "netforce"}, False),
+    ],
+)
+def test_it_draws_where_the_data_say_where_a_force_acts(cfg: dict[str, Any], draws: bool) -> None:
+    """set_debug_vis tells whether anything will be drawn; a pressed foot is an arrow of 0.01 m per newton."""
+    scene = scene_of(**cfg)
+    sensor = tick(scene, [pressing(0, "FL", 3.0)])
+    assert sensor.set_debug_vis(True) == draws == sensor.has_debug_vis_implementation
+    shapes = list(sensor.debug_draw())
+    assert len(shapes) == int(draws)
+    for shape in shapes:
+        arrow = shape.data[0, 1] - shape.data[0, 0]
+        assert np.linalg.norm(arrow) == pytest.approx(0.03, rel=1e-5)

@@ -161,6 +161,22 @@ def test_a_stack_of_cubes_presses_equally_and_oppositely() -> None:
     assert not matrix[:, [0, 1], [0, 1]].any() and not matrix[:, 1, 2].any()
 
 
+def test_the_world_is_its_own_geoms_and_not_what_is_fixed_to_it() -> None:
+    """On a table that is fixed to the world, the table presses; the world's own floor does not."""
+    table = '<body name="table" pos="0 0 .1"><geom type="box" size=".3 .3 .1"/></body>'
+    ball = free("ball", f'size="{RADIUS}" mass="2"', "0 0 .3")
+    cfg = sn.ContactSensorCfg(prim_path="ball", filter_prim_paths_expr=("{ENV_REGEX_NS}", "table"))
+    force = sn.ContactForceCfg(name="f", body="ball", ignore="world")
+    none = sn.ContactForceCfg(name="none", body="ball", ignore=("world", "table"))
+    scene = sn.Scene(sn.MujocoEngine(world(table + ball)), [cfg, force, none])
+    scene.step(substeps=400)
+    assert scene[cfg].filter_names == ["world", "table"]
+    weight = [0.0, 0.0, 2.0 * G]
+    np.testing.assert_allclose(numpy(scene[cfg].data.force_matrix_w)[0, 0], [[0.0] * 3, weight], atol=1e-3)
+    np.testing.assert_allclose(numpy(scene[force].data)[0], weight, atol=1e-3)
+    np.testing.assert_allclose(numpy(scene[none].data)[0], 0.0, atol=1e-5)
+
+
 @pytest.mark.parametrize("degrees", [5.0, 15.0, 25.0])
 def test_on_an_incline_friction_over_normal_force_is_the_tangent(degrees: float) -> None:
     """A cube that rests on a slope: |friction| / |normal| = tan(theta), and together they hold its weight."""

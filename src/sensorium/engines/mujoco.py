@@ -19,7 +19,7 @@ import torch
 
 from sensorium.engines.contact import is_contact
 from sensorium.engines.envs import as_tensor, copies, env_rows, positive_int, restore, row_values
-from sensorium.engines.mujoco_base import MujocoModelEngine, keyframe_id, refuse_unfresh_rk4
+from sensorium.engines.mujoco_base import LIMITS, MujocoModelEngine, keyframe_id, refuse_unfresh_rk4
 from sensorium.engines.mujoco_contact import contact_reason, lacks_contacts
 from sensorium.engines.mujoco_live import LiveMujocoEngine
 from sensorium.engines.mujoco_native import declared_sensors, reason, sensor_id
@@ -380,6 +380,7 @@ class MujocoEngine(MujocoModelEngine):
 
         Warns:
             NonFiniteStateWarning: once per environment and episode, when its state became NaN, infinite or huge.
+            SensoriumWarning: once, when MuJoCo's memory was too small for all contacts, and when for all constraints.
         """
         self._ensure()
         substeps = positive_int(substeps, "substeps")
@@ -411,6 +412,7 @@ class MujocoEngine(MujocoModelEngine):
         counters = self._batch.warning
         if not counters.any():
             return
+        self._report_limits(counters[:, list(LIMITS), 1])
         bad = counters[:, _BAD_STATE].any(axis=(1, 2))
         counters[...] = 0  # a count of an earlier step is no news
         new = bad & ~self._warned
@@ -443,6 +445,8 @@ class MujocoEngine(MujocoModelEngine):
     def _go_forward(self, ids: Any) -> None:
         if self.stage:
             self._batch.forward(ids=ids, stage=self.stage)
+            if (counters := self._batch.warning).any():
+                self._report_limits(counters[:, list(LIMITS), 1])
         self._keep_state(slice(None) if ids is None else ids)
 
     def _keep_state(self, rows: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +17,7 @@ from sensorium.engines.mujoco_contact import contact_shape, contacts
 from sensorium.engines.mujoco_hidden import hidden
 from sensorium.engines.mujoco_native import Declared, describe, native, sensor_id
 from sensorium.engines.mujoco_parts import NEEDS, PARTS, Build, native_array, stage_of
-from sensorium.errors import ModelError, UnknownNameError
+from sensorium.errors import ModelError, SensoriumWarning, UnknownNameError, listed
 from sensorium.spec import Requirement, contact_array
 
 _OBJECTS = {
@@ -29,6 +30,12 @@ _OBJECTS = {
 }
 _KINDS = (*_OBJECTS, "scalar_joint")
 _SCALAR = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
+_WARNING = mujoco.mjtWarning
+LIMITS = {
+    int(_WARNING.mjWARN_CONTACTFULL): "contacts, and those beyond it were dropped: no report has them",
+    int(_WARNING.mjWARN_CNSTRFULL): "constraints, and all were dropped: contacts have no force",
+}
+"""MuJoCo's warnings that its memory was too small, and for what."""
 
 
 @dataclass(slots=True)
@@ -174,6 +181,7 @@ class MujocoModelEngine(Engine):
         self._body_row: dict[int, int] = {}
         self._names: dict[str, dict[str, int]] = {}
         self._described: Declared | None = None
+        self._overflowed: set[int] = set()
 
     @property
     def model(self) -> Any:
@@ -210,6 +218,24 @@ class MujocoModelEngine(Engine):
             for name, i in self._names["joint"].items()
             if int(model.jnt_type[i]) in _SCALAR and not hidden(name)
         }
+
+    def _report_limits(self, counts: np.ndarray) -> None:
+        """Warn where MuJoCo ran out of memory, once for each of `LIMITS`.
+
+        Args:
+            counts: how often `[env, limit]`, in the order of `LIMITS`.
+        """
+        for column, (limit, lost) in enumerate(LIMITS.items()):
+            envs = np.flatnonzero(counts[:, column])
+            if limit in self._overflowed or not len(envs):
+                continue
+            self._overflowed.add(limit)
+            warnings.warn(
+                f"the memory of env {listed(map(str, envs), 8)} was too small at tick {self.tick} for MuJoCo's {lost}. "
+                f'Raise <size memory="..."/> of the model, now {int(self.model.narena)} bytes. This is said once.',
+                SensoriumWarning,
+                stacklevel=4,
+            )
 
     @property
     def _body_ids(self) -> list[int]:

@@ -12,7 +12,7 @@ import torch
 
 from sensorium.engines.contact import is_contact
 from sensorium.engines.envs import copies, env_rows, restore
-from sensorium.engines.mujoco_base import MujocoModelEngine, refuse_unfresh_rk4
+from sensorium.engines.mujoco_base import LIMITS, MujocoModelEngine, refuse_unfresh_rk4
 from sensorium.engines.mujoco_contact import contact_reason, contacts, lacks_contacts
 from sensorium.engines.mujoco_native import native, reason, sensor_id
 from sensorium.engines.mujoco_parts import (
@@ -285,6 +285,7 @@ class LiveMujocoEngine(MujocoModelEngine):
         """Copy the fields needed into the source arrays, as the live data hold them or as computed from its state."""
         option = self._model.opt
         off = int(option.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_GRAVITY)
+        full = np.zeros((self.num_envs, len(LIMITS)), dtype=np.int64)
         with _without_callbacks():
             for env in envs:
                 for name in self._options:
@@ -296,6 +297,8 @@ class LiveMujocoEngine(MujocoModelEngine):
                     self._sources[name][env] = getattr(data, name) if kept is None else kept[env]
                 if FRICTION in self._sources:
                     self._sources[FRICTION][env] = dry_friction(self._model, data)
+                full[env] = [data.warning[limit].number for limit in LIMITS]
+        self._report_limits(full)
 
     def _forwarded(self, live: Any) -> Any:
         model, data, stage = self._model, self._scratch, self.stage

@@ -347,8 +347,9 @@ class CollisionEvents(SimpleSensor[CollisionEventsCfg, CollisionEventsData]):
         return {"pairs": self.pairs}
 
     def notes(self) -> Mapping[str, str]:
-        """Return which pairs are watched."""
-        return {"pairs": ", ".join(" | ".join(pair) for pair in self.pairs)}
+        """Return what counts as touching; the pairs are among the constants."""
+        threshold = self.cfg.force_threshold
+        return {"touching": f"net force > {threshold:g} N" if threshold else "found > 0"}
 
     def body_at_fault(self, env: int, mount: int) -> str:
         """Return what the contacts are of: a report does not say which of the two is not finite."""

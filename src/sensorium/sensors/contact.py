@@ -66,7 +66,7 @@ class ContactCfg(MountedSensorCfg[ContactFlagData]):
     sides cancels. ``strongest``: magnitude of the strongest contact's force, right for a bumper."""
     ignore: str | tuple[str, ...] = ()
     """Bodies whose contacts with the mount do not count: a name or full-match pattern, or a list of such. ``"world"``
-    means all that is fixed to the world."""
+    means the world's own geoms; a body that is fixed to it is named by itself."""
 
     def __init__(self, /, **data: Any) -> None:
         super().__init__(**data)

@@ -144,7 +144,8 @@ class ContactSensorCfg(SensorCfg[ContactSensorData]):
     """Path, or pattern of paths, of the bodies (or geoms) that are measured: ``{ENV_REGEX_NS}/Robot/.*_FOOT``."""
     filter_prim_paths_expr: tuple[str, ...] = ()
     """Paths, or patterns of paths, of bodies or geoms whose forces are reported apart; the namespace alone is the
-    world, with all that is fixed to it. Each of the bodies is filtered against each of them."""
+    world's own geoms; a body that is fixed to it has a path of its own. Each of the bodies is filtered against each of
+    them."""
     track_pose: bool = False
     """Whether `pos_w` and `quat_w` are given."""
     max_contact_data_count_per_prim: int = 8
@@ -244,6 +245,13 @@ class ContactSensorCfg(SensorCfg[ContactSensorData]):
                 fix = f"A sum of contacts has no {', '.join(refused)}: leave it out, or use reduce='maxforce'."
                 faults.append(Fault("reduce", "'netforce'", "fields that a sum has: found, force, torque, pos", fix))
         return faults
+
+    @field_validator("fields", mode="before")
+    @classmethod
+    def _fields(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            raise bad("a list of fields", f"Write fields=({value!r},).")
+        return value
 
     @field_validator("fields")
     @classmethod

@@ -57,7 +57,7 @@ class ContactForceCfg(MountedSensorCfg[ContactForceData]):
     """Full scale per axis, N: a number, or one per axis; None for none."""
     ignore: str | tuple[str, ...] = ()
     """Bodies whose contacts with the mount do not count: a name or full-match pattern, or a list of such. ``"world"``
-    means all that is fixed to the world."""
+    means the world's own geoms; a body that is fixed to it is named by itself."""
 
     def __init__(self, /, **data: Any) -> None:
         super().__init__(**data)

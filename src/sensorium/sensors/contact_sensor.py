@@ -436,20 +436,25 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         raise NotTrackedError(f"sensor {self.name!r}: {name} is a handle of PhysX, which is not here. Use {instead}.")
 
     def debug_draw(self) -> Iterable[DebugShape]:
-        """Draw the net force on each primary as an arrow, 0.01 m per N, where contacts have a known place."""
+        """Draw the force on each primary as an arrow, 0.01 m per N; see `has_debug_vis_implementation`."""
+        if not self.has_debug_vis_implementation:
+            return
         self._ready()
         truth = self._truth_view
-        force = truth.net_forces_w if self.cfg.is_prim_form else truth.force if self._is_world else None
-        place = truth.pos_w if self.cfg.is_prim_form else truth.pos
-        if force is None or place is None:
-            return
+        is_prim = self.cfg.is_prim_form
+        force, place = (truth.net_forces_w, truth.pos_w) if is_prim else (truth.force, truth.pos)
+        assert force is not None and place is not None
         ends = torch.stack([place, place + 0.01 * force], dim=-2).reshape(-1, 2, 3)
         length = force.norm(dim=-1).reshape(-1)
         yield DebugShape("arrows", ends[length > (self.cfg.threshold or 0.0)].cpu().numpy())
 
     @property
-    def _is_world(self) -> bool:
-        return self.cfg.global_frame or self.cfg.reduce == "netforce"
+    def has_debug_vis_implementation(self) -> bool:
+        """Whether the data say where a force acts: `track_pose`, or force in world axes and `pos` among the fields."""
+        cfg = self.cfg
+        if cfg.is_prim_form:
+            return cfg.track_pose
+        return (cfg.global_frame or cfg.reduce == "netforce") and {"force", "pos"} <= set(cfg.fields)
 
 
 def _columns(parts: Mapping[str, slice]) -> tuple[int, Any]:
