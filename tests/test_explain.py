@@ -219,3 +219,14 @@ def test_a_missing_model_or_rig_ends_with_one_message(tmp_path: Path, capsys: py
         assert main(["explain", *args]) == 2
         out, err = capsys.readouterr()
         assert out == "" and err.count("error:") == 1 and "no." in err
+
+
+def test_pairs_of_contacts_are_shown_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Names that belong together stand beside each other, and a list without names has no row."""
+    match = '{mode = "geom", pattern = "F._foot"}'
+    text = "".join(
+        f'[[sensor]]\nkind = "{kind}"\nprimary = {match}\n' for kind in ("collision_events", "contact_sensor")
+    )
+    shown = table(tmp_path, capsys, text=text)
+    assert "pairs FL_foot | *, FR_foot | *" in shown and "primary_names FL_foot, FR_foot" in shown
+    assert "filter_names" not in shown

@@ -122,7 +122,10 @@ def test_what_touches_at_a_reset_did_not_begin_then() -> None:
     assert rows(scene, 0) == rows(scene, 1) == [(0, BEGIN, 2)]
     scene.reset([0])
     assert rows(scene, 0) == [(0, PERSIST, 5)] and rows(scene, 1) == [(0, BEGIN, 2)]
+    assert scene["hits"].data.duration[0, 0].item() == 0.0 and not scene["hits"].data.impulse_w[0].any()
     scene.step(substeps=5)
+    assert scene["hits"].data.duration[0, 0].item() == pytest.approx(5 * DT)
+    assert scene["hits"].data.impulse_w[0, 0, 2].item() == pytest.approx(1.0 * 5 * DT)
     assert rows(scene, 0) == [(0, PERSIST, 6)] and rows(scene, 1) == [(0, PERSIST, 6)]
 
 

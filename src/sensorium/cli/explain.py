@@ -227,9 +227,16 @@ def _facts(sensor: Mapping[str, Any]) -> Table:
     view.add_row("computed", escape(f"{_EVALUATION[sensor['evaluation']]}: {sensor['why']}"))
     view.add_row("memory", bytes_text(sensor["nbytes"]))
     for key, value in (*sensor["constants"].items(), *sensor["notes"].items()):
-        text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-        view.add_row(escape(key), escape(text))
+        if text := _listed(value):
+            view.add_row(escape(key), escape(text))
     return view
+
+
+def _listed(value: object, between: str = ", ") -> str:
+    """Return a value as text; of a list its items, and of a list in a list those beside each other."""
+    if isinstance(value, list | tuple):
+        return between.join(_listed(item, " | ") for item in value)
+    return str(value)
 
 
 _EVALUATION = {

@@ -237,10 +237,11 @@ def _look(
             phase = wp.static(END)
         pairs.touching[env, pair] = wp.where(now, 1.0, 0.0)
         if now:
-            pairs.ticks[env, pair] = pairs.ticks[env, pair] + 1.0
             pairs.peak[env, pair] = wp.max(pairs.peak[env, pair], wp.length(force))
-            pairs.impulse[env, pair] = pairs.impulse[env, pair] + pairs.dt * force
-            pairs.step_impulse[env, pair] = pairs.step_impulse[env, pair] + pairs.dt * force
+            if reset_tick[env] != clock[0]:  # at a reset no time has passed yet
+                pairs.ticks[env, pair] = pairs.ticks[env, pair] + 1.0
+                pairs.impulse[env, pair] = pairs.impulse[env, pair] + pairs.dt * force
+                pairs.step_impulse[env, pair] = pairs.step_impulse[env, pair] + pairs.dt * force
             pairs.pos[env, pair] = wp.vec3(
                 report_in[env, primary, 4], report_in[env, primary, 5], report_in[env, primary, 6]
             )
