@@ -198,6 +198,8 @@ the drive's own inertia and friction. Springs, end stops, contacts and gravity a
 JOINT_WRENCH = Requirement("JOINT_WRENCH")
 """`body_parent_force_w`, `body_parent_torque_w [env, body, 3]`: what the parent exerts on the body through the joints
 (or the weld) between them, world axes, N and N m about the body frame origin. A body at rest is held up: +m g."""
+SHAPES = Requirement("SHAPES")
+"""`engine.shapes()`: what rays can meet, described once; with BODY_POSE for the poses of the shapes that move."""
 
 
 def NATIVE_SENSOR(

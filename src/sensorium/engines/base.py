@@ -15,6 +15,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
 from sensorium.errors import UnsupportedError
+from sensorium.geometry.shapes import Shape
 from sensorium.spec import Requirement, exact_fraction
 
 if TYPE_CHECKING:
@@ -158,6 +159,13 @@ class Engine(abc.ABC):
         By default it is one of `native_sensors`, whose type may be unknown.
         """
         return next((sensor for sensor in self.native_sensors() if sensor.name == requirement.args[0]), None)
+
+    def shapes(self) -> tuple[Shape, ...]:
+        """Return all shapes of one environment, in the order of the model, as SHAPES grants them; by default none.
+
+        Static shapes are the same in all environments. Those that cannot be cast at have a `fault`.
+        """
+        return ()
 
     @abc.abstractmethod
     def supports(self, requirement: Requirement) -> str | None:

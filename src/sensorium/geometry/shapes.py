@@ -1,0 +1,241 @@
+"""Shapes that rays meet: plain data in NumPy, as an engine describes its world once, before anything moves.
+
+Sizes are those of MuJoCo's geoms: plane (half x, half y; 0 is unbounded), sphere (radius), capsule and cylinder (radius,
+half length along z), ellipsoid (radii), box (half sides). Meshes and height fields carry their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sensorium.errors import ModelError, listed, shown
+
+ShapeKind = Literal["plane", "sphere", "capsule", "ellipsoid", "cylinder", "box", "mesh", "hfield"]
+KINDS: tuple[ShapeKind, ...] = ("plane", "sphere", "capsule", "ellipsoid", "cylinder", "box", "mesh", "hfield")
+"""Kinds of shapes; the place of a word is its number in kernels."""
+_SIZES: dict[str, int] = {"plane": 0, "sphere": 1, "capsule": 2, "ellipsoid": 3, "cylinder": 2, "box": 3}
+"""How many sizes of each analytic kind must be positive."""
+SMALLEST_AREA = 1e-12
+"""A triangle of less area than this times the square of its mesh's extent is degenerate: it has no normal."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Mesh:
+    """Triangles in a frame of their own. One mesh may be used by many shapes, each with its own pose and scale.
+
+    Args:
+        vertices: `[vertex, 3]`, m.
+        faces: `[face, 3]`, indices into `vertices`.
+        name: for messages.
+        drop_degenerate: leave out triangles without an area instead of raising. A ray cannot meet them anyway; the
+            others keep their face ids.
+
+    Attributes:
+        vertices: float64 `[vertex, 3]`.
+        faces: int32 `[face, 3]`, those that are left.
+        face_ids: int32 `[face]`, the row of each in the faces that were given.
+
+    Raises:
+        ModelError: it is empty, has NaN or infinite vertices, indices beyond the vertices, or degenerate triangles.
+    """
+
+    vertices: NDArray[np.float64]
+    faces: NDArray[np.int32]
+    name: str
+    face_ids: NDArray[np.int32]
+
+    def __init__(
+        self, vertices: ArrayLike, faces: ArrayLike, name: str = "mesh", *, drop_degenerate: bool = False
+    ) -> None:
+        points = np.ascontiguousarray(_array(vertices, f"mesh {name!r}: vertices"), dtype=np.float64)
+        given = np.asarray(_array(faces, f"mesh {name!r}: faces"))
+        for what, array in (("vertices", points), ("faces", given)):
+            if array.ndim != 2 or array.shape[1] != 3 or not len(array):
+                raise ModelError(
+                    f"mesh {name!r}: {what}: got an array of shape {array.shape}, expected [n, 3] with n > 0."
+                )
+        if not np.isfinite(points).all():
+            rows = np.flatnonzero(~np.isfinite(points).all(axis=1))
+            raise ModelError(
+                f"mesh {name!r}: vertices: {len(rows)} of {len(points)} are not finite, first row {rows[0]}: "
+                f"{points[rows[0]].tolist()}. Remove them and the faces that use them."
+            )
+        if not np.issubdtype(given.dtype, np.integer):
+            raise ModelError(f"mesh {name!r}: faces: got {given.dtype}, expected integers (rows of vertices).")
+        if given.min() < 0 or given.max() >= len(points):
+            raise ModelError(
+                f"mesh {name!r}: faces: indices {int(given.min())} to {int(given.max())}, expected 0 to "
+                f"{len(points) - 1} for {len(points)} vertices."
+            )
+        corners = points[given]
+        area = 0.5 * np.linalg.norm(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]), axis=1)
+        extent = float(np.ptp(points[np.unique(given)], axis=0).max())
+        flat = area <= SMALLEST_AREA * extent**2
+        if flat.any() and (not drop_degenerate or flat.all()):
+            rows = np.flatnonzero(flat)
+            fix = "" if flat.all() else " Repair it, or leave them out: Mesh(..., drop_degenerate=True)."
+            raise ModelError(
+                f"mesh {name!r}: faces: {len(rows)} of {len(given)} triangles are degenerate (no area), first "
+                f"{listed(map(str, rows[:5]))}.{fix}"
+            )
+        ids = np.flatnonzero(~flat).astype(np.int32)
+        for attribute, value in (
+            ("vertices", points),
+            ("faces", np.ascontiguousarray(given[ids], dtype=np.int32)),
+            ("name", name),
+            ("face_ids", ids),
+        ):
+            object.__setattr__(self, attribute, value)
+        for array in (self.vertices, self.faces, self.face_ids):
+            array.flags.writeable = False
+
+    def __repr__(self) -> str:
+        return f"Mesh({self.name!r}, {len(self.vertices)} vertices, {len(self.faces)} faces)"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class HeightField:
+    """Heights over a regular grid, in a frame of their own: x to the right (columns), y up (rows), z the height.
+
+    Between the points the surface is two triangles per cell, split by the diagonal from (row, column) to
+    (row + 1, column + 1), as MuJoCo does it. The field reaches from -size to +size.
+
+    Args:
+        heights: `[row, column]`, m; at least 2 by 2.
+        size: half extent along x and along y, m.
+        base: thickness of the solid below height 0, m, with side walls and a bottom, as in MuJoCo; None for the surface
+            alone.
+        name: for messages.
+
+    Raises:
+        ModelError: too few points, heights that are not finite, or sizes that are not positive.
+    """
+
+    heights: NDArray[np.float64]
+    size: tuple[float, float]
+    base: float | None
+    name: str
+
+    def __init__(
+        self, heights: ArrayLike, size: Sequence[float], base: float | None = None, name: str = "hfield"
+    ) -> None:
+        grid = np.ascontiguousarray(_array(heights, f"height field {name!r}: heights"), dtype=np.float64)
+        if grid.ndim != 2 or min(grid.shape) < 2:
+            raise ModelError(
+                f"height field {name!r}: heights: got an array of shape {grid.shape}, expected [row, column] with at "
+                "least 2 of each."
+            )
+        if not np.isfinite(grid).all():
+            row, column = (int(i) for i in np.argwhere(~np.isfinite(grid))[0])
+            raise ModelError(f"height field {name!r}: heights: row {row}, column {column} is {grid[row, column]}.")
+        extent = tuple(float(value) for value in size)
+        if len(extent) != 2 or not all(0.0 < value < np.inf for value in extent):
+            raise ModelError(
+                f"height field {name!r}: size: got {shown(size)}, expected two positive half extents (x, y), m."
+            )
+        if base is not None and not 0.0 <= base < np.inf:
+            raise ModelError(f"height field {name!r}: base: got {base!r}, expected a thickness from 0 up, m, or None.")
+        grid.flags.writeable = False
+        for attribute, value in (("heights", grid), ("size", extent), ("base", base), ("name", name)):
+            object.__setattr__(self, attribute, value)
+
+    def __repr__(self) -> str:
+        rows, columns = self.heights.shape
+        return f"HeightField({self.name!r}, {rows} x {columns} points, {2 * self.size[0]:g} x {2 * self.size[1]:g} m)"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One shape of the world: an analytic primitive, or an instance of a mesh or of a height field.
+
+    Args:
+        kind: see `KINDS`.
+        name: unique among the shapes of an engine.
+        size: see the module; of a mesh or a height field nothing.
+        body: row of its body in `engine.names("body")`, -1 for the world.
+        pos: origin in the body's frame, m; in the world where it is static.
+        quat: orientation there, unit quaternion (w, x, y, z).
+        mesh: the triangles, where `kind` is mesh.
+        scale: factors along the mesh's axes.
+        hfield: the heights, where `kind` is hfield.
+        is_static: whether it never moves: it sits on the world, or on a body that is welded to it.
+        group: MuJoCo's geom group, 0 to 5.
+        labels: semantic labels.
+        is_visual: whether a viewer shows it by default.
+        is_collision: whether it takes part in contacts.
+        is_visible: whether it is seen at all (in MuJoCo: its alpha is not 0).
+        reflectance: share of light it scatters back, 0 to 1, for intensities.
+        fault: why rays cannot be cast at it (a deformable); empty where they can.
+
+    Raises:
+        ModelError: naming the shape and the field that does not fit.
+    """
+
+    kind: ShapeKind
+    name: str
+    size: tuple[float, ...] = ()
+    body: int = -1
+    pos: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    quat: tuple[float, float, float, float] = (1.0, 0.0, 0.0, 0.0)
+    mesh: Mesh | None = None
+    scale: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    hfield: HeightField | None = None
+    is_static: bool | None = None
+    group: int = 0
+    labels: tuple[str, ...] = ()
+    is_visual: bool = True
+    is_collision: bool = True
+    is_visible: bool = True
+    reflectance: float = 0.5
+    fault: str = ""
+
+    def __post_init__(self) -> None:
+        def put(name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)
+
+        def refuse(name: str, expected: str) -> ModelError:
+            return ModelError(f"shape {self.name!r}: {name}: got {shown(getattr(self, name))}, expected {expected}.")
+
+        if self.kind not in KINDS:
+            raise refuse("kind", f"one of {listed(KINDS)}")
+        for name, count in (("pos", 3), ("quat", 4), ("scale", 3)):
+            values = tuple(float(value) for value in getattr(self, name))
+            if len(values) != count or not np.isfinite(values).all():
+                raise refuse(name, f"{count} finite numbers")
+            put(name, values)
+        length = float(np.linalg.norm(self.quat))
+        if not length > 1e-6:
+            raise refuse("quat", "a quaternion (w, x, y, z) that is not zero")
+        put("quat", tuple(value / length for value in self.quat))
+        put("size", tuple(float(value) for value in self.size))
+        wanted = _SIZES.get(self.kind, 0)
+        if self.kind == "plane":
+            put("size", (*self.size, 0.0, 0.0)[:2])
+        elif len(self.size) < wanted or not all(0.0 < value < np.inf for value in self.size[:wanted]):
+            raise refuse("size", f"{wanted} positive number(s), m, for a {self.kind}")
+        if (self.kind == "mesh") != (self.mesh is not None) and not self.fault:
+            raise refuse("mesh", "a Mesh for kind='mesh', and for no other kind")
+        if (self.kind == "hfield") != (self.hfield is not None) and not self.fault:
+            raise refuse("hfield", "a HeightField for kind='hfield', and for no other kind")
+        if self.scale != (1.0, 1.0, 1.0) and (self.kind != "mesh" or not all(self.scale)):
+            raise refuse("scale", "three factors that are not 0, for a mesh; other kinds have their size")
+        if not 0.0 <= self.reflectance <= 1.0:
+            raise refuse("reflectance", "a number from 0 to 1")
+        if self.is_static is None:
+            put("is_static", self.body < 0)
+        put("labels", (self.labels,) if isinstance(self.labels, str) else tuple(self.labels))
+
+
+def _array(values: ArrayLike, what: str) -> NDArray[Any]:
+    try:
+        return np.array(values)
+    except (TypeError, ValueError) as error:
+        raise ModelError(f"{what}: got {shown(values)}, expected an array: {error}.") from None
+
+
+__all__ = ["KINDS", "HeightField", "Mesh", "Shape", "ShapeKind"]
