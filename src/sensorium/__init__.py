@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from sensorium.errors import StaleError as StaleError
     from sensorium.errors import UnknownNameError as UnknownNameError
     from sensorium.errors import UnsupportedError as UnsupportedError
+    from sensorium.geometry.shapes import HeightField as HeightField
+    from sensorium.geometry.shapes import Mesh as Mesh
+    from sensorium.geometry.shapes import Shape as Shape
     from sensorium.measurement.record import Record as Record
     from sensorium.measurement.record import Timeline as Timeline
     from sensorium.measurement.stages import ClockError as ClockError
@@ -40,15 +43,36 @@ if TYPE_CHECKING:
     from sensorium.measurement.stages import GaussMarkov as GaussMarkov
     from sensorium.measurement.stages import GroupDelay as GroupDelay
     from sensorium.measurement.stages import GSensitivity as GSensitivity
+    from sensorium.measurement.stages import KinectDepth as KinectDepth
     from sensorium.measurement.stages import LowPass as LowPass
     from sensorium.measurement.stages import Saturation as Saturation
     from sensorium.measurement.stages import SaturationFault as SaturationFault
     from sensorium.measurement.stages import ScaleError as ScaleError
     from sensorium.measurement.stages import SpikeFault as SpikeFault
     from sensorium.measurement.stages import StageKey as StageKey
+    from sensorium.measurement.stages import StereoDepth as StereoDepth
     from sensorium.measurement.stages import StuckFault as StuckFault
     from sensorium.measurement.stages import TemperatureDrift as TemperatureDrift
+    from sensorium.measurement.stages import TofDepth as TofDepth
     from sensorium.measurement.stages import WindowAverage as WindowAverage
+    from sensorium.patterns import BpearlPatternCfg as BpearlPatternCfg
+    from sensorium.patterns import DepthCameraPattern as DepthCameraPattern
+    from sensorium.patterns import GridPattern as GridPattern
+    from sensorium.patterns import GridPatternCfg as GridPatternCfg
+    from sensorium.patterns import LidarPatternCfg as LidarPatternCfg
+    from sensorium.patterns import PatternBaseCfg as PatternBaseCfg
+    from sensorium.patterns import PinholeCameraPatternCfg as PinholeCameraPatternCfg
+    from sensorium.patterns import Rays as Rays
+    from sensorium.patterns import Ring as Ring
+    from sensorium.patterns import RingPatternCfg as RingPatternCfg
+    from sensorium.patterns import RisleyPatternCfg as RisleyPatternCfg
+    from sensorium.patterns import RotatingMirrorPatternCfg as RotatingMirrorPatternCfg
+    from sensorium.patterns import ScanPatternCfg as ScanPatternCfg
+    from sensorium.patterns import ScanTable as ScanTable
+    from sensorium.patterns import SphericalPattern as SphericalPattern
+    from sensorium.patterns import SphericalPatternCfg as SphericalPatternCfg
+    from sensorium.patterns import SpinningPatternCfg as SpinningPatternCfg
+    from sensorium.patterns import TablePatternCfg as TablePatternCfg
     from sensorium.presets import preset as preset
     from sensorium.random import Choice as Choice
     from sensorium.random import Normal as Normal
@@ -123,6 +147,7 @@ if TYPE_CHECKING:
     from sensorium.spec import MAGNETIC as MAGNETIC
     from sensorium.spec import MODEL_ELEMENTS as MODEL_ELEMENTS
     from sensorium.spec import NATIVE_SENSOR as NATIVE_SENSOR
+    from sensorium.spec import SHAPES as SHAPES
     from sensorium.spec import Field as Field
     from sensorium.spec import FieldSpec as FieldSpec
     from sensorium.spec import Requirement as Requirement
@@ -137,6 +162,7 @@ _MODULES = {
     "Barometer": "sensorium.sensors.barometer",
     "BarometerCfg": "sensorium.sensors.barometer",
     "BarometerData": "sensorium.sensors.barometer",
+    "BpearlPatternCfg": "sensorium.patterns",
     "BuiltinSensor": "sensorium.sensors.builtin",
     "BuiltinSensorCfg": "sensorium.sensors.builtin",
     "BuiltinSensorData": "sensorium.sensors.builtin",
@@ -162,6 +188,7 @@ _MODULES = {
     "Crosstalk": "sensorium.measurement.stages",
     "Debounce": "sensorium.measurement.stages",
     "DebugShape": "sensorium.readings",
+    "DepthCameraPattern": "sensorium.patterns",
     "Dropout": "sensorium.measurement.stages",
     "DuplicateNameError": "sensorium.errors",
     "Engine": "sensorium.engines.base",
@@ -181,7 +208,10 @@ _MODULES = {
     "Gnss": "sensorium.sensors.gnss",
     "GnssCfg": "sensorium.sensors.gnss",
     "GnssData": "sensorium.sensors.gnss",
+    "GridPattern": "sensorium.patterns",
+    "GridPatternCfg": "sensorium.patterns",
     "GroupDelay": "sensorium.measurement.stages",
+    "HeightField": "sensorium.geometry.shapes",
     "Imu": "sensorium.sensors.imu",
     "ImuCfg": "sensorium.sensors.imu",
     "ImuData": "sensorium.sensors.imu",
@@ -198,6 +228,8 @@ _MODULES = {
     "JointWrench": "sensorium.sensors.joint_wrench",
     "JointWrenchCfg": "sensorium.sensors.joint_wrench",
     "JointWrenchData": "sensorium.sensors.joint_wrench",
+    "KinectDepth": "sensorium.measurement.stages",
+    "LidarPatternCfg": "sensorium.patterns",
     "LowPass": "sensorium.measurement.stages",
     "MAGNETIC": "sensorium.spec",
     "MODEL_ELEMENTS": "sensorium.spec",
@@ -205,6 +237,7 @@ _MODULES = {
     "Magnetometer": "sensorium.sensors.magnetometer",
     "MagnetometerCfg": "sensorium.sensors.magnetometer",
     "MagnetometerData": "sensorium.sensors.magnetometer",
+    "Mesh": "sensorium.geometry.shapes",
     "MissingDependencyError": "sensorium.errors",
     "ModelError": "sensorium.errors",
     "MotorCurrent": "sensorium.sensors.motor_current",
@@ -218,14 +251,24 @@ _MODULES = {
     "NotTrackedError": "sensorium.errors",
     "ObjRef": "sensorium.cfg",
     "OffsetCfg": "sensorium.cfg",
+    "PatternBaseCfg": "sensorium.patterns",
+    "PinholeCameraPatternCfg": "sensorium.patterns",
+    "Rays": "sensorium.patterns",
     "Reading": "sensorium.readings",
     "Record": "sensorium.measurement.record",
     "RegistrationError": "sensorium.errors",
     "Requirement": "sensorium.spec",
+    "Ring": "sensorium.patterns",
+    "RingPatternCfg": "sensorium.patterns",
+    "RisleyPatternCfg": "sensorium.patterns",
+    "RotatingMirrorPatternCfg": "sensorium.patterns",
     "Rows": "sensorium.compute",
+    "SHAPES": "sensorium.spec",
     "Saturation": "sensorium.measurement.stages",
     "SaturationFault": "sensorium.measurement.stages",
     "ScaleError": "sensorium.measurement.stages",
+    "ScanPatternCfg": "sensorium.patterns",
+    "ScanTable": "sensorium.patterns",
     "Scene": "sensorium.scene",
     "SceneDescription": "sensorium.readings",
     "ScheduleError": "sensorium.errors",
@@ -234,17 +277,24 @@ _MODULES = {
     "SensorCfg": "sensorium.cfg",
     "SensoriumError": "sensorium.errors",
     "SensoriumWarning": "sensorium.errors",
+    "Shape": "sensorium.geometry.shapes",
     "SimpleSensor": "sensorium.sensors.base",
     "SimpleSensorCfg": "sensorium.cfg",
     "SkyZone": "sensorium.sensors.gnss",
+    "SphericalPattern": "sensorium.patterns",
+    "SphericalPatternCfg": "sensorium.patterns",
     "SpikeFault": "sensorium.measurement.stages",
+    "SpinningPatternCfg": "sensorium.patterns",
     "StageCfg": "sensorium.cfg",
     "StageKey": "sensorium.measurement.stages",
     "StaleError": "sensorium.errors",
+    "StereoDepth": "sensorium.measurement.stages",
     "StuckFault": "sensorium.measurement.stages",
+    "TablePatternCfg": "sensorium.patterns",
     "TemperatureDrift": "sensorium.measurement.stages",
     "TensorEngine": "sensorium.engines.tensor",
     "Timeline": "sensorium.measurement.record",
+    "TofDepth": "sensorium.measurement.stages",
     "Touch": "sensorium.sensors.touch",
     "TouchCfg": "sensorium.sensors.touch",
     "TouchData": "sensorium.sensors.touch",
@@ -257,6 +307,9 @@ _MODULES = {
     "recorded": "sensorium.compute",
 }
 """Every public name and the module it lives in; a module is imported when one of its names is first used."""
+
+_SUBMODULES = ("patterns",)
+"""Subpackages that are there without an import of their own, as they are in the libraries whose names they have."""
 
 __all__ = [
     "BODY_ACCELERATION",
@@ -271,9 +324,11 @@ __all__ = [
     "MAGNETIC",
     "MODEL_ELEMENTS",
     "NATIVE_SENSOR",
+    "SHAPES",
     "Barometer",
     "BarometerCfg",
     "BarometerData",
+    "BpearlPatternCfg",
     "BuiltinSensor",
     "BuiltinSensorCfg",
     "BuiltinSensorData",
@@ -298,6 +353,7 @@ __all__ = [
     "Crosstalk",
     "Debounce",
     "DebugShape",
+    "DepthCameraPattern",
     "Dropout",
     "DuplicateNameError",
     "Engine",
@@ -316,7 +372,10 @@ __all__ = [
     "Gnss",
     "GnssCfg",
     "GnssData",
+    "GridPattern",
+    "GridPatternCfg",
     "GroupDelay",
+    "HeightField",
     "Imu",
     "ImuCfg",
     "ImuData",
@@ -329,11 +388,14 @@ __all__ = [
     "JointWrench",
     "JointWrenchCfg",
     "JointWrenchData",
+    "KinectDepth",
+    "LidarPatternCfg",
     "LowPass",
     "MagneticDipole",
     "Magnetometer",
     "MagnetometerCfg",
     "MagnetometerData",
+    "Mesh",
     "MissingDependencyError",
     "ModelError",
     "MotorCurrent",
@@ -346,14 +408,23 @@ __all__ = [
     "NotTrackedError",
     "ObjRef",
     "OffsetCfg",
+    "PatternBaseCfg",
+    "PinholeCameraPatternCfg",
+    "Rays",
     "Reading",
     "Record",
     "RegistrationError",
     "Requirement",
+    "Ring",
+    "RingPatternCfg",
+    "RisleyPatternCfg",
+    "RotatingMirrorPatternCfg",
     "Rows",
     "Saturation",
     "SaturationFault",
     "ScaleError",
+    "ScanPatternCfg",
+    "ScanTable",
     "Scene",
     "SceneDescription",
     "ScheduleError",
@@ -362,17 +433,24 @@ __all__ = [
     "SensorCfg",
     "SensoriumError",
     "SensoriumWarning",
+    "Shape",
     "SimpleSensor",
     "SimpleSensorCfg",
     "SkyZone",
+    "SphericalPattern",
+    "SphericalPatternCfg",
     "SpikeFault",
+    "SpinningPatternCfg",
     "StageCfg",
     "StageKey",
     "StaleError",
+    "StereoDepth",
     "StuckFault",
+    "TablePatternCfg",
     "TemperatureDrift",
     "TensorEngine",
     "Timeline",
+    "TofDepth",
     "Touch",
     "TouchCfg",
     "TouchData",
@@ -397,6 +475,8 @@ def __getattr__(name: str) -> Any:
             value = metadata.version("sensorium")
         except metadata.PackageNotFoundError:  # run from a source tree that is not installed
             value = "0+unknown"
+    elif name in _SUBMODULES:
+        value = import_module(f"sensorium.{name}")
     else:
         from difflib import get_close_matches
 

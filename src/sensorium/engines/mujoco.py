@@ -31,6 +31,7 @@ from sensorium.engines.mujoco_parts import (
     needs_wrenches,
     torque_fault,
 )
+from sensorium.engines.mujoco_shapes import shared_model
 from sensorium.engines.mujoco_spec import (
     compile_spec,
     compose_spec,
@@ -42,7 +43,7 @@ from sensorium.engines.mujoco_spec import (
     sensors_disabled,
 )
 from sensorium.errors import MissingDependencyError, ModelError, NonFiniteStateWarning, listed
-from sensorium.spec import JOINT_TORQUE, Requirement
+from sensorium.spec import JOINT_TORQUE, SHAPES, Requirement
 
 __all__ = ["LiveMujocoEngine", "MujocoEngine", "prepare_spec"]
 
@@ -195,6 +196,8 @@ class MujocoEngine(MujocoModelEngine):
 
     def supports(self, requirement: Requirement) -> str | None:
         """Return None where the engine can give the requirement, else the reason and the fix."""
+        if requirement == SHAPES:
+            return None
         if requirement.kind == "MODEL_ELEMENTS":
             if self._model is not None and has_elements(self._model, requirement):
                 return None
@@ -222,6 +225,9 @@ class MujocoEngine(MujocoModelEngine):
                 else "this sensor is not in the model"
             )
         return None
+
+    def _shape_model(self) -> Any:
+        return shared_model(self.batch)
 
     def _declared(self) -> Mapping[str, int]:
         return declared_sensors(self._spec) if self._model is None else self._declared_by(self._model).types

@@ -17,7 +17,9 @@ from sensorium.engines.mujoco_contact import contact_shape, contacts
 from sensorium.engines.mujoco_hidden import hidden
 from sensorium.engines.mujoco_native import Declared, describe, native, sensor_id
 from sensorium.engines.mujoco_parts import NEEDS, PARTS, Build, native_array, stage_of
+from sensorium.engines.mujoco_shapes import model_shapes
 from sensorium.errors import ModelError, SensoriumWarning, UnknownNameError, listed
+from sensorium.geometry.shapes import Shape
 from sensorium.spec import Requirement, contact_array
 
 _OBJECTS = {
@@ -159,6 +161,7 @@ class MujocoModelEngine(Engine):
     - JOINT_WRENCH: `body_parent_force_w [env, body, 3]` N, `body_parent_torque_w` N m about the body frame origin,
       world axes: what MuJoCo's force and torque sensors measure; gravity compensation counts as held by the parent.
     - NATIVE_SENSOR: `native:NAME [env, dim]`: MuJoCo's sensordata of that sensor.
+    - SHAPES: no array; see `shapes`.
     - CONTACT_REPORT: `contact_array(requirement) [env, primary, slot, column]`. `found` also counts contacts in the gap
       zone of a geom, which have no force. With ``netforce``, dist is 0, normal and tangent are the x and y axes.
 
@@ -181,6 +184,7 @@ class MujocoModelEngine(Engine):
         self._body_row: dict[int, int] = {}
         self._names: dict[str, dict[str, int]] = {}
         self._described: Declared | None = None
+        self._shapes: tuple[Any, tuple[Shape, ...]] | None = None
         self._overflowed: set[int] = set()
 
     @property
@@ -326,6 +330,24 @@ class MujocoModelEngine(Engine):
         if self._described is None or self._described.model is not model:
             self._described = Declared.of(model)
         return self._described
+
+    def shapes(self) -> tuple[Shape, ...]:
+        """Return all geoms and flexes as shapes, in the order of the model, without those that sensors added.
+
+        A geom without a name is called `geom_{id}`, a flex `flex_{id}`. Static are those on the world and on bodies
+        that are welded to it, mocap bodies and what hangs on them not. Flexes and signed distance fields have a
+        `fault`. Shapes are described once for each model: what is edited in it later does not reach them.
+
+        Raises:
+            ModelError: a mesh has no triangle with an area, or environments have different shapes.
+        """
+        model = self.model
+        if self._shapes is None or self._shapes[0] is not model:
+            self._shapes = model, model_shapes(self._shape_model(), self._body_row)
+        return self._shapes[1]
+
+    def _shape_model(self) -> Any:
+        return self.model
 
     @property
     def entities(self) -> tuple[str, ...]:

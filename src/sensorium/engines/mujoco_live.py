@@ -27,7 +27,7 @@ from sensorium.engines.mujoco_parts import (
 )
 from sensorium.engines.mujoco_spec import computes_acceleration, has_elements, sensors_disabled
 from sensorium.errors import ModelError, ScheduleError, shown
-from sensorium.spec import JOINT_TORQUE, Requirement
+from sensorium.spec import JOINT_TORQUE, SHAPES, Requirement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,6 +91,8 @@ class LiveMujocoEngine(MujocoModelEngine):
 
     def supports(self, requirement: Requirement) -> str | None:
         """Return None where the engine can give the requirement, else the reason and the fix."""
+        if requirement == SHAPES:
+            return None
         fix = "call sn.prepare(spec, sensors) on the MjSpec before you compile it"
         if requirement.kind == "MODEL_ELEMENTS":
             if has_elements(self._model, requirement):

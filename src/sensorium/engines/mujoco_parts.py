@@ -106,7 +106,8 @@ NEEDS: dict[Requirement, Need] = {
         wrenches=True,
     ),
 }
-"""All requirements but NATIVE_SENSOR and CONTACT_REPORT, each of which brings an array of its own."""
+"""All requirements but NATIVE_SENSOR and CONTACT_REPORT, each of which brings an array of its own, and SHAPES, which
+brings none."""
 STATE_SOURCES = ("qpos", "qvel")
 """Fields that are the state itself: mj_step leaves them one tick newer than all others."""
 FRICTION = "dof_friction"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -10,7 +11,8 @@ import torch
 from sensorium.engines.base import Engine, FrameOnBody, NameKind, NativeSensor
 from sensorium.engines.contact import contact_fault, is_contact
 from sensorium.engines.envs import as_tensor, copies, env_rows, positive_int, restore, row_values
-from sensorium.errors import ModelError, UnknownNameError, listed, shown
+from sensorium.errors import ModelError, UnknownNameError, listed, nearest, shown
+from sensorium.geometry.shapes import Shape
 from sensorium.spec import (
     BODY_ACCELERATION,
     BODY_POSE,
@@ -21,6 +23,7 @@ from sensorium.spec import (
     JOINT_TORQUE,
     JOINT_WRENCH,
     MAGNETIC,
+    SHAPES,
     Requirement,
     contact_array,
     contact_columns,
@@ -180,6 +183,9 @@ class TensorEngine(Engine):
         joints: names of scalar joints, in the order of the tensors' joint axis; or a mapping from the names to places
             as for `sites` (None: no place), so that something can be mounted on a joint.
         geoms: names of collision shapes and their places as for `sites`, so that contacts of geoms can be named.
+        shapes: what rays can meet: shapes, or a mapping from names to shapes, whose own names it replaces. A shape's
+            `body` is a row or a name of `bodies`; -1 and `"world"` are the world. An empty sequence says that there is
+            nothing; None that nothing is known.
         slides: those of the joints that slide, in m, m/s and N; the others turn, in rad, rad/s and N m.
         native: sensors of the simulator behind, whose output you will write to `engine.native["name"]`: name to the
             number of values, or to a `NativeSensor` that describes it.
@@ -196,7 +202,8 @@ class TensorEngine(Engine):
 
     Raises:
         ValueError: an argument that does not fit.
-        ModelError: a site, joint or geom on an unknown body.
+        ModelError: a site, joint, geom or shape on an unknown body; two shapes of one name; a shape that moves with a
+            body whose pose is not provided.
     """
 
     name = "tensor"
@@ -212,6 +219,7 @@ class TensorEngine(Engine):
         joints: Sequence[str] | Mapping[str, Site | None] = (),
         slides: Sequence[str] = (),
         geoms: Mapping[str, Site] | None = None,
+        shapes: Sequence[Shape] | Mapping[str, Shape] | None = None,
         native: Mapping[str, int | NativeSensor] | None = None,
         device: str = "cpu",
         provides: Sequence[Provides] = ("pose", "velocity", "gravity"),
@@ -245,6 +253,7 @@ class TensorEngine(Engine):
         self._joints = {
             joint: None if given is None else self._place("joint", joint, given) for joint, given in places.items()
         }
+        self._shapes = None if shapes is None else self._placed_shapes(shapes)
         self._slides = (slides,) if isinstance(slides, str) else tuple(slides)
         for joint in self._slides:
             if joint not in self._joints:
@@ -254,14 +263,14 @@ class TensorEngine(Engine):
         self.contacts = ContactArrays(self)
         self.motion = motion
         counts = {"body": len(self._bodies), "joint": len(self._joints)}
-        shapes = {
+        sizes = {
             name: (num_envs, *(counts[size] if isinstance(size, str) else size for size in shape))
             for word, arrays in _ARRAYS.items()
             if word in self.provides
             for name, shape in arrays.items()
         }
-        shapes |= {f"{_NATIVE}{sensor.name}": (num_envs, sensor.dim) for sensor in self._native}
-        self._arrays = {name: torch.zeros(shape, device=device) for name, shape in shapes.items()}
+        sizes |= {f"{_NATIVE}{sensor.name}": (num_envs, sensor.dim) for sensor in self._native}
+        self._arrays = {name: torch.zeros(size, device=device) for name, size in sizes.items()}
         self._open: dict[str, torch.Tensor] = {
             name: array for name, array in self._arrays.items() if name != "body_quat_w"
         }
@@ -304,6 +313,43 @@ class TensorEngine(Engine):
             )
         body = self._bodies.index(parts[0]) if parts[0] in self._bodies else -1
         return FrameOnBody(body, *(tuple(float(value) for value in part) for part in parts[1:]))  # type: ignore[arg-type]
+
+    def _placed_shapes(self, given: Any) -> tuple[Shape, ...]:
+        if isinstance(given, Shape):
+            raise ModelError(f"shapes: got one Shape, {given.name!r}, expected a sequence: write shapes=[...].")
+        shapes = list(given.values() if isinstance(given, Mapping) else given)
+        for shape in shapes:
+            if not isinstance(shape, Shape):
+                raise ModelError(f"shapes: got {shown(shape)}, expected a Shape, e.g. Shape('plane', 'ground').")
+        if isinstance(given, Mapping):
+            shapes = [replace(shape, name=name) for name, shape in given.items()]
+        names = [shape.name for shape in shapes]
+        for name in names:
+            if names.count(name) > 1:
+                raise ModelError(f"shape {name!r}: {names.count(name)} shapes have this name, give each its own.")
+        return tuple(map(self._placed_shape, shapes))
+
+    def _placed_shape(self, shape: Shape) -> Shape:
+        row = shape.body
+        if isinstance(row, str):
+            if row not in self._bodies and row != "world":
+                raise ModelError(
+                    f"shape {shape.name!r}: there is no body {row!r}.{nearest(row, self._bodies)} Bodies: "
+                    f"{listed(self._bodies)}, and 'world'."
+                )
+            row = self._bodies.index(row) if row in self._bodies else -1
+        if not -1 <= row < len(self._bodies):
+            raise ModelError(f"shape {shape.name!r}: got body index {row}, expected -1 to {len(self._bodies) - 1}.")
+        if row < 0 and not shape.is_static and not shape.fault:
+            raise ModelError(f"shape {shape.name!r}: is_static=False on the world, which never moves: name a body.")
+        if not shape.is_static and not shape.fault and "pose" not in self.provides:
+            words = tuple(word for word in _ARRAYS if word in self.provides or word == "pose")
+            raise ModelError(
+                f"shape {shape.name!r} moves with body {self._bodies[row]!r}, but nobody says that its pose will be "
+                f"written: give TensorEngine(..., provides={words!r}), or the shape is_static=True and its place in "
+                "the world."
+            )
+        return replace(shape, body=row)
 
     # Tensors -----------------------------------------------------------------------------------------------------
 
@@ -505,12 +551,23 @@ class TensorEngine(Engine):
         """Return the joints that slide."""
         return self._slides
 
+    def shapes(self) -> tuple[Shape, ...]:
+        """Return the shapes that were given, in order, with rows of bodies; none where none were given."""
+        return self._shapes or ()
+
     def supports(self, requirement: Requirement) -> str | None:
         """Return None where `provides` or `native` holds what is required, else the reason and the fix."""
         if requirement.kind == "NATIVE_SENSOR":
             return self._supports_native(*requirement.args[:2])
         if requirement.kind == "CONTACT_REPORT":
             return self._supports_contacts(requirement)
+        if requirement == SHAPES:
+            if self._shapes is not None:
+                return None
+            return (
+                "nobody says what is in its world. Give TensorEngine(..., shapes=[Shape('plane', 'ground'), ...]), "
+                "or shapes=[] where there is nothing."
+            )
         word = _WORD.get(requirement)
         if word is None:
             return "a TensorEngine does not have it yet."

@@ -1,13 +1,14 @@
 """Shapes that rays meet: plain data in NumPy, as an engine describes its world once, before anything moves.
 
-Sizes are those of MuJoCo's geoms: plane (half x, half y; 0 is unbounded), sphere (radius), capsule and cylinder (radius,
-half length along z), ellipsoid (radii), box (half sides). Meshes and height fields carry their own.
+Sizes are those of MuJoCo's geoms: plane (half x, half y; 0 is unbounded), sphere (radius), capsule and cylinder
+(radius, half length along z), ellipsoid (radii), box (half sides). Meshes and height fields carry their own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import Any, Literal
 
 import numpy as np
@@ -157,7 +158,7 @@ class Shape:
         kind: see `KINDS`.
         name: unique among the shapes of an engine.
         size: see the module; of a mesh or a height field nothing.
-        body: row of its body in `engine.names("body")`, -1 for the world.
+        body: row of its body in `engine.names("body")`, -1 for the world; for a `TensorEngine` its name, too.
         pos: origin in the body's frame, m; in the world where it is static.
         quat: orientation there, unit quaternion (w, x, y, z).
         mesh: the triangles, where `kind` is mesh.
@@ -179,7 +180,7 @@ class Shape:
     kind: ShapeKind
     name: str
     size: tuple[float, ...] = ()
-    body: int = -1
+    body: int | str = -1
     pos: tuple[float, float, float] = (0.0, 0.0, 0.0)
     quat: tuple[float, float, float, float] = (1.0, 0.0, 0.0, 0.0)
     mesh: Mesh | None = None
@@ -208,6 +209,11 @@ class Shape:
             if len(values) != count or not np.isfinite(values).all():
                 raise refuse(name, f"{count} finite numbers")
             put(name, values)
+        if not isinstance(self.body, str):
+            try:
+                put("body", index(self.body))
+            except TypeError:
+                raise refuse("body", "a row of a body (-1 is the world), or a body's name") from None
         length = float(np.linalg.norm(self.quat))
         if not length > 1e-6:
             raise refuse("quat", "a quaternion (w, x, y, z) that is not zero")
@@ -227,8 +233,19 @@ class Shape:
         if not 0.0 <= self.reflectance <= 1.0:
             raise refuse("reflectance", "a number from 0 to 1")
         if self.is_static is None:
-            put("is_static", self.body < 0)
+            put("is_static", self.body == "world" if isinstance(self.body, str) else self.body < 0)
         put("labels", (self.labels,) if isinstance(self.labels, str) else tuple(self.labels))
+
+    @property
+    def row(self) -> int:
+        """Row of its body in `engine.names("body")`, -1 for the world, where `engine.shapes()` gave the shape.
+
+        Raises:
+            ModelError: the body is still a name.
+        """
+        if isinstance(self.body, str):
+            raise ModelError(f"shape {self.name!r}: body: {self.body!r} has no row; engine.shapes() has shapes with.")
+        return self.body
 
 
 def _array(values: ArrayLike, what: str) -> NDArray[Any]:

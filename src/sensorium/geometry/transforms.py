@@ -30,3 +30,33 @@ def quat_multiply(a: wp.vec4, b: wp.vec4) -> wp.vec4:
         a[0] * b[2] - a[1] * b[3] + a[2] * b[0] + a[3] * b[1],
         a[0] * b[3] + a[1] * b[2] - a[2] * b[1] + a[3] * b[0],
     )
+
+
+@wp.func
+def quat_slerp(a: wp.vec4, b: wp.vec4, share: float) -> wp.vec4:
+    """Return the unit quaternion a share of the shorter way from a to b, at constant angular velocity."""
+    other = b
+    cosine = wp.dot(a, b)
+    if cosine < 0.0:
+        other = -b
+        cosine = -cosine
+    if cosine > 0.9999:  # below 0.03 rad: the chord is the arc to 1e-6 rad, and sines of it would lose digits
+        return wp.normalize(a + share * (other - a))
+    angle = wp.acos(cosine)
+    return (wp.sin((1.0 - share) * angle) * a + wp.sin(share * angle) * other) / wp.sin(angle)
+
+
+@wp.func
+def quat_yaw(q: wp.vec4) -> wp.vec4:
+    """Return the turn about the world's z axis that takes x to where q takes it, seen from above.
+
+    Where q takes x nearly upright (within 0.1 of the vertical's sine), what it takes y to says the heading.
+    """
+    x = 1.0 - 2.0 * (q[2] * q[2] + q[3] * q[3])
+    y = 2.0 * (q[0] * q[3] + q[1] * q[2])
+    if x * x + y * y < 0.01:
+        y = -2.0 * (q[1] * q[2] - q[0] * q[3])
+        x = 1.0 - 2.0 * (q[1] * q[1] + q[3] * q[3])
+        # q takes y to (-y, x) in the plane: turned back by a right angle that is where x would be
+    half = 0.5 * wp.atan2(y, x)
+    return wp.vec4(wp.cos(half), 0.0, 0.0, wp.sin(half))

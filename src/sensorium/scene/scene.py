@@ -34,6 +34,7 @@ from sensorium.sensors.base import Sensor, SensorContext
 from sensorium.sensors.builtin import BuiltinSensorCfg
 from sensorium.sensors.trial import try_hooks
 from sensorium.spec import Requirement
+from sensorium.world.ray_scene import RayScene
 
 DataT = TypeVar("DataT")
 
@@ -51,6 +52,8 @@ class Scene:
         capture: replay the sensor step as captured graphs.
         discover: have every sensor that the model declares in the scene by its full name, without a config. It costs
             nothing until it is read.
+        semantics: semantic label to patterns of names of geoms or bodies that have it, e.g. ``{"person": "human/.*"}``,
+            for sensors that see shapes.
 
     A name without its entity's prefix finds a sensor while it is the only one: ``scene["acc"]`` is
     ``scene["robot/acc"]``.
@@ -69,6 +72,7 @@ class Scene:
         allow_gaps: bool = False,
         capture: bool = False,
         discover: bool = True,
+        semantics: Mapping[str, str | Sequence[str]] | None = None,
     ) -> None:
         if isinstance(sensors, SensorCfg):
             raise ConfigError.single("Scene", "sensors", sensors, "a list of configs", "Write sensors=[cfg].")
@@ -88,6 +92,9 @@ class Scene:
             self._declared.grant(self._declared.free)
         self.compute = Compute(engine.device, engine.num_envs, capture=capture)
         self.clock = Clock(self.compute, engine.dt_exact)
+        self._context = SensorContext(
+            engine, self.compute, self.clock, self.seed, RayScene(engine, self.compute, semantics)
+        )
         self._sensors: dict[str, Sensor[Any, Any]] = {}
         self._schedule = Schedule(self.compute, self.clock)
         self._on_read = OnRead(engine, self.compute, self.clock)
@@ -136,7 +143,7 @@ class Scene:
 
     def _build(self, cfg: SensorCfg[Any]) -> Sensor[Any, Any]:
         sensor_class = registry.sensor_for(type(cfg))
-        sensor: Sensor[Any, Any] = sensor_class(cfg, SensorContext(self.engine, self.compute, self.clock, self.seed))
+        sensor: Sensor[Any, Any] = sensor_class(cfg, self._context)
         sensor.check_evaluation()
         if not sensor_class.__module__.startswith(registry.OURS):
             try_hooks(sensor)

@@ -15,6 +15,7 @@ from sensorium.sensors.joint_torque import JointTorque, JointTorqueCfg, JointTor
 from sensorium.sensors.joint_wrench import JointWrench, JointWrenchCfg, JointWrenchData
 from sensorium.sensors.magnetometer import MagneticDipole, Magnetometer, MagnetometerCfg, MagnetometerData
 from sensorium.sensors.motor_current import MotorCurrent, MotorCurrentCfg, MotorCurrentData
+from sensorium.sensors.ray_caster import RayCaster, RayCasterCfg, RayCasterData
 from sensorium.sensors.touch import Touch, TouchCfg, TouchData
 
 __all__ = [
@@ -66,6 +67,9 @@ __all__ = [
     "MotorCurrentCfg",
     "MotorCurrentData",
     "SkyZone",
+    "RayCaster",
+    "RayCasterCfg",
+    "RayCasterData",
     "Touch",
     "TouchCfg",
     "TouchData",

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, cast, get_args, get_origin
 import torch
 
 from sensorium import registry
-from sensorium.cfg import MountedSensorCfg, SensorCfg, SimpleSensorCfg
+from sensorium.cfg import MountedSensorCfg, OffsetCfg, SensorCfg, SimpleSensorCfg
 from sensorium.compute import Program, Rate
 from sensorium.errors import ConfigError, RegistrationError
 from sensorium.measurement.pipeline import Hooks, Line
@@ -26,6 +26,7 @@ from sensorium.sensors.parts import Params, SensorContext, SensorInfo, declared_
 from sensorium.sensors.reader import CfgT, DataT, Readable
 from sensorium.spec import Field, FieldSpec, Requirement, resolve_field
 from sensorium.world.mount import MountView
+from sensorium.world.ray_scene import RayScene
 from sensorium.world.select import Named, resolve_mounts
 
 Supports = Callable[[Requirement], str | None]
@@ -132,7 +133,7 @@ class Sensor(Readable[CfgT, DataT]):
             names, frames = resolve_mounts(cfg, self.engine)
             self._mount_axis = cfg.is_plural
             self.mount = MountView(
-                self.engine, self.compute_on, self.clock, names, frames, cfg.offset, lambda: self.line.bad
+                self.engine, self.compute_on, self.clock, names, frames, self._mount_offset(), lambda: self.line.bad
             )
         self._key: StageKey | None = None
         self.params = Params(cfg)
@@ -261,6 +262,16 @@ class Sensor(Readable[CfgT, DataT]):
             if name in base.__dict__ and getattr(type(self), name, None) in (None, base.__dict__[name]):
                 return None
         return cast("Callable[..., Any] | None", getattr(self, name, None))
+
+    def _mount_offset(self) -> OffsetCfg:
+        """Return the pose of the mount's frame on what was selected; a class may apply `cfg.offset` elsewhere."""
+        assert isinstance(self.cfg, MountedSensorCfg)
+        return self.cfg.offset
+
+    @property
+    def rays(self) -> RayScene:
+        """The shapes of the scene, for a `RayCast`. The sensor requires SHAPES and BODY_POSE."""
+        return self._context.ray_scene
 
     def _specs(self, fields: Mapping[str, Field]) -> list[FieldSpec]:
         mounts = self.mount.count if self.mount is not None else None

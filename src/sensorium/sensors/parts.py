@@ -18,6 +18,7 @@ from sensorium.spec import (
     Field,
     FieldSpec,
 )
+from sensorium.world.ray_scene import RayScene
 
 
 class StaleTensor(torch.Tensor):
@@ -32,12 +33,20 @@ class StaleTensor(torch.Tensor):
 
 @dataclass(slots=True)
 class SensorContext:
-    """What a sensor is built in: the scene's engine, device, clock and seed."""
+    """What a sensor is built in: the scene's engine, device, clock and seed, and the shapes that rays meet."""
 
     engine: Engine
     compute: Compute
     clock: Clock
     seed: int
+    rays: RayScene | None = None
+
+    @property
+    def ray_scene(self) -> RayScene:
+        """The scene's shapes; made when the first sensor asks."""
+        if self.rays is None:
+            self.rays = RayScene(self.engine, self.compute)
+        return self.rays
 
 
 @dataclass(frozen=True, slots=True)

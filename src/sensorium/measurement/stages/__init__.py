@@ -8,6 +8,9 @@ from sensorium.measurement.stages.clock_error import ClockError
 from sensorium.measurement.stages.creep import Creep
 from sensorium.measurement.stages.crosstalk import Crosstalk
 from sensorium.measurement.stages.debounce import Debounce
+from sensorium.measurement.stages.depth_kinect import KinectDepth
+from sensorium.measurement.stages.depth_stereo import StereoDepth
+from sensorium.measurement.stages.depth_tof import TofDepth
 from sensorium.measurement.stages.faults import Dropout, SaturationFault, SpikeFault, StuckFault
 from sensorium.measurement.stages.filters import GroupDelay, LowPass
 from sensorium.measurement.stages.key import StageKey
@@ -25,13 +28,16 @@ __all__ = [
     "GSensitivity",
     "GaussMarkov",
     "GroupDelay",
+    "KinectDepth",
     "LowPass",
     "Saturation",
     "SaturationFault",
     "ScaleError",
     "SpikeFault",
     "StageKey",
+    "StereoDepth",
     "StuckFault",
     "TemperatureDrift",
+    "TofDepth",
     "WindowAverage",
 ]

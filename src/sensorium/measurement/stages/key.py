@@ -99,6 +99,15 @@ class StageKey:
         """Return uniforms in [0, 1) `[env, column]` for a field at this sample."""
         return self._fill(purpose, field, is_normal=0)
 
+    def scratch(self, purpose: str, field: str) -> torch.Tensor:
+        """Return float32 memory `[env, column]` for work within one sample: what it held before means nothing."""
+        values = self._buffers.get((f"scratch/{purpose}", field))
+        if values is None:
+            shape = (self.compute.num_envs, self.columns[field])
+            values = torch.zeros(shape, dtype=torch.float32, device=self.compute.device)
+            self._buffers[f"scratch/{purpose}", field] = values
+        return values
+
     def _fill(self, purpose: str, field: str, is_normal: int) -> torch.Tensor:
         columns = self.columns[field]
         values = self._buffers.get((purpose, field))

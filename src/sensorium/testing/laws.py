@@ -1,246 +1,43 @@
-"""The author's contract as a callable: `check_sensor` tries a sensor class, a plugin's or ours, against every law.
-
-    from sensorium.testing import check_sensor
-    check_sensor(MySensorCfg(body="body"))
-
-Everything runs on a `TensorEngine` with a body that tumbles along a smooth, known path, so no simulator is needed.
-"""
+"""The laws of the author's contract, each a method."""
 
 from __future__ import annotations
 
 import sys
-import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-import numpy as np
 import torch
-import warp as wp
 
 from sensorium import registry
-from sensorium.cfg import MountedSensorCfg, SensorCfg, SimpleSensorCfg, StageCfg
-from sensorium.engines.base import Engine
-from sensorium.engines.tensor import TensorEngine
-from sensorium.errors import ConfigError, SensoriumError
-from sensorium.measurement.knobs import CHAIN_KNOBS
+from sensorium.cfg import MountedSensorCfg, SensorCfg, StageCfg
+from sensorium.errors import ConfigError
 from sensorium.measurement.pipeline import as_fields
 from sensorium.measurement.record import TORCH_DTYPES, Record
 from sensorium.measurement.stages import SpikeFault
 from sensorium.scene import Scene
 from sensorium.sensors.base import Sensor
-from sensorium.sensors.trial import ARRAYS, HookError, unwritten
-from sensorium.spec import FieldSpec
+from sensorium.sensors.trial import ARRAYS, unwritten
+from sensorium.testing.engine import tumbling_engine
+from sensorium.testing.trial import (
+    KEYED,
+    LASTS,
+    Trial,
+    alike,
+    chained_fields,
+    equal,
+    fields_of,
+    look_around,
+    own_values,
+    put_back,
+    snapshot,
+    take_tick,
+)
 from sensorium.world.select import WORLD
 
-EngineFactory = Callable[[int], Engine]
-"""A function from a number of environments to a fresh engine."""
 
-
-class ContractError(SensoriumError, AssertionError):
-    """A sensor breaks a law of the contract; the message says which, where to look and what to do about it.
-
-    Attributes:
-        law: name of the law, as `check_sensor` returns it.
-    """
-
-    def __init__(self, message: str, law: str) -> None:
-        super().__init__(f"{message} [law {law}]")
-        self.law = law
-
-
-_LASTS = (
-    "What lasts from one sample to the next belongs into self.new_state(name, shape), made in setup, or into the "
-    "timeline; nothing else is reset, saved and put back."
-)
-_KEYED = (
-    "Draw with self.key, self.stream(purpose) or, in a stage, with its key; never with torch's or NumPy's generator."
-)
-FIXES = {
-    "leaves_the_engine_alone": "Arrays of the engine are read only: take a clone() of what is altered in place.",
-    "mounts_do_not_matter": "Mount k is written to raw.x[:, k] from what mount k sees; copy_ spreads one over all.",
-    "shapes_and_dtypes": "Declare shape and dtype in Field(...), or per config in fields(self).",
-    "fields_follow_the_config": "fields(self) may read self.cfg and self.mount, and nothing else.",
-    "nothing_lasts_in_plain_attributes": _LASTS,
-    "hooks_work_on_all_envs_at_once": "Write whole tensors [env, mount, ...], or a kernel with a thread per env.",
-    "post_process_only_projects": "Return new values of the declared shape and dtype, and leave `data` as it is.",
-    "reading_changes_nothing": "A read, `outputs`, `debug_draw` and `notes` change nothing; work belongs into a hook.",
-    "same_seed_same_numbers": _KEYED,
-    "env_count_does_not_matter": "An env may see neither the others nor their number. " + _KEYED,
-    "other_sensors_do_not_matter": "Share nothing that changes between sensors, such as class attributes. " + _KEYED,
-    "lazy_equals_eager": "A sample is a function of the engine's state and of declared states. " + _LASTS,
-    "truth_is_never_altered": (
-        "Only `slot` (a stage: its `slot`) may be written after update_raw_data; a state that apply_transform keeps "
-        "needs a memory for each branch."
-    ),
-    "no_time_no_change": _LASTS,
-    "reset_leaves_the_others": "A kernel returns where rows.mask[env] is 0; reset(env_mask) touches masked envs only.",
-    "nothing_old_after_reset": f"{_LASTS} A stage sets its states in reset(state, key), or at its first sample.",
-    "resuming_is_exact": _LASTS,
-}
-"""What to do about a broken law, where the message has nothing better."""
-
-
-def tumbling_engine(num_envs: int, dt: float = 0.002, shift: float = 0.0, device: str = "cpu") -> TensorEngine:
-    """Return a `TensorEngine` whose one body ``"body"``, with a site ``"site"``, tumbles differently in each env.
-
-    Position is a sum of sines, orientation an uneven spin about one axis; velocities and accelerations
-    are their exact derivatives.
-
-    Args:
-        num_envs: number of environments.
-        dt: time step, s.
-        shift: seconds added to the path's time: another past for the same laws of motion.
-        device: torch device.
-    """
-    phase = torch.arange(num_envs, dtype=torch.float64, device=device)[:, None, None]
-    axis = torch.tensor([0.36, 0.48, 0.8], dtype=torch.float64, device=device)
-    amplitude = torch.tensor([0.3, 0.2, 0.1], dtype=torch.float64, device=device)
-    pace = torch.tensor([3.0, 5.0, 7.0], dtype=torch.float64, device=device)
-
-    def motion(t: float) -> Mapping[str, torch.Tensor]:
-        angle = pace * (t + shift) + 0.7 * phase
-        late = t + shift + 0.3 * phase[..., 0]
-        half = late + 0.2 * (3.0 * late).sin()  # half the angle about the axis
-        rate, gain = 2.0 + 1.2 * (3.0 * late).cos(), -3.6 * (3.0 * late).sin()
-        return {
-            "body_pos_w": amplitude * angle.sin(),
-            "body_lin_vel_w": amplitude * pace * angle.cos(),
-            "body_lin_acc_w": -amplitude * pace**2 * angle.sin(),
-            "body_quat_w": torch.cat([half.cos()[..., None], axis * half.sin()[..., None]], dim=-1),
-            "body_ang_vel_w": rate[..., None] * axis,
-            "body_ang_acc_w": gain[..., None] * axis,
-        }
-
-    return TensorEngine(
-        num_envs,
-        dt,
-        bodies=("body",),
-        sites={"site": ("body", (0.1, 0.0, 0.05))},
-        provides=("pose", "velocity", "acceleration", "gravity"),
-        magnetic=(0.2, 0.0, -0.4),
-        motion=motion,
-        device=device,
-    )
-
-
-def check_sensor(
-    subject: type[Sensor[Any, Any]] | type[SensorCfg[Any]] | SensorCfg[Any],
-    engine: EngineFactory | None = None,
-    *,
-    steps: int = 12,
-) -> list[str]:
-    """Check one sensor against the contract; returns the names of the laws that were checked.
-
-    Args:
-        subject: a config, or a sensor or config class that can be built with its defaults (a mounted one gets
-            ``body="body"``; a class may offer ``example() -> cfg`` instead).
-        engine: makes the engine for a number of envs; by default `tumbling_engine`.
-        steps: ticks per run.
-
-    Raises:
-        ContractError: a law is broken.
-    """
-    cfg = _example(subject)
-    try:
-        check = _Check(cfg, engine or tumbling_engine, steps, own_engine=engine is not None)
-        done = []
-        for law in (
-            check.declares_what_it_reads,
-            check.leaves_the_engine_alone,
-            check.shapes_and_dtypes,
-            check.fields_follow_the_config,
-            check.same_seed_same_numbers,
-            check.nothing_lasts_in_plain_attributes,
-            check.raw_is_written_in_place,
-            check.hooks_work_on_all_envs_at_once,
-            check.post_process_only_projects,
-            check.reading_changes_nothing,
-            check.env_count_does_not_matter,
-            check.mounts_do_not_matter,
-            check.other_sensors_do_not_matter,
-            check.lazy_equals_eager,
-            check.truth_is_never_altered,
-            check.no_time_no_change,
-            check.reset_leaves_the_others,
-            check.nothing_old_after_reset,
-            check.resuming_is_exact,
-            check.setters_reach_only_their_envs,
-            check.delay_invents_nothing,
-            check.config_round_trip,
-            check.errors_name_the_field,
-        ):
-            check.law = law.__name__
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")
-                if law():
-                    done.append(law.__name__)
-    except HookError as error:
-        raise ContractError(str(error), error.law) from error
-    return done
-
-
-def _example(subject: Any) -> SensorCfg[Any]:
-    if isinstance(subject, SensorCfg):
-        return subject
-    cfg_class = subject
-    if isinstance(subject, type) and issubclass(subject, Sensor):
-        cfg_class = subject.cfg_class
-    for owner in (subject, cfg_class):
-        if hasattr(owner, "example"):
-            made: SensorCfg[Any] = owner.example()
-            return made
-    built: SensorCfg[Any] = cfg_class(body="body") if issubclass(cfg_class, MountedSensorCfg) else cfg_class()
-    return built
-
-
-class _Check:
-    """The laws, each a method: returns False where it does not apply, raises `ContractError` where it is broken."""
-
-    def __init__(self, cfg: SensorCfg[Any], engine: EngineFactory, steps: int, own_engine: bool) -> None:
-        self.cfg, self.engine, self.steps = cfg.replace(name="subject"), engine, steps
-        self.own_engine = own_engine
-        self.law = "shapes_and_dtypes"
-        self.sensor_class = registry.sensor_for(type(cfg))
-        self.dirty = self._with_knobs(self.cfg)
-
-    def _with_knobs(self, cfg: SensorCfg[Any]) -> SensorCfg[Any]:
-        """Return the config with every standard knob on, where the sensor takes them."""
-        if not isinstance(cfg, SimpleSensorCfg) or not self.sensor_class.uses_ring_pipeline:
-            return cfg
-        sensor = self.scene(cfg)["subject"]
-        names = [name for name, spec in _chained(sensor).items() if spec.kind == "vector"]
-        dt = sensor.clock.dt
-        knobs: dict[str, Any] = {"loss": 0.2, "history_length": 3}
-        if cfg.delay is None:
-            knobs |= {"delay": 3 * dt, "jitter": 2 * dt}
-        if names:
-            given = sensor.line.knobs.tables
-            for knob in CHAIN_KNOBS:
-                if not any((knob, name) in given for name in names):
-                    knobs[knob] = dict.fromkeys(names, 0.01)
-        return cfg.replace(**{k: v for k, v in knobs.items() if not getattr(cfg, k)})
-
-    def scene(self, *configs: SensorCfg[Any], num_envs: int = 4, seed: int = 3, engine: Engine | None = None) -> Scene:
-        return Scene(engine or self.engine(num_envs), configs, seed=seed)
-
-    def run(self, scene: Scene, steps: int | None = None, read_every: int = 1) -> list[dict[str, torch.Tensor]]:
-        """Take ticks and return what the subject showed at those that were read."""
-        out = []
-        for k in range(self.steps if steps is None else steps):
-            _tick(scene)
-            if (k + 1) % read_every == 0:
-                out.append(_snapshot(scene["subject"]))
-        return out
-
-    def need(self, holds: bool, law: str, where: str, fix: str = "") -> None:
-        if not holds:
-            fix = fix or FIXES.get(self.law, "")
-            raise ContractError(f"{self.sensor_class.__name__}: {law} ({where}). {fix}".rstrip(), self.law)
-
-    def same(self, a: Mapping[str, torch.Tensor], b: Mapping[str, torch.Tensor], law: str, where: str) -> None:
-        for name in a:
-            self.need(_equal(a[name], b[name]), law, f"{where}, {name}")
+class Laws(Trial):
+    """Each returns False where it does not apply, and raises `ContractError` where it is broken."""
 
     def shapes_and_dtypes(self) -> bool:
         """Every field has the shape, dtype and device of its spec, `[env, ...]`, and truth is finite or +inf."""
@@ -289,14 +86,14 @@ class _Check:
             return False
         scene, empty = self.scene(self.dirty, engine=engine), Scene(twin, reserve=[self.dirty], seed=3)
         for tick in range(1, 4):
-            _tick(scene)
-            _tick(empty)
-            _look_around(scene["subject"])
+            take_tick(scene)
+            take_tick(empty)
+            look_around(scene["subject"])
             if int(scene["subject"].truth_tick.max()) < scene.tick:
                 continue  # nothing was computed, and what the engine shows may be of an earlier tick
             twin.refresh()
             for name in names:
-                same = _equal(engine.array(name), twin.array(name))
+                same = equal(engine.array(name), twin.array(name))
                 self.need(same, "a sensor leaves the engine as it is", f"{name} differs at tick {tick}")
         return True
 
@@ -349,9 +146,9 @@ class _Check:
             where = f"{int(left.sum())} of {left.numel()} elements are as before"
             self.need(not left.any(), unwritten(hook, what, name, result, where), f"{what}.{name}", "See above.")
             where = f"{what}.{name} differs between two calls on one state"
-            self.need(_equal(b, c), "a hook is a function of engine and states", where, f"{_LASTS} {_KEYED}")
+            self.need(equal(b, c), "a hook is a function of engine and states", where, f"{LASTS} {KEYED}")
             fix = "Write with copy_ or [...] = ..., not with add_; what should last is a state of its own."
-            self.need(_equal(a, b), "a hook does not read its record before it writes it", f"{what}.{name}", fix)
+            self.need(equal(a, b), "a hook does not read its record before it writes it", f"{what}.{name}", fix)
         return True
 
     def hooks_work_on_all_envs_at_once(self) -> bool:
@@ -384,7 +181,7 @@ class _Check:
         for _ in range(self.steps):
             sys.settrace(enter)
             try:
-                _tick(scene)
+                take_tick(scene)
             finally:
                 sys.settrace(before)
         taken = max(scene["subject"].captures.samples - samples, 1)
@@ -393,21 +190,21 @@ class _Check:
     def nothing_lasts_in_plain_attributes(self) -> bool:
         """No attribute of the author's own carries anything from one sample to the next."""
         scene = self.scene(self.dirty)
-        start = _own_values(scene["subject"])
+        start = own_values(scene["subject"])
         self.run(scene, 5)
-        later = _own_values(scene["subject"])
-        changed = [path for path, value in start.items() if path in later and not _alike(value, later[path])]
+        later = own_values(scene["subject"])
+        changed = [path for path, value in start.items() if path in later and not alike(value, later[path])]
         if not changed:
             return True
         expected = self.run(scene, 3)[-1]
         for path in changed:
             twin = self.scene(self.dirty)
-            start = _own_values(twin["subject"])
+            start = own_values(twin["subject"])
             self.run(twin, 5)
-            _put_back(twin["subject"], path, start[path])
+            put_back(twin["subject"], path, start[path])
             found = self.run(twin, 3)[-1]
             for name in expected:
-                self.need(_equal(expected[name], found[name]), "no plain attribute lasts between samples",
+                self.need(equal(expected[name], found[name]), "no plain attribute lasts between samples",
                           f"self.{path} changes {name}")  # fmt: skip
         return True
 
@@ -423,7 +220,7 @@ class _Check:
             before = {name: view.clone() for name, view in data.items()}
             value = post(data, timeline, is_measured=is_measured)
             for name, view in data.items():
-                self.need(_equal(before[name], view), "post_process does not write into data", f"data.{name}")
+                self.need(equal(before[name], view), "post_process does not write into data", f"data.{name}")
             fields = as_fields(value, sensor.line.specs)
             for spec in sensor.line.specs:
                 where = f"{spec.name} is {tuple(fields[spec.name].shape)} {fields[spec.name].dtype}"
@@ -443,16 +240,16 @@ class _Check:
         """Two reads in a row are equal, and no way of reading moves a later number."""
         scene = self.scene(self.dirty)
         self.run(scene, 3)
-        shot = _snapshot(scene["subject"])
-        _look_around(scene["subject"])
-        self.same(shot, _snapshot(scene["subject"]), "two reads in a row are equal", "data")
+        shot = snapshot(scene["subject"])
+        look_around(scene["subject"])
+        self.same(shot, snapshot(scene["subject"]), "two reads in a row are equal", "data")
         curious, absent = self.scene(self.dirty), self.scene(self.dirty)
         for _ in range(self.steps):
-            _tick(curious)
-            _tick(absent)
-            _look_around(curious["subject"])
+            take_tick(curious)
+            take_tick(absent)
+            look_around(curious["subject"])
         law = "reading never moves a later number"
-        self.same(_snapshot(curious["subject"]), _snapshot(absent["subject"]), law, "every tick against once")
+        self.same(snapshot(curious["subject"]), snapshot(absent["subject"]), law, "every tick against once")
         return True
 
     def same_seed_same_numbers(self) -> bool:
@@ -478,7 +275,7 @@ class _Check:
         def truth(**mounts: Any) -> dict[str, torch.Tensor]:
             scene = self.scene(self.cfg.replace(**{selector: None, **mounts}))
             self.run(scene, 3)
-            return _fields(scene["subject"], truth=True)
+            return fields_of(scene["subject"], truth=True)
 
         pair = ("body", WORLD)
         try:
@@ -488,7 +285,7 @@ class _Check:
         for k, body in enumerate(pair):
             for name, alone in truth(body=body).items():
                 beside = both[name][:, k]
-                same = _equal(alone, beside)
+                same = equal(alone, beside)
                 if not same and alone.is_floating_point():  # sums may be rounded in another order
                     same = torch.allclose(alone, beside, rtol=1e-5, atol=1e-5 * float(alone.abs().max()))
                 where = f"{name} of {body!r}, alone and in bodies={pair}"
@@ -525,15 +322,17 @@ class _Check:
         self.run(scene, 3)
         clean, dirty = self.scene(self.cfg.replace(stages=())), self.scene(self._disturbed())
         for _ in range(self.steps):
-            _tick(clean)
-            _tick(dirty)
-            a, b = _fields(clean["subject"], truth=True), _fields(dirty["subject"], truth=True)
+            take_tick(clean)
+            take_tick(dirty)
+            a, b = fields_of(clean["subject"], truth=True), fields_of(dirty["subject"], truth=True)
             self.same(a, b, "truth is never altered by an imperfection", "ground_truth")
         return True
 
     def _disturbed(self) -> SensorCfg[Any]:
         """Return the config with knobs, and with the measured branch of vectors moved before the transform."""
-        names = [name for name, spec in _chained(self.scene(self.cfg)["subject"]).items() if spec.kind == "vector"]
+        names = [
+            name for name, spec in chained_fields(self.scene(self.cfg)["subject"]).items() if spec.kind == "vector"
+        ]
         if not names:
             return self.dirty
         stages: tuple[StageCfg, ...] = getattr(self.dirty, "stages", ())
@@ -550,7 +349,7 @@ class _Check:
             hook(*args)
             for name, view in truth.items():
                 where = f"{getattr(hook, '__name__', 'a hook')} changes {name}"
-                self.need(_equal(before[name], view), "truth is never altered by an imperfection", where)
+                self.need(equal(before[name], view), "truth is never altered by an imperfection", where)
 
         return watched
 
@@ -558,9 +357,9 @@ class _Check:
         """`update(ticks=0)` without an edit draws nothing and adds no history."""
         scene = self.scene(self.dirty)
         self.run(scene, 5)
-        before = _snapshot(scene["subject"])
+        before = snapshot(scene["subject"])
         scene.update(ticks=0)
-        self.same(before, _snapshot(scene["subject"]), "an update without time changes nothing", "update(ticks=0)")
+        self.same(before, snapshot(scene["subject"]), "an update without time changes nothing", "update(ticks=0)")
         twin = self.scene(self.dirty)
         self.run(twin, 5)
         self.same(
@@ -578,13 +377,13 @@ class _Check:
             self.run(twin, 5)
             touched.reset([2])
             for k in range(4):
-                a, b = _snapshot(touched["subject"]), _snapshot(twin["subject"])
+                a, b = snapshot(touched["subject"]), snapshot(twin["subject"])
                 rows = {name: value[others] for name, value in a.items()}
                 expected = {name: value[others] for name, value in b.items()}
                 where = f"{k} ticks after, a sample every {sensor.rate.period if cfg is self.dirty else 3} ticks"
                 self.same(rows, expected, "a reset leaves the other envs as they are", where)
-                _tick(touched)
-                _tick(twin)
+                take_tick(touched)
+                take_tick(twin)
         return True
 
     def _slower(self, sensor: Sensor[Any, Any]) -> list[SensorCfg[Any]]:
@@ -609,10 +408,10 @@ class _Check:
             engine = tumbling_engine(4, shift=shift)
             scene = self.scene(self.dirty, engine=engine)
             self.run(scene, 5)
-            _set_motion(engine, tumbling_engine(4))  # one future
+            engine.motion = tumbling_engine(4).motion  # one future
             engine.forward()
             scene.reset([2])
-            shots = [_snapshot(scene["subject"])]
+            shots = [snapshot(scene["subject"])]
             self.need(int(scene["subject"].frame[2]) == 1, "the capture at a reset is number 1", "frame")
             self.need(float(scene["subject"].age[2]) == 0.0, "a reading right after a reset is of the new state", "age")
             shots += self.run(scene, 6)
@@ -630,7 +429,7 @@ class _Check:
         for states in (*line.custom.values(), *(run.states for run in line.stages)) if spoil else ():
             states.memory[2] = states.backup[2] = 7.25
         scene.reset([2])
-        return [_snapshot(scene["subject"]), *self.run(scene, 4)]
+        return [snapshot(scene["subject"]), *self.run(scene, 4)]
 
     def resuming_is_exact(self) -> bool:
         """A fresh scene that loads a state goes on with the same bits."""
@@ -659,9 +458,9 @@ class _Check:
             a, b = self.run(touched)[-1], self.run(twin)[-1]
             for name in a:
                 rows = [0, 2, 3]
-                self.need(_equal(a[name][rows], b[name][rows]), f"set({knob!r}, env_ids=[1]) reaches env 1 alone", name)
+                self.need(equal(a[name][rows], b[name][rows]), f"set({knob!r}, env_ids=[1]) reaches env 1 alone", name)
             works = [scene["subject"].line.work for scene in (touched, twin)]  # post_process may hide what changed
-            changed = knob == "delay" or any(not _equal(works[0][name][1], works[1][name][1]) for name in fields)
+            changed = knob == "delay" or any(not equal(works[0][name][1], works[1][name][1]) for name in fields)
             self.need(changed, f"set({knob!r}, env_ids=[1]) changes env 1", ", ".join(fields))
         return True
 
@@ -674,16 +473,16 @@ class _Check:
         late = self.scene(prompt_cfg.replace(delay=3 * prompt.engine.dt))
         if not late["subject"].rate.every_tick:
             return False
-        captured, valid = [_fields(prompt["subject"])], [prompt["subject"].valid]
+        captured, valid = [fields_of(prompt["subject"])], [prompt["subject"].valid]
         for tick in range(1, 8):
-            _tick(prompt)
-            _tick(late)
-            captured.append(_fields(prompt["subject"]))
+            take_tick(prompt)
+            take_tick(late)
+            captured.append(fields_of(prompt["subject"]))
             valid.append(prompt["subject"].valid)
             shown = captured[max(tick - 3, 0)]
-            self.same(_fields(late["subject"]), shown, "a delayed reading is one that was captured", f"tick {tick}")
+            self.same(fields_of(late["subject"]), shown, "a delayed reading is one that was captured", f"tick {tick}")
             expected = valid[tick - 3] if tick >= 3 else torch.zeros_like(valid[0])
-            arrived = _equal(late["subject"].valid, expected)
+            arrived = equal(late["subject"].valid, expected)
             self.need(arrived, "valid is False until the first arrival", f"tick {tick}")
         return True
 
@@ -717,116 +516,4 @@ _FILLINGS: dict[torch.dtype, tuple[float, float]] = {
 """What records hold before a hook is tried: what keeps both was not written."""
 
 
-def _look_around(sensor: Sensor[Any, Any]) -> None:
-    """Read everything that a reader can ask for."""
-    for _ in range(2):
-        _snapshot(sensor)
-        sensor.read([0])
-        list(sensor.debug_draw())
-        repr((sensor, sensor.info, sensor.data, sensor.ground_truth))
-
-
-def _own_values(sensor: Sensor[Any, Any]) -> dict[str, Any]:
-    """Return copies of the numbers, tensors and arrays in attributes of the author's own, by path.
-
-    What the pipeline keeps is left out: it is reset, saved and restored.
-    """
-    saved = [tensor.untyped_storage() for tensor in sensor.tensors().values()]
-    spans = [(storage.data_ptr(), storage.data_ptr() + storage.nbytes()) for storage in saved]
-    saves_numbers = type(sensor).counters is not Sensor.counters
-
-    def is_saved(address: int) -> bool:
-        return any(start <= address < stop for start, stop in spans)
-
-    def walk(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-        if isinstance(value, torch.Tensor):
-            if value.numel() and not is_saved(value.data_ptr()):
-                yield path, value.clone()
-        elif isinstance(value, wp.array):
-            if value.size and not is_saved(value.ptr):
-                yield path, wp.clone(value)
-        elif isinstance(value, np.ndarray):
-            yield path, value.copy()
-        elif isinstance(value, bool | int | float | str | complex | np.generic):
-            if not saves_numbers:
-                yield path, value
-        elif isinstance(value, dict):
-            for key in value:
-                if isinstance(key, str):
-                    yield from walk(f"{path}.{key}", value[key])
-        elif isinstance(value, list):
-            for k, item in enumerate(value):
-                yield from walk(f"{path}.{k}", item)
-
-    own = {name: value for name, value in vars(sensor).items() if name not in sensor.base_attributes}
-    return {path: value for name, each in own.items() for path, value in walk(name, each)}
-
-
-def _alike(a: Any, b: Any) -> bool:
-    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
-        return _equal(a, b)
-    if isinstance(a, wp.array) and isinstance(b, wp.array):
-        return _alike(a.numpy(), b.numpy())
-    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
-        return a.shape == b.shape and a.tobytes() == b.tobytes()
-    return type(a) is type(b) and str(a) == str(b)
-
-
-def _put_back(sensor: Sensor[Any, Any], path: str, value: Any) -> None:
-    """Give an attribute an earlier value, in place where it has memory of its own."""
-    name, *keys = path.split(".")
-    owner: Any = sensor.__dict__
-    for key in keys:
-        owner = owner[name]
-        name = int(key) if isinstance(owner, list) else key  # type: ignore[assignment]
-    now = owner[name]
-    if type(now) is type(value) and isinstance(now, torch.Tensor | np.ndarray) and now.shape == value.shape:
-        now[...] = value
-    elif isinstance(now, wp.array) and now.shape == value.shape:
-        wp.copy(now, value)
-    else:
-        owner[name] = value
-
-
-def _chained(sensor: Sensor[Any, Any]) -> dict[str, FieldSpec]:
-    return {name: spec for name, (_, spec) in sensor.line.knobs.specs.items()}
-
-
-def _tick(scene: Scene) -> None:
-    """Take one tick, whoever owns the time."""
-    if scene.engine.owns_time:
-        scene.step(None, 1)
-    else:
-        scene.step(None, 1) if isinstance(scene.engine, TensorEngine) else scene.update()
-
-
-def _set_motion(engine: TensorEngine, other: TensorEngine) -> None:
-    engine.motion = other.motion
-
-
-def _fields(sensor: Sensor[Any, Any], truth: bool = False) -> dict[str, torch.Tensor]:
-    data = sensor.read_ground_truth() if truth else sensor.read()
-    return {spec.name: data if sensor.single else getattr(data, spec.name) for spec in sensor.specs}
-
-
-def _snapshot(sensor: Sensor[Any, Any]) -> dict[str, torch.Tensor]:
-    """Return copies of all a reader can see."""
-    shot = {f"data.{name}": value for name, value in _fields(sensor).items()}
-    shot |= {f"ground_truth.{name}": value for name, value in _fields(sensor, truth=True).items()}
-    for name in ("valid", "age", "frame", "is_new"):
-        shot[name] = getattr(sensor, name).clone()
-    if sensor.cfg.history_length and not sensor.own_history:
-        history = sensor.history
-        shot |= {
-            f"history.{spec.name}": history if sensor.single else getattr(history, spec.name) for spec in sensor.specs
-        }
-        shot["history_valid"] = sensor.history_valid
-    return shot
-
-
-def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Bit equality that takes NaN for itself."""
-    return a.shape == b.shape and np.array_equal(a.cpu().numpy(), b.cpu().numpy(), equal_nan=a.is_floating_point())
-
-
-__all__ = ["ContractError", "EngineFactory", "check_sensor", "tumbling_engine"]
+__all__ = ["Laws"]

@@ -1,0 +1,297 @@
+"""An index for vertical rays over triangles that do not move: a grid of columns, each with the triangles above it.
+
+The index lies in the frame of the vertices. A ray along z meets the triangles of one column only; about four of them in
+a terrain with a column per triangle. Of each triangle there is what makes the test cheap: two barycentric coordinates
+and the height are linear in x and y.
+
+Everything that a ray reads is float32, computed in float64 from the vertices. Places are relative to a corner of the
+triangle that is itself rounded to float32, and heights relative to one origin: far from the origin nothing is lost but
+what the ray's own coordinates have lost. Triangles are wider by what rounding may cost, so that no ray slips through
+between two that share an edge or a vertex.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import warp as wp
+from numpy.typing import ArrayLike, NDArray
+
+from sensorium.errors import ModelError
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+CELLS_PER_TRIANGLE = 2.0
+"""Columns of the grid per triangle."""
+MAX_CELLS = 1 << 24
+"""There are never more columns than this."""
+ENTRIES_PER_TRIANGLE = 16
+"""The grid is made coarser until the lists hold at most this many entries per triangle, boxes counted."""
+MIN_ENTRIES = 1 << 16
+"""So many entries are always allowed."""
+STEEPEST = 1e-6
+"""A triangle whose unit normal has a smaller part along z is vertical and left out: a vertical ray only grazes it."""
+CHUNK = 1 << 18
+"""Triangles that are worked on at once."""
+EPSILON = 2.0**-24
+"""Half a unit in the last place of float32, relative."""
+MISS = wp.constant(-1)
+"""Triangle where nothing is hit."""
+
+
+@wp.struct
+class ColumnsIndex:
+    """What kernels read."""
+
+    first: wp.array[wp.int32]
+    """`[cell + 1]`: where the list of a cell begins in `entries`; cells go row by row, x fastest."""
+    entries: wp.array[wp.int32]
+    """Triangles, cell by cell."""
+    triangles: wp.array[wp.vec4]
+    """`[triangle, 3]`, flat: (x and y of the corner, height there, how far barycentric coordinates may be outside),
+    (the rows of their matrix), (their values at the corner, slopes of the height along x and y)."""
+    cells_x: wp.int32
+    cells_y: wp.int32
+    x: wp.float32
+    y: wp.float32
+    """The grid's least corner, m."""
+    per_x: wp.float32
+    per_y: wp.float32
+    """Cells per metre."""
+    z: wp.float32
+    """The heights' origin, m."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Columns:
+    """The index on the host; see `ColumnsIndex`."""
+
+    first: NDArray[np.int32]
+    """`[cell + 1]`."""
+    entries: NDArray[np.int32]
+    """`[entry]`."""
+    triangles: NDArray[np.float32]
+    """`[triangle, 3, 4]`; not finite for those that are left out."""
+    cells: tuple[int, int]
+    """Along x and y."""
+    corner: tuple[float, float]
+    """x, y, m."""
+    per_metre: tuple[float, float]
+    """Cells along x and y."""
+    height: float
+    """The heights' origin, m."""
+
+    def to(self, device: Any = "cpu") -> ColumnsIndex:
+        """Return the index as kernels take it."""
+        out = ColumnsIndex()
+        out.first = wp.array(self.first, dtype=wp.int32, device=device)
+        out.entries = wp.array(self.entries, dtype=wp.int32, device=device)
+        out.triangles = wp.array(self.triangles.reshape(-1, 4), dtype=wp.vec4, device=device)
+        out.cells_x, out.cells_y = self.cells
+        out.x, out.y = self.corner
+        out.per_x, out.per_y = self.per_metre
+        out.z = self.height
+        return out
+
+
+def build_columns(
+    vertices: ArrayLike,
+    faces: ArrayLike,
+    progress: Callable[[float], None] | None = None,
+    cells_per_triangle: float = CELLS_PER_TRIANGLE,
+) -> Columns:
+    """Build the index.
+
+    Args:
+        vertices: `[n, 3]`, m.
+        faces: `[m, 3]`, rows of `vertices`; triangles are known by their row here.
+        progress: is told the share that is done, 0 to 1, now and then.
+        cells_per_triangle: how fine the grid is; big triangles make it coarser.
+
+    Raises:
+        ModelError: there is no triangle.
+    """
+    points = np.asarray(vertices, np.float64)
+    rows = np.asarray(faces)
+    if rows.ndim != 2 or rows.shape[1] != 3 or not len(rows):
+        raise ModelError(f"build_columns: faces: got an array of shape {rows.shape}, expected [n, 3] with n > 0.")
+    tell = progress or _silent
+    tell(0.0)
+    used = points[np.unique(rows)]
+    low, high = used.min(axis=0), used.max(axis=0)
+    height = float(np.float32((low[2] + high[2]) / 2))
+    triangles = np.full((len(rows), 3, 4), np.nan, np.float32)
+    kept = np.zeros(len(rows), bool)
+    for part in _chunks(len(rows)):
+        triangles[part], kept[part] = _describe(points[rows[part]], height)
+        tell(0.3 * part.stop / len(rows))
+    corner = low[:2].astype(np.float32).astype(np.float64)
+    extent = np.maximum(high[:2] - corner, 1e-6 * max(1.0, np.abs(used).max()))
+    wanted = min(max(cells_per_triangle * len(rows), 1.0), MAX_CELLS)
+    while True:
+        side = np.sqrt(extent.prod() / wanted)
+        cells = np.clip(np.ceil(extent / side), 1, wanted).astype(np.int64)
+        per_metre = (cells / extent).astype(np.float32).astype(np.float64)
+        total = 0
+        for part in _chunks(len(rows)):
+            first, last = _box(points[rows[part]][kept[part]], corner, per_metre, cells)
+            total += int((last - first + 1).prod(axis=1).sum())
+        if total <= max(MIN_ENTRIES, ENTRIES_PER_TRIANGLE * len(rows)) or cells.prod() == 1:
+            break
+        wanted = max(1.0, wanted / 4)
+    tell(0.4)
+    lists: list[NDArray[np.int32]] = []
+    owners: list[NDArray[np.int32]] = []
+    for part in _chunks(len(rows)):
+        ids = np.flatnonzero(kept[part]).astype(np.int32) + np.int32(part.start)
+        for some in _shares(points[rows[ids]], corner, per_metre, cells):
+            cell, owner = _overlaps(points[rows[ids[some]]], corner, per_metre, cells)
+            lists.append(cell)
+            owners.append(ids[some][owner])
+        tell(0.4 + 0.4 * part.stop / len(rows))
+    cell = np.concatenate(lists) if lists else np.zeros(0, np.int32)
+    order = np.argsort(cell, kind="stable")
+    entries = np.concatenate(owners)[order] if owners else np.zeros(0, np.int32)
+    first_entry = np.zeros(int(cells.prod()) + 1, np.int32)
+    np.cumsum(np.bincount(cell, minlength=int(cells.prod())), out=first_entry[1:])
+    tell(1.0)
+    return Columns(
+        first=first_entry,
+        entries=entries,
+        triangles=triangles,
+        cells=(int(cells[0]), int(cells[1])),
+        corner=(float(corner[0]), float(corner[1])),
+        per_metre=(float(per_metre[0]), float(per_metre[1])),
+        height=height,
+    )
+
+
+def _silent(_: float) -> None:
+    return None
+
+
+def _chunks(count: int) -> list[slice]:
+    return [slice(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK)]
+
+
+def _describe(corners: NDArray[np.float64], height: float) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """Return what a ray reads of triangles `[n, 3, xyz]`, and which of them are not vertical."""
+    e1, e2 = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
+    normal = np.cross(e1, e2)
+    length = np.linalg.norm(normal, axis=1)
+    kept = np.abs(normal[:, 2]) > STEEPEST * length
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        matrix = np.stack([e2[:, 1], -e2[:, 0], -e1[:, 1], e1[:, 0]], axis=1) / normal[:, 2:]
+        slopes = -normal[:, :2] / normal[:, 2:]
+        anchor = corners[:, 0, :2].astype(np.float32).astype(np.float64)
+        off = anchor - corners[:, 0, :2]
+        at = np.stack([(matrix[:, :2] * off).sum(1), (matrix[:, 2:] * off).sum(1)], axis=1)
+        z = corners[:, 0, 2] - height + (slopes * off).sum(1)
+        # Of sums of three products: each rounds, and so do the factors and the place itself, relative to the anchor.
+        reach = np.abs(corners[:, :, :2] - anchor[:, None]).max(axis=1)
+        size = np.abs(matrix) * np.concatenate([reach, reach], axis=1)
+        loose = 8.0 * EPSILON * (1.0 + np.maximum(size[:, 0] + size[:, 1], size[:, 2] + size[:, 3]))
+        out = np.concatenate([anchor, z[:, None], loose[:, None], matrix, at, slopes], axis=1).astype(np.float32)
+    kept &= np.isfinite(out).all(axis=1)
+    return out.reshape(-1, 3, 4), kept
+
+
+def _box(
+    corners: NDArray[np.float64], corner: NDArray[np.float64], per_metre: NDArray[np.float64], cells: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the first and the last cell along x and y that triangles may touch, `[n, 2]` each."""
+    place = (corners[:, :, :2] - corner) * per_metre
+    margin = _margin(cells)
+    first = np.clip(np.floor(place.min(axis=1) - margin), 0, cells - 1).astype(np.int64)
+    last = np.clip(np.floor(place.max(axis=1) + margin), 0, cells - 1).astype(np.int64)
+    return first, last
+
+
+def _margin(cells: NDArray[np.int64]) -> float:
+    """Return how far, in cells, a ray may be from the cell that it is in by float32."""
+    return 1e-4 + 8.0 * EPSILON * float(cells.max())
+
+
+def _shares(
+    corners: NDArray[np.float64], corner: NDArray[np.float64], per_metre: NDArray[np.float64], cells: NDArray[np.int64]
+) -> list[slice]:
+    """Return slices of triangles whose boxes hold at most some millions of cells together."""
+    first, last = _box(corners, corner, per_metre, cells)
+    sums = np.cumsum((last - first + 1).prod(axis=1))
+    cuts = np.unique(np.searchsorted(sums, np.arange(0, int(sums[-1]) if len(sums) else 0, 16 * CHUNK), side="left"))
+    edges = np.unique(np.concatenate([[0], cuts, [len(corners)]]))
+    return [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
+
+
+def _overlaps(
+    corners: NDArray[np.float64], corner: NDArray[np.float64], per_metre: NDArray[np.float64], cells: NDArray[np.int64]
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return the pairs (cell, row of the triangle) that touch: boxes first, then the three edges' separating axes."""
+    first, last = _box(corners, corner, per_metre, cells)
+    span = last - first + 1
+    count = span.prod(axis=1)
+    owner = np.repeat(np.arange(len(corners), dtype=np.int32), count)
+    number = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+    x = first[owner, 0] + number % span[owner, 0]
+    y = first[owner, 1] + number // span[owner, 0]
+    touches = np.ones(len(owner), bool)
+    place = (corners[:, :, :2] - corner) * per_metre
+    half = 0.5 + _margin(cells)
+    for k in range(3):
+        a, edge = place[:, k], place[:, (k + 1) % 3] - place[:, k]
+        axis = np.stack([-edge[:, 1], edge[:, 0]], axis=1)
+        own = (axis * (place[:, (k + 2) % 3] - a)).sum(1)  # the triangle is from 0 to this along the axis
+        reach = half * np.abs(axis).sum(1)
+        middle = axis[owner, 0] * (x + 0.5 - a[owner, 0]) + axis[owner, 1] * (y + 0.5 - a[owner, 1])
+        touches &= middle >= (np.minimum(own, 0.0) - reach)[owner]
+        touches &= middle <= (np.maximum(own, 0.0) + reach)[owner]
+    return (y * cells[0] + x)[touches].astype(np.int32), owner[touches]
+
+
+@wp.func
+def columns_ray(
+    columns: ColumnsIndex, x: float, y: float, z: float, sign: float, t_max: float
+) -> tuple[wp.float32, wp.int32]:
+    """Return t, m, and the triangle that a vertical ray meets first; (inf, MISS) where there is none.
+
+    Args:
+        columns: the index.
+        x: start of the ray in the frame of the vertices, m.
+        y: the same.
+        z: the same.
+        sign: +1.0 up, -1.0 down; t >= 0 counts along it. Both faces of a triangle are hit.
+        t_max: how far to look, inclusive, m.
+    """
+    best = float(wp.inf)
+    triangle = int(MISS)
+    u = (x - columns.x) * columns.per_x
+    v = (y - columns.y) * columns.per_y
+    # At the border by rounding is in the border's cell; the triangles themselves say where they end.
+    if not (u > -1.0 and v > -1.0 and u < float(columns.cells_x + 1) and v < float(columns.cells_y + 1)):
+        return best, triangle
+    col = wp.clamp(wp.int32(u), 0, columns.cells_x - 1)
+    row = wp.clamp(wp.int32(v), 0, columns.cells_y - 1)
+    cell = row * columns.cells_x + col
+    height = z - columns.z
+    for k in range(columns.first[cell], columns.first[cell + 1]):
+        i = columns.entries[k]
+        at = columns.triangles[3 * i]
+        m = columns.triangles[3 * i + 1]
+        rest = columns.triangles[3 * i + 2]
+        dx = x - at[0]
+        dy = y - at[1]
+        b1 = rest[0] + m[0] * dx + m[1] * dy
+        b2 = rest[1] + m[2] * dx + m[3] * dy
+        if wp.min(wp.min(b1, b2), 1.0 - b1 - b2) >= -at[3]:
+            t = sign * ((at[2] - height) + (rest[2] * dx + rest[3] * dy))
+            if t >= 0.0 and t < best and t <= t_max:
+                best = t
+                triangle = i
+    return best, triangle
+
+
+__all__ = ["MISS", "Columns", "ColumnsIndex", "build_columns", "columns_ray"]

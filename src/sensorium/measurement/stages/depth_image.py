@@ -1,0 +1,519 @@
+"""What the depth error models share: the pinhole image, its surfaces, noise that neighbouring pixels share, shadows.
+
+The models work on z-depth, the distance along the camera's axis. A pixel (u, v), counted from the top left, sees along
+(x, y, 1) with x = (u + 1/2 - cx) / f and y = (v + 1/2 - cy) / f, to the right, down and forward. On a plane the inverse
+depth w = 1/z is linear in u and v, whatever its attitude: that is how a surface is told from a step, and what the angle
+of incidence is measured by.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import torch
+import warp as wp
+from pydantic import Field as PydanticField
+from pydantic import ValidationInfo, field_validator
+
+from sensorium.cfg import Float, StageCfg, bad
+from sensorium.compute import Rows
+from sensorium.geometry.transforms import quat_rotate
+from sensorium.measurement.record import Record
+from sensorium.measurement.stages.amounts import column_values
+from sensorium.measurement.stages.key import StageKey
+from sensorium.random import normal_table, normals4, philox
+from sensorium.spec import FieldSpec
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+Z_DEPTH = "distance_to_image_plane"
+RAY_LENGTH = "distance_to_camera"
+EDGE: float = wp.constant(0.01)
+"""A neighbour whose inverse depth is off the pixel's own plane by more than this part of it is on another surface."""
+_MAX_BLOCKS = 1 << 24
+"""Counters of random numbers that a field has for each env, see `sensorium.random`."""
+
+
+@wp.struct
+class Pinhole:
+    """The image: its size, and the intrinsics in px."""
+
+    height: wp.int32
+    width: wp.int32
+    focal: wp.float32
+    cx: wp.float32
+    cy: wp.float32
+
+
+@wp.struct
+class DepthDraws:
+    """Streams of random numbers: of the noise, of its slow part and of the pixel; shares; size of the window."""
+
+    field: wp.uint32
+    noise0: wp.uint32
+    noise1: wp.uint32
+    slow0: wp.uint32
+    slow1: wp.uint32
+    pixel0: wp.uint32
+    pixel1: wp.uint32
+    radius: wp.int32
+    slow_ticks: wp.int32
+    fast: wp.float32
+    slow: wp.float32
+
+
+# Surfaces -------------------------------------------------------------------------------------------------------------
+
+
+@wp.func
+def inverse(z: float) -> float:
+    """Return 1/z, or 0 where there is nothing: a miss (+inf), or no depth."""
+    if wp.isfinite(z) and z > 0.0:
+        return 1.0 / z
+    return 0.0
+
+
+@wp.func
+def inverse_at(z: wp.array2d[wp.float32], env: int, first: int, u: int, v: int, image: Pinhole) -> float:
+    """Return the inverse depth of a pixel, 0 for nothing and outside the image; `first` is the mount's first column."""
+    if u < 0 or v < 0 or u >= image.width or v >= image.height:
+        return 0.0
+    return inverse(z[env, first + v * image.width + u])
+
+
+@wp.func
+def slope_of(before: float, here: float, after: float) -> float:
+    """Return the smaller one-sided difference: at a step, that of the pixel's own surface."""
+    back = here - before
+    ahead = after - here
+    if before > 0.0 and (after <= 0.0 or wp.abs(back) < wp.abs(ahead)):
+        return back
+    if after > 0.0:
+        return ahead
+    return 0.0
+
+
+@wp.func
+def slopes_at(z: wp.array2d[wp.float32], env: int, first: int, u: int, v: int, image: Pinhole) -> wp.vec2:
+    """Return by how much the inverse depth changes per px, along u and v, on the surface of a pixel."""
+    here = inverse_at(z, env, first, u, v, image)
+    along = slope_of(inverse_at(z, env, first, u - 1, v, image), here, inverse_at(z, env, first, u + 1, v, image))
+    down = slope_of(inverse_at(z, env, first, u, v - 1, image), here, inverse_at(z, env, first, u, v + 1, image))
+    return wp.vec2(along, down)
+
+
+@wp.func
+def ray_of(u: int, v: int, image: Pinhole) -> wp.vec3:
+    """Return where a pixel looks, per metre of depth: right, down, forward."""
+    return wp.vec3((float(u) + 0.5 - image.cx) / image.focal, (float(v) + 0.5 - image.cy) / image.focal, 1.0)
+
+
+@wp.func
+def incidence(
+    z: wp.array2d[wp.float32],
+    normals: wp.array2d[wp.vec3],
+    quats: wp.array2d[wp.vec4],
+    axes: int,
+    env: int,
+    mount: int,
+    u: int,
+    v: int,
+    image: Pinhole,
+) -> float:
+    """Return the cosine of the angle between a pixel's ray and the normal of what it meets.
+
+    With `axes` 0 from the depths around it: the plane w = 1/z = m . (x, y, 1) has the normal m, so the cosine is
+    w / (|m| |(x, y, 1)|). Else from the true normals in the world: `axes` is 1 where the quaternion is that of right,
+    down, forward, 2 where it is that of forward, left, up.
+    """
+    first = mount * image.height * image.width
+    ray = ray_of(u, v, image)
+    if axes != 0:
+        if axes == 2:
+            ray = wp.vec3(1.0, -ray[0], -ray[1])
+        normal = normals[env, first + v * image.width + u]
+        size = wp.length(normal) * wp.length(ray)
+        if wp.isfinite(size) and size > 0.0:
+            return wp.min(wp.abs(wp.dot(normal, quat_rotate(quats[env, mount], ray))) / size, 1.0)
+        return 1.0
+    w = inverse_at(z, env, first, u, v, image)
+    if w <= 0.0:
+        return 1.0
+    slopes = slopes_at(z, env, first, u, v, image)
+    m = wp.vec3(
+        image.focal * slopes[0],
+        image.focal * slopes[1],
+        w - image.focal * (slopes[0] * ray[0] + slopes[1] * ray[1]),
+    )
+    return wp.min(w / (wp.length(m) * wp.length(ray)), 1.0)
+
+
+@wp.func
+def looked_up(
+    z: wp.array2d[wp.float32],
+    env: int,
+    first: int,
+    u: int,
+    v: int,
+    shift: wp.vec2,
+    keeps_surface: int,
+    image: Pinhole,
+) -> wp.vec2i:
+    """Return the pixel that is seen in place of (u, v), whose centre is shifted by so many px.
+
+    With `keeps_surface` a shift along the pixel's own surface changes nothing, so that it blurs steps and adds no noise
+    to slopes. A pixel that meets nothing is never taken.
+    """
+    to = wp.vec2i(
+        wp.clamp(int(wp.floor(float(u) + 0.5 + shift[0])), 0, image.width - 1),
+        wp.clamp(int(wp.floor(float(v) + 0.5 + shift[1])), 0, image.height - 1),
+    )
+    here = wp.vec2i(u, v)
+    if to[0] == u and to[1] == v:
+        return here
+    w = inverse_at(z, env, first, u, v, image)
+    there = inverse_at(z, env, first, to[0], to[1], image)
+    if there <= 0.0:
+        return here
+    if keeps_surface != 0:
+        slopes = slopes_at(z, env, first, u, v, image)
+        if wp.abs(there - w - slopes[0] * float(to[0] - u) - slopes[1] * float(to[1] - v)) <= EDGE * w:
+            return here
+    return to
+
+
+@wp.func
+def returns(cosine: float, cos_none: float, cos_all: float, chance: float) -> bool:
+    """Whether a surface at grazing incidence is seen: never below `cos_none`, always from `cos_all` on."""
+    if cosine < cos_none:
+        return False
+    return cosine >= cos_all or chance * (cos_all - cos_none) < cosine - cos_none
+
+
+# Noise ----------------------------------------------------------------------------------------------------------------
+
+
+@wp.func
+def window_normals(
+    time: wp.uint32,
+    env: wp.uint32,
+    episode: wp.uint32,
+    mount: int,
+    v: int,
+    quad: int,
+    image: Pinhole,
+    field: wp.uint32,
+    radius: int,
+    key0: wp.uint32,
+    key1: wp.uint32,
+    table: wp.array[wp.vec3],
+) -> wp.vec4:
+    """Return normals of variance 1 for the pixels 4 quad to 4 quad + 3 of a row: means over a window of white draws.
+
+    The mean of n draws has the variance 1/n; it is restored. The draws lie on a grid with a margin around the image, so
+    that the pixels at its border are like the others.
+    """
+    margin = (radius + 3) / 4
+    blocks = (image.width + 3) / 4 + 2 * margin
+    rows_of = image.height + 2 * radius
+    total = wp.vec4()
+    for i in range(2 * radius + 1):
+        row = (mount * rows_of + v + i) * blocks
+        for b in range(2 * margin + 1):
+            element = (field << wp.uint32(24)) | wp.uint32(row + quad + b)
+            draws = normals4(time, env, episode, element, key0, key1, table)
+            for j in range(4):
+                at = 4 * (b - margin) + j  # of this draw, from the first of the four pixels
+                for k in range(4):
+                    if at >= k - radius and at <= k + radius:
+                        total[k] = total[k] + draws[j]
+    return total / float(2 * radius + 1)
+
+
+@wp.func
+def noise_of(
+    tick: int, env: int, episode: int, mount: int, v: int, quad: int, image: Pinhole, draws: DepthDraws,
+    table: wp.array[wp.vec3],
+) -> wp.vec4:  # fmt: skip
+    """Return the noise of four pixels, of variance 1: a part drawn anew for each sample, and one that changes slowly.
+
+    The slow part goes from one draw to the next in `slow_ticks`, at constant variance: a function of the tick alone.
+    """
+    e, p = wp.uint32(env), wp.uint32(episode)
+    total = window_normals(
+        wp.uint32(tick), e, p, mount, v, quad, image, draws.field, draws.radius, draws.noise0, draws.noise1, table
+    )
+    if draws.slow_ticks > 0:
+        knot = wp.uint32(tick / draws.slow_ticks)
+        x = float(tick % draws.slow_ticks) / float(draws.slow_ticks)
+        past = window_normals(
+            knot, e, p, mount, v, quad, image, draws.field, draws.radius, draws.slow0, draws.slow1, table
+        )
+        coming = window_normals(
+            knot + wp.uint32(1), e, p, mount, v, quad, image, draws.field, draws.radius, draws.slow0, draws.slow1, table
+        )
+        blend = ((1.0 - x) * past + x * coming) / wp.sqrt((1.0 - x) * (1.0 - x) + x * x)
+        total = draws.fast * total + draws.slow * blend
+    return total
+
+
+@wp.func
+def pixel_words(tick: int, env: int, episode: int, pixel: int, draws: DepthDraws) -> wp.vec4ui:
+    """Return the four random words of a pixel, beside its noise; the pixel is counted over all mounts."""
+    element = (draws.field << wp.uint32(24)) | wp.uint32(pixel)
+    return philox(wp.uint32(tick), wp.uint32(env), wp.uint32(episode), element, draws.pixel0, draws.pixel1)
+
+
+# Shadows --------------------------------------------------------------------------------------------------------------
+
+
+@wp.kernel
+def keep_and_clear(
+    rows: Rows, values: wp.array2d[wp.float32], before: wp.array2d[wp.float32], nearest: wp.array2d[wp.float32]
+) -> None:
+    """Keep the image as it is before the stage, for its look-ups, and empty the other view."""
+    i, column = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    before[env, column] = values[env, column]
+    nearest[env, column] = 0.0
+
+
+@wp.kernel
+def see_from_the_other(
+    rows: Rows, image: Pinhole, parallax: float, z: wp.array2d[wp.float32], nearest: wp.array2d[wp.float32]
+) -> None:
+    """Find the greatest disparity in each pixel of the second view: of another camera, or of the projector."""
+    i, mount, v, u = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    first = mount * image.height * image.width
+    d = parallax * inverse_at(z, env, first, u, v, image)
+    if d <= 0.0:
+        return
+    to = int(wp.floor(float(u) + 0.5 - d))
+    row = first + v * image.width
+    if to >= 0 and to < image.width:
+        wp.atomic_max(nearest, env, row + to, d)
+    following = parallax * inverse_at(z, env, first, u + 1, v, image)
+    if following > 0.0 and wp.abs(following - d) <= 1.0:  # one surface: leave no gap in it
+        if int(wp.floor(float(u) + 1.5 - following)) == to + 2 and to + 1 >= 0 and to + 1 < image.width:
+            wp.atomic_max(nearest, env, row + to + 1, wp.min(d, following))
+
+
+@wp.func
+def is_hidden(
+    nearest: wp.array2d[wp.float32], env: int, first: int, u: int, v: int, d: float, slope: float, image: Pinhole
+) -> bool:
+    """Whether the second view does not see a point of disparity d: outside its image, or something nearer is before it.
+
+    What is nearer by less than a pixel, or by what the slope of the point's own surface explains, hides nothing.
+    """
+    to = int(wp.floor(float(u) + 0.5 - d))
+    if to < 0 or to >= image.width:
+        return True
+    return nearest[env, first + v * image.width + to] > d + 1.0 + 4.0 * wp.abs(slope)
+
+
+# Config ---------------------------------------------------------------------------------------------------------------
+
+Value = TypeVar("Value")
+
+
+def finite(value: float | None, least: float = 0.0, above: bool = False) -> float | None:
+    """Return the value; raise what a validator may raise where it is not finite, or too small."""
+    if value is not None and not (least < value < math.inf if above else least <= value < math.inf):
+        raise bad(f"a finite number {'>' if above else '>='} {least:g}")
+    return value
+
+
+def image_shape(values: torch.Tensor) -> tuple[int, int, int]:
+    """Return mounts, height and width of `[env, mount, height, width, 1]`; mount and the last axis may be absent."""
+    shape = tuple(values.shape[1:-1] if values.shape[-1] == 1 else values.shape[1:])
+    return math.prod(shape[:-2]), shape[-2], shape[-1]
+
+
+class DepthStage(StageCfg):
+    """What the depth error models share: intrinsics, holes and the correlation of the noise.
+
+    They work on a field of z-depth, m, with the axes height and width, and are refused on others. What a camera derives
+    from it, such as the length of the ray, follows from the measured z-depth.
+
+    A miss (+inf) stays a miss. A pixel without value, a hole, reports `hole_value`.
+    """
+
+    fields: tuple[str, ...] = (Z_DEPTH,)
+    """Fields it works on: z-depth, `distance_to_image_plane`."""
+    focal_px: Float | None = None
+    """Focal length, px; pixels are square. Give it or `fov_deg`."""
+    fov_deg: Float | None = PydanticField(default=None, validate_default=True)
+    """Horizontal field of view, degrees: the focal length is width / 2 / tan(fov / 2)."""
+    principal_point: tuple[Float, Float] | None = None
+    """Where the camera's axis meets the image, px from its left and upper border; None is the middle."""
+    hole_value: Float = 0.0
+    """What a pixel without value reports, m: 0 as depth cameras do, or ``inf`` like a miss; not NaN."""
+    max_range: Float = math.inf
+    """Measured depths beyond this are holes, m."""
+    grazing: tuple[Float, Float] | None = None
+    """Cosines (c0, c1) of the angle of incidence: below c0 there is no value, from c1 on always; between them the
+    chance of a value rises linearly. None: no holes at grazing incidence. The angle is that of the true `normals`
+    where the sensor has these and `quat_w_ros` or `quat_w_world`, else of the plane through neighbouring pixels."""
+    window: int = 1
+    """The noise is the mean over so many times so many pixels, its variance restored; odd, 1 is white noise."""
+    slow_share: Float = 0.0
+    """Share of the noise's variance that changes slowly instead of from sample to sample, in [0, 1]."""
+    slow_time: Float = 1.0
+    """Time in which the slow part is replaced, s."""
+
+    @field_validator("focal_px", "slow_time", "max_range")
+    @classmethod
+    def _positive(cls, value: float | None, info: ValidationInfo) -> float | None:
+        if info.field_name == "max_range" and value == math.inf:
+            return value
+        return finite(value, above=True)
+
+    @field_validator("fov_deg")
+    @classmethod
+    def _fov(cls, value: float | None, info: ValidationInfo) -> float | None:
+        if "focal_px" in info.data and (value is None) == (info.data["focal_px"] is None):
+            raise bad("exactly one of focal_px and fov_deg")
+        if value is not None and not 0.0 < value < 180.0:
+            raise bad("an angle in (0, 180) degrees")
+        return value
+
+    @field_validator("principal_point")
+    @classmethod
+    def _principal_point(cls, value: tuple[float, float] | None) -> tuple[float, float] | None:
+        if value is not None and not all(math.isfinite(part) for part in value):
+            raise bad("two finite numbers, px")
+        return value
+
+    @field_validator("hole_value")
+    @classmethod
+    def _hole_value(cls, value: float) -> float:
+        if math.isnan(value):
+            raise bad("a number that is not NaN", "0 is what depth cameras report, inf is a miss.")
+        return value
+
+    @field_validator("grazing")
+    @classmethod
+    def _grazing(cls, value: tuple[float, float] | None) -> tuple[float, float] | None:
+        if value is not None and not 0.0 <= value[0] <= value[1] <= 1.0:
+            raise bad("two cosines, 0 <= c0 <= c1 <= 1", "At cosine 1 a surface is seen head-on.")
+        return value
+
+    @field_validator("window")
+    @classmethod
+    def _window(cls, value: int) -> int:
+        if not 1 <= value <= 31 or value % 2 == 0:
+            raise bad("an odd number from 1 to 31")
+        return value
+
+    @field_validator("slow_share")
+    @classmethod
+    def _slow_share(cls, value: float) -> float:
+        if not 0.0 <= value <= 1.0:
+            raise bad("a share in [0, 1]")
+        return value
+
+    def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
+        """Raise `ValueError` where a field is no image of z-depth."""
+        for field in columns:
+            spec = specs[field]
+            if field == RAY_LENGTH:
+                raise ValueError(
+                    f"a field of z-depth, {Z_DEPTH}: {RAY_LENGTH} is the length of the ray, and its measured value "
+                    f"follows from the measured z-depth. Write fields=({Z_DEPTH!r},)"
+                )
+            sizes = {axis: size for axis, size in zip(spec.axes, spec.shape, strict=True) if axis != "mount"}
+            axes = tuple(axis for axis, size in sizes.items() if axis in ("height", "width") or size != 1)
+            if spec.unit != "m" or axes != ("height", "width") or sizes["width"] < 2:
+                raise ValueError(
+                    f"a field of z-depth in m with the axes height and width, at least 2 px wide, such as {Z_DEPTH}; "
+                    f"{field} has the unit {spec.unit} and {dict(zip(spec.axes, spec.shape, strict=True))}"
+                )
+            radius, mounts = self.window // 2, columns[field] // (sizes["height"] * sizes["width"])
+            rows, row = sizes["height"] + 2 * radius, (sizes["width"] + 3) // 4 + 2 * ((radius + 3) // 4)
+            if max(columns[field], mounts * rows * row) >= _MAX_BLOCKS:
+                raise ValueError(f"an image of fewer than {_MAX_BLOCKS} pixels over all mounts")
+
+    def focal_of(self, width: int) -> float:
+        """Return the focal length of an image of a width, px."""
+        if self.focal_px is not None:
+            return self.focal_px
+        assert self.fov_deg is not None
+        return 0.5 * width / math.tan(0.5 * math.radians(self.fov_deg))
+
+    def pinhole(self, height: int, width: int) -> Any:
+        """Return size and intrinsics for kernels."""
+        image = Pinhole()
+        image.height, image.width, image.focal = height, width, self.focal_of(width)
+        image.cx, image.cy = self.principal_point or (0.5 * width, 0.5 * height)
+        return image
+
+    def grazing_cosines(self) -> tuple[float, float]:
+        """Return both cosines, -1 where there are no such holes."""
+        return self.grazing or (-1.0, -1.0)
+
+    def draws(self, key: StageKey, field: str) -> Any:
+        """Return the streams of random numbers for kernels."""
+        draws = DepthDraws()
+        draws.field = key.field_index[field]
+        draws.noise0, draws.noise1 = key.stream("noise")
+        draws.slow0, draws.slow1 = key.stream("slow")
+        draws.pixel0, draws.pixel1 = key.stream("pixel")
+        draws.radius = self.window // 2
+        draws.slow_ticks = max(1, round(self.slow_time / key.clock.dt)) if self.slow_share > 0.0 else 0
+        draws.fast, draws.slow = math.sqrt(1.0 - self.slow_share), math.sqrt(self.slow_share)
+        return draws
+
+    def geometry(self, truth: Record, key: StageKey, field: str) -> tuple[list[Any], tuple[int, int, int], Any]:
+        """Return the true depths and normals for kernels, the launch's size, and the image.
+
+        The inputs are depths `[env, column]`, normals `[env, column]`, quaternions `[env, mount]` and which axes these
+        turn (0 where the normals are those of the depths).
+        """
+        mounts, height, width = image_shape(truth[field])
+        axes = 0
+        normals, quats = torch.zeros((1, 1, 3)), torch.zeros((1, 1, 4))
+        for number, name in enumerate(("quat_w_ros", "quat_w_world"), start=1):
+            if axes == 0 and "normals" in truth and name in truth:
+                axes = number
+                normals, quats = (truth[each].view(len(truth[each]), -1, n) for each, n in (("normals", 3), (name, 4)))
+        inputs = [
+            column_values(truth[field]),
+            wp.from_torch(normals.to(key.compute.device), dtype=wp.vec3),
+            wp.from_torch(quats.to(key.compute.device), dtype=wp.vec4),
+            axes,
+        ]
+        return inputs, (mounts, height, (width + 3) // 4), self.pinhole(height, width)
+
+    def chances(self, key: StageKey, field: str) -> list[Any]:
+        """Return clock, episodes, streams and the normal table for kernels."""
+        return [
+            key.clock.words_wp, key.clock.episode_wp, self.draws(key, field), normal_table(key.compute.wp_device)
+        ]  # fmt: skip
+
+    def look_around(
+        self, slot: Record, truth: Record, key: StageKey, field: str, parallax: float | None
+    ) -> tuple[Any, Any]:
+        """Keep the image for look-ups and draw the second view of it, both `[env, column]` (one or two launches).
+
+        Args:
+            parallax: focal length times distance to the second view, px m; None where there is none.
+        """
+        before, nearest = (wp.from_torch(key.scratch(what, field)) for what in ("before", "nearest"))
+        key.compute.launch(keep_and_clear, (key.columns[field],), [column_values(slot[field])], [before, nearest])
+        if parallax is not None:
+            mounts, height, width = image_shape(truth[field])
+            key.compute.launch(
+                see_from_the_other,
+                (mounts, height, width),
+                [self.pinhole(height, width), parallax, column_values(truth[field])],
+                [nearest],
+            )
+        return before, nearest

@@ -1,0 +1,231 @@
+"""The first Kinect: structured light."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+import torch
+import warp as wp
+from pydantic import Field as PydanticField
+from pydantic import ValidationInfo, field_validator
+
+from sensorium.cfg import Float, Place, bad
+from sensorium.compute import Rows
+from sensorium.measurement.record import Record
+from sensorium.measurement.stages.amounts import column_values
+from sensorium.measurement.stages.depth_image import (
+    DepthDraws,
+    DepthStage,
+    Pinhole,
+    finite,
+    incidence,
+    inverse,
+    inverse_at,
+    is_hidden,
+    looked_up,
+    noise_of,
+    pixel_words,
+    returns,
+    slopes_at,
+)
+from sensorium.measurement.stages.key import StageKey
+from sensorium.random import word_to_normal, word_to_uniform
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+REDWOOD_PARALLAX = 35.130
+"""Disparity times depth in the Redwood model, px m."""
+REDWOOD_NOISE = 0.027778
+"""Standard deviation of the disparity in the Redwood model, px."""
+REDWOOD_JITTER = 0.25
+"""Standard deviation of the look-up along each image axis in the Redwood model, px."""
+_RIGHT_ANGLE: float = wp.constant(0.5 * math.pi)
+_STEEP: float = wp.constant(math.radians(60.0))
+_STEEPEST: float = wp.constant(math.radians(89.0))
+
+
+@wp.struct
+class Kinect:
+    """What `KinectDepth` says: which model, parallax of the shadow and of the disparities (px m), limits (m)."""
+
+    is_redwood: wp.int32
+    parallax: wp.float32
+    matched: wp.float32
+    noise: wp.float32
+    lateral: wp.float32
+    quantum: wp.float32
+    shadow: wp.int32
+    cos_none: wp.float32
+    cos_all: wp.float32
+    min_range: wp.float32
+    max_range: wp.float32
+    hole: wp.float32
+
+
+@wp.func
+def axial_sd(z: float, angle: float) -> float:
+    """Return the standard deviation of the depth at an angle of incidence, m (Nguyen, Izadi and Lovell)."""
+    sd = 0.0012 + 0.0019 * (z - 0.4) * (z - 0.4)
+    if angle > _STEEP:
+        ratio = angle / (_RIGHT_ANGLE - angle)
+        sd = sd + 0.0001 / wp.sqrt(z) * ratio * ratio
+    return sd
+
+
+@wp.func
+def lateral_sd(angle: float) -> float:
+    """Return the standard deviation of the place that is seen, px (Nguyen, Izadi and Lovell)."""
+    return 0.8 + 0.035 * angle / (_RIGHT_ANGLE - angle)
+
+
+@wp.kernel
+def _kinect(
+    rows: Rows,
+    image: Pinhole,
+    kinect: Kinect,
+    z: wp.array2d[wp.float32],
+    normals: wp.array2d[wp.vec3],
+    quats: wp.array2d[wp.vec4],
+    axes: int,
+    clock: wp.array[wp.int32],
+    episode: wp.array[wp.int32],
+    draws: DepthDraws,
+    table: wp.array[wp.vec3],
+    before: wp.array2d[wp.float32],
+    nearest: wp.array2d[wp.float32],
+    values: wp.array2d[wp.float32],
+) -> None:
+    i, mount, v, quad = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    first = mount * image.height * image.width
+    noise = noise_of(clock[0], env, episode[env], mount, v, quad, image, draws, table)
+    for j in range(4):
+        u = 4 * quad + j
+        if u >= image.width:
+            return
+        column = first + v * image.width + u
+        if inverse(before[env, column]) <= 0.0:
+            continue
+        words = pixel_words(clock[0], env, episode[env], column, draws)
+        angle = wp.float32(0.0)
+        sideways = kinect.lateral
+        if kinect.is_redwood == 0:
+            angle = wp.min(wp.acos(incidence(z, normals, quats, axes, env, mount, u, v, image)), _STEEPEST)
+            sideways = sideways * lateral_sd(angle)
+        shift = wp.vec2(sideways * word_to_normal(words[0], table), sideways * word_to_normal(words[1], table))
+        at = looked_up(z, env, first, u, v, shift, 1 - kinect.is_redwood, image)
+        if kinect.is_redwood != 0:  # at half the resolution: the first pixel of each 2 x 2
+            half = wp.vec2i(at[0] - at[0] % 2, at[1] - at[1] % 2)
+            if inverse_at(z, env, first, half[0], half[1], image) > 0.0:
+                at = half
+        elif at[0] != u or at[1] != v:
+            angle = wp.min(wp.acos(incidence(z, normals, quats, axes, env, mount, at[0], at[1], image)), _STEEPEST)
+        seen = wp.bool(True)
+        if kinect.cos_all >= 0.0:
+            cosine = incidence(z, normals, quats, axes, env, mount, at[0], at[1], image)
+            seen = returns(cosine, kinect.cos_none, kinect.cos_all, word_to_uniform(words[2]))
+        if seen and kinect.shadow != 0:
+            slope = kinect.parallax * slopes_at(z, env, first, at[0], at[1], image)[0]
+            true_disparity = kinect.parallax * inverse_at(z, env, first, at[0], at[1], image)
+            seen = not is_hidden(nearest, env, first, at[0], at[1], true_disparity, slope, image)
+        depth = kinect.hole
+        w = inverse(before[env, first + at[1] * image.width + at[0]])
+        if seen and w > 0.0:
+            d = kinect.matched * w
+            if kinect.is_redwood != 0:
+                d = d + kinect.noise * noise[j]
+            else:
+                there = 1.0 / w
+                step = kinect.quantum * there / d  # of the depth
+                sd = axial_sd(there, angle)
+                variance = wp.max(sd * sd - step * step / 12.0, 0.0)
+                there = there + kinect.noise * wp.sqrt(variance) * noise[j]
+                d = kinect.matched * inverse(there)
+            if kinect.quantum > 0.0:
+                d = kinect.quantum * wp.floor(d / kinect.quantum + 0.5)
+            if d > 0.0:
+                there = kinect.matched / d
+                if there >= kinect.min_range and there <= kinect.max_range:
+                    depth = there
+        values[env, column] = depth
+
+
+class KinectDepth(DepthStage):
+    """Errors of the first Kinect, which triangulates a projected pattern of dots.
+
+    ``variant="axial"``: C. Nguyen, S. Izadi, D. Lovell, "Modeling Kinect sensor noise for improved 3D reconstruction
+    and tracking", 3DIMPVT 2012. At the angle of incidence t the standard deviation of the depth is
+    0.0012 + 0.0019 (z - 0.4)^2 m, beyond 60 degrees plus 0.0001 / sqrt(z) t^2 / (pi/2 - t)^2, and that of the place that
+    is seen 0.8 + 0.035 t / (pi/2 - t) px; t is held at 89 degrees at most. The place matters at steps only: within a
+    surface it changes nothing, since what it does there is in the first figure already. So is what rounding to the
+    quantum does, step^2 / 12: the noise that is drawn is smaller by that, so that what is reported has the stated
+    deviation.
+
+    ``variant="redwood"``: that of S. Choi, Q.-Y. Zhou, V. Koltun, "Robust reconstruction of indoor scenes", CVPR 2015
+    (after A. Teichman, S. Miller, S. Thrun, RSS 2013), as used by Habitat: the place with 0.25 px, at half the
+    resolution; disparity 35.130/z with 0.027778 px of noise, rounded to 1/8 px. Its table of lens distortion is left
+    out.
+
+    The projector is at `baseline` to the right of the camera: the background beside an object's left edge that it does
+    not reach has no value, a band of f B (1/z_near - 1/z_far) px, nor has what it does not reach along the left border.
+    """
+
+    place: ClassVar[Place] = "saturation"
+    is_recorded: ClassVar[bool] = True
+
+    variant: Literal["axial", "redwood"] = "axial"
+    """Which model, see above."""
+    baseline: Float = 0.075
+    """Distance from the camera to the projector, m (K. Khoshelham, S. Oude Elberink, Sensors 12, 2012: 7.5 cm)."""
+    quantum: Float = 0.125
+    """Step of the disparity, px: of f B / z, or of 35.130/z; 0 leaves it continuous."""
+    noise_scale: Float = 1.0
+    """Factor of the noise of the depth, or of the disparity."""
+    lateral_scale: Float = 1.0
+    """Factor of the standard deviation of the place that is seen."""
+    shadow: bool = True
+    """Whether what the projector does not reach has no value."""
+    min_range: Float = PydanticField(default=0.4, validate_default=True)
+    """Measured depths below this are holes, m; the figures were measured from 0.4 m on."""
+    max_range: Float = 10.0
+    """Measured depths beyond this are holes, m."""
+
+    @field_validator("quantum", "noise_scale", "lateral_scale")
+    @classmethod
+    def _not_negative(cls, value: float) -> float | None:
+        return finite(value)
+
+    @field_validator("baseline")
+    @classmethod
+    def _baseline(cls, value: float) -> float | None:
+        return finite(value, above=True)
+
+    @field_validator("min_range")
+    @classmethod
+    def _below_max(cls, value: float, info: ValidationInfo) -> float:
+        most = info.data.get("max_range", math.inf)
+        if not 0.0 <= value < most:
+            raise bad(f"a depth >= 0 below max_range, {most:g} m")
+        return value
+
+    def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Triangulate (three launches per field)."""
+        is_redwood = self.variant == "redwood"
+        for field in key.columns:
+            geometry, items, image = self.geometry(truth, key, field)
+            kinect = Kinect()
+            kinect.is_redwood = int(is_redwood)
+            kinect.parallax = self.baseline * image.focal
+            kinect.matched = REDWOOD_PARALLAX if is_redwood else self.baseline * image.focal
+            kinect.noise = self.noise_scale * (REDWOOD_NOISE if is_redwood else 1.0)
+            kinect.lateral = self.lateral_scale * (REDWOOD_JITTER if is_redwood else 1.0)
+            kinect.quantum, kinect.shadow = self.quantum, int(self.shadow)
+            kinect.cos_none, kinect.cos_all = self.grazing_cosines()
+            kinect.min_range, kinect.max_range, kinect.hole = self.min_range, self.max_range, self.hole_value
+            seen = self.look_around(slot, truth, key, field, kinect.parallax if self.shadow else None)
+            inputs = [image, kinect, *geometry, *self.chances(key, field), *seen]
+            key.compute.launch(_kinect, items, inputs, [column_values(slot[field])])

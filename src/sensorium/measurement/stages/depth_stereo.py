@@ -1,0 +1,174 @@
+"""Stereo depth cameras, passive or with a projected texture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+import warp as wp
+from pydantic import field_validator
+
+from sensorium.cfg import Float, Place, bad
+from sensorium.compute import Rows
+from sensorium.measurement.record import Record
+from sensorium.measurement.stages.amounts import column_values
+from sensorium.measurement.stages.depth_image import (
+    DepthDraws,
+    DepthStage,
+    Pinhole,
+    finite,
+    incidence,
+    inverse,
+    inverse_at,
+    is_hidden,
+    looked_up,
+    noise_of,
+    pixel_words,
+    returns,
+    slopes_at,
+)
+from sensorium.measurement.stages.key import StageKey
+from sensorium.random import word_to_normal, word_to_uniform
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+
+@wp.struct
+class Stereo:
+    """Parallax f B in px m, and what `StereoDepth` says of the matcher, px; shadows as 0 or 1."""
+
+    parallax: wp.float32
+    noise: wp.float32
+    quantum: wp.float32
+    locking: wp.float32
+    most: wp.float32
+    fattening: wp.float32
+    shadow: wp.int32
+    cos_none: wp.float32
+    cos_all: wp.float32
+    max_range: wp.float32
+    hole: wp.float32
+
+
+@wp.kernel
+def _stereo(
+    rows: Rows,
+    image: Pinhole,
+    stereo: Stereo,
+    z: wp.array2d[wp.float32],
+    normals: wp.array2d[wp.vec3],
+    quats: wp.array2d[wp.vec4],
+    axes: int,
+    clock: wp.array[wp.int32],
+    episode: wp.array[wp.int32],
+    draws: DepthDraws,
+    table: wp.array[wp.vec3],
+    before: wp.array2d[wp.float32],
+    nearest: wp.array2d[wp.float32],
+    values: wp.array2d[wp.float32],
+) -> None:
+    i, mount, v, quad = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    first = mount * image.height * image.width
+    noise = noise_of(clock[0], env, episode[env], mount, v, quad, image, draws, table)
+    for j in range(4):
+        u = 4 * quad + j
+        if u >= image.width:
+            return
+        column = first + v * image.width + u
+        if inverse(before[env, column]) <= 0.0:
+            continue
+        words = pixel_words(clock[0], env, episode[env], column, draws)
+        at = wp.vec2i(u, v)
+        if stereo.fattening > 0.0:
+            shift = wp.vec2(
+                stereo.fattening * word_to_normal(words[0], table), stereo.fattening * word_to_normal(words[1], table)
+            )
+            at = looked_up(z, env, first, u, v, shift, 1, image)
+        seen = wp.bool(True)
+        if stereo.cos_all >= 0.0:
+            cosine = incidence(z, normals, quats, axes, env, mount, at[0], at[1], image)
+            seen = returns(cosine, stereo.cos_none, stereo.cos_all, word_to_uniform(words[2]))
+        if seen and stereo.shadow != 0:
+            slope = stereo.parallax * slopes_at(z, env, first, at[0], at[1], image)[0]
+            true_disparity = stereo.parallax * inverse_at(z, env, first, at[0], at[1], image)
+            seen = not is_hidden(nearest, env, first, at[0], at[1], true_disparity, slope, image)
+        d = stereo.parallax * inverse(before[env, first + at[1] * image.width + at[0]])
+        d = d + stereo.noise * noise[j]
+        if stereo.locking > 0.0:
+            d = d + stereo.locking * wp.sin(2.0 * wp.pi * (d - wp.floor(d)))
+        if stereo.quantum > 0.0:
+            d = stereo.quantum * wp.floor(d / stereo.quantum + 0.5)
+        depth = stereo.hole
+        if seen and d > 0.0 and d <= stereo.most:
+            depth = stereo.parallax / d
+            if depth > stereo.max_range:
+                depth = stereo.hole
+        values[env, column] = depth
+
+
+class StereoDepth(DepthStage):
+    """Errors of a stereo camera: z = f B / q(d + n), d = f B / z the disparity in px, q rounding to the quantum.
+
+    So the standard deviation of the depth is z^2 noise_px / (f B), and its steps are z^2 quantum / (f B), to first order
+    (e.g. Gallup, Frahm, Mordohai, Pollefeys, "Variable baseline/resolution stereo", CVPR 2008).
+
+    The image is that of the left camera, the other one is at `baseline` to its right. No value has
+
+    - what is nearer than f B / max_disparity, out of the matcher's search range;
+    - the background beside an object's left edge that the right camera does not see: a band of
+      f B (1/z_near - 1/z_far) px; and f B / z px along the left border of the image (`shadow`);
+    - a surface seen at grazing incidence (`grazing`).
+
+    Disparities of windows that straddle a step are those of either side: each pixel is looked up at a place drawn
+    around it (`edge_fattening`). It changes nothing within a surface.
+    """
+
+    place: ClassVar[Place] = "saturation"
+    is_recorded: ClassVar[bool] = True
+
+    baseline: Float
+    """Distance between the two cameras, m."""
+    noise_px: Float = 0.0
+    """Standard deviation of the disparity, px."""
+    quantum: Float = 0.0
+    """Subpixel step of the disparity, px, e.g. 1/32; 0 leaves it continuous."""
+    locking: Float = 0.0
+    """Pixel locking: amplitude of a sine error over the fraction of the disparity, px (Shimizu and Okutomi, ICCV 2001:
+    subpixel interpolation draws disparities towards whole or half pixels)."""
+    max_disparity: Float = math.inf
+    """Greatest disparity the matcher searches, px."""
+    edge_fattening: Float = 0.0
+    """Standard deviation of the look-up along each image axis, px."""
+    shadow: bool = True
+    """Whether what only the left camera sees has no value."""
+
+    @field_validator("baseline", "max_disparity")
+    @classmethod
+    def _above_zero(cls, value: float) -> float:
+        if not value > 0.0 or math.isnan(value):
+            raise bad("a number > 0")
+        return value
+
+    @field_validator("noise_px", "quantum", "locking", "edge_fattening")
+    @classmethod
+    def _not_negative(cls, value: float) -> float | None:
+        return finite(value)
+
+    def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Match (three launches per field)."""
+        for field in key.columns:
+            geometry, items, image = self.geometry(truth, key, field)
+            stereo = Stereo()
+            stereo.parallax = self.baseline * image.focal
+            stereo.noise, stereo.quantum, stereo.locking = self.noise_px, self.quantum, self.locking
+            stereo.most, stereo.fattening, stereo.shadow = self.max_disparity, self.edge_fattening, int(self.shadow)
+            stereo.cos_none, stereo.cos_all = self.grazing_cosines()
+            stereo.max_range, stereo.hole = self.max_range, self.hole_value
+            seen = self.look_around(slot, truth, key, field, stereo.parallax if self.shadow else None)
+            inputs = [image, stereo, *geometry, *self.chances(key, field), *seen]
+            key.compute.launch(_stereo, items, inputs, [column_values(slot[field])])

@@ -1,0 +1,286 @@
+"""Time-of-flight depth cameras that measure the phase of modulated light."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import torch
+import warp as wp
+from pydantic import field_validator
+
+from sensorium.cfg import Float, Place, bad
+from sensorium.compute import Rows
+from sensorium.measurement.record import Record
+from sensorium.measurement.stages.amounts import column_values
+from sensorium.measurement.stages.depth_image import (
+    EDGE,
+    DepthDraws,
+    DepthStage,
+    Pinhole,
+    finite,
+    incidence,
+    inverse,
+    inverse_at,
+    noise_of,
+    pixel_words,
+    ray_of,
+    returns,
+    slopes_at,
+)
+from sensorium.measurement.stages.key import StageKey
+from sensorium.random import word_to_uniform
+from sensorium.spec import FieldSpec
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+LIGHT = 299_792_458.0
+"""Speed of light, m/s."""
+
+
+@wp.struct
+class Tof:
+    """What `TofDepth` says, as kernels use it: phase per metre of range (rad/m), noise (m), amplitudes (electrons)."""
+
+    phase: wp.float32
+    noise: wp.float32
+    signal: wp.float32
+    ambient: wp.float32
+    least: wp.float32
+    reflectance: wp.float32
+    wiggle: wp.float32
+    harmonic: wp.float32
+    path: wp.float32
+    excess: wp.float32
+    flying: wp.float32
+    span: wp.float32
+    wraps: wp.int32
+    cos_none: wp.float32
+    cos_all: wp.float32
+    max_range: wp.float32
+    hole: wp.float32
+
+
+@wp.func
+def strength(tof: Tof, reflectances: wp.array2d[wp.float32], env: int, column: int, cosine: float, r: float) -> float:
+    """Return the signal of a Lambertian surface that the camera's own light meets, electrons."""
+    rho = tof.reflectance
+    if reflectances.shape[1] > 1:
+        rho = reflectances[env, column]
+    return tof.signal * rho * cosine / (r * r)
+
+
+@wp.kernel
+def _tof(
+    rows: Rows,
+    image: Pinhole,
+    tof: Tof,
+    reflectances: wp.array2d[wp.float32],
+    z: wp.array2d[wp.float32],
+    normals: wp.array2d[wp.vec3],
+    quats: wp.array2d[wp.vec4],
+    axes: int,
+    clock: wp.array[wp.int32],
+    episode: wp.array[wp.int32],
+    draws: DepthDraws,
+    table: wp.array[wp.vec3],
+    values: wp.array2d[wp.float32],
+) -> None:
+    i, mount, v, quad = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    first = mount * image.height * image.width
+    noise = noise_of(clock[0], env, episode[env], mount, v, quad, image, draws, table)
+    for j in range(4):
+        u = 4 * quad + j
+        if u >= image.width:
+            return
+        column = first + v * image.width + u
+        depth = values[env, column]
+        if inverse(depth) <= 0.0:
+            continue
+        words = pixel_words(clock[0], env, episode[env], column, draws)
+        length = wp.length(ray_of(u, v, image))
+        cosine = incidence(z, normals, quats, axes, env, mount, u, v, image)
+        r = depth * length
+        amplitude = strength(tof, reflectances, env, column, cosine, r)
+        measured = wp.float32(tof.hole)
+        if returns(cosine, tof.cos_none, tof.cos_all, word_to_uniform(words[2])) and amplitude >= tof.least:
+            total = r
+            w = inverse_at(z, env, first, u, v, image)
+            if word_to_uniform(words[0]) < tof.flying and w > 0.0:
+                slopes = slopes_at(z, env, first, u, v, image)
+                furthest = EDGE * w
+                other = wp.float32(0.0)
+                other_column = wp.int32(0)
+                for k in range(4):
+                    du = (k % 2) * (k - 2)  # 0, -1, 0, 1
+                    dv = ((k + 1) % 2) * (k - 1)  # -1, 0, 1, 0
+                    there = inverse_at(z, env, first, u + du, v + dv, image)
+                    off = wp.abs(there - w - slopes[0] * float(du) - slopes[1] * float(dv))
+                    if there > 0.0 and off > furthest:
+                        furthest = off
+                        other = 1.0 / there * wp.length(ray_of(u + du, v + dv, image))
+                        other_column = column + du + dv * image.width
+                if other > 0.0:
+                    share = word_to_uniform(words[1])
+                    mine = share * amplitude
+                    theirs = (1.0 - share) * strength(tof, reflectances, env, other_column, cosine, other)
+                    turn = tof.phase * (other - r)
+                    x = mine + theirs * wp.cos(turn)
+                    y = theirs * wp.sin(turn)
+                    total = r + wp.atan2(y, x) / tof.phase
+                    amplitude = wp.sqrt(x * x + y * y)
+            if tof.path > 0.0:
+                turn = tof.phase * tof.excess * wp.min(total, tof.span)
+                total = total + wp.atan2(tof.path * wp.sin(turn), 1.0 + tof.path * wp.cos(turn)) / tof.phase
+            if tof.wiggle > 0.0:
+                total = total + tof.wiggle * wp.sin(tof.harmonic * tof.phase * total)
+            if tof.noise > 0.0:
+                total = total + tof.noise * wp.sqrt(amplitude + tof.ambient) / amplitude * noise[j]
+            if tof.wraps != 0:
+                total = total - tof.span * wp.floor(total / tof.span)
+            if total > 0.0 and amplitude >= tof.least and total / length <= tof.max_range:
+                measured = total / length
+        values[env, column] = measured
+
+
+class TofDepth(DepthStage):
+    """Errors of a camera that measures the phase of modulated light, along each pixel's ray.
+
+    The intrinsics turn z-depth z into the ray's length r = z |(x, y, 1)|, where all of this works, and back.
+
+    - Noise: sd = c / (4 sqrt(2) pi f_mod) sqrt(A + B) / (c_d A), with the signal A and the ambient light B in electrons
+      and the demodulation contrast c_d (L. Li, "Time-of-flight camera - an introduction", Texas Instruments SLOA190B,
+      2014; after R. Lange, thesis, Siegen 2000). A = signal reflectance cos(incidence) / r^2: a Lambertian surface that
+      the camera itself lights.
+    - No value where A is below `min_signal`: dark, far or slanted surfaces.
+    - Wrapping: r modulo c / (2 f_mod).
+    - Multipath: a second path, longer by `multipath_excess` r, of the relative amplitude `multipath`, is added to the
+      phasor. It makes r longer, never shorter (S. Fuchs, ICPR 2010, has the full problem).
+    - Flying pixels: at a step a pixel sees both surfaces. Their phasors are mixed in a share drawn at random, so the
+      value lies between the two (or, where they are more than c / (4 f_mod) apart, around the other way).
+    - Wiggling: `wiggle` sin(harmonic phase), since the modulation is no pure sine (M. Lindner, A. Kolb, ISVC 2006).
+    """
+
+    place: ClassVar[Place] = "saturation"
+    is_recorded: ClassVar[bool] = True
+
+    modulation_hz: Float
+    """Modulation frequency f_mod, Hz."""
+    signal: Float = 1e5
+    """Signal of a white surface (reflectance 1) at 1 m, seen head-on, electrons."""
+    ambient: Float = 0.0
+    """Ambient light and dark current, electrons."""
+    contrast: Float = 1.0
+    """Demodulation contrast c_d, in (0, 1]."""
+    noise_scale: Float = 1.0
+    """Factor of the noise; 0 for none."""
+    reflectance: Float = 0.5
+    """Reflectance of all surfaces, where no field says it."""
+    reflectance_field: str = ""
+    """True field of the sensor with each pixel's reflectance, of the size of the depth image; empty for none."""
+    min_signal: Float = 0.0
+    """Least signal that gives a value, electrons."""
+    wrap: bool = True
+    """Whether distances repeat after `unambiguous_range`."""
+    unambiguous_range: Float | None = None
+    """Length of ray after which distances repeat, m; None is c / (2 f_mod). Several frequencies together reach further."""
+    multipath: Float = 0.0
+    """Amplitude of the second path over that of the first, in [0, 1)."""
+    multipath_excess: Float = 0.2
+    """By how much the second path makes the range longer, over the ray's length, in [0, 0.5]."""
+    flying: Float = 0.0
+    """Probability that a pixel at a step is mixed of both sides."""
+    wiggle: Float = 0.0
+    """Amplitude of the periodic error, m."""
+    wiggle_harmonic: int = 4
+    """Periods of it in 2 pi of phase: 4 where four samples of the correlation are taken."""
+
+    @field_validator("modulation_hz", "signal", "unambiguous_range")
+    @classmethod
+    def _above_zero(cls, value: float | None) -> float | None:
+        return finite(value, above=True)
+
+    @field_validator("ambient", "noise_scale", "min_signal", "wiggle", "reflectance")
+    @classmethod
+    def _not_negative(cls, value: float) -> float | None:
+        return finite(value)
+
+    @field_validator("contrast")
+    @classmethod
+    def _contrast(cls, value: float) -> float:
+        if not 0.0 < value <= 1.0:
+            raise bad("a contrast in (0, 1]")
+        return value
+
+    @field_validator("multipath")
+    @classmethod
+    def _multipath(cls, value: float) -> float:
+        if not 0.0 <= value < 1.0:
+            raise bad("a ratio in [0, 1)", "The direct path is the strongest.")
+        return value
+
+    @field_validator("multipath_excess")
+    @classmethod
+    def _excess(cls, value: float) -> float:
+        if not 0.0 <= value <= 0.5:
+            raise bad("a ratio in [0, 0.5]", "Beyond that the second path is half a turn late and shortens the range.")
+        return value
+
+    @field_validator("flying")
+    @classmethod
+    def _flying(cls, value: float) -> float:
+        if not 0.0 <= value <= 1.0:
+            raise bad("a probability in [0, 1]")
+        return value
+
+    @field_validator("wiggle_harmonic")
+    @classmethod
+    def _harmonic(cls, value: int) -> int:
+        if value < 1:
+            raise bad("a whole number >= 1")
+        return value
+
+    def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
+        """Raise `ValueError` where a field is no image of z-depth, or the reflectance is none of its size."""
+        super().check(columns, specs, period)
+        name = self.reflectance_field
+        for field, count in columns.items() if name else ():
+            if name not in specs or specs[name].columns != count or specs[name].dtype != "float32":
+                raise ValueError(
+                    f"a float32 reflectance_field of the size of {field} among the sensor's fields: {name}"
+                )
+
+    @property
+    def turn_length(self) -> float:
+        """Range in which the phase turns once, c / (2 f_mod), m."""
+        return 0.5 * LIGHT / self.modulation_hz
+
+    def standard_deviation(self, signal: float) -> float:
+        """Return the standard deviation of the ray's length for a signal in electrons, m."""
+        scale = LIGHT / (4.0 * math.sqrt(2.0) * math.pi * self.modulation_hz * self.contrast)
+        return self.noise_scale * scale * math.sqrt(signal + self.ambient) / signal
+
+    def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Measure phases (one launch per field)."""
+        for field in key.columns:
+            geometry, items, image = self.geometry(truth, key, field)
+            tof = Tof()
+            tof.phase = 2.0 * math.pi / self.turn_length
+            tof.noise = self.noise_scale * LIGHT / (4 * math.sqrt(2) * math.pi * self.modulation_hz * self.contrast)
+            tof.signal, tof.ambient, tof.least = self.signal, self.ambient, self.min_signal
+            tof.reflectance, tof.wiggle, tof.harmonic = self.reflectance, self.wiggle, float(self.wiggle_harmonic)
+            tof.path, tof.excess, tof.flying = self.multipath, self.multipath_excess, self.flying
+            tof.span, tof.wraps = self.unambiguous_range or self.turn_length, int(self.wrap)
+            tof.cos_none, tof.cos_all = self.grazing_cosines()
+            tof.max_range, tof.hole = self.max_range, self.hole_value
+            inputs = [image, tof, self._reflectances(truth, key), *geometry, *self.chances(key, field)]
+            key.compute.launch(_tof, items, inputs, [column_values(slot[field])])
+
+    def _reflectances(self, truth: Record, key: StageKey) -> Any:
+        if self.reflectance_field:
+            return column_values(truth[self.reflectance_field])
+        return wp.zeros((1, 1), dtype=wp.float32, device=key.compute.wp_device)

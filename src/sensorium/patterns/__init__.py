@@ -1,0 +1,56 @@
+"""Ray patterns: pure functions of configs that say where rays start and where they go, and when.
+
+All are in the sensor's frame: x forward, y left, z up. Angles are in degrees: azimuth left of x about z, elevation up
+from there.
+"""
+
+from sensorium.patterns.base import (
+    GeneratedPatternCfg,
+    OptionalPatternField,
+    PatternBaseCfg,
+    PatternField,
+    Rays,
+    parse_pattern,
+)
+from sensorium.patterns.bpearl import BpearlPatternCfg, bpearl_pattern
+from sensorium.patterns.grid import GridPattern, GridPatternCfg, grid_pattern
+from sensorium.patterns.lidar import LidarPatternCfg, lidar_pattern
+from sensorium.patterns.mirror import RotatingMirrorPatternCfg
+from sensorium.patterns.pinhole import DepthCameraPattern, PinholeCameraPatternCfg, pinhole_camera_pattern
+from sensorium.patterns.ring import Ring, RingPatternCfg, ring_pattern
+from sensorium.patterns.risley import RisleyPatternCfg
+from sensorium.patterns.scan import ScanPatternCfg, ScanTable, TablePatternCfg, window
+from sensorium.patterns.spherical import SphericalPattern, SphericalPatternCfg, spherical_pattern
+from sensorium.patterns.spinning import SpinningPatternCfg
+
+__all__ = [
+    "BpearlPatternCfg",
+    "DepthCameraPattern",
+    "GeneratedPatternCfg",
+    "GridPattern",
+    "GridPatternCfg",
+    "LidarPatternCfg",
+    "OptionalPatternField",
+    "PatternBaseCfg",
+    "PatternField",
+    "PinholeCameraPatternCfg",
+    "Rays",
+    "Ring",
+    "RingPatternCfg",
+    "RisleyPatternCfg",
+    "RotatingMirrorPatternCfg",
+    "ScanPatternCfg",
+    "ScanTable",
+    "SphericalPattern",
+    "SphericalPatternCfg",
+    "SpinningPatternCfg",
+    "TablePatternCfg",
+    "bpearl_pattern",
+    "grid_pattern",
+    "lidar_pattern",
+    "parse_pattern",
+    "pinhole_camera_pattern",
+    "ring_pattern",
+    "spherical_pattern",
+    "window",
+]

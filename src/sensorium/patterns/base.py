@@ -1,0 +1,377 @@
+"""What every ray pattern is: a config that gives rays in the sensor's frame, x forward, y left, z up."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from pydantic import PlainSerializer, PlainValidator, Strict, field_validator
+
+from sensorium.cfg import FINDERS, Cfg, bad, snake_case
+from sensorium.errors import ConfigError, RegistrationError, nearest, shown
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Device = str | torch.device
+Int = Annotated[int, Strict()]
+"""A whole number; text or a fraction is refused."""
+
+MOST_RAYS = 100_000_000
+"""More rays than this in one pattern are taken for a slip: their directions alone would fill 1.2 GB."""
+OURS = "sensorium."
+"""How the module names of our own patterns begin: others cannot take a kind of theirs."""
+PATTERN_KINDS: dict[str, type[PatternBaseCfg]] = {}
+"""Every pattern class by kind; filled where a pattern is defined."""
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Rays:
+    """The rays of a pattern, in the sensor's frame: x forward, y left, z up.
+
+    Attributes:
+        starts: float32 `[ray, 3]`, m.
+        directions: float32 `[ray, 3]`, unit length.
+        return_shape: shape that gives the rays their natural axes, e.g. (height, width) of an image; its product is the
+            number of rays, and the last axis goes fastest.
+        times: float64 `[ray]`, s since the scan began, never decreasing; None where all rays fire at once.
+        channels: int32 `[ray]`, laser or row of each ray; None where the pattern has none.
+        period: s after which the scan repeats; None where all rays fire at once.
+    """
+
+    starts: Tensor
+    directions: Tensor
+    return_shape: tuple[int, ...]
+    times: Tensor | None = None
+    channels: Tensor | None = None
+    period: float | None = None
+
+    def __len__(self) -> int:
+        return len(self.directions)
+
+    def __repr__(self) -> str:
+        scan = f", {self.period:g} s" if self.period is not None else ""
+        return f"Rays({len(self)} rays, shape {self.return_shape}{scan}, {self.directions.device})"
+
+
+def pattern_kind(cls: type) -> str:
+    """Return the kind that names a pattern class in files: ``"grid"`` for ``GridPatternCfg``."""
+    return snake_case(cls.__name__.removesuffix("Cfg").removesuffix("Pattern"))
+
+
+class PatternBaseCfg(Cfg):
+    """A pattern of rays. Subclass it and give it `func`.
+
+    `func(cfg, device)` returns the starts, m, and the directions, both `[ray, 3]`, in the sensor's frame (x forward,
+    y left, z up). It may be a method, a static method, or a class attribute or field that holds a function; in each
+    case its first argument is the config. Directions need not have unit length.
+    """
+
+    is_abstract: ClassVar[bool] = True
+    """True in the body of a class that only others are derived from: it has no kind."""
+
+    if TYPE_CHECKING:
+        func: ClassVar[Any]
+        """The function of the pattern, see the class."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        if cls.__dict__.get("is_abstract", False) or _function(cls) is None:
+            return
+        kind = pattern_kind(cls)
+        owner = PATTERN_KINDS.get(kind)
+        if owner is not None and owner.__module__.startswith(OURS) and not cls.__module__.startswith(OURS):
+            raise RegistrationError(
+                f"the kind {kind!r} of {cls.__module__}.{cls.__qualname__} is that of our own {owner.__name__}. "
+                "Rename the class."
+            )
+        PATTERN_KINDS[kind] = cls
+
+    @field_validator("*", mode="after")
+    @classmethod
+    def _finite(cls, value: Any) -> Any:
+        if not _is_finite(value):
+            raise bad("finite numbers")
+        return value
+
+    @classmethod
+    def kind(cls) -> str:
+        """Return the name of this pattern in files."""
+        return pattern_kind(cls)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields that were given, with the pattern's ``kind``.
+
+        Raises:
+            ConfigError: a field holds a function or another object that no file can hold.
+        """
+        for name in self.model_fields_set:
+            if callable(getattr(self, name)):
+                fix = "Define a subclass of PatternBaseCfg with this func: its kind stands for it."
+                raise ConfigError.single(type(self).__name__, name, getattr(self, name), "what a file can hold", fix)
+        return {"kind": self.kind(), **super().to_dict()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Build the pattern from what `to_dict` returned; `PatternBaseCfg.from_dict` builds one of any kind.
+
+        Raises:
+            ConfigError: every fault at once; also where the kind is that of another class.
+        """
+        kind = data.get("kind")
+        if cls is PatternBaseCfg:
+            pattern: Self = parse_pattern(data)
+            return pattern
+        if kind is not None and kind != cls.kind():
+            raise ConfigError.single(cls.__name__, "kind", kind, repr(cls.kind()), "Use PatternBaseCfg.from_dict.")
+        return super().from_dict(data)
+
+    # Rays -------------------------------------------------------------------------------------------------------------
+
+    @property
+    def return_shape(self) -> tuple[int, ...]:
+        """Shape that gives the rays their natural axes, the last one fastest; by default one axis."""
+        return (len(self._starts_and_directions("cpu")[0]),)
+
+    def ray_channels(self) -> NDArray[np.int32] | None:
+        """Return the laser or row of each ray, `[ray]`; by default there are none."""
+        return None
+
+    def rays(self, device: Device = "cpu") -> Rays:
+        """Return the rays, on `device`.
+
+        Raises:
+            ConfigError: `func` gives something else than two float tensors `[ray, 3]`, or a direction that is zero or
+                not finite: the message names the ray.
+            RegistrationError: the class has no `func`.
+        """
+        starts, directions = self._starts_and_directions(device)
+        has_shape = type(self).return_shape is not PatternBaseCfg.return_shape
+        shape = tuple(self.return_shape) if has_shape else (len(starts),)
+        if math.prod(shape) != len(starts):
+            raise ConfigError.single(
+                type(self).__name__,
+                "return_shape",
+                shape,
+                f"a shape whose product is the number of rays, {len(starts)}",
+            )
+        channels = self.ray_channels()
+        if channels is not None and len(channels) != len(starts):
+            expected = f"one channel for each of the {len(starts)} rays"
+            raise ConfigError.single(type(self).__name__, "ray_channels", len(channels), expected)
+        return Rays(
+            starts,
+            directions,
+            shape,
+            channels=None if channels is None else torch.tensor(channels, dtype=torch.int32, device=device),
+        )
+
+    def generate_rays(self, mj_model: object, device: Device) -> tuple[Tensor, Tensor]:
+        """Return starts and unit directions, float32 `[ray, 3]`, in the form that mjlab asks for, with any model."""
+        rays = self.rays(device)
+        return rays.starts, rays.directions
+
+    def _starts_and_directions(self, device: Device) -> tuple[Tensor, Tensor]:
+        """Return starts and unit directions of `func`, checked, float32 `[ray, 3]`."""
+        name = type(self).__name__
+        function = _function(type(self), self)
+        if function is None:
+            raise RegistrationError(
+                f"{name} has no func. Write a method: def func(self, device): return starts, directions"
+            )
+        result = function(self, str(device))
+        fix = "Return (starts, directions), both torch float tensors [ray, 3]."
+        if not isinstance(result, tuple | list) or len(result) != 2:
+            raise ConfigError.single(name, "func", result, "a pair of tensors", fix)
+        for what, value in zip(("starts", "directions"), result, strict=True):
+            if not isinstance(value, torch.Tensor):
+                raise ConfigError.single(name, f"func.{what}", value, "a torch tensor", fix)
+            if value.dim() != 2 or value.shape[1] != 3 or not len(value):
+                raise ConfigError.single(name, f"func.{what}", tuple(value.shape), "a tensor [ray, 3]", fix)
+            if not value.is_floating_point():
+                raise ConfigError.single(name, f"func.{what}", value.dtype, "a float tensor", fix)
+        starts, directions = (value.detach().to(device) for value in result)
+        if len(starts) != len(directions):
+            expected = f"as many directions as starts, {len(starts)}"
+            raise ConfigError.single(name, "func.directions", len(directions), expected, fix)
+        wide = directions.double()
+        length = wide.norm(dim=-1, keepdim=True)
+        _refuse_rays(name, "starts", starts, torch.isfinite(starts).all(dim=-1), "finite numbers")
+        _refuse_rays(
+            name, "directions", directions, (torch.isfinite(length) & (length > 0.0))[:, 0], "finite and not all zero"
+        )
+        return starts.float().contiguous(), (wide / length).float().contiguous()
+
+
+def _refuse_rays(name: str, what: str, values: Tensor, good: Tensor, expected: str) -> None:
+    if bool(good.all()):
+        return
+    rows = torch.nonzero(~good)[:, 0]
+    fix = f"Correct or leave out such rays; there are {len(rows)} of {len(values)}."
+    raise ConfigError.single(name, f"func.{what}[{int(rows[0])}]", values[rows[0]].tolist(), expected, fix)
+
+
+def _function(cls: type[PatternBaseCfg], pattern: PatternBaseCfg | None = None) -> Callable[..., Any] | None:
+    """Return the function of a pattern class, or of one pattern, unbound; None where there is none."""
+    if "func" in cls.model_fields:
+        value: Any = cls.model_fields["func"].default if pattern is None else getattr(pattern, "func", None)
+    else:
+        value = inspect.getattr_static(cls, "func", None)
+    if isinstance(value, staticmethod):
+        value = value.__func__
+    return value if callable(value) else None
+
+
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return all(map(_is_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+# Fields of sensor configs ---------------------------------------------------------------------------------------------
+
+
+class GeneratedPatternCfg(PatternBaseCfg):
+    """The rays of an object with mjlab's method `generate_rays(mj_model, device) -> (starts, directions)`.
+
+    A sensor makes it by itself where it is given such an object. It cannot go into a file.
+    """
+
+    source: Any
+    """The object. It is called with None for the model."""
+
+    @field_validator("source", mode="after")
+    @classmethod
+    def _source(cls, value: Any) -> Any:
+        if not callable(getattr(value, "generate_rays", None)):
+            raise bad("an object with a method generate_rays(mj_model, device)")
+        return value
+
+    def func(self, device: str) -> tuple[Tensor, Tensor]:
+        """Return starts and directions, `[ray, 3]`."""
+        starts, directions = self.source.generate_rays(None, device)
+        return starts, directions
+
+    def to_dict(self) -> dict[str, Any]:
+        """Raise, for the object is none of ours.
+
+        Raises:
+            ConfigError: always.
+        """
+        fix = "Define a subclass of PatternBaseCfg: its kind stands for it."
+        raise ConfigError.single("GeneratedPatternCfg", "source", self.source, "what a file can hold", fix)
+
+
+def parse_pattern(value: Any) -> Any:
+    """Return the pattern that is meant: one as it is, or what `to_dict` wrote, told apart by its ``kind``.
+
+    Raises what a validator may raise.
+    """
+    if isinstance(value, PatternBaseCfg):
+        return value
+    if isinstance(value, Mapping):
+        fields = dict(value)
+        kind = fields.pop("kind", None)
+        if kind not in PATTERN_KINDS:
+            for find in FINDERS:
+                find()
+        if kind not in PATTERN_KINDS:
+            known = sorted(name for name in PATTERN_KINDS if name != GeneratedPatternCfg.kind())
+            if kind is None:
+                raise ConfigError.single("pattern", "kind", None, f"one of {', '.join(known)}", 'Write kind = "grid".')
+            raise ConfigError.single(
+                "pattern", "kind", kind, f"one of {', '.join(known)}", nearest(str(kind), known).strip()
+            )
+        return PATTERN_KINDS[kind](**fields)
+    if callable(getattr(value, "generate_rays", None)) and not isinstance(value, type):
+        return GeneratedPatternCfg(source=value)
+    raise bad("a pattern such as GridPatternCfg(size=(1.6, 1.0), resolution=0.1)", f"{shown(value)} is none.")
+
+
+def _parse_optional(value: Any) -> Any:
+    return None if value is None else parse_pattern(value)
+
+
+def _dump(pattern: PatternBaseCfg | None) -> dict[str, Any] | None:
+    return None if pattern is None else pattern.to_dict()
+
+
+if TYPE_CHECKING:
+    PatternField = PatternBaseCfg
+    OptionalPatternField = PatternBaseCfg | None
+else:
+    PatternField = Annotated[Any, PlainValidator(parse_pattern), PlainSerializer(_dump)]
+    """Type of a config's field that holds a pattern of any kind."""
+    OptionalPatternField = Annotated[Any, PlainValidator(_parse_optional), PlainSerializer(_dump)]
+    """Likewise, for a field that may be None."""
+
+
+# What patterns share --------------------------------------------------------------------------------------------------
+
+
+def tensor(values: ArrayLike, device: Device) -> Tensor:
+    """Return values as a float32 tensor on a device."""
+    return torch.tensor(np.asarray(values, np.float32), device=device)
+
+
+def along(azimuth: ArrayLike, elevation: ArrayLike) -> NDArray[np.float64]:
+    """Return unit vectors `[..., 3]` of angles in degrees: azimuth left of x about z, elevation up from there."""
+    a, e = np.broadcast_arrays(np.radians(azimuth), np.radians(elevation))
+    return np.stack([np.cos(e) * np.cos(a), np.cos(e) * np.sin(a), np.sin(e)], axis=-1)
+
+
+def wrapped(azimuth: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return angles in degrees as the same ones in [-180, 180)."""
+    turned: NDArray[np.float64] = np.mod(azimuth + 180.0, 360.0) - 180.0
+    return turned
+
+
+def is_full_turn(span: float) -> bool:
+    """Whether a span of degrees is the whole circle, so that its end is its beginning."""
+    return abs(span - 360.0) < 1e-6
+
+
+def stepped(low: float, high: float, step: float) -> NDArray[np.float64]:
+    """Return low, low + step, ... up to high, which is included where it is on the grid and not once around.
+
+    Args:
+        low: first angle, deg.
+        high: bound, deg.
+        step: exact distance between two, deg.
+    """
+    ratio = (high - low) / step
+    count = math.ceil(ratio - 1e-9) if is_full_turn(high - low) else math.floor(ratio + 1e-9) + 1
+    angles: NDArray[np.float64] = low + step * np.arange(max(count, 1), dtype=np.float64)
+    return angles
+
+
+def check_elevations(values: tuple[float, ...]) -> None:
+    """Raise what a validator may raise where an elevation is beyond straight up or down."""
+    if not all(-90.0 <= value <= 90.0 for value in values):
+        raise bad("elevations from -90 to 90, deg")
+
+
+def check_span(low: float, high: float) -> None:
+    """Raise what a validator may raise where an azimuth range goes backwards or more than once around."""
+    if high < low:
+        raise bad("a range (low, high), deg", f"Swap the two: ({high:g}, {low:g}).")
+    if high - low > 360.0 + 1e-6:
+        raise bad(f"at most 360 degrees, not {high - low:g}", "Give for example (-180, 180).")
+
+
+def check_direction(value: tuple[float, ...]) -> None:
+    """Raise what a validator may raise where a direction is zero."""
+    if not any(value):
+        raise bad("a direction that is not zero", "Down is (0, 0, -1).")
+
+
+def check_count(count: float) -> None:
+    """Raise what a validator may raise where a pattern has more rays than `MOST_RAYS`."""
+    if count > MOST_RAYS:
+        raise bad(f"at most {MOST_RAYS} rays, not {count:.3g}", "Make it coarser or smaller.")

@@ -1,0 +1,76 @@
+"""Rays of RoboSense's RS-Bpearl, a dome that looks up, all at one instant."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationInfo, field_validator
+
+from sensorium.cfg import Float, bad
+from sensorium.patterns.base import Device, PatternBaseCfg, along, check_count, check_elevations, tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def bpearl_pattern(cfg: BpearlPatternCfg, device: Device) -> tuple[Tensor, Tensor]:
+    """Return starts (0) and directions, float32 `[ray, 3]`; elevation goes fastest, azimuth begins ahead of the sensor.
+
+    The direction at azimuth h and elevation p is (-cos p cos h, -cos p sin h, sin p), as in Isaac Lab.
+    """
+    directions = along(cfg.azimuths()[:, None] + 180.0, np.array(cfg.vertical_ray_angles)[None, :]).reshape(-1, 3)
+    return tensor(np.zeros_like(directions), device), tensor(directions, device)
+
+
+class BpearlPatternCfg(PatternBaseCfg):
+    """A dome of rays: 32 elevations from 89.5 down to 2.3125 degrees, at even azimuths."""
+
+    horizontal_fov: Float = 360.0
+    """Extent in azimuth, deg."""
+    horizontal_res: Float = 10.0
+    """Step in azimuth, deg; the end is left out always."""
+    vertical_ray_angles: tuple[Float, ...] = tuple(89.5 - 2.8125 * k for k in range(32))
+    """Elevations, deg."""
+
+    func = staticmethod(bpearl_pattern)
+
+    @field_validator("horizontal_fov")
+    @classmethod
+    def _fov(cls, value: float) -> float:
+        if not 0.0 < value <= 360.0:
+            raise bad("an angle above 0 and up to 360, deg")
+        return value
+
+    @field_validator("horizontal_res")
+    @classmethod
+    def _res(cls, value: float, info: ValidationInfo) -> float:
+        if not value > 0.0:
+            raise bad("a step greater than 0, deg")
+        check_count(info.data.get("horizontal_fov", 360.0) / value)
+        return value
+
+    @field_validator("vertical_ray_angles")
+    @classmethod
+    def _angles(cls, value: tuple[float, ...]) -> tuple[float, ...]:
+        if not value:
+            raise bad("at least one elevation, deg")
+        check_elevations(value)
+        return value
+
+    def azimuths(self) -> NDArray[np.float64]:
+        """Return the angles h, `[column]`, deg: -fov/2 + i * res, without the end."""
+        count = math.ceil(self.horizontal_fov / self.horizontal_res - 1e-9)
+        angles: NDArray[np.float64] = self.horizontal_res * np.arange(count, dtype=np.float64)
+        return angles - 0.5 * self.horizontal_fov
+
+    def ray_channels(self) -> NDArray[np.int32]:
+        """Return the row of `vertical_ray_angles` of each ray, `[ray]`."""
+        return np.tile(np.arange(len(self.vertical_ray_angles), dtype=np.int32), len(self.azimuths()))
+
+    @property
+    def return_shape(self) -> tuple[int, ...]:
+        """(columns, channels)."""
+        return len(self.azimuths()), len(self.vertical_ray_angles)

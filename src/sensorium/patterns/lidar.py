@@ -1,0 +1,105 @@
+"""Rays of a multi-channel lidar, all at one instant."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationInfo, field_validator
+
+from sensorium.cfg import Float, bad
+from sensorium.patterns.base import (
+    Device,
+    Int,
+    PatternBaseCfg,
+    along,
+    check_count,
+    check_elevations,
+    check_span,
+    is_full_turn,
+    stepped,
+    tensor,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def lidar_pattern(cfg: LidarPatternCfg, device: Device) -> tuple[Tensor, Tensor]:
+    """Return starts (0) and directions, float32 `[ray, 3]`; azimuth goes fastest."""
+    directions = along(cfg.azimuths()[None, :], cfg.elevations()[:, None]).reshape(-1, 3)
+    return tensor(np.zeros_like(directions), device), tensor(directions, device)
+
+
+class LidarPatternCfg(PatternBaseCfg):
+    """Channels at even elevations, each with rays at even azimuths, from one point at one instant.
+
+    For a scanner whose rays fire one after the other see `SpinningPatternCfg`.
+    """
+
+    channels: Int
+    """Number of channels; one alone is at the first elevation."""
+    vertical_fov_range: tuple[Float, Float]
+    """Elevation of the first and of the last channel, deg, up positive."""
+    horizontal_fov_range: tuple[Float, Float]
+    """Azimuths (low, high), deg, left positive; at most 360."""
+    horizontal_res: Float
+    """Step in azimuth, deg, kept exactly: 0 to 100 in steps of 30 is 0, 30, 60, 90. A full turn leaves its end out."""
+    legacy_spacing: bool | Literal["v1"] = False
+    """True spaces azimuths as Isaac Lab 2.3: where the step does not divide the range it shrinks so that both ends are
+    hit (0, 25, 50, 75, 100). ``v1`` spaces them as the versions before it: a full turn in steps of 90 is then 3 rays
+    120 degrees apart (issue 4430 there)."""
+
+    func = staticmethod(lidar_pattern)
+
+    @field_validator("channels")
+    @classmethod
+    def _channels(cls, value: int) -> int:
+        if value < 1:
+            raise bad("at least 1 channel")
+        return value
+
+    @field_validator("vertical_fov_range")
+    @classmethod
+    def _vertical(cls, value: tuple[float, float]) -> tuple[float, float]:
+        check_elevations(value)
+        return value
+
+    @field_validator("horizontal_fov_range")
+    @classmethod
+    def _horizontal(cls, value: tuple[float, float]) -> tuple[float, float]:
+        check_span(*value)
+        return value
+
+    @field_validator("horizontal_res")
+    @classmethod
+    def _res(cls, value: float, info: ValidationInfo) -> float:
+        if not value > 0.0:
+            raise bad("a step greater than 0, deg")
+        low, high = info.data.get("horizontal_fov_range", (0.0, 0.0))
+        check_count(info.data.get("channels", 1) * ((high - low) / value + 1.0))
+        return value
+
+    def elevations(self) -> NDArray[np.float64]:
+        """Return the elevation of each channel, `[channel]`, deg."""
+        return np.linspace(*self.vertical_fov_range, self.channels)
+
+    def azimuths(self) -> NDArray[np.float64]:
+        """Return the azimuths of each channel, `[column]`, deg."""
+        low, high = self.horizontal_fov_range
+        if not self.legacy_spacing:
+            return stepped(low, high, self.horizontal_res)
+        steps = math.ceil((high - low) / self.horizontal_res)
+        angles = np.linspace(low, high, max(steps if self.legacy_spacing == "v1" else steps + 1, 1))
+        return angles[:-1] if is_full_turn(high - low) and len(angles) > 1 else angles
+
+    def ray_channels(self) -> NDArray[np.int32]:
+        """Return the channel of each ray, `[ray]`."""
+        return np.repeat(np.arange(self.channels, dtype=np.int32), len(self.azimuths()))
+
+    @property
+    def return_shape(self) -> tuple[int, ...]:
+        """(channels, columns)."""
+        return self.channels, len(self.azimuths())

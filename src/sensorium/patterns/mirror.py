@@ -1,0 +1,95 @@
+"""A turning mirror that nods: rays all around, within a band of elevations, that hardly repeat."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import field_validator
+
+from sensorium.cfg import Float, bad
+from sensorium.errors import ConfigError
+from sensorium.patterns.base import MOST_RAYS, check_elevations, wrapped
+from sensorium.patterns.scan import ScanPatternCfg, ScanTable
+
+GOLDEN = 0.6180339887498949
+"""(sqrt(5) - 1)/2: of all fractions of a turn, the one whose multiples lie most evenly on the circle."""
+
+
+class RotatingMirrorPatternCfg(ScanPatternCfg):
+    """One beam whose azimuth turns evenly while its elevation goes up and down evenly between two limits.
+
+    The curve is azimuth = start + 360 rate t and elevation = low + (high - low) tri(stroke_hz t), where tri rises from
+    0 to 1 and falls back once per stroke. Where stroke_hz / rate_hz is no simple fraction, each turn runs between the
+    lines of those before.
+
+    The table is `period` long and then begins anew.
+    """
+
+    is_abstract: ClassVar[bool] = False
+
+    elevation_range: tuple[Float, Float]
+    """Lowest and highest elevation, deg."""
+    points_per_second: Float
+    """Rays per second."""
+    rate_hz: Float = 10.0
+    """Turns per second."""
+    stroke_hz: Float = 10.0 * (30.0 + GOLDEN)
+    """Times per second that the elevation goes up and down."""
+    clockwise: bool = False
+    """Sense of turning, seen from above; azimuths then fall."""
+    start: Float = 180.0
+    """Azimuth at time 0, deg."""
+    period: Float = 2.0
+    """Length of the table, s."""
+
+    @field_validator("elevation_range")
+    @classmethod
+    def _range(cls, value: tuple[float, float]) -> tuple[float, float]:
+        check_elevations(value)
+        if not value[0] < value[1]:
+            raise bad("elevations (low, high), deg", "Swap the two.")
+        return value
+
+    @field_validator("points_per_second", "rate_hz", "stroke_hz", "period")
+    @classmethod
+    def _positive(cls, value: float) -> float:
+        if not value > 0.0:
+            raise bad("a number greater than 0")
+        return value
+
+    def __init__(self, /, **data: Any) -> None:
+        super().__init__(**data)
+        count = self.period * self.points_per_second
+        if not 1e-6 < count <= MOST_RAYS:
+            expected = f"between 1 and {MOST_RAYS} rays in the table, not {count:.3g}"
+            raise ConfigError.single(type(self).__name__, "period", self.period, expected, "It is in seconds.")
+
+    def table(self) -> ScanTable:
+        """Return the first `period` of the scan."""
+        time = np.arange(math.ceil(self.period * self.points_per_second - 1e-9)) / self.points_per_second
+        sense = -1.0 if self.clockwise else 1.0
+        low, high = self.elevation_range
+        stroke = np.mod(self.stroke_hz * time, 1.0)
+        return ScanTable(
+            time,
+            wrapped(self.start + sense * 360.0 * self.rate_hz * time),
+            low + (high - low) * (1.0 - np.abs(1.0 - 2.0 * stroke)),
+            period=self.period,
+        )
+
+    @classmethod
+    def mid360(cls, period: float = 2.0) -> RotatingMirrorPatternCfg:
+        """Return an approximation of Livox's Mid-360: all around, -7 to 52 degrees, 200,000 rays per second.
+
+        The field of view is the data sheet's, and the rate of rays and 10 turns per second are its frame rate's. The
+        curve is not Livox's, which is not published as a formula: here the elevation goes up and down 306.18 times per
+        second, so that a frame of 0.1 s has 61 strokes and the lines of later frames fall between those of earlier
+        ones. Density is even in elevation and azimuth; the device's is not quite. Livox publishes a table of the true
+        times and angles for its own simulator: use that with `TablePatternCfg` where the curve matters.
+
+        Args:
+            period: length of the table, s; 200,000 rays each.
+        """
+        return cls(elevation_range=(-7.0, 52.0), points_per_second=200_000.0, period=period)

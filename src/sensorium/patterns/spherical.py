@@ -1,0 +1,120 @@
+"""Rays over a part of the sphere, evenly in azimuth and elevation."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationInfo, field_validator
+
+from sensorium.cfg import Float, bad
+from sensorium.patterns.base import (
+    Device,
+    Int,
+    PatternBaseCfg,
+    along,
+    check_count,
+    check_elevations,
+    check_span,
+    is_full_turn,
+    stepped,
+    tensor,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Extent = Float | tuple[Float, Float]
+
+
+def spherical_pattern(cfg: SphericalPatternCfg, device: Device) -> tuple[Tensor, Tensor]:
+    """Return starts (0) and directions, float32 `[ray, 3]`; elevation goes fastest."""
+    azimuth, elevation = cfg.grid_angles()
+    directions = along(azimuth[:, None], elevation[None, :]).reshape(-1, 3)
+    return tensor(np.zeros_like(directions), device), tensor(directions, device)
+
+
+def _range(extent: float | tuple[float, float]) -> tuple[float, float]:
+    return extent if isinstance(extent, tuple) else (-0.5 * extent, 0.5 * extent)
+
+
+class SphericalPatternCfg(PatternBaseCfg):
+    """Rays from one point over a field of view, in the words of Genesis.
+
+    The angles come from `angles`, else from `angular_resolution`, else from `n_points`. Both ends of the field of view
+    are hit, but for a full turn, whose end is its beginning.
+    """
+
+    fov: tuple[Extent, Extent] = (360.0, 60.0)
+    """Azimuth and elevation, deg: one number is centred, a pair is (low, high)."""
+    n_points: tuple[Int, Int] = (128, 64)
+    """Number of azimuths and of elevations; one alone is at the lower end."""
+    angular_resolution: tuple[Float, Float] | None = None
+    """Exact steps in azimuth and elevation, deg, instead of `n_points`; the upper end is hit if it is on the grid."""
+    angles: tuple[tuple[Float, ...], tuple[Float, ...]] | None = None
+    """The azimuths and the elevations themselves, deg."""
+
+    func = staticmethod(spherical_pattern)
+
+    @field_validator("fov")
+    @classmethod
+    def _fov(cls, value: tuple[Extent, Extent]) -> tuple[Extent, Extent]:
+        azimuth, elevation = map(_range, value)
+        check_span(*azimuth)
+        if elevation[1] < elevation[0]:
+            raise bad("elevations (low, high), deg", "Swap the two.")
+        check_elevations(elevation)
+        return value
+
+    @field_validator("n_points")
+    @classmethod
+    def _points(cls, value: tuple[int, int]) -> tuple[int, int]:
+        if min(value) < 1:
+            raise bad("at least 1 of each")
+        check_count(math.prod(value))
+        return value
+
+    @field_validator("angular_resolution")
+    @classmethod
+    def _resolution(cls, value: tuple[float, float] | None, info: ValidationInfo) -> tuple[float, float] | None:
+        if value is not None:
+            if not min(value) > 0.0:
+                raise bad("two angles greater than 0, deg")
+            fov = info.data.get("fov", cls.model_fields["fov"].default)
+            sides = zip(map(_range, fov), value, strict=True)
+            check_count(math.prod((high - low) / step + 1.0 for (low, high), step in sides))
+        return value
+
+    @field_validator("angles")
+    @classmethod
+    def _angles(cls, value: tuple[tuple[float, ...], tuple[float, ...]] | None) -> object:
+        if value is not None:
+            if not value[0] or not value[1]:
+                raise bad("at least one azimuth and one elevation")
+            check_elevations(value[1])
+            check_count(len(value[0]) * len(value[1]))
+        return value
+
+    def grid_angles(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the azimuths and the elevations, deg."""
+        if self.angles is not None:
+            return np.array(self.angles[0]), np.array(self.angles[1])
+        found = []
+        for axis, (low, high) in enumerate(map(_range, self.fov)):
+            if self.angular_resolution is not None:
+                found.append(stepped(low, high, self.angular_resolution[axis]))
+            else:
+                found.append(np.linspace(low, high, self.n_points[axis], endpoint=not is_full_turn(high - low)))
+        return found[0], found[1]
+
+    @property
+    def return_shape(self) -> tuple[int, ...]:
+        """(azimuths, elevations)."""
+        azimuth, elevation = self.grid_angles()
+        return len(azimuth), len(elevation)
+
+
+SphericalPattern = SphericalPatternCfg
+"""The name of Genesis."""

@@ -1,0 +1,26 @@
+"""The author's contract as a callable: `check_sensor` tries a sensor class, a plugin's or ours, against every law.
+
+    from sensorium.testing import check_sensor
+    check_sensor(MySensorCfg(body="body"))
+
+Everything runs on a `TensorEngine` with a body that tumbles along a smooth, known path, so no simulator is needed.
+Beside it are slow references that fast code is compared with: `reference_cast` for rays.
+"""
+
+from sensorium.testing.check import check_sensor
+from sensorium.testing.engine import EngineFactory, tumbling_engine
+from sensorium.testing.rays import (
+    CastComparison,
+    ReferenceHits,
+    compare_casts,
+    random_poses,
+    random_rays,
+    random_shapes,
+    reference_cast,
+)
+from sensorium.testing.trial import ContractError
+
+__all__ = [
+    "CastComparison", "ContractError", "EngineFactory", "ReferenceHits", "check_sensor", "compare_casts",
+    "random_poses", "random_rays", "random_shapes", "reference_cast", "tumbling_engine",
+]  # fmt: skip

@@ -1,0 +1,234 @@
+"""What the laws are tried with: scenes of one sensor, snapshots of all that a reader sees, and the error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+import warp as wp
+
+from sensorium import registry
+from sensorium.cfg import SensorCfg, SimpleSensorCfg
+from sensorium.engines.base import Engine
+from sensorium.engines.tensor import TensorEngine
+from sensorium.errors import SensoriumError
+from sensorium.measurement.knobs import CHAIN_KNOBS
+from sensorium.scene import Scene
+from sensorium.sensors.base import Sensor
+from sensorium.spec import FieldSpec
+from sensorium.testing.engine import EngineFactory
+
+
+class ContractError(SensoriumError, AssertionError):
+    """A sensor breaks a law of the contract; the message says which, where to look and what to do about it.
+
+    Attributes:
+        law: name of the law, as `check_sensor` returns it.
+    """
+
+    def __init__(self, message: str, law: str) -> None:
+        super().__init__(f"{message} [law {law}]")
+        self.law = law
+
+
+LASTS = (
+    "What lasts from one sample to the next belongs into self.new_state(name, shape), made in setup, or into the "
+    "timeline; nothing else is reset, saved and put back."
+)
+KEYED = (
+    "Draw with self.key, self.stream(purpose) or, in a stage, with its key; never with torch's or NumPy's generator."
+)
+FIXES = {
+    "leaves_the_engine_alone": "Arrays of the engine are read only: take a clone() of what is altered in place.",
+    "mounts_do_not_matter": "Mount k is written to raw.x[:, k] from what mount k sees; copy_ spreads one over all.",
+    "shapes_and_dtypes": "Declare shape and dtype in Field(...), or per config in fields(self).",
+    "fields_follow_the_config": "fields(self) may read self.cfg and self.mount, and nothing else.",
+    "nothing_lasts_in_plain_attributes": LASTS,
+    "hooks_work_on_all_envs_at_once": "Write whole tensors [env, mount, ...], or a kernel with a thread per env.",
+    "post_process_only_projects": "Return new values of the declared shape and dtype, and leave `data` as it is.",
+    "reading_changes_nothing": "A read, `outputs`, `debug_draw` and `notes` change nothing; work belongs into a hook.",
+    "same_seed_same_numbers": KEYED,
+    "env_count_does_not_matter": "An env may see neither the others nor their number. " + KEYED,
+    "other_sensors_do_not_matter": "Share nothing that changes between sensors, such as class attributes. " + KEYED,
+    "lazy_equals_eager": "A sample is a function of the engine's state and of declared states. " + LASTS,
+    "truth_is_never_altered": (
+        "Only `slot` (a stage: its `slot`) may be written after update_raw_data; a state that apply_transform keeps "
+        "needs a memory for each branch."
+    ),
+    "no_time_no_change": LASTS,
+    "reset_leaves_the_others": "A kernel returns where rows.mask[env] is 0; reset(env_mask) touches masked envs only.",
+    "nothing_old_after_reset": f"{LASTS} A stage sets its states in reset(state, key), or at its first sample.",
+    "resuming_is_exact": LASTS,
+}
+"""What to do about a broken law, where the message has nothing better."""
+
+
+class Trial:
+    """One config, as it is and with every standard knob on, and how to run and compare it."""
+
+    def __init__(self, cfg: SensorCfg[Any], engine: EngineFactory, steps: int, own_engine: bool) -> None:
+        self.cfg, self.engine, self.steps = cfg.replace(name="subject"), engine, steps
+        self.own_engine = own_engine
+        self.law = "shapes_and_dtypes"
+        self.sensor_class = registry.sensor_for(type(cfg))
+        self.dirty = self._with_knobs(self.cfg)
+
+    def _with_knobs(self, cfg: SensorCfg[Any]) -> SensorCfg[Any]:
+        """Return the config with every standard knob on, where the sensor takes them."""
+        if not isinstance(cfg, SimpleSensorCfg) or not self.sensor_class.uses_ring_pipeline:
+            return cfg
+        sensor = self.scene(cfg)["subject"]
+        names = [name for name, spec in chained_fields(sensor).items() if spec.kind == "vector"]
+        dt = sensor.clock.dt
+        knobs: dict[str, Any] = {"loss": 0.2, "history_length": 3}
+        if cfg.delay is None:
+            knobs |= {"delay": 3 * dt, "jitter": 2 * dt}
+        if names:
+            given = sensor.line.knobs.tables
+            for knob in CHAIN_KNOBS:
+                if not any((knob, name) in given for name in names):
+                    knobs[knob] = dict.fromkeys(names, 0.01)
+        return cfg.replace(**{k: v for k, v in knobs.items() if not getattr(cfg, k)})
+
+    def scene(self, *configs: SensorCfg[Any], num_envs: int = 4, seed: int = 3, engine: Engine | None = None) -> Scene:
+        """Return a scene of these sensors on a fresh engine, or on the one that is given."""
+        return Scene(engine or self.engine(num_envs), configs, seed=seed)
+
+    def run(self, scene: Scene, steps: int | None = None, read_every: int = 1) -> list[dict[str, torch.Tensor]]:
+        """Take ticks and return what the subject showed at those that were read."""
+        out = []
+        for k in range(self.steps if steps is None else steps):
+            take_tick(scene)
+            if (k + 1) % read_every == 0:
+                out.append(snapshot(scene["subject"]))
+        return out
+
+    def need(self, holds: bool, law: str, where: str, fix: str = "") -> None:
+        """Raise `ContractError` where the law does not hold."""
+        if not holds:
+            fix = fix or FIXES.get(self.law, "")
+            raise ContractError(f"{self.sensor_class.__name__}: {law} ({where}). {fix}".rstrip(), self.law)
+
+    def same(self, a: Mapping[str, torch.Tensor], b: Mapping[str, torch.Tensor], law: str, where: str) -> None:
+        """Raise `ContractError` where two snapshots differ in any bit."""
+        for name in a:
+            self.need(equal(a[name], b[name]), law, f"{where}, {name}")
+
+
+def look_around(sensor: Sensor[Any, Any]) -> None:
+    """Read everything that a reader can ask for."""
+    for _ in range(2):
+        snapshot(sensor)
+        sensor.read([0])
+        list(sensor.debug_draw())
+        repr((sensor, sensor.info, sensor.data, sensor.ground_truth))
+
+
+def own_values(sensor: Sensor[Any, Any]) -> dict[str, Any]:
+    """Return copies of the numbers, tensors and arrays in attributes of the author's own, by path.
+
+    What the pipeline keeps is left out: it is reset, saved and restored.
+    """
+    saved = [tensor.untyped_storage() for tensor in sensor.tensors().values()]
+    spans = [(storage.data_ptr(), storage.data_ptr() + storage.nbytes()) for storage in saved]
+    saves_numbers = type(sensor).counters is not Sensor.counters
+
+    def is_saved(address: int) -> bool:
+        return any(start <= address < stop for start, stop in spans)
+
+    def walk(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+        if isinstance(value, torch.Tensor):
+            if value.numel() and not is_saved(value.data_ptr()):
+                yield path, value.clone()
+        elif isinstance(value, wp.array):
+            if value.size and not is_saved(value.ptr):
+                yield path, wp.clone(value)
+        elif isinstance(value, np.ndarray):
+            yield path, value.copy()
+        elif isinstance(value, bool | int | float | str | complex | np.generic):
+            if not saves_numbers:
+                yield path, value
+        elif isinstance(value, dict):
+            for key in value:
+                if isinstance(key, str):
+                    yield from walk(f"{path}.{key}", value[key])
+        elif isinstance(value, list):
+            for k, item in enumerate(value):
+                yield from walk(f"{path}.{k}", item)
+
+    own = {name: value for name, value in vars(sensor).items() if name not in sensor.base_attributes}
+    return {path: value for name, each in own.items() for path, value in walk(name, each)}
+
+
+def alike(a: Any, b: Any) -> bool:
+    """Return whether two values of an attribute are the same, bit for bit where they are arrays."""
+    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
+        return equal(a, b)
+    if isinstance(a, wp.array) and isinstance(b, wp.array):
+        return alike(a.numpy(), b.numpy())
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return a.shape == b.shape and a.tobytes() == b.tobytes()
+    return type(a) is type(b) and str(a) == str(b)
+
+
+def put_back(sensor: Sensor[Any, Any], path: str, value: Any) -> None:
+    """Give an attribute an earlier value, in place where it has memory of its own."""
+    name, *keys = path.split(".")
+    owner: Any = sensor.__dict__
+    for key in keys:
+        owner = owner[name]
+        name = int(key) if isinstance(owner, list) else key  # type: ignore[assignment]
+    now = owner[name]
+    if type(now) is type(value) and isinstance(now, torch.Tensor | np.ndarray) and now.shape == value.shape:
+        now[...] = value
+    elif isinstance(now, wp.array) and now.shape == value.shape:
+        wp.copy(now, value)
+    else:
+        owner[name] = value
+
+
+def chained_fields(sensor: Sensor[Any, Any]) -> dict[str, FieldSpec]:
+    """Return the fields that the standard chain runs over, by name."""
+    return {name: spec for name, (_, spec) in sensor.line.knobs.specs.items()}
+
+
+def take_tick(scene: Scene) -> None:
+    """Take one tick, whoever owns the time."""
+    if scene.engine.owns_time:
+        scene.step(None, 1)
+    else:
+        scene.step(None, 1) if isinstance(scene.engine, TensorEngine) else scene.update()
+
+
+def fields_of(sensor: Sensor[Any, Any], truth: bool = False) -> dict[str, torch.Tensor]:
+    """Return a copy of the measured fields, or of the true ones, by name."""
+    data = sensor.read_ground_truth() if truth else sensor.read()
+    return {spec.name: data if sensor.single else getattr(data, spec.name) for spec in sensor.specs}
+
+
+def snapshot(sensor: Sensor[Any, Any]) -> dict[str, torch.Tensor]:
+    """Return copies of all a reader can see."""
+    shot = {f"data.{name}": value for name, value in fields_of(sensor).items()}
+    shot |= {f"ground_truth.{name}": value for name, value in fields_of(sensor, truth=True).items()}
+    for name in ("valid", "age", "frame", "is_new"):
+        shot[name] = getattr(sensor, name).clone()
+    if sensor.cfg.history_length and not sensor.own_history:
+        history = sensor.history
+        shot |= {
+            f"history.{spec.name}": history if sensor.single else getattr(history, spec.name) for spec in sensor.specs
+        }
+        shot["history_valid"] = sensor.history_valid
+    return shot
+
+
+def equal(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Bit equality that takes NaN for itself."""
+    return a.shape == b.shape and np.array_equal(a.cpu().numpy(), b.cpu().numpy(), equal_nan=a.is_floating_point())
+
+
+__all__ = [
+    "FIXES", "KEYED", "LASTS", "ContractError", "Trial", "alike", "chained_fields", "equal", "fields_of", "look_around",
+    "own_values", "put_back", "snapshot", "take_tick",
+]  # fmt: skip

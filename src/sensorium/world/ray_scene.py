@@ -1,0 +1,501 @@
+"""The shapes of a scene as rays see them: what stands still is stored once for all environments and all sensors.
+
+A sensor sees a selection of the shapes (`Targets`). Sensors with the same selection share trees and indices, and every
+sensor shares meshes and height fields.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from sensorium.compute import Compute
+from sensorium.engines.base import Engine
+from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest
+from sensorium.geometry.columns import build_columns
+from sensorium.geometry.hfield import HFields, build_hfields
+from sensorium.geometry.shapes import KINDS, HeightField, Mesh, Shape
+from sensorium.geometry.trace import Instances, Surroundings
+
+GEOMETRIES = ("visual", "collision", "all")
+Geometry = Literal["visual", "collision", "all"]
+LARGE = 300_000
+"""A static world of more triangles than this shows its progress while it is built."""
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """Which shapes rays meet.
+
+    Args:
+        geometry: ``"visual"`` (what a viewer shows by default), ``"collision"`` (what takes part in contacts) or
+            ``"all"`` (every visible shape).
+        groups: geom groups; None for all.
+        include: full-match patterns of names of geoms or bodies; None for all.
+        labels: patterns of semantic labels; None for all.
+        exclude: patterns of names of geoms or bodies that are not met.
+        exclude_own: whether a mount does not see the body it sits on.
+    """
+
+    geometry: Geometry = "visual"
+    groups: tuple[int, ...] | None = None
+    include: tuple[str, ...] | None = None
+    labels: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] = ()
+    exclude_own: bool = True
+
+
+@dataclass(slots=True)
+class View:
+    """What sensors with one selection see.
+
+    Attributes:
+        shapes: numbers of the shapes in the scene, of each instance row.
+        instances: the shapes that are tested one by one.
+        surroundings: what stands still, for rays in any direction.
+        moving: number of moving shapes.
+        rows_of_body: body row to instance rows.
+    """
+
+    shapes: list[int]
+    instances: Instances
+    surroundings: Surroundings
+    moving: int
+    bodies: NDArray[np.int32]
+    _parts: _Static
+    _indexed: Surroundings | None = None
+
+    def indexed(self) -> Surroundings:
+        """Return what stands still for vertical rays: the same, with the 2-D index instead of the tree."""
+        if self._indexed is None:
+            self._indexed = self._parts.surroundings(vertical=True)
+        return self._indexed
+
+
+class RayScene:
+    """The shapes of a scene, for all sensors that cast rays; what they need is built when they ask.
+
+    Args:
+        engine: whose shapes these are.
+        compute: device.
+        labels: semantic label to patterns of names of geoms or bodies that have it, besides the shapes' own.
+
+    Attributes:
+        shapes: all shapes, with their labels.
+    """
+
+    def __init__(self, engine: Engine, compute: Compute, labels: Mapping[str, str | Sequence[str]] | None = None):
+        self._engine, self._compute = engine, compute
+        self._given = {
+            label: (patterns,) if isinstance(patterns, str) else tuple(patterns)
+            for label, patterns in (labels or {}).items()
+        }
+        self._views: dict[Any, View] = {}
+        self._meshes: dict[int, tuple[Mesh, wp.Mesh]] = {}
+
+    def __repr__(self) -> str:
+        moving = sum(not shape.is_static for shape in self.shapes)
+        return f"RayScene({len(self.shapes)} shapes, {moving} of them moving)"
+
+    @cached_property
+    def shapes(self) -> tuple[Shape, ...]:
+        """All shapes of the engine."""
+        return self._engine.shapes()
+
+    @cached_property
+    def body_names(self) -> tuple[str, ...]:
+        """Name of each shape's body; ``"world"`` for none."""
+        names = self._engine.names("body")
+        return tuple(names[shape.row] if shape.row >= 0 else "world" for shape in self.shapes)
+
+    @cached_property
+    def labels(self) -> tuple[tuple[str, ...], ...]:
+        """Semantic labels of each shape: its own, and those whose patterns match its name or its body's.
+
+        Raises:
+            SelectionError: a pattern matches nothing.
+        """
+        found = [list(shape.labels) for shape in self.shapes]
+        for label, patterns in self._given.items():
+            for i in self._matching(patterns, "Scene", f"semantics[{label!r}]"):
+                if label not in found[i]:
+                    found[i].append(label)
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def label_names(self) -> tuple[str, ...]:
+        """All labels in use, sorted; a shape's semantic id is the place of its first label here plus 1, 0 for none."""
+        return tuple(sorted({label for labels in self.labels for label in labels}))
+
+    @cached_property
+    def semantic_ids(self) -> NDArray[np.int32]:
+        """Semantic id of each shape."""
+        place = {label: k + 1 for k, label in enumerate(self.label_names)}
+        return np.array([place[labels[0]] if labels else 0 for labels in self.labels], dtype=np.int32)
+
+    def _matching(self, patterns: Sequence[str], config: str, what: str) -> list[int]:
+        """Return the shapes whose names, or bodies, patterns match in full."""
+        found: dict[int, None] = {}
+        for pattern in patterns:
+            try:
+                regex = re.compile(pattern)
+            except re.error as error:
+                fault = Fault(what, repr(pattern), "a name or a regular expression", f"The pattern is broken: {error}.")
+                raise SelectionError(config, [fault]) from None
+            names = list(zip(self.body_names, (shape.name for shape in self.shapes), strict=True))
+            hits = [i for i, pair in enumerate(names) if any(pattern == name or regex.fullmatch(name) for name in pair)]
+            if not hits and pattern not in self._engine.names("body"):
+                known = [*dict.fromkeys(self.body_names), *(shape.name for shape in self.shapes)]
+                fix = f"{nearest(pattern, known).strip()} Bodies and shapes that carry rays: {listed(known)}.".strip()
+                raise SelectionError(config, [Fault(what, repr(pattern), "the name of a body or a geom", fix)])
+            found.update(dict.fromkeys(hits))
+        return sorted(found)
+
+    def select(self, targets: Targets, config: str) -> list[int]:
+        """Return the numbers of the shapes that a selection holds.
+
+        Raises:
+            SelectionError: a pattern matches nothing, or nothing is left.
+            ConfigError: a shape in it cannot be cast at.
+        """
+        wanted = range(len(self.shapes))
+        keep = set(wanted)
+        if targets.include is not None:
+            keep &= set(self._matching(targets.include, config, "targets"))
+        if targets.labels is not None:
+            keep &= set(self._labelled(targets.labels, config))
+        if targets.exclude:
+            keep -= set(self._matching(targets.exclude, config, "exclude"))
+        found = [i for i in wanted if i in keep and self._is_wanted(self.shapes[i], targets)]
+        for i in found:
+            if self.shapes[i].fault:
+                name = self.shapes[i].name
+                fix = f"Leave it out: exclude=({name!r},)."
+                raise ConfigError.single(config, "targets", name, f"shapes that rays meet: {self.shapes[i].fault}", fix)
+        return found
+
+    def _is_wanted(self, shape: Shape, targets: Targets) -> bool:
+        if targets.groups is not None and shape.group not in targets.groups:
+            return False
+        if targets.geometry == "collision":
+            return shape.is_collision
+        if targets.geometry == "visual" and targets.groups is None:
+            return shape.is_visual and shape.is_visible
+        return shape.is_visible
+
+    def _labelled(self, patterns: Sequence[str], config: str) -> Iterator[int]:
+        for pattern in patterns:
+            hits = [
+                i for i, labels in enumerate(self.labels) if any(re.fullmatch(pattern, label) for label in labels)
+            ]
+            if not hits:
+                fix = f"{nearest(pattern, self.label_names).strip()} Labels here: {listed(self.label_names)}; give them"
+                fault = Fault("labels", repr(pattern), "a semantic label", f'{fix} by Scene(semantics={{"label": ...}}).')
+                raise SelectionError(config, [fault])
+            yield from hits
+
+    def view(self, targets: Targets, own_bodies: Sequence[int], config: str) -> tuple[View, NDArray[np.uint8]]:
+        """Return what a sensor sees, and which of its instance rows are hidden from each of its mounts.
+
+        Args:
+            targets: its selection.
+            own_bodies: row of the body of each mount, -1 for the world, which is never a mount's own.
+            config: for messages.
+
+        Returns:
+            The view, and uint8 `[mount, instance]`, 1 where a mount does not see an instance.
+
+        Raises:
+            SelectionError: nothing matches, or nothing is left.
+            ConfigError: a shape in it cannot be cast at.
+        """
+        chosen = self.select(targets, config)
+        own = {body for body in own_bodies if body >= 0} if targets.exclude_own else set()
+        everywhere = own if len(set(own_bodies)) == 1 else set()  # then no mount sees it, and it need not be there
+        chosen = [i for i in chosen if self.shapes[i].row not in everywhere]
+        if not chosen:
+            known = listed([shape.name for shape in self.shapes])
+            fix = f"Shapes in this model: {known}." if self.shapes else "This model has no shapes."
+            what = f"geometry={targets.geometry!r}, groups={targets.groups}"
+            raise SelectionError(config, [Fault("targets", what, "at least one shape", fix)])
+        single = tuple(i for i in chosen if self.shapes[i].is_static and self.shapes[i].row in own)
+        key = (tuple(chosen), single)
+        if key not in self._views:
+            self._views[key] = self._build(chosen, set(single))
+        view = self._views[key]
+        hidden = np.zeros((len(own_bodies), max(len(view.shapes), 1)), dtype=np.uint8)
+        if targets.exclude_own:
+            for mount, body in enumerate(own_bodies):
+                if body >= 0:
+                    hidden[mount, : len(view.shapes)] = view.bodies == body
+        return view, hidden
+
+    # Building ---------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def fields(self) -> HFields:
+        """All height fields."""
+        return build_hfields(list(self._field_rows), self._compute.device)
+
+    @cached_property
+    def _field_rows(self) -> dict[HeightField, int]:
+        fields = dict.fromkeys(shape.hfield for shape in self.shapes if shape.hfield is not None)
+        return {each: row for row, each in enumerate(fields) if each is not None}
+
+    def mesh(self, mesh: Mesh) -> wp.Mesh:
+        """Return the tree of a mesh in its own frame; the same for all who ask."""
+        known = self._meshes.get(id(mesh))
+        if known is None:
+            with building(f"mesh {mesh.name!r}", len(mesh.faces)):
+                known = self._meshes[id(mesh)] = (mesh, tree_of(mesh.vertices, mesh.faces, self._compute.device))
+        return known[1]
+
+    def _build(self, chosen: Sequence[int], single: set[int]) -> View:
+        shapes = self.shapes
+        still = [i for i in chosen if shapes[i].is_static]
+        # triangles that stand still are in one tree; analytic shapes, height fields and exclusions one by one
+        rows = [i for i in still if shapes[i].kind != "mesh" or i in single]
+        static = len(rows)
+        rows += [i for i in chosen if not shapes[i].is_static]
+        instances = self._instances(rows, static)
+        parts = _Static(self, [i for i in still if i not in rows], rows[:static], single)
+        bodies = np.array([shapes[i].row for i in rows], dtype=np.int32)
+        return View(rows, instances, parts.surroundings(vertical=False), len(rows) - static, bodies, parts)
+
+    def _instances(self, rows: Sequence[int], static: int) -> Instances:
+        shapes, device = [self.shapes[i] for i in rows], self._compute.device
+        meshes = {id(shape.mesh): shape.mesh for shape in shapes if shape.mesh is not None}
+        starts, ids, start = {}, [np.zeros(0, np.int32)], 0
+        for key, mesh in meshes.items():
+            starts[key] = start
+            ids.append(mesh.face_ids)
+            start += len(mesh.face_ids)
+        spheres = [bounding_sphere(shape) for shape in shapes]
+
+        def array(values: Sequence[Any], dtype: Any, width: int = 0) -> Any:
+            shape = (len(values), width) if width else (len(values),)
+            kind = {wp.int32: np.int32, wp.uint64: np.uint64}.get(dtype, np.float32)
+            return wp.array(np.asarray(values, dtype=kind).reshape(shape), dtype=dtype, device=device)
+
+        out = Instances()
+        out.kind = array([KINDS.index(shape.kind) for shape in shapes], wp.int32)
+        sizes = [shape.scale if shape.mesh is not None else (*shape.size, 0.0, 0.0, 0.0)[:3] for shape in shapes]
+        out.size = array(sizes, wp.vec3, 3)
+        out.mesh = array([0 if s.mesh is None else self.mesh(s.mesh).id for s in shapes], wp.uint64)
+        out.field = array([-1 if s.hfield is None else self._field_rows[s.hfield] for s in shapes], wp.int32)
+        out.upright = array([int(bool(s.is_static) and is_upright(s.quat)) for s in shapes], wp.int32)
+        out.shape = array(list(rows), wp.int32)
+        out.face_start = array([starts.get(id(shape.mesh), 0) for shape in shapes], wp.int32)
+        out.face_id = array(np.concatenate(ids), wp.int32)  # type: ignore[arg-type]
+        out.body = array([-1 if shape.is_static else shape.row for shape in shapes], wp.int32)
+        out.pos = array([shape.pos for shape in shapes], wp.vec3, 3)
+        out.quat = array([shape.quat for shape in shapes], wp.vec4, 4)
+        out.centre = array([centre for centre, _ in spheres], wp.vec3, 3)
+        out.radius = array([radius for _, radius in spheres], wp.float32)
+        out.moving = static
+        return out
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the trees and indices, about; they do not grow with the number of environments."""
+        trees = sum(tree.points.capacity + tree.indices.capacity for _, tree in self._meshes.values())
+        return int(trees + sum(view._parts.nbytes for view in self._views.values()))
+
+
+@dataclass(slots=True)
+class _Static:
+    """What stands still in one view: how its trees are made, and what keeps them alive."""
+
+    scene: RayScene
+    meshes: list[int]
+    rows: list[int]
+    single: set[int]
+    kept: list[Any] = field(default_factory=list)
+    nbytes: int = 0
+
+    def surroundings(self, vertical: bool) -> Surroundings:
+        """Build trees for rays in any direction, or the index for vertical rays."""
+        scene, device = self.scene, self.scene._compute.device
+        out = Surroundings()
+        boxes = [i for i in self.rows if vertical and scene.shapes[i].kind == "box" and i not in self.single]
+        points, faces, of_shape, of_face = self._triangles([*self.meshes, *boxes])
+
+        def ints(values: Any) -> Any:
+            self.nbytes += np.asarray(values).nbytes
+            return wp.array(np.asarray(values, dtype=np.int32), dtype=wp.int32, device=device)
+
+        none = ints(np.zeros(0))
+        out.face_shape, out.face_id = (ints(of_shape), ints(of_face)) if not vertical else (none, none)
+        out.column_shape, out.column_face = (ints(of_shape), ints(of_face)) if vertical else (none, none)
+        out.column_normal = wp.zeros(0, dtype=wp.vec3, device=device)
+        if len(faces) and vertical:
+            with building("the index of the static world", len(faces)) as progress:
+                columns = build_columns(points, faces, progress)
+            corners = points[faces]
+            normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+            normals /= np.linalg.norm(normals, axis=1, keepdims=True)
+            out.column_normal = wp.array(normals.astype(np.float32), dtype=wp.vec3, device=device)
+            out.columns = columns.to(device)
+            out.is_indexed = 1
+            self.nbytes += columns.first.nbytes + columns.entries.nbytes + columns.triangles.nbytes + out.column_normal.capacity
+        elif len(faces):
+            with building("the tree of the static world", len(faces)):
+                tree = tree_of(points, faces, device)
+            self.kept.append(tree)
+            self.nbytes += tree.points.capacity + tree.indices.capacity
+            out.mesh = wp.uint64(tree.id)
+        alone = [k for k, i in enumerate(self.rows) if scene.shapes[i].kind in ("plane", "hfield")]
+        boxed = [k for k, i in enumerate(self.rows) if k not in alone and i not in boxes]
+        out.alone = ints(alone)
+        out.bvh_row = ints(boxed)
+        if boxed:
+            bounds = [bounding_box(scene.shapes[self.rows[k]]) for k in boxed]
+            lower = wp.array(np.array([low for low, _ in bounds], np.float32), dtype=wp.vec3, device=device)
+            upper = wp.array(np.array([high for _, high in bounds], np.float32), dtype=wp.vec3, device=device)
+            bvh = wp.Bvh(lower, upper)
+            self.kept += [bvh, lower, upper]
+            out.bvh = wp.uint64(bvh.id)
+        self.kept.append(out)
+        return out
+
+    def _triangles(self, shapes: Sequence[int]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Return vertices in the world, faces, and the shape and the face id of each face."""
+        points, faces, of_shape, of_face, first = [np.zeros((0, 3))], [np.zeros((0, 3), np.int32)], [], [], 0
+        for i in shapes:
+            shape = self.scene.shapes[i]
+            mesh = shape.mesh if shape.mesh is not None else box_mesh(shape.size)
+            points.append(in_world(shape, mesh.vertices * np.array(shape.scale)))
+            mirrored = np.prod(shape.scale) < 0.0
+            faces.append((mesh.faces[:, ::-1] if mirrored else mesh.faces) + first)
+            of_shape.append(np.full(len(mesh.faces), i, np.int32))
+            of_face.append(mesh.face_ids if shape.mesh is not None else np.full(len(mesh.faces), -1, np.int32))
+            first += len(mesh.vertices)
+        none = np.zeros(0, np.int32)
+        return (
+            np.concatenate(points),
+            np.concatenate(faces).astype(np.int32),
+            np.concatenate([none, *of_shape]),
+            np.concatenate([none, *of_face]),
+        )
+
+
+@contextmanager
+def building(what: str, triangles: int) -> Iterator[Any]:
+    """Show on a terminal how far a long build has come; the value is a function of the share done, or None."""
+    import sys
+
+    if triangles < LARGE or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(f"Building {what}: {triangles:,} triangles", total=None)
+        yield lambda share: bar.update(task, total=1.0, completed=share)
+
+
+def tree_of(points: NDArray[Any], faces: NDArray[Any], device: str) -> wp.Mesh:
+    """Return triangles as a `wp.Mesh`."""
+    return wp.Mesh(
+        wp.array(points.astype(np.float32), dtype=wp.vec3, device=device),
+        wp.array(faces.reshape(-1).astype(np.int32), dtype=wp.int32, device=device),
+        bvh_constructor="cubql",
+        bvh_leaf_size=4,
+    )
+
+
+def rotation(quat: Sequence[float]) -> NDArray[np.float64]:
+    """Return the rotation matrix of a unit quaternion (w, x, y, z)."""
+    w, x, y, z = quat
+    return np.array(
+        [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+        ]
+    )
+
+
+def in_world(shape: Shape, points: NDArray[Any]) -> NDArray[np.float64]:
+    """Return points `[point, 3]` of the frame of a shape that stands still, in the world."""
+    world: NDArray[np.float64] = points @ rotation(shape.quat).T + np.array(shape.pos)
+    return world
+
+
+def is_upright(quat: Sequence[float]) -> bool:
+    """Return whether a frame's z axis is the world's."""
+    return bool(rotation(quat)[2, 2] > 1.0 - 1e-12)
+
+
+def bounding_box(shape: Shape) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the least and greatest corner around a bounded shape that stands still, in the world, with a margin."""
+    centre, half = local_box(shape)
+    reach = np.abs(rotation(shape.quat)) @ half
+    middle = in_world(shape, centre[None])[0]
+    margin = 1e-5 * (np.abs(middle) + reach) + 1e-6
+    return middle - reach - margin, middle + reach + margin
+
+
+def local_box(shape: Shape) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return centre and half extent of a box around a bounded shape, in its own frame."""
+    if shape.mesh is not None:
+        used = shape.mesh.vertices[np.unique(shape.mesh.faces)] * np.array(shape.scale)
+        low, high = used.min(axis=0), used.max(axis=0)
+    elif shape.hfield is not None:
+        z = shape.hfield.heights
+        floor = float(z.min()) if shape.hfield.base is None else -shape.hfield.base
+        low, high = np.array([*(-s for s in shape.hfield.size), floor]), np.array([*shape.hfield.size, float(z.max())])
+    else:
+        a, *more = shape.size
+        half = {
+            "sphere": lambda: (a, a, a),
+            "capsule": lambda: (a, a, a + more[0]),
+            "cylinder": lambda: (a, a, more[0]),
+            "ellipsoid": lambda: shape.size[:3],
+            "box": lambda: shape.size[:3],
+            "plane": lambda: (shape.size[0] or np.inf, shape.size[1] or np.inf, 0.0),
+        }[shape.kind]()
+        high = np.array(half, dtype=np.float64)
+        low = -high
+    if not np.isfinite(high).all():
+        return np.zeros(3), high
+    return 0.5 * (low + high), 0.5 * (high - low)
+
+
+def bounding_sphere(shape: Shape) -> tuple[tuple[float, float, float], float]:
+    """Return centre (in the shape's frame) and radius of a sphere around a shape, with a margin; 1e30 if unbounded."""
+    centre, half = local_box(shape)
+    if shape.mesh is not None:
+        used = shape.mesh.vertices[np.unique(shape.mesh.faces)] * np.array(shape.scale)
+        radius = float(np.linalg.norm(used - centre, axis=1).max())
+    elif shape.kind in ("sphere", "ellipsoid"):
+        radius = float(half.max())
+    elif shape.kind == "capsule":
+        radius = float(half[2])
+    else:
+        radius = float(np.linalg.norm(half))
+    x, y, z = centre.tolist()
+    return (x, y, z), 1e30 if not np.isfinite(radius) else radius * (1.0 + 1e-4) + 1e-6
+
+
+def box_mesh(size: Sequence[float]) -> Mesh:
+    """Return the twelve triangles of a box, wound outwards."""
+    corners = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], dtype=np.float64)
+    faces = [
+        [0, 1, 3], [0, 3, 2], [4, 6, 7], [4, 7, 5], [0, 4, 5], [0, 5, 1],
+        [2, 3, 7], [2, 7, 6], [0, 2, 6], [0, 6, 4], [1, 5, 7], [1, 7, 3],
+    ]  # fmt: skip
+    return Mesh(corners * np.array(size[:3]), faces, "box")
+
+
+__all__ = ["GEOMETRIES", "Geometry", "RayScene", "Targets", "View", "building"]

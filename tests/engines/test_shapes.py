@@ -1,0 +1,553 @@
+"""The shapes that engines describe: MuJoCo's geoms against MuJoCo itself, and those given to a `TensorEngine`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+import pytest
+
+import sensorium as sn
+from sensorium.engines.mujoco_spec import prepare_spec
+from sensorium.errors import ModelError, UnsupportedError
+
+TETRAHEDRON = "0 0 0  1 0 0  0 2 0  0 0 3"
+ASSETS = f"""
+  <asset>
+    <mesh name="wedge" vertex="{TETRAHEDRON}"/>
+    <mesh name="scaled" vertex="{TETRAHEDRON}" scale=".5 .2 .1"/>
+    <hfield name="hills" nrow="4" ncol="5" size="2 1.5 .8 .3" elevation="
+      0 3 1 4 2
+      5 9 2 6 1
+      5 3 5 8 9
+      7 9 3 2 4"/>
+    <material name="red" rgba="1 0 0 1"/>
+    <material name="glass" rgba="1 1 1 0"/>
+  </asset>"""
+KINDS = f"""
+<mujoco>
+  {ASSETS}
+  <worldbody>
+    <geom name="ground" type="plane" size="4 3 .1" pos="0 0 -2" euler="1 2 3"/>
+    <geom name="field" type="hfield" hfield="hills" pos="-6 2 -1" euler="0 0 30"/>
+    <geom name="rock" type="mesh" mesh="wedge" pos="1 2 3" euler="10 20 30"/>
+    <body name="table" pos="2 1 .5" euler="0 20 40">
+      <geom name="top" type="box" size=".5 .4 .02" pos=".1 .2 .3" euler="5 0 15"/>
+      <body name="shelf" pos="0 .3 -.2" euler="30 0 0">
+        <geom name="ball" size=".1" pos=".2 0 .1"/>
+        <body name="door" pos="0 .1 0" euler="0 0 10">
+          <joint name="hinge" axis="1 2 3"/>
+          <geom name="panel" type="box" size=".3 .02 .4" pos=".3 0 0" euler="0 7 0"/>
+          <body name="knob" pos=".5 .1 0" euler="0 50 0">
+            <geom name="grip" type="ellipsoid" size=".05 .03 .02" pos="0 .02 .01" euler="40 0 0"/>
+          </body>
+        </body>
+      </body>
+    </body>
+    <body name="hand" mocap="true" pos="0 0 2" euler="10 0 0">
+      <geom name="palm" type="cylinder" size=".1 .03" pos="0 .1 0" euler="0 30 0"/>
+      <body name="finger" pos=".1 0 0" euler="0 0 60">
+        <geom name="tip" type="capsule" size=".02 .1" pos="0 .05 .1" euler="20 30 0"/>
+      </body>
+    </body>
+    <body name="stone" pos="3 3 3">
+      <freejoint/>
+      <geom name="big" type="mesh" mesh="scaled" pos=".1 .2 .3" euler="70 10 20"/>
+      <geom name="small" type="mesh" mesh="scaled" pos="-.1 .2 .3" euler="0 10 -20"/>
+    </body>
+  </worldbody>
+</mujoco>"""
+
+
+def live(xml: str) -> sn.Engine:
+    model = mujoco.MjModel.from_xml_string(xml)
+    return sn.MujocoEngine.from_mj(model, mujoco.MjData(model))
+
+
+def batch(xml: str) -> sn.Engine:
+    return sn.MujocoEngine(xml, 2)
+
+
+ENGINES = pytest.mark.parametrize("make", [batch, live])
+
+
+def by_name(engine: sn.Engine) -> dict[str, sn.Shape]:
+    return {shape.name: shape for shape in engine.shapes()}
+
+
+def rotation(quat: Any) -> np.ndarray:
+    matrix = np.empty(9)
+    mujoco.mju_quat2Mat(matrix, np.array(quat))
+    return matrix.reshape(3, 3)
+
+
+def randomised(model: mujoco.MjModel, seed: int = 0) -> mujoco.MjData:
+    """Return data in a random state, also of the mocap bodies."""
+    data, rng = mujoco.MjData(model), np.random.default_rng(seed)
+    data.qvel[:] = rng.normal(size=model.nv)
+    mujoco.mj_integratePos(model, data.qpos, data.qvel, 1.0)
+    data.mocap_pos[:] += rng.normal(size=data.mocap_pos.shape)
+    data.mocap_quat[:] = rng.normal(size=data.mocap_quat.shape)
+    data.mocap_quat[:] /= np.linalg.norm(data.mocap_quat, axis=1, keepdims=True)
+    mujoco.mj_forward(model, data)
+    return data
+
+
+def pose_w(engine: sn.Engine, shape: sn.Shape, data: mujoco.MjData) -> tuple[np.ndarray, np.ndarray]:
+    """Return origin and rotation of a shape in the world, composed with MuJoCo's pose of its body."""
+    pos, turn = np.array(shape.pos), rotation(shape.quat)
+    if shape.is_static:
+        return pos, turn
+    body = data.body(engine.names("body")[shape.row])
+    return body.xpos + body.xmat.reshape(3, 3) @ pos, body.xmat.reshape(3, 3) @ turn
+
+
+def triangles_w(engine: sn.Engine, shape: sn.Shape, data: mujoco.MjData) -> np.ndarray:
+    """Return the corners of a mesh shape in the world `[face, 3, 3]`."""
+    pos, turn = pose_w(engine, shape, data)
+    assert shape.mesh is not None
+    return (shape.mesh.vertices * shape.scale @ turn.T + pos)[shape.mesh.faces]
+
+
+# Poses and sizes ------------------------------------------------------------------------------------------------------
+
+
+@ENGINES
+def test_every_kind_is_where_mujoco_has_it(make: Callable[[str], sn.Engine]) -> None:
+    """Pose of a shape, composed with its body's, is geom_xpos and geom_xmat of a random state to 1e-6."""
+    engine = make(KINDS)
+    data = randomised(engine.model)
+    kinds = {}
+    for shape in engine.shapes():
+        geom = data.geom(shape.name)
+        pos, turn = pose_w(engine, shape, data)
+        np.testing.assert_allclose(pos, geom.xpos, rtol=0, atol=1e-6, err_msg=shape.name)
+        np.testing.assert_allclose(turn, geom.xmat.reshape(3, 3), rtol=0, atol=1e-6, err_msg=shape.name)
+        kinds[shape.kind] = shape.size
+    assert set(kinds) == {"plane", "hfield", "mesh", "box", "sphere", "ellipsoid", "cylinder", "capsule"}
+
+
+def test_sizes_are_those_of_the_model() -> None:
+    """As many sizes as the kind has, in MuJoCo's order; a mesh and a height field bring their own."""
+    sizes = {name: shape.size for name, shape in by_name(batch(KINDS)).items()}
+    assert sizes == {
+        "ground": (4.0, 3.0), "field": (), "rock": (), "top": (0.5, 0.4, 0.02), "ball": (0.1,),
+        "panel": (0.3, 0.02, 0.4), "grip": (0.05, 0.03, 0.02), "palm": (0.1, 0.03), "tip": (0.02, 0.1),
+        "big": (), "small": (),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("scale", [(1.0, 1.0, 1.0), (0.5, 0.2, 0.1), (-0.7, 0.4, 0.9)])
+def test_the_vertices_of_an_asymmetric_mesh_are_where_they_were_written(scale: tuple[float, ...]) -> None:
+    """The tetrahedron's four triangles, scaled, turned and moved by hand, to 1e-6 and with the same faces.
+
+    MuJoCo compiles a mesh about its centre of mass and principal axes, which for this one are far from its own.
+    """
+    written = np.array(TETRAHEDRON.split(), dtype=float).reshape(4, 3) * scale
+    text = " ".join(map(str, scale))
+    engine = batch(
+        f"""<mujoco><compiler angle="radian"/><asset><mesh name="m" vertex="{TETRAHEDRON}" scale="{text}"/></asset>
+        <worldbody><body name="b" pos="1 -2 .5"><freejoint/>
+        <geom name="g" type="mesh" mesh="m" pos=".3 .2 -.4" quat=".5 .1 -.7 .3"/></body></worldbody></mujoco>"""
+    )
+    data = randomised(engine.model, 3)
+    quat = np.array([0.5, 0.1, -0.7, 0.3]) / np.linalg.norm([0.5, 0.1, -0.7, 0.3])
+    local = written @ rotation(quat).T + [0.3, 0.2, -0.4]
+    expected = local @ rotation(data.qpos[3:7]).T + data.qpos[:3]
+
+    def ordered(triangles: np.ndarray) -> np.ndarray:
+        return np.array(sorted(sorted(map(tuple, corners.round(5))) for corners in triangles))
+
+    given = triangles_w(engine, by_name(engine)["g"], data)
+    faces = expected[[[0, 1, 2], [0, 1, 3], [0, 2, 3], [1, 2, 3]]]
+    np.testing.assert_allclose(ordered(given), ordered(faces), rtol=0, atol=2e-5)
+    near = np.linalg.norm(given.reshape(-1, 1, 3) - expected, axis=2)
+    assert near.min(axis=1).max() < 1e-6
+    assert set(near.argmin(axis=1)) == {0, 1, 2, 3}
+
+
+def test_geoms_of_one_mesh_share_it() -> None:
+    """One Mesh object for each mesh of the model, one HeightField for each height field, and one list of shapes."""
+    shapes = by_name(engine := batch(KINDS))
+    assert shapes["big"].mesh is shapes["small"].mesh is not shapes["rock"].mesh
+    assert shapes["rock"].mesh is not None and shapes["rock"].mesh.name == "wedge"
+    assert shapes["big"].scale == (1.0, 1.0, 1.0)
+    assert engine.shapes() is engine.shapes()
+    twice = batch(
+        KINDS.replace('<geom name="rock"', '<geom name="more" type="hfield" hfield="hills"/><geom name="rock"')
+    )
+    assert by_name(twice)["field"].hfield is by_name(twice)["more"].hfield
+
+
+def test_triangles_without_an_area_are_left_out() -> None:
+    """A mesh with a degenerate triangle is described without it, as no ray can meet it."""
+    xml = """<mujoco><asset><mesh name="m" vertex="0 0 0  1 0 0  0 1 0  0 0 1"
+      face="0 2 1  0 1 3  0 3 2  1 2 3  0 1 1"/></asset>
+      <worldbody><geom name="g" type="mesh" mesh="m"/></worldbody></mujoco>"""
+    mesh = by_name(batch(xml))["g"].mesh
+    assert mesh is not None and mesh.face_ids.tolist() == [0, 1, 2, 3]
+
+
+# Height fields --------------------------------------------------------------------------------------------------------
+
+
+def height(field: sn.HeightField, x: float, y: float) -> float:
+    """Return the height by the words of `HeightField`: two triangles a cell, split from (r, c) to (r + 1, c + 1)."""
+    rows, columns = field.heights.shape
+    u, v = ((x / field.size[0] + 1) / 2 * (columns - 1), (y / field.size[1] + 1) / 2 * (rows - 1))
+    c, r = min(int(u), columns - 2), min(int(v), rows - 2)
+    u, v = u - c, v - r
+    low, high = field.heights[r, c], field.heights[r + 1, c + 1]
+    if u >= v:
+        return float(low + u * (field.heights[r, c + 1] - low) + v * (high - field.heights[r, c + 1]))
+    return float(low + v * (field.heights[r + 1, c] - low) + u * (high - field.heights[r + 1, c]))
+
+
+def test_heights_are_what_rays_of_mujoco_meet() -> None:
+    """Straight down: the same height to 1e-6, at corners and anywhere; beyond it nothing; from below the base."""
+    geom = '<geom name="field" type="hfield" hfield="hills" pos="0 0 .7"/>'
+    engine = batch(f"<mujoco>{ASSETS}<worldbody>{geom}</worldbody></mujoco>")
+    field = by_name(engine)["field"].hfield
+    assert field is not None and (field.heights.shape, field.size, field.base) == ((4, 5), (2.0, 1.5), 0.3)
+    assert field.heights.max() == pytest.approx(0.8) and field.heights[0, 4] == pytest.approx(0.8 * 4 / 9)
+    data = randomised(engine.model)
+    hit = np.zeros(1, dtype=np.int32)
+
+    def down(x: float, y: float, z: float = 5.0, dz: float = -1.0) -> float:
+        far = mujoco.mj_ray(engine.model, data, [x, y, z], [0.0, 0.0, dz], None, 1, -1, hit)
+        return z + dz * far - 0.7 if far >= 0.0 else -np.inf
+
+    corners = [(x, y) for x in (-1.9999, 1.9999) for y in (-1.4999, 1.4999)]
+    inside = np.random.default_rng(0).uniform((-2, -1.5), (2, 1.5), (200, 2)).tolist()
+    for x, y in corners + inside:
+        assert down(x, y) == pytest.approx(height(field, x, y), abs=1e-6), (x, y)
+    assert down(2.001, 0.0) == down(0.0, -1.501) == -np.inf
+    assert down(0.3, 0.2, -5.0, 1.0) == pytest.approx(-field.base)
+
+
+# What moves -----------------------------------------------------------------------------------------------------------
+
+
+@ENGINES
+def test_what_is_welded_to_the_world_is_static_and_mocap_bodies_are_not(make: Callable[[str], sn.Engine]) -> None:
+    """Static: the world and all without a joint between; not a mocap body nor what is welded to it; rows are kept."""
+    engine = make(KINDS)
+    shapes = by_name(engine)
+    assert {name for name, shape in shapes.items() if shape.is_static} == {"ground", "field", "rock", "top", "ball"}
+    bodies = engine.names("body")
+    rows = {name: "world" if shape.row < 0 else bodies[shape.row] for name, shape in shapes.items()}
+    assert rows == {
+        "ground": "world", "field": "world", "rock": "world", "top": "table", "ball": "shelf", "panel": "door",
+        "grip": "knob", "palm": "hand", "tip": "finger", "big": "stone", "small": "stone",
+    }  # fmt: skip
+    assert tuple(shapes) == engine.names("geom")
+    assert engine.geoms("stone") == ("big", "small") and engine.geoms("world") == ("ground", "field", "rock")
+
+
+# What is seen ---------------------------------------------------------------------------------------------------------
+
+SEEN = f"""
+<mujoco>
+  {ASSETS}
+  <worldbody>
+    <geom name="plain" size=".1"/>
+    <geom name="clear" size=".1" pos="1 0 0" rgba="1 1 1 0"/>
+    <geom name="red" size=".1" pos="2 0 0" material="red"/>
+    <geom name="red_clear" size=".1" pos="3 0 0" material="red" rgba="0 0 1 0"/>
+    <geom name="glass" size=".1" pos="4 0 0" material="glass"/>
+    <geom name="glass_solid" size=".1" pos="5 0 0" material="glass" rgba="0 1 0 1"/>
+    <geom name="white" size=".1" pos="6 0 0" rgba="1 1 1 .01"/>
+    <geom name="shown" size=".1" pos="7 0 0" group="2" contype="0" conaffinity="0"/>
+    <geom name="inner" size=".1" pos="8 0 0" group="3"/>
+    <geom name="paired" size=".1" pos="9 0 0" contype="0" conaffinity="0" group="5"/>
+    <geom name="one_way" size=".1" pos="10 0 0" contype="0" conaffinity="2"/>
+  </worldbody>
+  <contact><pair geom1="paired" geom2="plain"/></contact>
+</mujoco>"""
+
+
+def test_visible_is_what_mj_ray_can_hit() -> None:
+    """A ray from above meets exactly the geoms that are called visible: alpha of the material, or of the geom."""
+    engine = batch(SEEN)
+    data = randomised(engine.model)
+    hit = np.zeros(1, dtype=np.int32)
+    for shape in engine.shapes():
+        far = mujoco.mj_ray(engine.model, data, [shape.pos[0], 0.0, 5.0], [0.0, 0.0, -1.0], None, 1, -1, hit)
+        assert shape.is_visible == (far >= 0.0), shape.name
+    assert {shape.name for shape in engine.shapes() if not shape.is_visible} == {"clear", "glass", "glass_solid"}
+
+
+def test_groups_and_contacts_are_those_of_the_model() -> None:
+    """Visual: visible and in group 0 to 2. Collision: contype or conaffinity is not 0, or in a contact pair."""
+    shapes = by_name(batch(SEEN))
+    assert {name: shape.group for name, shape in shapes.items() if shape.group} == {"shown": 2, "inner": 3, "paired": 5}
+    assert {name for name, shape in shapes.items() if not shape.is_visual} == {
+        "clear", "glass", "glass_solid", "inner", "paired",
+    }  # fmt: skip
+    assert {name for name, shape in shapes.items() if not shape.is_collision} == {"shown"}
+    assert all(shape.labels == () for shape in shapes.values())
+
+
+def test_reflectance_is_the_luminance_of_the_colour_that_is_drawn() -> None:
+    """Rec. 709 weights on the geom's own colour where it has one, else on its material's, as mjv_addGeoms colours."""
+    engine = batch(SEEN)
+    scene = mujoco.MjvScene(engine.model, maxgeom=50)
+    option = mujoco.MjvOption()
+    option.geomgroup[:] = 1
+    data = randomised(engine.model)
+    mujoco.mjv_updateScene(engine.model, data, option, None, mujoco.MjvCamera(), int(mujoco.mjtCatBit.mjCAT_ALL), scene)
+    drawn = {engine.model.geom(geom.objid).name: geom.rgba.copy() for geom in scene.geoms[: scene.ngeom]}
+    shapes = by_name(engine)
+    assert {"plain", "red", "white", "glass_solid", "inner"} <= set(drawn)
+    for name, rgba in drawn.items():
+        assert shapes[name].reflectance == pytest.approx(rgba[:3] @ [0.2126, 0.7152, 0.0722], abs=1e-6), name
+    assert shapes["white"].reflectance == pytest.approx(1.0) and shapes["red"].reflectance == pytest.approx(0.2126)
+
+
+# Names and faults -----------------------------------------------------------------------------------------------------
+
+
+def test_a_geom_without_a_name_gets_one_that_no_other_has() -> None:
+    """`geom_{id}`, with what makes it unique where a geom has that name."""
+    xml = '<mujoco><worldbody><geom size=".1"/><geom name="geom_2" size=".1"/><geom size=".1"/></worldbody></mujoco>'
+    assert [shape.name for shape in batch(xml).shapes()] == ["geom_0", "geom_2", "geom_2_"]
+
+
+def test_names_of_composed_entities_have_their_prefix() -> None:
+    """`robot/geom`, on the body `robot/link`."""
+    part = '<mujoco><worldbody><body name="link"><joint/><geom name="hull" size=".1"/></body></worldbody></mujoco>'
+    floor = '<mujoco><worldbody><geom name="floor" type="plane" size="1 1 1"/></worldbody></mujoco>'
+    engine = sn.MujocoEngine.compose({"robot": part, "other": (part, (1.0, 0.0, 0.0))}, floor)
+    rows = {shape.name: shape.row for shape in engine.shapes()}
+    assert rows == {"floor": -1, "robot/hull": 0, "other/hull": 1}
+    assert engine.names("body") == ("robot/link", "other/link")
+
+
+@ENGINES
+def test_what_rays_do_not_meet_says_why(make: Callable[[str], sn.Engine]) -> None:
+    """A flex and a signed distance field are listed with their names, flags and a fault; no other shape has one."""
+    shapes = by_name(
+        make(
+            f"""<mujoco>{ASSETS}<worldbody>
+            <geom name="floor" type="plane" size="1 1 1"/>
+            <geom name="blob" type="sdf" mesh="wedge" group="1"/>
+            <flexcomp name="cloth" type="grid" count="3 3 1" spacing=".1 .1 .1" dim="2" radius=".01" mass="1">
+              <edge equality="true"/><contact contype="0" conaffinity="0"/>
+            </flexcomp></worldbody></mujoco>"""
+        )
+    )
+    assert {name: shape.fault for name, shape in shapes.items()} == {
+        "floor": "",
+        "blob": "it is a signed distance field (SDF), which rays do not meet; as type='mesh' they meet its surface",
+        "cloth": "it is deformable (a flex), which rays do not meet",
+    }
+    assert (shapes["blob"].group, shapes["blob"].is_static, shapes["blob"].mesh) == (1, True, None)
+    assert not shapes["cloth"].is_static and not shapes["cloth"].is_collision and shapes["cloth"].is_visible
+
+
+def add_hidden(spec: Any) -> None:
+    spec.worldbody.add_geom(name="sensorium/dot", size=[0.1, 0, 0])
+    body = spec.worldbody.add_body(name="sensorium/carrier", mocap=True)
+    body.add_geom(size=[0.1, 0, 0])
+    body.add_body(name="below").add_geom(name="below", size=[0.1, 0, 0])
+
+
+def test_what_sensors_added_is_left_out() -> None:
+    """Hidden geoms, and all on hidden bodies, are no shapes and do not shift the names of nameless ones."""
+    xml = '<mujoco><worldbody><body name="b"><joint/><geom size=".1"/></body></worldbody></mujoco>'
+    spec = mujoco.MjSpec.from_string(xml)
+    prepare_spec(spec, [sn.MODEL_ELEMENTS(add_hidden)])
+    model = spec.compile()
+    assert model.ngeom == 4
+    sealed, wrapped = sn.MujocoEngine(model), sn.MujocoEngine.from_mj(model, mujoco.MjData(model))
+    asked = sn.MujocoEngine(xml)
+    assert [shape.name for shape in asked.shapes()] == ["geom_0"]
+    asked.prepare({sn.MODEL_ELEMENTS(add_hidden): "marker", sn.SHAPES: "lidar"})
+    assert asked.model.ngeom == 4
+    for engine in (sealed, wrapped, asked):
+        (shape,) = engine.shapes()
+        assert shape.name == "geom_0" and engine.names("body")[shape.row] == "b"
+
+
+# Granting -------------------------------------------------------------------------------------------------------------
+
+
+@ENGINES
+def test_shapes_are_granted_without_an_array_or_a_stage(make: Callable[[str], sn.Engine]) -> None:
+    """SHAPES asks for no computation and brings no array, alone or beside others, also of a sealed model."""
+    engine = make(KINDS)
+    assert engine.supports(sn.SHAPES) is None
+    engine.prepare({sn.SHAPES: "lidar"})
+    assert engine.stage == 0 and sn.SHAPES in engine.prepared
+    engine.refresh()
+    with pytest.raises(KeyError, match="unknown derived array 'shapes'"):
+        engine.array("shapes")
+    engine.prepare({sn.BODY_POSE: "lidar"})
+    engine.refresh()
+    assert engine.array("body_pos_w").shape[1] == len(engine.names("body"))
+    assert sn.MujocoEngine(mujoco.MjModel.from_xml_string(KINDS)).supports(sn.SHAPES) is None
+    assert sn.prepare(mujoco.MjSpec.from_string(KINDS), [sn.SHAPES]).compile().ngeom == len(engine.shapes())
+
+
+@pytest.mark.parametrize(
+    ("field", "row", "what"),
+    [
+        ("geom_size", 3, "geom 'top' has another geom_size in env 1"),
+        ("geom_pos", 9, "geom 'big' has another geom_pos in env 1"),
+        ("body_pos", 2, "body 'shelf' has another body_pos in env 1"),
+        ("geom_rgba", 4, "geom 'ball' has another geom_rgba in env 1"),
+    ],
+)
+def test_shapes_that_differ_between_environments_are_refused(field: str, row: int, what: str) -> None:
+    """Shapes are shared: a batch whose geoms differ is an error that names the geom; the same in all envs is taken."""
+    engine = sn.MujocoEngine(KINDS, 2)
+    values = engine.batch.expand(field)
+    if field == "geom_rgba":
+        values[1, row, :3] = 0.1
+        assert by_name(engine)["ball"].is_visible
+        engine = sn.MujocoEngine(KINDS, 2)
+        values = engine.batch.expand(field)
+        values[1, row, 3] = 0.0
+    else:
+        values[1, row] += 0.05
+    with pytest.raises(ModelError, match=rf"{what} than in env 0\. Shapes are shared by all environments"):
+        engine.shapes()
+    values[0] = values[1]
+    assert len(engine.shapes()) == 11
+    if field == "geom_size":
+        assert by_name(engine)["top"].size == pytest.approx((0.55, 0.45, 0.07))
+
+
+def test_a_moving_body_may_start_elsewhere_in_each_environment() -> None:
+    """Poses of bodies that move are state, so that shapes do not depend on them."""
+    engine = sn.MujocoEngine(KINDS, 2)
+    engine.batch.expand("body_pos")[1, engine.model.body("door").id] += 0.1
+    assert len(engine.shapes()) == 11
+
+
+def test_environments_of_different_models_are_refused() -> None:
+    """`batch.set_models` with several models: an error that says so."""
+    engine = sn.MujocoEngine(KINDS, 2)
+    engine.batch.set_models([mujoco.MjModel.from_xml_string(KINDS) for _ in range(2)])
+    with pytest.raises(ModelError, match="the environments run different models"):
+        engine.shapes()
+
+
+# Known robots ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path", ["suite/quadruped.xml", "suite/humanoid.xml", "suite/dog.xml", "third_party/kinova/jaco_arm.xml"]
+)
+def test_robots_of_dm_control_have_a_shape_for_each_geom(path: str) -> None:
+    """Every geom in order, at MuJoCo's pose in a random state, each mesh once."""
+    folder = Path(pytest.importorskip("dm_control").__file__).parent
+    engine = sn.MujocoEngine(str(folder / path))
+    model = engine.model
+    model.geom_sameframe[:] = 0  # else MuJoCo takes the inertial frame for a geom's where they agree to 1e-6
+    data = randomised(model, 1)
+    shapes = engine.shapes()
+    assert len(shapes) == model.ngeom and len({shape.name for shape in shapes}) == model.ngeom
+    for i, shape in enumerate(shapes):
+        assert shape.name in (model.geom(i).name, f"geom_{i}") and not shape.fault
+        pos, turn = pose_w(engine, shape, data)
+        np.testing.assert_allclose(pos, data.geom_xpos[i], rtol=0, atol=1e-6)
+        np.testing.assert_allclose(turn, data.geom_xmat[i].reshape(3, 3), rtol=0, atol=1e-6)
+    used = {int(i) for i in model.geom_dataid[model.geom_type == int(mujoco.mjtGeom.mjGEOM_MESH)]}
+    assert len({id(shape.mesh) for shape in shapes if shape.mesh is not None}) == len(used)
+
+
+# Shapes of one's own --------------------------------------------------------------------------------------------------
+
+
+def box(name: str, **more: Any) -> sn.Shape:
+    return sn.Shape("box", name, (0.1, 0.2, 0.3), **more)
+
+
+def test_a_tensor_engine_gives_the_shapes_that_it_was_given() -> None:
+    """In order, with the rows of bodies that were named; the world never moves, geoms are another list."""
+    engine = sn.TensorEngine(
+        bodies=("base", "tool"),
+        geoms={"pad": "tool"},
+        shapes=[
+            sn.Shape("plane", "ground"),
+            box("wall", body="world"),
+            box("trunk", body="base", pos=(1, 2, 3)),
+            box("tip", body="tool"),
+            box("trail", body=0),
+            box("bench", body="tool", is_static=True),
+        ],
+    )
+    shapes = engine.shapes()
+    assert [(shape.name, shape.body) for shape in shapes] == [
+        ("ground", -1), ("wall", -1), ("trunk", 0), ("tip", 1), ("trail", 0), ("bench", 1),
+    ]  # fmt: skip
+    assert [shape.is_static for shape in shapes] == [True, True, False, False, False, True]
+    assert shapes[2].pos == (1.0, 2.0, 3.0) and shapes[2].row == 0
+    assert engine.names("geom") == ("pad",)
+    assert engine.supports(sn.SHAPES) is None
+    engine.prepare({sn.SHAPES: "lidar", sn.BODY_POSE: "lidar"})
+
+
+def test_a_mapping_names_the_shapes() -> None:
+    """The keys are the names; one shape may be used twice, and the mesh is the same object."""
+    wedge = sn.Mesh([[0, 0, 0], [1, 0, 0], [0, 2, 0]], [[0, 1, 2]])
+    stone = sn.Shape("mesh", "stone", mesh=wedge, body="body")
+    engine = sn.TensorEngine(shapes={"left": stone, "right": stone})
+    assert [shape.name for shape in engine.shapes()] == ["left", "right"]
+    assert all(shape.mesh is wedge for shape in engine.shapes())
+
+
+def test_a_tensor_engine_without_shapes_says_how_to_give_them() -> None:
+    """Nothing known is refused, an empty world is one."""
+    engine = sn.TensorEngine()
+    assert engine.shapes() == ()
+    with pytest.raises(UnsupportedError, match=r"'lidar' requires SHAPES.*Give TensorEngine\(\.\.\., shapes=\["):
+        engine.prepare({sn.SHAPES: "lidar"})
+    empty = sn.TensorEngine(shapes=())
+    assert empty.supports(sn.SHAPES) is None and empty.shapes() == ()
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (
+            {"shapes": [box("crate", body="bse")]},
+            r"shape 'crate': there is no body 'bse'\. Did you mean 'base'\?.*tool",
+        ),
+        ({"shapes": [box("crate", body=2)]}, r"shape 'crate': got body index 2, expected -1 to 1\."),
+        ({"shapes": [box("crate", body=-2)]}, r"shape 'crate': got body index -2, expected -1 to 1\."),
+        ({"shapes": [box("crate"), box("crate")]}, r"shape 'crate': 2 shapes have this name, give each its own\."),
+        (
+            {"shapes": [box("crate", is_static=False)]},
+            r"shape 'crate': is_static=False on the world, which never moves",
+        ),
+        ({"shapes": box("crate")}, r"got one Shape, 'crate', expected a sequence: write shapes=\[\.\.\.\]"),
+        ({"shapes": ["crate"]}, r"shapes: got 'crate', expected a Shape"),
+        (
+            {"shapes": [box("crate", body="tool")], "provides": ("velocity",)},
+            r"shape 'crate' moves with body 'tool'.*provides=\('pose', 'velocity', 'magnetic'\).*is_static=True",
+        ),
+    ],
+)
+def test_a_shape_that_does_not_fit_is_named(more: dict[str, Any], message: str) -> None:
+    """Unknown bodies, double names and bodies whose pose nobody writes are errors with the shape and the fix."""
+    with pytest.raises(ModelError, match=message):
+        sn.TensorEngine(bodies=("base", "tool"), **more)
+
+
+def test_static_shapes_need_no_poses() -> None:
+    """A fixed world is granted where no pose is written."""
+    engine = sn.TensorEngine(shapes=[sn.Shape("plane", "ground")], provides=("velocity",))
+    assert engine.supports(sn.SHAPES) is None
+
+
+def test_a_shape_on_a_named_body_has_no_row_yet() -> None:
+    """`row` of a shape that no engine placed is an error, as is a body that is neither row nor name."""
+    with pytest.raises(ModelError, match=r"shape 'crate': body: 'base' has no row"):
+        _ = box("crate", body="base").row
+    with pytest.raises(ModelError, match=r"shape 'crate': body: got 0\.5, expected a row of a body"):
+        box("crate", body=0.5)
