@@ -9,11 +9,11 @@ import mujoco
 import numpy as np
 import torch
 import warp as wp
-from mujoco import batch
 
 from benchmarks.timing import interleaved
-from sensorium import GridPatternCfg, LidarPatternCfg, MujocoEngine, Scene
+from sensorium import BODY_POSE, SHAPES, GridPatternCfg, LidarPatternCfg, MujocoEngine, Scene, TensorEngine
 from sensorium.sensors.ray_caster import RayCasterCfg
+from sensorium.world.ray_scene import in_world, tree_of
 
 Row = tuple[str, str, str]
 POINTS = 200
@@ -55,7 +55,7 @@ def model(kind: str, boxes: int) -> mujoco.MjModel:
     return spec.compile()
 
 
-def world(kind: str, boxes: int, envs: int) -> tuple[MujocoEngine, torch.Tensor]:
+def world(kind: str, boxes: int, envs: int) -> MujocoEngine:
     """Return an engine whose scanners and boxes are elsewhere in each env."""
     engine = MujocoEngine(model(kind, boxes), envs)
     rng = np.random.default_rng(1)
@@ -64,7 +64,7 @@ def world(kind: str, boxes: int, envs: int) -> tuple[MujocoEngine, torch.Tensor]
     engine.mocap_pos[:, 1:, 2] = 0.5
     quat = rng.normal(size=(envs, boxes, 4))
     engine.mocap_quat[:, 1:] = torch.from_numpy(quat / np.linalg.norm(quat, axis=-1, keepdims=True))
-    return engine, engine.mocap_pos[:, 0]
+    return engine
 
 
 def peers(engine: MujocoEngine, directions: np.ndarray, starts: np.ndarray | None = None) -> Any:
@@ -77,32 +77,82 @@ def peers(engine: MujocoEngine, directions: np.ndarray, starts: np.ndarray | Non
     return partial(engine.batch.ray, origin, along, bodyexclude=body)
 
 
-def scan(kind: str, envs: int, boxes: int = 0, repeats: int = 5) -> list[Row]:
-    """A 17 x 11 downward scan, the whole update of the sensor, against Batch.ray (which casts nothing else)."""
-    engine, _ = world(kind, boxes, envs)
-    cfg = RayCasterCfg(body="scanner", pattern=GridPatternCfg(size=(1.6, 1.0)), ray_alignment="yaw", evaluate="always")
-    scene = Scene(engine, [cfg])
-    sensor = scene["ray_caster"]
-    rays = 187
-    pattern = cfg.pattern.rays("cpu")
+
+def on_tensors(engine: MujocoEngine) -> TensorEngine:
+    """Return the same world as tensors, so that a step of the sensor is all that a step takes."""
+    engine.prepare({BODY_POSE: "benchmark", SHAPES: "benchmark"})
+    engine.refresh()
+    bodies = engine.names("body")
+    tensors = TensorEngine(engine.num_envs, engine.dt, bodies=bodies, provides=("pose",), shapes=engine.shapes())
+    tensors.body_pos_w = engine.array("body_pos_w")
+    tensors.body_quat_w = engine.array("body_quat_w")
+    return tensors
+
+
+def agreement(mine: torch.Tensor, theirs: np.ndarray) -> float:
+    """Return the share of distances that agree within 1e-4 m; a miss of Batch.ray is -1."""
+    expected = np.where(theirs < 0.0, np.inf, theirs)
+    return float(np.isclose(mine.numpy().reshape(expected.shape), expected, rtol=0.0, atol=1e-4).mean())
+
+
+def scan(kind: str, envs: int, boxes: int = 12) -> list[Row]:
+    """A 17 x 11 downward scan, the whole update of the sensor, against Batch.ray (which also runs the kinematics)."""
+    engine = world(kind, boxes, envs)
+    grid = GridPatternCfg(size=(1.6, 1.0))
+    scene = Scene(on_tensors(engine), [RayCasterCfg(body="scanner", pattern=grid, ray_alignment="yaw", evaluate="always")])
+    pattern = grid.rays("cpu")
     peer = peers(engine, pattern.directions.numpy().astype(float), pattern.starts.numpy().astype(float))
-
-    def ours() -> None:
-        scene.update(force_recompute=True)
-
-    def only_state() -> None:
-        bare.update(force_recompute=True)
-
-    bare = Scene(world(kind, boxes, envs)[0], [])
-    ours()
-    expected, _ids = peer()
-    mine = sensor.data.distances.numpy()
-    agree = np.isclose(mine, np.where(expected < 0, np.inf, expected), atol=1e-4).mean()
-    seconds = interleaved({"ours": ours, "Batch.ray": peer}, repeats=repeats)
-    a, b = (envs * rays / seconds[name] / 1e6 for name in ("ours", "Batch.ray"))
-    what = f"scan of {rays} rays on a {kind}, {boxes} boxes, {envs} envs"
+    scene.update()
+    share = agreement(scene["ray_caster"].data.distances, peer()[0])
+    seconds = interleaved({"ours": scene.update, "Batch.ray": peer}, repeats=5 if envs > 16 else 200)
+    rays = envs * len(pattern.directions)
+    ours, theirs = (rays / seconds[name] / 1e6 for name in ("ours", "Batch.ray"))
+    wanted = {"mesh": "at least 10", "hfield": "at least 20"}[kind]
+    against = f"{ours / theirs:.1f} x ({wanted})" if envs > 1 else "under 0.15 ms"
+    what = f"{len(pattern.directions)} rays down on a {kind}, {boxes} boxes, {envs} envs"
     return [
-        (f"{what}: Batch.ray", f"{b:.2f} Mrays/s", "baseline"),
-        (f"{what}: RayCaster", f"{a:.1f} Mrays/s, {seconds['ours'] * 1e3:.3f} ms",
-         f"{a / b:.1f} x Batch.ray; {agree:.2%} of distances agree"),
-    ]  # fmt: skip
+        (f"{what}: Batch.ray", f"{seconds['Batch.ray'] * 1e3:.3f} ms, {theirs:.2f} Mrays/s", "baseline"),
+        (f"{what}: RayCaster", f"{seconds['ours'] * 1e3:.3f} ms, {ours:.1f} Mrays/s", f"{against}; {share:.2%} agree"),
+    ]
+
+
+@wp.kernel
+def _bare(
+    mesh: wp.uint64, starts: wp.array[wp.vec3], directions: wp.array[wp.vec3], distance: wp.array2d[wp.float32]
+) -> None:
+    env, ray = wp.tid()
+    query = wp.mesh_query_ray(mesh, starts[env], directions[ray], 1.0e6)
+    distance[env, ray] = wp.where(query.result, query.t, wp.inf)
+
+
+def lidar(kind: str = "mesh", envs: int = 16, boxes: int = 28) -> list[Row]:
+    """16 x 1024 slanted rays per env against Batch.ray, and against a bare Warp mesh of the terrain on one thread."""
+    engine = world(kind, boxes, envs)
+    pattern_cfg = LidarPatternCfg(
+        channels=16, vertical_fov_range=(-45.0, 15.0), horizontal_fov_range=(-180.0, 180.0), horizontal_res=360.0 / 1024
+    )
+    cfg = RayCasterCfg(body="scanner", pattern=pattern_cfg, evaluate="always", fields=("distances",))
+    scene = Scene(on_tensors(engine), [cfg])
+    directions = pattern_cfg.rays("cpu").directions
+    peer = peers(engine, directions.numpy().astype(float))
+    scene.update()
+    share = agreement(scene["ray_caster"].data.distances, peer()[0])
+    rays = envs * len(directions)
+    calls: dict[str, Any] = {"ours": scene.update, "Batch.ray": peer}
+    terrain_mesh = next((shape for shape in engine.shapes() if shape.mesh is not None), None)
+    if terrain_mesh is not None and terrain_mesh.mesh is not None:
+        points = in_world(terrain_mesh, terrain_mesh.mesh.vertices)
+        tree = tree_of(points, terrain_mesh.mesh.faces, "cpu")
+        starts = wp.array(engine.mocap_pos[:, 0].numpy().astype(np.float32), dtype=wp.vec3)
+        out = wp.zeros((envs, len(directions)), dtype=wp.float32)
+        inputs = [tree.id, starts, wp.from_torch(directions, dtype=wp.vec3), out]
+        calls["bare"] = wp.launch(_bare, dim=(envs, len(directions)), inputs=inputs, record_cmd=True).launch
+    seconds = interleaved(calls, repeats=2)
+    speed = {name: rays / value / 1e6 for name, value in seconds.items()}
+    what = f"{len(directions)} lidar rays on a {kind}, {boxes} boxes, {envs} envs"
+    rows = [(f"{what}: Batch.ray", f"{speed['Batch.ray']:.2f} Mrays/s", "baseline")]
+    against = f"{speed['ours'] / speed['Batch.ray']:.1f} x Batch.ray (at least 3)"
+    if "bare" in speed:
+        rows.append((f"{what}: bare wp.Mesh, terrain only, 1 thread", f"{speed['bare']:.2f} Mrays/s", "baseline"))
+        against += f", {speed['ours'] / speed['bare']:.2f} x bare (at least 1.5)"
+    return [*rows, (f"{what}: RayCaster", f"{speed['ours']:.2f} Mrays/s", f"{against}; {share:.2%} agree")]

@@ -24,7 +24,11 @@ IMAGES = DOCS / "images"
 KINDS = sorted(
     cfg_class.kind() for cfg_class in registry.registered() if cfg_class.__module__.startswith("sensorium.sensors.")
 )
-PAGES = [*sorted((DOCS / "sensors").glob("*.md")), DOCS / "stages.md"]
+TOPICS = ("stages", "patterns")
+"""Pages with a picture that are of no kind of sensor."""
+FURTHER = ("depth_errors",)
+"""Further pictures of those pages."""
+PAGES = [*sorted((DOCS / "sensors").glob("*.md")), *(DOCS / f"{topic}.md" for topic in TOPICS)]
 SCRIPTS = sorted((DOCS / "pictures").glob("*.py"))
 BY_DEMO = ("imu",)
 """Kinds whose picture `sensorium demo` writes, so that no script draws it."""
@@ -54,9 +58,9 @@ def test_every_kind_of_sensor_has_a_page_with_its_picture(kind: str) -> None:
 
 
 def test_every_page_belongs_to_a_kind_and_every_picture_to_a_page() -> None:
-    assert [page.stem for page in PAGES] == [*KINDS, "stages"]
-    assert sorted(image.stem for image in IMAGES.iterdir()) == sorted([*KINDS, "stages"])
-    assert sorted([script.stem for script in SCRIPTS] + [*BY_DEMO]) == sorted([*KINDS, "stages"])
+    assert [page.stem for page in PAGES] == [*KINDS, *TOPICS]
+    assert sorted(image.stem for image in IMAGES.iterdir()) == sorted([*KINDS, *TOPICS, *FURTHER])
+    assert sorted([script.stem for script in SCRIPTS] + [*BY_DEMO]) == sorted([*KINDS, *TOPICS, *FURTHER])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -125,6 +125,9 @@ if TYPE_CHECKING:
     from sensorium.sensors.joint_wrench import JointWrench as JointWrench
     from sensorium.sensors.joint_wrench import JointWrenchCfg as JointWrenchCfg
     from sensorium.sensors.joint_wrench import JointWrenchData as JointWrenchData
+    from sensorium.sensors.lidar import Lidar as Lidar
+    from sensorium.sensors.lidar import LidarCfg as LidarCfg
+    from sensorium.sensors.lidar import LidarData as LidarData
     from sensorium.sensors.magnetometer import MagneticDipole as MagneticDipole
     from sensorium.sensors.magnetometer import Magnetometer as Magnetometer
     from sensorium.sensors.magnetometer import MagnetometerCfg as MagnetometerCfg
@@ -230,6 +233,9 @@ _MODULES = {
     "JointWrenchData": "sensorium.sensors.joint_wrench",
     "KinectDepth": "sensorium.measurement.stages",
     "LidarPatternCfg": "sensorium.patterns",
+    "Lidar": "sensorium.sensors.lidar",
+    "LidarCfg": "sensorium.sensors.lidar",
+    "LidarData": "sensorium.sensors.lidar",
     "LowPass": "sensorium.measurement.stages",
     "MAGNETIC": "sensorium.spec",
     "MODEL_ELEMENTS": "sensorium.spec",
@@ -390,6 +396,9 @@ __all__ = [
     "JointWrenchData",
     "KinectDepth",
     "LidarPatternCfg",
+    "Lidar",
+    "LidarCfg",
+    "LidarData",
     "LowPass",
     "MagneticDipole",
     "Magnetometer",

@@ -213,6 +213,8 @@ class Cfg(BaseModel):
 
 WORDS_OF_OTHERS = {
     "visualizer_cfg": "A viewer draws by itself: give debug_vis=True.",
+    "viz": "A viewer draws by itself: give debug_vis=True.",
+    "reference_meshes": "Meshes are always shared: leave it out.",
     "class_type": "The sensor class is known by the class of its config.",
     "secondary_policy": "Contact with any of the matches counts: leave it out.",
     "entity_idx": "Name what it is mounted on: body=..., site=..., or ObjRef(type, name, entity).",

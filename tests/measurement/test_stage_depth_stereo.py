@@ -157,7 +157,7 @@ def test_the_look_up_adds_nothing_within_a_surface() -> None:
 
 @pytest.mark.parametrize("window", [3, 7])
 def test_noise_is_correlated_over_the_window(window: int) -> None:
-    """The correlation of pixels k apart is 1 - k/window, none from the window on; the variance is kept to the border."""
+    """Pixels k apart are correlated by 1 - k/window, not from the window on; the variance is kept at the border."""
     out = measured(np.full((40, 48), 1.0), stereo(noise_px=0.1, window=window), envs=200)
     noise = FB / out - FB
     assert noise.std() == pytest.approx(0.1, rel=0.02)

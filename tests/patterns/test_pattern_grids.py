@@ -151,12 +151,12 @@ def test_exact_spacing_keeps_the_step_and_never_leaves_the_range(given) -> None:
 )
 @pytest.mark.parametrize("legacy", [False, True])
 def test_a_step_that_divides_the_range_gives_its_exact_angles(span, res, count, legacy) -> None:
-    rays = lidar(1, (0, 0), span, res, legacy_spacing=legacy).rays()
-    angles = np.sort(np.degrees(np.arctan2(rays.directions[:, 1], rays.directions[:, 0]).double().numpy()) % 360.0)
-    gaps = np.diff(np.append(angles, angles[0] + 360.0))
-    assert len(angles) == count
-    inner = gaps if span == (-180, 180) else np.delete(gaps, np.argmax(gaps)) if res == 60 else np.sort(gaps)[:-1]
-    np.testing.assert_allclose(inner, res, atol=1.0)
+    d = lidar(1, (0, 0), span, res, legacy_spacing=legacy).rays().directions.double().numpy()
+    gaps = np.diff(np.degrees(np.unwrap(np.arctan2(d[:, 1], d[:, 0]))))
+    assert len(d) == count
+    np.testing.assert_allclose(gaps, res, atol=1e-4)
+    around = 360.0 - gaps.sum()  # from the last ray on to the first
+    assert around == pytest.approx(res if span == (-180, 180) else 180.0, abs=1e-3)
 
 
 def test_a_step_that_does_not_divide_is_kept_shrunk_or_wrong_by_choice() -> None:

@@ -102,6 +102,8 @@ class Compute:
         self._masks = {id(mask): wp.from_torch(mask, dtype=wp.uint8) for mask in (self.all_envs, self.reset_envs)}
         self._active = self.all_envs
         self._recording: list[_Launch] | None = None
+        self.recordings = 0
+        """Number of recordings so far: a launch belongs once into each that needs it."""
         self._pool: ThreadPoolExecutor | None = None
 
     def __repr__(self) -> str:
@@ -157,6 +159,7 @@ class Compute:
         if self._recording is not None:
             raise RuntimeError("recordings do not nest")
         self._recording = []
+        self.recordings += 1
         try:
             with self.masked(self.all_envs if mask is None else mask):
                 hook()

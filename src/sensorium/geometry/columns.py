@@ -35,7 +35,7 @@ MIN_ENTRIES = 1 << 16
 """So many entries are always allowed."""
 STEEPEST = 1e-6
 """A triangle whose unit normal has a smaller part along z is vertical and left out: a vertical ray only grazes it."""
-CHUNK = 1 << 18
+CHUNK = 1 << 14
 """Triangles that are worked on at once."""
 EPSILON = 2.0**-24
 """Half a unit in the last place of float32, relative."""
@@ -121,7 +121,9 @@ def build_columns(
         raise ModelError(f"build_columns: faces: got an array of shape {rows.shape}, expected [n, 3] with n > 0.")
     tell = progress or _silent
     tell(0.0)
-    used = points[np.unique(rows)]
+    is_used = np.zeros(len(points), bool)
+    is_used[rows.ravel()] = True
+    used = points[is_used]
     low, high = used.min(axis=0), used.max(axis=0)
     height = float(np.float32((low[2] + high[2]) / 2))
     triangles = np.full((len(rows), 3, 4), np.nan, np.float32)
@@ -219,7 +221,7 @@ def _margin(cells: NDArray[np.int64]) -> float:
 def _shares(
     corners: NDArray[np.float64], corner: NDArray[np.float64], per_metre: NDArray[np.float64], cells: NDArray[np.int64]
 ) -> list[slice]:
-    """Return slices of triangles whose boxes hold at most some millions of cells together."""
+    """Return slices of triangles whose boxes hold some hundred thousand cells together, or a single one."""
     first, last = _box(corners, corner, per_metre, cells)
     sums = np.cumsum((last - first + 1).prod(axis=1))
     cuts = np.unique(np.searchsorted(sums, np.arange(0, int(sums[-1]) if len(sums) else 0, 16 * CHUNK), side="left"))

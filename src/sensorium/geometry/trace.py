@@ -70,6 +70,7 @@ class Instances:
         mesh: `wp.Mesh` id, 0 for no mesh.
         field: row among the height fields.
         upright: 1 where the shape stands still and its z axis is the world's.
+        heading: cosine and sine of its turn about that axis.
         shape: number of the shape in the scene.
         face_start: first of its entries in `face_id`.
         face_id: face ids of all meshes.
@@ -86,6 +87,7 @@ class Instances:
     mesh: wp.array[wp.uint64]
     field: wp.array[wp.int32]
     upright: wp.array[wp.int32]
+    heading: wp.array[wp.vec2]
     shape: wp.array[wp.int32]
     face_start: wp.array[wp.int32]
     face_id: wp.array[wp.int32]
@@ -129,7 +131,8 @@ class Bundle:
         vertical: -1 or 1 where all rays are along -z or +z after alignment, else 0.
         times: times of the rays in a period, s; empty where a scan takes no time.
         period: s.
-        per_tick: rays per tick, where the window of a scan moves over the period; 0 for always the same rays.
+        per_tick: groups of rays per tick, where the window of a scan moves over the period; 0 for always the same rays.
+        group: rays that a window never parts: the sub-rays of a beam.
     """
 
     starts: wp.array2d[wp.vec3]
@@ -145,6 +148,7 @@ class Bundle:
     times: wp.array[wp.float32]
     period: wp.float64
     per_tick: wp.float64
+    group: wp.int32
 
 
 @wp.struct
@@ -182,6 +186,7 @@ class Hits:
         distance: m; +inf for a miss.
         point: m, world; +inf for a miss.
         normal: unit, world; 0 for a miss.
+        cosine: of the angle of incidence: that between the normal and the way back, negative from inside; 0 for a miss.
         shape: number of the shape in the scene; -1 for a miss.
         face: face id; -1 for none.
         start: where the ray started, m, world.
@@ -193,6 +198,7 @@ class Hits:
     distance: wp.array3d[wp.float32]
     point: wp.array3d[wp.vec3]
     normal: wp.array3d[wp.vec3]
+    cosine: wp.array3d[wp.float32]
     shape: wp.array3d[wp.int32]
     face: wp.array3d[wp.int32]
     start: wp.array3d[wp.vec3]
@@ -399,9 +405,7 @@ def cast_rays(
         return
     captured = clock[0] - clock[2]
     earliest = reset_tick[env] - clock[2]
-    begin = int(0)  # place in the period of the scan's first ray
-    if bundle.per_tick > wp.float64(0.0):
-        begin = int(wp.floor(wp.float64(captured) * bundle.per_tick + wp.float64(0.5))) - bundle.count
+    begin = scan_begin(bundle, captured)
     first = block * per_block
     last = wp.min(first + per_block, bundle.count)
     now = slot_of(captured, pose.slots)
@@ -560,13 +564,32 @@ def quat_near(q: wp.vec4, to: wp.vec4) -> wp.vec4:
 
 
 @wp.func
+def scan_end(bundle: Bundle, captured: int):  # type: ignore[no-untyped-def]
+    """Return where the window of a scan ends that moves: whole periods since tick 0, and rays of the one it is in."""
+    fired = wp.floor(wp.float64(captured) * bundle.per_tick + wp.float64(0.5)) * wp.float64(bundle.group)
+    turns = wp.floor(fired / wp.float64(bundle.total))
+    return turns, int(fired - turns * wp.float64(bundle.total))
+
+
+@wp.func
+def scan_begin(bundle: Bundle, captured: int) -> int:
+    """Return the place of a scan's first ray, counted from the begin of the period in which it ends."""
+    begin = int(0)
+    if bundle.per_tick > wp.float64(0.0):
+        turns, end = scan_end(bundle, captured)
+        begin = end - bundle.count
+    return begin
+
+
+@wp.func
 def ray_time(bundle: Bundle, place: int, captured: int, dt: wp.float64) -> float:
     """Return when a ray of a scan fires, s from the capture at its end."""
     wraps = wp.floor(wp.float64(place) / wp.float64(bundle.total))
     index = place - int(wraps) * bundle.total
     time = wp.float64(bundle.times[index]) + wraps * bundle.period
     if bundle.per_tick > wp.float64(0.0):
-        time = time - wp.float64(captured) * dt
+        turns, end = scan_end(bundle, captured)
+        time = time + (turns * bundle.period - wp.float64(captured) * dt)
     else:
         time = time - bundle.period
     return wp.min(float(time), 0.0)
@@ -601,7 +624,7 @@ def write_hit(
             if pose.cast_drift.shape[0] > 0:
                 point = point + wp.vec3(0.0, 0.0, pose.cast_drift[env, mount][2])
         out.point[env, mount, r] = point
-    if out.normal.shape[0] > 0:
+    if out.normal.shape[0] > 0 or out.cosine.shape[0] > 0:
         normal = wp.vec3()
         if is_hit:
             if best == -2:
@@ -617,7 +640,10 @@ def write_hit(
                 normal = normal_of(
                     instances, fields, best, face, instances.pos[best], instances.quat[best], s + t * d
                 )
-        out.normal[env, mount, r] = normal
+        if out.normal.shape[0] > 0:
+            out.normal[env, mount, r] = normal
+        if out.cosine.shape[0] > 0:
+            out.cosine[env, mount, r] = -wp.dot(d, normal)
     if out.shape.shape[0] > 0:
         shape = int(-1)
         if is_hit:
@@ -669,7 +695,7 @@ def ray_points(
     index = r
     place = r
     if bundle.per_tick > wp.float64(0.0):
-        place = int(wp.floor(wp.float64(captured) * bundle.per_tick + wp.float64(0.5))) - bundle.count + r
+        place = scan_begin(bundle, captured) + r
         index = (place % bundle.total + bundle.total) % bundle.total
     now = slot_of(captured, pose.slots)
     p = pose.pos[env, now, mount]

@@ -39,10 +39,13 @@ _WARP_DTYPES: dict[torch.dtype, Any] = {
 
 
 def warp_twin(tensor: torch.Tensor, spec: FieldSpec) -> Any:
-    """Return a Warp array over the same memory; of vec3 or vec4 where a float32 field holds vectors."""
+    """Return a Warp array over the same memory; of vec3 or vec4 where a float32 field holds vectors.
+
+    Warp's arrays have four axes at most: what is beyond goes into the last one.
+    """
     if tensor.dtype == torch.float32 and spec.is_vector:  # three mounts side by side are none
         return wp.from_torch(tensor, dtype=wp.vec3 if tensor.shape[-1] == 3 else wp.vec4)
-    return wp.from_torch(tensor, dtype=_WARP_DTYPES[tensor.dtype])
+    return wp.from_torch(tensor.flatten(3) if tensor.dim() > 4 else tensor, dtype=_WARP_DTYPES[tensor.dtype])
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class RotatingMirrorPatternCfg(ScanPatternCfg):
     """Rays per second."""
     rate_hz: Float = 10.0
     """Turns per second."""
-    stroke_hz: Float = 10.0 * (30.0 + GOLDEN)
+    stroke_hz: Float = 10.0 * (60.0 + GOLDEN)
     """Times per second that the elevation goes up and down."""
     clockwise: bool = False
     """Sense of turning, seen from above; azimuths then fall."""
@@ -84,8 +84,8 @@ class RotatingMirrorPatternCfg(ScanPatternCfg):
         """Return an approximation of Livox's Mid-360: all around, -7 to 52 degrees, 200,000 rays per second.
 
         The field of view is the data sheet's, and the rate of rays and 10 turns per second are its frame rate's. The
-        curve is not Livox's, which is not published as a formula: here the elevation goes up and down 306.18 times per
-        second, so that a frame of 0.1 s has 61 strokes and the lines of later frames fall between those of earlier
+        curve is not Livox's, which is not published as a formula: here the elevation goes up and down 606.18 times per
+        second, so that a frame of 0.1 s has 121 strokes and the lines of later frames fall between those of earlier
         ones. Density is even in elevation and azimuth; the device's is not quite. Livox publishes a table of the true
         times and angles for its own simulator: use that with `TablePatternCfg` where the curve matters.
 

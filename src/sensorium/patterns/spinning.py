@@ -17,8 +17,7 @@ _SLACK = 1e-9
 """How far beyond a whole number, by rounding, a count of cycles may lie."""
 
 _VLP16 = (-15.0, 1.0, -13.0, 3.0, -11.0, 5.0, -9.0, 7.0, -7.0, 9.0, -5.0, 11.0, -3.0, 13.0, -1.0, 15.0)
-"""Elevations of the VLP-16 by laser, in firing order, deg. Source: Velodyne, VLP-16 user manual 63-9243, table of
-vertical angles by laser."""
+"""Elevations of the VLP-16 by laser, in firing order, deg: the table that open drivers carry."""
 
 
 class SpinningPatternCfg(ScanPatternCfg):
@@ -161,8 +160,8 @@ class SpinningPatternCfg(ScanPatternCfg):
     def vlp16(cls, rate_hz: float = 10.0) -> SpinningPatternCfg:
         """Return Velodyne's VLP-16: 16 lasers, -15 to 15 degrees, about 289,000 rays per second.
 
-        Source: VLP-16 user manual 63-9243 (2.304 us from laser to laser, 55.296 us per cycle, 0.199 degrees between
-        columns at 10 Hz; vertical angles by laser). The lasers' small azimuths and heights are left out.
+        Source: VLP-16 user manual (2.304 us from laser to laser, 55.296 us per cycle, 0.199 degrees between columns
+        at 10 Hz); the angles by laser are those of open drivers. Small azimuths and heights of lasers are left out.
 
         Args:
             rate_hz: turns per second, 5 to 20 on the device.

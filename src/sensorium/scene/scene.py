@@ -92,9 +92,9 @@ class Scene:
             self._declared.grant(self._declared.free)
         self.compute = Compute(engine.device, engine.num_envs, capture=capture)
         self.clock = Clock(self.compute, engine.dt_exact)
-        self._context = SensorContext(
-            engine, self.compute, self.clock, self.seed, RayScene(engine, self.compute, semantics)
-        )
+        rays = RayScene(engine, self.compute, semantics)
+        rays.check_labels()
+        self._context = SensorContext(engine, self.compute, self.clock, self.seed, rays)
         self._sensors: dict[str, Sensor[Any, Any]] = {}
         self._schedule = Schedule(self.compute, self.clock)
         self._on_read = OnRead(engine, self.compute, self.clock)

@@ -33,8 +33,9 @@ class Group:
 
     @property
     def watches(self) -> bool:
-        """Whether one of these sensors looks at the ticks between its samples."""
-        return not self.rate.every_tick and any(sensor.line.watches for sensor in self.sensors)
+        """Whether one of these sensors looks at the ticks between its samples, which may be left out where unwanted."""
+        may_look = not self.rate.every_tick or self.sensors[0].cfg.evaluate == "wanted"
+        return may_look and any(sensor.line.watches for sensor in self.sensors)
 
     def work(self, compute: Compute, clock: Clock) -> list[Segment]:
         """Return the work of one sample of all of them."""
@@ -141,6 +142,7 @@ class Schedule:
             first = group.sensors[0]
             if first.cfg.evaluate == "wanted":
                 if not (first.wanted or first.listeners):
+                    due[len(self._groups) + k] = group.watches
                     continue
                 first.wanted = False
             due[k] = True

@@ -13,6 +13,7 @@ from sensorium.sensors.imu import Imu, ImuCfg, ImuData
 from sensorium.sensors.joint import JointSensor, JointSensorCfg, JointSensorData
 from sensorium.sensors.joint_torque import JointTorque, JointTorqueCfg, JointTorqueData
 from sensorium.sensors.joint_wrench import JointWrench, JointWrenchCfg, JointWrenchData
+from sensorium.sensors.lidar import Lidar, LidarCfg, LidarData
 from sensorium.sensors.magnetometer import MagneticDipole, Magnetometer, MagnetometerCfg, MagnetometerData
 from sensorium.sensors.motor_current import MotorCurrent, MotorCurrentCfg, MotorCurrentData
 from sensorium.sensors.ray_caster import RayCaster, RayCasterCfg, RayCasterData
@@ -59,6 +60,9 @@ __all__ = [
     "JointWrench",
     "JointWrenchCfg",
     "JointWrenchData",
+    "Lidar",
+    "LidarCfg",
+    "LidarData",
     "MagneticDipole",
     "Magnetometer",
     "MagnetometerCfg",

@@ -26,6 +26,7 @@ from sensorium.sensors.parts import Params, SensorContext, SensorInfo, declared_
 from sensorium.sensors.reader import CfgT, DataT, Readable
 from sensorium.spec import Field, FieldSpec, Requirement, resolve_field
 from sensorium.world.mount import MountView
+from sensorium.world.ray_cast import RayCast
 from sensorium.world.ray_scene import RayScene
 from sensorium.world.select import Named, resolve_mounts
 
@@ -272,6 +273,16 @@ class Sensor(Readable[CfgT, DataT]):
     def rays(self) -> RayScene:
         """The shapes of the scene, for a `RayCast`. The sensor requires SHAPES and BODY_POSE."""
         return self._context.ray_scene
+
+    def ray_cast(self, **options: Any) -> RayCast:
+        """Return rays from this sensor's mounts at the shapes of the scene; make it in `setup`, `cast` in a hook.
+
+        Args:
+            options: see `RayCast`, from `starts` on.
+        """
+        config = f"{type(self.cfg).__name__}({self.cfg.label!r})"
+        assert self.mount is not None, f"{config} is not mounted anywhere that rays could start from"
+        return RayCast(self.rays, self.engine, self.compute_on, self.clock, self.mount, **{"config": config, **options})
 
     def _specs(self, fields: Mapping[str, Field]) -> list[FieldSpec]:
         mounts = self.mount.count if self.mount is not None else None

@@ -57,8 +57,8 @@ def random_shapes(
     """Return shapes of all these kinds in turn, of random sizes and poses.
 
     Meshes are bent, not convex, open or closed, scaled, every second mirrored; some have a degenerate face left out.
-    Height fields are tilted, every second with a base. Every second plane is a rectangle, the others are unbounded and lie
-    under the rest.
+    Height fields are tilted, every second with a base. Every second plane is a rectangle, the others are unbounded and
+    lie under the rest.
 
     Args:
         rng: where all numbers come from.
@@ -76,6 +76,7 @@ def random_shapes(
         unit = 0.2 * extent
         pos, quat = _single(rng.uniform(-reach, reach, 3)), _single(rng.normal(size=4))
         size = tuple(_single(rng.uniform(0.3 * unit, unit, 3)))
+        numbers = {"sphere": 1, "capsule": 2, "cylinder": 2, "ellipsoid": 3, "box": 3}.get(kind, 0)
         mesh, scale, hfield = None, np.ones(3), None
         if kind == "plane":
             size = (size[0], 2.0 * size[1])
@@ -93,7 +94,7 @@ def random_shapes(
             hfield = HeightField(heights, (2.0 * size[0], 2.0 * size[1]), base=size[2] if odd else None)
         shapes.append(
             Shape(
-                kind, f"{kind} {i}", () if kind in ("mesh", "hfield") else size, body,
+                kind, f"{kind} {i}", size if kind == "plane" else size[:numbers], body,
                 (pos[0], pos[1], pos[2]), (quat[0], quat[1], quat[2], quat[3]),
                 mesh, (scale[0], scale[1], scale[2]), hfield,
             )

@@ -15,17 +15,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sensorium.geometry.shapes import HeightField, Shape
-from sensorium.testing.ray_scenes import at_world, random_poses, random_rays, random_shapes, rotation
+from sensorium.geometry.shapes import Shape
+from sensorium.testing.ray_parts import Floats, Ints, Part
+from sensorium.testing.ray_scenes import at_world, random_poses, random_rays, random_shapes
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Poses = tuple[ArrayLike, ArrayLike]
 """Of every body in the world: positions `[body, 3]`, m, and unit quaternions (w, x, y, z) `[body, 4]`."""
-SEAM = 1e-12
-"""Parts of one surface overlap by this share of the shape's size, so that rounding opens no seam between them."""
-CHUNK = 4_000_000
-"""Pairs of a ray and a mesh edge that are worked on at a time."""
 TOLERANCE = 1e-4
 """Distances within this are equal, m."""
 EDGE = 1e-5
@@ -175,7 +170,7 @@ def reference_cast(
     seen = np.ones(len(shapes), bool) if include is None else np.asarray(include)
     if seen.dtype != bool or seen.shape != (len(shapes),):
         raise ValueError(f"reference_cast: include: got {seen.dtype} {seen.shape}, expected bool ({len(shapes)},).")
-    parts = [(i, _Part(shape, *at_world(shape, poses))) for i, shape in enumerate(shapes) if seen[i]]
+    parts = [(i, Part(shape, *at_world(shape, poses))) for i, shape in enumerate(shapes) if seen[i]]
 
     def cast(starts: Floats, directions: Floats) -> _Nearest:
         count = len(starts)
@@ -322,225 +317,6 @@ def _slope(normal: Floats, shift: Floats, directions: Floats) -> Floats:
     along = (normal * directions).sum(axis=1)
     change: Floats = np.divide((normal * shift).sum(axis=1), along, out=np.zeros_like(along), where=along != 0.0)
     return -change
-
-
-# One shape -----------------------------------------------------------------------------------------------------------
-
-
-class _Part:
-    """One shape where it is in the world."""
-
-    def __init__(self, shape: Shape, pos: Floats, quat: Floats) -> None:
-        if shape.fault:
-            raise ValueError(f"reference_cast: shape {shape.name!r} cannot be hit: {shape.fault}")
-        self.shape, self.pos, self.turn = shape, pos, rotation(quat)
-        self.triangles: _Triangles | None = None
-        if shape.mesh is not None:
-            scale = np.array(shape.scale)
-            faces = shape.mesh.faces
-            self.triangles = _Triangles(
-                shape.mesh.vertices * scale, faces if scale.prod() > 0.0 else faces[:, ::-1], shape.mesh.face_ids
-            )
-        elif shape.hfield is not None:
-            self.triangles = _Triangles(*_solid(shape.hfield))
-
-    def cast(self, starts: Floats, directions: Floats) -> tuple[Floats, Floats, Ints]:
-        """Return distance, world normal and face id per ray."""
-        o, d = (starts - self.pos) @ self.turn, directions @ self.turn
-        if self.triangles is not None:
-            distance, normal, face = self.triangles.cast(o, d)
-        else:
-            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                distance, normal = _ANALYTIC[self.shape.kind](np.array(self.shape.size), o, d)
-            face = np.full(len(o), -1)
-        return distance, normal @ self.turn.T, face
-
-    def corners(self) -> Floats:
-        """Return corners in the world of a box around the shape; none where it is unbounded."""
-        kind, size = self.shape.kind, self.shape.size
-        if self.triangles is not None:
-            used = self.triangles.points
-            ends = np.stack([used.min(axis=0), used.max(axis=0)])
-        else:
-            half = {
-                "plane": (*size, 0.0), "sphere": size * 3, "capsule": (size[0], size[0], sum(size)),
-                "ellipsoid": size, "cylinder": (size[0], *size), "box": size,
-            }[kind][:3]  # fmt: skip
-            if kind == "plane" and 0.0 in size:
-                return np.zeros((0, 3))
-            ends = np.stack([-np.array(half), np.array(half)])
-        corners = np.array([[ends[i, 0], ends[j, 1], ends[k, 2]] for i in (0, 1) for j in (0, 1) for k in (0, 1)])
-        moved: Floats = corners @ self.turn.T + self.pos
-        return moved
-
-
-Hits = tuple[Floats, Floats]
-"""Distance `[ray]`, inf on a miss, and outward unit normal `[ray, 3]`."""
-
-
-def _first(*candidates: tuple[Floats, NDArray[np.bool_], Floats]) -> Hits:
-    """Return the first of the candidates (t, whether it counts, normal) that is not behind the start."""
-    t = np.stack([np.where(counts & (t >= 0.0), t, np.inf) for t, counts, _ in candidates])
-    first, rays = t.argmin(axis=0), np.arange(t.shape[1])
-    normals = np.stack([normal for _, _, normal in candidates])[first, rays]
-    distance = t[first, rays]
-    length = np.linalg.norm(normals, axis=1, keepdims=True)
-    return distance, np.where(np.isfinite(distance)[:, None], normals / length, 0.0)
-
-
-def _roots(a: Floats, b: Floats, c: Floats) -> tuple[Floats, Floats]:
-    """Return both t of a t^2 + 2 b t + c = 0; NaN where there are none."""
-    root = np.sqrt(b * b - a * c)
-    return (-b - root) / a, (-b + root) / a
-
-
-def _quadric(o: Floats, d: Floats, weight: Floats) -> tuple[Floats, Floats]:
-    """Return both t at which sum(weight * p^2) is 1; the start is first moved to where the ray is nearest to 0."""
-    a = (weight * d * d).sum(axis=1)
-    middle = -(weight * o * d).sum(axis=1) / a
-    near = o + middle[:, None] * d
-    low, high = _roots(a, np.zeros_like(a), (weight * near * near).sum(axis=1) - 1.0)
-    return middle + low, middle + high
-
-
-def _at(o: Floats, d: Floats, t: Floats) -> Floats:
-    return o + t[:, None] * d
-
-
-def _plane(size: Floats, o: Floats, d: Floats) -> Hits:
-    t = -o[:, 2] / d[:, 2]
-    p = _at(o, d, t)
-    inside = np.all((size == 0.0) | (np.abs(p[:, :2]) <= size), axis=1)
-    return _first((t, inside, np.broadcast_to([0.0, 0.0, 1.0], o.shape)))
-
-
-def _ellipsoid(size: Floats, o: Floats, d: Floats) -> Hits:
-    weight = 1.0 / np.broadcast_to(size[:3] if len(size) >= 3 else size[:1], 3) ** 2
-    every = np.ones(len(o), bool)
-    return _first(*((t, every, weight * _at(o, d, t)) for t in _quadric(o, d, weight)))
-
-
-def _capsule(size: Floats, o: Floats, d: Floats) -> Hits:
-    radius, half = size[:2]
-    room = SEAM * (radius + half)
-    candidates = []
-    for t in _quadric(o, d, np.array([1.0, 1.0, 0.0]) / radius**2):
-        p = _at(o, d, t)
-        candidates.append((t, np.abs(p[:, 2]) <= half + room, p * [1.0, 1.0, 0.0]))
-    for end in (-1.0, 1.0):
-        centre = np.array([0.0, 0.0, end * half])
-        for t in _quadric(o - centre, d, np.ones(3) / radius**2):
-            p = _at(o, d, t)
-            candidates.append((t, end * p[:, 2] >= half - room, p - centre))
-    return _first(*candidates)
-
-
-def _cylinder(size: Floats, o: Floats, d: Floats) -> Hits:
-    radius, half = size[:2]
-    room = SEAM * (radius + half)
-    candidates = []
-    for t in _quadric(o, d, np.array([1.0, 1.0, 0.0]) / radius**2):
-        p = _at(o, d, t)
-        candidates.append((t, np.abs(p[:, 2]) <= half + room, p * [1.0, 1.0, 0.0]))
-    for end in (-1.0, 1.0):
-        t = (end * half - o[:, 2]) / d[:, 2]
-        inside = np.hypot(*_at(o, d, t)[:, :2].T) <= radius + room
-        candidates.append((t, inside, np.broadcast_to([0.0, 0.0, end], o.shape)))
-    return _first(*candidates)
-
-
-def _box(size: Floats, o: Floats, d: Floats) -> Hits:
-    candidates = []
-    for axis in range(3):
-        others = [i for i in range(3) if i != axis]
-        for side in (-1.0, 1.0):
-            t = (side * size[axis] - o[:, axis]) / d[:, axis]
-            inside = np.all(np.abs(_at(o, d, t)[:, others]) <= size[others] + SEAM * size[:3].max(), axis=1)
-            candidates.append((t, inside, np.broadcast_to(side * np.eye(3)[axis], o.shape)))
-    return _first(*candidates)
-
-
-_ANALYTIC: dict[str, Callable[[Floats, Floats, Floats], Hits]] = {
-    "plane": _plane, "sphere": _ellipsoid, "capsule": _capsule, "ellipsoid": _ellipsoid, "cylinder": _cylinder,
-    "box": _box,
-}  # fmt: skip
-
-
-class _Triangles:
-    """Triangles that leave no gap between neighbours: both judge their common edge by one and the same number.
-
-    A line passes through a triangle where it passes all three edges on the same side. The side is the sign of the
-    product of the Pluecker coordinates of line and edge (K. Shoemake, Pluecker coordinate tutorial, 1998).
-    """
-
-    def __init__(self, points: Floats, faces: NDArray[np.int32], ids: NDArray[np.int32]) -> None:
-        self.points, merged = np.unique(points[np.unique(faces)], axis=0, return_inverse=True)
-        rows = np.zeros(len(points), np.int64)
-        rows[np.unique(faces)] = merged.reshape(-1)
-        corners = rows[faces]
-        self.ids = ids.astype(np.int64)
-        self.centre = 0.5 * (self.points.min(axis=0) + self.points.max(axis=0))
-        centred = self.points - self.centre
-        pairs = np.stack([corners, np.roll(corners, -1, axis=1)], axis=-1).reshape(-1, 2)
-        edges, which = np.unique(np.sort(pairs, axis=1), axis=0, return_inverse=True)
-        a, b = centred[edges[:, 0]], centred[edges[:, 1]]
-        self.lines = np.concatenate([np.cross(a, b), b - a], axis=1)
-        turned = (pairs[:, 0] > pairs[:, 1]).reshape(-1, 3)
-        edge = which.reshape(-1, 3)
-        self.left = np.where(turned, edge + len(edges), edge)
-        self.right = np.where(turned, edge, edge + len(edges))
-        self.first = self.points[corners[:, 0]]
-        normal = np.cross(self.points[corners[:, 1]] - self.first, self.points[corners[:, 2]] - self.first)
-        length = np.linalg.norm(normal, axis=1, keepdims=True)
-        self.normal = np.divide(normal, length, out=np.zeros_like(normal), where=length > 0.0)
-
-    def cast(self, o: Floats, d: Floats) -> tuple[Floats, Floats, Ints]:
-        """Return distance, normal and face id per ray; directions are unit."""
-        distance, row = np.full(len(o), np.inf), np.full(len(o), -1)
-        near = o - self.centre
-        near = near - (near * d).sum(axis=1, keepdims=True) * d
-        moments = np.concatenate([d, np.cross(near, d)], axis=1)
-        step = max(CHUNK // len(self.lines), 1)
-        for start in range(0, len(o), step):
-            part = slice(start, start + step)
-            side = self.lines @ moments[part].T
-            side = np.concatenate([side >= 0.0, side <= 0.0])
-            left, right = (side[i[:, 0]] & side[i[:, 1]] & side[i[:, 2]] for i in (self.left, self.right))
-            face, ray = np.nonzero(left | right)
-            ray += start
-            along = (self.normal[face] * d[ray]).sum(axis=1)
-            height = (self.normal[face] * (self.first[face] - o[ray])).sum(axis=1)
-            t = np.divide(height, along, out=np.full(len(ray), np.inf), where=along != 0.0)
-            t[t < 0.0] = np.inf
-            order = np.lexsort((face, t, ray))
-            firsts = order[np.unique(ray[order], return_index=True)[1]]
-            distance[ray[firsts]], row[ray[firsts]] = t[firsts], face[firsts]
-        hit = np.isfinite(distance)
-        return distance, np.where(hit[:, None], self.normal[row], 0.0), np.where(hit, self.ids[row], -1)
-
-
-def _solid(hfield: HeightField) -> tuple[Floats, NDArray[np.int32], NDArray[np.int32]]:
-    """Return vertices, faces and face ids of a height field; with a base also its walls and its bottom (id -1)."""
-    rows, columns = hfield.heights.shape
-    x, y = np.linspace(-hfield.size[0], hfield.size[0], columns), np.linspace(-hfield.size[1], hfield.size[1], rows)
-    grid = np.stack(np.broadcast_arrays(x[None, :], y[:, None], hfield.heights), axis=-1)
-    index = np.arange(rows * columns).reshape(rows, columns)
-    here, right, above, across = index[:-1, :-1], index[:-1, 1:], index[1:, :-1], index[1:, 1:]
-    faces = np.stack([np.stack([here, right, across], -1), np.stack([here, across, above], -1)], 2).reshape(-1, 3)
-    ids = np.arange(len(faces))
-    points = grid.reshape(-1, 3)
-    if hfield.base is not None:
-        rim = np.concatenate([index[0, :-1], index[:-1, -1], index[-1, :0:-1], index[:0:-1, 0]])
-        count = len(points)
-        foot = points[rim] * [1.0, 1.0, 0.0] - [0.0, 0.0, hfield.base]
-        points = np.concatenate([points, foot, [[0.0, 0.0, -hfield.base]]])
-        low = count + np.arange(len(rim))
-        after, low_after = np.roll(rim, -1), np.roll(low, -1)
-        walls = np.concatenate([np.stack([rim, low, low_after], -1), np.stack([rim, low_after, after], -1)])
-        bottom = np.stack([low_after, low, np.full(len(rim), count + len(rim))], -1)
-        faces = np.concatenate([faces, walls, bottom])
-        ids = np.concatenate([ids, np.full(len(faces) - len(ids), -1)])
-    return points, faces.astype(np.int32), ids.astype(np.int32)
 
 
 __all__ = [

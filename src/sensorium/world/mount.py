@@ -134,7 +134,7 @@ class MountView:
         bodies = engine.names("body")
         self.body_names = tuple("world" if frame.body < 0 else bodies[frame.body] for frame in frames)
         self._views: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
-        self._versions: dict[str, int] = {}
+        self._versions: dict[str, tuple[bool, int]] = {}
 
     def __repr__(self) -> str:
         pairs = zip(self.names, self.body_names, strict=True)
@@ -157,9 +157,12 @@ class MountView:
                 torch.zeros((*shape, 3), dtype=torch.float32, device=self._compute.device),
                 torch.zeros((*shape, width), dtype=torch.float32, device=self._compute.device),
             )
-        if self._compute.is_recording or self._versions.get(what) != self._clock.version:
+        # one launch in a recording, whose launches run together, else one for each version of the state
+        recording = self._compute.is_recording
+        version = (recording, self._compute.recordings if recording else self._clock.version)
+        if self._versions.get(what) != version:
             self._launch(what, views)
-            self._versions[what] = -1 if self._compute.is_recording else self._clock.version
+            self._versions[what] = version
         return views
 
     def _launch(self, what: str, views: tuple[torch.Tensor, torch.Tensor]) -> None:

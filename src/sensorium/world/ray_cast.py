@@ -32,6 +32,7 @@ from sensorium.geometry.trace import (
     place_shapes,
     ray_points,
 )
+from sensorium.geometry.trace_vertical import cast_vertical
 from sensorium.world.mount import MountView
 from sensorium.world.ray_scene import RayScene, Targets, rotation
 
@@ -41,6 +42,7 @@ _HITS = {
     "distance": wp.float32,
     "point": wp.vec3,
     "normal": wp.vec3,
+    "cosine": wp.float32,
     "shape": wp.int32,
     "face": wp.int32,
     "start": wp.vec3,
@@ -75,8 +77,10 @@ class RayCast:
         times: `[ray]`, s, when each ray of a period fires, where a scan takes time.
         period: s, of the times.
         count: rays of one scan; None for all of the period.
-        per_tick: rays per tick, where a scan is a window that moves over the period.
+        per_tick: groups of rays per tick, where a scan is a window that moves over the period.
+        group: rays that such a window never parts, e.g. the sub-rays of a beam.
         slots: ticks of motion that are kept; call `look` at each tick where it is more than 1.
+        motion: other rays of the same mount and targets whose `look` serves these as well, instead of `slots`.
         new_state: `Sensor.new_state`, for the memory of those ticks; None for memory that is not saved.
         block: rays that one thread casts; None for a fitting number.
 
@@ -107,7 +111,9 @@ class RayCast:
         period: float = 0.0,
         count: int | None = None,
         per_tick: float = 0.0,
+        group: int = 1,
         slots: int = 1,
+        motion: RayCast | None = None,
         new_state: Any = None,
         block: int | None = None,
     ) -> None:
@@ -161,12 +167,27 @@ class RayCast:
             kept.append(times_t)
         else:
             bundle.times = wp.zeros(0, dtype=wp.float32, device=device)
-        bundle.period, bundle.per_tick = wp.float64(period), wp.float64(per_tick)
+        bundle.period, bundle.per_tick, bundle.group = wp.float64(period), wp.float64(per_tick), group
         self.count = int(bundle.count)
         """Rays of one scan."""
         self.vertical = int(bundle.vertical)
         self._bundle, self._kept = bundle, kept
-        self._make_pose(alignment, offsets, slots, new_state)
+        if motion is None:
+            self._make_pose(alignment, offsets, slots, new_state)
+        else:
+            assert motion.view is self.view
+            self._slots, self._pose, self._moving = motion._slots, motion._pose, motion._moving
+            self._memory, self._offsets = motion._memory, motion._offsets
+
+    @property
+    def bundle(self) -> Any:
+        """The rays, for kernels of a sensor's own: a `geometry.trace.Bundle`."""
+        return self._bundle
+
+    @property
+    def pose(self) -> Any:
+        """Where the mounts are, likewise: a `geometry.trace.Pose`, without drift."""
+        return self._drifting(None, None)
 
     def __repr__(self) -> str:
         return f"RayCast({self._config}: {self.count} rays at {self._mount!r}, {len(self.view.shapes)} single shapes)"
@@ -307,7 +328,11 @@ class RayCast:
             bundle,
         ]
         blocks = -(-self.count // self._block)
-        compute.launch(cast_rays, (mounts, blocks), inputs, [out])
+        if self.vertical and self.view.is_flat and self._slots == 1 and self._offsets is None:
+            is_more = int(not set(outputs) <= {"distance", "point"})
+            compute.launch(cast_vertical, (mounts, blocks), [*inputs[2:], is_more], [out])
+        else:
+            compute.launch(cast_rays, (mounts, blocks), inputs, [out])
 
     def points(
         self,

@@ -18,12 +18,13 @@ import warp as wp
 from numpy.typing import NDArray
 
 from sensorium.compute import Compute
-from sensorium.engines.base import Engine
+from sensorium.engines.base import Engine, NameKind
 from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest
 from sensorium.geometry.columns import build_columns
 from sensorium.geometry.hfield import HFields, build_hfields
 from sensorium.geometry.shapes import KINDS, HeightField, Mesh, Shape
 from sensorium.geometry.trace import Instances, Surroundings
+from sensorium.world.select import WORLD, below_namespace, match_prim_path
 
 GEOMETRIES = ("visual", "collision", "all")
 Geometry = Literal["visual", "collision", "all"]
@@ -39,10 +40,11 @@ class Targets:
         geometry: ``"visual"`` (what a viewer shows by default), ``"collision"`` (what takes part in contacts) or
             ``"all"`` (every visible shape).
         groups: geom groups; None for all.
-        include: full-match patterns of names of geoms or bodies; None for all.
+        include: full-match patterns of names of geoms or bodies, or paths of other simulators; None for all.
         labels: patterns of semantic labels; None for all.
-        exclude: patterns of names of geoms or bodies that are not met.
+        exclude: likewise what is not met.
         exclude_own: whether a mount does not see the body it sits on.
+        still: those of `include` whose shapes must stand still.
     """
 
     geometry: Geometry = "visual"
@@ -51,6 +53,19 @@ class Targets:
     labels: tuple[str, ...] | None = None
     exclude: tuple[str, ...] = ()
     exclude_own: bool = True
+    still: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """Names of bodies and of shapes, for paths."""
+
+    bodies: Sequence[str]
+    shapes: Sequence[str]
+
+    def names(self, kind: NameKind) -> Sequence[str]:
+        """Return the names of the bodies or, as those of geoms, of the shapes."""
+        return {"body": self.bodies, "geom": self.shapes}.get(kind, ())
 
 
 @dataclass(slots=True)
@@ -72,6 +87,13 @@ class View:
     bodies: NDArray[np.int32]
     _parts: _Static
     _indexed: Surroundings | None = None
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether vertical rays meet what stands still by look-ups alone."""
+        shapes = self._parts.scene.shapes
+        rows = [shapes[i] for i in self._parts.rows if i in self._parts.single or shapes[i].kind != "box"]
+        return all(shape.kind == "plane" or (shape.kind == "hfield" and is_upright(shape.quat)) for shape in rows)
 
     def indexed(self) -> Surroundings:
         """Return what stands still for vertical rays: the same, with the 2-D index instead of the tree."""
@@ -99,7 +121,7 @@ class RayScene:
             for label, patterns in (labels or {}).items()
         }
         self._views: dict[Any, View] = {}
-        self._meshes: dict[int, tuple[Mesh, wp.Mesh]] = {}
+        self._meshes: dict[tuple[int, tuple[float, ...]], tuple[Mesh, wp.Mesh]] = {}
 
     def __repr__(self) -> str:
         moving = sum(not shape.is_static for shape in self.shapes)
@@ -141,23 +163,77 @@ class RayScene:
         place = {label: k + 1 for k, label in enumerate(self.label_names)}
         return np.array([place[labels[0]] if labels else 0 for labels in self.labels], dtype=np.int32)
 
-    def _matching(self, patterns: Sequence[str], config: str, what: str) -> list[int]:
-        """Return the shapes whose names, or bodies, patterns match in full."""
+    def check_labels(self) -> None:
+        """Raise `SelectionError` where a pattern of a given label matches nothing."""
+        if self._given:
+            self.labels  # noqa: B018
+
+    def _matching(self, patterns: Sequence[str], config: str, what: str, *, may_be_empty: bool = False) -> list[int]:
+        """Return the shapes whose names, or bodies, patterns match in full, or that paths name.
+
+        Args:
+            patterns: what is looked for.
+            config: for messages.
+            what: the field, for messages.
+            may_be_empty: whether the name of a body without shapes is allowed.
+
+        Raises:
+            SelectionError: nothing of that name, or nothing there that rays could meet.
+        """
         found: dict[int, None] = {}
+        bodies = self._engine.names("body")
         for pattern in patterns:
-            try:
-                regex = re.compile(pattern)
-            except re.error as error:
-                fault = Fault(what, repr(pattern), "a name or a regular expression", f"The pattern is broken: {error}.")
-                raise SelectionError(config, [fault]) from None
-            names = list(zip(self.body_names, (shape.name for shape in self.shapes), strict=True))
-            hits = [i for i, pair in enumerate(names) if any(pattern == name or regex.fullmatch(name) for name in pair)]
-            if not hits and pattern not in self._engine.names("body"):
+            is_path = pattern.startswith(("/", "{"))
+            matches = self._on_path if is_path else self._by_name
+            field = "mesh_prim_paths" if is_path and what == "targets" else what
+            hits, is_known = matches(pattern, bodies, config, field)
+            if not hits and not (is_known and may_be_empty):
                 known = [*dict.fromkeys(self.body_names), *(shape.name for shape in self.shapes)]
-                fix = f"{nearest(pattern, known).strip()} Bodies and shapes that carry rays: {listed(known)}.".strip()
-                raise SelectionError(config, [Fault(what, repr(pattern), "the name of a body or a geom", fix)])
+                expected = "a body with shapes" if is_known else "the name of a body or a geom"
+                hint = "" if is_known else nearest(pattern, known).strip()
+                fix = f"{hint} Bodies and shapes that carry rays: {listed(known)}.".strip()
+                raise SelectionError(config, [Fault(field, repr(pattern), expected, fix)])
             found.update(dict.fromkeys(hits))
         return sorted(found)
+
+    def _by_name(self, pattern: str, bodies: Sequence[str], config: str, field: str) -> tuple[list[int], bool]:
+        """Return the shapes of a pattern, and whether it matches any body or shape at all."""
+        try:
+            regex = re.compile(pattern)
+        except re.error as error:
+            fault = Fault(field, repr(pattern), "a name or a regular expression", f"The pattern is broken: {error}.")
+            raise SelectionError(config, [fault]) from None
+        pairs = zip(self.body_names, (shape.name for shape in self.shapes), strict=True)
+        hits = [i for i, pair in enumerate(pairs) if any(pattern == name or regex.fullmatch(name) for name in pair)]
+        return hits, bool(hits) or any(pattern == name or regex.fullmatch(name) for name in (*bodies, WORLD))
+
+    def _on_path(self, path: str, bodies: Sequence[str], config: str, field: str) -> tuple[list[int], bool]:
+        """Return the shapes below a path, and True: a path that names nothing is an error.
+
+        A path names a body, a shape, an entity (all that begins with ``name/``), or all there is: ``/World``, the
+        namespace of the environments itself, or either with a wildcard.
+        """
+        rest = below_namespace(path)
+        everything = list(range(len(self.shapes)))
+        if rest in ("", ".*", "*"):
+            return everything, True
+        names = [shape.name for shape in self.shapes]
+        entities = {name.partition("/")[0] for name in (*bodies, *names) if "/" in name}
+        if "/" not in rest and rest not in bodies and rest not in names:
+            try:
+                own = {entity for entity in entities if re.fullmatch(rest, entity)}
+            except re.error:
+                own = set()  # `match_prim_path` tells
+            if own:
+                pairs = zip(self.body_names, names, strict=True)
+                return [i for i, pair in enumerate(pairs) if any(n.partition("/")[0] in own for n in pair)], True
+        kinds: tuple[NameKind, ...] = ("body", "geom")
+        kind, found = match_prim_path(path, _Names(bodies, names), config, field, kinds=kinds)
+        of = self.body_names if kind == "body" else names
+        hits = [i for i in everything if of[i] in found]
+        if not hits:  # a body without shapes: perhaps a shape has the name
+            hits = [i for i in everything if names[i].rpartition("/")[2] == rest.rpartition("/")[2]]
+        return hits, True
 
     def select(self, targets: Targets, config: str) -> list[int]:
         """Return the numbers of the shapes that a selection holds.
@@ -173,8 +249,13 @@ class RayScene:
         if targets.labels is not None:
             keep &= set(self._labelled(targets.labels, config))
         if targets.exclude:
-            keep -= set(self._matching(targets.exclude, config, "exclude"))
+            keep -= set(self._matching(targets.exclude, config, "exclude", may_be_empty=True))
         found = [i for i in wanted if i in keep and self._is_wanted(self.shapes[i], targets)]
+        for i in set(found) & set(self._matching(targets.still, config, "targets")):
+            if not self.shapes[i].is_static:
+                got = f"{self.shapes[i].name!r}, which moves with {self.body_names[i]!r}"
+                fix = "What moves is always followed: leave out track_mesh_transforms=False."
+                raise ConfigError.single(config, "mesh_prim_paths", got, "shapes that stand still", fix)
         for i in found:
             if self.shapes[i].fault:
                 name = self.shapes[i].name
@@ -193,12 +274,12 @@ class RayScene:
 
     def _labelled(self, patterns: Sequence[str], config: str) -> Iterator[int]:
         for pattern in patterns:
-            hits = [
-                i for i, labels in enumerate(self.labels) if any(re.fullmatch(pattern, label) for label in labels)
-            ]
+            hits = [i for i, labels in enumerate(self.labels) if any(re.fullmatch(pattern, label) for label in labels)]
             if not hits:
                 fix = f"{nearest(pattern, self.label_names).strip()} Labels here: {listed(self.label_names)}; give them"
-                fault = Fault("labels", repr(pattern), "a semantic label", f'{fix} by Scene(semantics={{"label": ...}}).')
+                fault = Fault(
+                    "labels", repr(pattern), "a semantic label", f'{fix} by Scene(semantics={{"label": ...}}).'
+                )
                 raise SelectionError(config, [fault])
             yield from hits
 
@@ -250,12 +331,14 @@ class RayScene:
         fields = dict.fromkeys(shape.hfield for shape in self.shapes if shape.hfield is not None)
         return {each: row for row, each in enumerate(fields) if each is not None}
 
-    def mesh(self, mesh: Mesh) -> wp.Mesh:
-        """Return the tree of a mesh in its own frame; the same for all who ask."""
-        known = self._meshes.get(id(mesh))
+    def mesh(self, mesh: Mesh, scale: tuple[float, float, float] = (1.0, 1.0, 1.0)) -> wp.Mesh:
+        """Return the tree of a mesh in its own frame, scaled where that is asked for; the same for all who ask."""
+        key = (id(mesh), scale)
+        known = self._meshes.get(key)
         if known is None:
             with building(f"mesh {mesh.name!r}", len(mesh.faces)):
-                known = self._meshes[id(mesh)] = (mesh, tree_of(mesh.vertices, mesh.faces, self._compute.device))
+                points = mesh.vertices * np.array(scale)
+                known = self._meshes[key] = (mesh, tree_of(points, mesh.faces, self._compute.device))
         return known[1]
 
     def _build(self, chosen: Sequence[int], single: set[int]) -> View:
@@ -292,6 +375,7 @@ class RayScene:
         out.mesh = array([0 if s.mesh is None else self.mesh(s.mesh).id for s in shapes], wp.uint64)
         out.field = array([-1 if s.hfield is None else self._field_rows[s.hfield] for s in shapes], wp.int32)
         out.upright = array([int(bool(s.is_static) and is_upright(s.quat)) for s in shapes], wp.int32)
+        out.heading = array([rotation(shape.quat)[:2, 0] for shape in shapes], wp.vec2, 2)
         out.shape = array(list(rows), wp.int32)
         out.face_start = array([starts.get(id(shape.mesh), 0) for shape in shapes], wp.int32)
         out.face_id = array(np.concatenate(ids), wp.int32)  # type: ignore[arg-type]
@@ -345,7 +429,9 @@ class _Static:
             out.column_normal = wp.array(normals.astype(np.float32), dtype=wp.vec3, device=device)
             out.columns = columns.to(device)
             out.is_indexed = 1
-            self.nbytes += columns.first.nbytes + columns.entries.nbytes + columns.triangles.nbytes + out.column_normal.capacity
+            self.nbytes += (
+                columns.first.nbytes + columns.entries.nbytes + columns.triangles.nbytes + out.column_normal.capacity
+            )
         elif len(faces):
             with building("the tree of the static world", len(faces)):
                 tree = tree_of(points, faces, device)

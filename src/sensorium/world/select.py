@@ -152,6 +152,12 @@ def _of_another_kind(name: str, kind: NameKind, engine: Engine) -> str:
     return f"There is a {others[0]} {name!r}: write {others[0]}={name!r}." if others else ""
 
 
+def below_namespace(path: str) -> str:
+    """Return a path without the namespace of its environments, as a pattern; empty for the namespace itself."""
+    rest = re.sub(r"^(\{ENV_REGEX_NS\}|/World/envs/env_(\.\*|\d+|\*)|/World)", "", path).strip("/")
+    return rest[:-1] + ".*" if rest.endswith("_*") else rest
+
+
 def resolve_prim_path(path: str, engine: Engine, config: str) -> tuple[NameKind, str]:
     """Return the kind and the name of the one element that a prim path of another simulator means here.
 
@@ -187,11 +193,9 @@ def match_prim_path(
     Raises:
         SelectionError: nothing matches, the leaf is ambiguous, or the path is a broken pattern.
     """
-    rest = re.sub(r"^(\{ENV_REGEX_NS\}|/World/envs/env_(\.\*|\d+|\*)|/World)", "", path).strip("/")
+    rest = below_namespace(path)
     if not rest:
         return "body", [WORLD]
-    if rest.endswith("_*"):
-        rest = rest[:-1] + ".*"
     try:
         match = _match_path(rest, engine, kinds)
     except re.error as error:
@@ -233,6 +237,7 @@ def _full_matches(pattern: str, names: Sequence[str]) -> list[str]:
 __all__ = [
     "WORLD",
     "Named",
+    "below_namespace",
     "entity_pattern",
     "match_names",
     "match_prim_path",

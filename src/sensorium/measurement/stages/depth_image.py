@@ -80,7 +80,7 @@ def inverse_at(z: wp.array2d[wp.float32], env: int, first: int, u: int, v: int, 
     """Return the inverse depth of a pixel, 0 for nothing and outside the image; `first` is the mount's first column."""
     if u < 0 or v < 0 or u >= image.width or v >= image.height:
         return 0.0
-    return inverse(z[env, first + v * image.width + u])
+    return float(inverse(z[env, first + v * image.width + u]))
 
 
 @wp.func
@@ -136,7 +136,7 @@ def incidence(
         normal = normals[env, first + v * image.width + u]
         size = wp.length(normal) * wp.length(ray)
         if wp.isfinite(size) and size > 0.0:
-            return wp.min(wp.abs(wp.dot(normal, quat_rotate(quats[env, mount], ray))) / size, 1.0)
+            return float(wp.min(wp.abs(wp.dot(normal, quat_rotate(quats[env, mount], ray))) / size, 1.0))
         return 1.0
     w = inverse_at(z, env, first, u, v, image)
     if w <= 0.0:
@@ -147,7 +147,7 @@ def incidence(
         image.focal * slopes[1],
         w - image.focal * (slopes[0] * ray[0] + slopes[1] * ray[1]),
     )
-    return wp.min(w / (wp.length(m) * wp.length(ray)), 1.0)
+    return float(wp.min(w / (wp.length(m) * wp.length(ray)), 1.0))
 
 
 @wp.func
@@ -215,8 +215,8 @@ def window_normals(
     The mean of n draws has the variance 1/n; it is restored. The draws lie on a grid with a margin around the image, so
     that the pixels at its border are like the others.
     """
-    margin = (radius + 3) / 4
-    blocks = (image.width + 3) / 4 + 2 * margin
+    margin = (radius + 3) // 4
+    blocks = (image.width + 3) // 4 + 2 * margin
     rows_of = image.height + 2 * radius
     total = wp.vec4()
     for i in range(2 * radius + 1):
@@ -316,7 +316,7 @@ def is_hidden(
     to = int(wp.floor(float(u) + 0.5 - d))
     if to < 0 or to >= image.width:
         return True
-    return nearest[env, first + v * image.width + to] > d + 1.0 + 4.0 * wp.abs(slope)
+    return bool(nearest[env, first + v * image.width + to] > d + 1.0 + 4.0 * wp.abs(slope))
 
 
 # Config ---------------------------------------------------------------------------------------------------------------
@@ -448,6 +448,14 @@ class DepthStage(StageCfg):
         assert self.fov_deg is not None
         return 0.5 * width / math.tan(0.5 * math.radians(self.fov_deg))
 
+    def matching(self, image: Any, focal_px: float | None) -> tuple[float, float]:
+        """Return the focal length of the images that are matched, px, and how many px of this image one of theirs is.
+
+        `focal_px` is what the config says of it; None means that this image has their resolution.
+        """
+        focal = float(image.focal) if focal_px is None else focal_px
+        return focal, float(image.focal) / focal
+
     def pinhole(self, height: int, width: int) -> Any:
         """Return size and intrinsics for kernels."""
         image = Pinhole()
@@ -503,8 +511,7 @@ class DepthStage(StageCfg):
     ) -> tuple[Any, Any]:
         """Keep the image for look-ups and draw the second view of it, both `[env, column]` (one or two launches).
 
-        Args:
-            parallax: focal length times distance to the second view, px m; None where there is none.
+        `parallax` is the focal length times the distance to the second view, px m; None where there is none.
         """
         before, nearest = (wp.from_torch(key.scratch(what, field)) for what in ("before", "nearest"))
         key.compute.launch(keep_and_clear, (key.columns[field],), [column_values(slot[field])], [before, nearest])

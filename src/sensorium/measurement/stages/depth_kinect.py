@@ -159,9 +159,9 @@ class KinectDepth(DepthStage):
 
     ``variant="axial"``: C. Nguyen, S. Izadi, D. Lovell, "Modeling Kinect sensor noise for improved 3D reconstruction
     and tracking", 3DIMPVT 2012. At the angle of incidence t the standard deviation of the depth is
-    0.0012 + 0.0019 (z - 0.4)^2 m, beyond 60 degrees plus 0.0001 / sqrt(z) t^2 / (pi/2 - t)^2, and that of the place that
-    is seen 0.8 + 0.035 t / (pi/2 - t) px; t is held at 89 degrees at most. The place matters at steps only: within a
-    surface it changes nothing, since what it does there is in the first figure already. So is what rounding to the
+    0.0012 + 0.0019 (z - 0.4)^2 m, beyond 60 degrees plus 0.0001 / sqrt(z) t^2 / (pi/2 - t)^2, and that of the place
+    that is seen 0.8 + 0.035 t / (pi/2 - t) px; t is held at 89 degrees at most. The place matters at steps only: within
+    a surface it changes nothing, since what it does there is in the first figure already. So is what rounding to the
     quantum does, step^2 / 12: the noise that is drawn is smaller by that, so that what is reported has the stated
     deviation.
 
@@ -181,6 +181,9 @@ class KinectDepth(DepthStage):
     """Which model, see above."""
     baseline: Float = 0.075
     """Distance from the camera to the projector, m (K. Khoshelham, S. Oude Elberink, Sensors 12, 2012: 7.5 cm)."""
+    matched_focal_px: Float | None = None
+    """Focal length of the device's own image, px, where this image is a smaller version of it: `quantum` and the
+    lateral noise are in px of that. None: this image has its resolution."""
     quantum: Float = 0.125
     """Step of the disparity, px: of f B / z, or of 35.130/z; 0 leaves it continuous."""
     noise_scale: Float = 1.0
@@ -199,9 +202,9 @@ class KinectDepth(DepthStage):
     def _not_negative(cls, value: float) -> float | None:
         return finite(value)
 
-    @field_validator("baseline")
+    @field_validator("baseline", "matched_focal_px")
     @classmethod
-    def _baseline(cls, value: float) -> float | None:
+    def _above_zero(cls, value: float | None) -> float | None:
         return finite(value, above=True)
 
     @field_validator("min_range")
@@ -220,9 +223,10 @@ class KinectDepth(DepthStage):
             kinect = Kinect()
             kinect.is_redwood = int(is_redwood)
             kinect.parallax = self.baseline * image.focal
-            kinect.matched = REDWOOD_PARALLAX if is_redwood else self.baseline * image.focal
+            focal, ratio = self.matching(image, self.matched_focal_px)
+            kinect.matched = REDWOOD_PARALLAX if is_redwood else self.baseline * focal
             kinect.noise = self.noise_scale * (REDWOOD_NOISE if is_redwood else 1.0)
-            kinect.lateral = self.lateral_scale * (REDWOOD_JITTER if is_redwood else 1.0)
+            kinect.lateral = self.lateral_scale * ratio * (REDWOOD_JITTER if is_redwood else 1.0)
             kinect.quantum, kinect.shadow = self.quantum, int(self.shadow)
             kinect.cos_none, kinect.cos_all = self.grazing_cosines()
             kinect.min_range, kinect.max_range, kinect.hole = self.min_range, self.max_range, self.hole_value

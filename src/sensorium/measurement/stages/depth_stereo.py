@@ -37,9 +37,10 @@ wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 @wp.struct
 class Stereo:
-    """Parallax f B in px m, and what `StereoDepth` says of the matcher, px; shadows as 0 or 1."""
+    """Parallax f B of the image and of the matcher, px m, and what `StereoDepth` says; shadows as 0 or 1."""
 
     parallax: wp.float32
+    matched: wp.float32
     noise: wp.float32
     quantum: wp.float32
     locking: wp.float32
@@ -97,7 +98,7 @@ def _stereo(
             slope = stereo.parallax * slopes_at(z, env, first, at[0], at[1], image)[0]
             true_disparity = stereo.parallax * inverse_at(z, env, first, at[0], at[1], image)
             seen = not is_hidden(nearest, env, first, at[0], at[1], true_disparity, slope, image)
-        d = stereo.parallax * inverse(before[env, first + at[1] * image.width + at[0]])
+        d = stereo.matched * inverse(before[env, first + at[1] * image.width + at[0]])
         d = d + stereo.noise * noise[j]
         if stereo.locking > 0.0:
             d = d + stereo.locking * wp.sin(2.0 * wp.pi * (d - wp.floor(d)))
@@ -105,7 +106,7 @@ def _stereo(
             d = stereo.quantum * wp.floor(d / stereo.quantum + 0.5)
         depth = stereo.hole
         if seen and d > 0.0 and d <= stereo.most:
-            depth = stereo.parallax / d
+            depth = stereo.matched / d
             if depth > stereo.max_range:
                 depth = stereo.hole
         values[env, column] = depth
@@ -114,8 +115,8 @@ def _stereo(
 class StereoDepth(DepthStage):
     """Errors of a stereo camera: z = f B / q(d + n), d = f B / z the disparity in px, q rounding to the quantum.
 
-    So the standard deviation of the depth is z^2 noise_px / (f B), and its steps are z^2 quantum / (f B), to first order
-    (e.g. Gallup, Frahm, Mordohai, Pollefeys, "Variable baseline/resolution stereo", CVPR 2008).
+    So the standard deviation of the depth is z^2 noise_px / (f B), and its steps are z^2 quantum / (f B), to first
+    order (e.g. Gallup, Frahm, Mordohai, Pollefeys, "Variable baseline/resolution stereo", CVPR 2008).
 
     The image is that of the left camera, the other one is at `baseline` to its right. No value has
 
@@ -133,8 +134,11 @@ class StereoDepth(DepthStage):
 
     baseline: Float
     """Distance between the two cameras, m."""
+    matched_focal_px: Float | None = None
+    """Focal length of the images that are matched, px, where this image is a smaller version of the device's: all
+    disparities and `edge_fattening` are in px of those. None: this image has their resolution."""
     noise_px: Float = 0.0
-    """Standard deviation of the disparity, px."""
+    """Standard deviation of the disparity n, px."""
     quantum: Float = 0.0
     """Subpixel step of the disparity, px, e.g. 1/32; 0 leaves it continuous."""
     locking: Float = 0.0
@@ -154,6 +158,11 @@ class StereoDepth(DepthStage):
             raise bad("a number > 0")
         return value
 
+    @field_validator("matched_focal_px")
+    @classmethod
+    def _matched(cls, value: float | None) -> float | None:
+        return finite(value, above=True)
+
     @field_validator("noise_px", "quantum", "locking", "edge_fattening")
     @classmethod
     def _not_negative(cls, value: float) -> float | None:
@@ -164,9 +173,11 @@ class StereoDepth(DepthStage):
         for field in key.columns:
             geometry, items, image = self.geometry(truth, key, field)
             stereo = Stereo()
-            stereo.parallax = self.baseline * image.focal
+            focal, ratio = self.matching(image, self.matched_focal_px)
+            stereo.parallax, stereo.matched = self.baseline * image.focal, self.baseline * focal
             stereo.noise, stereo.quantum, stereo.locking = self.noise_px, self.quantum, self.locking
-            stereo.most, stereo.fattening, stereo.shadow = self.max_disparity, self.edge_fattening, int(self.shadow)
+            stereo.most, stereo.fattening = self.max_disparity, self.edge_fattening * ratio
+            stereo.shadow = int(self.shadow)
             stereo.cos_none, stereo.cos_all = self.grazing_cosines()
             stereo.max_range, stereo.hole = self.max_range, self.hole_value
             seen = self.look_around(slot, truth, key, field, stereo.parallax if self.shadow else None)

@@ -68,7 +68,7 @@ def strength(tof: Tof, reflectances: wp.array2d[wp.float32], env: int, column: i
     rho = tof.reflectance
     if reflectances.shape[1] > 1:
         rho = reflectances[env, column]
-    return tof.signal * rho * cosine / (r * r)
+    return float(tof.signal * rho * cosine / (r * r))
 
 
 @wp.kernel
@@ -187,7 +187,8 @@ class TofDepth(DepthStage):
     wrap: bool = True
     """Whether distances repeat after `unambiguous_range`."""
     unambiguous_range: Float | None = None
-    """Length of ray after which distances repeat, m; None is c / (2 f_mod). Several frequencies together reach further."""
+    """Length of ray after which distances repeat, m; None is c / (2 f_mod). Several frequencies together reach
+    further."""
     multipath: Float = 0.0
     """Amplitude of the second path over that of the first, in [0, 1)."""
     multipath_excess: Float = 0.2

@@ -1,0 +1,359 @@
+"""Pinhole cameras on the host and in torch: conventions of axes, intrinsics, points of pixels and pixels of points.
+
+Conventions say which axes of a camera look where: ``"ros"`` z forward, y down; ``"opengl"`` -z forward, y up;
+``"world"`` x forward, z up. Quaternions are (w, x, y, z) and turn camera axes into the world. The centre of the pixel
+in row v and column u, counted from the top left, is at (u + 1/2, v + 1/2), and pixels are in the order of the rows.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from sensorium.errors import ConfigError
+
+Convention = Literal["ros", "opengl", "world"]
+"""Which axes of a camera look where."""
+CONVENTIONS: tuple[Convention, ...] = get_args(Convention)
+_H = 0.5
+_FROM_WORLD: dict[str, tuple[float, float, float, float]] = {
+    "world": (1.0, 0.0, 0.0, 0.0),
+    "ros": (-_H, _H, -_H, _H),
+    "opengl": (_H, _H, -_H, -_H),
+}
+"""The turn that takes each convention's axes to those of ``"world"``: forward x, left y, up z."""
+_NEAR_SINGULAR = 1e-12
+"""Smallest ratio of an intrinsic matrix's singular values; that of a 10,000-pixel camera is above 1e-9."""
+
+
+# Quaternions ----------------------------------------------------------------------------------------------------------
+
+
+def quat_mul(a: Tensor, b: Tensor) -> Tensor:
+    """Return the products a b `[..., 4]`: first b, then a."""
+    aw, ax, ay, az = a.unbind(-1)
+    bw, bx, by, bz = b.unbind(-1)
+    return torch.stack(
+        [
+            aw * bw - ax * bx - ay * by - az * bz,
+            aw * bx + ax * bw + ay * bz - az * by,
+            aw * by - ax * bz + ay * bw + az * bx,
+            aw * bz + ax * by - ay * bx + az * bw,
+        ],
+        dim=-1,
+    )
+
+
+def quat_conjugate(quat: Tensor) -> Tensor:
+    """Return the inverses of unit quaternions `[..., 4]`."""
+    return quat * quat.new_tensor([1.0, -1.0, -1.0, -1.0])
+
+
+def quat_apply(quat: Tensor, vectors: Tensor) -> Tensor:
+    """Turn vectors `[..., 3]` by unit quaternions `[..., 4]`."""
+    axis, wide = quat[..., 1:] + 0.0 * vectors, vectors + 0.0 * quat[..., 1:]
+    twice = 2.0 * torch.linalg.cross(axis, wide)
+    turned: Tensor = wide + quat[..., :1] * twice + torch.linalg.cross(axis, twice)
+    return turned
+
+
+def quat_from_matrix(matrix: Tensor) -> Tensor:
+    """Return the unit quaternions `[..., 4]` of rotation matrices `[..., 3, 3]`; their greatest part is positive."""
+    m = matrix
+    xx, yy, zz = m[..., 0, 0], m[..., 1, 1], m[..., 2, 2]
+    # the outer product of the quaternion with itself, times 4: its largest row is the quaternion, well conditioned
+    wx, wy, wz = m[..., 2, 1] - m[..., 1, 2], m[..., 0, 2] - m[..., 2, 0], m[..., 1, 0] - m[..., 0, 1]
+    xy, xz, yz = m[..., 0, 1] + m[..., 1, 0], m[..., 0, 2] + m[..., 2, 0], m[..., 1, 2] + m[..., 2, 1]
+    outer = torch.stack(
+        [
+            torch.stack([1 + xx + yy + zz, wx, wy, wz], dim=-1),
+            torch.stack([wx, 1 + xx - yy - zz, xy, xz], dim=-1),
+            torch.stack([wy, xy, 1 - xx + yy - zz, yz], dim=-1),
+            torch.stack([wz, xz, yz, 1 - xx - yy + zz], dim=-1),
+        ],
+        dim=-2,
+    )
+    largest = outer.diagonal(dim1=-2, dim2=-1).argmax(dim=-1)
+    row = outer.gather(-2, largest[..., None, None].expand(*largest.shape, 1, 4)).squeeze(-2)
+    quat: Tensor = row / row.norm(dim=-1, keepdim=True)
+    return quat
+
+
+def matrix_from_quat(quat: Tensor) -> Tensor:
+    """Return the rotation matrices `[..., 3, 3]` of unit quaternions `[..., 4]`."""
+    eye = torch.eye(3, dtype=quat.dtype, device=quat.device)
+    return torch.stack([quat_apply(quat, eye[k].expand(*quat.shape[:-1], 3)) for k in range(3)], dim=-1)
+
+
+def convert_orientation_convention(
+    orientation: Tensor, origin: Convention = "opengl", target: Convention = "ros"
+) -> Tensor:
+    """Return the orientations of the same cameras with other axes.
+
+    Args:
+        orientation: `[..., 4]`, unit quaternions (w, x, y, z), camera axes into the world.
+        origin: convention that these have.
+        target: convention that is wanted.
+
+    Returns:
+        `[..., 4]`, a new tensor.
+
+    Raises:
+        ConfigError: a convention is unknown.
+    """
+    for name, word in (("origin", origin), ("target", target)):
+        if word not in CONVENTIONS:
+            raise ConfigError.single("convert_orientation_convention", name, word, f"one of {', '.join(CONVENTIONS)}")
+    if origin == target:
+        return orientation.clone()
+    to_world = quat_conjugate(orientation.new_tensor(_FROM_WORLD[origin]))
+    turn = quat_mul(to_world, orientation.new_tensor(_FROM_WORLD[target]))
+    return quat_mul(orientation, turn)
+
+
+convert_camera_frame_orientation_convention = convert_orientation_convention
+"""The name of the same in Isaac Lab."""
+
+
+def look_at(eyes: Tensor, targets: Tensor, convention: Convention = "ros") -> Tensor:
+    """Return the orientations of cameras that look from one place to another with the world's z up in the image.
+
+    Straight up or down, where z says nothing, the camera is one that looked along the world's x and was tilted: looking
+    down, x is up in the image.
+
+    Args:
+        eyes: `[..., 3]`, where the cameras are, m.
+        targets: `[..., 3]`, what they look at, m.
+        convention: axes of the result.
+
+    Returns:
+        `[..., 4]`, unit quaternions (w, x, y, z).
+
+    Raises:
+        ConfigError: an eye is where its target is, or a number is not finite.
+    """
+    forward = (targets - eyes).double()
+    distance = forward.norm(dim=-1, keepdim=True)
+    if not bool((torch.isfinite(distance) & (distance > 0.0)).all()):
+        row = int((~(torch.isfinite(distance) & (distance > 0.0))).reshape(-1).nonzero()[0, 0])
+        got = (eyes.reshape(-1, 3)[row].tolist(), targets.reshape(-1, 3)[row].tolist())
+        raise ConfigError.single("look_at", f"eyes, targets [{row}]", got, "two different places, finite, m")
+    x = forward / distance
+    left = torch.stack([-x[..., 1], x[..., 0], torch.zeros_like(x[..., 0])], dim=-1)  # z cross forward
+    size = left.norm(dim=-1, keepdim=True)
+    y = torch.where(size > 1e-6, left / size.clamp(min=1e-6), left.new_tensor([0.0, 1.0, 0.0]))
+    z = torch.linalg.cross(x, y)
+    quat = quat_from_matrix(
+        torch.stack([x, y / y.norm(dim=-1, keepdim=True), z / z.norm(dim=-1, keepdim=True)], dim=-1)
+    )
+    return convert_orientation_convention(quat, "world", convention).to(eyes.dtype)
+
+
+# Intrinsics -----------------------------------------------------------------------------------------------------------
+
+
+def inverse_intrinsics(matrices: Tensor, config: str = "inverse_intrinsics") -> Tensor:
+    """Return the inverses of intrinsic matrices, float64 `[..., 3, 3]`.
+
+    Args:
+        matrices: `[..., 3, 3]`, pixels: ((fx, skew, cx), (0, fy, cy), (0, 0, 1)).
+        config: who asks, for messages.
+
+    Raises:
+        ConfigError: the shape is another, or a matrix is singular, not finite or has another last row; the message
+            names the first.
+    """
+    fix = "It is ((fx, 0, cx), (0, fy, cy), (0, 0, 1)), pixels."
+    if matrices.dim() < 2 or tuple(matrices.shape[-2:]) != (3, 3):
+        raise ConfigError.single(config, "matrices", tuple(matrices.shape), "a tensor [n, 3, 3]", fix)
+    k = matrices.double().reshape(-1, 3, 3)
+    finite = torch.isfinite(k).all(dim=-1).all(dim=-1)
+    sizes = torch.linalg.svdvals(torch.where(finite[:, None, None], k, torch.zeros_like(k)))
+    good = finite & (sizes[:, 2] > _NEAR_SINGULAR * sizes[:, 0])
+    good &= (k[:, 2] == k.new_tensor([0.0, 0.0, 1.0])).all(dim=-1)
+    if not bool(good.all()):
+        row = int((~good).nonzero()[0, 0])
+        expected = "a finite matrix that is not singular, with the last row (0, 0, 1)"
+        raise ConfigError.single(config, f"matrices[{row}]", k[row].tolist(), expected, fix)
+    inverse: Tensor = torch.linalg.inv(k).reshape(matrices.shape)
+    return inverse
+
+
+def intrinsics_from_apertures(
+    width: int,
+    height: int,
+    focal_length: float,
+    horizontal_aperture: float,
+    vertical_aperture: float | None = None,
+    horizontal_offset: float = 0.0,
+    vertical_offset: float = 0.0,
+) -> Tensor:
+    """Return the intrinsic matrix of a lens, float64 `[3, 3]`, pixels.
+
+    Args:
+        width: columns.
+        height: rows.
+        focal_length: in the unit of the apertures.
+        horizontal_aperture: width of the image plane.
+        vertical_aperture: its height; None for square pixels.
+        horizontal_offset: shift of the principal point to the right, as tangent: cx = width / 2 + offset fx.
+        vertical_offset: shift of the principal point down, likewise.
+    """
+    fx = width * focal_length / horizontal_aperture
+    fy = fx if vertical_aperture is None else height * focal_length / vertical_aperture
+    cx, cy = horizontal_offset * fx + 0.5 * width, vertical_offset * fy + 0.5 * height
+    return torch.tensor([[fx, 0.0, cx], [0.0, fy, cy], [0.0, 0.0, 1.0]], dtype=torch.float64)
+
+
+def apertures_from_intrinsics(
+    matrix: Tensor, width: int, height: int, focal_length: float = 1.0
+) -> tuple[float, float, float, float]:
+    """Return horizontal and vertical aperture, and both offsets, of an intrinsic matrix `[3, 3]`.
+
+    It is the inverse of `intrinsics_from_apertures`.
+    """
+    inverse_intrinsics(matrix, "apertures_from_intrinsics")
+    fx, fy, cx, cy = (float(matrix[i]) for i in ((0, 0), (1, 1), (0, 2), (1, 2)))
+    horizontal, vertical = width * focal_length / fx, height * focal_length / fy
+    return horizontal, vertical, (cx - 0.5 * width) / fx, (cy - 0.5 * height) / fy
+
+
+# Points ---------------------------------------------------------------------------------------------------------------
+
+
+def pixel_rays(intrinsics: Tensor, height: int, width: int) -> Tensor:
+    """Return where pixels look per metre of depth, `[..., height, width, 3]`: right, down, forward (1).
+
+    Args:
+        intrinsics: `[..., 3, 3]`, pixels.
+        height: rows.
+        width: columns.
+    """
+    inverse = inverse_intrinsics(intrinsics, "pixel_rays").to(intrinsics.dtype)
+    u = torch.arange(width, dtype=inverse.dtype, device=inverse.device) + 0.5
+    v = torch.arange(height, dtype=inverse.dtype, device=inverse.device) + 0.5
+    rows, columns = torch.meshgrid(v, u, indexing="ij")
+    pixels = torch.stack([columns, rows, torch.ones_like(rows)], dim=-1)
+    return torch.einsum("...ij,hwj->...hwi", inverse, pixels)
+
+
+def orthogonalize_perspective_depth(depth: Tensor, intrinsics: Tensor) -> Tensor:
+    """Return the distance to the image plane of lengths of rays.
+
+    Args:
+        depth: `[..., height, width]` or `[..., height, width, 1]`, m: lengths of rays.
+        intrinsics: `[..., 3, 3]`, pixels.
+
+    Returns:
+        Of the shape of `depth`; +inf stays +inf.
+    """
+    image, has_channel = _image(depth)
+    rays = pixel_rays(intrinsics, *image.shape[-2:])
+    plane = image / rays.norm(dim=-1).to(image.dtype)
+    shaped: Tensor = plane[..., None] if has_channel else plane
+    return shaped
+
+
+def unproject_depth(depth: Tensor, intrinsics: Tensor, is_ortho: bool = True) -> Tensor:
+    """Return the points that an image shows, in the camera's frame with the ``"ros"`` axes.
+
+    Args:
+        depth: `[..., height, width]` or `[..., height, width, 1]`, m.
+        intrinsics: `[..., 3, 3]`, pixels.
+        is_ortho: whether `depth` is the distance to the image plane; else it is the length of the ray.
+
+    Returns:
+        `[..., height * width, 3]`, m, row by row from the top left; what is not finite in `depth` is +inf.
+    """
+    image, _ = _image(depth)
+    if not is_ortho:
+        image = orthogonalize_perspective_depth(image, intrinsics)
+    rays = pixel_rays(intrinsics, *image.shape[-2:]).to(image.dtype)
+    points = torch.where(torch.isfinite(image)[..., None], rays * image[..., None], float("inf"))
+    return points.reshape(*points.shape[:-3], -1, 3)
+
+
+def project_points(points: Tensor, intrinsics: Tensor) -> Tensor:
+    """Return where points are in the image: column and row in pixels, and depth.
+
+    A point on the ray of the pixel in row v and column u is at (u + 1/2, v + 1/2).
+
+    Args:
+        points: `[..., point, 3]`, m, in the camera's frame with the ``"ros"`` axes.
+        intrinsics: `[..., 3, 3]`, pixels.
+
+    Returns:
+        `[..., point, 3]`: column, row, distance to the image plane (m). A depth of 0 has no place: not finite.
+    """
+    seen = torch.einsum("...ij,...pj->...pi", intrinsics.to(points.dtype), points)
+    depth = seen[..., 2:]
+    return torch.cat([seen[..., :2] / depth, depth], dim=-1)
+
+
+def transform_points(points: Tensor, pos: Tensor | None = None, quat: Tensor | None = None) -> Tensor:
+    """Return points of a frame in the frame that its pose is given in.
+
+    Args:
+        points: `[..., point, 3]`, m.
+        pos: `[..., 3]`, origin of the frame, m; None for 0.
+        quat: `[..., 4]`, orientation of the frame, (w, x, y, z); None for none.
+    """
+    turned = points if quat is None else quat_apply(quat[..., None, :], points)
+    return turned if pos is None else turned + pos[..., None, :]
+
+
+def create_pointcloud_from_depth(
+    intrinsic_matrix: Tensor,
+    depth: Tensor,
+    keep_invalid: bool = False,
+    position: Tensor | None = None,
+    orientation: Tensor | None = None,
+) -> Tensor:
+    """Return the points that one image of distances to the image plane shows.
+
+    Args:
+        intrinsic_matrix: `[3, 3]`, pixels.
+        depth: `[height, width]` or `[height, width, 1]`, m.
+        keep_invalid: whether pixels without a finite depth above 0 stay, as they are; else they are left out.
+        position: `[3]`, where the camera is, m; None for the origin.
+        orientation: `[4]`, its orientation with the ``"ros"`` axes, (w, x, y, z); None for none.
+
+    Returns:
+        `[point, 3]`, m, row by row from the top left.
+    """
+    points = unproject_depth(depth, intrinsic_matrix)
+    if not keep_invalid:
+        image, _ = _image(depth)
+        points = points[(torch.isfinite(image) & (image > 0.0)).reshape(-1)]
+    return transform_points(points, position, orientation)
+
+
+def _image(depth: Tensor) -> tuple[Tensor, bool]:
+    """Return an image without its last axis of one channel, and whether it had one."""
+    has_channel = depth.dim() > 2 and depth.shape[-1] == 1
+    return (depth[..., 0] if has_channel else depth), has_channel
+
+
+__all__ = [
+    "CONVENTIONS",
+    "Convention",
+    "apertures_from_intrinsics",
+    "convert_camera_frame_orientation_convention",
+    "convert_orientation_convention",
+    "create_pointcloud_from_depth",
+    "intrinsics_from_apertures",
+    "inverse_intrinsics",
+    "look_at",
+    "matrix_from_quat",
+    "orthogonalize_perspective_depth",
+    "pixel_rays",
+    "project_points",
+    "quat_apply",
+    "quat_conjugate",
+    "quat_from_matrix",
+    "quat_mul",
+    "transform_points",
+    "unproject_depth",
+]

@@ -1,0 +1,659 @@
+"""The nearest point of surfaces to points, for kernels: analytic shapes, meshes, height fields, and whole scenes.
+
+Points are given in the shape's own frame. A distance is that to the surface, from inside a solid as from outside;
+`nearest_primitive` also tells the two apart. Where several points of a surface are equally near, one of them is taken,
+always the same. Sizes are those of `sensorium.geometry.shapes`.
+
+Corners of triangles and the ellipsoid are worked out in float64: there the digits of float32 would be lost to
+differences of squares.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import warp as wp
+
+from sensorium.compute import Rows
+from sensorium.geometry.hfield import COARSE, FINE, HField, HFields
+from sensorium.geometry.primitives import BOX, CAPSULE, CYLINDER, ELLIPSOID, HFIELD, MESH, PLANE, SPHERE
+from sensorium.geometry.trace import Instances, Moving, Surroundings
+from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+if TYPE_CHECKING:  # Warp's scalars have no operators that a type checker could see
+    F64: TypeAlias = Any
+else:
+    F64 = wp.float64
+
+NEWTON = wp.constant(wp.int32(32))
+"""Steps towards the nearest point of an ellipsoid, at most; radii of a ratio of 10^6 take 16."""
+_ZERO: Any = wp.constant(wp.float64(0.0))
+_ONE: Any = wp.constant(wp.float64(1.0))
+_INF: Any = wp.constant(wp.float64(float("inf")))
+
+
+@wp.struct
+class Trees:
+    """Meshes as distances need them: a tree and factors that keep ratios of distances.
+
+    Attributes:
+        mesh: `wp.Mesh` id of each instance, 0 for no mesh. Where the shape's scale has three sizes, it is of a copy
+            that is scaled already: what is nearest in the mesh's own frame need not be nearest after that.
+        scale: what is left to scale, of one size but for the signs.
+    """
+
+    mesh: wp.array[wp.uint64]
+    scale: wp.array[wp.vec3]
+
+
+@wp.struct
+class Nearest:
+    """What is written, `[env, mount, probe]` each; an empty array is left out.
+
+    Attributes:
+        distance: to the nearest surface, m.
+        point: the nearest point there, m, world.
+        shape: number of its shape in the scene; -1 where nothing is near.
+        miss: what `distance` shows where nothing is near; NaN for the reach of the probe.
+        stay: 1 where `point` then shows the probe's own place, else +inf.
+    """
+
+    distance: wp.array3d[wp.float32]
+    point: wp.array3d[wp.vec3]
+    shape: wp.array3d[wp.int32]
+    miss: wp.float32
+    stay: wp.int32
+
+
+# Analytic shapes ------------------------------------------------------------------------------------------------------
+
+
+@wp.func
+def _nearest_ellipsoid(radii: wp.vec3, p: wp.vec3) -> wp.vec3:
+    """Return the nearest point on the surface of an ellipsoid.
+
+    The foot is x_i = a_i^2 p_i / (t + a_i^2) with the greatest t that puts it on the surface (D. Eberly, "Distance from
+    a Point to an Ellipse, an Ellipsoid, or a Hyperellipsoid"). With c the smallest radius, r_i = (a_i / c)^2 and
+    w = t / c^2 + 1, u_i = x_i / a_i = r_i (p_i / a_i) / (w + r_i - 1), and w is the zero of sum u_i^2 - 1, which is
+    convex and falls. Newton's steps from a w at which one u_i is 1 and the others are not more therefore never go too
+    far.
+    """
+    least = wp.float64(wp.min(radii[0], wp.min(radii[1], radii[2])))
+    a = wp.vec3d(radii)
+    lift = wp.vec3d()  # r_i - 1
+    z = wp.vec3d()
+    w = _ZERO
+    for i in range(3):
+        lift[i] = (a[i] - least) * (a[i] + least) / (least * least)
+        z[i] = (_ONE + lift[i]) * wp.abs(wp.float64(p[i])) / a[i]
+        w = wp.max(w, z[i] - lift[i])
+    u = wp.vec3d()
+    for _ in range(NEWTON):
+        total = -_ONE
+        slope = _ZERO
+        for i in range(3):
+            u[i] = _ZERO
+            if z[i] > _ZERO:
+                u[i] = z[i] / (w + lift[i])
+                total += u[i] * u[i]
+                slope += u[i] * u[i] / (w + lift[i])
+        if total <= _ZERO:
+            break
+        w += total / (wp.float64(2.0) * slope)
+    if w == _ZERO:  # deep inside, on the plane across the shortest axis: the foot is off that plane
+        rest = _ONE
+        short = wp.int32(0)
+        for i in range(3):
+            rest -= u[i] * u[i]
+            if a[i] < a[short]:
+                short = i
+        u[short] = wp.sqrt(wp.max(rest, _ZERO))
+    u = wp.normalize(u)
+    foot = wp.vec3()
+    for i in range(3):
+        foot[i] = wp.float32(a[i] * u[i])
+        if p[i] < 0.0:
+            foot[i] = -foot[i]
+    return foot
+
+
+@wp.func
+def _nearest_cylinder(radius: float, half_length: float, p: wp.vec3) -> wp.vec3:
+    """Return the nearest point on the side or the caps of a cylinder along z."""
+    rho = wp.sqrt(p[0] * p[0] + p[1] * p[1])
+    x = wp.float32(1.0)
+    y = wp.float32(0.0)
+    if rho > 0.0:
+        x = p[0] / rho
+        y = p[1] / rho
+    z = wp.clamp(p[2], -half_length, half_length)
+    if rho < radius and wp.abs(p[2]) < half_length:
+        if radius - rho <= half_length - wp.abs(p[2]):
+            return wp.vec3(radius * x, radius * y, p[2])
+        if p[2] < 0.0:
+            return wp.vec3(p[0], p[1], -half_length)
+        return wp.vec3(p[0], p[1], half_length)
+    side = wp.min(rho, radius)
+    return wp.vec3(side * x, side * y, z)
+
+
+@wp.func
+def _nearest_box(size: wp.vec3, p: wp.vec3) -> wp.vec3:
+    """Return the nearest point on the faces of a box."""
+    q = wp.vec3()
+    room = float(wp.inf)
+    axis = wp.int32(0)
+    for i in range(3):
+        q[i] = wp.clamp(p[i], -size[i], size[i])
+        if size[i] - wp.abs(p[i]) < room:
+            room = size[i] - wp.abs(p[i])
+            axis = i
+    if room > 0.0:  # inside: out through the nearest face
+        if p[axis] < 0.0:
+            q[axis] = -size[axis]
+        else:
+            q[axis] = size[axis]
+    return q
+
+
+@wp.func
+def _foot(kind: int, size: wp.vec3, p: wp.vec3) -> wp.vec3:
+    """Return the nearest point on the surface of an analytic shape; (inf, inf, inf) for other kinds."""
+    if kind == SPHERE or kind == CAPSULE:
+        z = wp.float32(0.0)
+        if kind == CAPSULE:
+            z = wp.clamp(p[2], -size[1], size[1])
+        arm = wp.vec3(p[0], p[1], p[2] - z)
+        length = wp.length(arm)
+        if length > 0.0:
+            arm = size[0] * (arm / length)
+        else:
+            arm = wp.vec3(size[0], 0.0, 0.0)
+        return wp.vec3(arm[0], arm[1], z + arm[2])
+    if kind == BOX:
+        return _nearest_box(size, p)
+    if kind == CYLINDER:
+        return _nearest_cylinder(size[0], size[1], p)
+    if kind == ELLIPSOID:
+        return _nearest_ellipsoid(size, p)
+    if kind == PLANE:
+        x = p[0]
+        y = p[1]
+        if size[0] > 0.0:
+            x = wp.clamp(x, -size[0], size[0])
+        if size[1] > 0.0:
+            y = wp.clamp(y, -size[1], size[1])
+        return wp.vec3(x, y, 0.0)
+    return wp.vec3(wp.inf, wp.inf, wp.inf)
+
+
+@wp.func
+def _is_inside(kind: int, size: wp.vec3, p: wp.vec3) -> wp.bool:
+    """Return whether a point is inside an analytic shape."""
+    if kind == SPHERE:
+        return wp.length(p) < size[0]
+    if kind == CAPSULE:
+        return wp.length(wp.vec3(p[0], p[1], p[2] - wp.clamp(p[2], -size[1], size[1]))) < size[0]
+    if kind == ELLIPSOID:
+        return wp.length(wp.cw_div(p, size)) < 1.0
+    if kind == CYLINDER:
+        return wp.sqrt(p[0] * p[0] + p[1] * p[1]) < size[0] and wp.abs(p[2]) < size[1]
+    if kind == BOX:
+        return wp.abs(p[0]) < size[0] and wp.abs(p[1]) < size[1] and wp.abs(p[2]) < size[2]
+    return kind == PLANE and size[0] == 0.0 and size[1] == 0.0 and p[2] < 0.0
+
+
+@wp.func
+def nearest_primitive(kind: int, size: wp.vec3, p: wp.vec3) -> tuple[wp.vec3, wp.float32]:
+    """Return the nearest point on the surface of an analytic shape, and the signed distance to it, m.
+
+    The distance is negative inside; (p - point) / distance then is its gradient, the outward normal. Below an unbounded
+    plane is inside; a bounded one is a sheet without an inside, and so is one that is bounded along one axis.
+
+    Args:
+        kind: PLANE to BOX; for a mesh or a height field both answers are infinite.
+        size: as in `sensorium.geometry.shapes`, m; unused entries are not read.
+        p: a point in the shape's frame, m.
+    """
+    foot = _foot(kind, size, p)
+    distance = wp.length(p - foot)
+    if _is_inside(kind, size, p):
+        return foot, -distance
+    return foot, distance
+
+
+@wp.func
+def signed_primitive(kind: int, size: wp.vec3, p: wp.vec3) -> wp.float32:
+    """Return the signed distance from a point to an analytic shape, m; see `nearest_primitive`."""
+    _spot, distance = nearest_primitive(kind, size, p)
+    return distance
+
+
+# Triangles ------------------------------------------------------------------------------------------------------------
+
+
+@wp.func
+def nearest_on_triangle(a: wp.vec3d, b: wp.vec3d, c: wp.vec3d) -> wp.vec3d:
+    """Return the point of a triangle nearest to the origin, by the region of the triangle's plane it lies over.
+
+    After C. Ericson, "Real-Time Collision Detection", 5.1.5.
+    """
+    ab = b - a
+    ac = c - a
+    d1 = -wp.dot(ab, a)
+    d2 = -wp.dot(ac, a)
+    if d1 <= _ZERO and d2 <= _ZERO:
+        return a
+    d3 = -wp.dot(ab, b)
+    d4 = -wp.dot(ac, b)
+    if d3 >= _ZERO and d4 <= d3:
+        return b
+    vc = d1 * d4 - d3 * d2
+    if vc <= _ZERO and d1 >= _ZERO and d3 <= _ZERO:
+        return a + (d1 / (d1 - d3)) * ab
+    d5 = -wp.dot(ab, c)
+    d6 = -wp.dot(ac, c)
+    if d6 >= _ZERO and d5 <= d6:
+        return c
+    vb = d5 * d2 - d1 * d6
+    if vb <= _ZERO and d2 >= _ZERO and d6 <= _ZERO:
+        return a + (d2 / (d2 - d6)) * ac
+    va = d3 * d6 - d5 * d4
+    if va <= _ZERO and d4 - d3 >= _ZERO and d5 - d6 >= _ZERO:
+        return b + ((d4 - d3) / ((d4 - d3) + (d5 - d6))) * (c - b)
+    total = va + vb + vc
+    return a + (vb / total) * ab + (vc / total) * ac
+
+
+@wp.func
+def nearest_mesh(mesh: wp.uint64, p: wp.vec3, limit: float) -> tuple[wp.vec3, wp.float32, wp.int32]:
+    """Return the nearest point on a mesh, the distance, m, and the triangle; (inf, inf, -1) beyond the limit.
+
+    Args:
+        mesh: id of the `wp.Mesh`.
+        p: a point in the mesh's frame, m.
+        limit: how far to look, m.
+    """
+    query = wp.mesh_query_point_no_sign(mesh, p, limit)
+    if not query.result:
+        return wp.vec3(wp.inf, wp.inf, wp.inf), wp.inf, -1
+    origin = wp.vec3d(p)
+    a = wp.vec3d(wp.mesh_get_point(mesh, 3 * query.face)) - origin
+    b = wp.vec3d(wp.mesh_get_point(mesh, 3 * query.face + 1)) - origin
+    c = wp.vec3d(wp.mesh_get_point(mesh, 3 * query.face + 2)) - origin
+    arm = nearest_on_triangle(a, b, c)
+    return wp.vec3(origin + arm), wp.float32(wp.length(arm)), query.face
+
+
+# Height fields --------------------------------------------------------------------------------------------------------
+
+
+@wp.func
+def _surface_at(fields: HFields, h: HField, x: F64, y: F64) -> F64:
+    """Return the height of the surface at a place, which is taken into the extent."""
+    u = wp.clamp((x + h.half_x) * h.per_x, _ZERO, wp.float64(h.cols - 1))
+    v = wp.clamp((y + h.half_y) * h.per_y, _ZERO, wp.float64(h.rows - 1))
+    col = wp.min(wp.int32(u), h.cols - 2)
+    row = wp.min(wp.int32(v), h.rows - 2)
+    a = u - wp.float64(col)
+    b = v - wp.float64(row)
+    at = h.heights + row * h.cols + col
+    z00 = wp.float64(fields.heights[at])
+    z11 = wp.float64(fields.heights[at + h.cols + 1])
+    if a >= b:
+        corner = wp.float64(fields.heights[at + 1])
+        return z00 + a * (corner - z00) + b * (z11 - corner)
+    corner = wp.float64(fields.heights[at + h.cols])
+    return z00 + b * (corner - z00) + a * (z11 - corner)
+
+
+@wp.func
+def _gap(q: F64, low: F64, high: F64) -> F64:
+    """Return how far a number is outside an interval."""
+    return wp.max(_ZERO, wp.max(low - q, q - high))
+
+
+@wp.func
+def _block_gap(h: HField, q: wp.vec3d, col: int, row: int, cols: int, rows: int, low: F64, high: F64) -> F64:
+    """Return the distance from a point to the box around some cells."""
+    x0 = wp.float64(col) / h.per_x - h.half_x
+    y0 = wp.float64(row) / h.per_y - h.half_y
+    gap = wp.vec3d(
+        _gap(q[0], x0, wp.float64(col + cols) / h.per_x - h.half_x),
+        _gap(q[1], y0, wp.float64(row + rows) / h.per_y - h.half_y),
+        _gap(q[2], low, high),
+    )
+    return wp.length(gap)
+
+
+@wp.func
+def nearest_hfield(fields: HFields, index: int, p: wp.vec3, limit: float) -> tuple[wp.vec3, wp.float32]:
+    """Return the nearest point on a height field and the distance, m; infinite beyond the limit.
+
+    The side walls and the bottom of a solid field count. The surface is looked through within the distance that is
+    known from the point above or below, by blocks of cells with their least and greatest heights.
+
+    Args:
+        fields: all fields.
+        index: which.
+        p: a point in the field's frame, m.
+        limit: how far to look, m.
+    """
+    h = fields.fields[index]
+    q = wp.vec3d(p)
+    best = wp.float64(limit)
+    arm = wp.vec3d(_INF, _INF, _INF)
+    floor = wp.float64(h.low)
+    if h.base >= 0.0:
+        floor = wp.min(floor, -wp.float64(h.base))
+    if _block_gap(h, q, 0, 0, h.cols - 1, h.rows - 1, floor, wp.float64(h.high)) > best:
+        return wp.vec3(wp.inf, wp.inf, wp.inf), wp.inf
+    x = wp.clamp(q[0], -h.half_x, h.half_x)
+    y = wp.clamp(q[1], -h.half_y, h.half_y)
+    for k in range(6):  # above or below on the surface, then what a solid has besides: its bottom and its walls
+        spot = wp.vec3d(x, y, -wp.float64(h.base))
+        if k == 0:
+            spot = wp.vec3d(x, y, _surface_at(fields, h, x, y))
+        elif h.base < 0.0:
+            continue
+        elif k >= 2:
+            if k < 4:
+                spot[0] = wp.float64(2 * k - 5) * h.half_x
+            else:
+                spot[1] = wp.float64(2 * k - 9) * h.half_y
+            spot[2] = wp.clamp(q[2], -wp.float64(h.base), _surface_at(fields, h, spot[0], spot[1]))
+        length = wp.length(spot - q)
+        if length <= best:
+            best = length
+            arm = spot - q
+    first_col = wp.clamp(wp.int32(wp.floor((q[0] - best + h.half_x) * h.per_x)), 0, h.cols - 2)
+    last_col = wp.clamp(wp.int32(wp.floor((q[0] + best + h.half_x) * h.per_x)), 0, h.cols - 2)
+    first_row = wp.clamp(wp.int32(wp.floor((q[1] - best + h.half_y) * h.per_y)), 0, h.rows - 2)
+    last_row = wp.clamp(wp.int32(wp.floor((q[1] + best + h.half_y) * h.per_y)), 0, h.rows - 2)
+    coarse_cols = ((h.cols - 2) >> COARSE) + 1
+    fine_cols = ((h.cols - 2) >> FINE) + 1
+    inner = COARSE - FINE
+    for big_row in range(first_row >> COARSE, (last_row >> COARSE) + 1):
+        for big_col in range(first_col >> COARSE, (last_col >> COARSE) + 1):
+            z = fields.blocks[h.coarse + big_row * coarse_cols + big_col]
+            side = 1 << COARSE
+            far = _block_gap(h, q, big_col * side, big_row * side, side, side, wp.float64(z[0]), wp.float64(z[1]))
+            if far >= best:
+                continue
+            for mid_row in range(
+                wp.max(big_row << inner, first_row >> FINE), wp.min(((big_row + 1) << inner) - 1, last_row >> FINE) + 1
+            ):
+                for mid_col in range(
+                    wp.max(big_col << inner, first_col >> FINE),
+                    wp.min(((big_col + 1) << inner) - 1, last_col >> FINE) + 1,
+                ):
+                    zs = fields.blocks[h.fine + mid_row * fine_cols + mid_col]
+                    step = 1 << FINE
+                    near = _block_gap(
+                        h, q, mid_col * step, mid_row * step, step, step, wp.float64(zs[0]), wp.float64(zs[1])
+                    )
+                    if near >= best:
+                        continue
+                    for row in range(
+                        wp.max(mid_row << FINE, first_row), wp.min(((mid_row + 1) << FINE) - 1, last_row) + 1
+                    ):
+                        for col in range(
+                            wp.max(mid_col << FINE, first_col), wp.min(((mid_col + 1) << FINE) - 1, last_col) + 1
+                        ):
+                            found = _nearest_in_cell(fields, h, q, col, row, best)
+                            length = wp.length(found)
+                            if length < best:
+                                best = length
+                                arm = found
+    if arm[0] == _INF:
+        return wp.vec3(wp.inf, wp.inf, wp.inf), wp.inf
+    return wp.vec3(q + arm), wp.float32(best)
+
+
+@wp.func
+def _nearest_in_cell(fields: HFields, h: HField, q: wp.vec3d, col: int, row: int, best: F64) -> wp.vec3d:
+    """Return the way from a point to the nearest point of a cell's two triangles; infinite where that is too far."""
+    at = h.heights + row * h.cols + col
+    z00 = wp.float64(fields.heights[at])
+    z01 = wp.float64(fields.heights[at + 1])
+    z10 = wp.float64(fields.heights[at + h.cols])
+    z11 = wp.float64(fields.heights[at + h.cols + 1])
+    low = wp.min(wp.min(z00, z01), wp.min(z10, z11))
+    high = wp.max(wp.max(z00, z01), wp.max(z10, z11))
+    if _block_gap(h, q, col, row, 1, 1, low, high) >= best:
+        return wp.vec3d(_INF, _INF, _INF)
+    x0 = wp.float64(col) / h.per_x - h.half_x - q[0]
+    x1 = wp.float64(col + 1) / h.per_x - h.half_x - q[0]
+    y0 = wp.float64(row) / h.per_y - h.half_y - q[1]
+    y1 = wp.float64(row + 1) / h.per_y - h.half_y - q[1]
+    a = wp.vec3d(x0, y0, z00 - q[2])
+    b = wp.vec3d(x1, y1, z11 - q[2])
+    right = nearest_on_triangle(a, wp.vec3d(x1, y0, z01 - q[2]), b)
+    left = nearest_on_triangle(a, b, wp.vec3d(x0, y1, z10 - q[2]))
+    if wp.length_sq(left) < wp.length_sq(right):
+        return left
+    return right
+
+
+# Scenes ---------------------------------------------------------------------------------------------------------------
+
+
+@wp.func
+def nearest_instance(
+    instances: Instances,
+    trees: Trees,
+    fields: HFields,
+    row: int,
+    pos: wp.vec3,
+    quat: wp.vec4,
+    p: wp.vec3,
+    limit: float,
+) -> tuple[wp.vec3, wp.float32]:
+    """Return the nearest point, m, world, of one shape in a pose, and the distance, m; infinite beyond the limit."""
+    local = quat_rotate_inverse(quat, p - pos)
+    kind = instances.kind[row]
+    foot = wp.vec3()
+    distance = float(wp.inf)
+    if kind == MESH:
+        scale = trees.scale[row]
+        factor = wp.abs(scale[0])
+        spot, far, _face = nearest_mesh(trees.mesh[row], wp.cw_div(local, scale), limit / factor)
+        foot = wp.cw_mul(spot, scale)
+        distance = factor * far
+    elif kind == HFIELD:
+        foot, distance = nearest_hfield(fields, instances.field[row], local, limit)
+    else:
+        foot, distance = nearest_primitive(kind, instances.size[row], local)
+        distance = wp.abs(distance)
+    if not distance <= limit:
+        return wp.vec3(wp.inf, wp.inf, wp.inf), wp.inf
+    return pos + quat_rotate(quat, foot), distance
+
+
+@wp.kernel
+def probe_surfaces(
+    rows: Rows,
+    probe_in: wp.array[wp.vec3],
+    reach_in: wp.array[wp.float32],
+    least: float,
+    pos_in: wp.array2d[wp.vec3],
+    quat_in: wp.array2d[wp.vec4],
+    surroundings: Surroundings,
+    instances: Instances,
+    trees: Trees,
+    fields: HFields,
+    moving: Moving,
+    hidden: wp.array2d[wp.uint8],
+    out: Nearest,
+    bad_out: wp.array2d[wp.uint8],
+    any_bad: wp.array[wp.int32],
+) -> None:
+    """Find what is nearest to one probe of one mount of one environment.
+
+    Args:
+        rows: which environments.
+        probe_in: places of the probes on the mount, m.
+        reach_in: how far each looks, m.
+        least: what is nearer is a miss, m.
+        pos_in: where the mounts are.
+        quat_in: how they are turned.
+        surroundings: what stands still.
+        instances: shapes that are tested one by one.
+        trees: their meshes.
+        fields: all height fields.
+        moving: where the moving shapes are; slot 0.
+        hidden: 1 where a mount does not see an instance `[mount, instance]`.
+        out: what is written.
+        bad_out: set to 1 where the pose of a shape is not finite.
+        any_bad: set with it.
+    """
+    i, mount, probe = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    p = pos_in[env, mount] + quat_rotate(quat_in[env, mount], probe_in[probe])
+    reach = reach_in[probe]
+    best = reach
+    point = wp.vec3(wp.inf, wp.inf, wp.inf)
+    shape = wp.int32(-1)
+    if surroundings.mesh != wp.uint64(0):
+        spot, far, face = nearest_mesh(surroundings.mesh, p, best)
+        if far <= best:
+            best = far
+            point = spot
+            shape = surroundings.face_shape[face]
+    for k in range(surroundings.alone.shape[0]):
+        row = surroundings.alone[k]
+        if hidden[mount, row] == wp.uint8(0):
+            spot, far = nearest_instance(
+                instances, trees, fields, row, instances.pos[row], instances.quat[row], p, best
+            )
+            if far < best or (far == best and shape < 0):
+                best = far
+                point = spot
+                shape = instances.shape[row]
+    if surroundings.bvh != wp.uint64(0):
+        around = wp.vec3(best, best, best)
+        boxes = wp.bvh_query_aabb(surroundings.bvh, p - around, p + around)
+        leaf = wp.int32(0)
+        while wp.bvh_query_next(boxes, leaf):
+            row = surroundings.bvh_row[leaf]
+            if hidden[mount, row] == wp.uint8(0):
+                away = instances.pos[row] + quat_rotate(instances.quat[row], instances.centre[row]) - p
+                if wp.length(away) - instances.radius[row] <= best:
+                    spot, far = nearest_instance(
+                        instances, trees, fields, row, instances.pos[row], instances.quat[row], p, best
+                    )
+                    if far < best or (far == best and (shape < 0 or instances.shape[row] < shape)):
+                        best = far
+                        point = spot
+                        shape = instances.shape[row]
+    for k in range(moving.pos.shape[2]):
+        row = instances.moving + k
+        if hidden[mount, row] != wp.uint8(0):
+            continue
+        between = wp.length(moving.centre[env, 0, k] - p)
+        if not wp.isfinite(between) and wp.isfinite(p[0] + p[1] + p[2]):
+            bad_out[env, mount] = wp.uint8(1)
+            any_bad[0] = 1
+        if between - instances.radius[row] > best:
+            continue
+        spot, far = nearest_instance(
+            instances, trees, fields, row, moving.pos[env, 0, k], moving.quat[env, 0, k], p, best
+        )
+        if far < best or (far == best and shape < 0):
+            best = far
+            point = spot
+            shape = instances.shape[row]
+    if best < least:
+        shape = -1
+    if shape < 0:
+        point = wp.vec3(wp.inf, wp.inf, wp.inf)
+        if out.stay != 0:
+            point = p
+        best = out.miss
+        if wp.isnan(out.miss):
+            best = reach
+    if out.distance.shape[0] > 0:
+        out.distance[env, mount, probe] = best
+    if out.point.shape[0] > 0:
+        out.point[env, mount, probe] = point
+    if out.shape.shape[0] > 0:
+        out.shape[env, mount, probe] = shape
+
+
+@wp.kernel
+def follow_distance(
+    rows: Rows,
+    probe_in: wp.array[wp.vec3],
+    pos_in: wp.array2d[wp.vec3],
+    quat_in: wp.array2d[wp.vec4],
+    distance_in: wp.array3d[wp.float32],
+    point: wp.array3d[wp.vec3],
+) -> None:
+    """Move nearest points along their true directions to other distances; +inf where one of the two is not finite.
+
+    A probe that touches a surface has no direction, and its point stays.
+
+    Args:
+        rows: which environments.
+        probe_in: places of the probes on the mount, m.
+        pos_in: where the mounts are.
+        quat_in: how they are turned.
+        distance_in: the other distances `[env, mount, probe]`, m.
+        point: the nearest points, m, world; overwritten.
+    """
+    i, mount, probe = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    p = pos_in[env, mount] + quat_rotate(quat_in[env, mount], probe_in[probe])
+    arm = point[env, mount, probe] - p
+    length = wp.length(arm)
+    distance = distance_in[env, mount, probe]
+    if not (wp.isfinite(length) and wp.isfinite(distance)):
+        point[env, mount, probe] = wp.vec3(wp.inf, wp.inf, wp.inf)
+    elif length > 0.0:
+        point[env, mount, probe] = p + (distance / length) * arm
+
+
+@wp.kernel
+def show_misses(
+    rows: Rows,
+    probe_in: wp.array[wp.vec3],
+    reach_in: wp.array[wp.float32],
+    pos_in: wp.array2d[wp.vec3],
+    quat_in: wp.array2d[wp.vec4],
+    out: Nearest,
+) -> None:
+    """Replace infinite distances and points by what `out` shows for a miss."""
+    i, mount, probe = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    if out.distance.shape[0] > 0:
+        if wp.isinf(out.distance[env, mount, probe]):
+            miss = out.miss
+            if wp.isnan(miss):
+                miss = reach_in[probe]
+            out.distance[env, mount, probe] = miss
+    if out.stay != 0 and out.point.shape[0] > 0:
+        if wp.isinf(out.point[env, mount, probe][0]):
+            out.point[env, mount, probe] = pos_in[env, mount] + quat_rotate(quat_in[env, mount], probe_in[probe])
+
+
+__all__ = [
+    "Nearest",
+    "Trees",
+    "follow_distance",
+    "nearest_hfield",
+    "nearest_instance",
+    "nearest_mesh",
+    "nearest_on_triangle",
+    "nearest_primitive",
+    "probe_surfaces",
+    "show_misses",
+    "signed_primitive",
+]

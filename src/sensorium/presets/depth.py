@@ -1,0 +1,140 @@
+"""Depth cameras: image, rate, unit of the output, and the stages that make their errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sensorium.cfg import StageCfg
+from sensorium.measurement.stages import KinectDepth, StereoDepth
+
+DEPTH = "distance_to_image_plane"
+
+
+@dataclass(frozen=True, slots=True)
+class DepthDevice:
+    """One depth camera, in numbers.
+
+    Attributes:
+        name: short name.
+        title: the device.
+        source: where the numbers are from.
+        notes: which numbers were not checked against a source, and what is left out.
+        width: pixels of a row.
+        height: rows.
+        focal_px: focal length, px; pixels are square and the camera's axis meets the middle of the image.
+        rate_hz: samples per second.
+        resolution: unit of the reported depth, m.
+        stage: the stage that makes its errors, by its class.
+        errors: fields of that stage, SI, JSON-able.
+    """
+
+    name: str
+    title: str
+    source: str
+    notes: tuple[str, ...]
+    width: int
+    height: int
+    focal_px: float
+    rate_hz: float
+    resolution: float
+    stage: type[StageCfg]
+    errors: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def fov_deg(self) -> float:
+        """Horizontal field of view, degrees."""
+        return 2.0 * math.degrees(math.atan(0.5 * self.width / self.focal_px))
+
+    def stages(self, width: int | None = None) -> tuple[StageCfg, ...]:
+        """Return the stages for a camera with `distance_to_image_plane`, of the device's field of view.
+
+        Args:
+            width: pixels of a row of your camera; None is the device's. A smaller image is one that was made smaller
+                after the device measured at its own resolution: the depth is as good as the device's.
+        """
+        focal = self.focal_px * (1.0 if width is None else width / self.width)
+        own = {"focal_px": focal, "matched_focal_px": self.focal_px}
+        return (self.stage(fields=(DEPTH,), **own, **self.errors),)
+
+
+D435 = DepthDevice(
+    name="d435",
+    title="Intel RealSense D435: active stereo, 848 x 480",
+    source=(
+        "Intel, 'Tuning depth cameras for best performance' (848 x 480 is the D435's own resolution) and "
+        "'Subpixel linearity improvement for Intel RealSense depth cameras' (90 degrees, the depth equation); "
+        "librealsense (disparities in 1/32 px, depth in mm)"
+    ),
+    notes=(
+        "Checked: 848 x 480 and 90 degrees, hence f = 424 px.",
+        "Recalled, not checked: baseline 50 mm, search range of 126 px (0.17 m), 1/32 px, 10 m, and 0.08 px of noise "
+        "on textured walls (devices range from 0.05 to 0.1 px): 1.5 cm at 2 m.",
+        "Estimates: edges by 0.4 px, noise shared by 5 x 5 px, no value beyond 80 degrees of incidence, fewer beyond "
+        "65.",
+        "Left out: untextured or shining surfaces, saturation by sunlight, the device's post-processing filters.",
+    ),
+    width=848,
+    height=480,
+    focal_px=424.0,
+    rate_hz=30.0,
+    resolution=0.001,
+    stage=StereoDepth,
+    errors={
+        "baseline": 0.050,
+        "noise_px": 0.08,
+        "quantum": 1 / 32,
+        "max_disparity": 126.0,
+        "edge_fattening": 0.4,
+        "window": 5,
+        "grazing": (math.cos(math.radians(80.0)), math.cos(math.radians(65.0))),
+        "max_range": 10.0,
+    },
+)
+"""Intel RealSense D435."""
+
+KINECT_V1 = DepthDevice(
+    name="kinect_v1",
+    title="Microsoft Kinect, first version: structured light, 640 x 480",
+    source=(
+        "C. Nguyen, S. Izadi, D. Lovell, 'Modeling Kinect sensor noise for improved 3D reconstruction and tracking', "
+        "3DIMPVT 2012 (noise); K. Khoshelham, S. Oude Elberink, 'Accuracy and resolution of Kinect depth data', "
+        "Sensors 12, 2012 (baseline, a few mm near to 4 cm at 5 m)"
+    ),
+    notes=(
+        "Checked: axial noise up to 60 degrees, lateral noise.",
+        "Recalled, not checked: the term beyond 60 degrees, baseline 75 mm, f = 580 px, 1/8 px, limits of 0.4 m and "
+        "10 m.",
+        "Estimates: no value beyond 82 degrees of incidence, fewer beyond 70.",
+        "Left out: dark or shining surfaces, sunlight, distortion of the lens.",
+    ),
+    width=640,
+    height=480,
+    focal_px=580.0,
+    rate_hz=30.0,
+    resolution=0.001,
+    stage=KinectDepth,
+    errors={
+        "baseline": 0.075,
+        "quantum": 0.125,
+        "grazing": (math.cos(math.radians(82.0)), math.cos(math.radians(70.0))),
+        "min_range": 0.4,
+        "max_range": 10.0,
+    },
+)
+"""The first Kinect."""
+
+DEVICES = {device.name: device for device in (D435, KINECT_V1)}
+"""Depth cameras by name."""
+
+
+def d435_stages(width: int = 848) -> tuple[StageCfg, ...]:
+    """Return the errors of a D435 for an image of 90 degrees, so many pixels wide."""
+    return D435.stages(width)
+
+
+def kinect_v1_stages(width: int = 640) -> tuple[StageCfg, ...]:
+    """Return the errors of a Kinect v1 for an image of 57.8 degrees, so many pixels wide."""
+    return KINECT_V1.stages(width)

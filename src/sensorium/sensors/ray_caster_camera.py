@@ -1,0 +1,678 @@
+"""Camera that casts one ray per pixel: distances, normals and what is met, without rendering.
+
+Axes: ``[env, mount, height, width, channel]`` (no mount axis for a singular selector), row 0 at the top.
+
+The camera sits at `offset` in the frame of its mount. With K its intrinsic matrix, the ray of the pixel in row v and
+column u goes along p = K^-1 (u + 1/2, v + 1/2, 1), to the right, down and forward. A hit at the length r of the ray is
+at the distance r from the camera, and at z = r / |p| from its image plane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+import torch
+import warp as wp
+from pydantic import field_validator, model_validator
+from torch import Tensor
+
+from sensorium.cfg import OffsetCfg, bad
+from sensorium.compute import Rows, recorded
+from sensorium.engines.envs import env_rows
+from sensorium.errors import ConfigError, Fault, nearest
+from sensorium.geometry.cameras import (
+    CONVENTIONS,
+    Convention,
+    convert_orientation_convention,
+    inverse_intrinsics,
+    look_at,
+    quat_apply,
+    quat_conjugate,
+    quat_mul,
+)
+from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_yaw
+from sensorium.measurement.pipeline import Hooks
+from sensorium.measurement.record import Record, Timeline
+from sensorium.measurement.stages.depth_image import DepthStage
+from sensorium.patterns import PatternField, PinholeCameraPatternCfg
+from sensorium.readings import DebugShape
+from sensorium.sensors.base import SimpleSensor
+from sensorium.sensors.ray_caster import Range, RayCaster
+from sensorium.sensors.ray_cfg import RayCfg
+from sensorium.spec import Field
+from sensorium.world.ray_cast import Alignment, RayCast
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+IMAGE = ("height", "width", "channel")
+VECTORS = ("height", "width", "xyz")
+
+
+@dataclass(frozen=True, slots=True)
+class CameraData:
+    """One image, and where it was taken from; types of data that the config does not name are None.
+
+    Attributes:
+        image_shape: (height, width), pixels.
+        data_types: the types of data, as the config names them.
+    """
+
+    pos_w: Annotated[Tensor, Field("m", (3,), frame="world", kind="derived", role="point")]
+    """Position of the camera's optical centre in the world, m."""
+    quat_w_world: Annotated[Tensor, Field("1", (4,), frame="world", kind="derived", role="pose")]
+    """Orientation of the camera in the world, axes forward, left, up; unit quaternion (w, x, y, z)."""
+    intrinsic_matrices: Annotated[Tensor, Field("px", (3, 3), ("row", "column"), kind="derived")]
+    """Intrinsic matrix, px: ((fx, 0, cx), (0, fy, cy), (0, 0, 1))."""
+    distance_to_camera: Annotated[Tensor, Field("m", (1, 1, 1), IMAGE, role="image")]
+    """Length of each pixel's ray up to its hit, m."""
+    distance_to_image_plane: Annotated[Tensor, Field("m", (1, 1, 1), IMAGE, role="image")]
+    """Distance of each pixel's hit along the camera's axis, m: z-depth."""
+    normals: Annotated[Tensor, Field("1", (1, 1, 3), VECTORS, frame="world", kind="derived", role="image")]
+    """Unit normal of the surface there, outward, in the world; 0 for a miss."""
+    points_b: Annotated[Tensor, Field("m", (1, 1, 3), VECTORS, frame="sensor", kind="derived", role="image")]
+    """What each pixel shows, in the camera's frame with the axes right, down, forward, m; +inf for a miss."""
+    geom_ids: Annotated[Tensor, Field("1", (1, 1, 1), IMAGE, dtype="int32", kind="id", role="image")]
+    """What each pixel shows: row in the sensor's `geom_names`; -1 for a miss."""
+    face_ids: Annotated[Tensor, Field("1", (1, 1, 1), IMAGE, dtype="int32", kind="id", role="image")]
+    """Triangle of a mesh (row of its faces) or height field there; -1 for others and for a miss."""
+    image_shape: tuple[int, int]
+    data_types: tuple[str, ...]
+
+    @property
+    def output(self) -> dict[str, Tensor]:
+        """The types of data that the config names, in its order and by its names."""
+        return {name: getattr(self, ALIASES.get(name, name)) for name in self.data_types}
+
+    @property
+    def info(self) -> list[dict[str, Any]]:
+        """Further information on each type of data, of each environment: there is none (None)."""
+        return [dict.fromkeys(self.data_types) for _ in range(len(self.pos_w))]
+
+    @property
+    def depth(self) -> Tensor:
+        """Alias of `distance_to_image_plane`."""
+        return self.distance_to_image_plane
+
+    @property
+    def image_mesh_ids(self) -> Tensor:
+        """Alias of `geom_ids`."""
+        return self.geom_ids
+
+    @property
+    def quat_w_ros(self) -> Tensor:
+        """`quat_w_world` with the axes right, down, forward."""
+        return convert_orientation_convention(self.quat_w_world, "world", "ros")
+
+    @property
+    def quat_w_opengl(self) -> Tensor:
+        """`quat_w_world` with the axes right, up, backward, as OpenGL and USD have them."""
+        return convert_orientation_convention(self.quat_w_world, "world", "opengl")
+
+
+DISTANCES = ("distance_to_image_plane", "distance_to_camera")
+TYPES = ("distance_to_camera", "distance_to_image_plane", "normals", "points_b", "geom_ids", "face_ids")
+ALIASES = {"depth": "distance_to_image_plane", "image_mesh_ids": "geom_ids"}
+UNSUPPORTED = (
+    "bounding_box_2d_loose", "bounding_box_2d_loose_fast", "bounding_box_2d_tight", "bounding_box_2d_tight_fast",
+    "bounding_box_3d", "bounding_box_3d_fast", "instance_id_segmentation", "instance_id_segmentation_fast",
+    "instance_segmentation", "instance_segmentation_fast", "motion_vectors", "rgb", "semantic_segmentation",
+    "skeleton_data",
+)  # fmt: skip
+ALWAYS = ("pos_w", "quat_w_world", "intrinsic_matrices")
+
+
+class CameraOffsetCfg(OffsetCfg):
+    """Pose of a camera in the frame of what it is mounted on."""
+
+    convention: Convention = "ros"
+    """Which axes `rot` turns: ``"ros"`` (z forward, y down), ``"opengl"`` (-z forward, y up) or ``"world"`` (x forward,
+    z up). On a camera of the model (`camera=`) it is ``"opengl"`` unless you say otherwise, as such a camera is."""
+
+
+class RayCasterCameraCfg(RayCfg[CameraData]):
+    """Configuration of a camera that casts rays.
+
+    Knobs such as `noise` act on `distance_to_image_plane`, m, where it is among the data types, else on
+    `distance_to_camera`; the other distance and `points_b` follow from the measured one. Misses stay misses, and the
+    clipping comes last.
+    """
+
+    pattern_cfg: PatternField
+    """The image and the lens, a `PinholeCameraPatternCfg`."""
+    data_types: tuple[str, ...] = ("distance_to_image_plane",)
+    """What is computed: distance_to_camera, distance_to_image_plane (also `depth`), normals, points_b, geom_ids (also
+    `image_mesh_ids`), face_ids."""
+    offset: CameraOffsetCfg = CameraOffsetCfg()
+    """Pose of the camera in the frame it is mounted on."""
+    ray_alignment: Literal["base", "yaw", "world"] = "base"
+    """How the camera follows its mount: wholly, about the vertical only, or its position only."""
+    attach_yaw_only: bool | None = None
+    """True is ``ray_alignment="yaw"``, False ``"base"``; `ray_alignment`, where given, wins."""
+    depth_clipping_behavior: Literal["max", "zero", "none"] = "none"
+    """What shows where nothing is met, or where the distance is beyond `max_distance`: `max_distance` (``"max"``), 0
+    (``"zero"``), or +inf for a miss and the distance as it is (``"none"``). Each type is clipped by its own value."""
+    drift_range: Range = (0.0, 0.0)
+    """Range of an error of the measured position along each world axis, m, drawn anew per env at each reset."""
+
+    OffsetCfg: ClassVar[type[OffsetCfg]] = CameraOffsetCfg
+
+    def __init__(self, /, **data: Any) -> None:
+        if "pattern" in data and "pattern_cfg" not in data:
+            data = {("pattern_cfg" if name == "pattern" else name): value for name, value in data.items()}
+        offset = data.get("offset")
+        if isinstance(offset, OffsetCfg) and not isinstance(offset, CameraOffsetCfg):
+            data = {**data, "offset": CameraOffsetCfg(pos=offset.pos, rot=offset.rot)}
+        super().__init__(**data)
+
+    @field_validator("pattern_cfg")
+    @classmethod
+    def _pinhole(cls, value: Any) -> Any:
+        if value is not None and not isinstance(value, PinholeCameraPatternCfg):
+            raise bad("a PinholeCameraPatternCfg", "Other patterns are for a RayCasterCfg or a LidarCfg.")
+        return value
+
+    @field_validator("data_types")
+    @classmethod
+    def _known(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if value is None:
+            return value
+        known = (*TYPES, *ALIASES)
+        refused = [name for name in value if name in UNSUPPORTED]
+        if refused:
+            fix = f"Rays give {', '.join(known)}."
+            raise bad(f"no {', '.join(refused)}: a camera that casts rays cannot give it", fix)
+        for name in value:
+            if name not in known:
+                raise bad(f"data types among {', '.join(known)}", nearest(name, known).strip())
+        if not value or len(set(value)) != len(value):
+            raise bad("at least one data type, each once")
+        if "points_b" in value and not {ALIASES.get(name, name) for name in value} & {*DISTANCES}:
+            raise bad("a distance beside points_b", "Add distance_to_image_plane: the points follow from it.")
+        return value
+
+    @field_validator("drift_range")
+    @classmethod
+    def _ordered(cls, value: tuple[float, float]) -> tuple[float, float]:
+        if not -float("inf") < value[0] <= value[1] < float("inf"):
+            raise bad("a range (low, high) with low <= high, m")
+        return value
+
+    @model_validator(mode="after")
+    def _fits(self) -> Any:
+        if self.no_hit_value is not None and self.depth_clipping_behavior != "none":
+            behaviour = self.depth_clipping_behavior
+            raise bad(f"no_hit_value: None beside depth_clipping_behavior={behaviour!r}, which says what a miss shows")
+        return self
+
+    @property
+    def pinhole(self) -> PinholeCameraPatternCfg:
+        """The image and the lens."""
+        assert isinstance(self.pattern_cfg, PinholeCameraPatternCfg)
+        return self.pattern_cfg
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The data types by the names that were given."""
+        return self.data_types
+
+    @property
+    def selected(self) -> tuple[str, ...]:
+        """The fields of `CameraData` that are computed, in its order."""
+        wanted = {ALIASES.get(name, name) for name in self.asked}
+        return (*ALWAYS, *(name for name in TYPES if name in wanted))
+
+    @property
+    def alignment(self) -> Alignment:
+        """How the camera follows its mount, as `RayCast` takes it."""
+        if "ray_alignment" not in self.model_fields_set and self.attach_yaw_only is not None:
+            return "yaw" if self.attach_yaw_only else "base"
+        return self.ray_alignment
+
+    @property
+    def convention(self) -> Convention:
+        """Which axes the offset turns."""
+        is_camera = self.selector[0] in ("camera", "cameras")
+        return "opengl" if is_camera and "convention" not in self.offset.model_fields_set else self.offset.convention
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Least and greatest length of a ray, m: what is beyond `max_distance` is met, and clipped afterwards."""
+        return self.min_distance, max(self.max_distance, 1e6)
+
+    @property
+    def clipping(self) -> tuple[float, float]:
+        """The greatest distance that is not clipped, and what shows beyond it and for a miss, m."""
+        if self.depth_clipping_behavior == "none":
+            return float("inf"), self.miss
+        return self.max_distance, self.max_distance if self.depth_clipping_behavior == "max" else 0.0
+
+    @property
+    def drifts(self) -> bool:
+        """Whether the measured image is taken from elsewhere than the true one."""
+        return any(self.drift_range)
+
+
+@wp.kernel
+def _camera_pose(
+    rows: Rows,
+    alignment: int,
+    pos_in: wp.array2d[wp.vec3],
+    quat_in: wp.array2d[wp.vec4],
+    offset_pos_in: wp.array2d[wp.vec3],
+    offset_quat_in: wp.array2d[wp.vec4],
+    drift_in: wp.array2d[wp.vec3],
+    k_in: wp.array3d[wp.float32],
+    pos_out: wp.array2d[wp.vec3],
+    quat_out: wp.array2d[wp.vec4],
+    k_out: wp.array4d[wp.float32],
+) -> None:
+    i, mount = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    turn = quat_in[env, mount]
+    if alignment == 1:
+        turn = quat_yaw(turn)
+    elif alignment == 2:
+        turn = wp.vec4(1.0, 0.0, 0.0, 0.0)
+    pos = pos_in[env, mount] + quat_rotate(turn, offset_pos_in[env, mount])
+    if drift_in.shape[0] > 0:
+        pos = pos + drift_in[env, mount]
+    pos_out[env, mount] = pos
+    quat_out[env, mount] = quat_multiply(turn, offset_quat_in[env, mount])
+    for row in range(3):
+        for column in range(3):
+            k_out[env, mount, row, column] = k_in[env, row, column]
+
+
+RAY, RAY_IN_PLANE, DEPTH = 0, 1, 2
+"""Where `_images` finds what it starts from: the ray's length in `ranges` or in `depths`, or z-depth in `depths`."""
+
+
+@wp.kernel
+def _images(
+    rows: Rows,
+    source: int,
+    is_last: int,
+    farthest: float,
+    beyond: float,
+    keeps_points: int,
+    width: int,
+    inverse_k: wp.array2d[wp.vec3],
+    ranges: wp.array3d[wp.float32],
+    depths: wp.array3d[wp.float32],
+    points: wp.array3d[wp.vec3],
+) -> None:
+    """Make both distances of one, and the points of them; as the last thing, clip."""
+    i, mount, pixel = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    e = env % inverse_k.shape[0]
+    at = wp.vec3(float(pixel % width) + 0.5, float(pixel / width) + 0.5, 1.0)
+    p = wp.vec3(wp.dot(inverse_k[e, 0], at), wp.dot(inverse_k[e, 1], at), wp.dot(inverse_k[e, 2], at))
+    length = wp.length(p)
+    r = wp.float32(0.0)
+    z = wp.float32(0.0)
+    if source == 2:
+        z = depths[env, mount, pixel]
+        r = z * length
+    else:
+        if source == 0:
+            r = ranges[env, mount, pixel]
+        else:
+            r = depths[env, mount, pixel]
+        z = r / length
+    misses = wp.isinf(z)
+    if is_last != 0:
+        if misses or r > farthest:
+            r = beyond
+        if misses or z > farthest:
+            z = beyond
+    if ranges.shape[0] > 0:
+        ranges[env, mount, pixel] = r
+    if depths.shape[0] > 0:
+        depths[env, mount, pixel] = z
+    if points.shape[0] > 0:
+        point = wp.vec3(wp.inf, wp.inf, wp.inf)
+        if not misses or keeps_points == 0:
+            point = z * p
+        points[env, mount, pixel] = point
+
+
+class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):  # type: ignore[misc]
+    """Camera that casts rays, at one or several mounts.
+
+    Intrinsics and poses can be changed per env between steps (`set_intrinsic_matrices`, `set_world_poses`). They hold
+    from the next sample on (``scene.update(ticks=0)`` takes the current one again), are saved with the scene's state,
+    and outlast resets.
+    """
+
+    UNSUPPORTED_TYPES: ClassVar[set[str]] = {*UNSUPPORTED}
+    """Types of data that rays cannot give."""
+
+    cfg: RayCasterCameraCfg  # type: ignore[assignment]
+
+    @property
+    def image_shape(self) -> tuple[int, int]:
+        """(height, width), pixels."""
+        return self.cfg.pinhole.height, self.cfg.pinhole.width
+
+    def fields(self) -> Mapping[str, Field]:
+        """Return the selected fields, with the size of the image; one of both distances takes the noise."""
+        declared = super(RayCaster, self).fields()
+        out = {}
+        for name in self.cfg.selected:
+            field = declared[name]
+            if name not in ALWAYS:
+                field = replace(field, shape=(*self.image_shape, *field.shape[2:]))
+            if name == DISTANCES[1] and DISTANCES[0] in self.cfg.selected:
+                field = replace(field, kind="derived")
+            out[name] = field
+        return out
+
+    def constants(self) -> Mapping[str, Any]:
+        """Return the size of the image and the types of data."""
+        return {"image_shape": self.image_shape, "data_types": self.cfg.asked}
+
+    def _hooks(self) -> Hooks:
+        self._check_stages()
+        hooks = super()._hooks()
+        hooks.raw = None if self.cfg.drifts else hooks.raw
+        return hooks
+
+    def _check_stages(self) -> None:
+        """Raise `ConfigError` where a model of depth errors has another lens than the camera."""
+        k = self.cfg.pinhole.intrinsic_matrix
+        (fx, _, cx), (_, fy, cy), _ = k.tolist()
+        fix = f"Give it those of the camera: fx {fx:.6g}, fy {fy:.6g}, centre ({cx:.6g}, {cy:.6g}) px."
+        faults = []
+        for number, stage in enumerate(self.cfg.stages):
+            if not isinstance(stage, DepthStage):
+                continue
+            image = stage.pinhole(*self.image_shape)
+            where, focal = f"stages.{number}", float(image.focal)
+            if max(abs(focal / fx - 1.0), abs(focal / fy - 1.0)) > 1e-3:
+                faults.append(Fault(f"{where}.focal_px", f"{focal:.6g}", "the focal length of the camera, px", fix))
+            elif max(abs(image.cx - cx), abs(image.cy - cy)) > 0.5:
+                got = f"({image.cx:.6g}, {image.cy:.6g})"
+                faults.append(Fault(f"{where}.principal_point", got, "the principal point of the camera, px", fix))
+        if faults:
+            raise ConfigError(self._title, faults)
+
+    @property
+    def _title(self) -> str:
+        return f"{type(self.cfg).__name__}({self.cfg.label!r})"
+
+    def setup(self) -> None:
+        """Choose the shapes, and build what is not built yet."""
+        cfg, device, envs = self.cfg, self.device, self.compute_on.num_envs
+        k = torch.tensor(cfg.pinhole.intrinsic_matrix)
+        inverse = inverse_intrinsics(k, self._title)
+        self._k = k.float().expand(envs, 3, 3).contiguous().to(device)
+        self._inverse_k = inverse.float().expand(envs, 3, 3).contiguous().to(device)
+        shape = (envs, self.mount.count)
+        quat = convert_orientation_convention(torch.tensor(cfg.offset.rot).double(), cfg.convention, "world")
+        quat = quat / quat.norm()
+        self._offset_pos = torch.tensor(cfg.offset.pos).float().expand(*shape, 3).contiguous().to(device)
+        self._offset_quat = quat.float().expand(*shape, 4).contiguous().to(device)
+        self._cast = RayCast(
+            self.rays,
+            self.engine,
+            self.compute_on,
+            self.clock,
+            self.mount,
+            targets=cfg.seen,
+            config=self._title,
+            alignment=cfg.alignment,
+            offsets=(self._offset_pos, self._offset_quat),
+            limits=cfg.limits,
+            inverse_k=self._inverse_k,
+            image=self.image_shape,
+        )
+        self._drift = self.new_state("drift", (self.mount.count, 3)) if cfg.drifts else None
+        self._cast_drift = None
+
+    # One image --------------------------------------------------------------------------------------------------------
+
+    @recorded
+    def update_raw_data(self, raw: Record) -> None:
+        """Cast all rays, make the images of them, and note the pose (four launches)."""
+        self._take(raw, None)
+
+    @recorded
+    def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
+        """Take the true image, and the measured one from where the camera believes itself to be."""
+        self._take(raw, None)
+        self._take(slot, self._drift)
+
+    def _take(self, record: Record, drift: Tensor | None) -> None:
+        outputs = {"normals": "normal", "geom_ids": "shape", "face_ids": "face"}
+        wanted = {word: record[name] for name, word in outputs.items() if name in record}
+        holder = "distance_to_camera" if "distance_to_camera" in record else "distance_to_image_plane"
+        if holder in record:
+            wanted["distance"] = record[holder]
+        self._cast.cast(wanted, drift=drift)
+        self._finish(record, RAY if holder == "distance_to_camera" else RAY_IN_PLANE, is_last=self.cfg.is_clean)
+        moved = torch.zeros((0, 1, 3), device=self.device) if drift is None else drift
+        inputs = [
+            ("base", "yaw", "world").index(self.cfg.alignment),
+            wp.from_torch(self.mount.pos_w, dtype=wp.vec3),
+            wp.from_torch(self.mount.quat_w, dtype=wp.vec4),
+            wp.from_torch(self._offset_pos, dtype=wp.vec3),
+            wp.from_torch(self._offset_quat, dtype=wp.vec4),
+            wp.from_torch(moved, dtype=wp.vec3),
+            wp.from_torch(self._k),
+        ]
+        outputs_wp = [record.warp.pos_w, record.warp.quat_w_world, record.warp.intrinsic_matrices]
+        self.compute_on.launch(_camera_pose, (self.mount.count,), inputs, outputs_wp)
+
+    def _finish(self, record: Record, source: int, *, is_last: bool) -> None:
+        if not any(name in record for name in DISTANCES):
+            return
+        height, width = self.image_shape
+        farthest, beyond = self.cfg.clipping
+        shape = (self.compute_on.num_envs, self.mount.count, height * width)
+        images = []
+        for name, dtype, size in (
+            ("distance_to_camera", wp.float32, ()),
+            ("distance_to_image_plane", wp.float32, ()),
+            ("points_b", wp.vec3, (3,)),
+        ):
+            values = (
+                record[name].view(*shape, *size)
+                if name in record
+                else torch.zeros((0, 1, 1, *size), device=self.device)
+            )
+            images.append(wp.from_torch(values, dtype=dtype))
+        keeps = int(self.cfg.depth_clipping_behavior == "none")
+        inputs = [source, int(is_last), farthest, beyond, keeps, width, wp.from_torch(self._inverse_k, dtype=wp.vec3)]
+        self.compute_on.launch(_images, (self.mount.count, height * width), inputs, images)
+
+    @recorded
+    def derive_measured(self, slot: Record) -> None:
+        """Let the other measured distance and the points follow from the measured one, and clip, the truth as well."""
+        has_plane, has_range = (name in slot for name in DISTANCES)
+        self._finish(slot, DEPTH if has_plane else RAY, is_last=True)
+        self._finish(self.line.truth, RAY if has_range else DEPTH, is_last=True)
+
+    # Intrinsics and poses ---------------------------------------------------------------------------------------------
+
+    @property
+    def intrinsic_matrices(self) -> Tensor:
+        """Intrinsic matrices, float32 `[env, 3, 3]`, px: what the next sample is taken with (a copy)."""
+        return self._k.clone()
+
+    def set_intrinsic_matrices(self, matrices: Tensor, focal_length: float | None = 1.0, env_ids: Any = None) -> None:
+        """Set the intrinsic matrices of some envs; all mounts of an env have the same.
+
+        Args:
+            matrices: `[n, 3, 3]` for n envs, or `[3, 3]` for all of them, px: ((fx, skew, cx), (0, fy, cy), (0, 0, 1)).
+            focal_length: only sets the unit of apertures, which are not kept here: it changes nothing.
+            env_ids: int ids, bool mask or None for all.
+
+        Raises:
+            ConfigError: a shape does not fit, or a matrix is singular, not finite or has another last row.
+        """
+        rows = self._rows(env_ids)
+        k = torch.as_tensor(matrices).detach().to("cpu", torch.float64)
+        k = self._one_per_env("matrices", k, rows, (3, 3))
+        inverse = inverse_intrinsics(k, self._title)
+        self._k[rows] = k.float().to(self.device)
+        self._inverse_k[rows] = inverse.float().to(self.device)
+        self._changed()
+
+    def set_world_poses(
+        self,
+        positions: Tensor | None = None,
+        orientations: Tensor | None = None,
+        env_ids: Any = None,
+        convention: Convention = "ros",
+    ) -> None:
+        """Put cameras somewhere in the world. It rewrites their offset, so that they keep following their mounts.
+
+        Args:
+            positions: `[n, 3]` for n envs (`[n, mount, 3]` with a mount axis), or `[3]` for all, m; None leaves them.
+            orientations: likewise `[n, 4]`, quaternions (w, x, y, z); None leaves them.
+            env_ids: int ids, bool mask or None for all.
+            convention: axes that `orientations` turn.
+
+        Raises:
+            ConfigError: a shape does not fit, a number is not finite, a quaternion has no unit length, or the
+                convention is unknown.
+        """
+        if convention not in CONVENTIONS:
+            raise ConfigError.single(self._title, "convention", convention, f"one of {', '.join(CONVENTIONS)}")
+        rows = self._rows(env_ids)
+        pos, turn = (tensor[rows] for tensor in self._parents())
+        back = quat_conjugate(turn)
+        offset_pos = self._offset_pos[rows].double()
+        offset_quat = self._offset_quat[rows].double()
+        if positions is not None:
+            offset_pos = quat_apply(back, self._per_mount("positions", positions, rows, 3) - pos)
+        if orientations is not None:
+            wanted = self._per_mount("orientations", orientations, rows, 4)
+            length = wanted.norm(dim=-1, keepdim=True)
+            if not bool(((length - 1.0).abs() < 1e-3).all()):
+                worst = wanted.reshape(-1, 4)[int((length - 1.0).abs().reshape(-1).argmax())].tolist()
+                raise ConfigError.single(self._title, "orientations", worst, "unit quaternions (w, x, y, z)")
+            offset_quat = quat_mul(back, convert_orientation_convention(wanted / length, convention, "world"))
+        self._offset_pos[rows] = offset_pos.float()
+        self._offset_quat[rows] = (offset_quat / offset_quat.norm(dim=-1, keepdim=True)).float()
+        self._changed()
+
+    def set_world_poses_from_view(self, eyes: Tensor, targets: Tensor, env_ids: Any = None) -> None:
+        """Put cameras at some places and let them look at others; the world's z is up in the image.
+
+        Straight up or down they are turned as one that looked along the world's x and was tilted.
+
+        Args:
+            eyes: where they are, as `positions` of `set_world_poses`, m.
+            targets: what they look at, likewise, m.
+            env_ids: int ids, bool mask or None for all.
+
+        Raises:
+            ConfigError: a shape does not fit, a number is not finite, or an eye is where its target is.
+        """
+        rows = self._rows(env_ids)
+        where, what = (self._per_mount(name, given, rows, 3) for name, given in (("eyes", eyes), ("targets", targets)))
+        quat = look_at(where, what, "world")
+        axis = (slice(None), slice(None)) if self._mount_axis else (slice(None), 0)
+        self.set_world_poses(where[axis], quat[axis], env_ids, "world")
+
+    def _rows(self, env_ids: Any) -> Tensor:
+        rows = env_rows(env_ids, self.num_envs, self.device)
+        return torch.arange(self.num_envs, device=self.device) if rows is None else rows
+
+    def _one_per_env(self, name: str, given: Tensor, rows: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """Return values of each env in `rows`: given for each, or one for all."""
+        full = (len(rows), *shape)
+        if tuple(given.shape) not in (shape, full):
+            expected = f"{list(full)} for {len(rows)} envs, or {list(shape)} for all"
+            raise ConfigError.single(self._title, name, tuple(given.shape), expected)
+        return given.expand(full)
+
+    def _per_mount(self, name: str, given: Any, rows: Tensor, size: int) -> Tensor:
+        """Return finite values `[n, mount, size]`, float64."""
+        values = torch.as_tensor(given).detach().to(self.device, torch.float64)
+        if values.dim() == 1:
+            values = self._one_per_env(name, values, rows, (size,))[:, None].expand(-1, self.mount.count, -1)
+        elif self._mount_axis:
+            values = self._one_per_env(name, values, rows, (self.mount.count, size))
+        else:
+            values = self._one_per_env(name, values, rows, (size,))[:, None]
+        if not bool(torch.isfinite(values).all()):
+            raise ConfigError.single(self._title, name, values.reshape(-1, size).tolist()[:3], "finite numbers")
+        return values
+
+    def _parents(self) -> tuple[Tensor, Tensor]:
+        """Return the poses that the offset is in, now: float64 `[env, mount, 3]` and `[env, mount, 4]`."""
+        mount, device = self.mount, self.device
+        self.engine.refresh()
+        body = mount.body.long()
+        pos = mount.offset_pos.double().expand(self.num_envs, -1, -1).clone()
+        quat = mount.offset_quat.double().expand(self.num_envs, -1, -1).clone()
+        on_body = body >= 0
+        if bool(on_body.any()):
+            bodies = body[on_body]
+            turn = self.engine.array("body_quat_w").to(device)[:, bodies].double()
+            pos[:, on_body] = self.engine.array("body_pos_w").to(device)[:, bodies].double() + quat_apply(
+                turn, pos[:, on_body]
+            )
+            quat[:, on_body] = quat_mul(turn, quat[:, on_body])
+        if self.cfg.alignment == "world":
+            quat = quat.new_tensor([1.0, 0.0, 0.0, 0.0]).expand(quat.shape)
+        elif self.cfg.alignment == "yaw":
+            quat = yaw_of(quat)
+        return pos, quat / quat.norm(dim=-1, keepdim=True)
+
+    def _changed(self) -> None:
+        self._cast.widen(self._inverse_k)
+        self.captures.evaluated = -1  # what was computed on read, is read again
+
+    # Saving and drawing -----------------------------------------------------------------------------------------------
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return all that must be saved to resume, with intrinsics and poses."""
+        own = {
+            "camera/k": self._k,
+            "camera/inverse_k": self._inverse_k,
+            "camera/offset_pos": self._offset_pos,
+            "camera/offset_quat": self._offset_quat,
+        }
+        return {**super().tensors(), **own}
+
+    def load(self, tensors: Mapping[str, Tensor], counters: Mapping[str, int]) -> None:
+        """Restore what `tensors` and `counters` returned."""
+        super().load(tensors, counters)
+        self._changed()
+
+    def debug_draw(self) -> list[DebugShape]:
+        """Return the pyramid that each camera looks into, 0.3 m long."""
+        data: Any = self.data
+        pos, quat = (tensor.reshape(self.num_instances, -1) for tensor in (data.pos_w, data.quat_w_world))
+        height, width = self.image_shape
+        inverse = self._inverse_k.repeat_interleave(self.mount.count, dim=0)
+        edges = torch.tensor([[0.0, 0, 1], [width, 0, 1], [width, height, 1], [0, height, 1]], device=self.device)
+        p = torch.einsum("nij,kj->nki", inverse, edges)
+        corners = pos[:, None] + quat_apply(quat[:, None], 0.3 * torch.stack([p[..., 2], -p[..., 0], -p[..., 1]], -1))
+        eye = pos[:, None].expand_as(corners)
+        lines = torch.cat([torch.stack([eye, corners], 2), torch.stack([corners, corners.roll(-1, 1)], 2)], 1)
+        return [DebugShape("lines", np.asarray(lines.reshape(-1, 2, 3).cpu()))]
+
+
+def yaw_of(quat: Tensor) -> Tensor:
+    """Return the turns about the vertical of orientations `[..., 4]`, as the kernels have them (`quat_yaw`)."""
+    w, x, y, z = quat.unbind(-1)
+    ahead, aside = 1.0 - 2.0 * (y * y + z * z), 2.0 * (w * z + x * y)
+    steep = ahead * ahead + aside * aside < 0.01
+    aside = torch.where(steep, -2.0 * (x * y - w * z), aside)
+    ahead = torch.where(steep, 1.0 - 2.0 * (x * x + z * z), ahead)
+    half = 0.5 * torch.atan2(aside, ahead)
+    return torch.stack([half.cos(), torch.zeros_like(half), torch.zeros_like(half), half.sin()], dim=-1)
+
+
+__all__ = ["CameraData", "CameraOffsetCfg", "RayCasterCamera", "RayCasterCameraCfg"]

@@ -1,0 +1,193 @@
+"""The points of one sensor and the surfaces nearest to them, with the launches that find these.
+
+A sensor makes a `SurfaceQuery` in `setup` and calls `find` in a hook marked `@recorded`; plugins do the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+import warp as wp
+from numpy.typing import ArrayLike
+
+from sensorium.compute import Clock, Compute
+from sensorium.engines.base import Engine
+from sensorium.geometry.nearest import Nearest, Trees, follow_distance, probe_surfaces, show_misses
+from sensorium.geometry.trace import Moving, place_shapes
+from sensorium.world.mount import MountView
+from sensorium.world.ray_scene import RayScene, Targets
+
+_OUTPUTS = {"distance": wp.float32, "point": wp.vec3, "shape": wp.int32}
+"""What `find` can write, and the type of an element; see `geometry.nearest.Nearest`."""
+
+
+class SurfaceQuery:
+    """The points of one sensor, and what is near them.
+
+    Args:
+        scene: the shapes.
+        engine: poses of bodies.
+        compute: device.
+        clock: time.
+        mount: what the points are fixed to.
+        points: `[probe, 3]`, m, in the mount's frame.
+        reach: how far each looks, m: a number, or `[probe]`.
+        least: a nearer surface is a miss, m.
+        targets: which shapes count.
+        config: the asking config, for messages.
+        miss: the distance where nothing is near, m; None for the probe's reach.
+        stay: whether the nearest point then is the probe's own place, not +inf.
+
+    Raises:
+        SelectionError: nothing is selected.
+        ConfigError: a shape that is selected has no surface that we know.
+    """
+
+    def __init__(
+        self,
+        scene: RayScene,
+        engine: Engine,
+        compute: Compute,
+        clock: Clock,
+        mount: MountView,
+        *,
+        points: ArrayLike,
+        reach: ArrayLike,
+        least: float = 0.0,
+        targets: Targets | None = None,
+        config: str = "SurfaceQuery",
+        miss: float | None = float("inf"),
+        stay: bool = False,
+    ) -> None:
+        self._engine, self._compute, self._clock, self._mount, self.scene = engine, compute, clock, mount, scene
+        self._config, self._least, self._miss, self._stay = config, least, miss, stay
+        device = compute.device
+        self.view, hidden = scene.view(targets or Targets(), mount.body.tolist(), config)
+        self._hidden = torch.from_numpy(hidden).to(device)
+        places = np.asarray(points, np.float32).reshape(-1, 3)
+        self.count = len(places)
+        """Probes of one mount."""
+        self._points = torch.from_numpy(places.copy()).to(device)
+        self._reach = torch.from_numpy(np.broadcast_to(np.asarray(reach, np.float32), self.count).copy()).to(device)
+        self._trees = self._make_trees()
+        shape = (compute.num_envs, 1, self.view.moving)
+        self._moving = Moving()
+        self._moving.pos, self._moving.centre = (wp.zeros(shape, dtype=wp.vec3, device=device) for _ in range(2))
+        self._moving.quat = wp.zeros(shape, dtype=wp.vec4, device=device)
+
+    def __repr__(self) -> str:
+        return f"SurfaceQuery({self._config}: {self.count} probes at {self._mount!r}, {len(self.view.shapes)} shapes)"
+
+    def _make_trees(self) -> Trees:
+        """Choose the tree of each mesh, in its own frame or scaled before."""
+        ids, scales = [], []
+        for i in self.view.shapes:
+            shape = self.scene.shapes[i]
+            scale = np.abs(shape.scale)
+            if shape.mesh is None:
+                ids.append(0)
+                scales.append((1.0, 1.0, 1.0))
+            elif (scale == scale[0]).all():
+                ids.append(int(self.scene.mesh(shape.mesh).id))
+                scales.append(shape.scale)
+            else:
+                ids.append(int(self.scene.mesh(shape.mesh, shape.scale).id))
+                scales.append((1.0, 1.0, 1.0))
+        out, device = Trees(), self._compute.device
+        out.mesh = wp.array(np.array(ids, np.uint64), dtype=wp.uint64, device=device)
+        out.scale = wp.array(np.array(scales, np.float32).reshape(-1, 3), dtype=wp.vec3, device=device)
+        return out
+
+    # Work -------------------------------------------------------------------------------------------------------------
+
+    def find(self, outputs: Mapping[str, torch.Tensor], bad: torch.Tensor) -> None:
+        """Find what is nearest to all probes at the current state (launches).
+
+        Args:
+            outputs: which of `Nearest` is written where, `[env, mount, probe, ...]` with any split of the probe axis.
+            bad: uint8 `[env, mount]`, set to 1 where the pose of a shape is not finite: `line.bad`.
+        """
+        compute, clock = self._compute, self._clock
+        pose = self._pose()
+        if self.view.moving:
+            bodies = [
+                wp.from_torch(self._engine.array("body_pos_w"), dtype=wp.vec3),
+                wp.from_torch(self._engine.array("body_quat_w"), dtype=wp.vec4),
+            ]
+            places = [self._moving.pos, self._moving.quat, self._moving.centre]
+            compute.launch(place_shapes, (self.view.moving,), [1, clock.words_wp, self.view.instances, *bodies], places)
+        inputs = [
+            *self._probes,
+            self._least,
+            *pose,
+            self.view.surroundings,
+            self.view.instances,
+            self._trees,
+            self.scene.fields,
+            self._moving,
+            wp.from_torch(self._hidden, dtype=wp.uint8),
+        ]
+        flags = [wp.from_torch(bad, dtype=wp.uint8), clock.bad_wp]
+        compute.launch(probe_surfaces, self._items, inputs, [self._nearest(outputs), *flags])
+
+    def follow(self, distance: torch.Tensor, point: torch.Tensor) -> None:
+        """Move the true nearest points to where other distances end along the same directions (a launch).
+
+        Args:
+            distance: `[env, mount, probe]`, m, +inf for a miss.
+            point: `[env, mount, probe, 3]`, m, world: the true points, which are overwritten.
+        """
+        shape = (self._compute.num_envs, *self._items)
+        inputs = [self._probes[0], *self._pose(), wp.from_torch(distance.view(shape), dtype=wp.float32)]
+        outputs = [wp.from_torch(point.view(*shape, 3), dtype=wp.vec3)]
+        self._compute.launch(follow_distance, self._items, inputs, outputs)
+
+    def show_misses(self, outputs: Mapping[str, torch.Tensor], miss: float | None, stay: bool) -> None:
+        """Replace infinite distances and points by what a miss shows (a launch).
+
+        Args:
+            outputs: as for `find`.
+            miss: as for the class.
+            stay: likewise.
+        """
+        inputs = [*self._probes, *self._pose()]
+        self._compute.launch(show_misses, self._items, inputs, [self._nearest(outputs, miss, stay)])
+
+    @property
+    def _items(self) -> tuple[int, int]:
+        return self._mount.count, self.count
+
+    @property
+    def _probes(self) -> list[Any]:
+        return [wp.from_torch(self._points, dtype=wp.vec3), wp.from_torch(self._reach, dtype=wp.float32)]
+
+    def _pose(self) -> list[Any]:
+        return [wp.from_torch(self._mount.pos_w, dtype=wp.vec3), wp.from_torch(self._mount.quat_w, dtype=wp.vec4)]
+
+    def _nearest(self, outputs: Mapping[str, torch.Tensor], miss: float | None = None, stay: bool | None = None) -> Any:
+        out, shape = Nearest(), (self._compute.num_envs, *self._items)
+        for name, dtype in _OUTPUTS.items():
+            tensor = outputs.get(name)
+            if tensor is None:
+                setattr(out, name, wp.zeros((0, 0, 0), dtype=dtype, device=self._compute.device))
+            else:
+                width = (3,) if dtype is wp.vec3 else ()
+                setattr(out, name, wp.from_torch(tensor.view(*shape, *width), dtype=dtype))
+        shown = self._miss if stay is None else miss
+        out.miss = float("nan") if shown is None else shown
+        out.stay = int(self._stay if stay is None else stay)
+        return out
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its own memory."""
+        own = [self._hidden, self._points, self._reach]
+        arrays = (self._moving.pos, self._moving.quat, self._moving.centre)
+        held = sum(int(array.capacity) for array in arrays)
+        return held + sum(tensor.numel() * tensor.element_size() for tensor in own)
+
+
+__all__ = ["SurfaceQuery"]
