@@ -81,10 +81,8 @@ def draw(path: Path) -> None:
 
     truth = scene_depth()
     fig, axes = plt.subplots(2, 4, figsize=(11, 4.4), dpi=88, layout="constrained")
-    depths = plt.get_cmap("viridis_r", 32).copy()
-    depths.set_bad("white")
-    errors = plt.get_cmap("RdBu", 13).copy()
-    errors.set_bad("0.35")
+    depths = plt.get_cmap("viridis_r", 32).with_extremes(bad="white")
+    errors = plt.get_cmap("RdBu", 13).with_extremes(bad="0.35")
 
     def show(ax: Any, image: Array, cmap: Any, low: float, high: float) -> Any:
         shown = ax.imshow(image, cmap=cmap, vmin=low, vmax=high, interpolation="nearest")

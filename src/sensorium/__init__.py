@@ -103,6 +103,9 @@ if TYPE_CHECKING:
     from sensorium.sensors.contact_sensor import ContactSensor as ContactSensor
     from sensorium.sensors.contact_sensor import ContactSensorCfg as ContactSensorCfg
     from sensorium.sensors.contact_sensor import ContactSensorData as ContactSensorData
+    from sensorium.sensors.depth_camera import DepthCamera as DepthCamera
+    from sensorium.sensors.depth_camera import DepthCameraCfg as DepthCameraCfg
+    from sensorium.sensors.depth_camera import DepthCameraSensor as DepthCameraSensor
     from sensorium.sensors.force_torque import ForceTorque as ForceTorque
     from sensorium.sensors.force_torque import ForceTorqueCfg as ForceTorqueCfg
     from sensorium.sensors.force_torque import ForceTorqueData as ForceTorqueData
@@ -135,6 +138,9 @@ if TYPE_CHECKING:
     from sensorium.sensors.motor_current import MotorCurrent as MotorCurrent
     from sensorium.sensors.motor_current import MotorCurrentCfg as MotorCurrentCfg
     from sensorium.sensors.motor_current import MotorCurrentData as MotorCurrentData
+    from sensorium.sensors.ray_caster_camera import CameraData as CameraData
+    from sensorium.sensors.ray_caster_camera import RayCasterCamera as RayCasterCamera
+    from sensorium.sensors.ray_caster_camera import RayCasterCameraCfg as RayCasterCameraCfg
     from sensorium.sensors.touch import Touch as Touch
     from sensorium.sensors.touch import TouchCfg as TouchCfg
     from sensorium.sensors.touch import TouchData as TouchData
@@ -170,6 +176,7 @@ _MODULES = {
     "BuiltinSensorCfg": "sensorium.sensors.builtin",
     "BuiltinSensorData": "sensorium.sensors.builtin",
     "CONTACT_REPORT": "sensorium.spec",
+    "CameraData": "sensorium.sensors.ray_caster_camera",
     "Choice": "sensorium.random",
     "ClockError": "sensorium.measurement.stages",
     "CollisionEvents": "sensorium.sensors.collision_events",
@@ -191,7 +198,10 @@ _MODULES = {
     "Crosstalk": "sensorium.measurement.stages",
     "Debounce": "sensorium.measurement.stages",
     "DebugShape": "sensorium.readings",
+    "DepthCamera": "sensorium.sensors.depth_camera",
+    "DepthCameraCfg": "sensorium.sensors.depth_camera",
     "DepthCameraPattern": "sensorium.patterns",
+    "DepthCameraSensor": "sensorium.sensors.depth_camera",
     "Dropout": "sensorium.measurement.stages",
     "DuplicateNameError": "sensorium.errors",
     "Engine": "sensorium.engines.base",
@@ -259,6 +269,8 @@ _MODULES = {
     "OffsetCfg": "sensorium.cfg",
     "PatternBaseCfg": "sensorium.patterns",
     "PinholeCameraPatternCfg": "sensorium.patterns",
+    "RayCasterCamera": "sensorium.sensors.ray_caster_camera",
+    "RayCasterCameraCfg": "sensorium.sensors.ray_caster_camera",
     "Rays": "sensorium.patterns",
     "Reading": "sensorium.readings",
     "Record": "sensorium.measurement.record",
@@ -338,6 +350,7 @@ __all__ = [
     "BuiltinSensor",
     "BuiltinSensorCfg",
     "BuiltinSensorData",
+    "CameraData",
     "Choice",
     "ClockError",
     "CollisionEvents",
@@ -359,7 +372,10 @@ __all__ = [
     "Crosstalk",
     "Debounce",
     "DebugShape",
+    "DepthCamera",
+    "DepthCameraCfg",
     "DepthCameraPattern",
+    "DepthCameraSensor",
     "Dropout",
     "DuplicateNameError",
     "Engine",
@@ -395,10 +411,10 @@ __all__ = [
     "JointWrenchCfg",
     "JointWrenchData",
     "KinectDepth",
-    "LidarPatternCfg",
     "Lidar",
     "LidarCfg",
     "LidarData",
+    "LidarPatternCfg",
     "LowPass",
     "MagneticDipole",
     "Magnetometer",
@@ -419,6 +435,8 @@ __all__ = [
     "OffsetCfg",
     "PatternBaseCfg",
     "PinholeCameraPatternCfg",
+    "RayCasterCamera",
+    "RayCasterCameraCfg",
     "Rays",
     "Reading",
     "Record",

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from depth_camera import camera, measured
 
+import sensorium as sn
 from sensorium.presets.depth import D435, DEVICES, KINECT_V1, DepthDevice, d435_stages, kinect_v1_stages
+from sensorium.sensors.depth_camera import DepthCameraCfg
 
 
 @pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES)
@@ -68,3 +72,45 @@ def test_the_kinect_has_millimetres_near_and_centimetres_far(z: float, sd: float
 
 def test_the_field_of_view_is_that_of_the_device() -> None:
     assert D435.fov_deg == pytest.approx(90.0) and KINECT_V1.fov_deg == pytest.approx(57.8, abs=0.1)
+
+
+def wall_camera(yaw: float, envs: int = 1, **fields: Any) -> sn.Scene:
+    """Return a scene with a wall, its face the plane x = 2 m, and a camera at the origin, turned by a yaw, rad."""
+    wall = sn.Shape("box", "wall", size=(0.1, 50.0, 50.0), pos=(2.1, 0.0, 0.0))
+    engine = sn.TensorEngine(envs, 1 / 30, bodies=("body",), shapes=(wall,))
+    engine.body_quat_w[:] = torch.tensor([math.cos(0.5 * yaw), 0.0, 0.0, math.sin(0.5 * yaw)])
+    cfg = DepthCameraCfg(name="camera", body="body", offset={"convention": "world"}, **fields)
+    scene = sn.Scene(engine, [cfg], seed=2)
+    scene.update()
+    return scene
+
+
+@pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES)
+def test_the_numbers_make_a_depth_camera(device: DepthDevice) -> None:
+    """A DepthCamera with them measures in mm, and the length of each ray follows from the measured depth."""
+    shown = ("distance_to_image_plane", "distance_to_camera")
+    scene = wall_camera(0.0, envs=3, data_types=shown, **device.camera_fields(106))
+    depth, length = (getattr(scene["camera"].data, name).double().numpy()[..., 0] for name in shown)
+    height, width = round(device.height * 106 / device.width), 106
+    assert depth.shape == (3, height, width)
+    assert np.mean(depth > 0.0) > 0.8 and depth[depth > 0.0].mean() == pytest.approx(2.0, abs=0.01)
+    np.testing.assert_allclose(depth * 1000.0, np.round(depth * 1000.0), atol=5e-4)
+    focal = device.focal_px * 106 / device.width
+    u, v = np.meshgrid(np.arange(width) + 0.5 - 53.0, np.arange(height) + 0.5 - 0.5 * height)
+    np.testing.assert_allclose(length, depth * np.sqrt(1.0 + (u**2 + v**2) / focal**2), rtol=1e-5)
+
+
+@pytest.mark.parametrize("types", [(), ("normals",)], ids=["by_depth", "by_normals"])
+def test_incidence_is_that_of_the_wall_however_it_is_told(types: tuple[str, ...]) -> None:
+    """At a yaw of 66 degrees the share of values is the configured one, with the camera's true normals or without."""
+    yaw, focal, envs = math.radians(66.0), 60.0, 300
+    stage = sn.StereoDepth(baseline=0.05, focal_px=focal, grazing=(0.2, 0.5), shadow=False)
+    shown = ("distance_to_image_plane", *types)
+    scene = wall_camera(yaw, envs, res=(24, 16), fx=focal, data_types=shown, stages=(stage,), max_range=100.0)
+    share = (scene["camera"].data.distance_to_image_plane.numpy()[..., 0] > 0.0).mean(axis=0)
+    u, v = np.meshgrid((np.arange(24) + 0.5 - 12.0) / focal, (np.arange(16) + 0.5 - 8.0) / focal)
+    cosine = (math.cos(yaw) + u * math.sin(yaw)) / np.sqrt(1.0 + u**2 + v**2)  # forward x, right -y: turned by the yaw
+    expected = np.clip((cosine - 0.2) / 0.3, 0.0, 1.0)
+    bound = 4.9 * math.sqrt((expected * (1.0 - expected)).sum() / envs) / expected.size
+    assert share.mean() == pytest.approx(expected.mean(), abs=bound)
+    assert (np.abs(share - expected) <= 5.5 * np.sqrt(expected * (1.0 - expected) / envs) + 2e-3).all()

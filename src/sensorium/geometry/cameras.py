@@ -53,7 +53,7 @@ def quat_conjugate(quat: Tensor) -> Tensor:
 
 def quat_apply(quat: Tensor, vectors: Tensor) -> Tensor:
     """Turn vectors `[..., 3]` by unit quaternions `[..., 4]`."""
-    axis, wide = quat[..., 1:] + 0.0 * vectors, vectors + 0.0 * quat[..., 1:]
+    axis, wide = torch.broadcast_tensors(quat[..., 1:], vectors)  # type: ignore[no-untyped-call]
     twice = 2.0 * torch.linalg.cross(axis, wide)
     turned: Tensor = wide + quat[..., :1] * twice + torch.linalg.cross(axis, twice)
     return turned
@@ -299,9 +299,13 @@ def transform_points(points: Tensor, pos: Tensor | None = None, quat: Tensor | N
         points: `[..., point, 3]`, m.
         pos: `[..., 3]`, origin of the frame, m; None for 0.
         quat: `[..., 4]`, orientation of the frame, (w, x, y, z); None for none.
+
+    Returns:
+        `[..., point, 3]`, m; a point that is not finite (a miss) is +inf.
     """
     turned = points if quat is None else quat_apply(quat[..., None, :], points)
-    return turned if pos is None else turned + pos[..., None, :]
+    moved = turned if pos is None else turned + pos[..., None, :]
+    return torch.where(torch.isfinite(moved).all(dim=-1, keepdim=True), moved, float("inf"))
 
 
 def create_pointcloud_from_depth(

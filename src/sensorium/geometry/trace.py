@@ -485,6 +485,29 @@ def cast_rays(
         t = limits[1]
         best = int(-1)  # instance row; -1 nothing, -2 a triangle of the tree, -3 one of the index
         face = int(-1)
+        # What moves comes first: it is cheap, and what it hides need not be found
+        looks = count
+        if count > NEAR:
+            looks = movers
+        for c in range(looks):
+            k = c
+            if count <= NEAR:
+                k = near[c]
+            row = instances.moving + k
+            if count > NEAR and hidden[mount, row] != wp.uint8(0):
+                continue
+            v = moving.centre[env, slot, k] - s
+            along = wp.dot(v, d)
+            size = instances.radius[row]
+            if along < -size or along - size > t or wp.length_sq(v - along * d) > size * size * 1.0001:
+                continue
+            found, fface = ray_instance(
+                instances, fields, row, moving.pos[env, slot, k], moving.quat[env, slot, k], s, d, t
+            )
+            if found <= t:
+                t = found
+                best = row
+                face = fface
         if surroundings.is_indexed != 0:
             found, triangle = columns_ray(surroundings.columns, s[0], s[1], s[2], float(bundle.vertical), t)
             if found <= t:
@@ -527,28 +550,6 @@ def cast_rays(
                         t = found
                         best = row
                         face = fface
-        looks = count
-        if count > NEAR:
-            looks = movers
-        for c in range(looks):
-            k = c
-            if count <= NEAR:
-                k = near[c]
-            row = instances.moving + k
-            if count > NEAR and hidden[mount, row] != wp.uint8(0):
-                continue
-            v = moving.centre[env, slot, k] - s
-            along = wp.dot(v, d)
-            size = instances.radius[row]
-            if along < -size or along - size > t or wp.length_sq(v - along * d) > size * size * 1.0001:
-                continue
-            found, fface = ray_instance(
-                instances, fields, row, moving.pos[env, slot, k], moving.quat[env, slot, k], s, d, t
-            )
-            if found <= t:
-                t = found
-                best = row
-                face = fface
         is_hit = best != -1 and t >= limits[0]
         write_hit(surroundings, instances, fields, moving, pose, out, env, mount, r, slot, s, d, t, best, face, is_hit)
         if out.time.shape[0] > 0:
@@ -574,9 +575,9 @@ def scan_end(bundle: Bundle, captured: int):  # type: ignore[no-untyped-def]
 @wp.func
 def scan_begin(bundle: Bundle, captured: int) -> int:
     """Return the place of a scan's first ray, counted from the begin of the period in which it ends."""
-    begin = int(0)
+    begin = wp.int32(0)
     if bundle.per_tick > wp.float64(0.0):
-        turns, end = scan_end(bundle, captured)
+        _turns, end = scan_end(bundle, captured)
         begin = end - bundle.count
     return begin
 
@@ -588,7 +589,7 @@ def ray_time(bundle: Bundle, place: int, captured: int, dt: wp.float64) -> float
     index = place - int(wraps) * bundle.total
     time = wp.float64(bundle.times[index]) + wraps * bundle.period
     if bundle.per_tick > wp.float64(0.0):
-        turns, end = scan_end(bundle, captured)
+        turns, _end = scan_end(bundle, captured)
         time = time + (turns * bundle.period - wp.float64(captured) * dt)
     else:
         time = time - bundle.period

@@ -59,6 +59,21 @@ class DepthDevice:
         own = {"focal_px": focal, "matched_focal_px": self.focal_px}
         return (self.stage(fields=(DEPTH,), **own, **self.errors),)
 
+    def camera_fields(self, width: int | None = None) -> dict[str, Any]:
+        """Return image, lens, rate, unit and errors, by the names of the fields of a `DepthCameraCfg`.
+
+        Args:
+            width: pixels of a row, with the rows in proportion; None is the device's.
+        """
+        width = width or self.width
+        return {
+            "res": (width, round(self.height * width / self.width)),
+            "fx": self.focal_px * width / self.width,
+            "rate_hz": self.rate_hz,
+            "resolution": {DEPTH: self.resolution},
+            "stages": self.stages(width),
+        }
+
 
 D435 = DepthDevice(
     name="d435",

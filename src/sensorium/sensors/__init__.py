@@ -6,6 +6,7 @@ from sensorium.sensors.collision_events import CollisionEvents, CollisionEventsC
 from sensorium.sensors.contact import Contact, ContactCfg, ContactFlagData
 from sensorium.sensors.contact_force import ContactForce, ContactForceCfg, ContactForceData
 from sensorium.sensors.contact_sensor import ContactData, ContactSensor, ContactSensorCfg, ContactSensorData
+from sensorium.sensors.depth_camera import DepthCamera, DepthCameraCfg, DepthCameraSensor
 from sensorium.sensors.force_torque import ForceTorque, ForceTorqueCfg, ForceTorqueData
 from sensorium.sensors.frame_transformer import FrameTransformer, FrameTransformerCfg, FrameTransformerData
 from sensorium.sensors.gnss import Gnss, GnssCfg, GnssData, SkyZone
@@ -17,6 +18,7 @@ from sensorium.sensors.lidar import Lidar, LidarCfg, LidarData
 from sensorium.sensors.magnetometer import MagneticDipole, Magnetometer, MagnetometerCfg, MagnetometerData
 from sensorium.sensors.motor_current import MotorCurrent, MotorCurrentCfg, MotorCurrentData
 from sensorium.sensors.ray_caster import RayCaster, RayCasterCfg, RayCasterData
+from sensorium.sensors.ray_caster_camera import CameraData, RayCasterCamera, RayCasterCameraCfg
 from sensorium.sensors.touch import Touch, TouchCfg, TouchData
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
     "BuiltinSensor",
     "BuiltinSensorCfg",
     "BuiltinSensorData",
+    "CameraData",
     "CollisionEvents",
     "CollisionEventsCfg",
     "CollisionEventsData",
@@ -39,6 +42,9 @@ __all__ = [
     "ContactSensor",
     "ContactSensorCfg",
     "ContactSensorData",
+    "DepthCamera",
+    "DepthCameraCfg",
+    "DepthCameraSensor",
     "ForceTorque",
     "ForceTorqueCfg",
     "ForceTorqueData",
@@ -70,10 +76,12 @@ __all__ = [
     "MotorCurrent",
     "MotorCurrentCfg",
     "MotorCurrentData",
-    "SkyZone",
     "RayCaster",
+    "RayCasterCamera",
+    "RayCasterCameraCfg",
     "RayCasterCfg",
     "RayCasterData",
+    "SkyZone",
     "Touch",
     "TouchCfg",
     "TouchData",

@@ -24,7 +24,7 @@ LENS = ("res", "fov_horizontal", "fov_vertical", "fx", "fy", "cx", "cy")
 class DepthCameraCfg(RayCasterCameraCfg):
     """Configuration of a depth camera. The lens is given by `fx`, `fy`, by angles, or by `pattern_cfg`."""
 
-    pattern_cfg: OptionalPatternField = None
+    pattern_cfg: OptionalPatternField = None  # type: ignore[assignment]
     """Image and lens as a `PinholeCameraPatternCfg`, instead of `res`, angles and focal lengths."""
     res: tuple[Int, Int] = (128, 96)
     """(width, height), pixels."""
@@ -48,8 +48,8 @@ class DepthCameraCfg(RayCasterCameraCfg):
     """Whether `read_image` gives the length of the ray (`distance_to_camera`), as Genesis does, instead of z-depth
     (`distance_to_image_plane`), as devices do."""
     data_types: tuple[str, ...] | None = None  # type: ignore[assignment]
-    """What is computed, as for `RayCasterCameraCfg`; None is what `read_image` gives. ``"points_b"`` is a point cloud in
-    the camera's frame."""
+    """What is computed, as for `RayCasterCameraCfg`; None is what `read_image` gives. ``"points_b"`` is a point cloud
+    in the camera's frame."""
 
     def __init__(self, /, **data: Any) -> None:
         for alias, name in (("min_range", "min_distance"), ("max_range", "max_distance")):
@@ -74,7 +74,9 @@ class DepthCameraCfg(RayCasterCameraCfg):
         if not 0.0 <= lowest < farthest < float("inf"):
             raise bad(f"min_range, max_range: 0 <= min_range < max_range, finite, m; not {lowest:g} and {farthest:g}")
         if self.shown not in self.selected:
-            raise bad(f"data_types: {self.shown}, which read_image gives, among them", "ray_length=... says which it is.")
+            raise bad(
+                f"data_types: {self.shown}, which read_image gives, among them", "ray_length=... says which it is."
+            )
         return self
 
     @property
@@ -87,9 +89,7 @@ class DepthCameraCfg(RayCasterCameraCfg):
         """The image and the lens."""
         if isinstance(self.pattern_cfg, PinholeCameraPatternCfg):
             return self.pattern_cfg
-        return DepthCameraPattern(
-            self.res, self.fx, self.fy, self.cx, self.cy, self.fov_horizontal, self.fov_vertical
-        )
+        return DepthCameraPattern(self.res, self.fx, self.fy, self.cx, self.cy, self.fov_horizontal, self.fov_vertical)
 
     @property
     def shown(self) -> str:
@@ -116,7 +116,7 @@ class DepthCameraCfg(RayCasterCameraCfg):
 class DepthCamera(RayCasterCamera, SimpleSensor[DepthCameraCfg, CameraData]):
     """Depth camera at one or several mounts."""
 
-    cfg: DepthCameraCfg
+    cfg: DepthCameraCfg  # type: ignore[assignment]
 
     def read_image(self, env_ids: Any = None) -> Tensor:
         """Return a copy of the measured image for some envs (all for None).

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -38,7 +38,7 @@ from sensorium.geometry.trace import Bundle, Pose, place_ray, pose_at, ray_of, r
 from sensorium.measurement.pipeline import Hooks
 from sensorium.measurement.record import Record, Timeline
 from sensorium.patterns import PatternField, Rays, SpinningPatternCfg
-from sensorium.random import Choice, Normal, Uniform, draw, normal_table, philox, word_to_normal, word_to_uniform
+from sensorium.random import F32, Choice, Normal, Uniform, draw, normal_table, philox, word_to_normal, word_to_uniform
 from sensorium.readings import DebugShape
 from sensorium.sensors.base import SimpleSensor
 from sensorium.sensors.ray_cfg import RayCfg
@@ -120,8 +120,8 @@ class LidarCfg(RayCfg[LidarData]):
     """Length of the scan that ends at the capture, s; None is the time between samples. Not for patterns without times,
     which are whole at each sample."""
     motion_distortion: bool = True
-    """Whether each ray of the measured scan leaves when it fires, instead of all at the capture. It needs a pattern with
-    times."""
+    """Whether each ray of the measured scan leaves when it fires, instead of all at the capture. It needs a pattern
+    with times."""
     fields: tuple[str, ...] | Literal["all"] = ("distances", "points_b", "intensity")
     """What is computed; ``"all"`` is all that the pattern has."""
     max_distance: Float = 200.0
@@ -129,8 +129,8 @@ class LidarCfg(RayCfg[LidarData]):
     model: Literal["physical", "carla"] = "physical"
     """How light comes back: ``"carla"`` is that simulator's, where distance alone counts."""
     reflectance: dict[str, Float] = {}
-    """Reflectance by semantic label, or by name or pattern of geoms or bodies, instead of the shapes' own; later entries
-    win. 1 is a white matt surface; retro-reflectors are above."""
+    """Reflectance by semantic label, or by name or pattern of geoms or bodies, instead of the shapes' own; later
+    entries win. 1 is a white matt surface; retro-reflectors are above."""
     intensity_mode: Literal["calibrated", "raw"] = "calibrated"
     """``"calibrated"``: rho |cos| exp(-2 alpha R), as devices that undo 1/R^2 show it. ``"raw"``: received power as a
     share of the reference's."""
@@ -161,8 +161,8 @@ class LidarCfg(RayCfg[LidarData]):
     """Signal-to-noise ratios of `range_noise`. One: the deviation goes with 1/sqrt(SNR). Several: it is interpolated
     between them, in logarithms, and constant beyond."""
     channel_bias: Amount | None = None
-    """Error of the distances of each channel, m: one number, one per channel, or a distribution drawn per channel, mount
-    and env at each reset."""
+    """Error of the distances of each channel, m: one number, one per channel, or a distribution drawn per channel,
+    mount and env at each reset."""
     beam_divergence: Float | tuple[Float, Float] = 0.0
     """Full angle of the beam at half its greatest power, rad: one, or across azimuth and across elevation. Above 0 each
     ray is a bundle of `sub_rays`."""
@@ -171,8 +171,8 @@ class LidarCfg(RayCfg[LidarData]):
     sub_rays: Literal[7, 19] = 7
     """Rays in the bundle, on a hexagonal grid of a half (7) or 0.4 (19) of the beam's width, with Gaussian weights."""
     returns: Literal["strongest", "last", "dual"] = "strongest"
-    """Which echo of a bundle is shown. ``"dual"``: the strongest and the last, on an axis of 2; where these are one, the
-    second strongest, or none."""
+    """Which echo of a bundle is shown. ``"dual"``: the strongest and the last, on an axis of 2; where these are one,
+    the second strongest, or none."""
     pulse_duration: Float = 5.0e-9
     """Length t_p of a pulse, s: echoes less than c t_p / 2 behind each other become one in between (a mixed pixel)."""
     atmosphere_attenuation_rate: Float = 0.004
@@ -269,7 +269,7 @@ class LidarCfg(RayCfg[LidarData]):
             for name in ("detection_threshold", "range_noise_snr"):
                 if getattr(self, name) is not None:
                     raise bad(f"{name}: beside reference_snr", "The ratio of a known target says what others give.")
-        sds, ratios = np.size(self.range_noise), np.size(self.range_noise_snr)
+        sds, ratios = (np.size(np.asarray(value)) for value in (self.range_noise, self.range_noise_snr))
         if self.range_noise_snr is not None and (self.range_noise is None or sds != ratios):
             raise bad(f"range_noise_snr: one ratio for each of the {sds} deviations in range_noise, not {ratios}")
         if self.range_noise_snr is None and isinstance(self.range_noise, tuple):
@@ -415,7 +415,7 @@ def _write_ray(out: Scan, tables: Tables, bundle: Bundle, dt: wp.float64, captur
                place: int, index: int) -> None:  # fmt: skip
     """Write what belongs to a ray whatever comes back."""
     if out.time_offset.shape[0] > 0:
-        time = float(0.0)
+        time = wp.float32(0.0)
         if bundle.times.shape[0] > 0:
             time = ray_time(bundle, place, captured, dt)
         out.time_offset[env, mount, ray] = time
@@ -468,21 +468,21 @@ def _write_return(out: Scan, tables: Tables, env: int, mount: int, column: int, 
     if out.geom_ids.shape[0] > 0:
         out.geom_ids[env, mount, column] = wp.where(is_hit, shape, -1)
     if out.semantic_ids.shape[0] > 0:
-        label = int(0)
+        label = wp.int32(0)
         if is_hit:
             label = tables.semantic[shape]
         out.semantic_ids[env, mount, column] = label
 
 
 @wp.func
-def _power(model: Model, reflectance: float, cosine: float, t: float) -> float:
+def _power(model: Model, reflectance: float, cosine: float, t: float) -> F32:
     """Return the power that comes back, up to a factor."""
     r = wp.max(t, NEAREST)
     return reflectance * wp.abs(cosine) * wp.exp(-2.0 * model.attenuation * t) / (r * r)
 
 
 @wp.func
-def _strength(model: Model, power: float, t: float) -> float:
+def _strength(model: Model, power: float, t: float) -> F32:
     """Return the intensity of a return, without noise and without limit."""
     if model.is_raw != 0:
         return model.scale * power / model.power
@@ -491,7 +491,7 @@ def _strength(model: Model, power: float, t: float) -> float:
 
 
 @wp.func
-def _range_sd(model: Model, snr: float) -> float:
+def _range_sd(model: Model, snr: float) -> F32:
     """Return the standard deviation of a distance, m."""
     count = model.range_y.shape[0]
     if count == 0:
@@ -511,7 +511,7 @@ def _range_sd(model: Model, snr: float) -> float:
 
 
 @wp.func
-def _channel_bias(model: Model, channel: int, mount: int, env: int, episode: int, table: wp.array[wp.vec3]) -> float:
+def _channel_bias(model: Model, channel: int, mount: int, env: int, episode: int, table: wp.array[wp.vec3]) -> F32:
     """Return the error of a channel, m: the same at every sample of an episode, without being kept anywhere."""
     channels = model.bias_first.shape[0]
     if model.bias_kind == FIXED:
@@ -525,6 +525,34 @@ def _channel_bias(model: Model, channel: int, mount: int, env: int, episode: int
         model.bias_kind, model.bias_first[channel], model.bias_second[channel], model.bias_choices[channel],
         words[element % 4], table,
     )  # fmt: skip
+
+
+@wp.func
+def _is_noticed(model: Model, power: float, need: float) -> bool:
+    """Return whether a return of a power exceeds a threshold in dB; without a reference all do."""
+    if model.snr == 0.0:
+        return True
+    if power <= 0.0:
+        return False
+    return 10.0 * wp.log10(model.snr * power / model.power) > need
+
+
+@wp.func
+def _chosen(model: Model, powers: Sorted, echoes: int, strongest: int, number: int, need: float) -> int:
+    """Return which echo is shown as a return, -1 for none; `number` is 1 for the second of two."""
+    chosen = wp.int32(strongest)
+    if model.returns == LAST or number == 1:
+        chosen = wp.int32(-1)
+        for j in range(echoes):
+            if _is_noticed(model, powers[j], need):
+                chosen = j
+        if number == 1 and chosen == strongest:  # then the second strongest
+            chosen = wp.int32(-1)
+            for j in range(echoes):
+                if j != strongest:
+                    if powers[j] > powers[wp.max(chosen, 0)] or chosen < 0:
+                        chosen = j
+    return chosen
 
 
 @wp.kernel
@@ -554,7 +582,7 @@ def _true_scan(
     normal = wp.vec3()
     if found.normal.shape[0] > 0:
         normal = found.normal[env, mount, ray]
-    intensity = float(0.0)
+    intensity = wp.float32(0.0)
     if wp.isfinite(t):
         if model.carla != 0:
             intensity = model.scale * wp.exp(-model.attenuation * t)
@@ -598,7 +626,7 @@ def _measured_scan(
     first = ray * subs
     depths = Sorted()
     order = Order()
-    hits = int(0)
+    hits = wp.int32(0)
     for k in range(subs):
         t = found.distance[env, mount, first + k]
         if wp.isfinite(t):
@@ -613,11 +641,11 @@ def _measured_scan(
             order[at] = k
             hits += 1
     powers = Sorted()  # of each echo; its distance goes to `depths`, its strongest sub-ray to `order`
-    echoes = int(0)
-    total = float(0.0)
-    moment = float(0.0)
-    peak = float(-1.0)
-    best = int(0)
+    echoes = wp.int32(0)
+    total = wp.float32(0.0)
+    moment = wp.float32(0.0)
+    peak = wp.float32(-1.0)
+    best = wp.int32(0)
     for j in range(hits):
         k = order[j]
         t = depths[j]
@@ -644,47 +672,35 @@ def _measured_scan(
             total = 0.0
             moment = 0.0
             peak = -1.0
-    strongest = int(-1)
+    strongest = wp.int32(-1)
     for j in range(echoes):
-        if strongest < 0 or powers[j] > powers[wp.max(strongest, 0)]:
+        if powers[j] > powers[wp.max(strongest, 0)] or strongest < 0:
             strongest = j
     for e in range(out.returns):
         column = ray * out.returns + e
         element = wp.uint32((mount * bundle.count + ray) * out.returns + e)
-        words = philox(
-            wp.uint32(captured), wp.uint32(env), wp.uint32(episode[env]), element, model.key0, model.key1
-        )
+        words = philox(wp.uint32(captured), wp.uint32(env), wp.uint32(episode[env]), element, model.key0, model.key1)
         lost = word_to_uniform(words[2]) < model.drop
-        t = float(wp.inf)
-        intensity = float(0.0)
-        k = int(0)
+        t = wp.float32(wp.inf)
+        intensity = wp.float32(0.0)
+        k = wp.int32(0)
         if model.carla != 0:
             if echoes > 0 and not lost:
                 t = depths[0]
                 strength = wp.exp(-model.attenuation * t)
                 intensity = model.scale * strength
                 if strength <= model.limit:
-                    keep = 1.0
+                    share = 1.0 - model.zero
                     if model.limit > 0.0:
-                        keep = 1.0 - model.zero + model.zero / model.limit * strength
-                    lost = word_to_uniform(words[1]) >= keep
+                        share = share + model.zero / model.limit * strength
+                    lost = word_to_uniform(words[1]) >= share
                 if lost:
                     t = wp.inf
                 else:
                     t = wp.max(t + model.sd * word_to_normal(words[0], normals), 0.0)
         else:
             need = model.threshold - model.threshold_sd * word_to_normal(words[1], normals)
-            chosen = strongest
-            if model.returns == LAST or e == 1:
-                chosen = -1
-                for j in range(echoes):
-                    if _is_noticed(model, powers[j], need):
-                        chosen = j
-                if e == 1 and chosen == strongest:
-                    chosen = -1
-                    for j in range(echoes):
-                        if j != strongest and (chosen < 0 or powers[j] > powers[wp.max(chosen, 0)]):
-                            chosen = j
+            chosen = _chosen(model, powers, echoes, strongest, e, need)
             if chosen >= 0 and not lost:
                 power = powers[chosen]
                 if _is_noticed(model, power, need):
@@ -695,7 +711,7 @@ def _measured_scan(
                     intensity = wp.clamp(intensity, 0.0, model.most)
                     shift = _range_sd(model, model.snr * power / model.power) * word_to_normal(words[0], normals)
                     if model.bias_first.shape[0] > 0:
-                        channel = int(0)
+                        channel = wp.int32(0)
                         if tables.channel.shape[0] > 0:
                             channel = tables.channel[index]
                         shift += _channel_bias(model, channel, mount, env, episode[env], normals)
@@ -709,16 +725,6 @@ def _measured_scan(
             normal,
         )  # fmt: skip
         _write_points(out, bundle, pose, captured, earliest, env, mount, column, place, index, t)
-
-
-@wp.func
-def _is_noticed(model: Model, power: float, need: float) -> bool:
-    """Return whether a return of a power exceeds a threshold in dB; without a reference all do."""
-    if model.snr == 0.0:
-        return True
-    if power <= 0.0:
-        return False
-    return 10.0 * wp.log10(model.snr * power / model.power) > need
 
 
 @wp.kernel
@@ -1084,7 +1090,7 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
         shape = (self.num_envs, self.mount.count, count, *((3,) if dtype is wp.vec3 else ()))
         return wp.from_torch(tensor.view(shape), dtype=dtype)
 
-    def _out(self, record: Record, *, moves: bool, miss: float, without: Iterable[str] = ()) -> Any:
+    def _out(self, record: Record, *, moves: bool, miss: float) -> Any:
         """Return a record as kernels write it."""
         out = Scan()
         for name in FIELDS:
@@ -1092,8 +1098,7 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
             if name in ("geom_ids", "semantic_ids", "channel"):
                 dtype = wp.int32
             count = self.num_rays * (1 if name in PER_RAY else self.returns)
-            wanted = name in record and name not in without
-            setattr(out, name, self._twin(record[name] if wanted else None, count, dtype))
+            setattr(out, name, self._twin(record[name] if name in record else None, count, dtype))
         out.returns, out.miss, out.moves = self.returns, miss, int(moves)
         return out
 
@@ -1106,9 +1111,7 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
 
     def _describe_measured(self, slot: Record, found: Any) -> None:
         miss = math.inf if self._has_chain else self.cfg.miss
-        out = self._out(
-            slot, moves=self.distorts, miss=miss, without=("points_b", "points_w") if self._has_chain else ()
-        )
+        out = self._out(slot, moves=self.distorts, miss=miss)
         clock = self.clock
         inputs = [clock.words_wp, clock.reset_tick_wp, clock.episode_wp, normal_table(self.compute_on.wp_device),
                   self._model, self._tables, self._cast.bundle, self._cast.pose, found]  # fmt: skip

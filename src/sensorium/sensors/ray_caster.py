@@ -9,10 +9,10 @@ between `min_distance` and `max_distance`; both faces of a surface count.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Generic, Literal
 
 import torch
 import warp as wp
@@ -21,16 +21,18 @@ from torch import Tensor
 
 from sensorium.cfg import Float, OffsetCfg, bad
 from sensorium.compute import Rows, recorded
-from sensorium.errors import nearest
+from sensorium.errors import ConfigError, nearest
+from sensorium.geometry.transforms import quat_rotate_inverse
 from sensorium.measurement.pipeline import Hooks
 from sensorium.measurement.record import Record, Timeline
-from sensorium.patterns import GridPatternCfg, PatternField
+from sensorium.patterns import GridPatternCfg, OptionalPatternField, PatternField, Rays
 from sensorium.random import uniforms4
 from sensorium.readings import DebugShape
 from sensorium.sensors.base import SimpleSensor
-from sensorium.sensors.ray_cfg import RayCfg
+from sensorium.sensors.ray_cfg import DataT, RayCfg
 from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
-from sensorium.world.ray_cast import Alignment, RayCast
+from sensorium.world.mount import is_finite3, is_finite4
+from sensorium.world.ray_cast import Alignment
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
@@ -47,6 +49,8 @@ class RayCasterData:
     """Length of each ray up to its hit, m; +inf (or `no_hit_value`) for a miss."""
     ray_hits_w: Annotated[Tensor, Field("m", (3,), frame="world", kind="derived", role="point")]
     """Where each ray meets a surface, m; +inf for a miss. The measured one follows from the measured distance."""
+    points_b: Annotated[Tensor, Field("m", (3,), frame="mount", kind="derived", role="point")]
+    """The same in the frame of the mount (`pos_w`, `quat_w`), m."""
     normals_w: Annotated[Tensor, Field("1", (3,), frame="world", kind="derived")]
     """Unit normal of the surface there, outward; 0 for a miss."""
     geom_ids: Annotated[Tensor, Field("1", dtype="int32", kind="id")]
@@ -60,45 +64,93 @@ class RayCasterData:
         return self.ray_hits_w
 
     @property
+    def points(self) -> Tensor:
+        """The hits: `points_b` where that is computed, else `ray_hits_w`."""
+        return self.points_b if self.points_b is not None else self.ray_hits_w
+
+    @property
+    def ray_mesh_ids(self) -> Tensor:
+        """`geom_ids` with an axis of length 1 at the end, as Isaac Lab has it."""
+        return self.geom_ids if self.geom_ids is None else self.geom_ids.unsqueeze(-1)
+
+    @property
     def frame_pos_w(self) -> Tensor:
-        """`pos_w` with a mount axis in any case, `[env, mount, 3]`."""
-        return self.pos_w if self.pos_w.dim() > 2 else self.pos_w.unsqueeze(1)
+        """`pos_w` of `.data` with a mount axis in any case, `[env, mount, 3]`."""
+        return self.pos_w if self.pos_w is None or self.pos_w.dim() > 2 else self.pos_w.unsqueeze(1)
 
     @property
     def frame_quat_w(self) -> Tensor:
-        """`quat_w` with a mount axis in any case, `[env, mount, 4]`."""
-        return self.quat_w if self.quat_w.dim() > 2 else self.quat_w.unsqueeze(1)
+        """`quat_w` of `.data` with a mount axis in any case, `[env, mount, 4]`."""
+        return self.quat_w if self.quat_w is None or self.quat_w.dim() > 2 else self.quat_w.unsqueeze(1)
 
 
-FIELDS = ("pos_w", "quat_w", "distances", "ray_hits_w", "normals_w", "geom_ids", "face_ids")
-ALIASES = {"hit_pos_w": "ray_hits_w", "frame_pos_w": "pos_w", "frame_quat_w": "quat_w"}
+FIELDS = ("pos_w", "quat_w", "distances", "ray_hits_w", "points_b", "normals_w", "geom_ids", "face_ids")
+PER_RAY = FIELDS[2:]
+FIELD_ALIASES = {
+    "hit_pos_w": "ray_hits_w",
+    "frame_pos_w": "pos_w",
+    "frame_quat_w": "quat_w",
+    "points": "points_b",
+    "ray_mesh_ids": "geom_ids",
+}
+WORDS = {"pattern_cfg": "pattern", "min_range": "min_distance", "max_range": "max_distance"}
+"""Fields of a config that are other words for one of it, and become that."""
 Range = tuple[Float, Float]
+DriftRange = Range | dict[Literal["x", "y", "z"], Range]
+AXES: tuple[Literal["x", "y", "z"], ...] = ("x", "y", "z")
 
 
-class RayCasterCfg(RayCfg[RayCasterData]):
-    """Configuration of a ray caster. Knobs such as `noise` act on the distances, m; hits follow from them."""
+class RayScanCfg(RayCfg[DataT], Generic[DataT]):
+    """What the configs of ray casters and of sensors made of them share.
+
+    Knobs such as `noise` act on the distances, m; hits follow from them.
+    """
 
     pattern: PatternField = GridPatternCfg()
     """The rays, in the sensor's frame: x forward, y left, z up."""
-    pattern_cfg: PatternField | None = None
-    """Alias of `pattern`."""
+    pattern_cfg: OptionalPatternField = None
+    """Alias of `pattern`, which it becomes."""
     fields: tuple[str, ...] | Literal["all"] = ("pos_w", "quat_w", "distances", "ray_hits_w")
-    """What is computed; ``"all"`` adds normals and what was met."""
+    """What is computed; ``"all"`` adds hits in the mount's frame, normals and what was met."""
+    return_points: bool | None = None
+    """True computes the hits as well, False leaves them out; None leaves that to `fields`."""
+    return_world_frame: bool = True
+    """Whether `return_points` means `ray_hits_w`, or `points_b` in the frame of the mount."""
+    update_mesh_ids: bool = False
+    """Whether to compute `geom_ids` as well."""
+    min_range: Float | None = None
+    """Alias of `min_distance`, which it becomes."""
+    max_range: Float | None = None
+    """Alias of `max_distance`, which it becomes."""
     ray_alignment: Literal["base", "yaw", "world"] = "base"
     """How the rays follow their mount: wholly, about the vertical only, or not at all."""
     attach_yaw_only: bool | None = None
     """True is ``ray_alignment="yaw"``, False ``"base"``; `ray_alignment`, where given, wins."""
     legacy_yaw_directions: bool = False
     """With yaw alignment, turn the starts only and leave the directions in the world's axes, as Isaac Lab does."""
-    drift_range: Range = (0.0, 0.0)
-    """Range of an error of the measured position along each world axis, m, drawn anew per env at each reset."""
-    ray_cast_drift_range: dict[Literal["x", "y", "z"], Range] = {}
+    drift_range: DriftRange = (0.0, 0.0)
+    """Range of an error of the measured position along each world axis, m, drawn anew per env at each reset; a mapping
+    has one for each axis."""
+    ray_cast_drift_range: dict[Literal["x", "y", "z"], Range] = {}  # noqa: RUF012
     """Ranges of errors of the measured scan, m, drawn likewise: x and y move the rays along the axes of their
     alignment, z moves the hits."""
+    debug_rays: bool = False
+    """Whether debug drawing shows the rays beside the hits: up to them, and of misses the first metre."""
+
+    own_fields: ClassVar[tuple[str, ...]] = FIELDS
+    """All fields, in the order of the data class."""
+    always: ClassVar[tuple[str, ...]] = ()
+    """Fields that are computed in any case."""
 
     def __init__(self, /, **data: Any) -> None:
-        if data.get("pattern_cfg") is not None and "pattern" not in data:
-            data = {**data, "pattern": data["pattern_cfg"]}
+        for alias, name in WORDS.items():
+            if data.get(alias) is None:
+                continue
+            if name in data and data[name] != data[alias]:
+                fix = "Keep one of the two."
+                raise ConfigError.single(type(self).__name__, alias, data[alias], f"it absent beside {name}", fix)
+            data = {**data, name: data[alias]}
+            del data[alias]
         super().__init__(**data)
 
     @field_validator("fields")
@@ -106,8 +158,8 @@ class RayCasterCfg(RayCfg[RayCasterData]):
     def _known(cls, value: tuple[str, ...] | str) -> tuple[str, ...] | str:
         if not isinstance(value, str):
             for name in value:
-                if ALIASES.get(name, name) not in FIELDS:
-                    raise bad(f"fields among {', '.join(FIELDS)}", nearest(name, FIELDS).strip())
+                if FIELD_ALIASES.get(name, name) not in cls.own_fields:
+                    raise bad(f"fields among {', '.join(cls.own_fields)}", nearest(name, cls.own_fields).strip())
             if not value:
                 raise bad("at least one field")
         return value
@@ -122,9 +174,18 @@ class RayCasterCfg(RayCfg[RayCasterData]):
 
     @property
     def selected(self) -> tuple[str, ...]:
-        """The fields that are computed, in the order of `RayCasterData`."""
-        wanted = FIELDS if self.fields == "all" else [ALIASES.get(name, name) for name in self.fields]
-        return tuple(name for name in FIELDS if name in wanted)
+        """The fields that are computed, in the order of the data class."""
+        names = self.own_fields if self.fields == "all" else self.fields
+        wanted = {FIELD_ALIASES.get(name, name) for name in names} | set(self.always)
+        if self.update_mesh_ids:
+            wanted.add("geom_ids")
+        if self.return_points:
+            wanted.add("ray_hits_w" if self.return_world_frame else "points_b")
+        elif self.return_points is not None:
+            wanted -= {"ray_hits_w", "points_b"} - set(self.always)
+        if not self.is_clean and wanted & {"ray_hits_w", "points_b"}:
+            wanted.add("distances")  # the measured hits follow from them
+        return tuple(name for name in self.own_fields if name in wanted)
 
     @property
     def alignment(self) -> Alignment:
@@ -135,31 +196,86 @@ class RayCasterCfg(RayCfg[RayCasterData]):
         return "yaw_starts" if chosen == "yaw" and self.legacy_yaw_directions else chosen
 
     @property
+    def drift_spans(self) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
+        """Ranges of the drift of the position, and of that of the scan, for x, y and z, m."""
+        given = self.drift_range
+        of = given if isinstance(given, dict) else dict.fromkeys(AXES, given)
+        first, second = (tuple(each.get(axis, (0.0, 0.0)) for axis in AXES) for each in (of, self.ray_cast_drift_range))
+        return first, second
+
+    @property
     def drifts(self) -> bool:
         """Whether the measured scan is taken from elsewhere than the true one."""
-        return any(self.drift_range) or any(any(span) for span in self.ray_cast_drift_range.values())
+        return any(any(span) for spans in self.drift_spans for span in spans)
+
+
+class RayCasterCfg(RayScanCfg[RayCasterData]):
+    """Configuration of a ray caster. Knobs such as `noise` act on the distances, m; hits follow from them."""
+
+
+class RayCastSensorCfg(RayCasterCfg):
+    """Configuration of a ray caster with the defaults of mjlab: all fields, 10 m, geom groups 0 to 2.
+
+    Its misses are ``no_hit_value=-1``; here they are +inf unless you say so.
+    """
+
+    fields: tuple[str, ...] | Literal["all"] = "all"
+    """What is computed."""
+    max_distance: Float = 10.0
+    """A farther hit is a miss, m."""
+    include_geom_groups: tuple[int, ...] | None = (0, 1, 2)
+    """Geom groups that are met, 0 to 5; None leaves that to `geometry`."""
 
 
 @wp.kernel
-def _copy_pose(
+def _note_pose(
     rows: Rows,
     pos_in: wp.array2d[wp.vec3],
     quat_in: wp.array2d[wp.vec4],
     drift_in: wp.array2d[wp.vec3],
     pos_out: wp.array2d[wp.vec3],
     quat_out: wp.array2d[wp.vec4],
+    bad_out: wp.array2d[wp.uint8],
+    any_bad: wp.array[wp.int32],
 ) -> None:
     i, mount = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
+    pos = pos_in[env, mount]
+    quat = quat_in[env, mount]
+    is_bad = not (is_finite3(pos) and is_finite4(quat))
+    bad_out[env, mount] = wp.where(is_bad, wp.uint8(1), wp.uint8(0))
+    if is_bad:
+        any_bad[0] = 1
     if pos_out.shape[0] > 0:
-        pos = pos_in[env, mount]
         if drift_in.shape[0] > 0:
             pos = pos + drift_in[env, mount]
         pos_out[env, mount] = pos
     if quat_out.shape[0] > 0:
-        quat_out[env, mount] = quat_in[env, mount]
+        quat_out[env, mount] = quat
+
+
+@wp.kernel
+def _into_mount(
+    rows: Rows,
+    pos_in: wp.array2d[wp.vec3],
+    quat_in: wp.array2d[wp.vec4],
+    drift_in: wp.array2d[wp.vec3],
+    point_in: wp.array3d[wp.vec3],
+    point_out: wp.array3d[wp.vec3],
+) -> None:
+    i, mount, ray = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    point = point_in[env, mount, ray]
+    if wp.isfinite(point[0]):
+        pos = pos_in[env, mount]
+        if drift_in.shape[0] > 0:
+            pos = pos + drift_in[env, mount]
+        point = quat_rotate_inverse(quat_in[env, mount], point - pos)
+    point_out[env, mount, ray] = point
 
 
 @wp.kernel
@@ -198,15 +314,17 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
     checks_state: ClassVar[bool] = True
 
     @cached_property
-    def pattern(self) -> Any:
-        """The rays of the pattern."""
-        return self.cfg.pattern.rays("cpu")
+    def pattern(self) -> Rays:
+        """The rays of the pattern, in the sensor's frame, without `offset`."""
+        rays: Rays = self.cfg.pattern.rays("cpu")
+        return rays
 
     def fields(self) -> Mapping[str, Field]:
         """Return the selected fields, with the number of rays."""
-        declared, rays = super().fields(), len(self.pattern.directions)
-        per_ray = {name: replace_shape(declared[name], rays) for name in FIELDS[2:]}
-        return {name: per_ray.get(name, declared[name]) for name in self.cfg.selected}
+        declared, rays = super().fields(), len(self.pattern)
+        return {
+            name: ray_field(declared[name], rays) if name in PER_RAY else declared[name] for name in self.cfg.selected
+        }
 
     def _mount_offset(self) -> OffsetCfg:
         """The offset is the rays' own: `pos_w` and `quat_w` are the mount's."""
@@ -225,24 +343,20 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
     def setup(self) -> None:
         """Choose the shapes, and build what is not built yet."""
         cfg, pattern = self.cfg, self.pattern
-        self._cast = RayCast(
-            self.rays,
-            self.engine,
-            self.compute_on,
-            self.clock,
-            self.mount,
+        self._cast = self.ray_cast(
             starts=pattern.starts.numpy(),
             directions=pattern.directions.numpy(),
             targets=cfg.seen,
-            config=f"{type(cfg).__name__}({cfg.label!r})",
             alignment=cfg.alignment,
             offset=(cfg.offset.pos, cfg.offset.rot),
             limits=cfg.limits,
             miss=cfg.miss if cfg.is_clean else float("inf"),
         )
-        shape = (self.mount.count, 3)
-        self._drift = self.new_state("drift", shape) if any(cfg.drift_range) else None
-        self._cast_drift = self.new_state("cast_drift", shape) if cfg.ray_cast_drift_range else None
+        names = ("drift", "cast_drift")
+        self._drifts = [
+            self.new_state(name, (self.mount.count, 3)) if any(any(span) for span in spans) else None
+            for name, spans in zip(names, cfg.drift_spans, strict=True)
+        ]
 
     @property
     def geom_names(self) -> tuple[str, ...]:
@@ -250,92 +364,208 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
         return tuple(shape.name for shape in self.rays.shapes)
 
     @property
-    def num_rays(self) -> int:
-        """Rays of one mount."""
-        return self._cast.count
+    def num_frames(self) -> int:
+        """Number of mounts."""
+        return self.mount.count
 
-    def reset(self, env_mask: Tensor) -> None:
+    @property
+    def num_rays_per_frame(self) -> int:
+        """Rays of one mount."""
+        return len(self.pattern)
+
+    @property
+    def num_rays(self) -> int:
+        """Rays of all mounts."""
+        return self.num_frames * self.num_rays_per_frame
+
+    @property
+    def flat(self) -> RayCasterData:
+        """`data` with the mount axis and the rays as one axis, `[env, mount * ray, ...]`, the mount's rays together."""
+        data = self.data
+        if not self._mount_axis:
+            return data
+        names = [name for name in PER_RAY if getattr(data, name) is not None]
+        return replace(data, **{name: getattr(data, name).flatten(1, 2) for name in names})
+
+    def height_scan(self, offset: float = 0.0, miss_value: float | None = None) -> Tensor:
+        """Return how far the mount is above each measured hit, ``pos_w.z - hit.z - offset``, `[env, mount, ray]`, m.
+
+        It is what observations are made of in mjlab (offset 0) and Isaac Lab (offset 0.5).
+
+        Args:
+            offset: height that reads as 0, m.
+            miss_value: value for misses, m; None for `max_distance`, as in mjlab.
+
+        Raises:
+            ConfigError: `fields` lacks `pos_w` or `ray_hits_w`.
+        """
+        data = self.data
+        for name in ("pos_w", "ray_hits_w"):
+            if getattr(data, name) is None:
+                config = f"{type(self.cfg).__name__}({self.name!r})"
+                raise ConfigError.single(config, "fields", self.cfg.fields, f"{name!r} among them for height_scan")
+        hit = data.ray_hits_w[..., 2]
+        miss = self.cfg.max_distance if miss_value is None else miss_value
+        return torch.where(hit.isfinite(), data.pos_w[..., 2:] - hit - offset, miss)
+
+    def reset(self, env_mask: Tensor) -> None:  # type: ignore[override]  # the hook, not the reader of that name
         """Draw the drifts anew."""
-        spans = [(0.0, 0.0) if self._cast_drift is None else self.cfg.ray_cast_drift_range.get(axis, (0.0, 0.0))
-                 for axis in ("x", "y", "z")]  # fmt: skip
         key0, key1 = self.stream("drift")
-        for number, (state, ranges) in enumerate(((self._drift, [self.cfg.drift_range] * 3), (self._cast_drift, spans))):
+        for number, (state, spans) in enumerate(zip(self._drifts, self.cfg.drift_spans, strict=True)):
             if state is None:
                 continue
-            low, high = (wp.vec3(*(span[end] for span in ranges)) for end in (0, 1))
+            low, high = (wp.vec3(*(span[end] for span in spans)) for end in (0, 1))
             inputs = [self.clock.words_wp, self.clock.episode_wp, key0, key1, number, low, high]
             self.compute_on.launch(_draw, (self.mount.count,), inputs, [wp.from_torch(state, dtype=wp.vec3)])
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:
         """Cast all rays (one launch), and note the pose."""
-        self._scan(raw, None, None)
+        self._scan(raw, (None, None))
 
     @recorded
     def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
         """Cast the true rays, and the measured ones from where the sensor believes itself to be."""
-        self._scan(raw, None, None)
-        self._scan(slot, self._drift, self._cast_drift)
+        self._scan(raw, (None, None))
+        self._scan(slot, self._drifts, look=False)
 
-    def _scan(self, record: Record, drift: Tensor | None, cast_drift: Tensor | None) -> None:
-        names = {
-            "distances": "distance",
-            "ray_hits_w": "point",
-            "normals_w": "normal",
-            "geom_ids": "shape",
-            "face_ids": "face",
+    def _scan(self, record: Record, drifts: Iterable[Tensor | None], *, look: bool = True) -> None:
+        drift, cast_drift = drifts
+        outputs = {
+            "distance": "distances",
+            "point": "ray_hits_w" if "ray_hits_w" in record else "points_b",
+            "normal": "normals_w",
+            "shape": "geom_ids",
+            "face": "face_ids",
         }
-        outputs = {names[name]: record[name] for name in record if name in names}
-        self._cast.cast(outputs, drift=drift, cast_drift=cast_drift)
-        self._note_pose(record, drift)
-
-    def _note_pose(self, record: Record, drift: Tensor | None) -> None:
-        none = torch.zeros((0, 1, 4), device=self.device)
+        wanted = {name: record[field] for name, field in outputs.items() if field in record}
+        self._cast.cast(wanted, drift=drift, cast_drift=cast_drift, look=look)
         pose = [wp.from_torch(self.mount.pos_w, dtype=wp.vec3), wp.from_torch(self.mount.quat_w, dtype=wp.vec4)]
-        moved = none[..., :3].contiguous() if drift is None else drift
-        outputs = [
-            record.warp.pos_w if "pos_w" in record else wp.from_torch(none[..., :3].contiguous(), dtype=wp.vec3),
-            record.warp.quat_w if "quat_w" in record else wp.from_torch(none, dtype=wp.vec4),
+        none = {kind: wp.zeros((0, 0), dtype=kind, device=self.device) for kind in (wp.vec3, wp.vec4)}
+        moved = none[wp.vec3] if drift is None else wp.from_torch(drift, dtype=wp.vec3)
+        flags = [wp.from_torch(self.line.bad, dtype=wp.uint8), self.clock.bad_wp]
+        outs = [getattr(record.warp, name, none[kind]) for name, kind in (("pos_w", wp.vec3), ("quat_w", wp.vec4))]
+        self.compute_on.launch(_note_pose, (self.mount.count,), [*pose, moved], [*outs, *flags])
+        self._follow(record, drifts)
+
+    def _follow(self, record: Record, drifts: Iterable[Tensor | None]) -> None:
+        """Launch what follows from the hits in the world."""
+        if "points_b" not in record:
+            return
+        drift, _ = drifts
+        moved = torch.zeros((0, 0, 3), device=self.device) if drift is None else drift
+        hits = record.warp.ray_hits_w if "ray_hits_w" in record else record.warp.points_b
+        inputs = [
+            wp.from_torch(self.mount.pos_w, dtype=wp.vec3),
+            wp.from_torch(self.mount.quat_w, dtype=wp.vec4),
+            wp.from_torch(moved, dtype=wp.vec3),
+            hits,
         ]
-        inputs = [*pose, wp.from_torch(moved, dtype=wp.vec3)]
-        self.compute_on.launch(_copy_pose, (self.mount.count,), inputs, outputs)
+        self.compute_on.launch(_into_mount, (self.mount.count, len(self.pattern)), inputs, [record.warp.points_b])
 
     @recorded
     def derive_measured(self, slot: Record) -> None:
         """Put the measured hits where the measured distances end, and show misses as `no_hit_value`."""
-        if "ray_hits_w" in slot and "distances" in slot:
-            self._cast.points(slot.distances, slot.ray_hits_w, drift=self._drift, cast_drift=self._cast_drift)
+        drift, cast_drift = self._drifts
+        hits = "ray_hits_w" if "ray_hits_w" in slot else "points_b"
+        if hits in slot:
+            self._cast.points(slot.distances, slot[hits], drift=drift, cast_drift=cast_drift)
+            self._follow(slot, self._drifts)
         if self.cfg.no_hit_value is not None and "distances" in slot:
             for record in (slot, self.line.truth):
-                self.compute_on.launch(
-                    _show_miss, (self.mount.count, self.num_rays), [self.cfg.no_hit_value], [as_rays(record.distances)]
-                )
+                size = (self.mount.count, len(self.pattern))
+                self.compute_on.launch(_show_miss, size, [self.cfg.no_hit_value], [record.warp.distances])
+
+    def _in_world(self, pos: Tensor, quat: Tensor) -> tuple[Tensor, Tensor]:
+        """Return starts and directions `[env, mount, ray, 3]` of the rays of mounts in these poses, for drawing."""
+        offset = torch.tensor([self.cfg.offset.rot], device=self.device)
+        starts = turned(offset, self.pattern.starts.to(self.device)) + torch.tensor(
+            self.cfg.offset.pos, device=self.device
+        )
+        directions = turned(offset, self.pattern.directions.to(self.device))
+        alignment = self.cfg.alignment
+        turn = quat[..., None, :]
+        if alignment == "world":
+            turn = torch.zeros_like(turn)
+            turn[..., 0] = 1.0
+        elif alignment != "base":
+            turn = heading(turn)
+        starts_w = pos[..., None, :] + turned(turn, starts)
+        return starts_w, directions.expand_as(starts_w) if alignment == "yaw_starts" else turned(turn, directions)
 
     def debug_draw(self) -> list[DebugShape]:
-        """Return the hits as points."""
-        hits = self.data.ray_hits_w
-        if hits is None:
+        """Return measured hits as green points, misses as red ones at the starts of their rays; rays if configured."""
+        data = self.data
+        if data.ray_hits_w is None and data.distances is None:
             return []
-        points = hits.reshape(self.num_instances, -1, 3)
-        return [DebugShape("points", points.cpu().numpy())]
+        lead = (self.num_envs, self.mount.count, len(self.pattern))
+        pos = self.mount.pos_w if data.pos_w is None else data.pos_w.reshape(*lead[:2], 3)
+        quat = self.mount.quat_w if data.quat_w is None else data.quat_w.reshape(*lead[:2], 4)
+        starts, directions = self._in_world(pos, quat)
+        if data.ray_hits_w is not None:
+            hits = data.ray_hits_w.reshape(*lead, 3)
+        else:
+            hits = starts + data.distances.reshape(*lead, 1) * directions
+        is_hit = hits.isfinite().all(dim=-1)
+        green, red = (0.0, 1.0, 0.0), (1.0, 0.0, 0.0)
+
+        def points(values: Tensor, color: tuple[float, float, float]) -> DebugShape:
+            return DebugShape("points", values.cpu().numpy(), color)
+
+        shapes = [points(hits[is_hit], green), points(starts[~is_hit], red)]
+        if self.cfg.debug_rays:
+            ends = torch.where(is_hit[..., None], hits, starts + directions)
+            lines = torch.stack([starts, ends], dim=-2)
+            shapes += [DebugShape("lines", lines[mask].cpu().numpy(), color)
+                       for mask, color in ((is_hit, green), (~is_hit, red))]  # fmt: skip
+        return shapes
 
 
-def as_rays(distances: Tensor) -> Any:
-    """View distances `[env, mount, ray]` as a Warp array."""
-    return wp.from_torch(distances, dtype=wp.float32)
+def turned(quat: Tensor, vector: Tensor) -> Tensor:
+    """Return vectors `[..., 3]` turned by unit quaternions `[..., 4]` (w, x, y, z)."""
+    size = torch.broadcast_shapes(quat.shape[:-1], vector.shape[:-1])
+    axis, vector = quat[..., 1:].expand(*size, 3), vector.expand(*size, 3)
+    twice: Tensor = 2.0 * torch.linalg.cross(axis, vector)
+    result: Tensor = vector + quat[..., :1] * twice + torch.linalg.cross(axis, twice)
+    return result
 
 
-def replace_shape(field: Field, rays: int) -> Field:
+def heading(quat: Tensor) -> Tensor:
+    """Return the turns about the vertical of unit quaternions `[..., 4]`, as `geometry.transforms.quat_yaw` does."""
+    w, x, y, z = quat.unbind(-1)
+    c, s = 1.0 - 2.0 * (y * y + z * z), 2.0 * (w * z + x * y)
+    is_steep = c * c + s * s < 0.01
+    c, s = (torch.where(is_steep, *pair) for pair in ((1.0 - 2.0 * (x * x + z * z), c), (-2.0 * (x * y - w * z), s)))
+    half = 0.5 * torch.atan2(s, c)
+    return torch.stack([half.cos(), 0.0 * half, 0.0 * half, half.sin()], dim=-1)
+
+
+def ray_field(field: Field, rays: int) -> Field:
     """Return a field with one value, or vector, per ray."""
-    return Field(
-        field.unit,
-        (rays, *field.shape),
-        ("ray", *(("xyz",) if field.shape == (3,) else ())),
-        field.dtype,
-        field.frame,
-        field.kind,
-        field.role,
-    )
+    axes = ("ray", *(("xyz",) if field.shape == (3,) else ()))
+    return replace(field, shape=(rays, *field.shape), axes=axes)
 
 
-__all__ = ["RayCaster", "RayCasterCfg", "RayCasterData"]
+class RayCastSensor(RayCaster, SimpleSensor[RayCastSensorCfg, RayCasterData]):
+    """Ray caster at one or several mounts, by mjlab's name and defaults."""
+
+
+RaycasterSensor = RayCaster
+RaycasterSensorCfg = RayCasterCfg
+MultiMeshRayCaster = RayCaster
+MultiMeshRayCasterCfg = RayCasterCfg
+MultiMeshRayCasterData = RayCasterData
+
+__all__ = [
+    "MultiMeshRayCaster",
+    "MultiMeshRayCasterCfg",
+    "MultiMeshRayCasterData",
+    "RayCastSensor",
+    "RayCastSensorCfg",
+    "RayCaster",
+    "RayCasterCfg",
+    "RayCasterData",
+    "RayScanCfg",
+    "RaycasterSensor",
+    "RaycasterSensorCfg",
+]

@@ -40,10 +40,11 @@ from sensorium.measurement.stages.depth_image import DepthStage
 from sensorium.patterns import PatternField, PinholeCameraPatternCfg
 from sensorium.readings import DebugShape
 from sensorium.sensors.base import SimpleSensor
-from sensorium.sensors.ray_caster import Range, RayCaster
+from sensorium.sensors.ray_caster import AXES, DriftRange, Range, RayCaster, heading
 from sensorium.sensors.ray_cfg import RayCfg
 from sensorium.spec import Field
-from sensorium.world.ray_cast import Alignment, RayCast
+from sensorium.world.mount import is_finite3, is_finite4
+from sensorium.world.ray_cast import Alignment
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
@@ -154,8 +155,9 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
     depth_clipping_behavior: Literal["max", "zero", "none"] = "none"
     """What shows where nothing is met, or where the distance is beyond `max_distance`: `max_distance` (``"max"``), 0
     (``"zero"``), or +inf for a miss and the distance as it is (``"none"``). Each type is clipped by its own value."""
-    drift_range: Range = (0.0, 0.0)
-    """Range of an error of the measured position along each world axis, m, drawn anew per env at each reset."""
+    drift_range: DriftRange = (0.0, 0.0)
+    """Range of an error of the measured position along each world axis, m, drawn anew per env at each reset; a mapping
+    has one for each axis."""
 
     OffsetCfg: ClassVar[type[OffsetCfg]] = CameraOffsetCfg
 
@@ -195,9 +197,10 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
 
     @field_validator("drift_range")
     @classmethod
-    def _ordered(cls, value: tuple[float, float]) -> tuple[float, float]:
-        if not -float("inf") < value[0] <= value[1] < float("inf"):
-            raise bad("a range (low, high) with low <= high, m")
+    def _ordered(cls, value: Any) -> Any:
+        for low, high in [value] if isinstance(value, tuple) else value.values():
+            if not -float("inf") < low <= high < float("inf"):
+                raise bad("a range (low, high) with low <= high, m")
         return value
 
     @model_validator(mode="after")
@@ -250,9 +253,22 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
         return self.max_distance, self.max_distance if self.depth_clipping_behavior == "max" else 0.0
 
     @property
+    def pattern(self) -> PinholeCameraPatternCfg:
+        """Alias of `pinhole`."""
+        return self.pinhole
+
+    @property
+    def drift_spans(self) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
+        """Ranges of the drift of the position, and of that of the rays (none), for x, y and z, m."""
+        given = self.drift_range
+        of = given if isinstance(given, dict) else dict.fromkeys(AXES, given)
+        none = (0.0, 0.0)
+        return tuple(of.get(axis, none) for axis in AXES), (none,) * 3
+
+    @property
     def drifts(self) -> bool:
         """Whether the measured image is taken from elsewhere than the true one."""
-        return any(self.drift_range)
+        return any(any(span) for span in self.drift_spans[0])
 
 
 @wp.kernel
@@ -268,12 +284,18 @@ def _camera_pose(
     pos_out: wp.array2d[wp.vec3],
     quat_out: wp.array2d[wp.vec4],
     k_out: wp.array4d[wp.float32],
+    bad_out: wp.array2d[wp.uint8],
+    any_bad: wp.array[wp.int32],
 ) -> None:
     i, mount = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
     turn = quat_in[env, mount]
+    is_bad = not (is_finite3(pos_in[env, mount]) and is_finite4(turn))
+    bad_out[env, mount] = wp.where(is_bad, wp.uint8(1), wp.uint8(0))
+    if is_bad:
+        any_bad[0] = 1
     if alignment == 1:
         turn = quat_yaw(turn)
     elif alignment == 2:
@@ -327,7 +349,9 @@ def _images(
             r = depths[env, mount, pixel]
         z = r / length
     misses = wp.isinf(z)
+    has_point = not misses
     if is_last != 0:
+        has_point = keeps_points != 0 or not (misses or z > farthest)
         if misses or r > farthest:
             r = beyond
         if misses or z > farthest:
@@ -338,12 +362,12 @@ def _images(
         depths[env, mount, pixel] = z
     if points.shape[0] > 0:
         point = wp.vec3(wp.inf, wp.inf, wp.inf)
-        if not misses or keeps_points == 0:
+        if has_point:
             point = z * p
         points[env, mount, pixel] = point
 
 
-class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):  # type: ignore[misc]
+class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
     """Camera that casts rays, at one or several mounts.
 
     Intrinsics and poses can be changed per env between steps (`set_intrinsic_matrices`, `set_world_poses`). They hold
@@ -363,7 +387,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]): 
 
     def fields(self) -> Mapping[str, Field]:
         """Return the selected fields, with the size of the image; one of both distances takes the noise."""
-        declared = super(RayCaster, self).fields()
+        declared = SimpleSensor.fields(self)
         out = {}
         for name in self.cfg.selected:
             field = declared[name]
@@ -380,9 +404,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]): 
 
     def _hooks(self) -> Hooks:
         self._check_stages()
-        hooks = super()._hooks()
-        hooks.raw = None if self.cfg.drifts else hooks.raw
-        return hooks
+        return super()._hooks()
 
     def _check_stages(self) -> None:
         """Raise `ConfigError` where a model of depth errors has another lens than the camera."""
@@ -419,22 +441,15 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]): 
         quat = quat / quat.norm()
         self._offset_pos = torch.tensor(cfg.offset.pos).float().expand(*shape, 3).contiguous().to(device)
         self._offset_quat = quat.float().expand(*shape, 4).contiguous().to(device)
-        self._cast = RayCast(
-            self.rays,
-            self.engine,
-            self.compute_on,
-            self.clock,
-            self.mount,
+        self._cast = self.ray_cast(
             targets=cfg.seen,
-            config=self._title,
             alignment=cfg.alignment,
             offsets=(self._offset_pos, self._offset_quat),
             limits=cfg.limits,
             inverse_k=self._inverse_k,
             image=self.image_shape,
         )
-        self._drift = self.new_state("drift", (self.mount.count, 3)) if cfg.drifts else None
-        self._cast_drift = None
+        self._drifts = [self.new_state("drift", (self.mount.count, 3)) if cfg.drifts else None, None]
 
     # One image --------------------------------------------------------------------------------------------------------
 
@@ -447,16 +462,16 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]): 
     def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
         """Take the true image, and the measured one from where the camera believes itself to be."""
         self._take(raw, None)
-        self._take(slot, self._drift)
+        self._take(slot, self._drifts[0], look=False)
 
-    def _take(self, record: Record, drift: Tensor | None) -> None:
+    def _take(self, record: Record, drift: Tensor | None, *, look: bool = True) -> None:
         outputs = {"normals": "normal", "geom_ids": "shape", "face_ids": "face"}
         wanted = {word: record[name] for name, word in outputs.items() if name in record}
         holder = "distance_to_camera" if "distance_to_camera" in record else "distance_to_image_plane"
         if holder in record:
             wanted["distance"] = record[holder]
-        self._cast.cast(wanted, drift=drift)
-        self._finish(record, RAY if holder == "distance_to_camera" else RAY_IN_PLANE, is_last=self.cfg.is_clean)
+        self._cast.cast(wanted, drift=drift, look=look)
+        self._make_images(record, RAY if holder == "distance_to_camera" else RAY_IN_PLANE, is_last=self.cfg.is_clean)
         moved = torch.zeros((0, 1, 3), device=self.device) if drift is None else drift
         inputs = [
             ("base", "yaw", "world").index(self.cfg.alignment),
@@ -467,10 +482,11 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]): 
             wp.from_torch(moved, dtype=wp.vec3),
             wp.from_torch(self._k),
         ]
-        outputs_wp = [record.warp.pos_w, record.warp.quat_w_world, record.warp.intrinsic_matrices]
-        self.compute_on.launch(_camera_pose, (self.mount.count,), inputs, outputs_wp)
+        pose = [record.warp.pos_w, record.warp.quat_w_world, record.warp.intrinsic_matrices]
+        flags = [wp.from_torch(self.line.bad, dtype=wp.uint8), self.clock.bad_wp]
+        self.compute_on.launch(_camera_pose, (self.mount.count,), inputs, [*pose, *flags])
 
-    def _finish(self, record: Record, source: int, *, is_last: bool) -> None:
+    def _make_images(self, record: Record, source: int, *, is_last: bool) -> None:
         if not any(name in record for name in DISTANCES):
             return
         height, width = self.image_shape
@@ -488,7 +504,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]): 
                 else torch.zeros((0, 1, 1, *size), device=self.device)
             )
             images.append(wp.from_torch(values, dtype=dtype))
-        keeps = int(self.cfg.depth_clipping_behavior == "none")
+        keeps = int(self.cfg.depth_clipping_behavior != "none")
         inputs = [source, int(is_last), farthest, beyond, keeps, width, wp.from_torch(self._inverse_k, dtype=wp.vec3)]
         self.compute_on.launch(_images, (self.mount.count, height * width), inputs, images)
 
@@ -496,8 +512,8 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]): 
     def derive_measured(self, slot: Record) -> None:
         """Let the other measured distance and the points follow from the measured one, and clip, the truth as well."""
         has_plane, has_range = (name in slot for name in DISTANCES)
-        self._finish(slot, DEPTH if has_plane else RAY, is_last=True)
-        self._finish(self.line.truth, RAY if has_range else DEPTH, is_last=True)
+        self._make_images(slot, DEPTH if has_plane else RAY, is_last=True)
+        self._make_images(self.line.truth, RAY if has_range else DEPTH, is_last=True)
 
     # Intrinsics and poses ---------------------------------------------------------------------------------------------
 
@@ -626,7 +642,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]): 
         if self.cfg.alignment == "world":
             quat = quat.new_tensor([1.0, 0.0, 0.0, 0.0]).expand(quat.shape)
         elif self.cfg.alignment == "yaw":
-            quat = yaw_of(quat)
+            quat = heading(quat)
         return pos, quat / quat.norm(dim=-1, keepdim=True)
 
     def _changed(self) -> None:
@@ -662,17 +678,6 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]): 
         eye = pos[:, None].expand_as(corners)
         lines = torch.cat([torch.stack([eye, corners], 2), torch.stack([corners, corners.roll(-1, 1)], 2)], 1)
         return [DebugShape("lines", np.asarray(lines.reshape(-1, 2, 3).cpu()))]
-
-
-def yaw_of(quat: Tensor) -> Tensor:
-    """Return the turns about the vertical of orientations `[..., 4]`, as the kernels have them (`quat_yaw`)."""
-    w, x, y, z = quat.unbind(-1)
-    ahead, aside = 1.0 - 2.0 * (y * y + z * z), 2.0 * (w * z + x * y)
-    steep = ahead * ahead + aside * aside < 0.01
-    aside = torch.where(steep, -2.0 * (x * y - w * z), aside)
-    ahead = torch.where(steep, 1.0 - 2.0 * (x * x + z * z), ahead)
-    half = 0.5 * torch.atan2(aside, ahead)
-    return torch.stack([half.cos(), torch.zeros_like(half), torch.zeros_like(half), half.sin()], dim=-1)
 
 
 __all__ = ["CameraData", "CameraOffsetCfg", "RayCasterCamera", "RayCasterCameraCfg"]

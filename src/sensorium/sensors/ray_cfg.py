@@ -148,8 +148,9 @@ def _mounted(config: str, data: dict[str, Any]) -> dict[str, Any]:
     if len(kinds) != 1 or not kinds <= {"body", "xbody", "site", "geom"}:
         expected = "one or several ObjRef of one type: body, site or geom"
         raise ConfigError(title, [Fault(words[0], repr(given), expected)])
-    kind = str(kinds.pop()).removeprefix("x")
-    frames = tuple(ObjRef(type=kind, name=each.name, entity=each.entity) for each in frames)
+    kind = "body" if kinds & {"body", "xbody"} else str(kinds.pop())
+    if kind == "body":
+        frames = tuple(ObjRef(type="body", name=each.name, entity=each.entity) for each in frames)
     plural = {"body": "bodies"}.get(kind, f"{kind}s")
     kept = {name: value for name, value in data.items() if name not in words}
     return kept | ({kind: frames[0]} if is_one else {plural: frames})

@@ -88,6 +88,11 @@ class RayCast:
         ConfigError: directions that are zero or not finite, or nothing to meet.
     """
 
+    _pose: Any
+    _moving: Any
+    _memory: torch.Tensor
+    _offsets: tuple[torch.Tensor, torch.Tensor] | None
+
     def __init__(
         self,
         scene: RayScene,

@@ -495,8 +495,8 @@ def tree_of(points: NDArray[Any], faces: NDArray[Any], device: str) -> wp.Mesh:
     return wp.Mesh(
         wp.array(points.astype(np.float32), dtype=wp.vec3, device=device),
         wp.array(faces.reshape(-1).astype(np.int32), dtype=wp.int32, device=device),
-        bvh_constructor="cubql",
-        bvh_leaf_size=4,
+        bvh_constructor="sah",
+        bvh_leaf_size=2,
     )
 
 
