@@ -138,9 +138,25 @@ if TYPE_CHECKING:
     from sensorium.sensors.motor_current import MotorCurrent as MotorCurrent
     from sensorium.sensors.motor_current import MotorCurrentCfg as MotorCurrentCfg
     from sensorium.sensors.motor_current import MotorCurrentData as MotorCurrentData
+    from sensorium.sensors.ray_caster import MultiMeshRayCaster as MultiMeshRayCaster
+    from sensorium.sensors.ray_caster import MultiMeshRayCasterCfg as MultiMeshRayCasterCfg
+    from sensorium.sensors.ray_caster import MultiMeshRayCasterData as MultiMeshRayCasterData
+    from sensorium.sensors.ray_caster import RayCaster as RayCaster
+    from sensorium.sensors.ray_caster import RayCasterCfg as RayCasterCfg
+    from sensorium.sensors.ray_caster import RayCasterData as RayCasterData
+    from sensorium.sensors.ray_caster import RaycasterSensor as RaycasterSensor
+    from sensorium.sensors.ray_caster import RaycasterSensorCfg as RaycasterSensorCfg
+    from sensorium.sensors.ray_caster import RayCastSensor as RayCastSensor
+    from sensorium.sensors.ray_caster import RayCastSensorCfg as RayCastSensorCfg
     from sensorium.sensors.ray_caster_camera import CameraData as CameraData
     from sensorium.sensors.ray_caster_camera import RayCasterCamera as RayCasterCamera
     from sensorium.sensors.ray_caster_camera import RayCasterCameraCfg as RayCasterCameraCfg
+    from sensorium.sensors.ray_cfg import RaycastTargetCfg as RaycastTargetCfg
+    from sensorium.sensors.terrain_height import TerrainHeight as TerrainHeight
+    from sensorium.sensors.terrain_height import TerrainHeightCfg as TerrainHeightCfg
+    from sensorium.sensors.terrain_height import TerrainHeightData as TerrainHeightData
+    from sensorium.sensors.terrain_height import TerrainHeightSensor as TerrainHeightSensor
+    from sensorium.sensors.terrain_height import TerrainHeightSensorCfg as TerrainHeightSensorCfg
     from sensorium.sensors.touch import Touch as Touch
     from sensorium.sensors.touch import TouchCfg as TouchCfg
     from sensorium.sensors.touch import TouchData as TouchData
@@ -161,6 +177,8 @@ if TYPE_CHECKING:
     from sensorium.spec import FieldSpec as FieldSpec
     from sensorium.spec import Requirement as Requirement
     from sensorium.world.contacts import ContactMatch as ContactMatch
+    from sensorium.world.ray_cast import RayCast as RayCast
+    from sensorium.world.ray_scene import Targets as Targets
 
     __version__: str
 
@@ -261,6 +279,9 @@ _MODULES = {
     "MotorCurrentData": "sensorium.sensors.motor_current",
     "MountedSensorCfg": "sensorium.cfg",
     "MujocoEngine": "sensorium.engines.mujoco",
+    "MultiMeshRayCaster": "sensorium.sensors.ray_caster",
+    "MultiMeshRayCasterCfg": "sensorium.sensors.ray_caster",
+    "MultiMeshRayCasterData": "sensorium.sensors.ray_caster",
     "NATIVE_SENSOR": "sensorium.spec",
     "NonFiniteStateWarning": "sensorium.errors",
     "Normal": "sensorium.random",
@@ -269,8 +290,17 @@ _MODULES = {
     "OffsetCfg": "sensorium.cfg",
     "PatternBaseCfg": "sensorium.patterns",
     "PinholeCameraPatternCfg": "sensorium.patterns",
+    "RayCast": "sensorium.world.ray_cast",
+    "RayCastSensor": "sensorium.sensors.ray_caster",
+    "RayCastSensorCfg": "sensorium.sensors.ray_caster",
+    "RayCaster": "sensorium.sensors.ray_caster",
     "RayCasterCamera": "sensorium.sensors.ray_caster_camera",
     "RayCasterCameraCfg": "sensorium.sensors.ray_caster_camera",
+    "RayCasterCfg": "sensorium.sensors.ray_caster",
+    "RayCasterData": "sensorium.sensors.ray_caster",
+    "RaycastTargetCfg": "sensorium.sensors.ray_cfg",
+    "RaycasterSensor": "sensorium.sensors.ray_caster",
+    "RaycasterSensorCfg": "sensorium.sensors.ray_caster",
     "Rays": "sensorium.patterns",
     "Reading": "sensorium.readings",
     "Record": "sensorium.measurement.record",
@@ -309,8 +339,14 @@ _MODULES = {
     "StereoDepth": "sensorium.measurement.stages",
     "StuckFault": "sensorium.measurement.stages",
     "TablePatternCfg": "sensorium.patterns",
+    "Targets": "sensorium.world.ray_scene",
     "TemperatureDrift": "sensorium.measurement.stages",
     "TensorEngine": "sensorium.engines.tensor",
+    "TerrainHeight": "sensorium.sensors.terrain_height",
+    "TerrainHeightCfg": "sensorium.sensors.terrain_height",
+    "TerrainHeightData": "sensorium.sensors.terrain_height",
+    "TerrainHeightSensor": "sensorium.sensors.terrain_height",
+    "TerrainHeightSensorCfg": "sensorium.sensors.terrain_height",
     "Timeline": "sensorium.measurement.record",
     "TofDepth": "sensorium.measurement.stages",
     "Touch": "sensorium.sensors.touch",
@@ -428,6 +464,9 @@ __all__ = [
     "MotorCurrentData",
     "MountedSensorCfg",
     "MujocoEngine",
+    "MultiMeshRayCaster",
+    "MultiMeshRayCasterCfg",
+    "MultiMeshRayCasterData",
     "NonFiniteStateWarning",
     "Normal",
     "NotTrackedError",
@@ -435,8 +474,17 @@ __all__ = [
     "OffsetCfg",
     "PatternBaseCfg",
     "PinholeCameraPatternCfg",
+    "RayCast",
+    "RayCastSensor",
+    "RayCastSensorCfg",
+    "RayCaster",
     "RayCasterCamera",
     "RayCasterCameraCfg",
+    "RayCasterCfg",
+    "RayCasterData",
+    "RaycastTargetCfg",
+    "RaycasterSensor",
+    "RaycasterSensorCfg",
     "Rays",
     "Reading",
     "Record",
@@ -474,8 +522,14 @@ __all__ = [
     "StereoDepth",
     "StuckFault",
     "TablePatternCfg",
+    "Targets",
     "TemperatureDrift",
     "TensorEngine",
+    "TerrainHeight",
+    "TerrainHeightCfg",
+    "TerrainHeightData",
+    "TerrainHeightSensor",
+    "TerrainHeightSensorCfg",
     "Timeline",
     "TofDepth",
     "Touch",

@@ -329,8 +329,10 @@ def place_shapes(
     pos_out: wp.array3d[wp.vec3],
     quat_out: wp.array3d[wp.vec4],
     centre_out: wp.array3d[wp.vec3],
+    bad_out: wp.array2d[wp.uint8],
+    any_bad: wp.array[wp.int32],
 ) -> None:
-    """Put the moving shapes where their bodies are."""
+    """Put the moving shapes where their bodies are, and flag an env where one is nowhere."""
     i, k = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -344,6 +346,10 @@ def place_shapes(
     pos_out[env, slot, k] = pos
     quat_out[env, slot, k] = quat
     centre_out[env, slot, k] = pos + quat_rotate(quat, instances.centre[row])
+    if not (wp.isfinite(wp.length_sq(pos)) and wp.isfinite(wp.length_sq(quat))):
+        for mount in range(bad_out.shape[1]):
+            bad_out[env, mount] = wp.uint8(1)
+        any_bad[0] = 1
 
 
 @wp.kernel
@@ -355,15 +361,24 @@ def keep_pose(
     quat_in: wp.array2d[wp.vec4],
     pos_out: wp.array3d[wp.vec3],
     quat_out: wp.array3d[wp.vec4],
+    bad_out: wp.array2d[wp.uint8],
+    any_bad: wp.array[wp.int32],
 ) -> None:
-    """Keep where the mounts are at this tick."""
+    """Keep where the mounts are at this tick, and flag those that are nowhere."""
     i, mount = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
     slot = slot_of(clock[0] - clock[2], slots)
-    pos_out[env, slot, mount] = pos_in[env, mount]
-    quat_out[env, slot, mount] = quat_in[env, mount]
+    pos = pos_in[env, mount]
+    quat = quat_in[env, mount]
+    pos_out[env, slot, mount] = pos
+    quat_out[env, slot, mount] = quat
+    flag = wp.uint8(0)
+    if not (wp.isfinite(wp.length_sq(pos)) and wp.isfinite(wp.length_sq(quat))):
+        flag = wp.uint8(1)
+        any_bad[0] = 1
+    bad_out[env, mount] = flag
 
 
 @wp.kernel

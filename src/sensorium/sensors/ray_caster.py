@@ -384,7 +384,7 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
         data = self.data
         if not self._mount_axis:
             return data
-        names = [name for name in PER_RAY if getattr(data, name) is not None]
+        names = [spec.name for spec in self.specs if "ray" in spec.axes]
         return replace(data, **{name: getattr(data, name).flatten(1, 2) for name in names})
 
     def height_scan(self, offset: float = 0.0, miss_value: float | None = None) -> Tensor:
@@ -417,6 +417,10 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
             low, high = (wp.vec3(*(span[end] for span in spans)) for end in (0, 1))
             inputs = [self.clock.words_wp, self.clock.episode_wp, key0, key1, number, low, high]
             self.compute_on.launch(_draw, (self.mount.count,), inputs, [wp.from_torch(state, dtype=wp.vec3)])
+
+    def body_at_fault(self, env: int, mount: int) -> str:
+        """Return the name of the body whose state is not finite: the mount's, or one that carries a shape."""
+        return self._cast.body_at_fault(env, mount)
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:
@@ -523,7 +527,7 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
 
 def turned(quat: Tensor, vector: Tensor) -> Tensor:
     """Return vectors `[..., 3]` turned by unit quaternions `[..., 4]` (w, x, y, z)."""
-    size = torch.broadcast_shapes(quat.shape[:-1], vector.shape[:-1])
+    size = (quat[..., 0] * vector[..., 0]).shape
     axis, vector = quat[..., 1:].expand(*size, 3), vector.expand(*size, 3)
     twice: Tensor = 2.0 * torch.linalg.cross(axis, vector)
     result: Tensor = vector + quat[..., :1] * twice + torch.linalg.cross(axis, twice)

@@ -129,6 +129,14 @@ class SurfaceDistanceProbeCfg(RayCfg[SurfaceDistanceProbeData]):
             raise bad("finite places, m")
         return value
 
+    @field_validator("probe_radius")
+    @classmethod
+    def _reaching(cls, value: Any) -> Any:
+        radii = np.atleast_1d(np.array(value, dtype=np.float64))
+        if not (np.isfinite(radii) & (radii > 0.0)).all():
+            raise bad("finite radii above 0, m")
+        return value
+
     @field_validator("fields")
     @classmethod
     def _known(cls, value: tuple[str, ...] | str) -> tuple[str, ...] | str:
@@ -160,8 +168,8 @@ class SurfaceDistanceProbeCfg(RayCfg[SurfaceDistanceProbeData]):
         radii = np.atleast_1d(np.array(self.probe_radius, dtype=np.float64))
         if isinstance(self.probe_radius, tuple) and len(radii) != self.num_probes:
             raise bad(f"probe_radius: one number, or {self.num_probes}, one for each probe, not {len(radii)}")
-        if not (np.isfinite(radii) & (radii > self.min_distance)).all():
-            raise bad(f"probe_radius: finite, above min_distance = {self.min_distance:g} m")
+        if not (radii > self.min_distance).all():
+            raise bad(f"probe_radius: above min_distance = {self.min_distance:g} m")
         if float(radii.max()) != self.max_distance:
             raise bad(f"max_distance: the largest probe_radius, {radii.max():g} m", "Give one of the two.")
         if self.track_link is not None and self.track_link != self.targets:
@@ -283,6 +291,14 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
         self._distance = None if "distance" in cfg.selected else torch.zeros(shape, device=self.device)
         if cfg.lookup is not None:
             self._lookup = torch.tensor(cfg.lookup, dtype=torch.float32, device=self.device)
+
+    def body_at_fault(self, env: int, mount: int) -> str:
+        """Return the name of the first body, of the mount and of the shapes that it sees, whose pose is not finite."""
+        pos, quat = self.engine.array("body_pos_w")[env], self.engine.array("body_quat_w")[env]
+        ill = ~(pos.isfinite().all(dim=-1) & quat.isfinite().all(dim=-1)).cpu()
+        rows = [int(self.mount.body[mount]), *(row for row in self._query.view.bodies.tolist() if row >= 0)]
+        names = self.engine.names("body")
+        return next((names[row] for row in rows if row >= 0 and bool(ill[row])), self.mount.body_names[mount])
 
     @property
     def geom_names(self) -> tuple[str, ...]:

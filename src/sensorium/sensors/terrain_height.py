@@ -83,16 +83,16 @@ def _heights(
     if drift_in.shape[0] > 0:
         z = z + drift_in[env, mount][2]
     rays = hit_in.shape[2]
-    hits = int(0)
+    hits = wp.int32(0)
     for ray in range(rays):
         if wp.isfinite(hit_in[env, mount, ray][2]):
             hits += 1
     empty = nothing
     if legacy != 0:
         empty = wp.clamp(z, 0.0, farthest)
-    least = float(wp.inf)
-    most = float(-wp.inf)
-    total = float(0.0)
+    least = wp.float32(wp.inf)
+    most = wp.float32(-wp.inf)
+    total = wp.float32(0.0)
     for ray in range(rays):
         height = empty
         if hits > 0:

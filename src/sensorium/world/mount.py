@@ -141,6 +141,11 @@ class MountView:
         return f"MountView({', '.join(f'{name} on {body}' for name, body in pairs)})"
 
     @property
+    def bad(self) -> torch.Tensor:
+        """The sensor's uint8 [env, mount] flags: 1 where the state that a sample needs is not finite."""
+        return self._bad()
+
+    @property
     def warp_inputs(self) -> list[Any]:
         """Body, offset position and offset quaternion of each mount as Warp arrays, for a sensor's own kernel."""
         return [

@@ -266,18 +266,19 @@ class RayCast:
     # Work -------------------------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Keep where the mount and the moving shapes are at this tick (launches)."""
+        """Keep where the mount and the moving shapes are at this tick, and flag what is not finite (launches)."""
         compute, clock = self._compute, self._clock
         pose = [wp.from_torch(self._mount.pos_w, dtype=wp.vec3), wp.from_torch(self._mount.quat_w, dtype=wp.vec4)]
         inputs = [self._slots, clock.words_wp, *pose]
-        compute.launch(keep_pose, (self._mount.count,), inputs, [self._pose.pos, self._pose.quat])
+        flags = [wp.from_torch(self._mount.bad, dtype=wp.uint8), clock.bad_wp]
+        compute.launch(keep_pose, (self._mount.count,), inputs, [self._pose.pos, self._pose.quat, *flags])
         if self.view.moving:
             bodies = [
                 wp.from_torch(self._engine.array("body_pos_w"), dtype=wp.vec3),
                 wp.from_torch(self._engine.array("body_quat_w"), dtype=wp.vec4),
             ]
             inputs = [self._slots, clock.words_wp, self.view.instances, *bodies]
-            outputs = [self._moving.pos, self._moving.quat, self._moving.centre]
+            outputs = [self._moving.pos, self._moving.quat, self._moving.centre, *flags]
             compute.launch(place_shapes, (self.view.moving,), inputs, outputs)
 
     def cast(
@@ -373,6 +374,16 @@ class RayCast:
         pose.drift = none if drift is None else wp.from_torch(drift, dtype=wp.vec3)
         pose.cast_drift = none if cast_drift is None else wp.from_torch(cast_drift, dtype=wp.vec3)
         return pose
+
+    def body_at_fault(self, env: int, mount: int) -> str:
+        """Return the name of the body whose state is not finite: the mount's, or one that carries a shape."""
+        rows = [int(self._mount.body[mount]), *map(int, self.view.bodies[-self.view.moving :] if self.view.moving else ())]
+        names = self._engine.names("body")
+        for row in rows:
+            pose = [self._engine.array(name)[env, row] for name in ("body_pos_w", "body_quat_w")] if row >= 0 else []
+            if not all(bool(torch.isfinite(part).all()) for part in pose):
+                return names[row]
+        return self._mount.body_names[mount]
 
     @property
     def nbytes(self) -> int:

@@ -1,0 +1,484 @@
+"""What a lidar's receiver makes of what its rays meet: kernels, and the structs they take.
+
+Draws are a pure function of the key in `Model` and of (capture tick, env, episode, ray and return).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import warp as wp
+
+from sensorium.compute import Rows
+from sensorium.geometry.trace import Bundle, Pose, place_ray, pose_at, ray_of, ray_time, scan_begin, slot_of
+from sensorium.random import F32, draw, philox, word_to_normal, word_to_uniform
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+MOST_SUB_RAYS = 19
+NEAREST = wp.constant(1.0e-3)
+"""Power is that of this distance where a target is nearer, m: 1/R^2 has no end."""
+STRONGEST, LAST, DUAL = 0, 1, 2
+RETURNS = {"strongest": STRONGEST, "last": LAST, "dual": DUAL}
+FIXED: int = wp.constant(-1)
+"""Kind of a channel bias that is not drawn."""
+if TYPE_CHECKING:
+    Depths: TypeAlias = Any
+    Order: TypeAlias = Any
+else:
+    Depths = wp.types.vector(length=MOST_SUB_RAYS, dtype=wp.float32)
+    Order = wp.types.vector(length=MOST_SUB_RAYS, dtype=wp.int32)
+
+
+@wp.struct
+class Model:
+    """How light comes back; see `LidarCfg` for most.
+
+    Attributes:
+        carla: 1 for CARLA's model.
+        range_x: logarithms of signal-to-noise ratios, rising; empty where the deviation is the same for all.
+        range_y: logarithms of deviations; empty for none.
+        power: power of the reference target.
+        snr: its ratio; 0 where that is not known.
+        threshold: dB; -inf notices all.
+        depth: c t_p / 2, m.
+        weights: of the sub-rays, which sum up to 1.
+        bias_kind: kind of the law of channel biases, `FIXED` for numbers.
+        bias_first: its first number per channel; empty for no bias.
+    """
+
+    carla: wp.int32
+    is_raw: wp.int32
+    returns: wp.int32
+    scale: wp.float32
+    most: wp.float32
+    intensity_noise: wp.float32
+    attenuation: wp.float32
+    power: wp.float32
+    snr: wp.float32
+    threshold: wp.float32
+    threshold_sd: wp.float32
+    drop: wp.float32
+    limit: wp.float32
+    zero: wp.float32
+    sd: wp.float32
+    depth: wp.float32
+    range_x: wp.array[wp.float32]
+    range_y: wp.array[wp.float32]
+    weights: wp.array[wp.float32]
+    bias_kind: wp.int32
+    bias_joint: wp.int32
+    bias_first: wp.array[wp.float32]
+    bias_second: wp.array[wp.float32]
+    bias_choices: wp.array2d[wp.float32]
+    key0: wp.uint32
+    key1: wp.uint32
+    bias_key0: wp.uint32
+    bias_key1: wp.uint32
+
+
+@wp.struct
+class Tables:
+    """What is known of shapes and of rays before anything is cast.
+
+    Attributes:
+        reflectance: of each shape.
+        semantic: semantic id of each shape.
+        channel: of each ray of a period; empty for none.
+        azimuth: of each ray of a period, rad.
+        elevation: likewise.
+    """
+
+    reflectance: wp.array[wp.float32]
+    semantic: wp.array[wp.int32]
+    channel: wp.array[wp.int32]
+    azimuth: wp.array[wp.float32]
+    elevation: wp.array[wp.float32]
+
+
+@wp.struct
+class Found:
+    """What was met `[env, mount, ray]`; the sub-rays of a ray are neighbours."""
+
+    distance: wp.array3d[wp.float32]
+    cosine: wp.array3d[wp.float32]
+    shape: wp.array3d[wp.int32]
+    normal: wp.array3d[wp.vec3]
+
+
+@wp.struct
+class Scan:
+    """The fields of a record `[env, mount, ray * returns]` or `[env, mount, ray]`; empty ones are left out."""
+
+    distances: wp.array3d[wp.float32]
+    points_b: wp.array3d[wp.vec3]
+    points_w: wp.array3d[wp.vec3]
+    intensity: wp.array3d[wp.float32]
+    cos_incidence: wp.array3d[wp.float32]
+    normals_w: wp.array3d[wp.vec3]
+    geom_ids: wp.array3d[wp.int32]
+    semantic_ids: wp.array3d[wp.int32]
+    time_offset: wp.array3d[wp.float32]
+    channel: wp.array3d[wp.int32]
+    azimuth: wp.array3d[wp.float32]
+    elevation: wp.array3d[wp.float32]
+    returns: wp.int32
+    miss: wp.float32
+    moves: wp.int32
+
+
+@wp.func
+def _write_ray(out: Scan, tables: Tables, bundle: Bundle, dt: wp.float64, captured: int, env: int, mount: int, ray: int,
+               place: int, index: int) -> None:  # fmt: skip
+    """Write what belongs to a ray whatever comes back."""
+    if out.time_offset.shape[0] > 0:
+        time = wp.float32(0.0)
+        if bundle.times.shape[0] > 0:
+            time = ray_time(bundle, place, captured, dt)
+        out.time_offset[env, mount, ray] = time
+    if out.channel.shape[0] > 0:
+        out.channel[env, mount, ray] = tables.channel[index]
+    if out.azimuth.shape[0] > 0:
+        out.azimuth[env, mount, ray] = tables.azimuth[index]
+    if out.elevation.shape[0] > 0:
+        out.elevation[env, mount, ray] = tables.elevation[index]
+
+
+@wp.func
+def _write_points(out: Scan, bundle: Bundle, pose: Pose, captured: int, earliest: int, env: int, mount: int,
+                  column: int, place: int, index: int, t: float) -> None:  # fmt: skip
+    """Write where a ray of a length ends, in the sensor's frame and in the world."""
+    if out.points_b.shape[0] == 0 and out.points_w.shape[0] == 0:
+        return
+    inside = wp.vec3(wp.inf, wp.inf, wp.inf)
+    outside = inside
+    if wp.isfinite(t):
+        s0, d0 = ray_of(bundle, env, index)
+        inside = s0 + t * d0
+        if out.points_w.shape[0] > 0:
+            now = slot_of(captured, pose.slots)
+            p = pose.pos[env, now, mount]
+            q = pose.quat[env, now, mount]
+            if out.moves != 0:
+                p, q = pose_at(pose, env, mount, captured, earliest, ray_time(bundle, place, captured, pose.dt))
+            s, d = place_ray(pose, env, mount, p, q, s0, d0)
+            outside = s + t * d
+    if out.points_b.shape[0] > 0:
+        out.points_b[env, mount, column] = inside
+    if out.points_w.shape[0] > 0:
+        out.points_w[env, mount, column] = outside
+
+
+@wp.func
+def _write_return(out: Scan, tables: Tables, env: int, mount: int, column: int, t: float, intensity: float,
+                  cosine: float, shape: int, normal: wp.vec3) -> None:  # fmt: skip
+    """Write a return; none where its distance is not finite."""
+    is_hit = wp.isfinite(t)
+    if out.distances.shape[0] > 0:
+        out.distances[env, mount, column] = wp.where(is_hit, t, out.miss)
+    if out.intensity.shape[0] > 0:
+        out.intensity[env, mount, column] = wp.where(is_hit, intensity, 0.0)
+    if out.cos_incidence.shape[0] > 0:
+        out.cos_incidence[env, mount, column] = wp.where(is_hit, cosine, 0.0)
+    if out.normals_w.shape[0] > 0:
+        out.normals_w[env, mount, column] = wp.where(is_hit, normal, wp.vec3())
+    if out.geom_ids.shape[0] > 0:
+        out.geom_ids[env, mount, column] = wp.where(is_hit, shape, -1)
+    if out.semantic_ids.shape[0] > 0:
+        label = wp.int32(0)
+        if is_hit:
+            label = tables.semantic[shape]
+        out.semantic_ids[env, mount, column] = label
+
+
+@wp.func
+def _power(model: Model, reflectance: float, cosine: float, t: float) -> F32:
+    """Return the power that comes back, up to a factor."""
+    r = wp.max(t, NEAREST)
+    return reflectance * wp.abs(cosine) * wp.exp(-2.0 * model.attenuation * t) / (r * r)
+
+
+@wp.func
+def _strength(model: Model, power: float, t: float) -> F32:
+    """Return the intensity of a return, without noise and without limit."""
+    if model.is_raw != 0:
+        return model.scale * power / model.power
+    r = wp.max(t, NEAREST)
+    return model.scale * power * r * r
+
+
+@wp.func
+def _range_sd(model: Model, snr: float) -> F32:
+    """Return the standard deviation of a distance, m."""
+    count = model.range_y.shape[0]
+    if count == 0:
+        return 0.0
+    if model.range_x.shape[0] == 0:
+        return wp.exp(model.range_y[0])
+    x = wp.log(snr)
+    if count == 1:
+        return wp.exp(model.range_y[0] - 0.5 * (x - model.range_x[0]))
+    if x <= model.range_x[0]:
+        return wp.exp(model.range_y[0])
+    for k in range(1, count):
+        if x < model.range_x[k]:
+            share = (x - model.range_x[k - 1]) / (model.range_x[k] - model.range_x[k - 1])
+            return wp.exp(model.range_y[k - 1] + share * (model.range_y[k] - model.range_y[k - 1]))
+    return wp.exp(model.range_y[count - 1])
+
+
+@wp.func
+def _channel_bias(model: Model, channel: int, mount: int, env: int, episode: int, table: wp.array[wp.vec3]) -> F32:
+    """Return the error of a channel, m: the same at every sample of an episode, without being kept anywhere."""
+    channels = model.bias_first.shape[0]
+    if model.bias_kind == FIXED:
+        return model.bias_first[channel]
+    element = channel
+    if model.bias_joint != 0:  # a choice among vectors picks one vector, not one value per channel
+        element = 0
+    block = wp.uint32(mount * ((channels + 3) / 4) + element / 4)
+    words = philox(wp.uint32(0), wp.uint32(env), wp.uint32(episode), block, model.bias_key0, model.bias_key1)
+    return draw(
+        model.bias_kind, model.bias_first[channel], model.bias_second[channel], model.bias_choices[channel],
+        words[element % 4], table,
+    )  # fmt: skip
+
+
+@wp.func
+def _is_noticed(model: Model, power: float, need: float) -> bool:
+    """Return whether a return of a power exceeds a threshold in dB; without a reference all do."""
+    if model.snr == 0.0:
+        return True
+    if power <= 0.0:
+        return False
+    return 10.0 * wp.log10(model.snr * power / model.power) > need
+
+
+@wp.func
+def _chosen(model: Model, powers: Depths, echoes: int, strongest: int, number: int, need: float) -> int:
+    """Return which echo is shown as a return, -1 for none; `number` is 1 for the second of two."""
+    chosen = wp.int32(strongest)
+    if model.returns == LAST or number == 1:
+        chosen = wp.int32(-1)
+        for j in range(echoes):
+            if _is_noticed(model, powers[j], need):
+                chosen = j
+        if number == 1 and chosen == strongest:  # then the second strongest
+            chosen = wp.int32(-1)
+            for j in range(echoes):
+                if j != strongest:
+                    if powers[j] > powers[wp.max(chosen, 0)] or chosen < 0:
+                        chosen = j
+    return chosen
+
+
+@wp.kernel
+def true_scan(
+    rows: Rows,
+    clock: wp.array[wp.int32],
+    reset_tick: wp.array[wp.int32],
+    model: Model,
+    tables: Tables,
+    bundle: Bundle,
+    pose: Pose,
+    found: Found,
+    out: Scan,
+) -> None:
+    """Describe what the rays of a scan meet, without any error; `found` and `out` may share memory."""
+    i, mount, ray = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    captured = clock[0] - clock[2]
+    place = scan_begin(bundle, captured) + ray
+    index = (place % bundle.total + bundle.total) % bundle.total
+    _write_ray(out, tables, bundle, pose.dt, captured, env, mount, ray, place, index)
+    t = found.distance[env, mount, ray]
+    cosine = found.cosine[env, mount, ray]
+    shape = found.shape[env, mount, ray]
+    normal = wp.vec3()
+    if found.normal.shape[0] > 0:
+        normal = found.normal[env, mount, ray]
+    intensity = wp.float32(0.0)
+    if wp.isfinite(t):
+        if model.carla != 0:
+            intensity = model.scale * wp.exp(-model.attenuation * t)
+        else:
+            intensity = _strength(model, _power(model, tables.reflectance[shape], cosine, t), t)
+    earliest = reset_tick[env] - clock[2]
+    for e in range(out.returns):
+        if e > 0:
+            t = wp.inf
+        column = ray * out.returns + e
+        _write_return(out, tables, env, mount, column, t, intensity, cosine, shape, normal)
+        _write_points(out, bundle, pose, captured, earliest, env, mount, column, place, index, t)
+
+
+@wp.kernel
+def measured_scan(
+    rows: Rows,
+    clock: wp.array[wp.int32],
+    reset_tick: wp.array[wp.int32],
+    episode: wp.array[wp.int32],
+    normals: wp.array[wp.vec3],
+    model: Model,
+    tables: Tables,
+    bundle: Bundle,
+    pose: Pose,
+    found: Found,
+    out: Scan,
+) -> None:
+    """Describe what a receiver notices of what the rays, or bundles of rays, of a scan meet."""
+    i, mount, ray = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    captured = clock[0] - clock[2]
+    earliest = reset_tick[env] - clock[2]
+    place = scan_begin(bundle, captured) + ray
+    index = (place % bundle.total + bundle.total) % bundle.total
+    _write_ray(out, tables, bundle, pose.dt, captured, env, mount, ray, place, index)
+    # Echoes: hits in the order of their distance, those close behind each other as one
+    subs = model.weights.shape[0]
+    first = ray * subs
+    depths = Depths()
+    order = Order()
+    hits = wp.int32(0)
+    for k in range(subs):
+        t = found.distance[env, mount, first + k]
+        if wp.isfinite(t):
+            at = hits
+            while at > 0:
+                if depths[at - 1] <= t:
+                    break
+                depths[at] = depths[at - 1]
+                order[at] = order[at - 1]
+                at -= 1
+            depths[at] = t
+            order[at] = k
+            hits += 1
+    powers = Depths()  # of each echo; its distance goes to `depths`, its strongest sub-ray to `order`
+    echoes = wp.int32(0)
+    total = wp.float32(0.0)
+    moment = wp.float32(0.0)
+    peak = wp.float32(-1.0)
+    best = wp.int32(0)
+    for j in range(hits):
+        k = order[j]
+        t = depths[j]
+        share = model.weights[k]
+        if model.carla == 0:
+            reflectance = tables.reflectance[found.shape[env, mount, first + k]]
+            share = share * _power(model, reflectance, found.cosine[env, mount, first + k], t)
+        total += share
+        moment += share * t
+        if share > peak:
+            peak = share
+            best = k
+        ends = j + 1 == hits
+        if not ends:
+            ends = depths[j + 1] - t > model.depth
+        if ends:
+            mean = t
+            if subs > 1 and total > 0.0:
+                mean = moment / total
+            depths[echoes] = mean
+            order[echoes] = best
+            powers[echoes] = total
+            echoes += 1
+            total = 0.0
+            moment = 0.0
+            peak = -1.0
+    strongest = wp.int32(-1)
+    for j in range(echoes):
+        if powers[j] > powers[wp.max(strongest, 0)] or strongest < 0:
+            strongest = j
+    for e in range(out.returns):
+        column = ray * out.returns + e
+        element = wp.uint32((mount * bundle.count + ray) * out.returns + e)
+        words = philox(wp.uint32(captured), wp.uint32(env), wp.uint32(episode[env]), element, model.key0, model.key1)
+        lost = word_to_uniform(words[2]) < model.drop
+        t = wp.float32(wp.inf)
+        intensity = wp.float32(0.0)
+        k = wp.int32(0)
+        if model.carla != 0:
+            if echoes > 0 and not lost:
+                t = depths[0]
+                strength = wp.exp(-model.attenuation * t)
+                intensity = model.scale * strength
+                if strength <= model.limit:
+                    share = 1.0 - model.zero
+                    if model.limit > 0.0:
+                        share = share + model.zero / model.limit * strength
+                    lost = word_to_uniform(words[1]) >= share
+                if lost:
+                    t = wp.inf
+                else:
+                    t = wp.max(t + model.sd * word_to_normal(words[0], normals), 0.0)
+        else:
+            need = model.threshold - model.threshold_sd * word_to_normal(words[1], normals)
+            chosen = _chosen(model, powers, echoes, strongest, e, need)
+            if chosen >= 0 and not lost:
+                power = powers[chosen]
+                if _is_noticed(model, power, need):
+                    t = depths[chosen]
+                    k = order[chosen]
+                    intensity = _strength(model, power, t)
+                    intensity = intensity * (1.0 + model.intensity_noise * word_to_normal(words[3], normals))
+                    intensity = wp.clamp(intensity, 0.0, model.most)
+                    shift = _range_sd(model, model.snr * power / model.power) * word_to_normal(words[0], normals)
+                    if model.bias_first.shape[0] > 0:
+                        channel = wp.int32(0)
+                        if tables.channel.shape[0] > 0:
+                            channel = tables.channel[index]
+                        shift += _channel_bias(model, channel, mount, env, episode[env], normals)
+                    t = wp.max(t + shift, 0.0)
+        at = first + k
+        normal = wp.vec3()
+        if found.normal.shape[0] > 0:
+            normal = found.normal[env, mount, at]
+        _write_return(
+            out, tables, env, mount, column, t, intensity, found.cosine[env, mount, at], found.shape[env, mount, at],
+            normal,
+        )  # fmt: skip
+        _write_points(out, bundle, pose, captured, earliest, env, mount, column, place, index, t)
+
+
+@wp.kernel
+def finish(
+    rows: Rows,
+    clock: wp.array[wp.int32],
+    reset_tick: wp.array[wp.int32],
+    bundle: Bundle,
+    pose: Pose,
+    distance_in: wp.array3d[wp.float32],
+    out: Scan,
+) -> None:
+    """Put points where distances end, and take back the returns whose distances are gone."""
+    i, mount, column = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    captured = clock[0] - clock[2]
+    place = scan_begin(bundle, captured) + column / out.returns
+    index = (place % bundle.total + bundle.total) % bundle.total
+    t = distance_in[env, mount, column]
+    earliest = reset_tick[env] - clock[2]
+    _write_points(out, bundle, pose, captured, earliest, env, mount, column, place, index, t)
+    if wp.isfinite(t):
+        return
+    if out.distances.shape[0] > 0:
+        out.distances[env, mount, column] = out.miss
+    if out.intensity.shape[0] > 0:
+        out.intensity[env, mount, column] = 0.0
+    if out.cos_incidence.shape[0] > 0:
+        out.cos_incidence[env, mount, column] = 0.0
+    if out.normals_w.shape[0] > 0:
+        out.normals_w[env, mount, column] = wp.vec3()
+    if out.geom_ids.shape[0] > 0:
+        out.geom_ids[env, mount, column] = -1
+    if out.semantic_ids.shape[0] > 0:
+        out.semantic_ids[env, mount, column] = 0
+
+
+__all__ = ["FIXED", "RETURNS", "Found", "Model", "Scan", "Tables", "finish", "measured_scan", "true_scan"]

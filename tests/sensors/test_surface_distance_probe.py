@@ -1,0 +1,443 @@
+"""The surface distance probe: analytic scenes, random ones against a slow search, MuJoCo's distances between geoms."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import mujoco
+import numpy as np
+import pytest
+import surfaces
+import torch
+from numpy.typing import NDArray
+
+import sensorium as sn
+from sensorium.sensors.surface_distance_probe import (
+    Proximity,
+    ProximityCfg,
+    ProximitySensor,
+    SurfaceDistanceProbe,
+    SurfaceDistanceProbeCfg,
+)
+from sensorium.testing import check_sensor, random_poses, random_shapes, tumbling_engine
+
+Array = NDArray[np.float64]
+
+EPS = 2.0**-24
+"""Half a unit in the last place of float32, relative: the rounding of one operation."""
+GROUND = sn.Shape("plane", "ground")
+BALL = sn.Shape("sphere", "ball", (0.1,), body="ball")
+OWN = sn.Shape("box", "shell", (0.02, 0.02, 0.02), body="hand")
+
+
+def engine_of(envs: int = 1, shapes: Any = (GROUND, BALL, OWN), **kwargs: Any) -> sn.TensorEngine:
+    """An engine with two bodies, a metre apart and a metre above ground."""
+    engine = sn.TensorEngine(envs, 0.01, bodies=("hand", "ball"), shapes=shapes, **kwargs)
+    engine.body_pos_w[:, 0] = torch.tensor([0.0, 0.0, 1.0])
+    engine.body_pos_w[:, 1] = torch.tensor([1.0, 0.0, 1.0])
+    return engine
+
+
+def probing(scene_of: sn.TensorEngine, **cfg: Any) -> tuple[sn.Scene, SurfaceDistanceProbe]:
+    given = {"body": "hand", "probe_radius": 5.0, **cfg}
+    made = SurfaceDistanceProbeCfg(name="probe", **given)
+    scene = sn.Scene(scene_of, [made], seed=3)
+    return scene, scene["probe"]  # type: ignore[return-value]
+
+
+def numpy(tensor: torch.Tensor) -> Array:
+    return tensor.detach().cpu().numpy().astype(np.float64)
+
+
+def tumbling_over_ground(num_envs: int, shift: float = 0.0) -> sn.TensorEngine:
+    """The body that tumbles, with a shell, over ground and beside a box that stands still."""
+    plain = tumbling_engine(num_envs, shift=shift)
+    ground, shell = sn.Shape("plane", "ground", pos=(0.0, 0.0, -0.5)), sn.Shape("sphere", "shell", (0.05,), body="body")
+    box = sn.Shape("box", "box", (0.2, 0.3, 0.4), pos=(0.9, 0.2, 0.0))
+    return sn.TensorEngine(
+        num_envs, 0.002, bodies=("body",), sites={"site": ("body", (0.1, 0.0, 0.05))}, motion=plain.motion,
+        shapes=[ground, box, shell], provides=("pose", "velocity", "acceleration", "gravity"),
+    )  # fmt: skip
+
+
+# Distances and points -------------------------------------------------------------------------------------------------
+
+
+def test_each_probe_finds_the_nearest_of_all_surfaces() -> None:
+    """Over ground at 1 m and beside a ball of 0.1 m at 1 m: the ground below one probe, the ball beside the other."""
+    _, probe = probing(engine_of(), probe_local_pos=((0, 0, -0.25), (0.5, 0, 0)), fields="all")
+    data = probe.data
+    np.testing.assert_allclose(numpy(data.distance), [[0.75, 0.4]], rtol=1e-6)
+    np.testing.assert_allclose(numpy(data.nearest_points_w), [[[0, 0, 0], [0.9, 0, 1.0]]], atol=1e-6)
+    assert [probe.geom_names[i] for i in data.geom_ids[0]] == ["ground", "ball"]
+    assert data.value is None and data.nearest_points is data.nearest_points_w
+    assert torch.equal(probe.nearest_points, data.nearest_points_w)
+
+
+def test_probes_turn_with_their_body_and_the_offset() -> None:
+    """A body that lies on its side points its probes at the ground."""
+    engine = engine_of()
+    half = math.sqrt(0.5)
+    engine.body_quat_w[0, 0] = torch.tensor([half, 0.0, half, 0.0])  # x points down
+    _, probe = probing(engine, probe_local_pos=((0.3, 0, 0),), offset=sn.OffsetCfg(pos=(0.1, 0, 0)), targets="ground")
+    np.testing.assert_allclose(numpy(probe.data.distance), [[0.6]], rtol=1e-6)
+    np.testing.assert_allclose(numpy(probe.data.nearest_points_w), [[[0, 0, 0]]], atol=1e-6)
+
+
+def test_a_moving_mesh_is_followed_in_the_same_step() -> None:
+    """A tetrahedron of another env's, of this one's: only its own, and where it is now."""
+    mesh = sn.Mesh([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], [[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]])
+    engine = engine_of(2, [sn.Shape("mesh", "tetra", mesh=mesh, body="ball", scale=(0.5, 0.5, 0.5))])
+    engine.body_pos_w[1, 1, 0] = 3.0
+    scene, probe = probing(engine)
+    np.testing.assert_allclose(numpy(probe.data.distance)[:, 0], [1.0, 3.0], rtol=1e-6)
+    engine.body_pos_w[:, 1, 0] += 0.25
+    scene.update()
+    np.testing.assert_allclose(numpy(probe.data.distance)[:, 0], [1.25, 3.25], rtol=1e-6)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_random_scenes_of_all_kinds_agree_with_a_slow_search(seed: int) -> None:
+    """24 shapes, two thirds of them moving, meshes scaled unevenly and mirrored; 120 probes in each of two envs."""
+    rng = np.random.default_rng(seed)
+    shapes = random_shapes(rng, 24, bodies=3)
+    names = ("hand", "b", "c")
+    named = [shape if shape.is_static else _on(shape, names[shape.row]) for shape in shapes]
+    engine = sn.TensorEngine(2, 0.01, bodies=names, shapes=named)
+    poses = [random_poses(rng, 3) for _ in range(2)]
+    for env, (pos, quat) in enumerate(poses):
+        engine.body_pos_w[env], engine.body_quat_w[env] = torch.from_numpy(pos), torch.from_numpy(quat)
+    places = rng.uniform(-6.0, 6.0, (120, 3)).astype(np.float32).astype(float)
+    _, probe = probing(
+        engine, body="world", probe_local_pos=places, probe_radius=3.0, fields="all", exclude_parent_body=False
+    )
+    data = probe.data
+    for env in range(2):
+        each = np.stack([surfaces.to_shape(shape, places, poses[env]) for shape in shapes])
+        least = each.min(axis=0)
+        clear = np.abs(least - 3.0) > 1e-4
+        expected = np.where(least <= 3.0, least, np.inf)[clear]
+        np.testing.assert_allclose(numpy(data.distance[env])[clear], expected, atol=1e-5)
+        hit = clear & (least <= 3.0)
+        chosen = each[data.geom_ids[env].numpy()[hit], np.flatnonzero(hit)]
+        np.testing.assert_allclose(chosen, least[hit], atol=1e-5)
+        assert (data.geom_ids[env].numpy()[clear & ~hit] == -1).all()
+        between = np.linalg.norm(numpy(data.nearest_points_w[env]) - places, axis=1)
+        np.testing.assert_allclose(between[hit], least[hit], atol=1e-5)
+        assert hit.sum() > 60 and len({*data.geom_ids[env].tolist()}) > 8
+
+
+def _on(shape: sn.Shape, body: str) -> sn.Shape:
+    from dataclasses import replace
+
+    return replace(shape, body=body)
+
+
+def test_over_a_slope_of_a_height_field_the_distance_is_that_to_a_plane() -> None:
+    """Terrain z = 0.5 x + 0.25 y: at height c above it the distance is c / sqrt(1 + 0.5^2 + 0.25^2)."""
+    x, y = np.meshgrid(np.linspace(-4, 4, 65), np.linspace(-4, 4, 33))
+    field = sn.HeightField(0.5 * x + 0.25 * y, (4.0, 4.0))
+    engine = engine_of(1, [sn.Shape("hfield", "slope", hfield=field)])
+    rng = np.random.default_rng(0)
+    places = np.c_[rng.uniform(-2, 2, (50, 2)), np.zeros(50)]
+    above = rng.uniform(-1.0, 1.0, 50)
+    places[:, 2] = 0.5 * places[:, 0] + 0.25 * places[:, 1] + above
+    _, probe = probing(engine, body="world", probe_local_pos=places)
+    normal = np.array([-0.5, -0.25, 1.0]) / math.sqrt(1.3125)
+    expected = np.abs(above) / math.sqrt(1.3125)
+    np.testing.assert_allclose(numpy(probe.data.distance)[0], expected, atol=32 * EPS * 4.0)
+    foot = places - (above / math.sqrt(1.3125))[:, None] * normal
+    np.testing.assert_allclose(numpy(probe.data.nearest_points_w)[0], foot, atol=64 * EPS * 4.0)
+
+
+WORLD = """
+<mujoco>
+  <worldbody>
+    <geom name="box" type="box" size=".2 .3 .4" pos="1 0 0" euler="20 30 40"/>
+    <geom name="capsule" type="capsule" size=".1 .3" pos="-1 .2 0" euler="50 10 0"/>
+    <body pos="0 1 .5"><freejoint/><geom name="cylinder" type="cylinder" size=".2 .3" euler="10 80 0"/></body>
+    <body pos="0 -1 .5"><freejoint/><geom name="ellipsoid" type="ellipsoid" size=".2 .3 .1"/></body>
+    <geom name="sphere" size=".25" pos="0 0 1.2"/>
+    <body name="tip" pos="0 0 .4"><freejoint/><geom name="dot" size="1e-6" mass="1"/></body>
+  </worldbody>
+</mujoco>
+"""
+
+
+def test_distances_are_those_that_mujoco_measures_from_a_dot() -> None:
+    """`mj_geomDistance` from a ball of 1 um at the probe, to each shape, from 40 places outside of them."""
+    engine = sn.MujocoEngine(WORLD)
+    names = ("box", "capsule", "cylinder", "ellipsoid", "sphere")
+    probes = [SurfaceDistanceProbeCfg(name=name, body="tip", targets=name, probe_radius=9.0) for name in names]
+    scene = sn.Scene(engine, probes)
+    model = mujoco.MjModel.from_xml_string(WORLD)
+    data = mujoco.MjData(model)
+    rng = np.random.default_rng(4)
+    qpos = np.array(engine.qpos[0])
+    for _ in range(40):
+        qpos[:3], qpos[7:10] = [0.0, 1.0, 0.5] + rng.normal(size=3) * 0.1, [0.0, -1.0, 0.5] + rng.normal(size=3) * 0.1
+        qpos[14:17] = rng.uniform(-1.5, 1.5, 3)
+        for start in (3, 10, 17):
+            turn = rng.normal(size=4)
+            qpos[start : start + 4] = turn / np.linalg.norm(turn)
+        scene.reset(qpos=qpos[None])
+        data.qpos[:] = qpos
+        mujoco.mj_forward(model, data)
+        for name in names:
+            fromto = np.zeros(6)
+            far = mujoco.mj_geomDistance(model, data, model.geom("dot").id, model.geom(name).id, 10.0, fromto) + 1e-6
+            if far > 1e-3:
+                assert abs(scene[name].data.distance.item() - far) < 1e-5
+                np.testing.assert_allclose(numpy(scene[name].data.nearest_points_w)[0, 0], fromto[3:], atol=1e-3)
+
+
+# What is seen ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_own_body_is_invisible_unless_it_is_asked_for() -> None:
+    _, probe = probing(engine_of())
+    assert probe.data.distance.item() == pytest.approx(0.9)
+    _, seeing = probing(engine_of(), exclude_parent_body=False)
+    assert seeing.data.distance.item() == pytest.approx(0.02)
+
+
+def test_each_of_several_mounts_misses_only_its_own_body() -> None:
+    """The hand sees the ball, and the ball the shell of the hand."""
+    _, near = probing(
+        engine_of(), body=None, bodies=("hand", "ball"), probe_local_pos=((0, 0, 0),), exclude="ground", fields="all"
+    )
+    assert [[near.geom_names[i] for i in row] for row in near.data.geom_ids[0]] == [["ball"], ["shell"]]
+    np.testing.assert_allclose(numpy(near.data.distance)[0], [[0.9], [0.98]], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("selection", "distance"),
+    [
+        ({"targets": "ground"}, 1.0),
+        ({"track_link": ("ball",)}, 0.9),
+        ({"mesh_prim_paths": "ground"}, 1.0),
+        ({"exclude": "ball"}, 1.0),
+        ({"labels": "floor"}, 1.0),
+        ({"include_geom_groups": (2,)}, 0.9),
+    ],
+    ids=str,
+)
+def test_names_groups_and_labels_select(selection: dict[str, Any], distance: float) -> None:
+    shapes = (
+        sn.Shape("plane", "ground", labels=("floor",)),
+        sn.Shape("sphere", "ball", (0.1,), body="ball", group=2),
+    )
+    _, probe = probing(engine_of(1, shapes), **selection)
+    assert probe.data.distance.item() == pytest.approx(distance)
+
+
+# Reach and misses -----------------------------------------------------------------------------------------------------
+
+
+def test_nothing_beyond_the_radius_is_found() -> None:
+    """By default a miss is +inf in all that is metres, and -1 as shape; the radius may differ between probes."""
+    places = ((0, 0, 0), (0, 0, -0.25), (0, 0, -0.5))
+    _, probe = probing(engine_of(), probe_local_pos=places, probe_radius=(0.5, 0.75, 0.25), fields="all")
+    assert probe.data.distance.tolist() == [[math.inf, 0.75, math.inf]]
+    assert probe.data.nearest_points_w[0, 0].tolist() == [math.inf] * 3
+    assert probe.data.geom_ids.tolist() == [[-1, 0, -1]]
+    assert SurfaceDistanceProbeCfg(body="hand").probe_radius == 0.5
+
+
+@pytest.mark.parametrize("noise", [None, 0.001])
+def test_misses_can_be_shown_as_a_number_or_as_genesis_shows_them(noise: float | None) -> None:
+    """And noise never moves one."""
+    places = ((0.0, 0.0, 0.0), (0.0, 0.0, -0.75))
+    _, number = probing(engine_of(), probe_local_pos=places, probe_radius=0.5, no_hit_value=-1.0, noise=noise)
+    assert number.data.distance[0, 0] == number.ground_truth.distance[0, 0] == -1.0
+    assert number.data.nearest_points_w[0, 0].tolist() == [math.inf] * 3
+    _, legacy = probing(engine_of(), probe_local_pos=places, probe_radius=(0.5, 0.4), legacy_misses=True, noise=noise)
+    assert legacy.data.distance[0, 0] == legacy.ground_truth.distance[0, 0] == 0.5
+    assert legacy.data.nearest_points_w[0, 0].tolist() == [0.0, 0.0, 1.0]
+    for probe in (number, legacy):
+        assert probe.ground_truth.distance[0, 1] == 0.25
+        assert abs(probe.data.distance[0, 1] - 0.25) < 0.01
+
+
+def test_what_is_nearer_than_the_least_distance_is_a_miss() -> None:
+    _, probe = probing(engine_of(), probe_local_pos=((0, 0, -0.5), (0, 0, -0.9)), min_distance=0.2)
+    assert probe.data.distance.tolist() == [[0.5, math.inf]]
+
+
+# Layout ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_grid_of_probes_keeps_its_layout() -> None:
+    grid = np.zeros((2, 3, 3))
+    grid[..., 2] = -np.arange(6).reshape(2, 3) * 0.125
+    _, probe = probing(engine_of(4), probe_local_pos=grid, targets="ground")
+    assert probe.data.distance.shape == (4, 2, 3) and probe.data.nearest_points_w.shape == (4, 2, 3, 3)
+    np.testing.assert_array_equal(numpy(probe.data.distance)[0], 1.0 + grid[..., 2])
+    assert probe.specs[0].axes == ("row", "column") and probe.num_probes == 6
+    _, plural = probing(engine_of(4), body=None, bodies=("hand",), probe_local_pos=grid)
+    assert plural.data.distance.shape == (4, 1, 2, 3)
+
+
+# Measured -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_measured_point_is_at_the_measured_distance_along_the_true_direction() -> None:
+    """Also where the true one is in another direction than any axis; the truth has no noise."""
+    _, probe = probing(engine_of(64), probe_local_pos=((0.6, 0.1, 0.1),), noise=0.02, targets="ball", resolution=0.01)
+    data, truth = probe.data, probe.ground_truth
+    p = np.array([0.6, 0.1, 1.1])
+    way = numpy(truth.nearest_points_w) - p
+    np.testing.assert_allclose(np.linalg.norm(way, axis=-1), numpy(truth.distance), rtol=1e-6)
+    unit = way / np.linalg.norm(way, axis=-1, keepdims=True)
+    expected = p + numpy(data.distance)[..., None] * unit
+    np.testing.assert_allclose(numpy(data.nearest_points_w), expected, atol=1e-6)
+    np.testing.assert_allclose(numpy(data.distance) / 0.01, np.rint(numpy(data.distance) / 0.01), atol=1e-4)
+    assert 0.01 < float((data.distance - truth.distance).std()) < 0.03
+
+
+def test_a_clean_probe_measures_the_truth() -> None:
+    _, probe = probing(engine_of(2))
+    assert torch.equal(probe.data.distance, probe.ground_truth.distance)
+
+
+def test_delay_shows_an_earlier_sample() -> None:
+    engine = engine_of()
+    scene, probe = probing(engine, delay=0.02, targets="ball")
+    for step in range(4):
+        engine.body_pos_w[:, 1, 0] = 1.5 + step
+        scene.update()
+    assert probe.data.distance.item() == pytest.approx(2.4)
+    assert probe.ground_truth.distance.item() == pytest.approx(4.4)
+
+
+# Response of a device -------------------------------------------------------------------------------------------------
+
+TABLE = ((0.0, 1000.0, 0.0), (0.1, 1000.0, 0.1), (0.2, 400.0, 0.1), (0.4, 50.0, 0.2))
+
+
+def test_a_lookup_turns_distances_into_the_values_of_a_device() -> None:
+    """Straight lines between the rows, and the last row for all beyond, and for a miss."""
+    heights = np.array([0.05, 0.15, 0.3, 0.4, 0.6, 0.9])
+    places = np.c_[np.zeros((6, 2)), heights - 1.0]
+    _, probe = probing(
+        engine_of(), probe_local_pos=places, probe_radius=0.7, targets="ground",
+        lookup=[(d, v, 0.0) for d, v, _ in TABLE],
+    )  # fmt: skip
+    expected = np.interp(heights, [0.0, 0.1, 0.2, 0.4], [1000.0, 1000.0, 400.0, 50.0])
+    np.testing.assert_allclose(numpy(probe.data.value)[0], expected, rtol=1e-5)
+    assert torch.equal(probe.data.value, probe.ground_truth.value) and probe.data.distance[0, 5] == math.inf
+
+
+def test_the_noise_of_a_lookup_is_relative_to_the_value_and_independent() -> None:
+    """Of 4000 readings at 0.3 m (225, 15 %) the mean and sd are within 5 of their standard errors; truth has none."""
+    n = 4000
+    _, probe = probing(engine_of(n), probe_local_pos=((0, 0, -0.7), (0, 0, -1.0)), targets="ground", lookup=TABLE)
+    values = numpy(probe.data.value)
+    sd = 0.15 * 225.0
+    assert abs(values[:, 0].mean() - 225.0) < 5 * sd / math.sqrt(n)
+    assert abs(values[:, 0].std() - sd) < 5 * sd / math.sqrt(2 * n)
+    np.testing.assert_array_equal(values[:, 1], 1000.0)
+    np.testing.assert_allclose(numpy(probe.ground_truth.value)[:, 0], 225.0, rtol=1e-5)
+
+
+def test_a_lookup_responds_to_the_measured_distance() -> None:
+    _, probe = probing(
+        engine_of(), probe_local_pos=((0, 0, -0.75),), targets="ground", bias=0.05, fields=("value",),
+        lookup=((0.0, 0.0, 0.0), (1.0, 100.0, 0.0)),
+    )  # fmt: skip
+    assert probe.data.distance is None
+    assert probe.data.value.item() == pytest.approx(25.0)  # no distance is measured that a bias could act on
+    _, both = probing(
+        engine_of(), probe_local_pos=((0, 0, -0.75),), targets="ground", bias=0.05,
+        lookup=((0.0, 0.0, 0.0), (1.0, 100.0, 0.0)),
+    )  # fmt: skip
+    assert both.data.value.item() == pytest.approx(30.0) and both.ground_truth.value.item() == pytest.approx(25.0)
+
+
+# Faults and bad input -------------------------------------------------------------------------------------------------
+
+
+def test_a_shape_whose_pose_is_not_finite_makes_its_env_invalid_until_it_is() -> None:
+    engine = engine_of(3)
+    scene, probe = probing(engine)
+    assert probe.valid.tolist() == [True] * 3
+    engine.body_pos_w[1, 1] = math.nan
+    with pytest.warns(sn.NonFiniteStateWarning, match="ball"):
+        scene.update()
+        assert probe.valid.tolist() == [True, False, True]
+    np.testing.assert_allclose(numpy(probe.data.distance)[[0, 2], 0], 0.9, rtol=1e-6)
+    engine.body_pos_w[1, 1] = torch.tensor([1.0, 0.0, 1.0])
+    scene.reset([1])
+    assert probe.valid.tolist() == [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        ({"probe_local_pos": ()}, r"probe_local_pos.*\[probe, 3\] or \[row, column, 3\]"),
+        ({"probe_local_pos": ((0, 0, math.nan),)}, "probe_local_pos.*finite places, m"),
+        ({"probe_local_pos": (((0, 0, 0),), ((0, 0, 0), (0, 0, 1)))}, r"probe_local_pos.*Rows of a grid"),
+        ({"probe_radius": 0.0}, "probe_radius: got 0.0, expected finite radii above 0, m"),
+        ({"probe_radius": math.inf}, "probe_radius: got inf, expected finite radii above 0, m"),
+        ({"probe_radius": (1.0, 2.0)}, "one number, or 1, one for each probe, not 2"),
+        ({"probe_radius": 1.0, "max_distance": 2.0}, "max_distance: the largest probe_radius, 1 m"),
+        ({"probe_radius": 1.0, "min_distance": 1.5}, "max_distance: a finite distance above min_distance = 1.5"),
+        ({"fields": ("distances",)}, "fields among distance, nearest_points_w.*distance"),
+        ({"fields": ()}, "at least one field"),
+        ({"fields": ("value",)}, "a lookup for the field value"),
+        ({"lookup": ((0.0, 1.0, 0.0),)}, "lookup.*at least two rows"),
+        ({"lookup": ((0.0, 1.0, 0.0), (0.0, 2.0, 0.0))}, "lookup.*row 1 has 0 m after 0 m"),
+        ({"lookup": ((0.0, 1.0, 0.0), (1.0, 2.0, -0.1))}, "lookup.*noise from 0 up"),
+        ({"legacy_misses": True, "no_hit_value": 1.0}, "only one of legacy_misses and no_hit_value"),
+        ({"track_link": "a", "targets": "b"}, "only one of track_link and targets"),
+    ],
+    ids=str,
+)
+def test_bad_input_is_refused_by_name(given: dict[str, Any], match: str) -> None:
+    with pytest.raises(sn.ConfigError, match=match):
+        SurfaceDistanceProbeCfg(body="hand", **given)
+
+
+def test_targets_that_are_not_there_are_an_error() -> None:
+    with pytest.raises(sn.SensoriumError, match="bal"):
+        probing(engine_of(), targets="bal")
+
+
+def test_max_distance_is_another_name_for_the_radius() -> None:
+    cfg = SurfaceDistanceProbeCfg(body="hand", max_distance=2.0)
+    assert cfg.probe_radius == 2.0
+    assert cfg.replace(probe_radius=3.0).max_distance == 3.0
+    assert cfg.replace(max_distance=4.0).probe_radius == 4.0
+    assert cfg.replace(track_link="ball").replace(targets="ground").targets == "ground"
+    again = SurfaceDistanceProbeCfg.from_json(json.dumps(json.loads(cfg.to_json())))
+    assert again == cfg
+
+
+# The contract ---------------------------------------------------------------------------------------------------------
+
+
+def test_proximity_is_the_same_sensor() -> None:
+    assert Proximity is ProximitySensor is SurfaceDistanceProbe and ProximityCfg is SurfaceDistanceProbeCfg
+    assert SurfaceDistanceProbeCfg.kind() == "surface_distance_probe"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"fields": "all", "lookup": ((0.0, 5.0, 0.1), (1.0, 1.0, 0.2)), "rate_hz": 200.0},
+        {"probe_radius": 0.4, "legacy_misses": True, "noise": 0.01, "probe_local_pos": (((0, 0, 0), (0.1, 0, 0)),)},
+    ],
+    ids=str,
+)
+def test_it_keeps_the_contract(given: dict[str, Any]) -> None:
+    cfg = SurfaceDistanceProbeCfg(**{"body": "body", "probe_radius": 3.0, **given})
+    check_sensor(cfg, engine=tumbling_over_ground)
+
+
+def test_the_debug_lines_lead_from_the_probes_to_the_nearest_points() -> None:
+    _, probe = probing(engine_of(), probe_local_pos=((0.5, 0, 0), (0, 0, 50.0)), probe_radius=2.0)
+    (shape,) = probe.debug_draw()
+    np.testing.assert_allclose(shape.values, [[[0.5, 0, 1.0], [0.9, 0, 1.0]]], atol=1e-6)
