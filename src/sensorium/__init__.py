@@ -152,6 +152,12 @@ if TYPE_CHECKING:
     from sensorium.sensors.ray_caster_camera import RayCasterCamera as RayCasterCamera
     from sensorium.sensors.ray_caster_camera import RayCasterCameraCfg as RayCasterCameraCfg
     from sensorium.sensors.ray_cfg import RaycastTargetCfg as RaycastTargetCfg
+    from sensorium.sensors.surface_distance_probe import Proximity as Proximity
+    from sensorium.sensors.surface_distance_probe import ProximityCfg as ProximityCfg
+    from sensorium.sensors.surface_distance_probe import ProximitySensor as ProximitySensor
+    from sensorium.sensors.surface_distance_probe import SurfaceDistanceProbe as SurfaceDistanceProbe
+    from sensorium.sensors.surface_distance_probe import SurfaceDistanceProbeCfg as SurfaceDistanceProbeCfg
+    from sensorium.sensors.surface_distance_probe import SurfaceDistanceProbeData as SurfaceDistanceProbeData
     from sensorium.sensors.terrain_height import TerrainHeight as TerrainHeight
     from sensorium.sensors.terrain_height import TerrainHeightCfg as TerrainHeightCfg
     from sensorium.sensors.terrain_height import TerrainHeightData as TerrainHeightData
@@ -290,6 +296,9 @@ _MODULES = {
     "OffsetCfg": "sensorium.cfg",
     "PatternBaseCfg": "sensorium.patterns",
     "PinholeCameraPatternCfg": "sensorium.patterns",
+    "Proximity": "sensorium.sensors.surface_distance_probe",
+    "ProximityCfg": "sensorium.sensors.surface_distance_probe",
+    "ProximitySensor": "sensorium.sensors.surface_distance_probe",
     "RayCast": "sensorium.world.ray_cast",
     "RayCastSensor": "sensorium.sensors.ray_caster",
     "RayCastSensorCfg": "sensorium.sensors.ray_caster",
@@ -338,6 +347,9 @@ _MODULES = {
     "StaleError": "sensorium.errors",
     "StereoDepth": "sensorium.measurement.stages",
     "StuckFault": "sensorium.measurement.stages",
+    "SurfaceDistanceProbe": "sensorium.sensors.surface_distance_probe",
+    "SurfaceDistanceProbeCfg": "sensorium.sensors.surface_distance_probe",
+    "SurfaceDistanceProbeData": "sensorium.sensors.surface_distance_probe",
     "TablePatternCfg": "sensorium.patterns",
     "Targets": "sensorium.world.ray_scene",
     "TemperatureDrift": "sensorium.measurement.stages",
@@ -474,6 +486,9 @@ __all__ = [
     "OffsetCfg",
     "PatternBaseCfg",
     "PinholeCameraPatternCfg",
+    "Proximity",
+    "ProximityCfg",
+    "ProximitySensor",
     "RayCast",
     "RayCastSensor",
     "RayCastSensorCfg",
@@ -521,6 +536,9 @@ __all__ = [
     "StaleError",
     "StereoDepth",
     "StuckFault",
+    "SurfaceDistanceProbe",
+    "SurfaceDistanceProbeCfg",
+    "SurfaceDistanceProbeData",
     "TablePatternCfg",
     "Targets",
     "TemperatureDrift",

@@ -47,6 +47,7 @@ FORWARD_LEFT_UP = {
     "world": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
 }
 """Which of its own axes are forward, left and up."""
+PAIRS = list(itertools.product(CONVENTIONS, CONVENTIONS))
 K = [[380.08, 0.0, 467.79], [0.0, 351.5, 262.05], [0.0, 0.0, 1.0]]
 
 
@@ -61,14 +62,14 @@ def random_quats(count: int) -> torch.Tensor:
 # Conventions ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("origin", "target"), itertools.product(CONVENTIONS, CONVENTIONS))
+@pytest.mark.parametrize(("origin", "target"), PAIRS)
 def test_three_conventions_name_one_camera(origin: Any, target: Any) -> None:
     """The known triple of one camera converts into itself, signs included."""
     got = convert_orientation_convention(torch.tensor(SAME_CAMERA[origin]), origin, target)
     torch.testing.assert_close(got, torch.tensor(SAME_CAMERA[target]), rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize(("origin", "target"), itertools.product(CONVENTIONS, CONVENTIONS))
+@pytest.mark.parametrize(("origin", "target"), PAIRS)
 def test_a_conversion_keeps_what_is_forward_left_and_up(origin: Any, target: Any) -> None:
     """Whatever the convention, the camera's forward, left and up are the same vectors of the world."""
     quats = random_quats(50)
@@ -246,7 +247,7 @@ def test_a_miss_has_no_point() -> None:
 def test_points_are_transformed_by_poses() -> None:
     points = torch.tensor(np.random.default_rng(4).normal(size=(3, 10, 3)))
     quats, pos = random_quats(3), torch.tensor([[1.0, 2.0, 3.0]] * 3, dtype=torch.float64)
-    expected = np.stack([rotation(quats[n]).apply(points[n]) + [1.0, 2.0, 3.0] for n in range(3)])
+    expected = np.stack([rotation(quats[n]).apply(points[n]) + np.array([1.0, 2.0, 3.0]) for n in range(3)])
     np.testing.assert_allclose(transform_points(points, pos, quats), expected, atol=1e-12)
     assert torch.equal(transform_points(points), points)
 

@@ -160,7 +160,8 @@ WORLD = """
     <body pos="0 1 .5"><freejoint/><geom name="cylinder" type="cylinder" size=".2 .3" euler="10 80 0"/></body>
     <body pos="0 -1 .5"><freejoint/><geom name="ellipsoid" type="ellipsoid" size=".2 .3 .1"/></body>
     <geom name="sphere" size=".25" pos="0 0 1.2"/>
-    <body name="tip" pos="0 0 .4"><freejoint/><geom name="dot" size="1e-6" mass="1"/></body>
+    <body name="tip" pos="0 0 .4"><freejoint/><inertial pos="0 0 0" mass="1" diaginertia="1 1 1"/>
+      <geom name="dot" size="1e-6"/></body>
   </worldbody>
 </mujoco>
 """
@@ -175,7 +176,7 @@ def test_distances_are_those_that_mujoco_measures_from_a_dot() -> None:
     model = mujoco.MjModel.from_xml_string(WORLD)
     data = mujoco.MjData(model)
     rng = np.random.default_rng(4)
-    qpos = np.array(engine.qpos[0])
+    qpos = engine.qpos[0].numpy().copy()
     for _ in range(40):
         qpos[:3], qpos[7:10] = [0.0, 1.0, 0.5] + rng.normal(size=3) * 0.1, [0.0, -1.0, 0.5] + rng.normal(size=3) * 0.1
         qpos[14:17] = rng.uniform(-1.5, 1.5, 3)
@@ -428,16 +429,23 @@ def test_proximity_is_the_same_sensor() -> None:
     [
         {},
         {"fields": "all", "lookup": ((0.0, 5.0, 0.1), (1.0, 1.0, 0.2)), "rate_hz": 200.0},
-        {"probe_radius": 0.4, "legacy_misses": True, "noise": 0.01, "probe_local_pos": (((0, 0, 0), (0.1, 0, 0)),)},
+        {
+            "probe_radius": (0.2, 3.0),
+            "legacy_misses": True,
+            "noise": 0.01,
+            "probe_local_pos": (((0, 0, 0), (0.1, 0, 0)),),
+        },
+        {"probe_radius": (0.2, 3.0, 2.0), "no_hit_value": 7.0},
     ],
     ids=str,
 )
 def test_it_keeps_the_contract(given: dict[str, Any]) -> None:
-    cfg = SurfaceDistanceProbeCfg(**{"body": "body", "probe_radius": 3.0, **given})
+    places = ((0, 0, 0), (0.1, 0, 0), (0, 0.2, -0.1))
+    cfg = SurfaceDistanceProbeCfg(**{"body": "body", "probe_radius": 3.0, "probe_local_pos": places, **given})
     check_sensor(cfg, engine=tumbling_over_ground)
 
 
 def test_the_debug_lines_lead_from_the_probes_to_the_nearest_points() -> None:
     _, probe = probing(engine_of(), probe_local_pos=((0.5, 0, 0), (0, 0, 50.0)), probe_radius=2.0)
     (shape,) = probe.debug_draw()
-    np.testing.assert_allclose(shape.values, [[[0.5, 0, 1.0], [0.9, 0, 1.0]]], atol=1e-6)
+    np.testing.assert_allclose(shape.data, [[[0.5, 0, 1.0], [0.9, 0, 1.0]]], atol=1e-6)

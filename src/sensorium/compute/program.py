@@ -54,10 +54,12 @@ class Rows:
 
     Attributes:
         start: env of the first thread.
+        first: last item index of the first thread; only kernels that are launched with `split` add it.
         mask: uint8 [env]; 0 leaves that env's rows untouched.
     """
 
     start: wp.int32
+    first: wp.int32
     mask: wp.array[wp.uint8]
 
 
@@ -69,12 +71,16 @@ def recorded(hook: Function) -> Function:
 
 @dataclass(slots=True)
 class _Launch:
-    """One recorded launch: per env over all envs, or (`whole`) once, independent of envs and masks."""
+    """One recorded launch: per env over all envs, or (`whole`) once, independent of envs and masks.
+
+    One that may be `split` can be shared among cores along its last item axis as well.
+    """
 
     kernel: Any
     dim: tuple[int, ...]
     args: list[Any]
     whole: bool
+    split: bool = False
 
 
 class Compute:
@@ -129,7 +135,15 @@ class Compute:
         finally:
             self._active = previous
 
-    def launch(self, kernel: Any, items: Sequence[int], inputs: Sequence[Any], outputs: Sequence[Any] = ()) -> None:
+    def launch(
+        self,
+        kernel: Any,
+        items: Sequence[int],
+        inputs: Sequence[Any],
+        outputs: Sequence[Any] = (),
+        *,
+        split: bool = False,
+    ) -> None:
         """Run a kernel over `(env, *items)`, or record it inside `record`. Its first argument, `rows`, is ours to give.
 
         Args:
@@ -137,8 +151,10 @@ class Compute:
             items: sizes of the thread index after the env.
             inputs: further arguments; torch tensors and Warp arrays alike.
             outputs: arguments that it writes.
+            split: the kernel adds `rows.first` to its last index, and its threads do not depend on each other: with one
+                env only, its items may be shared among the cores.
         """
-        self._add(_Launch(kernel, (self.num_envs, *items), [*inputs, *outputs], whole=False))
+        self._add(_Launch(kernel, (self.num_envs, *items), [*inputs, *outputs], whole=False, split=split))
 
     def launch_whole(self, kernel: Any, dim: Sequence[int], inputs: Sequence[Any], outputs: Sequence[Any] = ()) -> None:
         """Run or record a kernel that has no env axis, takes no `rows` and is never sharded or masked."""
@@ -171,9 +187,10 @@ class Compute:
         """Return a segment that calls `hook` each time, with `mask` as the active one."""
         return Segment(self, hook, self.all_envs if mask is None else mask)
 
-    def _rows(self, start: int, mask: torch.Tensor) -> Any:
+    def _rows(self, start: int, mask: torch.Tensor, first: int = 0) -> Any:
         rows = Rows()
         rows.start = start
+        rows.first = first
         rows.mask = self._masks[id(mask)]
         return rows
 
@@ -213,6 +230,7 @@ class Segment:
         self._hook = None if isinstance(work, list) else work
         self._launches = [launch for launch in work if 0 not in launch.dim] if isinstance(work, list) else []
         self._shards: list[_Shard] = []
+        self._steps: list[list[_Shard]] = []
         self._runs = 0
         self._seconds: list[float] = []
         if self._launches:
@@ -222,12 +240,12 @@ class Segment:
         if self._hook is not None:
             return f"Segment(call {getattr(self._hook, '__qualname__', self._hook)})"
         names = [launch.kernel.key for launch in self._launches]
-        return f"Segment({', '.join(names)}; {len(self._shards)} shard(s))"
+        return f"Segment({', '.join(names)}; {self.shards} shard(s))"
 
     @property
     def shards(self) -> int:
-        """Number of pieces the environments are split into."""
-        return len(self._shards)
+        """Number of pieces the work is split into: the environments, or with one of them the items of a launch."""
+        return max([len(self._shards), *map(len, self._steps)])
 
     def __add__(self, other: Segment) -> Segment:
         """Join two recorded segments under one mask into one."""
@@ -252,27 +270,22 @@ class Segment:
             with self.compute.masked(self._mask):
                 self._hook()
         elif self._runs >= TIMED_RUNS:
-            if len(self._shards) == 1:
-                self._shards[0].run()
-            else:
-                self._run_shards()
+            for shards in self._steps or (self._shards,):
+                self._run_shards(shards)
         elif self._launches:
             self._run_timed()
 
-    def _run_shards(self) -> None:
+    def _run_shards(self, shards: Sequence[_Shard]) -> None:
         """Run one shard here and the others on the pool."""
-        others = [self.compute.pool.submit(shard.run) for shard in self._shards[1:]]
-        self._shards[0].run()
+        others = [self.compute.pool.submit(shard.run) for shard in shards[1:]]
+        shards[0].run()
         for done in others:
             done.result()
 
     def _run_timed(self) -> None:
         """Run, and after a few runs decide whether shards pay."""
         start = time.perf_counter()
-        if len(self._shards) == 1:
-            self._shards[0].run()
-        else:
-            self._run_shards()
+        self._run_shards(self._shards)
         self._seconds.append(time.perf_counter() - start)
         self._runs += 1
         may_split = self.compute.is_cpu and self.compute.threads > 1
@@ -282,8 +295,12 @@ class Segment:
     def _split(self) -> None:
         """Shard over the cores, unless a launch needs all envs at once or there are too few envs."""
         count = min(self.compute.threads, self.compute.num_envs)
-        if count > 1 and not any(launch.whole for launch in self._launches):
+        if any(launch.whole for launch in self._launches):
+            return
+        if count > 1:
             self._make_shards(count)
+        elif any(launch.split for launch in self._launches):
+            self._make_steps(self.compute.threads)
 
     def _make_shards(self, count: int) -> None:
         edges = [self.compute.num_envs * i // count for i in range(count + 1)]
@@ -291,22 +308,41 @@ class Segment:
             _Shard(self.compute, self._launches, self._mask, start, stop) for start, stop in pairwise(edges)
         ]
 
+    def _make_steps(self, threads: int) -> None:
+        """Share the items of launches that allow it; all others stay whole, in order."""
+        envs, compute, mask = self.compute.num_envs, self.compute, self._mask
+        for launch in self._launches:
+            count = min(threads, launch.dim[-1]) if launch.split else 1
+            edges = [launch.dim[-1] * i // count for i in range(count + 1)]
+            pieces = [(start, stop) for start, stop in pairwise(edges)] if launch.split else [None]
+            self._steps.append([_Shard(compute, [launch], mask, 0, envs, items) for items in pieces])
+
 
 _CAPTURING = threading.Lock()
 """One capture at a time in a process."""
 
 
 class _Shard:
-    """The launches of a segment for one range of environments, recorded or captured."""
+    """The launches of a segment for one range of environments (and of items), recorded or captured."""
 
-    def __init__(self, compute: Compute, launches: list[_Launch], mask: torch.Tensor, start: int, stop: int) -> None:
+    def __init__(
+        self,
+        compute: Compute,
+        launches: list[_Launch],
+        mask: torch.Tensor,
+        start: int,
+        stop: int,
+        items: tuple[int, int] | None = None,
+    ) -> None:
         self._compute = compute
         self._graph: Any = None
         self._on_cpu = compute.is_cpu
         self._commands = []
-        rows = compute._rows(start, mask)
+        rows = compute._rows(start, mask, 0 if items is None else items[0])
         for launch in launches:
             dim = launch.dim if launch.whole else (stop - start, *launch.dim[1:])
+            if items is not None:
+                dim = (*dim[:-1], items[1] - items[0])
             args = launch.args if launch.whole else [rows, *launch.args]
             self._commands.append(
                 wp.launch(launch.kernel, dim=dim, inputs=args, device=compute.wp_device, record_cmd=True)

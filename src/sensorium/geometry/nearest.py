@@ -487,8 +487,6 @@ def probe_surfaces(
     moving: Moving,
     hidden: wp.array2d[wp.uint8],
     out: Nearest,
-    bad_out: wp.array2d[wp.uint8],
-    any_bad: wp.array[wp.int32],
 ) -> None:
     """Find what is nearest to one probe of one mount of one environment.
 
@@ -506,8 +504,6 @@ def probe_surfaces(
         moving: where the moving shapes are; slot 0.
         hidden: 1 where a mount does not see an instance `[mount, instance]`.
         out: what is written.
-        bad_out: set to 1 where the pose of a shape is not finite.
-        any_bad: set with it.
     """
     i, mount, probe = wp.tid()
     env = rows.start + i
@@ -554,11 +550,7 @@ def probe_surfaces(
         row = instances.moving + k
         if hidden[mount, row] != wp.uint8(0):
             continue
-        between = wp.length(moving.centre[env, 0, k] - p)
-        if not wp.isfinite(between) and wp.isfinite(p[0] + p[1] + p[2]):
-            bad_out[env, mount] = wp.uint8(1)
-            any_bad[0] = 1
-        if between - instances.radius[row] > best:
+        if wp.length(moving.centre[env, 0, k] - p) - instances.radius[row] > best:
             continue
         spot, far = nearest_instance(
             instances, trees, fields, row, moving.pos[env, 0, k], moving.quat[env, 0, k], p, best
@@ -626,22 +618,28 @@ def show_misses(
     reach_in: wp.array[wp.float32],
     pos_in: wp.array2d[wp.vec3],
     quat_in: wp.array2d[wp.vec4],
+    found: Nearest,
     out: Nearest,
 ) -> None:
-    """Replace infinite distances and points by what `out` shows for a miss."""
+    """Copy what was found, with infinite distances and points replaced by what `out` shows for a miss."""
     i, mount, probe = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
     if out.distance.shape[0] > 0:
-        if wp.isinf(out.distance[env, mount, probe]):
-            miss = out.miss
-            if wp.isnan(miss):
-                miss = reach_in[probe]
-            out.distance[env, mount, probe] = miss
-    if out.stay != 0 and out.point.shape[0] > 0:
-        if wp.isinf(out.point[env, mount, probe][0]):
-            out.point[env, mount, probe] = pos_in[env, mount] + quat_rotate(quat_in[env, mount], probe_in[probe])
+        distance = found.distance[env, mount, probe]
+        if wp.isinf(distance):
+            distance = out.miss
+            if wp.isnan(out.miss):
+                distance = reach_in[probe]
+        out.distance[env, mount, probe] = distance
+    if out.point.shape[0] > 0:
+        point = found.point[env, mount, probe]
+        if out.stay != 0 and wp.isinf(point[0]):
+            point = pos_in[env, mount] + quat_rotate(quat_in[env, mount], probe_in[probe])
+        out.point[env, mount, probe] = point
+    if out.shape.shape[0] > 0:
+        out.shape[env, mount, probe] = found.shape[env, mount, probe]
 
 
 __all__ = [

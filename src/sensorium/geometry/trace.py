@@ -414,7 +414,8 @@ def cast_rays(
         bundle: the rays.
         out: what is written.
     """
-    i, mount, block = wp.tid()
+    i, mount, piece = wp.tid()
+    block = rows.first + piece
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return

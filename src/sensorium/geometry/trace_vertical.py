@@ -94,7 +94,8 @@ def cast_vertical(
         is_more: whether anything beside distance and point is wanted.
         out: what is written.
     """
-    i, mount, block = wp.tid()
+    i, mount, piece = wp.tid()
+    block = rows.first + piece
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return

@@ -17,8 +17,14 @@ from sensorium.sensors.joint_wrench import JointWrench, JointWrenchCfg, JointWre
 from sensorium.sensors.lidar import Lidar, LidarCfg, LidarData
 from sensorium.sensors.magnetometer import MagneticDipole, Magnetometer, MagnetometerCfg, MagnetometerData
 from sensorium.sensors.motor_current import MotorCurrent, MotorCurrentCfg, MotorCurrentData
-from sensorium.sensors.ray_caster import RayCaster, RayCasterCfg, RayCasterData
+from sensorium.sensors.ray_caster import RayCaster, RayCasterCfg, RayCasterData, RayCastSensor, RayCastSensorCfg
 from sensorium.sensors.ray_caster_camera import CameraData, RayCasterCamera, RayCasterCameraCfg
+from sensorium.sensors.terrain_height import TerrainHeight, TerrainHeightCfg, TerrainHeightData
+from sensorium.sensors.surface_distance_probe import (
+    SurfaceDistanceProbe,
+    SurfaceDistanceProbeCfg,
+    SurfaceDistanceProbeData,
+)
 from sensorium.sensors.touch import Touch, TouchCfg, TouchData
 
 __all__ = [
@@ -76,12 +82,20 @@ __all__ = [
     "MotorCurrent",
     "MotorCurrentCfg",
     "MotorCurrentData",
+    "RayCastSensor",
+    "RayCastSensorCfg",
     "RayCaster",
     "RayCasterCamera",
     "RayCasterCameraCfg",
     "RayCasterCfg",
     "RayCasterData",
     "SkyZone",
+    "TerrainHeight",
+    "TerrainHeightCfg",
+    "TerrainHeightData",
+    "SurfaceDistanceProbe",
+    "SurfaceDistanceProbeCfg",
+    "SurfaceDistanceProbeData",
     "Touch",
     "TouchCfg",
     "TouchData",

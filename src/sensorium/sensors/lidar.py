@@ -303,7 +303,7 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
         first, second, choices = np.zeros(columns), np.zeros(columns), np.zeros((columns, 1))
         kind: int = FIXED
         if isinstance(amount, Choice):
-            kind, choices = Choice.kind, amount.parameters(columns)[2].T
+            kind, choices = Choice.kind, amount.parameters(columns)[2].T.astype(np.float64)
         elif isinstance(amount, Uniform | Normal):
             kind = type(amount).kind
             first, second = (np.asarray(part, np.float64) for part in amount.parameters(columns)[:2])

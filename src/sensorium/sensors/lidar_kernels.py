@@ -251,7 +251,7 @@ def _is_noticed(model: Model, power: float, need: float) -> bool:
         return True
     if power <= 0.0:
         return False
-    return 10.0 * wp.log10(model.snr * power / model.power) > need
+    return bool(10.0 * wp.log10(model.snr * power / model.power) > need)
 
 
 @wp.func
@@ -269,7 +269,7 @@ def _chosen(model: Model, powers: Depths, echoes: int, strongest: int, number: i
                 if j != strongest:
                     if powers[j] > powers[wp.max(chosen, 0)] or chosen < 0:
                         chosen = j
-    return chosen
+    return int(chosen)
 
 
 @wp.kernel

@@ -22,7 +22,7 @@ from sensorium.cfg import Float, Vec3, bad
 from sensorium.compute import Rows, recorded
 from sensorium.errors import nearest
 from sensorium.measurement.pipeline import Hooks
-from sensorium.measurement.record import Record
+from sensorium.measurement.record import Record, Timeline
 from sensorium.random import normal_table, normals4
 from sensorium.readings import DebugShape
 from sensorium.sensors.base import SimpleSensor
@@ -191,6 +191,11 @@ class SurfaceDistanceProbeCfg(RayCfg[SurfaceDistanceProbeData]):
         return int(np.prod(self.layout))
 
     @property
+    def replaces_misses(self) -> bool:
+        """Whether a miss shows something else than +inf."""
+        return self.legacy_misses or self.no_hit_value is not None
+
+    @property
     def selected(self) -> tuple[str, ...]:
         """The fields that are computed, in the order of `SurfaceDistanceProbeData`."""
         if isinstance(self.fields, str):
@@ -259,20 +264,16 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
         }
 
     def _hooks(self) -> Hooks:
-        hooks = super()._hooks()
-        if self.cfg.is_clean and not self._responds_noisily:
+        hooks, cfg = super()._hooks(), self.cfg
+        if cfg.is_clean and not any(noise for _, _, noise in cfg.lookup or ()):
             hooks.derive = None
+        if hooks.derive is None or not cfg.replaces_misses:
+            hooks.fused = None
         return hooks
-
-    @property
-    def _responds_noisily(self) -> bool:
-        return self.cfg.lookup is not None and any(noise for _, _, noise in self.cfg.lookup)
 
     def setup(self) -> None:
         """Choose the shapes, and build what is not built yet."""
         cfg = self.cfg
-        self._miss = None if cfg.legacy_misses else cfg.miss
-        is_final = self._hooks().derive is None  # else misses are infinite until noise has passed them
         self._query = SurfaceQuery(
             self.rays,
             self.engine,
@@ -284,9 +285,8 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
             least=cfg.min_distance,
             targets=cfg.seen,
             config=f"{type(cfg).__name__}({cfg.label!r})",
-            miss=self._miss if is_final else float("inf"),
-            stay=cfg.legacy_misses and is_final,
         )
+        self._shown = (None if cfg.legacy_misses else cfg.miss, cfg.legacy_misses)
         shape = (self.num_envs, self.mount.count, cfg.num_probes)
         self._distance = None if "distance" in cfg.selected else torch.zeros(shape, device=self.device)
         if cfg.lookup is not None:
@@ -324,7 +324,16 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
     @recorded
     def update_raw_data(self, raw: Record) -> None:
         """Find the nearest surfaces (one launch, and one to place what moves)."""
-        self._query.find(self._outputs(raw), self.line.bad)
+        shown = self._shown if self._hooks().fused is None else (float("inf"), False)
+        self._query.find(self._outputs(raw), *shown)
+        if "value" in raw:
+            self._respond(raw, is_noisy=False)
+
+    @recorded
+    def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
+        """Find the nearest surfaces; in the truth show misses at once, for noise leave them infinite."""
+        self.update_raw_data(slot)
+        self._query.show_misses(self._outputs(slot), self._outputs(raw), *self._shown)
         if "value" in raw:
             self._respond(raw, is_noisy=False)
 
@@ -358,8 +367,8 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
             self._respond(slot, is_noisy=True)
         if "nearest_points_w" in slot and "distance" in slot:
             self._query.follow(slot.distance, slot.nearest_points_w)
-        for record in (slot, self.line.truth):
-            self._query.show_misses(self._outputs(record), self._miss, self.cfg.legacy_misses)
+        if self.cfg.replaces_misses:
+            self._query.show_misses(self._outputs(slot), self._outputs(slot), *self._shown)
 
     def debug_draw(self) -> Iterable[DebugShape]:
         """Return a line from each probe to what is nearest to it."""

@@ -336,9 +336,9 @@ class RayCast:
         blocks = -(-self.count // self._block)
         if self.vertical and self.view.is_flat and self._slots == 1 and self._offsets is None:
             is_more = int(not set(outputs) <= {"distance", "point"})
-            compute.launch(cast_vertical, (mounts, blocks), [*inputs[2:], is_more], [out])
+            compute.launch(cast_vertical, (mounts, blocks), [*inputs[2:], is_more], [out], split=True)
         else:
-            compute.launch(cast_rays, (mounts, blocks), inputs, [out])
+            compute.launch(cast_rays, (mounts, blocks), inputs, [out], split=True)
 
     def points(
         self,

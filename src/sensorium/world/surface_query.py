@@ -38,8 +38,6 @@ class SurfaceQuery:
         least: a nearer surface is a miss, m.
         targets: which shapes count.
         config: the asking config, for messages.
-        miss: the distance where nothing is near, m; None for the probe's reach.
-        stay: whether the nearest point then is the probe's own place, not +inf.
 
     Raises:
         SelectionError: nothing is selected.
@@ -59,11 +57,9 @@ class SurfaceQuery:
         least: float = 0.0,
         targets: Targets | None = None,
         config: str = "SurfaceQuery",
-        miss: float | None = float("inf"),
-        stay: bool = False,
     ) -> None:
         self._engine, self._compute, self._clock, self._mount, self.scene = engine, compute, clock, mount, scene
-        self._config, self._least, self._miss, self._stay = config, least, miss, stay
+        self._config, self._least = config, least
         device = compute.device
         self.view, hidden = scene.view(targets or Targets(), mount.body.tolist(), config)
         self._hidden = torch.from_numpy(hidden).to(device)
@@ -103,12 +99,18 @@ class SurfaceQuery:
 
     # Work -------------------------------------------------------------------------------------------------------------
 
-    def find(self, outputs: Mapping[str, torch.Tensor], bad: torch.Tensor) -> None:
-        """Find what is nearest to all probes at the current state (launches).
+    def find(
+        self,
+        outputs: Mapping[str, torch.Tensor],
+        miss: float | None = float("inf"),
+        stay: bool = False,
+    ) -> None:
+        """Find what is nearest to all probes at the current state, and flag envs where a shape is nowhere (launches).
 
         Args:
             outputs: which of `Nearest` is written where, `[env, mount, probe, ...]` with any split of the probe axis.
-            bad: uint8 `[env, mount]`, set to 1 where the pose of a shape is not finite: `line.bad`.
+            miss: the distance where nothing is near, m; None for the probe's reach.
+            stay: whether the nearest point then is the probe's own place, not +inf.
         """
         compute, clock = self._compute, self._clock
         pose = self._pose()
@@ -117,8 +119,10 @@ class SurfaceQuery:
                 wp.from_torch(self._engine.array("body_pos_w"), dtype=wp.vec3),
                 wp.from_torch(self._engine.array("body_quat_w"), dtype=wp.vec4),
             ]
+            inputs = [1, clock.words_wp, self.view.instances, *bodies]
             places = [self._moving.pos, self._moving.quat, self._moving.centre]
-            compute.launch(place_shapes, (self.view.moving,), [1, clock.words_wp, self.view.instances, *bodies], places)
+            flags = [wp.from_torch(self._mount.bad, dtype=wp.uint8), clock.bad_wp]
+            compute.launch(place_shapes, (self.view.moving,), inputs, [*places, *flags])
         inputs = [
             *self._probes,
             self._least,
@@ -130,8 +134,7 @@ class SurfaceQuery:
             self._moving,
             wp.from_torch(self._hidden, dtype=wp.uint8),
         ]
-        flags = [wp.from_torch(bad, dtype=wp.uint8), clock.bad_wp]
-        compute.launch(probe_surfaces, self._items, inputs, [self._nearest(outputs), *flags])
+        compute.launch(probe_surfaces, self._items, inputs, [self._nearest(outputs, miss, stay)])
 
     def follow(self, distance: torch.Tensor, point: torch.Tensor) -> None:
         """Move the true nearest points to where other distances end along the same directions (a launch).
@@ -145,15 +148,18 @@ class SurfaceQuery:
         outputs = [wp.from_torch(point.view(*shape, 3), dtype=wp.vec3)]
         self._compute.launch(follow_distance, self._items, inputs, outputs)
 
-    def show_misses(self, outputs: Mapping[str, torch.Tensor], miss: float | None, stay: bool) -> None:
-        """Replace infinite distances and points by what a miss shows (a launch).
+    def show_misses(
+        self, found: Mapping[str, torch.Tensor], outputs: Mapping[str, torch.Tensor], miss: float | None, stay: bool
+    ) -> None:
+        """Copy what was found, with infinite distances and points replaced by what a miss shows (a launch).
 
         Args:
-            outputs: as for `find`.
-            miss: as for the class.
+            found: as `find` wrote it, with misses at +inf.
+            outputs: the same tensors, or others.
+            miss: as for `find`.
             stay: likewise.
         """
-        inputs = [*self._probes, *self._pose()]
+        inputs = [*self._probes, *self._pose(), self._nearest(found)]
         self._compute.launch(show_misses, self._items, inputs, [self._nearest(outputs, miss, stay)])
 
     @property
@@ -167,7 +173,9 @@ class SurfaceQuery:
     def _pose(self) -> list[Any]:
         return [wp.from_torch(self._mount.pos_w, dtype=wp.vec3), wp.from_torch(self._mount.quat_w, dtype=wp.vec4)]
 
-    def _nearest(self, outputs: Mapping[str, torch.Tensor], miss: float | None = None, stay: bool | None = None) -> Any:
+    def _nearest(
+        self, outputs: Mapping[str, torch.Tensor], miss: float | None = float("inf"), stay: bool = False
+    ) -> Nearest:
         out, shape = Nearest(), (self._compute.num_envs, *self._items)
         for name, dtype in _OUTPUTS.items():
             tensor = outputs.get(name)
@@ -176,9 +184,8 @@ class SurfaceQuery:
             else:
                 width = (3,) if dtype is wp.vec3 else ()
                 setattr(out, name, wp.from_torch(tensor.view(*shape, *width), dtype=dtype))
-        shown = self._miss if stay is None else miss
-        out.miss = float("nan") if shown is None else shown
-        out.stay = int(self._stay if stay is None else stay)
+        out.miss = float("nan") if miss is None else miss
+        out.stay = int(stay)
         return out
 
     @property

@@ -1,0 +1,62 @@
+"""With one environment, the items of a launch are shared among the cores."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import warp as wp
+
+from sensorium.compute import Compute, Rows, program
+
+wp.set_module_options({"enable_backward": False})
+
+
+@wp.kernel
+def _squares(rows: Rows, values: wp.array2d[wp.float32], out: wp.array2d[wp.float32]) -> None:
+    i, k = wp.tid()
+    item = rows.first + k
+    out[rows.start + i, item] = values[rows.start + i, item] * values[rows.start + i, item]
+
+
+@wp.kernel
+def _running(rows: Rows, values: wp.array2d[wp.float32], out: wp.array[wp.float32]) -> None:
+    i, _one = wp.tid()
+    total = float(0.0)
+    for k in range(values.shape[1]):
+        total += values[rows.start + i, k]
+    out[rows.start + i] = total
+
+
+@pytest.mark.parametrize("items", [1, 2, 5, 4096])
+def test_a_launch_that_may_be_split_gives_the_same_in_pieces_and_what_follows_sees_all_of_it(
+    items: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "SHARD_ABOVE_S", 0.0)
+    compute = Compute("cpu", 1, threads=3)
+    values = torch.arange(items, dtype=torch.float32)[None] + 1.0
+    squares, total = torch.zeros_like(values), torch.zeros(1)
+
+    def hook() -> None:
+        arrays = [wp.from_torch(tensor, dtype=wp.float32) for tensor in (values, squares, total)]
+        compute.launch(_squares, (items,), arrays[:1], arrays[1:2], split=True)
+        compute.launch(_running, (1,), arrays[1:2], arrays[2:])
+
+    segment = compute.record(hook)
+    for _ in range(program.TIMED_RUNS + 2):
+        squares.zero_()
+        total.zero_()
+        segment.run()
+        assert torch.equal(squares, values**2)
+        assert total.item() == (values**2).sum().item()
+    assert segment.shards == min(3, items)
+
+
+def test_a_launch_that_may_not_be_split_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "SHARD_ABOVE_S", 0.0)
+    compute = Compute("cpu", 1, threads=3)
+    values, total = torch.ones(1, 4096), torch.zeros(1)
+    arrays = [wp.from_torch(tensor, dtype=wp.float32) for tensor in (values, total)]
+    segment = compute.record(lambda: compute.launch(_running, (1,), arrays[:1], arrays[1:]))
+    for _ in range(program.TIMED_RUNS + 2):
+        segment.run()
+    assert segment.shards == 1 and total.item() == 4096.0

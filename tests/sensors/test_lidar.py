@@ -1,0 +1,493 @@
+"""The lidar's geometry and timing: windows, channels, motion distortion, resets, against closed forms and NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from synthetic import same, snapshot
+
+import sensorium as sn
+from sensorium.geometry.shapes import Shape
+from sensorium.patterns import (
+    LidarPatternCfg,
+    RotatingMirrorPatternCfg,
+    SpinningPatternCfg,
+    TablePatternCfg,
+)
+from sensorium.testing import check_sensor, tumbling_engine
+
+Array = NDArray[np.float64]
+
+ROOM = (
+    Shape("box", "east", (0.1, 20.0, 20.0), pos=(10.1, 0.0, 0.0), labels=("wall",)),
+    Shape("box", "west", (0.1, 20.0, 20.0), pos=(-8.1, 0.0, 0.0), labels=("wall",)),
+    Shape("plane", "ground", pos=(0.0, 0.0, -1.0)),
+)
+"""Faces at x = 10 and x = -8, and the ground 1 m below the origin."""
+SLOW = SpinningPatternCfg(elevations=(-10.0, 0.0, 10.0), cycle_interval=1e-3, firing_interval=1e-4, rate_hz=10.0)
+"""Three lasers, 100 cycles per turn of 0.1 s."""
+
+
+def engine_of(
+    shapes: Any = ROOM, envs: int = 1, dt: float = 0.002, bodies: tuple[str, ...] = ("body",), **kwargs: Any
+) -> sn.TensorEngine:
+    return sn.TensorEngine(envs, dt, bodies=bodies, shapes=list(shapes), **kwargs)
+
+
+def scene_of(engine: sn.TensorEngine, seed: int = 1, **kwargs: Any) -> sn.Scene:
+    return sn.Scene(engine, [sn.LidarCfg(**{"name": "lidar", "body": "body", "pattern": SLOW, **kwargs})], seed=seed)
+
+
+def numpy(tensor: torch.Tensor) -> Array:
+    return tensor.detach().cpu().numpy().astype(np.float64)
+
+
+def driving(speed: Any, rate: float, at: Any = (0.0, 0.0, 0.0)) -> Any:
+    """Return the motion of a body at constant velocity, m/s, and yaw rate, rad/s, at the origin and level at time 1."""
+
+    def motion(t: float) -> Mapping[str, Any]:
+        half = 0.5 * rate * (t - 1.0)
+        pos = np.asarray(at) + np.asarray(speed) * (t - 1.0)
+        return {"body_pos_w": pos, "body_quat_w": (np.cos(half), 0.0, 0.0, np.sin(half))}
+
+    return motion
+
+
+# Windows, channels, angles --------------------------------------------------------------------------------------------
+
+
+def test_a_turn_of_a_vlp16_has_exact_counts_per_channel_and_azimuth() -> None:
+    """A scan of 0.1 s has 1808 rays of each of 16 lasers, evenly over the azimuth: 150 or 151 columns in each of 12."""
+    scene = scene_of(engine_of(dt=0.01), pattern=SpinningPatternCfg.vlp16(), rate_hz=10.0, fields="all")
+    scene.step(substeps=10)
+    data = scene["lidar"].data
+    channel, azimuth = data.channel[0].numpy(), numpy(data.azimuth[0])
+    assert np.bincount(channel).tolist() == [1808] * 16
+    for laser in (0, 7, 15):
+        counts = np.histogram(azimuth[channel == laser], bins=12, range=(-np.pi - 1e-6, np.pi + 1e-6))[0]
+        assert counts.sum() == 1808 and set(counts.tolist()) <= {150, 151}
+    degrees = np.degrees(numpy(data.elevation[0]))
+    for laser, angle in ((0, -15.0), (1, 1.0), (14, -1.0), (15, 15.0)):
+        assert degrees[channel == laser] == pytest.approx(angle, abs=1e-5)
+    assert scene["lidar"].channels == 16
+
+
+def test_rays_fire_at_their_times_before_the_capture() -> None:
+    """Time offsets are those of the table, from -0.1 s up to the last cycle, and never above 0."""
+    scene = scene_of(engine_of(), rate_hz=10.0, fields="all")
+    scene.step(substeps=50)
+    expected = (np.arange(100)[:, None] * 1e-3 + np.arange(3)[None] * 1e-4).ravel() - 0.1
+    assert numpy(scene["lidar"].data.time_offset[0]) == pytest.approx(expected, abs=1e-8)
+
+
+@pytest.mark.parametrize("pattern", [SLOW, SpinningPatternCfg.carla(channels=4, points_per_second=4000.0)])
+def test_sampling_twice_as_often_gives_the_same_points(pattern: Any) -> None:
+    """At 20 Hz two scans together are the one at 10 Hz, point by point and in order."""
+    whole = scene_of(engine_of(), rate_hz=10.0, pattern=pattern, fields="all")
+    half = scene_of(engine_of(), rate_hz=20.0, pattern=pattern, fields="all")
+    whole.step(substeps=100)
+    parts = []
+    for _ in range(4):
+        half.step(substeps=25)
+        parts.append(half["lidar"].read())
+    for name in ("points_b", "distances", "channel", "azimuth", "intensity"):
+        both = torch.cat([getattr(part, name)[0] for part in parts[2:]])
+        assert torch.equal(both, getattr(whole["lidar"].data, name)[0]), name
+    late = torch.cat([part.time_offset[0] for part in parts[2:]])
+    late[: len(late) // 2] -= 0.05
+    assert numpy(late) == pytest.approx(numpy(whole["lidar"].data.time_offset[0]), abs=1e-7)
+
+
+def test_a_scan_of_a_pattern_that_does_not_repeat_is_a_window_of_it() -> None:
+    """Scans of a mirror scanner differ from each other, follow on each other, and cover its whole table."""
+    pattern = RotatingMirrorPatternCfg(elevation_range=(-7.0, 52.0), points_per_second=2000.0, period=0.4)
+    scene = scene_of(engine_of(), pattern=pattern, rate_hz=10.0, fields="all")
+    table, seen, ids = pattern.table(), [], []
+    for k in range(1, 9):
+        scene.step(substeps=50)
+        lidar = scene["lidar"]
+        assert lidar.num_rays == 200
+        rows = (np.arange(200) + 200 * (k - 1)) % 800
+        assert numpy(lidar.data.azimuth[0]) == pytest.approx(np.radians(table.azimuth[rows]), abs=1e-5)
+        assert numpy(lidar.data.time_offset[0]) == pytest.approx(table.time[rows % 200] - 0.1, abs=1e-7)
+        assert lidar.ray_ids().tolist() == rows.tolist()
+        assert lidar.horizontal_angle == pytest.approx(np.radians(table.azimuth[rows[-1]]), abs=1e-6)
+        seen.append(lidar.read().points_b[0])
+        ids.append(rows)
+    assert not torch.equal(seen[0], seen[1]) and torch.equal(seen[0], seen[4])
+    assert sorted(np.concatenate(ids[:4]).tolist()) == list(range(800))
+
+
+def test_a_scan_may_be_longer_or_shorter_than_the_time_between_samples() -> None:
+    """`scan_duration` says how many rays before the capture are shown, up to several turns."""
+    for duration, count in ((0.02, 60), (0.1, 300), (0.25, 750)):
+        scene = scene_of(engine_of(), rate_hz=20.0, scan_duration=duration, fields="all")
+        scene.step(substeps=25)
+        offset = numpy(scene["lidar"].data.time_offset[0])
+        assert len(offset) == count == scene["lidar"].num_rays
+        assert offset[0] == pytest.approx(-duration, abs=1e-7) and (np.diff(offset) > 0).all()
+
+
+def test_after_many_ticks_windows_are_still_exact() -> None:
+    """At tick 2,000,000,000, far beyond an int32 number of rays, a window shows the same rays at the same times."""
+    scene = scene_of(engine_of(dt=0.001), pattern=SLOW, rate_hz=20.0, fields="all")
+    late = scene_of(engine_of(dt=0.001), pattern=SLOW, rate_hz=20.0, fields="all")
+    ticks = 2_000_000_000
+    late.engine.count_ticks(ticks)
+    late.allow_gaps = True
+    late.update()
+    for each in (scene, late):
+        each.step(substeps=50)
+    assert late.tick == ticks + 50
+    for name in ("points_b", "channel"):
+        assert torch.equal(getattr(late["lidar"].data, name), getattr(scene["lidar"].data, name))
+    offsets = [numpy(each["lidar"].data.time_offset[0]) for each in (scene, late)]
+    assert offsets[1] == pytest.approx(offsets[0], abs=1e-6)
+
+
+def test_points_counts_and_clouds_agree() -> None:
+    """The ragged cloud holds the hits alone, its channels count as `get_point_count` says, misses are +inf."""
+    cfg = {"rate_hz": 10.0, "max_distance": 9.0, "fields": "all", "no_hit_value": -1.0}
+    scene = scene_of(engine_of(envs=2), **cfg)
+    scene.step(substeps=50)
+    lidar = scene["lidar"]
+    cloud = lidar.point_cloud(1)
+    is_hit = lidar.data.distances[1] != -1.0
+    assert 0 < is_hit.sum() < 300
+    assert torch.isinf(lidar.data.points_b[1][~is_hit]).all() and torch.isinf(lidar.data.points_w[1][~is_hit]).all()
+    assert (lidar.data.geom_ids[1][~is_hit] == -1).all() and (lidar.data.intensity[1][~is_hit] == 0).all()
+    assert len(cloud["points_b"]) == int(is_hit.sum()) == sum(lidar.get_point_count(k, env=1) for k in range(3))
+    assert np.isfinite(cloud["points_b"]).all() and (cloud["distances"] > 0).all()
+    with pytest.raises(IndexError, match="this lidar has 3, 0 to 2"):
+        lidar.get_point_count(3)
+
+
+def test_what_was_met_is_told() -> None:
+    """Labels, shapes, normals and the cosine of incidence are those of the surfaces."""
+    pattern = LidarPatternCfg(
+        channels=3, vertical_fov_range=(-30.0, 30.0), horizontal_fov_range=(-180.0, 180.0), horizontal_res=30.0
+    )
+    scene = scene_of(engine_of(), pattern=pattern, fields="all")
+    scene.update()
+    lidar, data = scene["lidar"], scene["lidar"].data
+    names = [lidar.geom_names[k] if k >= 0 else "" for k in data.geom_ids[0].tolist()]
+    labels = [lidar.semantic_names[k] for k in data.semantic_ids[0].tolist()]
+    assert set(names) == {"east", "west", "ground", ""}
+    assert labels == ["wall" if name in ("east", "west") else "" for name in names]
+    normals = {"east": (-1, 0, 0), "west": (1, 0, 0), "ground": (0, 0, 1), "": (0, 0, 0)}
+    assert numpy(data.normals_w[0]) == pytest.approx(np.array([normals[name] for name in names]), abs=1e-6)
+    d = pattern.rays().directions.numpy()
+    cosine = np.array([-np.dot(normals[name], ray) for name, ray in zip(names, d, strict=True)])
+    assert numpy(data.cos_incidence[0]) == pytest.approx(cosine, abs=1e-6)
+    assert (data.time_offset == 0).all() and not lidar.distorts
+
+
+# Motion distortion ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lever", [(0.0, 0.0, 0.0), (0.3, -0.2, 0.4)])
+def test_a_scan_past_a_wall_matches_the_closed_form(lever: tuple[float, float, float]) -> None:
+    """At constant velocity and yaw rate each ray is as long as from where and whither it fired, within 0.1 mm."""
+    speed, rate, dt = np.array([6.0, 2.0, 0.5]), 1.5, 0.001
+    engine = engine_of(ROOM[:2], dt=dt, motion=driving(speed, rate))
+    cfg = {"rate_hz": 10.0, "fields": "all", "offset": sn.OffsetCfg(pos=lever), "exclude_parent_body": False}
+    scene = scene_of(engine, **cfg)
+    scene.step(substeps=1000)
+    data, truth = scene["lidar"].data, scene["lidar"].ground_truth
+    d = SLOW.table().directions()
+
+    def expected(t: Array) -> tuple[Array, Array, Array]:
+        angle = rate * t
+        c, s = np.cos(angle), np.sin(angle)
+        x = speed[0] * t + c * lever[0] - s * lever[1]
+        along = c * d[:, 0] - s * d[:, 1]
+        length = np.where(along > 0.0, (10.0 - x) / along, (-8.0 - x) / along)
+        across = speed[1] * t + s * lever[0] + c * lever[1] + length * (s * d[:, 0] + c * d[:, 1])
+        return length, x + length * along, across
+
+    offset = numpy(data.time_offset[0])
+    length, x, y = expected(offset)
+    near = length < 15.0
+    assert near.sum() > 150
+    measured = numpy(data.distances[0])
+    assert np.abs(measured - length)[near].max() < 1e-4
+    assert np.abs(numpy(data.points_w[0])[:, :2] - np.stack([x, y], -1))[near].max() < 1e-4
+    assert np.abs(numpy(data.points_b[0]) - measured[:, None] * d)[near].max() < 1e-5
+    still, _, _ = expected(np.zeros_like(offset))
+    near = still < 15.0
+    assert np.abs(numpy(truth.distances[0]) - still)[near].max() < 1e-4
+    assert np.abs(measured - still)[near].max() > 0.3, "the scan is meant to be distorted"
+
+
+def test_the_undistorted_truth_is_the_scan_of_a_sensor_that_stands_still() -> None:
+    """Bit for bit the same as that of a body that has always been where the moving one is at the capture."""
+    moving = scene_of(engine_of(motion=driving((3.0, 1.0, 0.0), 2.0)), rate_hz=10.0, fields="all")
+    moving.step(substeps=500)
+    still = scene_of(engine_of(), rate_hz=10.0, fields="all")
+    still.engine.body_pos_w.copy_(moving.engine.body_pos_w)
+    still.engine.body_quat_w.copy_(moving.engine.body_quat_w)
+    for _ in range(50):
+        still.update()
+    for name in ("distances", "points_b", "points_w", "intensity", "normals_w", "time_offset"):
+        one, other = (getattr(each["lidar"].ground_truth, name) for each in (moving, still))
+        assert torch.equal(one, other), name
+    assert torch.equal(still["lidar"].data.distances, still["lidar"].ground_truth.distances)
+    assert not torch.equal(moving["lidar"].data.distances, moving["lidar"].ground_truth.distances)
+
+
+def test_without_distortion_one_cast_serves_both_branches() -> None:
+    """`motion_distortion=False` gives the true scan in the measured branch, without memory of motion."""
+    scene = scene_of(engine_of(motion=driving((3.0, 1.0, 0.0), 2.0)), rate_hz=10.0, motion_distortion=False)
+    scene.step(substeps=500)
+    lidar = scene["lidar"]
+    assert lidar.data.points_b.data_ptr() == lidar.ground_truth.points_b.data_ptr()
+    assert not lidar.line.watches and lidar.info.notes["motion distortion"] == "no"
+
+
+def test_a_moving_object_is_skewed() -> None:
+    """A plate that recedes at 20 m/s is met where it was when each ray fired, to half a tick of its motion."""
+    dt, speed = 0.001, 20.0
+    plate = Shape("box", "plate", (0.05, 30.0, 30.0), body="plate")
+
+    def motion(t: float) -> Mapping[str, Any]:
+        return {"body_pos_w": np.array([[0.0, 0.0, 0.0], [5.05 + speed * t, 0.0, 0.0]])}
+
+    engine = engine_of([plate], dt=dt, bodies=("body", "plate"), motion=motion)
+    scene = scene_of(engine, rate_hz=10.0, fields="all")
+    scene.step(substeps=100)
+    data, truth, d = scene["lidar"].data, scene["lidar"].ground_truth, SLOW.table().directions()
+    ahead = d[:, 0] > 0.5
+    face = 5.0 + speed * (0.1 + numpy(data.time_offset[0]))
+    x = numpy(data.points_b[0])[:, 0]
+    assert np.abs(x - face)[ahead].max() < 0.5 * speed * dt + 32e-3 / 3 * speed + 1e-4  # and a block of 32 rays
+    assert np.ptp(x[ahead]) > 0.5
+    assert numpy(truth.points_b[0])[ahead, 0] == pytest.approx(7.0, abs=1e-4)
+
+
+def test_a_reset_in_mid_scan_shows_no_pose_from_before() -> None:
+    """Right after a reset, and at the next samples, each ray leaves from a pose of the new episode."""
+    engine = engine_of(ROOM[:2], envs=2)
+    scene = scene_of(engine, rate_hz=10.0, fields="all")
+
+    def drive(ticks: int, start: float) -> None:
+        for k in range(ticks):
+            engine.body_pos_w[:, 0, 0] = start + 0.01 * k
+            scene.update()
+
+    drive(80, -6.0)
+    before = scene["lidar"].read()
+    scene.reset([1], body_pos_w=torch.tensor([[[3.0, 0.0, 0.0]]]))
+    lidar = scene["lidar"]
+    assert torch.equal(lidar.data.distances[0], before.distances[0])
+    assert torch.equal(lidar.data.distances[1], lidar.ground_truth.distances[1])
+    drive(20, 3.0)
+    assert lidar.frame.tolist() == [3, 2]
+    d, data = SLOW.table().directions(), lidar.data
+    is_hit = torch.isfinite(data.distances[1]).numpy()
+    start = numpy(data.points_w[1])[is_hit, 0] - numpy(data.distances[1])[is_hit] * d[is_hit, 0]
+    offset = numpy(data.time_offset[1])[is_hit]
+    assert start == pytest.approx(np.clip(3.19 + 5.0 * offset, 3.0, None), abs=1e-3)
+    assert (offset < -0.04).sum() > 100, "there are rays from before the reset"
+
+
+def test_an_edit_is_seen_by_a_re_evaluation() -> None:
+    """update(ticks=0) casts again from the edited pose: the last ray from there, with the same draws."""
+    engine = engine_of(ROOM[:2])
+    scene = scene_of(engine, rate_hz=10.0, fields="all", range_noise=0.05)
+    for _ in range(50):
+        scene.update()
+    first = scene["lidar"].read()
+    scene.update(ticks=0)
+    assert torch.equal(scene["lidar"].data.distances, first.distances)
+    engine.body_pos_w[:, 0, 0] += 1.0
+    scene.update(ticks=0)
+    data, truth = scene["lidar"].data, scene["lidar"].ground_truth
+    d = SLOW.table().directions()
+    shift = numpy(data.distances[0] - first.distances[0]) * d[:, 0]
+    earlier = (np.abs(d[:, 0]) > 0.6) & (numpy(data.time_offset[0]) < -0.002)
+    assert shift[earlier] == pytest.approx(0.0, abs=1e-4)
+    assert shift[-2] == pytest.approx(-1.0 + 0.9e-3 / 0.002, abs=1e-3), "this one fired 0.9 ms before the capture"
+    assert numpy(truth.points_b[0])[d[:, 0] > 0.6, 0] == pytest.approx(9.0, abs=1e-4)
+    assert scene["lidar"].frame.tolist() == [2]
+
+
+@pytest.mark.parametrize("extra", [{}, {"beam_divergence": 0.05, "returns": "dual"}, {"noise": 0.01, "delay": 0.01}])
+def test_a_saved_state_resumes_bit_for_bit(extra: dict[str, Any]) -> None:
+    """Saved in mid-scan and loaded into another scene, all that follows is the same."""
+
+    def build() -> sn.Scene:
+        engine = engine_of(envs=3, motion=driving((3.0, 1.0, 0.0), 2.0))
+        return scene_of(engine, rate_hz=10.0, fields="all", range_noise=0.02, drop_rate=0.1, **extra)
+
+    one, other = build(), build()
+    one.step(substeps=130)
+    other.step(substeps=7)
+    other.load_state(one.state())
+    for _ in range(3):
+        one.step(substeps=20)
+        other.step(substeps=20)
+        same(snapshot(one["lidar"]), snapshot(other["lidar"]))
+
+
+def test_what_was_left_out_while_unwanted_is_not_missed() -> None:
+    """With evaluate="wanted" poses are kept all the same: the first scan after a pause is that of a busy lidar."""
+    scenes = [
+        scene_of(engine_of(motion=driving((3.0, 1.0, 0.0), 2.0)), rate_hz=50.0, fields="all", evaluate=evaluate,
+                 scan_duration=duration)
+        for evaluate in ("always", "wanted") for duration in (0.02, 0.05)
+    ]  # fmt: skip
+    for scene in scenes:
+        scene.step(substeps=205)
+        scene["lidar"].wanted = True
+        scene.step(substeps=5)
+    for busy, lazy in zip(scenes[:2], scenes[2:], strict=True):
+        assert int(lazy["lidar"].frame[0]) < int(busy["lidar"].frame[0])
+        assert torch.equal(busy["lidar"].data.distances, lazy["lidar"].data.distances)
+
+
+def test_a_lidar_that_samples_every_tick_shows_the_rays_of_that_tick() -> None:
+    """Without a rate each tick brings its part of the turn, distorted within the tick."""
+    speed = 10.0
+    scene = scene_of(engine_of(ROOM[:2], dt=0.01, motion=driving((speed, 0.0, 0.0), 0.0)), fields="all")
+    scene.step(substeps=100)
+    lidar = scene["lidar"]
+    assert lidar.num_rays == 30 and lidar.distorts
+    d, ids = SLOW.table().directions(), lidar.ray_ids()
+    assert ids.tolist() == list(range(270, 300))
+    start = speed * numpy(lidar.data.time_offset[0])
+    expected = (-8.0 - start) / d[ids, 0]
+    assert numpy(lidar.data.distances[0]) == pytest.approx(expected, abs=1e-4)
+
+
+# Contract -------------------------------------------------------------------------------------------------------------
+
+
+def tumbling(envs: int) -> sn.TensorEngine:
+    """The engine of `check_sensor` in a room with a wall, a ground, and a ball on the body itself."""
+    base = tumbling_engine(envs)
+    ball = Shape("sphere", "ball", (0.3,), body="body", pos=(1.5, 0.2, 0.1))
+    return sn.TensorEngine(
+        envs, base.dt, bodies=("body",), sites={"site": ("body", (0.1, 0.0, 0.05))}, shapes=[*ROOM, ball],
+        provides=("pose", "velocity", "acceleration", "gravity"), magnetic=(0.2, 0.0, -0.4), motion=base.motion,
+    )  # fmt: skip
+
+
+TURN = SpinningPatternCfg(elevations=(-10.0, 0.0, 5.0), cycle_interval=5e-4, rate_hz=100.0, firing_interval=1e-5)
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"motion_distortion": False},
+        {"exclude_parent_body": False, "noise": 0.02, "no_hit_value": -1.0},
+        {"range_noise": 0.02, "drop_rate": 0.1, "reference_snr": 100.0, "detection_threshold": 3.0,
+         "channel_bias": sn.Normal(0.0, 0.01), "intensity_noise": 0.1, "resolution": 0.01},
+        {"model": "carla", "noise_stddev": 0.1},
+        {"beam_divergence": 0.05, "returns": "dual", "delay": 0.004, "history_length": 2, "resolution": 0.001},
+    ],
+)  # fmt: skip
+@pytest.mark.slow
+def test_it_keeps_the_contract(extra: dict[str, Any]) -> None:
+    """All laws of `check_sensor` hold, with motion, noise, misses, footprints and delay."""
+    check_sensor(sn.LidarCfg(body="body", pattern=TURN, rate_hz=50.0, fields="all", **extra), engine=tumbling, steps=24)
+
+
+def test_plural_mounts_are_single_ones_side_by_side() -> None:
+    """Two mounts give a mount axis; the truth of each is that of a lidar of its own, and their noise differs."""
+    engine = engine_of(bodies=("body", "other"))
+    engine.body_pos_w[:, 1] = torch.tensor([2.0, 0.0, 0.0])
+    cfgs = [sn.LidarCfg(name="both", bodies=("body", "other"), pattern=SLOW, rate_hz=10.0, range_noise=0.05)]
+    cfgs += [sn.LidarCfg(name=name, body=name, pattern=SLOW, rate_hz=10.0) for name in ("body", "other")]
+    scene = sn.Scene(engine, cfgs)
+    for _ in range(50):
+        scene.update()
+    both = scene["both"]
+    assert both.data.points_b.shape == (1, 2, 300, 3)
+    for k, name in enumerate(("body", "other")):
+        assert torch.equal(both.ground_truth.points_b[:, k], scene[name].data.points_b)
+    noise = both.data.distances - both.ground_truth.distances
+    assert not torch.equal(noise[:, 0], noise[:, 1])
+    assert len(both.point_cloud(0, mount=1)["points_b"]) == torch.isfinite(both.data.distances[0, 1]).sum()
+
+
+def test_numbers_do_not_depend_on_how_many_envs_there_are() -> None:
+    """Env 1 of 2 and of 5 is the same, draws and all."""
+    scenes = [
+        scene_of(engine_of(envs=envs), rate_hz=10.0, range_noise=0.05, drop_rate=0.2, channel_bias=sn.Normal(0.0, 0.1))
+        for envs in (2, 5)
+    ]
+    for scene in scenes:
+        scene.step(substeps=50)
+    assert torch.equal(scenes[0]["lidar"].data.points_b[1], scenes[1]["lidar"].data.points_b[1])
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"fields": ("intensities",)}, "fields among distances.*Did you mean 'intensity'"),
+    ({"fields": ("intensity",)}, "distances or points_b among the fields"),
+    ({"scan_duration": 0.0}, "scan_duration.*greater than 0"),
+    ({"drop_rate": 1.5}, "drop_rate.*probability from 0 to 1"),
+    ({"range_noise": -0.1}, "range_noise.*nothing negative"),
+    ({"range_noise": (0.1, 0.2)}, "range_noise_snr with a ratio for each"),
+    ({"range_noise": (0.1, 0.2), "range_noise_snr": (9.0,), "reference_snr": 1.0}, "one ratio for each of the 2"),
+    ({"range_noise": (0.1, 0.2), "range_noise_snr": (9.0, 9.0), "reference_snr": 1.0}, "ratios that differ"),
+    ({"detection_threshold": 3.0}, "detection_threshold: beside reference_snr"),
+    ({"returns": "dual"}, "returns: beside beam_divergence"),
+    ({"sub_rays": 19}, "sub_rays: beside beam_divergence"),
+    ({"beam_divergence": 1.7}, "from 0 to 0.5, rad.*3 mrad"),
+    ({"model": "carla", "drop_rate": 0.1}, 'drop_rate: nothing, for model="carla".*Give model="physical"'),
+    ({"noise_stddev": 0.1}, 'noise_stddev: nothing, for model="physical".*Give model="carla"'),
+    ({"reflectance": {"wall": -1.0}}, "reflectances >= 0"),
+    ({"channel_bias": ((0.1, 0.2),)}, "one number per channel"),
+]
+
+
+@pytest.mark.parametrize(("fields", "message"), BAD)
+def test_bad_configs_are_refused(fields: dict[str, Any], message: str) -> None:
+    """Each fault names the field, what is expected and the fix."""
+    with pytest.raises(sn.ConfigError, match=message):
+        sn.LidarCfg(body="body", **fields)
+
+
+LATE = TablePatternCfg(time=(0.05, 0.06, 0.07), azimuth=(0.0, 1.0, 2.0), elevation=(0.0, 0.0, 0.0), period=0.1)
+FLAT = LidarPatternCfg(channels=1, vertical_fov_range=(0.0, 0.0), horizontal_fov_range=(0.0, 9.0), horizontal_res=1.0)
+MISFITS: list[tuple[dict[str, Any], str]] = [
+    ({"pattern": FLAT, "scan_duration": 0.1}, "scan_duration.*all rays of this pattern fire at once"),
+    ({"pattern": FLAT, "motion_distortion": True}, "motion_distortion.*all rays of this pattern fire at once"),
+    ({"scan_duration": 1e-5}, "time for at least one ray"),
+    ({"pattern": LATE, "rate_hz": 20.0}, "do not fire at an even rate.*Let scan_duration be 0.1 s"),
+    ({"channel_bias": (0.1, 0.2)}, "channel_bias.*one for each of the 3 channels"),
+    ({"reflectance": {"wal": 0.5}}, "a semantic label, or the name of a body or a geom.*Did you mean 'wall'"),
+    ({"reflectance": {"(": 0.5}}, "It is broken"),
+]
+
+
+@pytest.mark.parametrize(("fields", "message"), MISFITS)
+def test_what_does_not_fit_the_world_or_the_pattern_is_refused(fields: dict[str, Any], message: str) -> None:
+    """Faults that only a scene can know name the sensor, the field and the fix."""
+    with pytest.raises((sn.ConfigError, sn.SelectionError), match=message) as caught:
+        scene_of(engine_of(), **fields)
+    assert "LidarCfg('lidar')" in str(caught.value)
+
+
+def test_an_uneven_pattern_works_in_whole_periods() -> None:
+    """A table whose rays fire in a part of its period is fine where each scan is one period."""
+    scene = scene_of(engine_of(), pattern=LATE, rate_hz=10.0, fields="all")
+    scene.step(substeps=50)
+    assert numpy(scene["lidar"].data.time_offset[0]) == pytest.approx([-0.05, -0.04, -0.03], abs=1e-8)
+
+
+def test_a_config_survives_a_file() -> None:
+    """A config with every kind of field is the same after JSON and TOML."""
+    cfg = sn.LidarCfg(
+        body="body", pattern=SLOW, reflectance={"wall": 0.3}, reference_snr=50.0, range_noise=(0.1, 0.01),
+        range_noise_snr=(10.0, 100.0), channel_bias=sn.Normal(0.0, 0.01), beam_divergence=(0.003, 0.001),
+        fields=("points_b", "channel"),
+    )  # fmt: skip
+    assert sn.LidarCfg.from_json(cfg.to_json()) == cfg and sn.LidarCfg.from_toml(cfg.to_toml()) == cfg
+    assert replace(ROOM[0], reflectance=0.3).reflectance == 0.3
