@@ -33,7 +33,7 @@ def test_a_launch_that_may_be_split_gives_the_same_in_pieces_and_what_follows_se
 ) -> None:
     monkeypatch.setattr(program, "SHARD_ABOVE_S", 0.0)
     compute = Compute("cpu", 1, threads=3)
-    values = torch.arange(items, dtype=torch.float32)[None] + 1.0
+    values = torch.arange(items, dtype=torch.float32)[None] % 7.0
     squares, total = torch.zeros_like(values), torch.zeros(1)
 
     def hook() -> None:

@@ -19,12 +19,12 @@ from sensorium.sensors.magnetometer import MagneticDipole, Magnetometer, Magneto
 from sensorium.sensors.motor_current import MotorCurrent, MotorCurrentCfg, MotorCurrentData
 from sensorium.sensors.ray_caster import RayCaster, RayCasterCfg, RayCasterData, RayCastSensor, RayCastSensorCfg
 from sensorium.sensors.ray_caster_camera import CameraData, RayCasterCamera, RayCasterCameraCfg
-from sensorium.sensors.terrain_height import TerrainHeight, TerrainHeightCfg, TerrainHeightData
 from sensorium.sensors.surface_distance_probe import (
     SurfaceDistanceProbe,
     SurfaceDistanceProbeCfg,
     SurfaceDistanceProbeData,
 )
+from sensorium.sensors.terrain_height import TerrainHeight, TerrainHeightCfg, TerrainHeightData
 from sensorium.sensors.touch import Touch, TouchCfg, TouchData
 
 __all__ = [
@@ -90,12 +90,12 @@ __all__ = [
     "RayCasterCfg",
     "RayCasterData",
     "SkyZone",
-    "TerrainHeight",
-    "TerrainHeightCfg",
-    "TerrainHeightData",
     "SurfaceDistanceProbe",
     "SurfaceDistanceProbeCfg",
     "SurfaceDistanceProbeData",
+    "TerrainHeight",
+    "TerrainHeightCfg",
+    "TerrainHeightData",
     "Touch",
     "TouchCfg",
     "TouchData",
