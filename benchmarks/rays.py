@@ -28,25 +28,27 @@ def terrain(points: int = POINTS) -> np.ndarray:
     return 0.3 * np.sin(x)[None] * np.cos(0.7 * x)[:, None] + rough
 
 
-def model(kind: str, boxes: int) -> mujoco.MjModel:
+def model(kind: str, boxes: int, points: int = POINTS) -> mujoco.MjModel:
     """Return a model with a scanner, boxes that move, and the terrain as a mesh or as a height field."""
     spec = mujoco.MjSpec()
-    heights = terrain()
+    heights = terrain(points)
     if kind == "mesh":
-        x = np.linspace(-SIDE / 2, SIDE / 2, POINTS)
+        x = np.linspace(-SIDE / 2, SIDE / 2, points)
         xx, yy = np.meshgrid(x, x)
-        i = np.arange(POINTS * POINTS).reshape(POINTS, POINTS)
+        i = np.arange(points * points).reshape(points, points)
         a, b, c, d = i[:-1, :-1], i[:-1, 1:], i[1:, :-1], i[1:, 1:]
         faces = np.concatenate([np.stack([a, b, d], -1).reshape(-1, 3), np.stack([a, d, c], -1).reshape(-1, 3)])
-        points = np.stack([xx, yy, heights], -1).reshape(-1, 3)
-        spec.add_mesh(name="terrain", uservert=points.ravel(), userface=faces.ravel().astype(np.int32))
-        spec.worldbody.add_geom(name="terrain", type=mujoco.mjtGeom.mjGEOM_MESH, meshname="terrain", contype=0, conaffinity=0)
+        vertices = np.stack([xx, yy, heights], -1).reshape(-1, 3)
+        spec.add_mesh(name="terrain", uservert=vertices.ravel(), userface=faces.ravel().astype(np.int32))
+        spec.worldbody.add_geom(
+            name="terrain", type=mujoco.mjtGeom.mjGEOM_MESH, meshname="terrain", contype=0, conaffinity=0
+        )
     else:
         low, high = heights.min(), heights.max()
-        spec.add_hfield(name="terrain", nrow=POINTS, ncol=POINTS, size=[SIDE / 2, SIDE / 2, high - low, 0.1],
+        spec.add_hfield(name="terrain", nrow=points, ncol=points, size=[SIDE / 2, SIDE / 2, high - low, 0.1],
                         userdata=((heights - low) / (high - low)).ravel())  # fmt: skip
-        spec.worldbody.add_geom(name="terrain", type=mujoco.mjtGeom.mjGEOM_HFIELD, hfieldname="terrain", pos=[0, 0, low],
-                                contype=0, conaffinity=0)  # fmt: skip
+        spec.worldbody.add_geom(name="terrain", type=mujoco.mjtGeom.mjGEOM_HFIELD, hfieldname="terrain",
+                                pos=[0, 0, low], contype=0, conaffinity=0)  # fmt: skip
     scanner = spec.worldbody.add_body(name="scanner", pos=[0, 0, 3], mocap=True)
     scanner.add_geom(type=mujoco.mjtGeom.mjGEOM_SPHERE, size=[0.05, 0, 0], contype=0, conaffinity=0)
     for k in range(boxes):
@@ -55,9 +57,9 @@ def model(kind: str, boxes: int) -> mujoco.MjModel:
     return spec.compile()
 
 
-def world(kind: str, boxes: int, envs: int) -> MujocoEngine:
+def world(kind: str, boxes: int, envs: int, points: int = POINTS) -> MujocoEngine:
     """Return an engine whose scanners and boxes are elsewhere in each env."""
-    engine = MujocoEngine(model(kind, boxes), envs)
+    engine = MujocoEngine(model(kind, boxes, points), envs)
     rng = np.random.default_rng(1)
     engine.mocap_pos[:, 0] = torch.from_numpy(np.c_[rng.uniform(-7, 7, (envs, 2)), np.full(envs, 1.5)])
     engine.mocap_pos[:, 1:, :2] = torch.from_numpy(rng.uniform(-8, 8, (envs, boxes, 2)))
@@ -75,7 +77,6 @@ def peers(engine: MujocoEngine, directions: np.ndarray, starts: np.ndarray | Non
     along = np.ascontiguousarray(np.broadcast_to(directions[None], (envs, rays, 3)))
     body = mujoco.mj_name2id(engine.model, mujoco.mjtObj.mjOBJ_BODY, "scanner")
     return partial(engine.batch.ray, origin, along, bodyexclude=body)
-
 
 
 def on_tensors(engine: MujocoEngine) -> TensorEngine:
@@ -99,7 +100,9 @@ def scan(kind: str, envs: int, boxes: int = 12) -> list[Row]:
     """A 17 x 11 downward scan, the whole update of the sensor, against Batch.ray (which also runs the kinematics)."""
     engine = world(kind, boxes, envs)
     grid = GridPatternCfg(size=(1.6, 1.0))
-    scene = Scene(on_tensors(engine), [RayCasterCfg(body="scanner", pattern=grid, ray_alignment="yaw", evaluate="always")])
+    scene = Scene(
+        on_tensors(engine), [RayCasterCfg(body="scanner", pattern=grid, ray_alignment="yaw", evaluate="always")]
+    )
     pattern = grid.rays("cpu")
     peer = peers(engine, pattern.directions.numpy().astype(float), pattern.starts.numpy().astype(float))
     scene.update()
@@ -156,3 +159,20 @@ def lidar(kind: str = "mesh", envs: int = 16, boxes: int = 28) -> list[Row]:
         rows.append((f"{what}: bare wp.Mesh, terrain only, 1 thread", f"{speed['bare']:.2f} Mrays/s", "baseline"))
         against += f", {speed['ours'] / speed['bare']:.2f} x bare (at least 1.5)"
     return [*rows, (f"{what}: RayCaster", f"{speed['ours']:.2f} Mrays/s", f"{against}; {share:.2%} agree")]
+
+
+def memory() -> list[Row]:
+    """What a scan takes for each env, which does not grow with the terrain, and what the terrain takes once."""
+    rows = []
+    for points in (50, POINTS):
+        for envs in (16, 1024):
+            engine = world("mesh", 12, envs, points)
+            scene = Scene(on_tensors(engine), [RayCasterCfg(body="scanner", ray_alignment="yaw")])
+            sensor = scene["ray_caster"]
+            triangles = 2 * (points - 1) ** 2
+            shared, own = sensor.rays.nbytes, sensor.info.nbytes
+            what = f"a scan of {sensor.num_rays} rays, terrain of {triangles:,} triangles, {envs} envs"
+            rows.append(
+                (what, f"{own / envs / 1024:.2f} KiB per env", f"{shared / triangles:.0f} B per triangle, once")
+            )
+    return rows

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import torch
 
 import sensorium as sn
 
@@ -41,8 +40,8 @@ def simulate() -> dict[str, np.ndarray]:
     rows: dict[str, list[np.ndarray]] = {name: [] for name in ("time", "hand", "ball", "true", "measured", "points")}
     for _ in range(300):
         t = scene.time
-        engine.body_pos_w[0, 0] = torch.tensor([0.0, 0.25 * np.sin(1.3 * t) - 0.2, 0.95 - 0.17 * t])
-        engine.body_pos_w[0, 1] = torch.tensor([0.0, 1.0 - 0.25 * t, 0.6])
+        hand, ball = [0.0, 0.25 * np.sin(1.3 * t) - 0.2, 0.95 - 0.17 * t], [0.0, 1.0 - 0.25 * t, 0.6]
+        engine.body_pos_w = np.array([[hand, ball]])
         scene.update()
         rows["time"].append(np.array(scene.time))
         rows["hand"].append(engine.body_pos_w[0, 0].numpy().copy())
@@ -82,7 +81,7 @@ def draw(path: Path) -> None:
         run["hand"][: k + 1, 1], run["hand"][: k + 1, 2], ":", color="tab:orange", lw=1.2, label="path of the hand"
     )
     side.set(xlabel="y (m)", ylabel="z (m)", title=f"Nearest points at {run['time'][k]:.1f} s", aspect="equal",
-             xlim=(-1, 1), ylim=(-0.05, 1.15))  # fmt: skip
+             xlim=(-1, 1), ylim=(-0.05, 1.15), xticks=np.arange(-1.0, 1.1, 0.5))  # fmt: skip
     side.text(-0.65, 0.93, "post", ha="center", fontsize=8)
     side.text(*(run["ball"][k, 1:] + [0.0, 0.14]), "ball", ha="center", fontsize=8)
     side.text(0.6, 0.0, "height field", ha="center", fontsize=8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ SAME_CAMERA: dict[Any, Any] = {
 OPTICAL = Rotation.from_matrix([[0, 0, 1], [-1, 0, 0], [0, -1, 0]])
 """Turns right, down, forward to forward, left, up."""
 SMALL = sn.PinholeCameraPatternCfg(width=40, height=30, horizontal_aperture=40.0)
-CLIPPED = [[380.08, 0.0, 467.79], [0.0, 380.08, 262.05], [0.0, 0.0, 1.0]]
+CLIPPED = [[380.08 / 4, 0.0, 467.79 / 4], [0.0, 380.08 / 4, 262.05 / 4], [0.0, 0.0, 1.0]]
 ALL = ("distance_to_image_plane", "distance_to_camera", "normals", "points_b", "geom_ids", "face_ids")
 GROUND = sn.Shape("plane", "ground", (50.0, 50.0))
 THINGS = (
@@ -197,7 +198,12 @@ def test_a_moving_shape_is_seen_where_it_is_in_the_same_step() -> None:
         scene.engine.body_pos_w[0, 1] = torch.tensor([distance, 0.0, 0.0])
         scene.engine.body_pos_w[1, 1] = torch.tensor([-distance, 0.0, 0.0])  # behind the other env's camera
         scene.update()
-        assert sensor.data.depth[0, 14:16, 19:21].amin().item() == pytest.approx(distance - 0.5, abs=1e-3)
+        at = (sn.Shape("sphere", "ball", (0.5,), pos=(distance, 0.0, 0.0)),)
+        expected, cosine = render(at, (0, 0, 0), OPTICAL.as_quat(scalar_first=True), SMALL.intrinsic_matrix, 30, 40)
+        depth, ids = numpy(sensor.data.depth[0]).reshape(-1), sensor.data.geom_ids[0].reshape(-1).numpy()
+        hit = (expected.shape == 0) & ~expected.is_edge
+        assert hit.sum() > 5 and (ids[hit] == 0).all() and (ids == 0).sum() <= (expected.shape == 0).sum() + 1
+        np.testing.assert_allclose(depth[hit], (expected.distance * cosine)[hit], rtol=1e-5)
         assert (sensor.data.geom_ids[1] == -1).all()
     assert sensor.geom_names == ("ball",)
 
@@ -205,12 +211,13 @@ def test_a_moving_shape_is_seen_where_it_is_in_the_same_step() -> None:
 # Clipping -------------------------------------------------------------------------------------------------------------
 
 
-def clipped(behaviour: str, **options: Any) -> Any:
+@cache
+def clipped(behaviour: str, no_hit_value: float | None = None) -> Any:
     """Return data of a camera at (2.5, 2.5, 6) that sees floor, horizon and sky through a wide lens, max 10 m."""
-    pattern = sn.PinholeCameraPatternCfg.from_intrinsic_matrix(CLIPPED, 960, 540)
+    pattern = sn.PinholeCameraPatternCfg.from_intrinsic_matrix(CLIPPED, 240, 135)
     cfg = camera(
         body="world", pattern_cfg=pattern, max_distance=10.0, depth_clipping_behavior=behaviour,
-        data_types=("distance_to_camera", "distance_to_image_plane"), **options,
+        data_types=("distance_to_camera", "distance_to_image_plane"), no_hit_value=no_hit_value,
     )  # fmt: skip
     sensor: Any = scene_of(cfg)["camera"]
     quat = torch.tensor([[-0.8, 0.0, -0.1, 0.0]]) / math.hypot(0.8, 0.1)
@@ -239,7 +246,7 @@ def test_clipping_zero_and_max_change_only_what_is_beyond() -> None:
 
 
 def test_a_miss_shows_what_the_config_says() -> None:
-    image = clipped("none", no_hit_value=-1.0).output["distance_to_image_plane"]
+    image = clipped("none", -1.0).output["distance_to_image_plane"]
     plain = clipped("none").output["distance_to_image_plane"]
     assert torch.equal(image == -1.0, plain.isinf()) and torch.equal(image[image > 0], plain[~plain.isinf()])
 
@@ -404,7 +411,8 @@ def test_plural_mounts_have_an_axis_of_their_own() -> None:
     data = sensor.data
     assert data.pos_w.shape == (2, 2, 3) and data.intrinsic_matrices.shape == (2, 2, 3, 3)
     assert data.depth.shape == (2, 2, 30, 40, 1) and data.normals.shape == (2, 2, 30, 40, 3)
-    torch.testing.assert_close(data.depth[:, 0], 2.0 * data.depth[:, 1])
+    low = slice(18, 30)  # rows that see the ground within its extent
+    torch.testing.assert_close(data.depth[:, 0, low], 2.0 * data.depth[:, 1, low])
     eyes = torch.tensor([[[0.0, 0, 3], [0, 0, 4]]] * 2)
     sensor.set_world_poses_from_view(eyes, torch.zeros(3))
     for mount, height in enumerate((3.0, 4.0)):
@@ -661,7 +669,7 @@ def test_a_state_that_is_not_finite_makes_the_image_invalid() -> None:
     "options",
     [
         {"data_types": ALL},
-        {"data_types": ALL, "noise": 0.02, "depth_clipping_behavior": "max", "max_distance": 3.0},
+        {"data_types": ALL, "noise": 0.02, "depth_clipping_behavior": "max", "max_distance": 9.0},
         {"data_types": ("distance_to_camera",), "drift_range": (-0.1, 0.1), "no_hit_value": -1.0, "resolution": 0.01},
         {"data_types": ("normals",), "ray_alignment": "yaw"},
     ],
@@ -678,7 +686,7 @@ def test_the_camera_keeps_the_contract(options: Any) -> None:
 
     pattern = sn.PinholeCameraPatternCfg(width=6, height=4)
     laws = check_sensor(camera(pattern_cfg=pattern, **options), engine=engine, steps=6)
-    assert {"resuming_is_exact", "mounts_do_not_matter", "config_round_trip"} <= {*laws}
+    assert {"resuming_is_exact", "lazy_equals_eager", "config_round_trip"} <= {*laws}
 
 
 def test_the_config_survives_a_file() -> None:

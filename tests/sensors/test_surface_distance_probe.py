@@ -213,6 +213,33 @@ def test_each_of_several_mounts_misses_only_its_own_body() -> None:
     np.testing.assert_allclose(numpy(near.data.distance)[0], [[0.9], [0.98]], rtol=1e-6)
 
 
+def test_static_meshes_on_the_bodies_of_the_mounts_are_seen_by_the_others_only() -> None:
+    """A slab of uneven scale, 1.2 m above ground, on the hand: the ball's probe finds it, the hand's the ball."""
+    corners = [[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]
+    faces = [[0, 1, 3], [0, 3, 2], [4, 6, 7], [4, 7, 5], [0, 4, 5], [0, 5, 1],
+             [2, 3, 7], [2, 7, 6], [0, 2, 6], [0, 6, 4], [1, 5, 7], [1, 7, 3]]  # fmt: skip
+    slab = sn.Shape(
+        "mesh", "slab", mesh=sn.Mesh(corners, faces), scale=(2.0, 2.0, -0.1), body="hand", pos=(0.0, 0.0, 1.3),
+        is_static=True,
+    )  # fmt: skip
+    _, probe = probing(engine_of(1, (GROUND, slab, BALL)), body=None, bodies=("hand", "ball"), fields="all")
+    assert [[probe.geom_names[i] for i in row] for row in probe.data.geom_ids[0]] == [["ball"], ["slab"]]
+    np.testing.assert_allclose(numpy(probe.data.distance)[0], [[0.9], [0.2]], rtol=1e-6)
+
+
+def test_sensors_share_the_trees_of_meshes() -> None:
+    """Those that are scaled before, too."""
+    mesh = sn.Mesh([[0, 0, 0], [1, 0, 0], [0, 1, 0]], [[0, 1, 2]])
+    shapes = [
+        sn.Shape("mesh", f"m{k}", mesh=mesh, body="ball", scale=scale)
+        for k, scale in enumerate([(1.0, 2.0, 3.0), (1.0, 2.0, 3.0), (2.0, 2.0, -2.0)])
+    ]
+    cfgs = [SurfaceDistanceProbeCfg(name=name, body="hand") for name in "ab"]
+    scene = sn.Scene(engine_of(16, shapes), cfgs)
+    first, second = (scene[name]._query._trees.mesh.numpy().tolist() for name in "ab")
+    assert first == second and first[0] == first[1] != first[2]
+
+
 @pytest.mark.parametrize(
     ("selection", "distance"),
     [
@@ -260,6 +287,20 @@ def test_misses_can_be_shown_as_a_number_or_as_genesis_shows_them(noise: float |
     for probe in (number, legacy):
         assert probe.ground_truth.distance[0, 1] == 0.25
         assert abs(probe.data.distance[0, 1] - 0.25) < 0.01
+
+
+def test_a_window_with_a_miss_is_a_miss_whatever_number_readers_are_shown() -> None:
+    """A stage that looks at every tick sees misses as infinite and does not average the number."""
+    engine = engine_of()
+    scene, probe = probing(
+        engine, targets="ground", probe_radius=1.0, no_hit_value=-7.0, stages=(sn.WindowAverage(),), rate_hz=25.0
+    )
+    for heights, measured in (((0.25, 2.0, 0.75, 0.5), -7.0), ((0.25, 0.25, 0.75, 0.75), 0.5)):
+        for height in heights:
+            engine.body_pos_w[:, 0, 2] = height
+            scene.update()
+        assert probe.data.distance.item() == pytest.approx(measured)
+        assert probe.ground_truth.distance.item() == heights[-1]
 
 
 def test_what_is_nearer_than_the_least_distance_is_a_miss() -> None:

@@ -13,7 +13,7 @@ between two that share an edge or a vertex.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -150,10 +150,9 @@ def build_columns(
     owners: list[NDArray[np.int32]] = []
     for part in _chunks(len(rows)):
         ids = np.flatnonzero(kept[part]).astype(np.int32) + np.int32(part.start)
-        for some in _shares(points[rows[ids]], corner, per_metre, cells):
-            cell, owner = _overlaps(points[rows[ids[some]]], corner, per_metre, cells)
+        for cell, owner in overlapping(points[rows[ids]], corner, per_metre, cells):
             lists.append(cell)
-            owners.append(ids[some][owner])
+            owners.append(ids[owner])
         tell(0.4 + 0.4 * part.stop / len(rows))
     cell = np.concatenate(lists) if lists else np.zeros(0, np.int32)
     order = np.argsort(cell, kind="stable")
@@ -207,15 +206,24 @@ def _box(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the first and the last cell along x and y that triangles may touch, `[n, 2]` each."""
     place = (corners[:, :, :2] - corner) * per_metre
-    margin = _margin(cells)
+    margin = cell_margin(cells)
     first = np.clip(np.floor(place.min(axis=1) - margin), 0, cells - 1).astype(np.int64)
     last = np.clip(np.floor(place.max(axis=1) + margin), 0, cells - 1).astype(np.int64)
     return first, last
 
 
-def _margin(cells: NDArray[np.int64]) -> float:
+def cell_margin(cells: NDArray[Any]) -> float:
     """Return how far, in cells, a ray may be from the cell that it is in by float32."""
     return 1e-4 + 8.0 * EPSILON * float(cells.max())
+
+
+def overlapping(
+    corners: NDArray[np.float64], corner: NDArray[np.float64], per_metre: NDArray[np.float64], cells: NDArray[np.int64]
+) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32]]]:
+    """Yield the pairs (cell, row of the triangle) that touch, of triangles `[n, 3, xyz]`, some hundred thousand at once."""
+    for some in _shares(corners, corner, per_metre, cells):
+        cell, owner = _overlaps(corners[some], corner, per_metre, cells)
+        yield cell, owner + np.int32(some.start)
 
 
 def _shares(
@@ -242,7 +250,7 @@ def _overlaps(
     y = first[owner, 1] + number // span[owner, 0]
     touches = np.ones(len(owner), bool)
     place = (corners[:, :, :2] - corner) * per_metre
-    half = 0.5 + _margin(cells)
+    half = 0.5 + cell_margin(cells)
     for k in range(3):
         a, edge = place[:, k], place[:, (k + 1) % 3] - place[:, k]
         axis = np.stack([-edge[:, 1], edge[:, 0]], axis=1)

@@ -28,7 +28,7 @@ else:
     F64 = wp.float64
 
 NEWTON = wp.constant(wp.int32(32))
-"""Steps towards the nearest point of an ellipsoid, at most; radii of a ratio of 10^6 take 16."""
+"""Steps towards the nearest point of an ellipsoid, at most; with radii of a ratio of 10^6 they took up to 15."""
 _ZERO: Any = wp.constant(wp.float64(0.0))
 _ONE: Any = wp.constant(wp.float64(1.0))
 _INF: Any = wp.constant(wp.float64(float("inf")))

@@ -275,6 +275,13 @@ def pose_at(pose: Pose, env: int, mount: int, captured: int, earliest: int, time
 
 
 @wp.func
+def nearest_tick(pose: Pose, captured: int, earliest: int, time: float) -> int:
+    """Return the tick, of those that are kept, that is nearest to a time some seconds from the capture."""
+    tick = captured + int(wp.round(float(wp.float64(time) / pose.dt)))
+    return wp.max(wp.max(tick, earliest), captured - pose.slots + 1)
+
+
+@wp.func
 def ray_of(bundle: Bundle, env: int, index: int):  # type: ignore[no-untyped-def]
     """Return start and direction of a ray in the ray frame."""
     start = wp.vec3()
@@ -438,6 +445,8 @@ def cast_rays(
     movers = moving.pos.shape[2]
     if movers > 0:
         mid = (first + last) / 2
+        if bundle.per_tick > wp.float64(0.0):
+            mid = first + per_block / 2  # a window's last block may have fewer rays; its cone is that of a whole one
         index = ((begin + mid) % bundle.total + bundle.total) % bundle.total
         low = ((begin + first) % bundle.total + bundle.total) % bundle.total
         e = env % bundle.angle_cos.shape[0]
@@ -448,24 +457,37 @@ def cast_rays(
         mp = pos
         mq = quat
         if takes_time:
-            time = ray_time(bundle, begin + mid, captured, pose.dt)
-            mp, mq = pose_at(pose, env, mount, captured, earliest, time)
+            mp, mq = pose_at(pose, env, mount, captured, earliest, ray_time(bundle, begin + mid, captured, pose.dt))
             if turns:
                 mq = quat_yaw(mq)
-            kept = wp.max(captured + int(wp.round(float(wp.float64(time) / pose.dt))), earliest)
-            slot = slot_of(wp.max(kept, captured - pose.slots + 1), pose.slots)
+        s, d = place_ray(pose, env, mount, mp, mq, s0, d0)
+        if takes_time:
             # rays of the block leave from other poses: widen by what the mount does between them
-            ap, aq = pose_at(pose, env, mount, captured, earliest, ray_time(bundle, begin + first, captured, pose.dt))
-            bp, bq = pose_at(pose, env, mount, captured, earliest, ray_time(bundle, begin + last - 1, captured, pose.dt))
-            turn = 2.0 * wp.max(wp.length(wp.sub(quat_near(aq, mq), mq)), wp.length(wp.sub(quat_near(bq, mq), mq)))
-            radius = radius * (1.0 + turn) + wp.max(wp.length(ap - mp), wp.length(bp - mp))
-            widened = wp.atan2(angle_sin, angle_cos) + 1.1 * turn
+            begins = ray_time(bundle, begin + first, captured, pose.dt)
+            ends = ray_time(bundle, begin + last - 1, captured, pose.dt)
+            tick = nearest_tick(pose, captured, earliest, begins)
+            slot = slot_of(tick, pose.slots)
+            if nearest_tick(pose, captured, earliest, ends) != tick:
+                count = NEAR + 1  # what moves is elsewhere by then: each ray looks at all
+            turn = float(0.0)
+            shift = float(0.0)
+            for corner in range(3):  # at a tick, which may be between them, the mount's way has a corner
+                ap = pose.pos[env, slot, mount]
+                aq = pose.quat[env, slot, mount]
+                if corner < 2:
+                    ap, aq = pose_at(pose, env, mount, captured, earliest, wp.where(corner == 0, begins, ends))
+                if turns:
+                    aq = quat_yaw(aq)
+                turn = wp.max(turn, 2.2 * wp.length(wp.sub(quat_near(aq, mq), mq)))
+                other, _other_d = place_ray(pose, env, mount, ap, aq, s0, d0)
+                shift = wp.max(shift, wp.length(other - s))
+            radius = radius + 1.1 * shift + turn * turn * wp.length(s - mp)
+            widened = wp.atan2(angle_sin, angle_cos) + turn
             if angle_sin >= 0.0 and widened < 1.5:
                 angle_cos = wp.cos(widened)
                 angle_sin = wp.sin(widened)
             else:
                 angle_sin = -1.0
-        s, d = place_ray(pose, env, mount, mp, mq, s0, d0)
         for k in range(movers):
             row = instances.moving + k
             if hidden[mount, row] != wp.uint8(0):
@@ -497,6 +519,7 @@ def cast_rays(
                 p, q = pose_at(pose, env, mount, captured, earliest, time)
                 if turns:
                     q = quat_yaw(q)
+                slot = slot_of(nearest_tick(pose, captured, earliest, time), pose.slots)
         s, d = place_ray(pose, env, mount, p, q, s0, d0)
         t = limits[1]
         best = int(-1)  # instance row; -1 nothing, -2 a triangle of the tree, -3 one of the index

@@ -14,19 +14,25 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from sensorium.errors import UnknownNameError
 from sensorium.presets.barometer import PRESETS as _BAROMETERS
+from sensorium.presets.depth import PRESETS as _DEPTH_CAMERAS
 from sensorium.presets.imu import PRESETS as _IMUS
 from sensorium.presets.info import PresetInfo, Presets
+from sensorium.presets.lidar import PRESETS as _LIDARS
 from sensorium.presets.magnetometer import PRESETS as _MAGNETOMETERS
 
 if TYPE_CHECKING:
     from sensorium.cfg import SensorCfg
     from sensorium.sensors.barometer import BarometerCfg
+    from sensorium.sensors.depth_camera import DepthCameraCfg
     from sensorium.sensors.imu import ImuCfg
+    from sensorium.sensors.lidar import LidarCfg
     from sensorium.sensors.magnetometer import MagnetometerCfg
 
 __all__ = [
     "BarometerName",
+    "DepthCameraName",
     "ImuName",
+    "LidarName",
     "MagnetometerName",
     "PresetInfo",
     "Presets",
@@ -35,13 +41,17 @@ __all__ = [
     "presets",
 ]
 
-_ALL = Presets({info.name: info for info in (*_IMUS, *_MAGNETOMETERS, *_BAROMETERS)})
+_ALL = Presets({info.name: info for info in (*_IMUS, *_MAGNETOMETERS, *_BAROMETERS, *_DEPTH_CAMERAS, *_LIDARS)})
 ImuName = Literal["bmi088", "icm42688p", "adis16448", "d455"]
 """The presets of IMUs."""
 MagnetometerName = Literal["px4_mag"]
 """The presets of magnetometers."""
 BarometerName = Literal["px4_baro"]
 """The presets of barometers."""
+DepthCameraName = Literal["d435", "kinect_v1"]
+"""The presets of depth cameras."""
+LidarName = Literal["vlp16", "os1_64", "mid360"]
+"""The presets of lidars."""
 _COLUMN_KNOBS = ("noise", "bias", "random_walk", "resolution")
 
 
@@ -71,6 +81,10 @@ def preset(name: ImuName, /, **fields: Any) -> ImuCfg: ...
 def preset(name: MagnetometerName, /, **fields: Any) -> MagnetometerCfg: ...
 @overload
 def preset(name: BarometerName, /, **fields: Any) -> BarometerCfg: ...
+@overload
+def preset(name: LidarName, /, **fields: Any) -> LidarCfg: ...
+@overload
+def preset(name: DepthCameraName, /, **fields: Any) -> DepthCameraCfg: ...
 @overload
 def preset(name: str, /, **fields: Any) -> SensorCfg[Any]: ...
 def preset(name: str, /, **fields: Any) -> SensorCfg[Any]:

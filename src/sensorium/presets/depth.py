@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sensorium.cfg import StageCfg
+from sensorium.cfg import StageCfg, kind_of
 from sensorium.measurement.stages import KinectDepth, StereoDepth
+from sensorium.presets.info import PresetInfo
 
 DEPTH = "distance_to_image_plane"
 
@@ -143,6 +144,36 @@ KINECT_V1 = DepthDevice(
 
 DEVICES = {device.name: device for device in (D435, KINECT_V1)}
 """Depth cameras by name."""
+
+
+def _preset(device: DepthDevice) -> PresetInfo:
+    """Return the preset of a device: its field of view is fixed, so that `res` may be another."""
+    errors = {name: list(value) if isinstance(value, tuple) else value for name, value in device.errors.items()}
+    lens = {"fov_deg": device.fov_deg, "matched_focal_px": device.focal_px}
+    return PresetInfo(
+        name=device.name,
+        kind="depth_camera",
+        title=device.title,
+        source=device.source,
+        convention="none: the noise is that of each sample, in px of disparity or as a function of depth",
+        notes=(
+            *device.notes,
+            "A smaller res is an image that was made smaller after the device measured at its own.",
+            "What gives no depth reads 0, in truth as well: depth_clipping_behavior='zero'.",
+        ),
+        fields={
+            "res": [device.width, device.height],
+            "fov_horizontal": device.fov_deg,
+            "rate_hz": device.rate_hz,
+            "max_distance": device.errors["max_range"],
+            "depth_clipping_behavior": "zero",
+            "resolution": {DEPTH: device.resolution},
+            "stages": [{"kind": kind_of(device.stage), "fields": [DEPTH], **lens, **errors}],
+        },
+    )
+
+
+PRESETS = tuple(map(_preset, DEVICES.values()))
 
 
 def d435_stages(width: int = 848) -> tuple[StageCfg, ...]:

@@ -165,7 +165,7 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
         """Choose the shapes, and make the memory of a scan."""
         cfg, rays, window = self.cfg, self.pattern, self.window
         starts, directions = rays.starts.numpy(), rays.directions.numpy()
-        slots = math.ceil(window.oldest / self.clock.dt - 1e-6) + 1 if self.distorts else 1
+        slots = math.ceil(window.oldest / self.clock.dt - 1e-6) if self.distorts else 1
         common: dict[str, Any] = {
             "targets": cfg.seen,
             "config": f"{type(cfg).__name__}({cfg.label!r})",

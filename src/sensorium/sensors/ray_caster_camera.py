@@ -35,7 +35,7 @@ from sensorium.geometry.cameras import (
 )
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_yaw
 from sensorium.measurement.pipeline import Hooks
-from sensorium.measurement.record import Record, Timeline
+from sensorium.measurement.record import Record, Timeline, copy_word, words_of
 from sensorium.measurement.stages.depth_image import DepthStage
 from sensorium.patterns import PatternField, PinholeCameraPatternCfg
 from sensorium.readings import DebugShape
@@ -136,9 +136,9 @@ class CameraOffsetCfg(OffsetCfg):
 class RayCasterCameraCfg(RayCfg[CameraData]):
     """Configuration of a camera that casts rays.
 
-    Knobs such as `noise` act on `distance_to_image_plane`, m, where it is among the data types, else on
+    Knobs such as `noise`, m, and stages act on `distance_to_image_plane` where it is among the data types, else on
     `distance_to_camera`; the other distance and `points_b` follow from the measured one. Misses stay misses, and the
-    clipping comes last.
+    clipping comes last. Stages that look at the true image see it clipped.
     """
 
     pattern_cfg: PatternField
@@ -266,6 +266,12 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
         return tuple(of.get(axis, none) for axis in AXES), (none,) * 3
 
     @property
+    def clips(self) -> bool:
+        """Whether anything else than +inf shows where nothing is met in range."""
+        farthest, beyond = self.clipping
+        return farthest < self.limits[1] or beyond != float("inf")
+
+    @property
     def drifts(self) -> bool:
         """Whether the measured image is taken from elsewhere than the true one."""
         return any(any(span) for span in self.drift_spans[0])
@@ -310,6 +316,14 @@ def _camera_pose(
             k_out[env, mount, row, column] = k_in[env, row, column]
 
 
+@wp.kernel
+def _copy(rows: Rows, count: int, wide: int, source: wp.uint64, target: wp.uint64) -> None:
+    i, word = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] != wp.uint8(0):
+        copy_word(wide, source, env * count + word, target, env * count + word)
+
+
 RAY, RAY_IN_PLANE, DEPTH = 0, 1, 2
 """Where `_images` finds what it starts from: the ray's length in `ranges` or in `depths`, or z-depth in `depths`."""
 
@@ -324,6 +338,8 @@ def _images(
     keeps_points: int,
     width: int,
     inverse_k: wp.array2d[wp.vec3],
+    ranges_in: wp.array3d[wp.float32],
+    depths_in: wp.array3d[wp.float32],
     ranges: wp.array3d[wp.float32],
     depths: wp.array3d[wp.float32],
     points: wp.array3d[wp.vec3],
@@ -340,13 +356,13 @@ def _images(
     r = wp.float32(0.0)
     z = wp.float32(0.0)
     if source == 2:
-        z = depths[env, mount, pixel]
+        z = depths_in[env, mount, pixel]
         r = z * length
     else:
         if source == 0:
-            r = ranges[env, mount, pixel]
+            r = ranges_in[env, mount, pixel]
         else:
-            r = depths[env, mount, pixel]
+            r = depths_in[env, mount, pixel]
         z = r / length
     misses = wp.isinf(z)
     has_point = not misses
@@ -404,7 +420,10 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
 
     def _hooks(self) -> Hooks:
         self._check_stages()
-        return super()._hooks()
+        hooks, cfg = super()._hooks(), self.cfg
+        if cfg.drifts or (cfg.clips and not cfg.is_clean):  # clipping comes after the noise: two images from the start
+            hooks.raw, hooks.fused = None, self.update_current_timestep_data
+        return hooks
 
     def _check_stages(self) -> None:
         """Raise `ConfigError` where a model of depth errors has another lens than the camera."""
@@ -456,22 +475,32 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
     @recorded
     def update_raw_data(self, raw: Record) -> None:
         """Cast all rays, make the images of them, and note the pose (four launches)."""
-        self._take(raw, None)
+        self._take(raw, None, is_last=self.cfg.is_clean)
 
     @recorded
     def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
-        """Take the true image, and the measured one from where the camera believes itself to be."""
-        self._take(raw, None)
-        self._take(slot, self._drifts[0], look=False)
+        """Take the true image, clipped, and the measured one, from where the camera believes itself to be."""
+        if self.cfg.drifts:
+            self._take(raw, None, is_last=True)
+            self._take(slot, self._drifts[0], is_last=self.cfg.is_clean, look=False)
+            return
+        self._take(slot, None, is_last=False)
+        for name in slot:
+            if name not in (*DISTANCES, "points_b"):
+                words = words_of(slot[name])
+                inputs = [words.count, words.wide, words.address, words_of(raw[name]).address]
+                self.compute_on.launch(_copy, (words.count,), inputs, [])
+        self._make_images(slot, raw, RAY if "distance_to_camera" in raw else DEPTH, is_last=True)
 
-    def _take(self, record: Record, drift: Tensor | None, *, look: bool = True) -> None:
+    def _take(self, record: Record, drift: Tensor | None, *, is_last: bool, look: bool = True) -> None:
         outputs = {"normals": "normal", "geom_ids": "shape", "face_ids": "face"}
         wanted = {word: record[name] for name, word in outputs.items() if name in record}
         holder = "distance_to_camera" if "distance_to_camera" in record else "distance_to_image_plane"
         if holder in record:
             wanted["distance"] = record[holder]
         self._cast.cast(wanted, drift=drift, look=look)
-        self._make_images(record, RAY if holder == "distance_to_camera" else RAY_IN_PLANE, is_last=self.cfg.is_clean)
+        source = RAY if holder == "distance_to_camera" else RAY_IN_PLANE
+        self._make_images(record, record, source, is_last=is_last)
         moved = torch.zeros((0, 1, 3), device=self.device) if drift is None else drift
         inputs = [
             ("base", "yaw", "world").index(self.cfg.alignment),
@@ -486,34 +515,30 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         flags = [wp.from_torch(self.line.bad, dtype=wp.uint8), self.clock.bad_wp]
         self.compute_on.launch(_camera_pose, (self.mount.count,), inputs, [*pose, *flags])
 
-    def _make_images(self, record: Record, source: int, *, is_last: bool) -> None:
+    def _make_images(self, given: Record, record: Record, source: int, *, is_last: bool) -> None:
+        """Make the distances and points of `record` of one distance in `given` (a launch)."""
         if not any(name in record for name in DISTANCES):
             return
         height, width = self.image_shape
         farthest, beyond = self.cfg.clipping
-        shape = (self.compute_on.num_envs, self.mount.count, height * width)
-        images = []
-        for name, dtype, size in (
-            ("distance_to_camera", wp.float32, ()),
-            ("distance_to_image_plane", wp.float32, ()),
-            ("points_b", wp.vec3, (3,)),
-        ):
-            values = (
-                record[name].view(*shape, *size)
-                if name in record
-                else torch.zeros((0, 1, 1, *size), device=self.device)
-            )
-            images.append(wp.from_torch(values, dtype=dtype))
+
+        def image(record: Record, name: str, dtype: Any, *size: int) -> Any:
+            if name not in record:
+                return wp.zeros((0, 0, 0), dtype=dtype, device=self.device)
+            shape = (self.compute_on.num_envs, self.mount.count, height * width, *size)
+            return wp.from_torch(record[name].view(shape), dtype=dtype)
+
         keeps = int(self.cfg.depth_clipping_behavior != "none")
         inputs = [source, int(is_last), farthest, beyond, keeps, width, wp.from_torch(self._inverse_k, dtype=wp.vec3)]
+        inputs += [image(given, name, wp.float32) for name in reversed(DISTANCES)]
+        images = [image(record, name, wp.float32) for name in reversed(DISTANCES)]
+        images.append(image(record, "points_b", wp.vec3, 3))
         self.compute_on.launch(_images, (self.mount.count, height * width), inputs, images)
 
     @recorded
     def derive_measured(self, slot: Record) -> None:
-        """Let the other measured distance and the points follow from the measured one, and clip, the truth as well."""
-        has_plane, has_range = (name in slot for name in DISTANCES)
-        self._make_images(slot, DEPTH if has_plane else RAY, is_last=True)
-        self._make_images(self.line.truth, RAY if has_range else DEPTH, is_last=True)
+        """Let the other measured distance and the points follow from the measured one, and clip (a launch)."""
+        self._make_images(slot, slot, DEPTH if "distance_to_image_plane" in slot else RAY, is_last=True)
 
     # Intrinsics and poses ---------------------------------------------------------------------------------------------
 
@@ -617,7 +642,10 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         if values.dim() == 1:
             values = self._one_per_env(name, values, rows, (size,))[:, None].expand(-1, self.mount.count, -1)
         elif self._mount_axis:
-            values = self._one_per_env(name, values, rows, (self.mount.count, size))
+            shape = (len(rows), self.mount.count, size)
+            if tuple(values.shape) != shape:
+                expected = f"{list(shape)} for {len(rows)} envs, or [{size}] for all"
+                raise ConfigError.single(self._title, name, tuple(values.shape), expected)
         else:
             values = self._one_per_env(name, values, rows, (size,))[:, None]
         if not bool(torch.isfinite(values).all()):

@@ -312,7 +312,7 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
 
     @property
     def nearest_points(self) -> Tensor:
-        """The true nearest points, `[env, mount, probe, 3]`, m, world, without noise, delay and history."""
+        """The true nearest points, `[env, mount, probe, 3]`, m, world, without noise; None if not selected."""
         points: Tensor = self.ground_truth.nearest_points_w
         return points
 
@@ -324,7 +324,7 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
     @recorded
     def update_raw_data(self, raw: Record) -> None:
         """Find the nearest surfaces (one launch, and one to place what moves)."""
-        shown = self._shown if self._hooks().fused is None else (float("inf"), False)
+        shown = self._shown if self.line.hooks.fused is None else (float("inf"), False)
         self._query.find(self._outputs(raw), *shown)
         if "value" in raw:
             self._respond(raw, is_noisy=False)

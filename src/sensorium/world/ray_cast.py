@@ -50,6 +50,8 @@ _HITS = {
     "time": wp.float32,
 }
 """What a cast can write, and the type of an element; see `geometry.trace.Hits`."""
+FARTHEST = 1e30
+"""No ray is longer than this, m."""
 
 
 class RayCast:
@@ -74,6 +76,8 @@ class RayCast:
         inverse_k: instead of directions, rows of inverse intrinsic matrices `[1 or env, 3, 3]`, which may change (call
             `widen` then), for pixels of an image of `image` size.
         image: height and width, with `inverse_k`.
+        drawn: instead of directions, unit vectors `[1 or env, ray, 3]` that a kernel writes anew before each cast.
+        spread: rad, with `drawn`: the angle about the x axis that holds all of them.
         times: `[ray]`, s, when each ray of a period fires, where a scan takes time.
         period: s, of the times.
         count: rays of one scan; None for all of the period.
@@ -112,6 +116,8 @@ class RayCast:
         miss: float = float("inf"),
         inverse_k: torch.Tensor | None = None,
         image: tuple[int, int] | None = None,
+        drawn: torch.Tensor | None = None,
+        spread: float = np.pi,
         times: NDArray[Any] | None = None,
         period: float = 0.0,
         count: int | None = None,
@@ -128,11 +134,18 @@ class RayCast:
         self.view, hidden = scene.view(targets or Targets(), own, config)
         device = compute.device
         self._hidden = torch.from_numpy(hidden).to(device)
-        self._miss, self._limits = miss, limits
+        self._miss, self._limits = miss, (limits[0], min(limits[1], FARTHEST))  # at infinity a miss would be a hit
         self._slots = slots
         self._block = (int(BLOCK) if compute.is_cpu else 1) if block is None else block
         bundle, kept = Bundle(), []
-        if inverse_k is None:
+        if drawn is not None:
+            zeros = torch.zeros_like(drawn[:1])
+            bundle.starts = self._array(zeros.expand_as(drawn), wp.vec3)
+            bundle.directions = wp.from_torch(drawn, dtype=wp.vec3)
+            bundle.total = bundle.count = drawn.shape[1]
+            cones = _wide_cones(2.0 * spread, drawn.shape[1])
+            kept += [zeros, drawn]
+        elif inverse_k is None:
             d = np.asarray(directions, dtype=np.float64).reshape(-1, 3)
             s = np.zeros_like(d) if starts is None else np.asarray(starts, dtype=np.float64).reshape(-1, 3)
             if len(s) != len(d):
@@ -148,7 +161,7 @@ class RayCast:
                 s, d = s @ turn.T + np.asarray(offset[0], np.float64), d @ turn.T
             self._directions = d
             bundle.total = len(d)
-            bundle.vertical = self._vertical(d, alignment)
+            bundle.vertical = self._vertical(d, alignment) if offsets is None else 0
             starts_t = torch.from_numpy(s.astype(np.float32)).to(device)
             directions_t = torch.from_numpy(d.astype(np.float32)).to(device)
             bundle.starts = wp.from_torch(starts_t[None], dtype=wp.vec3)
@@ -399,6 +412,13 @@ def _copy(struct: Any) -> Any:
     for name in kind.vars:
         setattr(other, name, getattr(struct, name))
     return other
+
+
+def _wide_cones(angle: float, count: int) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
+    """Return what `cones_of` does, for rays from one point within an angle of each other, rad."""
+    angle += 1e-4
+    sine = np.sin(angle) if angle < 1.5 else -1.0
+    return tuple(np.full((1, count), value, np.float32) for value in (np.cos(angle), sine, 1e-6))  # type: ignore[return-value]
 
 
 def cones_of(

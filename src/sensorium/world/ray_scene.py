@@ -255,7 +255,7 @@ class RayScene:
             if not self.shapes[i].is_static:
                 got = f"{self.shapes[i].name!r}, which moves with {self.body_names[i]!r}"
                 fix = "What moves is always followed: leave out track_mesh_transforms=False."
-                raise ConfigError.single(config, "mesh_prim_paths", got, "shapes that stand still", fix)
+                raise ConfigError(config, [Fault("mesh_prim_paths", got, "shapes that stand still", fix)])
         for i in found:
             if self.shapes[i].fault:
                 name = self.shapes[i].name

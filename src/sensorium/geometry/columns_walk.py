@@ -1,0 +1,384 @@
+"""Rays in any direction over the grid of `sensorium.geometry.columns`, for triangles that lie like terrain.
+
+A ray is followed from cell to cell of the grid. Of each cell the least and the greatest height of what is in it is
+known, and of blocks of 4 x 4 and of 32 x 32 cells too; where the ray passes above or below, nothing is looked at. That
+pays where few triangles lie above each other. In rooms the heights of all cells reach from floor to ceiling; there a
+tree is faster. `is_terrain` tells them apart, by the geometry alone.
+
+The place of the ray is float64. In each cell it begins anew at the cell's border, so that all float32 arithmetic there
+is about lengths of a triangle, and heights of two float32 numbers: flat angles multiply errors. Triangles are wider by
+what rounding may cost, so that no ray slips through between two. Steep ones, to which heights mean little, are apart
+and tested in float64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import warp as wp
+from numpy.typing import ArrayLike, NDArray
+
+from sensorium.geometry.columns import CHUNK, EPSILON, MISS, Columns, ColumnsIndex, cell_margin, overlapping
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+if TYPE_CHECKING:  # Warp's scalars have no operators that a type checker could see
+    F64: TypeAlias = Any
+else:
+    F64 = wp.float64
+
+FINE = wp.constant(2)
+"""Blocks of the finer level have 2^FINE cells per side."""
+COARSE = wp.constant(5)
+"""Blocks of the coarser level have 2^COARSE cells per side."""
+STEEP = 0.2
+"""A triangle whose unit normal has a smaller part along z is steep."""
+WIDER = 1e-6
+"""How far barycentric coordinates of steep triangles may be outside."""
+_INF: Any = wp.constant(wp.float64(float("inf")))
+_ZERO: Any = wp.constant(wp.float64(0.0))
+_FAR: Any = wp.constant(wp.float64(1e300))
+_ONE: Any = wp.constant(wp.float64(1.0))
+_WIDER: Any = wp.constant(wp.float64(WIDER))
+
+
+@wp.struct
+class WalkIndex:
+    """What kernels read besides `ColumnsIndex`."""
+
+    heights: wp.array[wp.vec2]
+    """The least and the greatest height in a cell above the heights' origin, m, (inf, -inf) where there is nothing;
+    then the same of blocks of the finer and of the coarser level, row by row."""
+    fine: wp.int32
+    """Place of the first block of the finer level."""
+    coarse: wp.int32
+    """Place of the first block of the coarser level."""
+    more: wp.array[wp.vec2]
+    """`[triangle]`: what the height at the corner has lost in float32, m; what a height's error costs in barycentric
+    coordinates, or -1 for a triangle that is steep or left out."""
+    steep_first: wp.array[wp.int32]
+    """`[cell + 1]`: where the list of a cell begins in `steep_entries`; empty where nothing is steep."""
+    steep_entries: wp.array[wp.int32]
+    """Rows of `steep`, cell by cell."""
+    steep: wp.array[wp.vec3d]
+    """`[row, 3]`, flat: corners of the steep triangles, the height above the origin, m."""
+    steep_triangle: wp.array[wp.int32]
+    """Which triangles they are."""
+    margin: wp.float64
+    """How far, in cells, the grid reaches beyond its border."""
+    slack: wp.float32
+    """How much heights may be wrong, m."""
+    low: wp.float64
+    high: wp.float64
+    """The least and the greatest height, m."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Walk:
+    """The part of the index on the host that slanted rays need; see `WalkIndex`."""
+
+    columns: Columns
+    heights: NDArray[np.float32]
+    """`[cell and block, 2]`."""
+    fine: int
+    coarse: int
+    more: NDArray[np.float32]
+    """`[triangle, 2]`."""
+    steep_first: NDArray[np.int32]
+    steep_entries: NDArray[np.int32]
+    steep: NDArray[np.float64]
+    """`[row, 3, 3]`."""
+    steep_triangle: NDArray[np.int32]
+    slack: float
+
+    def to(self, device: Any = "cpu") -> WalkIndex:
+        """Return it as kernels take it; besides they take `columns.to(device)`."""
+        out = WalkIndex()
+        for name in ("heights", "more"):
+            setattr(out, name, wp.array(getattr(self, name), dtype=wp.vec2, device=device))
+        for name in ("steep_first", "steep_entries", "steep_triangle"):
+            setattr(out, name, wp.array(getattr(self, name), dtype=wp.int32, device=device))
+        out.steep = wp.array(self.steep.reshape(-1, 3), dtype=wp.vec3d, device=device)
+        out.margin = cell_margin(np.array(self.columns.cells))
+        out.slack = self.slack
+        out.fine, out.coarse = self.fine, self.coarse
+        out.low, out.high = float(self.heights[:, 0].min()), float(self.heights[:, 1].max())
+        return out
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays, those of the columns not counted."""
+        names = ("heights", "more", "steep_first", "steep_entries", "steep", "steep_triangle")
+        return sum(getattr(self, name).nbytes for name in names)
+
+
+def build_walk(columns: Columns, vertices: ArrayLike, faces: ArrayLike) -> Walk:
+    """Add to an index what slanted rays need.
+
+    Args:
+        columns: the index of these triangles.
+        vertices: `[n, 3]`, m.
+        faces: `[m, 3]`, rows of `vertices`.
+    """
+    points, rows = np.asarray(vertices, np.float64) - [0.0, 0.0, columns.height], np.asarray(faces)
+    cells, corner, per_metre = np.array(columns.cells), np.array(columns.corner), np.array(columns.per_metre)
+    margin = cell_margin(cells)
+    is_steep = np.zeros(len(rows), bool)
+    more = np.zeros((len(rows), 2), np.float32)
+    for start in range(0, len(rows), CHUNK):
+        part = slice(start, start + CHUNK)
+        is_steep[part], more[part] = _describe(points[rows[part]], columns.triangles[part])
+    steep = np.flatnonzero(is_steep)
+    low, high = np.full(int(cells.prod()), np.inf), np.full(int(cells.prod()), -np.inf)
+    counts = np.diff(columns.first)
+    for start in range(0, len(columns.entries), 4 * CHUNK):
+        ids = columns.entries[start : start + 4 * CHUNK]
+        first, last = np.searchsorted(columns.first, [start, start + len(ids)], side="right") - 1
+        last = min(last, len(counts) - 1)
+        ends = np.clip(columns.first[first : last + 2], start, start + len(ids))
+        cell = np.repeat(np.arange(first, last + 1), np.diff(ends))
+        below, above = _heights(points[rows[ids]], cell, corner, per_metre, cells, margin)
+        np.minimum.at(low, cell, below)
+        np.maximum.at(high, cell, above)
+    corners = points[rows[steep]]
+    pairs = list(overlapping(corners, corner, per_metre, cells))
+    none = np.zeros(0, np.int32)
+    cell, owner = (np.concatenate([none, *(pair[k] for pair in pairs)]) for k in (0, 1))
+    np.minimum.at(low, cell, corners[owner, :, 2].min(axis=1))
+    np.maximum.at(high, cell, corners[owner, :, 2].max(axis=1))
+    used = points[rows]
+    slack = 8.0 * EPSILON * float(np.ptp(used[..., 2])) + 64.0 * EPSILON / float(per_metre.min())
+    grid = np.stack([low - 2.0 * slack, high + 2.0 * slack], axis=-1).reshape(cells[1], cells[0], 2)
+    levels = [_blocks(grid, 1 << shift) for shift in (0, int(FINE), int(COARSE))]  # rounding is less than the slack
+    steep_first = np.zeros(len(counts) + 1 if len(steep) else 0, np.int32)
+    if len(steep):
+        np.cumsum(np.bincount(cell, minlength=len(counts)), out=steep_first[1:])
+    return Walk(
+        columns=columns,
+        heights=np.concatenate(levels),
+        fine=len(levels[0]),
+        coarse=len(levels[0]) + len(levels[1]),
+        more=more,
+        steep_first=steep_first,
+        steep_entries=owner[np.argsort(cell, kind="stable")].astype(np.int32),
+        steep=corners,
+        steep_triangle=steep.astype(np.int32),
+        slack=slack,
+    )
+
+
+def _describe(
+    corners: NDArray[np.float64], triangles: NDArray[np.float32]
+) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
+    """Return which triangles `[n, 3, xyz]` are steep, and what `WalkIndex.more` holds of all."""
+    e1, e2 = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
+    normal = np.cross(e1, e2)
+    length = np.linalg.norm(normal, axis=1)
+    is_steep = ~(np.abs(normal[:, 2]) > STEEP * length) | ~np.isfinite(triangles).all(axis=(1, 2))
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        slopes = -normal[:, :2] / normal[:, 2:]
+        off = triangles[:, 0, :2].astype(np.float64) - corners[:, 0, :2]
+        z = corners[:, 0, 2] + (slopes * off).sum(1)
+        lost = z - triangles[:, 0, 2].astype(np.float64)
+        reach = np.linalg.norm(corners[:, :, :2] - triangles[:, None, 0, :2], axis=2).max(axis=1)
+        error = 8.0 * EPSILON * reach * (1.0 + np.abs(slopes).sum(axis=1))
+        matrix = np.abs(triangles[:, 1].astype(np.float64))
+        cost = error * np.maximum(matrix[:, 0] + matrix[:, 1], matrix[:, 2] + matrix[:, 3]) * 2.0
+    more = np.where(is_steep[:, None], [0.0, -1.0], np.stack([lost, cost], axis=1))
+    return is_steep, more.astype(np.float32)
+
+
+def _heights(
+    corners: NDArray[np.float64],
+    cell: NDArray[Any],
+    corner: NDArray[np.float64],
+    per_metre: NDArray[np.float64],
+    cells: NDArray[np.int64],
+    margin: float,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return bounds of the heights of triangles inside cells, one triangle and one cell per row."""
+    low, high = corners.min(axis=1), corners.max(axis=1)
+    place = np.stack([cell % cells[0], cell // cells[0]], axis=-1)
+    a = np.maximum(corner + (place - margin) / per_metre, low[:, :2])
+    b = np.minimum(corner + (place + 1 + margin) / per_metre, high[:, :2])
+    e1, e2 = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
+    normal = np.cross(e1, e2)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        slopes = -normal[:, :2] / normal[:, 2:]
+        middle = corners[:, 0, 2] + (slopes * (0.5 * (a + b) - corners[:, 0, :2])).sum(1)
+        reach = (np.abs(slopes) * np.maximum(0.5 * (b - a), 0.0)).sum(1)
+        is_known = np.isfinite(middle) & np.isfinite(reach)
+    below = np.where(is_known, np.clip(middle - reach, low[:, 2], high[:, 2]), low[:, 2])
+    above = np.where(is_known, np.clip(middle + reach, low[:, 2], high[:, 2]), high[:, 2])
+    return below, above
+
+
+def _blocks(grid: NDArray[np.float64], side: int) -> NDArray[np.float32]:
+    """Return the least and the greatest height of blocks of `side` x `side` cells, `[block, 2]`, row by row."""
+    out = []
+    for k, reduce in enumerate((np.minimum, np.maximum)):
+        by_row = reduce.reduceat(grid[..., k], np.arange(0, grid.shape[0], side), axis=0)
+        out.append(reduce.reduceat(by_row, np.arange(0, grid.shape[1], side), axis=1).ravel())
+    return np.stack(out, axis=-1).astype(np.float32)
+
+
+@wp.func
+def _slab(o: F64, d: F64, low: F64, high: F64, within: wp.vec2d) -> wp.vec2d:
+    """Return the part of an interval of t in which o + t d is from low to high; (inf, -inf) where there is none."""
+    if d == _ZERO:
+        if o < low or o > high:
+            return wp.vec2d(_INF, -_INF)
+        return within
+    t0 = (low - o) / d
+    t1 = (high - o) / d
+    return wp.vec2d(wp.max(within[0], wp.min(t0, t1)), wp.min(within[1], wp.max(t0, t1)))
+
+
+@wp.func
+def _ray_steep(walk: WalkIndex, row: int, o: wp.vec3d, d: wp.vec3d) -> F64:
+    """Return t where a ray meets a steep triangle; inf on a miss."""
+    a = walk.steep[3 * row]
+    e1 = walk.steep[3 * row + 1] - a
+    e2 = walk.steep[3 * row + 2] - a
+    p = wp.cross(d, e2)
+    det = wp.dot(e1, p)
+    if det == _ZERO:
+        return _INF
+    s = o - a
+    b1 = wp.dot(s, p) / det
+    q = wp.cross(s, e1)
+    b2 = wp.dot(d, q) / det
+    if not (b1 >= -_WIDER and b2 >= -_WIDER and b1 + b2 <= _ONE + _WIDER):
+        return _INF
+    return wp.dot(e2, q) / det
+
+
+@wp.func
+def columns_walk(
+    columns: ColumnsIndex, walk: WalkIndex, o: wp.vec3, d: wp.vec3, t_max: float
+) -> tuple[wp.float32, wp.int32]:
+    """Return t and the triangle that a ray meets first; (inf, MISS) where there is none.
+
+    Args:
+        columns: the index.
+        walk: what belongs to it.
+        o: start of the ray in the frame of the vertices, m.
+        d: its direction, of any length but 0: t >= 0 counts in units of it. Both faces of a triangle are hit.
+        t_max: how far to look, inclusive, in the same units.
+    """
+    best = float(wp.inf)
+    triangle = int(MISS)
+    if not wp.isfinite(wp.length_sq(o) + wp.length_sq(d)):
+        return best, triangle
+    ox = wp.float64(o[0])
+    oy = wp.float64(o[1])
+    oz = wp.float64(o[2]) - wp.float64(columns.z)
+    dx = wp.float64(d[0])
+    dy = wp.float64(d[1])
+    dz = wp.float64(d[2])
+    u0 = (ox - wp.float64(columns.x)) * wp.float64(columns.per_x)
+    v0 = (oy - wp.float64(columns.y)) * wp.float64(columns.per_y)
+    du = dx * wp.float64(columns.per_x)
+    dv = dy * wp.float64(columns.per_y)
+    if (oz > walk.high and dz >= _ZERO) or (oz < walk.low and dz <= _ZERO):
+        return best, triangle
+    inside = _slab(u0, du, -walk.margin, wp.float64(columns.cells_x) + walk.margin, wp.vec2d(_ZERO, wp.float64(t_max)))
+    inside = _slab(v0, dv, -walk.margin, wp.float64(columns.cells_y) + walk.margin, inside)
+    inside = _slab(oz, dz, walk.low, walk.high, inside)
+    t = inside[0]
+    end = inside[1]
+    if not (t <= end):
+        return best, triangle
+    # An edge that is never reached is far away; so are the borders of the grid: the end comes before.
+    per_u = wp.where(du == _ZERO, _FAR, _ONE / du)
+    per_v = wp.where(dv == _ZERO, _FAR, _ONE / dv)
+    ahead_u = wp.where(du >= _ZERO, 1, 0)
+    ahead_v = wp.where(dv >= _ZERO, 1, 0)
+    limit = t_max
+    last_col = columns.cells_x - 1
+    last_row = columns.cells_y - 1
+    col = wp.clamp(wp.int32(u0 + t * du), 0, last_col)
+    row = wp.clamp(wp.int32(v0 + t * dv), 0, last_row)
+    shift = int(COARSE)
+    while True:
+        block_u = col >> shift
+        block_v = row >> shift
+        edge_u = (block_u + ahead_u) << shift
+        edge_v = (block_v + ahead_v) << shift
+        leave_u = wp.where(edge_u > 0 and edge_u <= last_col, (wp.float64(edge_u) - u0) * per_u, _FAR)
+        leave_v = wp.where(edge_v > 0 and edge_v <= last_row, (wp.float64(edge_v) - v0) * per_v, _FAR)
+        to = wp.max(t, wp.min(end, wp.min(leave_u, leave_v)))
+        za = oz + t * dz
+        zb = oz + to * dz
+        place = wp.where(shift == 0, 0, wp.where(shift == FINE, walk.fine, walk.coarse))
+        heights = walk.heights[place + block_v * ((last_col >> shift) + 1) + block_u]
+        if wp.min(za, zb) <= wp.float64(heights[1]) and wp.max(za, zb) >= wp.float64(heights[0]):
+            if shift > 0:
+                shift = wp.where(shift == COARSE, FINE, 0)
+                continue
+            cell = row * columns.cells_x + col
+            px = ox + t * dx
+            py = oy + t * dy
+            x = wp.float32(px)
+            y = wp.float32(py)
+            z = wp.float32(za)
+            x_rest = wp.float32(px - wp.float64(x))
+            y_rest = wp.float32(py - wp.float64(y))
+            z_rest = wp.float32(za - wp.float64(z))
+            span = wp.float32(to - t)
+            for k in range(columns.first[cell], columns.first[cell + 1]):
+                i = columns.entries[k]
+                at = columns.triangles[3 * i]
+                rest = columns.triangles[3 * i + 2]
+                ax = (x - at[0]) + x_rest
+                ay = (y - at[1]) + y_rest
+                above = (z - at[2]) - (rest[2] * ax + rest[3] * ay)
+                slope = d[2] - (rest[2] * d[0] + rest[3] * d[1])
+                later = above + span * slope
+                if wp.min(above, later) <= walk.slack and wp.max(above, later) >= -walk.slack and slope != 0.0:
+                    more = walk.more[i]
+                    if more[1] >= 0.0:
+                        above = above + (z_rest - more[0])
+                        step = -above / slope
+                        m = columns.triangles[3 * i + 1]
+                        ax = ax + step * d[0]
+                        ay = ay + step * d[1]
+                        b1 = rest[0] + m[0] * ax + m[1] * ay
+                        b2 = rest[1] + m[2] * ax + m[3] * ay
+                        if wp.min(wp.min(b1, b2), 1.0 - b1 - b2) >= -(at[3] + more[1] / wp.abs(slope)):
+                            found = wp.float32(t + wp.float64(step))
+                            if found >= 0.0 and found < best and found <= limit:
+                                best = found
+                                triangle = i
+            if walk.steep_first.shape[0] > 0:
+                for k in range(walk.steep_first[cell], walk.steep_first[cell + 1]):
+                    found = wp.float32(
+                        _ray_steep(walk, walk.steep_entries[k], wp.vec3d(ox, oy, oz), wp.vec3d(dx, dy, dz))
+                    )
+                    if found >= 0.0 and found < best and found <= limit:
+                        best = found
+                        triangle = walk.steep_triangle[walk.steep_entries[k]]
+            end = wp.min(end, wp.float64(best))
+        t = to
+        if not (t < end):
+            break
+        # On to the cell behind the edge. Across it, the ray is in the row or column of where it is, of this block.
+        first_col = block_u << shift
+        first_row = block_v << shift
+        is_u = leave_u <= leave_v
+        next_col = wp.where(ahead_u == 1, first_col + (1 << shift), first_col - 1)
+        next_row = wp.where(ahead_v == 1, first_row + (1 << shift), first_row - 1)
+        side_col = wp.clamp(wp.int32(u0 + t * du), first_col, wp.min(first_col + (1 << shift) - 1, last_col))
+        side_row = wp.clamp(wp.int32(v0 + t * dv), first_row, wp.min(first_row + (1 << shift) - 1, last_row))
+        next_col = wp.where(is_u, next_col, side_col)
+        next_row = wp.where(is_u, side_row, next_row)
+        changed = (next_col ^ col) | (next_row ^ row)
+        col = next_col
+        row = next_row
+        shift = wp.where((changed >> COARSE) != 0, COARSE, wp.where((changed >> FINE) != 0, FINE, shift))
+    return best, triangle
+
+
+__all__ = ["Walk", "WalkIndex", "build_walk", "columns_walk"]
