@@ -131,7 +131,7 @@ class World:
         )  # fmt: skip
         hit = np.isfinite(here["distance"])
         np.testing.assert_array_equal(np.isfinite(here["point"]).all(axis=1), hit)
-        ends = here["start"] + here["distance"][:, None] * here["direction"]
+        ends = here["start"] + np.where(hit, here["distance"], 0.0)[:, None] * here["direction"]
         np.testing.assert_allclose(here["point"][hit], ends[hit], atol=2e-5, rtol=1e-6)
         cosine = -(here["normal"] * here["direction"]).sum(axis=1)
         np.testing.assert_allclose(here["cosine"], cosine, atol=1e-5)

@@ -8,7 +8,7 @@ import numpy as np
 
 import sensorium as sn
 
-ROW = 150
+ROW = 115
 
 
 def shapes() -> dict[str, sn.Shape]:
@@ -44,7 +44,7 @@ def draw(path: Path) -> None:
     import matplotlib.pyplot as plt
 
     truth, measured = simulate()
-    fig, axes = plt.subplot_mosaic([["true", "measured"], ["row", "row"]], figsize=(8, 4.6), dpi=110,
+    fig, axes = plt.subplot_mosaic([["true", "measured"], ["row", "row"]], figsize=(8, 4.6), dpi=100,
                                    height_ratios=[1.35, 1.0], layout="constrained")  # fmt: skip
     for name, image in (("true", truth), ("measured", measured)):
         shown = axes[name].imshow(np.where(image > 0.0, image, np.nan), cmap="viridis_r", vmin=0.8, vmax=5.0)
@@ -58,12 +58,12 @@ def draw(path: Path) -> None:
     axes["row"].plot(columns, np.where(truth[ROW] > 0.0, truth[ROW], np.nan), color="black", lw=1.0, label="true")
     axes["row"].plot(columns[seen], measured[ROW][seen], ".", ms=2.5, color="tab:blue", label="measured")
     axes["row"].plot(
-        columns[~seen], np.full((~seen).sum(), 0.9), "|", ms=5, color="tab:orange", label="measured: no depth"
+        columns[~seen], np.full((~seen).sum(), 0.6), "|", ms=5, color="tab:orange", label="measured: no depth"
     )
     axes["row"].set(
-        title=f"row {ROW} (red line)", xlabel="column (px)", ylabel="z-depth (m)", ylim=(0.7, 5.2), xlim=(0, 424)
+        title=f"row {ROW} (red line)", xlabel="column (px)", ylabel="z-depth (m)", ylim=(0.3, 5.9), xlim=(0, 424)
     )
-    axes["row"].legend(fontsize=7, loc="lower right", ncols=3, markerscale=2)
+    axes["row"].legend(fontsize=7, loc="upper right", ncols=3, markerscale=2)
     axes["row"].grid(alpha=0.3)
     fig.savefig(path)
     plt.close(fig)

@@ -56,9 +56,9 @@ def draw(path: Path) -> None:
     field, measured, true = simulate()
     hits, truth = (data.ray_hits_w[0].numpy() for data in (measured, true))
     fig, (top, side) = plt.subplots(1, 2, figsize=(8, 4), dpi=110, layout="constrained")
-    base, edges = true.pos_w[0].numpy(), np.linspace(-SIZE, SIZE, POINTS)
+    base = true.pos_w[0].numpy()
     colours = {"vmin": -0.15, "vmax": 0.65, "cmap": "viridis"}
-    shade = top.pcolormesh(edges, edges, field.heights, alpha=0.45, shading="gouraud", **colours)
+    shade = top.imshow(field.heights, extent=(-SIZE, SIZE, -SIZE, SIZE), origin="lower", alpha=0.5, **colours)
     top.scatter(truth[:, 0], truth[:, 1], c=truth[:, 2], s=14, edgecolors="black", linewidths=0.4, **colours)
     top.annotate("", base[:2] + 0.35 * np.array([np.cos(0.12), np.sin(0.12)]), base[:2],
                  arrowprops={"color": "tab:red", "width": 1.5, "headwidth": 7, "headlength": 7})  # fmt: skip

@@ -14,17 +14,17 @@ def shapes() -> dict[str, sn.Shape]:
     """Return rough ground, boxes, and a robot of capsules with a box as its trunk."""
     x, y = np.meshgrid(np.linspace(-3, 3, 61), np.linspace(-3, 3, 61))
     ground = sn.HeightField(0.07 * np.sin(2.1 * x) * np.cos(1.7 * y) + 0.03 * np.sin(5 * x + 2 * y), (3.0, 3.0))
-    robot = {"trunk": sn.Shape("box", "trunk", (0.35, 0.15, 0.08), pos=(0.0, 0.0, 0.55))}
+    robot = {"trunk": sn.Shape("box", "trunk", (0.35, 0.15, 0.08), pos=(0.0, 0.0, 0.62))}
     tilt = (0.2, -0.2)
     for k, (front, left) in enumerate(((1, 1), (1, -1), (-1, 1), (-1, -1))):
-        for part, height, turn in (("thigh", 0.42, tilt[0]), ("shank", 0.19, tilt[1])):
+        for part, height, turn in (("thigh", 0.46, tilt[0]), ("shank", 0.2, tilt[1])):
             pos = (0.28 * front - 0.4 * turn * (0.5 if part == "thigh" else 0.6), 0.19 * left, height)
             quat = (float(np.cos(turn / 2)), 0.0, float(np.sin(turn / 2)), 0.0)
-            robot[f"{part}{k}"] = sn.Shape("capsule", "", (0.035, 0.1), pos=pos, quat=quat)
+            robot[f"{part}{k}"] = sn.Shape("capsule", "", (0.04, 0.12), pos=pos, quat=quat)
     boxes = {
         "crate": sn.Shape("box", "", (0.25, 0.25, 0.25), pos=(0.9, -1.2, 0.25), quat=(0.92, 0.0, 0.0, 0.39)),
         "post": sn.Shape("cylinder", "", (0.09, 0.6), pos=(0.6, 1.1, 0.6)),
-        "ball": sn.Shape("sphere", "", (0.22,), pos=(-0.7, -0.9, 0.25)),
+        "ball": sn.Shape("sphere", "", (0.15,), pos=(-0.1, -0.75, 0.15)),
     }
     return {"ground": sn.Shape("hfield", "", hfield=ground), **robot, **boxes}
 
@@ -41,7 +41,7 @@ def simulate() -> Any:
 
     scene = sn.Scene(sn.TensorEngine(shapes=shapes()), [camera])
     sensor: Any = scene["camera"]
-    sensor.set_world_poses_from_view(torch.tensor([[-2.0, -1.6, 1.3]]), torch.tensor([[0.1, -0.1, 0.3]]))
+    sensor.set_world_poses_from_view(torch.tensor([[-1.5, -1.5, 0.95]]), torch.tensor([[0.2, 0.0, 0.35]]))
     return sensor.data
 
 
@@ -56,16 +56,15 @@ def draw(path: Path) -> None:
     depth = data.depth[0, :, :, 0].numpy()
     ids = data.geom_ids[0, :, :, 0].numpy()
     fig, (left, middle, right) = plt.subplots(1, 3, figsize=(8, 3.2), dpi=110, layout="constrained")
-    shown = left.imshow(np.where(np.isfinite(depth), depth, np.nan), cmap="viridis_r", vmin=1.0, vmax=5.0)
-    fig.colorbar(shown, ax=left, location="bottom", label="distance_to_image_plane (m), white: miss")
+    shown = left.imshow(np.where(np.isfinite(depth), depth, np.nan), cmap="viridis_r", vmin=1.0, vmax=4.0)
     normals = 0.5 + 0.5 * data.normals[0].numpy()
     middle.imshow(np.where((ids >= 0)[..., None], normals, 1.0))
-    middle.set_xlabel("normals in the world, x, y, z as red, green, blue", fontsize=8)
     colours = plt.get_cmap("tab20")(np.arange(ids.max() + 1) % 20)[:, :3]
     right.imshow(np.where((ids >= 0)[..., None], 0.5 + 0.5 * colours[np.maximum(ids, 0)], 1.0))
-    right.set_xlabel("geom_ids, a colour for each shape", fontsize=8)
-    for axes, title in ((left, "how far"), (middle, "how it is turned"), (right, "what it is")):
-        axes.set_title(title, fontsize=10)
+    fig.colorbar(shown, ax=[left, middle, right], location="bottom", shrink=0.5, label="z-depth (m); white: a miss")
+    titles = ("distance_to_image_plane", "normals: x, y, z as red, green, blue", "geom_ids: a colour for each shape")
+    for axes, title in zip((left, middle, right), titles, strict=True):
+        axes.set_title(title, fontsize=9)
         axes.set_xticks([0, 160, 320])
         axes.set_yticks([0, 120, 240])
         axes.tick_params(labelsize=7)

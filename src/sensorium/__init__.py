@@ -131,6 +131,8 @@ if TYPE_CHECKING:
     from sensorium.sensors.lidar import Lidar as Lidar
     from sensorium.sensors.lidar import LidarCfg as LidarCfg
     from sensorium.sensors.lidar import LidarData as LidarData
+    from sensorium.sensors.lidar import LidarSensor as LidarSensor
+    from sensorium.sensors.lidar import LidarSensorCfg as LidarSensorCfg
     from sensorium.sensors.magnetometer import MagneticDipole as MagneticDipole
     from sensorium.sensors.magnetometer import Magnetometer as Magnetometer
     from sensorium.sensors.magnetometer import MagnetometerCfg as MagnetometerCfg
@@ -138,6 +140,9 @@ if TYPE_CHECKING:
     from sensorium.sensors.motor_current import MotorCurrent as MotorCurrent
     from sensorium.sensors.motor_current import MotorCurrentCfg as MotorCurrentCfg
     from sensorium.sensors.motor_current import MotorCurrentData as MotorCurrentData
+    from sensorium.sensors.radar import Radar as Radar
+    from sensorium.sensors.radar import RadarCfg as RadarCfg
+    from sensorium.sensors.radar import RadarData as RadarData
     from sensorium.sensors.ray_caster import MultiMeshRayCaster as MultiMeshRayCaster
     from sensorium.sensors.ray_caster import MultiMeshRayCasterCfg as MultiMeshRayCasterCfg
     from sensorium.sensors.ray_caster import MultiMeshRayCasterData as MultiMeshRayCasterData
@@ -270,6 +275,8 @@ _MODULES = {
     "Lidar": "sensorium.sensors.lidar",
     "LidarCfg": "sensorium.sensors.lidar",
     "LidarData": "sensorium.sensors.lidar",
+    "LidarSensor": "sensorium.sensors.lidar",
+    "LidarSensorCfg": "sensorium.sensors.lidar",
     "LowPass": "sensorium.measurement.stages",
     "MAGNETIC": "sensorium.spec",
     "MODEL_ELEMENTS": "sensorium.spec",
@@ -299,6 +306,9 @@ _MODULES = {
     "Proximity": "sensorium.sensors.surface_distance_probe",
     "ProximityCfg": "sensorium.sensors.surface_distance_probe",
     "ProximitySensor": "sensorium.sensors.surface_distance_probe",
+    "Radar": "sensorium.sensors.radar",
+    "RadarCfg": "sensorium.sensors.radar",
+    "RadarData": "sensorium.sensors.radar",
     "RayCast": "sensorium.world.ray_cast",
     "RayCastSensor": "sensorium.sensors.ray_caster",
     "RayCastSensorCfg": "sensorium.sensors.ray_caster",
@@ -462,6 +472,8 @@ __all__ = [
     "Lidar",
     "LidarCfg",
     "LidarData",
+    "LidarSensor",
+    "LidarSensorCfg",
     "LidarPatternCfg",
     "LowPass",
     "MagneticDipole",
@@ -489,6 +501,9 @@ __all__ = [
     "Proximity",
     "ProximityCfg",
     "ProximitySensor",
+    "Radar",
+    "RadarCfg",
+    "RadarData",
     "RayCast",
     "RayCastSensor",
     "RayCastSensorCfg",

@@ -141,7 +141,8 @@ class SceneDescription:
     num_envs: int
     seed: int
     sensors: Mapping[str, Mapping[str, Any]]
-    """Name -> ``{"kind", "rate_hz", "fields": [...], "cfg": {...}}``."""
+    """Name -> ``{"kind", "rate_hz", "fields": [...], "cfg": {...}}``, and ``"mounts": [name, ...]`` where fields have a
+    mount axis."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description."""

@@ -507,6 +507,17 @@ def test_a_pose_that_is_not_finite_makes_the_sample_invalid_until_it_is_mended()
     assert scene["rays"].data.distances.tolist() == [[2.0], [3.0]]
 
 
+def test_a_shape_whose_body_is_lost_makes_the_scans_of_its_env_invalid() -> None:
+    engine = engine_of([GROUND, sn.Shape("box", "box", (0.2, 0.2, 0.1), body="box")],
+                       {"base": ((0.0, 0.0, 2.0),), "box": ((0.0, 0.0, 0.5),)}, envs=2)  # fmt: skip
+    scene = scene_of(engine, noise=0.0)
+    engine.body_pos_w[0, 1] = math.nan
+    with pytest.warns(sn.NonFiniteStateWarning, match="box"):
+        scene.update()
+        scene["rays"].read()
+    assert scene["rays"].valid.tolist() == [False, True]
+
+
 # Words of others ------------------------------------------------------------------------------------------------------
 
 
@@ -817,16 +828,22 @@ def test_it_keeps_the_authors_contract(cfg: sn.SensorCfg[Any]) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"max_distance": 0.0}, "max_distance: a finite distance above min_distance"),
-        ({"max_distance": INF}, "max_distance: a finite distance"),
-        ({"min_distance": -1.0}, "min_distance: a finite distance >= 0"),
-        ({"min_range": 2.0, "max_range": 1.0}, "max_distance: a finite distance above min_distance = 2"),
+        ({"max_distance": 0.0}, r"\.max_distance: got 0.0, expected a finite distance above min_distance"),
+        ({"max_distance": INF}, r"\.max_distance: got inf, expected a finite distance"),
+        ({"min_distance": -1.0}, r"\.min_distance: got -1.0, expected a finite distance >= 0"),
+        (
+            {"min_range": 2.0, "max_range": 1.0},
+            r"\.max_distance: got 1.0, expected a finite distance above min_distance = 2",
+        ),
         ({"max_range": 1.0, "max_distance": 2.0}, r"max_range: got 1.0, expected it absent beside max_distance"),
-        ({"no_hit_value": math.nan}, "no_hit_value: a number"),
+        ({"no_hit_value": math.nan}, r"\.no_hit_value: got nan, expected a number"),
         ({"include_geom_groups": (6,)}, "geom groups from 0 to 5"),
         ({"include_geom_groups": ()}, "geom groups from 0 to 5"),
         ({"targets": ()}, "at least one name"),
-        ({"targets": "a", "mesh_prim_paths": "/World/b"}, "only one of targets and mesh_prim_paths"),
+        (
+            {"targets": "a", "mesh_prim_paths": "/World/b"},
+            r"\.mesh_prim_paths: got '/World/b', expected it absent beside targets",
+        ),
         ({"fields": ("distance",)}, "distances"),
         ({"fields": ()}, "at least one field"),
         ({"ray_alignment": "gravity"}, "ray_alignment"),

@@ -649,15 +649,16 @@ def test_delay_shows_an_older_image_with_its_own_pose_and_lens() -> None:
     assert sensor.ground_truth.pos_w[0, 2] == 1.0 and sensor.ground_truth.intrinsic_matrices[0, 0, 0] == 50.0
 
 
-def test_a_state_that_is_not_finite_makes_the_image_invalid() -> None:
-    """NaN in the pose of one env: its image is not valid, the others are, and it heals."""
-    scene = scene_of(camera(), envs=3)
+@pytest.mark.parametrize("body", [0, 1])
+def test_a_state_that_is_not_finite_makes_the_image_invalid(body: int) -> None:
+    """NaN in the pose of the mount, or of a moving shape, of one env: its image is not valid; it heals."""
+    scene = scene_of(camera(), envs=3, shapes=(GROUND, sn.Shape("sphere", "ball", (0.5,), body="other")))
     sensor: Any = scene["camera"]
-    scene.engine.body_pos_w[1, 0, 0] = math.nan
-    with pytest.warns(sn.NonFiniteStateWarning, match="body"):
+    scene.engine.body_pos_w[1, body, 0] = math.nan
+    with pytest.warns(sn.NonFiniteStateWarning):
         scene.update()
         assert sensor.valid.tolist() == [True, False, True]
-    scene.engine.body_pos_w[1, 0, 0] = 0.0
+    scene.engine.body_pos_w[1, body, 0] = 0.0
     scene.update()
     assert sensor.valid.tolist() == [True, True, True]
 

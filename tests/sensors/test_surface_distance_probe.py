@@ -425,7 +425,7 @@ def test_a_shape_whose_pose_is_not_finite_makes_its_env_invalid_until_it_is() ->
         ({"probe_radius": math.inf}, "probe_radius: got inf, expected finite radii above 0, m"),
         ({"probe_radius": (1.0, 2.0)}, "one number, or 1, one for each probe, not 2"),
         ({"probe_radius": 1.0, "max_distance": 2.0}, "max_distance: the largest probe_radius, 1 m"),
-        ({"probe_radius": 1.0, "min_distance": 1.5}, "max_distance: a finite distance above min_distance = 1.5"),
+        ({"probe_radius": 1.0, "min_distance": 1.5}, "probe_radius: above min_distance = 1.5 m"),
         ({"fields": ("distances",)}, "fields among distance, nearest_points_w.*distance"),
         ({"fields": ()}, "at least one field"),
         ({"fields": ("value",)}, "a lookup for the field value"),

@@ -35,6 +35,8 @@ MIN_ENTRIES = 1 << 16
 """So many entries are always allowed."""
 STEEPEST = 1e-6
 """A triangle whose unit normal has a smaller part along z is vertical and left out: a vertical ray only grazes it."""
+BORDER = 1e-5
+"""Share of its extent by which the grid is wider at each side than the triangles."""
 CHUNK = 1 << 14
 """Triangles that are worked on at once."""
 EPSILON = 2.0**-24
@@ -131,8 +133,10 @@ def build_columns(
     for part in _chunks(len(rows)):
         triangles[part], kept[part] = _describe(points[rows[part]], height)
         tell(0.3 * part.stop / len(rows))
-    corner = low[:2].astype(np.float32).astype(np.float64)
-    extent = np.maximum(high[:2] - corner, 1e-6 * max(1.0, np.abs(used).max()))
+    scale = max(1.0, np.abs(used).max())
+    pad = BORDER * np.maximum(high[:2] - low[:2], 1e-3 * scale)  # nothing is at the border itself
+    corner = (low[:2] - pad).astype(np.float32).astype(np.float64)
+    extent = high[:2] + pad - corner
     wanted = min(max(cells_per_triangle * len(rows), 1.0), MAX_CELLS)
     while True:
         side = np.sqrt(extent.prod() / wanted)

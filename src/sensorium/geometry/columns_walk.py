@@ -31,8 +31,16 @@ else:
 
 FINE = wp.constant(2)
 """Blocks of the finer level have 2^FINE cells per side."""
-COARSE = wp.constant(5)
+COARSE = wp.constant(4)
 """Blocks of the coarser level have 2^COARSE cells per side."""
+FEWEST = 1000
+"""Triangles of a terrain, at least: below, a tree is as fast."""
+LAYERS = 1.3
+"""Triangles above each other in a terrain, at most, on the average of the columns that are not empty."""
+STEEP_SHARE = 0.2
+"""Share of the area that may be steep in a terrain."""
+PER_CELL = 8.0
+"""Triangles in a column of a terrain, at most, on the average: more where big ones lie among small ones."""
 STEEP = 0.2
 """A triangle whose unit normal has a smaller part along z is steep."""
 WIDER = 1e-6
@@ -66,8 +74,6 @@ class WalkIndex:
     """`[row, 3]`, flat: corners of the steep triangles, the height above the origin, m."""
     steep_triangle: wp.array[wp.int32]
     """Which triangles they are."""
-    margin: wp.float64
-    """How far, in cells, the grid reaches beyond its border."""
     slack: wp.float32
     """How much heights may be wrong, m."""
     low: wp.float64
@@ -101,7 +107,6 @@ class Walk:
         for name in ("steep_first", "steep_entries", "steep_triangle"):
             setattr(out, name, wp.array(getattr(self, name), dtype=wp.int32, device=device))
         out.steep = wp.array(self.steep.reshape(-1, 3), dtype=wp.vec3d, device=device)
-        out.margin = cell_margin(np.array(self.columns.cells))
         out.slack = self.slack
         out.fine, out.coarse = self.fine, self.coarse
         out.low, out.high = float(self.heights[:, 0].min()), float(self.heights[:, 1].max())
@@ -112,6 +117,45 @@ class Walk:
         """Bytes of the arrays, those of the columns not counted."""
         names = ("heights", "more", "steep_first", "steep_entries", "steep", "steep_triangle")
         return sum(getattr(self, name).nbytes for name in names)
+
+
+def may_be_terrain(vertices: ArrayLike, faces: ArrayLike) -> bool:
+    """Return False where `is_terrain` would: there is no need to build an index.
+
+    Args:
+        vertices: `[n, 3]`, m.
+        faces: `[m, 3]`, rows of `vertices`.
+    """
+    rows = np.asarray(faces)
+    if len(rows) < FEWEST:
+        return False
+    corners = np.asarray(vertices, np.float64)[rows]
+    normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    area = np.linalg.norm(normal, axis=1)
+    flat = np.abs(normal[:, 2])
+    extent = np.ptp(corners.reshape(-1, 3), axis=0)
+    return bool(
+        area[flat <= STEEP * area].sum() <= STEEP_SHARE * area.sum()
+        and 0.5 * flat.sum() <= LAYERS * extent[0] * extent[1]
+    )
+
+
+def is_terrain(columns: Columns, vertices: ArrayLike, faces: ArrayLike) -> bool:
+    """Return whether few triangles lie above each other and few are steep: whether to walk rather than climb a tree.
+
+    Args:
+        columns: the index of these triangles.
+        vertices: `[n, 3]`, m.
+        faces: `[m, 3]`, rows of `vertices`.
+    """
+    if not may_be_terrain(vertices, faces):
+        return False
+    corners = np.asarray(vertices, np.float64)[np.asarray(faces)]
+    normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    counts = np.diff(columns.first)
+    filled = int(np.count_nonzero(counts))
+    area = filled / (columns.per_metre[0] * columns.per_metre[1])
+    return bool(0.5 * np.abs(normal[:, 2]).sum() <= LAYERS * area and counts.sum() <= PER_CELL * filled)
 
 
 def build_walk(columns: Columns, vertices: ArrayLike, faces: ArrayLike) -> Walk:
@@ -225,6 +269,18 @@ def _blocks(grid: NDArray[np.float64], side: int) -> NDArray[np.float32]:
 
 
 @wp.func
+def _less(a: F64, b: F64) -> F64:
+    """Return the lesser, of two numbers: `wp.min` also looks for NaN, in many times the time."""
+    return wp.where(a < b, a, b)
+
+
+@wp.func
+def _greater(a: F64, b: F64) -> F64:
+    """Return the greater, likewise."""
+    return wp.where(a > b, a, b)
+
+
+@wp.func
 def _slab(o: F64, d: F64, low: F64, high: F64, within: wp.vec2d) -> wp.vec2d:
     """Return the part of an interval of t in which o + t d is from low to high; (inf, -inf) where there is none."""
     if d == _ZERO:
@@ -233,7 +289,7 @@ def _slab(o: F64, d: F64, low: F64, high: F64, within: wp.vec2d) -> wp.vec2d:
         return within
     t0 = (low - o) / d
     t1 = (high - o) / d
-    return wp.vec2d(wp.max(within[0], wp.min(t0, t1)), wp.min(within[1], wp.max(t0, t1)))
+    return wp.vec2d(_greater(within[0], _less(t0, t1)), _less(within[1], _greater(t0, t1)))
 
 
 @wp.func
@@ -284,16 +340,17 @@ def columns_walk(
     dv = dy * wp.float64(columns.per_y)
     if (oz > walk.high and dz >= _ZERO) or (oz < walk.low and dz <= _ZERO):
         return best, triangle
-    inside = _slab(u0, du, -walk.margin, wp.float64(columns.cells_x) + walk.margin, wp.vec2d(_ZERO, wp.float64(t_max)))
-    inside = _slab(v0, dv, -walk.margin, wp.float64(columns.cells_y) + walk.margin, inside)
+    inside = _slab(u0, du, _ZERO, wp.float64(columns.cells_x), wp.vec2d(_ZERO, wp.float64(t_max)))
+    inside = _slab(v0, dv, _ZERO, wp.float64(columns.cells_y), inside)
     inside = _slab(oz, dz, walk.low, walk.high, inside)
     t = inside[0]
     end = inside[1]
     if not (t <= end):
         return best, triangle
-    # An edge that is never reached is far away; so are the borders of the grid: the end comes before.
+    # An edge that is never reached is far away.
     per_u = wp.where(du == _ZERO, _FAR, _ONE / du)
     per_v = wp.where(dv == _ZERO, _FAR, _ONE / dv)
+    per_z = wp.where(dz == _ZERO, _FAR, _ONE / dz)
     ahead_u = wp.where(du >= _ZERO, 1, 0)
     ahead_v = wp.where(dv >= _ZERO, 1, 0)
     limit = t_max
@@ -302,20 +359,27 @@ def columns_walk(
     col = wp.clamp(wp.int32(u0 + t * du), 0, last_col)
     row = wp.clamp(wp.int32(v0 + t * dv), 0, last_row)
     shift = int(COARSE)
+    za = oz + t * dz
     while True:
         block_u = col >> shift
         block_v = row >> shift
+        first_col = block_u << shift
+        first_row = block_v << shift
         edge_u = (block_u + ahead_u) << shift
         edge_v = (block_v + ahead_v) << shift
-        leave_u = wp.where(edge_u > 0 and edge_u <= last_col, (wp.float64(edge_u) - u0) * per_u, _FAR)
-        leave_v = wp.where(edge_v > 0 and edge_v <= last_row, (wp.float64(edge_v) - v0) * per_v, _FAR)
-        to = wp.max(t, wp.min(end, wp.min(leave_u, leave_v)))
-        za = oz + t * dz
+        leave_u = (wp.float64(edge_u) - u0) * per_u
+        leave_v = (wp.float64(edge_v) - v0) * per_v
+        to = _greater(t, _less(end, _less(leave_u, leave_v)))
         zb = oz + to * dz
         place = wp.where(shift == 0, 0, wp.where(shift == FINE, walk.fine, walk.coarse))
         heights = walk.heights[place + block_v * ((last_col >> shift) + 1) + block_u]
-        if wp.min(za, zb) <= wp.float64(heights[1]) and wp.max(za, zb) >= wp.float64(heights[0]):
-            if shift > 0:
+        if _less(za, zb) <= wp.float64(heights[1]) and _greater(za, zb) >= wp.float64(heights[0]):
+            if shift > 0:  # on to where the ray comes to the heights of the block, and into it
+                near = _less((wp.float64(heights[0]) - oz) * per_z, (wp.float64(heights[1]) - oz) * per_z)
+                t = _greater(t, _less(near, to))
+                za = oz + t * dz
+                col = wp.clamp(wp.int32(u0 + t * du), first_col, wp.min(first_col + (1 << shift) - 1, last_col))
+                row = wp.clamp(wp.int32(v0 + t * dv), first_row, wp.min(first_row + (1 << shift) - 1, last_row))
                 shift = wp.where(shift == COARSE, FINE, 0)
                 continue
             cell = row * columns.cells_x + col
@@ -337,7 +401,9 @@ def columns_walk(
                 above = (z - at[2]) - (rest[2] * ax + rest[3] * ay)
                 slope = d[2] - (rest[2] * d[0] + rest[3] * d[1])
                 later = above + span * slope
-                if wp.min(above, later) <= walk.slack and wp.max(above, later) >= -walk.slack and slope != 0.0:
+                least = wp.where(above < later, above, later)
+                most = wp.where(above < later, later, above)
+                if least <= walk.slack and most >= -walk.slack and slope != 0.0:
                     more = walk.more[i]
                     if more[1] >= 0.0:
                         above = above + (z_rest - more[0])
@@ -347,7 +413,8 @@ def columns_walk(
                         ay = ay + step * d[1]
                         b1 = rest[0] + m[0] * ax + m[1] * ay
                         b2 = rest[1] + m[2] * ax + m[3] * ay
-                        if wp.min(wp.min(b1, b2), 1.0 - b1 - b2) >= -(at[3] + more[1] / wp.abs(slope)):
+                        wide = -(at[3] + more[1] / wp.abs(slope))
+                        if b1 >= wide and b2 >= wide and 1.0 - b1 - b2 >= wide:
                             found = wp.float32(t + wp.float64(step))
                             if found >= 0.0 and found < best and found <= limit:
                                 best = found
@@ -360,13 +427,12 @@ def columns_walk(
                     if found >= 0.0 and found < best and found <= limit:
                         best = found
                         triangle = walk.steep_triangle[walk.steep_entries[k]]
-            end = wp.min(end, wp.float64(best))
+            end = _less(end, wp.float64(best))
         t = to
+        za = zb
         if not (t < end):
             break
         # On to the cell behind the edge. Across it, the ray is in the row or column of where it is, of this block.
-        first_col = block_u << shift
-        first_row = block_v << shift
         is_u = leave_u <= leave_v
         next_col = wp.where(ahead_u == 1, first_col + (1 << shift), first_col - 1)
         next_row = wp.where(ahead_v == 1, first_row + (1 << shift), first_row - 1)
@@ -377,8 +443,10 @@ def columns_walk(
         changed = (next_col ^ col) | (next_row ^ row)
         col = next_col
         row = next_row
+        if col < 0 or row < 0 or col > last_col or row > last_row:
+            break
         shift = wp.where((changed >> COARSE) != 0, COARSE, wp.where((changed >> FINE) != 0, FINE, shift))
     return best, triangle
 
 
-__all__ = ["Walk", "WalkIndex", "build_walk", "columns_walk"]
+__all__ = ["Walk", "WalkIndex", "build_walk", "columns_walk", "is_terrain", "may_be_terrain"]

@@ -141,6 +141,11 @@ class HeightField:
             )
         if base is not None and not 0.0 <= base < np.inf:
             raise ModelError(f"height field {name!r}: base: got {base!r}, expected a thickness from 0 up, m, or None.")
+        if base is not None and grid.min() < -base:
+            raise ModelError(
+                f"height field {name!r}: base: got {base!r}, expected at least {-grid.min():g} m: the lowest height is "
+                f"{grid.min():g} m, below the bottom of the solid. Give base=None for the surface alone."
+            )
         grid.flags.writeable = False
         for attribute, value in (("heights", grid), ("size", extent), ("base", base), ("name", name)):
             object.__setattr__(self, attribute, value)

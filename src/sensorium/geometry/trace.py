@@ -13,6 +13,7 @@ import warp as wp
 
 from sensorium.compute import Rows
 from sensorium.geometry.columns import ColumnsIndex, columns_ray
+from sensorium.geometry.columns_walk import WalkIndex, columns_walk
 from sensorium.geometry.hfield import HFields, hfield_normal, ray_hfield, ray_hfield_vertical
 from sensorium.geometry.primitives import HFIELD, MESH, primitive_normal, ray_primitive
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse, quat_slerp, quat_yaw
@@ -45,6 +46,8 @@ class Surroundings:
         column_shape: shape of each of its triangles.
         column_face: their face ids.
         column_normal: their unit normals.
+        is_walked: whether rays in any direction use `columns` and `walk`.
+        walk: what they need besides.
     """
 
     mesh: wp.uint64
@@ -58,6 +61,8 @@ class Surroundings:
     column_shape: wp.array[wp.int32]
     column_face: wp.array[wp.int32]
     column_normal: wp.array[wp.vec3]
+    is_walked: wp.int32
+    walk: WalkIndex
 
 
 @wp.struct
@@ -389,6 +394,40 @@ def keep_pose(
 
 
 @wp.kernel
+def bridge_gap(
+    rows: Rows,
+    slots: int,
+    clock: wp.array[wp.int32],
+    reset_tick: wp.array[wp.int32],
+    last: wp.array2d[wp.int32],
+    pos: wp.array3d[wp.vec3],
+    quat: wp.array3d[wp.vec4],
+    centre: wp.array3d[wp.vec3],
+) -> None:
+    """Fill the ticks that a jump passed over with poses between those before and after it."""
+    i, k = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    captured = clock[0] - clock[2]
+    before = last[env, k]
+    last[env, k] = captured
+    if before < reset_tick[env] - clock[2] or captured - before < 2:
+        return
+    now = slot_of(captured, slots)
+    then = slot_of(before, slots)
+    for tick in range(wp.max(before + 1, captured - slots + 1), captured):
+        share = float(tick - before) / float(captured - before)
+        if captured - before >= slots:  # what was before is gone
+            then = now
+        slot = slot_of(tick, slots)
+        pos[env, slot, k] = pos[env, then, k] + share * (pos[env, now, k] - pos[env, then, k])
+        quat[env, slot, k] = quat_slerp(quat[env, then, k], quat[env, now, k], share)
+        if centre.shape[2] > 0:
+            centre[env, slot, k] = centre[env, then, k] + share * (centre[env, now, k] - centre[env, then, k])
+
+
+@wp.kernel
 def cast_rays(
     rows: Rows,
     clock: wp.array[wp.int32],
@@ -553,6 +592,12 @@ def cast_rays(
                 t = found
                 best = -3
                 face = triangle
+        elif surroundings.is_walked != 0:
+            found, triangle = columns_walk(surroundings.columns, surroundings.walk, s, d, t)
+            if found <= t:
+                t = found
+                best = -3
+                face = triangle
         elif surroundings.mesh != wp.uint64(0):
             query = wp.mesh_query_ray(surroundings.mesh, s, d, t)
             if query.result:
@@ -618,7 +663,7 @@ def scan_begin(bundle: Bundle, captured: int) -> int:
     if bundle.per_tick > wp.float64(0.0):
         _turns, end = scan_end(bundle, captured)
         begin = end - bundle.count
-    return begin
+    return int(begin)
 
 
 @wp.func

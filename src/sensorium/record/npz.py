@@ -98,12 +98,16 @@ class SensorRecording:
 
         Samples that were lost or have not arrived are left out.
         """
+        arrivals, captures = self.pairs(env)
+        return self.capture_time[arrivals, env], self.measured[name][arrivals, env], self.truth[name][captures, env]
+
+    def pairs(self, env: int = 0) -> tuple[Array, Array]:
+        """Return rows of measured and rows of true values, `[n]` each, that belong to the same captures of one env."""
         captures, arrivals = self.captures(env), self.arrivals(env)
         _, left, right = np.intersect1d(
             self.capture_time[arrivals, env], self.truth_time[captures, env], return_indices=True
         )
-        arrivals, captures = arrivals[left], captures[right]
-        return self.capture_time[arrivals, env], self.measured[name][arrivals, env], self.truth[name][captures, env]
+        return arrivals[left], captures[right]
 
 
 def _changes(values: Array) -> Array:

@@ -43,10 +43,12 @@ def take_reading(sensor: Sensor[Any, Any]) -> Reading:
 def describe(sensor: Sensor[Any, Any]) -> dict[str, Any]:
     """Return what a listener needs to know of a sensor once, JSON-able."""
     constants = sensor.constants()
+    has_mounts = any(spec.axes[:1] == ("mount",) for spec in sensor.specs)
     return {
         "kind": sensor.cfg.kind(),
         "rate_hz": sensor.info.rate_hz,
         "fields": [spec.to_dict() for spec in sensor.specs],
+        **({"mounts": list(sensor.info.mounts)} if has_mounts else {}),
         **({"constants": dict(constants)} if constants else {}),
         "cfg": sensor.cfg.to_dict(),
     }

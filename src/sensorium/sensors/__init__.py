@@ -17,6 +17,7 @@ from sensorium.sensors.joint_wrench import JointWrench, JointWrenchCfg, JointWre
 from sensorium.sensors.lidar import Lidar, LidarCfg, LidarData
 from sensorium.sensors.magnetometer import MagneticDipole, Magnetometer, MagnetometerCfg, MagnetometerData
 from sensorium.sensors.motor_current import MotorCurrent, MotorCurrentCfg, MotorCurrentData
+from sensorium.sensors.radar import Radar, RadarCfg, RadarData
 from sensorium.sensors.ray_caster import RayCaster, RayCasterCfg, RayCasterData, RayCastSensor, RayCastSensorCfg
 from sensorium.sensors.ray_caster_camera import CameraData, RayCasterCamera, RayCasterCameraCfg
 from sensorium.sensors.surface_distance_probe import (
@@ -82,6 +83,9 @@ __all__ = [
     "MotorCurrent",
     "MotorCurrentCfg",
     "MotorCurrentData",
+    "Radar",
+    "RadarCfg",
+    "RadarData",
     "RayCastSensor",
     "RayCastSensorCfg",
     "RayCaster",

@@ -39,7 +39,19 @@ from sensorium.random import Choice, Normal, Uniform, normal_table
 from sensorium.readings import DebugShape
 from sensorium.sensors.base import SimpleSensor
 from sensorium.sensors.lidar_cfg import FIELDS, PER_RAY, LidarCfg, LidarData
-from sensorium.sensors.lidar_kernels import FIXED, RETURNS, Found, Model, Scan, Tables, finish, measured_scan, true_scan
+from sensorium.sensors.lidar_kernels import (
+    FIXED,
+    RETURNS,
+    Found,
+    Model,
+    Scan,
+    Tables,
+    finish,
+    keep_flags,
+    measured_scan,
+    take_flags,
+    true_scan,
+)
 from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement, exact_fraction
 from sensorium.world.ray_cast import RayCast
 
@@ -165,7 +177,7 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
         """Choose the shapes, and make the memory of a scan."""
         cfg, rays, window = self.cfg, self.pattern, self.window
         starts, directions = rays.starts.numpy(), rays.directions.numpy()
-        slots = math.ceil(window.oldest / self.clock.dt - 1e-6) if self.distorts else 1
+        slots = math.ceil(window.oldest / self.clock.dt - 1e-6) + 1 if self.distorts else 1
         common: dict[str, Any] = {
             "targets": cfg.seen,
             "config": f"{type(cfg).__name__}({cfg.label!r})",
@@ -180,6 +192,8 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
             new_state=self.new_state if slots > 1 else None, **common,
         )  # fmt: skip
         self._beams, self._weights = self._cast, np.ones(1)
+        if self.distorts:
+            self._flags = [self.new_state(name, (self.mount.count,)) for name in ("seen", "shown")]
         if cfg.has_footprint:
             sub_starts, sub_directions, self._weights = self._bundles(starts, directions)
             subs = len(self._weights)
@@ -319,6 +333,11 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
     def observe(self) -> None:
         """Keep where everything is at a tick between two samples."""
         self._cast.look()
+        self._pass_flags(keep_flags)
+
+    def _pass_flags(self, kernel: Any) -> None:
+        flags = [wp.from_torch(self.line.bad, dtype=wp.uint8), *(wp.from_torch(each) for each in self._flags)]
+        self.compute_on.launch(kernel, (self.mount.count,), flags)
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:
@@ -330,6 +349,8 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
     def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
         """Cast the true scan, and the measured one where it is another; describe both."""
         true = self._find(self._cast, raw, instant=True, look=True)
+        if self.distorts:
+            self._pass_flags(take_flags)
         if not self.distorts and self._beams is self._cast:
             self._describe_measured(slot, true)  # before a miss gets another value
             self._describe_truth(raw, true)

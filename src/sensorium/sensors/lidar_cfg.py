@@ -234,8 +234,8 @@ class LidarCfg(RayCfg[LidarData]):
         if isinstance(self.range_noise_snr, tuple) and len(set(self.range_noise_snr)) < ratios:
             raise bad("range_noise_snr: ratios that differ")
         if not self.has_footprint:
-            for name in ("returns", "sub_rays", "beam_diameter"):
-                if name in given and getattr(self, name) not in ("strongest", 0.0):
+            for name in ("returns", "sub_rays"):
+                if name in given and getattr(self, name) != "strongest":
                     raise bad(f"{name}: beside beam_divergence", "A ray without width has one return.")
         return self
 

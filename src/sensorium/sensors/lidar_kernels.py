@@ -127,6 +127,32 @@ class Scan:
     moves: wp.int32
 
 
+@wp.kernel
+def keep_flags(
+    rows: Rows, bad: wp.array2d[wp.uint8], seen: wp.array2d[wp.float32], shown: wp.array2d[wp.float32]
+) -> None:
+    """Keep the flag of a tick between samples for the next sample, and bring back that of the one shown."""
+    i, mount = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] != wp.uint8(0):
+        seen[env, mount] = wp.max(seen[env, mount], float(bad[env, mount]))
+        bad[env, mount] = wp.uint8(shown[env, mount])
+
+
+@wp.kernel
+def take_flags(
+    rows: Rows, bad: wp.array2d[wp.uint8], seen: wp.array2d[wp.float32], shown: wp.array2d[wp.float32]
+) -> None:
+    """Flag a sample where one of the ticks that led to it was."""
+    i, mount = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] != wp.uint8(0):
+        flag = wp.max(seen[env, mount], float(bad[env, mount]))
+        bad[env, mount] = wp.uint8(flag)
+        shown[env, mount] = flag
+        seen[env, mount] = 0.0
+
+
 @wp.func
 def _write_ray(out: Scan, tables: Tables, bundle: Bundle, dt: wp.float64, captured: int, env: int, mount: int, ray: int,
                place: int, index: int) -> None:  # fmt: skip
@@ -481,4 +507,16 @@ def finish(
         out.semantic_ids[env, mount, column] = 0
 
 
-__all__ = ["FIXED", "RETURNS", "Found", "Model", "Scan", "Tables", "finish", "measured_scan", "true_scan"]
+__all__ = [
+    "FIXED",
+    "RETURNS",
+    "Found",
+    "Model",
+    "Scan",
+    "Tables",
+    "finish",
+    "keep_flags",
+    "measured_scan",
+    "take_flags",
+    "true_scan",
+]

@@ -31,7 +31,6 @@ from sensorium.readings import DebugShape
 from sensorium.sensors.base import SimpleSensor
 from sensorium.sensors.ray_cfg import DataT, RayCfg
 from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
-from sensorium.world.mount import is_finite3, is_finite4
 from sensorium.world.ray_cast import Alignment
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})
@@ -235,25 +234,18 @@ def _note_pose(
     drift_in: wp.array2d[wp.vec3],
     pos_out: wp.array2d[wp.vec3],
     quat_out: wp.array2d[wp.vec4],
-    bad_out: wp.array2d[wp.uint8],
-    any_bad: wp.array[wp.int32],
 ) -> None:
     i, mount = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    pos = pos_in[env, mount]
-    quat = quat_in[env, mount]
-    is_bad = not (is_finite3(pos) and is_finite4(quat))
-    bad_out[env, mount] = wp.where(is_bad, wp.uint8(1), wp.uint8(0))
-    if is_bad:
-        any_bad[0] = 1
     if pos_out.shape[0] > 0:
+        pos = pos_in[env, mount]
         if drift_in.shape[0] > 0:
             pos = pos + drift_in[env, mount]
         pos_out[env, mount] = pos
     if quat_out.shape[0] > 0:
-        quat_out[env, mount] = quat
+        quat_out[env, mount] = quat_in[env, mount]
 
 
 @wp.kernel
@@ -447,9 +439,9 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
         pose = [wp.from_torch(self.mount.pos_w, dtype=wp.vec3), wp.from_torch(self.mount.quat_w, dtype=wp.vec4)]
         none = {kind: wp.zeros((0, 0), dtype=kind, device=self.device) for kind in (wp.vec3, wp.vec4)}
         moved = none[wp.vec3] if drift is None else wp.from_torch(drift, dtype=wp.vec3)
-        flags = [wp.from_torch(self.line.bad, dtype=wp.uint8), self.clock.bad_wp]
         outs = [getattr(record.warp, name, none[kind]) for name, kind in (("pos_w", wp.vec3), ("quat_w", wp.vec4))]
-        self.compute_on.launch(_note_pose, (self.mount.count,), [*pose, moved], [*outs, *flags])
+        if "pos_w" in record or "quat_w" in record:
+            self.compute_on.launch(_note_pose, (self.mount.count,), [*pose, moved], outs)
         self._follow(record, drifts)
 
     def _follow(self, record: Record, drifts: Iterable[Tensor | None]) -> None:

@@ -43,7 +43,6 @@ from sensorium.sensors.base import SimpleSensor
 from sensorium.sensors.ray_caster import AXES, DriftRange, Range, RayCaster, heading
 from sensorium.sensors.ray_cfg import RayCfg
 from sensorium.spec import Field
-from sensorium.world.mount import is_finite3, is_finite4
 from sensorium.world.ray_cast import Alignment
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})
@@ -290,18 +289,12 @@ def _camera_pose(
     pos_out: wp.array2d[wp.vec3],
     quat_out: wp.array2d[wp.vec4],
     k_out: wp.array4d[wp.float32],
-    bad_out: wp.array2d[wp.uint8],
-    any_bad: wp.array[wp.int32],
 ) -> None:
     i, mount = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
     turn = quat_in[env, mount]
-    is_bad = not (is_finite3(pos_in[env, mount]) and is_finite4(turn))
-    bad_out[env, mount] = wp.where(is_bad, wp.uint8(1), wp.uint8(0))
-    if is_bad:
-        any_bad[0] = 1
     if alignment == 1:
         turn = quat_yaw(turn)
     elif alignment == 2:
@@ -512,8 +505,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
             wp.from_torch(self._k),
         ]
         pose = [record.warp.pos_w, record.warp.quat_w_world, record.warp.intrinsic_matrices]
-        flags = [wp.from_torch(self.line.bad, dtype=wp.uint8), self.clock.bad_wp]
-        self.compute_on.launch(_camera_pose, (self.mount.count,), inputs, [*pose, *flags])
+        self.compute_on.launch(_camera_pose, (self.mount.count,), inputs, pose)
 
     def _make_images(self, given: Record, record: Record, source: int, *, is_last: bool) -> None:
         """Make the distances and points of `record` of one distance in `given` (a launch)."""

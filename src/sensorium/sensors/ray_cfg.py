@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
-from pydantic import field_validator, model_validator
+from pydantic import field_validator
 
 from sensorium.cfg import SELECTORS, Cfg, Float, MountedSensorCfg, ObjRef, bad
 from sensorium.errors import ConfigError, Fault
@@ -68,6 +68,19 @@ class RayCfg(MountedSensorCfg[DataT], Generic[DataT]):
 
     def __init__(self, /, **data: Any) -> None:
         super().__init__(**_mounted(type(self).__name__.split("[")[0], data))
+        faults = []
+        if not 0.0 <= self.min_distance < float("inf"):
+            faults.append(Fault("min_distance", repr(self.min_distance), "a finite distance >= 0, m"))
+        elif not self.min_distance < self.max_distance < float("inf"):
+            expected = f"a finite distance above min_distance = {self.min_distance:g} m"
+            faults.append(Fault("max_distance", repr(self.max_distance), expected))
+        if self.no_hit_value is not None and self.no_hit_value != self.no_hit_value:
+            faults.append(Fault("no_hit_value", repr(self.no_hit_value), "a number, m", "+inf is the default."))
+        if self.targets is not None and self.mesh_prim_paths is not None:
+            got, fix = repr(self.mesh_prim_paths), "They mean the same: keep one."
+            faults.append(Fault("mesh_prim_paths", got, "it absent beside targets", fix))
+        if faults:
+            raise ConfigError(f"{type(self).__name__.split('[')[0]}({self.label!r})", faults)
 
     @field_validator("include_geom_groups")
     @classmethod
@@ -82,18 +95,6 @@ class RayCfg(MountedSensorCfg[DataT], Generic[DataT]):
         if value in ((), ""):
             raise bad("at least one name", "None takes all.")
         return value
-
-    @model_validator(mode="after")
-    def _limits(self) -> Any:
-        if not 0.0 <= self.min_distance < float("inf"):
-            raise bad("min_distance: a finite distance >= 0, m")
-        if not self.min_distance < self.max_distance < float("inf"):
-            raise bad(f"max_distance: a finite distance above min_distance = {self.min_distance:g} m")
-        if self.no_hit_value is not None and self.no_hit_value != self.no_hit_value:
-            raise bad("no_hit_value: a number, m", "+inf is the default.")
-        if self.targets is not None and self.mesh_prim_paths is not None:
-            raise bad("only one of targets and mesh_prim_paths", "They mean the same.")
-        return self
 
     @property
     def seen(self) -> Targets:

@@ -17,6 +17,8 @@ import numpy as np
 
 from sensorium.errors import MissingDependencyError, UnknownNameError
 from sensorium.readings import Array
+from sensorium.view.maps import MOST_NUMBERS, Spec, draw_maps, map_fields, maps_inches
+from sensorium.view.style import COLORS, FAINT, INK, PAPER, TRUTH, column_of, heading, tidy, unit_text
 
 if TYPE_CHECKING:
     from sensorium.record import Recording, SensorRecording
@@ -25,12 +27,10 @@ MAX_SENSORS = 3
 """Sensors in one picture at most; more would be too narrow."""
 MAX_ROWS = 6
 """Axes of one sensor at most."""
+FRAME, LINE = 1.38, 1.27
+"""Height of what is around the axes, and of each of them, inches."""
 ZOOM = 0.2
 """Seconds that the close-up shows."""
-TRUTH, INK, FAINT, PAPER = "#16202a", "#2b3640", "#8a949e", "#ffffff"
-"""Colours of the true line, of text, of what is less important, and of the ground."""
-COLORS = ("#e4572e", "#1780a1", "#6a994e")
-"""Colours of measured lines: one for each field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class _Row:
 
 def plottable(sensor: SensorRecording) -> bool:
     """Return whether a recorded sensor has anything that this module can draw: numbers that change with time."""
-    return bool(_rows(sensor)) and len(sensor.time) > 1
+    return bool(_rows(sensor) or map_fields(sensor)) and len(sensor.time) > 1
 
 
 def imu_figure(recording: Recording, path: str | os.PathLike[str], env: int = 0) -> Path:
@@ -64,7 +64,8 @@ def plot_recording(
 ) -> Path:
     """Draw true against measured values over time, and return the picture's path.
 
-    At most three sensors with six axes each are drawn, and what is left out is said there; choose with `names`.
+    At most three sensors with six axes each are drawn, and what is left out is said there; choose with `names`. Scans,
+    images and clouds of points are drawn as maps instead, see `sensorium.view.maps`.
 
     Args:
         recording: what `sensorium.record.load` or `NpzRecorder.recording` returned.
@@ -92,14 +93,20 @@ def plot_recording(
         known = {str(each.info.get("kind")) for each in sensors if plottable(each)}
         raise UnknownNameError(what, kind or "any", known)
     shown = drawable[:MAX_SENSORS]
-    rows = [_rows(sensor) for sensor in shown]
-    heights = [min(len(each), MAX_ROWS) for each in rows]
+    maps = [_maps(sensor) for sensor in shown]
+    rows = [[] if specs else _rows(sensor) for sensor, specs in zip(shown, maps, strict=True)]
+    room = max((maps_inches(specs) for specs in maps if specs), default=0.0)
+    height: float = max((min(len(each), MAX_ROWS) for each in rows if each), default=0)
+    height = max(height, (room - FRAME) / LINE)
 
-    figure = Figure(figsize=(max(9.0, 7.0 * len(shown)), 1.38 + 1.27 * max(heights)), dpi=100, facecolor=PAPER)
+    figure = Figure(figsize=(max(9.0, 7.0 * len(shown)), FRAME + LINE * height), dpi=100, facecolor=PAPER)
     FigureCanvasAgg(figure)
     columns = figure.subfigures(1, len(shown), squeeze=False)[0]
-    for subfigure, sensor, axes in zip(columns, shown, rows, strict=True):
-        _draw_sensor(subfigure, sensor, axes[:MAX_ROWS], _column(sensor, env), max(heights), len(axes) - MAX_ROWS)
+    for subfigure, sensor, axes, specs in zip(columns, shown, rows, maps, strict=True):
+        if specs:
+            draw_maps(subfigure, sensor, specs, column_of(sensor, env), FRAME + LINE * height)
+        else:
+            _draw_sensor(subfigure, sensor, axes[:MAX_ROWS], column_of(sensor, env), height, len(axes) - MAX_ROWS)
     left_out = [sensor.name for sensor in drawable[MAX_SENSORS:]]
     if left_out:
         text = f"not drawn: {', '.join(left_out)}"
@@ -110,11 +117,18 @@ def plot_recording(
     return path
 
 
+def _maps(sensor: SensorRecording) -> list[Spec]:
+    """Return the fields to draw as maps; none where a distance or height is there as lines: that says more."""
+    roles = {spec["name"]: spec.get("role") for spec in sensor.info.get("fields", ())}
+    return [] if any(roles[row.field] == "range" for row in _rows(sensor)) else map_fields(sensor)
+
+
 def _rows(sensor: SensorRecording) -> list[_Row]:
     """Return the axes that can be drawn: of floating-point fields with at most nine numbers for one item.
 
     Where a field has an axis of items (mounts, joints, target frames), vectors are those of the first item, and plain
-    numbers those of the first few, so that every field has its share.
+    numbers those of the first few, so that every field has its share. Ranges come first; where they are of whole
+    mounts, their rays are left out.
     """
     fields = []
     for spec in sensor.info.get("fields", ()):
@@ -125,48 +139,56 @@ def _rows(sensor: SensorRecording) -> list[_Row]:
         if axes and _is_item_axis(axes[0], shape[0], len(shape)):
             items, axes, shape = shape[0], axes[1:], shape[1:]
         is_float = np.dtype(spec["dtype"]).kind == "f"
-        fits = is_float and len(shape) <= 1 and int(np.prod(shape)) <= 9
+        fits = is_float and len(shape) <= 1 and int(np.prod(shape)) <= MOST_NUMBERS
+        fits = fits and not (spec["axes"][1:2] == ["ray"] and items > MOST_NUMBERS)
         if fits and spec["name"] in sensor.measured and (items or 0 not in spec["shape"]):
             fields.append((spec, axes, shape, items))
+    if any(_is_range(spec) and "ray" not in spec["axes"] for spec, *_ in fields):
+        fields = [each for each in fields if "ray" not in each[0]["axes"]]
+    fields.sort(key=lambda each: not _is_range(each[0]))
     share = max(1, MAX_ROWS // max(len(fields), 1))
     rows: list[_Row] = []
     for k, (spec, axes, shape, items) in enumerate(fields):
         color = COLORS[k % len(COLORS)]
-        shown = min(items, 1 if shape else share)
+        most = max(1, MAX_ROWS - len(fields) + 1) if k == 0 and _is_range(spec) else share
+        shown = min(items, 1 if shape else most)
         for item in range(max(shown, 1)):
             lead = (item,) if items else ()
-            name = _item_name(sensor, spec["axes"][1], item, items) if items else ""
+            name = _item_name(sensor, spec["axes"][1], item, items, named=not shape) if items else ""
             size = shape[0] if shape else 1
             labels = (list(axes[0]) if len(axes[0]) == size else [str(i) for i in range(size)]) if shape else [""]
+            if axes == ["ray"]:
+                labels = [f"ray {i}" for i in range(size)]
             for i, label in enumerate(labels):
                 index = (*lead, i) if shape else lead
                 rows.append(_Row(spec["name"], spec["unit"], " ".join(filter(None, (name, label))), index, color))
     return rows
 
 
+def _is_range(spec: Spec) -> bool:
+    return spec.get("role") == "range"
+
+
 def _is_item_axis(word: str, size: int, axes: int) -> bool:
     """Return whether an axis counts things, each with numbers of its own, and not the parts of one vector."""
-    return word in ("mount", "joint", "target") or (axes == 2 and len(word) != size)
+    return word in ("mount", "joint", "target", "ray") or (axes == 2 and len(word) != size)
 
 
-def _item_name(sensor: SensorRecording, word: str, item: int, items: int) -> str:
-    """Return the name of one item, where the recording has it."""
+def _item_name(sensor: SensorRecording, word: str, item: int, items: int, *, named: bool) -> str:
+    """Return the name of one item, where the recording has it; of mounts only where several can be drawn."""
+    if word == "mount" and named and len(sensor.info.get("mounts", ())) == items:
+        return str(sensor.info["mounts"][item])
     for value in sensor.info.get("constants", {}).values():
         if isinstance(value, Sequence) and not isinstance(value, str) and len(value) == items:
             return str(value[item])
     return "" if word == "mount" else f"{word} {item}"
 
 
-def _column(sensor: SensorRecording, env: int) -> int:
-    found = np.flatnonzero(sensor.env_ids == env)
-    if not len(found):
-        raise UnknownNameError(f"recorded env of {sensor.name!r}", str(env), map(str, sensor.env_ids.tolist()))
-    return int(found[0])
-
-
-def _draw_sensor(figure: Any, sensor: SensorRecording, rows: Sequence[_Row], env: int, height: int, more: int) -> None:
+def _draw_sensor(
+    figure: Any, sensor: SensorRecording, rows: Sequence[_Row], env: int, height: float, more: int
+) -> None:
     """Draw one sensor: over the whole time on the left, the close-up on the right."""
-    inches = figure.figure.get_figheight() if hasattr(figure, "figure") else 1.38 + 1.27 * height
+    inches = figure.figure.get_figheight() if hasattr(figure, "figure") else FRAME + LINE * height
     top, bottom = 1.0 - 0.86 / inches, 0.52 / inches
     bottom += (top - bottom) * (1.0 - len(rows) / height)
     grid = figure.add_gridspec(
@@ -186,10 +208,10 @@ def _draw_sensor(figure: Any, sensor: SensorRecording, rows: Sequence[_Row], env
         for axes, strength in ((wide, 1.0), (close, 1.5)):
             axes.step(held_time[: len(held)], held, where="post", color=row.color, lw=1.5, label="measured")
             axes.plot(true_time, truth, color=TRUTH, lw=0.65 * strength, label="true")
-            _style(axes, is_last=i == len(rows) - 1)
+            tidy(axes, is_last=i == len(rows) - 1)
         wide.set_xlim(true_time[0], end)
         wide.axvspan(*window, color="#f0c94a", alpha=0.35, lw=0)
-        label = f"{row.field}\n{row.axis + '  ' if row.axis else ''}[{_unit(row.unit)}]"
+        label = f"{row.field}\n{row.axis + '  ' if row.axis else ''}[{unit_text(row.unit)}]"
         longest = max(len(line) for line in label.split("\n"))
         wide.set_ylabel(label, fontsize=8 if longest <= 15 else 120 / longest, color=INK)
         wide.yaxis.set_label_coords(-0.118, 0.5)
@@ -209,7 +231,8 @@ def _draw_sensor(figure: Any, sensor: SensorRecording, rows: Sequence[_Row], env
         if i == len(rows) - 1:
             wide.set_xlabel("time [s]", fontsize=8, color=INK)
             close.set_xlabel("time [s]", fontsize=8, color=INK)
-    name, facts = _title(sensor, env)
+    several = len({row.index[0] for row in rows if row.index}) > 1 and "mounts" in sensor.info
+    name, facts = heading(sensor, env, several=several)
     figure.text(0.115, 1.0 - 0.1 / inches, name, fontsize=12, fontweight="bold", color=INK, va="top")
     if more > 0:
         facts += f" · {more} more axes not drawn"
@@ -267,21 +290,6 @@ def _above(axes: Any, points: float) -> Any:
     return axes.transAxes + ScaledTranslation(0.0, points / 72.0, axes.figure.dpi_scale_trans)
 
 
-def _style(axes: Any, is_last: bool) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    axes.grid(True, color="#e6e9ec", lw=0.6)
-    axes.set_axisbelow(True)
-    axes.tick_params(labelsize=7.5, colors=INK, length=2.5, width=0.6, labelbottom=is_last)
-    axes.yaxis.set_major_locator(MaxNLocator(4))
-    axes.ticklabel_format(axis="y", useOffset=False, scilimits=(-4, 5))
-    axes.yaxis.get_offset_text().set_fontsize(7)
-    for name, spine in axes.spines.items():
-        spine.set_visible(name in ("left", "bottom"))
-        spine.set_color(FAINT)
-        spine.set_linewidth(0.6)
-
-
 def _window(sensor: SensorRecording, rows: Sequence[_Row], captures: Array, env: int) -> tuple[float, float]:
     """Return the close-up: the liveliest stretch of the last two thirds, where a start has settled."""
     time = sensor.truth_time[captures, env]
@@ -290,6 +298,7 @@ def _window(sensor: SensorRecording, rows: Sequence[_Row], captures: Array, env:
     change = np.zeros(len(time))
     for row in rows:
         truth = sensor.truth[row.field][(captures, env, *row.index)].astype(np.float64)
+        truth[~np.isfinite(truth)] = np.nan
         spread = float(np.nanstd(truth)) if np.isfinite(truth).any() else 0.0
         if spread > 0.0:
             change[1:] += np.nan_to_num(np.abs(np.diff(truth))) / spread
@@ -300,34 +309,3 @@ def _window(sensor: SensorRecording, rows: Sequence[_Row], captures: Array, env:
     gained = np.interp(starts + length, time, total) - np.interp(starts, time, total)
     best = float(starts[int(np.argmax(gained))])
     return best, best + length
-
-
-def _title(sensor: SensorRecording, env: int) -> tuple[str, str]:
-    info, cfg = sensor.info, sensor.info.get("cfg", {})
-    kind = str(info.get("kind", ""))
-    name = f"{sensor.name}" + (f" · {kind} · {info['preset']}" if info.get("preset") else f" · {kind}")
-    facts = [f"env {int(sensor.env_ids[env])}"]
-    if info.get("rate_hz"):
-        facts.append(f"{info['rate_hz']:.4g} Hz")
-    delay, jitter = cfg.get("delay"), cfg.get("jitter")
-    if delay is not None:
-        text = f"delay {_milliseconds(delay)}"
-        facts.append(text + (f" + jitter {_milliseconds(jitter)}" if jitter else ""))
-    first = next((spec for spec in info.get("fields", ()) if spec["axes"][1:2] == ["mount"]), None)
-    if first is not None and first["shape"][0] > 1:
-        facts.append(f"mount 1 of {first['shape'][0]}")
-    return name, " · ".join(facts)
-
-
-def _milliseconds(value: Any) -> str:
-    if isinstance(value, int | float):
-        return f"{1e3 * value:.3g} ms"
-    if isinstance(value, Mapping):
-        (law, numbers), *_ = value.items()
-        return f"{law} {', '.join(f'{1e3 * number:.3g}' for number in np.ravel(numbers))} ms"
-    return f"{value} s"
-
-
-def _unit(unit: str) -> str:
-    """Return ``m/s²`` for ``m/s^2``."""
-    return unit.replace("^2", "²").replace("^3", "³")

@@ -27,6 +27,7 @@ from sensorium.geometry.trace import (
     Hits,
     Moving,
     Pose,
+    bridge_gap,
     cast_rays,
     keep_pose,
     place_shapes,
@@ -96,6 +97,7 @@ class RayCast:
     _moving: Any
     _memory: torch.Tensor
     _offsets: tuple[torch.Tensor, torch.Tensor] | None
+    _looked: list[tuple[int, list[Any]]]
 
     def __init__(
         self,
@@ -195,7 +197,7 @@ class RayCast:
         else:
             assert motion.view is self.view
             self._slots, self._pose, self._moving = motion._slots, motion._pose, motion._moving
-            self._memory, self._offsets = motion._memory, motion._offsets
+            self._memory, self._offsets, self._looked = motion._memory, motion._offsets, motion._looked
 
     @property
     def bundle(self) -> Any:
@@ -246,6 +248,28 @@ class RayCast:
         self._moving = Moving()
         self._moving.pos, self._moving.quat, self._moving.centre = arrays[2:]
         self._pose, self._memory, self._offsets = pose, memory, offsets
+        self._looked = []
+        if slots > 1:
+            make = new_state or (lambda name, shape: torch.zeros((envs, *shape), device=device))
+            looked = make("looked", (mounts + moving,)).view(torch.int32)
+            none3 = wp.zeros((0, 0, 0), dtype=wp.vec3, device=device)
+            for each, arrays_of in (
+                (looked[:, :mounts], (*arrays[:2], none3)),
+                (looked[:, mounts:], tuple(arrays[2:])),
+            ):
+                if each.shape[1]:
+                    self._looked.append((each.shape[1], [self._ints(each), *arrays_of]))
+
+    def _ints(self, tensor: torch.Tensor) -> Any:
+        """View a strided tensor of whole numbers as a Warp array."""
+        strides = tuple(4 * step for step in tensor.stride())
+        return wp.array(
+            ptr=tensor.data_ptr(),
+            dtype=wp.int32,
+            shape=tuple(tensor.shape),
+            strides=strides,
+            device=self._compute.device,
+        )
 
     def _array(self, tensor: torch.Tensor, dtype: Any) -> Any:
         """View a strided tensor as a Warp array of vectors."""
@@ -258,17 +282,22 @@ class RayCast:
         )
 
     def _image_cones(self, inverse_k: torch.Tensor, image: tuple[int, int]) -> tuple[NDArray[Any], ...]:
-        """Return what holds each block of pixels, for each matrix."""
+        """Return what holds each block of pixels for every one of the matrices, by the block's first pixel."""
         height, width = image
-        v, u = np.divmod(np.arange(height * width), width)
-        pixel = np.stack([u + 0.5, v + 0.5, np.ones_like(u)], axis=1).astype(np.float64)
-        cones = []
-        for matrix in inverse_k.detach().cpu().numpy().astype(np.float64):
-            p = pixel @ matrix.T
-            d = np.stack([p[:, 2], -p[:, 0], -p[:, 1]], axis=1)
-            d /= np.linalg.norm(d, axis=1, keepdims=True)
-            cones.append(cones_of(np.zeros_like(d), d, self._block, len(d)))
-        return tuple(np.concatenate(parts) for parts in zip(*cones, strict=True))
+        first = np.arange(0, height * width, self._block)
+        last = np.minimum(first + self._block, height * width)
+        cosine = np.ones(len(first))
+        matrices = np.unique(inverse_k.detach().cpu().numpy().astype(np.float64), axis=0)
+        for matrix in matrices if self._block > 1 else ():
+            middle = pixel_rays((first + last) // 2, width, matrix)
+            for k in range(self._block):
+                other = pixel_rays(np.minimum(first + k, last - 1), width, matrix)
+                cosine = np.minimum(cosine, (middle * other).sum(axis=1))
+        angle = np.full(height * width, 1e-4)
+        angle[first] += np.arccos(np.clip(cosine, -1.0, 1.0))
+        sine = np.where(angle < 1.5, np.sin(angle), -1.0)
+        radius = np.full(height * width, 1e-6)
+        return tuple(values.astype(np.float32)[None] for values in (np.cos(angle), sine, radius))
 
     def widen(self, inverse_k: torch.Tensor) -> None:
         """Take note that intrinsic matrices have changed."""
@@ -293,6 +322,8 @@ class RayCast:
             inputs = [self._slots, clock.words_wp, self.view.instances, *bodies]
             outputs = [self._moving.pos, self._moving.quat, self._moving.centre, *flags]
             compute.launch(place_shapes, (self.view.moving,), inputs, outputs)
+        for count, places in self._looked:
+            compute.launch(bridge_gap, (count,), [self._slots, clock.words_wp, clock.reset_tick_wp], places)
 
     def cast(
         self,
@@ -332,7 +363,7 @@ class RayCast:
         if instant and self._slots > 1:
             bundle = _copy(self._bundle)
             bundle.times = wp.zeros(0, dtype=wp.float32, device=device)
-        surroundings = self.view.indexed() if self.vertical else self.view.surroundings
+        surroundings = self.view.indexed() if self.vertical else self.view.slanted()
         inputs = [
             self._clock.words_wp,
             self._clock.reset_tick_wp,
@@ -390,7 +421,10 @@ class RayCast:
 
     def body_at_fault(self, env: int, mount: int) -> str:
         """Return the name of the body whose state is not finite: the mount's, or one that carries a shape."""
-        rows = [int(self._mount.body[mount]), *map(int, self.view.bodies[-self.view.moving :] if self.view.moving else ())]
+        rows = [
+            int(self._mount.body[mount]),
+            *map(int, self.view.bodies[-self.view.moving :] if self.view.moving else ()),
+        ]
         names = self._engine.names("body")
         for row in rows:
             pose = [self._engine.array(name)[env, row] for name in ("body_pos_w", "body_quat_w")] if row >= 0 else []
@@ -421,6 +455,15 @@ def _wide_cones(angle: float, count: int) -> tuple[NDArray[np.float32], NDArray[
     return tuple(np.full((1, count), value, np.float32) for value in (np.cos(angle), sine, 1e-6))  # type: ignore[return-value]
 
 
+def pixel_rays(pixel: NDArray[Any], width: int, inverse_k: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return unit directions of pixels of an image, counted row by row, in the ray frame, `[pixel, 3]`."""
+    v, u = np.divmod(pixel, width)
+    p = np.stack([u + 0.5, v + 0.5, np.ones(len(pixel))], axis=1) @ inverse_k.T
+    d = np.stack([p[:, 2], -p[:, 0], -p[:, 1]], axis=1)
+    unit: NDArray[np.float64] = d / np.linalg.norm(d, axis=1, keepdims=True)
+    return unit
+
+
 def cones_of(
     starts: NDArray[np.float64], directions: NDArray[np.float64], block: int, count: int | None
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
@@ -446,9 +489,7 @@ def cones_of(
         radius = np.maximum(radius, np.linalg.norm(starts[middle] - starts[other], axis=1))
     angle = np.arccos(np.clip(cosine, -1.0, 1.0)) + 1e-4
     sine = np.where(angle < 1.5, np.sin(angle), -1.0)
-    return tuple(
-        values.astype(np.float32)[None] for values in (np.cos(angle), sine, radius * (1.0 + 1e-5) + 1e-6)
-    )  # type: ignore[return-value]
+    return tuple(values.astype(np.float32)[None] for values in (np.cos(angle), sine, radius * (1.0 + 1e-5) + 1e-6))  # type: ignore[return-value]
 
 
 __all__ = ["Alignment", "RayCast", "cones_of"]

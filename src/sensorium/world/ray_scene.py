@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from sensorium.compute import Compute
 from sensorium.engines.base import Engine, NameKind
 from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest
-from sensorium.geometry.columns import build_columns
+from sensorium.geometry.columns import Columns, ColumnsIndex, build_columns
+from sensorium.geometry.columns_walk import build_walk, is_terrain, may_be_terrain
 from sensorium.geometry.hfield import HFields, build_hfields
 from sensorium.geometry.shapes import KINDS, HeightField, Mesh, Shape
 from sensorium.geometry.trace import Instances, Surroundings
@@ -28,6 +29,7 @@ from sensorium.world.select import WORLD, below_namespace, match_prim_path
 
 GEOMETRIES = ("visual", "collision", "all")
 Geometry = Literal["visual", "collision", "all"]
+_Form = Literal["tree", "walk", "vertical"]
 LARGE = 300_000
 """A static world of more triangles than this shows its progress while it is built."""
 
@@ -75,18 +77,16 @@ class View:
     Attributes:
         shapes: numbers of the shapes in the scene, of each instance row.
         instances: the shapes that are tested one by one.
-        surroundings: what stands still, for rays in any direction.
         moving: number of moving shapes.
         rows_of_body: body row to instance rows.
     """
 
     shapes: list[int]
     instances: Instances
-    surroundings: Surroundings
     moving: int
     bodies: NDArray[np.int32]
     _parts: _Static
-    _indexed: Surroundings | None = None
+    _built: dict[str, Surroundings] = field(default_factory=dict)
 
     @property
     def is_flat(self) -> bool:
@@ -97,9 +97,21 @@ class View:
 
     def indexed(self) -> Surroundings:
         """Return what stands still for vertical rays: the same, with the 2-D index instead of the tree."""
-        if self._indexed is None:
-            self._indexed = self._parts.surroundings(vertical=True)
-        return self._indexed
+        return self._surroundings("vertical")
+
+    def slanted(self) -> Surroundings:
+        """Return what stands still for rays in any direction: a terrain is walked, all else is a tree."""
+        return self._surroundings("walk" if self._parts.is_walked else "tree")
+
+    @property
+    def surroundings(self) -> Surroundings:
+        """What stands still, as a tree."""
+        return self._surroundings("tree")
+
+    def _surroundings(self, form: _Form) -> Surroundings:
+        if form not in self._built:
+            self._built[form] = self._parts.surroundings(form)
+        return self._built[form]
 
 
 class RayScene:
@@ -351,7 +363,7 @@ class RayScene:
         instances = self._instances(rows, static)
         parts = _Static(self, [i for i in still if i not in rows], rows[:static], single)
         bodies = np.array([shapes[i].row for i in rows], dtype=np.int32)
-        return View(rows, instances, parts.surroundings(vertical=False), len(rows) - static, bodies, parts)
+        return View(rows, instances, len(rows) - static, bodies, parts)
 
     def _instances(self, rows: Sequence[int], static: int) -> Instances:
         shapes, device = [self.shapes[i] for i in rows], self._compute.device
@@ -404,34 +416,63 @@ class _Static:
     single: set[int]
     kept: list[Any] = field(default_factory=list)
     nbytes: int = 0
+    _columns: dict[tuple[int, ...], tuple[Columns, ColumnsIndex, Any]] = field(default_factory=dict)
+    _is_walked: bool | None = None
 
-    def surroundings(self, vertical: bool) -> Surroundings:
-        """Build trees for rays in any direction, or the index for vertical rays."""
+    @property
+    def is_walked(self) -> bool:
+        """Whether the triangles lie like terrain, so that slanted rays are faster over the index than in a tree."""
+        if self._is_walked is None:
+            points, faces, _, _ = self._triangles(self.meshes)
+            self._is_walked = bool(
+                self.scene._compute.device == "cpu"
+                and may_be_terrain(points, faces)
+                and is_terrain(self._indexed(tuple(self.meshes), points, faces)[0], points, faces)
+            )
+        return self._is_walked
+
+    def _indexed(
+        self, shapes: tuple[int, ...], points: NDArray[Any], faces: NDArray[Any]
+    ) -> tuple[Columns, ColumnsIndex, Any]:
+        """Return the index of the triangles of shapes and their unit normals, built once for all forms."""
+        if shapes not in self._columns:
+            device = self.scene._compute.device
+            with building("the index of the static world", len(faces)) as progress:
+                columns = build_columns(points, faces, progress)
+            corners = points[faces]
+            normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+            normals /= np.linalg.norm(normals, axis=1, keepdims=True)
+            normal = wp.array(normals.astype(np.float32), dtype=wp.vec3, device=device)
+            self.nbytes += columns.first.nbytes + columns.entries.nbytes + columns.triangles.nbytes + normal.capacity
+            self._columns[shapes] = columns, columns.to(device), normal
+        return self._columns[shapes]
+
+    def surroundings(self, form: _Form) -> Surroundings:
+        """Build the tree or the walk for rays in any direction, or the index for vertical rays."""
         scene, device = self.scene, self.scene._compute.device
         out = Surroundings()
+        vertical = form == "vertical"
         boxes = [i for i in self.rows if vertical and scene.shapes[i].kind == "box" and i not in self.single]
-        points, faces, of_shape, of_face = self._triangles([*self.meshes, *boxes])
+        shapes = (*self.meshes, *boxes)
+        points, faces, of_shape, of_face = self._triangles(shapes)
 
         def ints(values: Any) -> Any:
             self.nbytes += np.asarray(values).nbytes
             return wp.array(np.asarray(values, dtype=np.int32), dtype=wp.int32, device=device)
 
         none = ints(np.zeros(0))
-        out.face_shape, out.face_id = (ints(of_shape), ints(of_face)) if not vertical else (none, none)
-        out.column_shape, out.column_face = (ints(of_shape), ints(of_face)) if vertical else (none, none)
+        out.face_shape, out.face_id = (ints(of_shape), ints(of_face)) if form == "tree" else (none, none)
+        out.column_shape, out.column_face = (ints(of_shape), ints(of_face)) if form != "tree" else (none, none)
         out.column_normal = wp.zeros(0, dtype=wp.vec3, device=device)
-        if len(faces) and vertical:
-            with building("the index of the static world", len(faces)) as progress:
-                columns = build_columns(points, faces, progress)
-            corners = points[faces]
-            normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-            normals /= np.linalg.norm(normals, axis=1, keepdims=True)
-            out.column_normal = wp.array(normals.astype(np.float32), dtype=wp.vec3, device=device)
-            out.columns = columns.to(device)
-            out.is_indexed = 1
-            self.nbytes += (
-                columns.first.nbytes + columns.entries.nbytes + columns.triangles.nbytes + out.column_normal.capacity
-            )
+        if len(faces) and form != "tree":
+            columns, out.columns, out.column_normal = self._indexed(shapes, points, faces)
+            if vertical:
+                out.is_indexed = 1
+            else:
+                walk = build_walk(columns, points, faces)
+                out.walk = walk.to(device)
+                out.is_walked = 1
+                self.nbytes += walk.nbytes
         elif len(faces):
             with building("the tree of the static world", len(faces)):
                 tree = tree_of(points, faces, device)

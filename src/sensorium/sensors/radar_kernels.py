@@ -1,0 +1,283 @@
+"""What a radar's receiver makes of what its rays meet: kernels, and the structs they take.
+
+Draws are a pure function of the keys and of (capture tick, env, episode, ray).
+"""
+
+from __future__ import annotations
+
+import warp as wp
+
+from sensorium.compute import Rows
+from sensorium.geometry.trace import Bundle, ray_of
+from sensorium.geometry.transforms import quat_rotate
+from sensorium.random import F32, philox, word_to_normal, word_to_uniform
+from sensorium.world.mount import is_finite3
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+NEAREST = wp.constant(1.0e-3)
+"""Power is that of this distance where a target is nearer, m: 1/R^4 has no end."""
+AREA, CARLA = 0, 1
+"""How rays lie in their cone; see `RadarCfg.distribution`."""
+
+
+@wp.struct
+class Model:
+    """The receiver; see `RadarCfg`.
+
+    Attributes:
+        snr: ratio of the reference target; 0 for none.
+        reach: its distance, m.
+        exponent: of |cos| of the angle of incidence.
+        sections: cross-section of each shape, m^2.
+        threshold: ratio above which a cell is a detection, in powers of the noise; 0 notices all.
+        limit: longest range that is noticed, m.
+        range_cell: m, for the scatter; 0 for none.
+        velocity_cell: m/s, likewise.
+        clutter: probability of a false alarm on a ray.
+        clutter_range: its least and greatest range, m.
+        clutter_speed: its greatest speed, m/s.
+        fold: greatest velocity that is told apart, m/s; 0 for all.
+        grid: cells of range, velocity, azimuth and altitude that values are rounded to; 0 for none.
+    """
+
+    snr: wp.float32
+    reach: wp.float32
+    exponent: wp.float32
+    sections: wp.array[wp.float32]
+    threshold: wp.float32
+    limit: wp.float32
+    range_cell: wp.float32
+    velocity_cell: wp.float32
+    clutter: wp.float32
+    clutter_range: wp.vec2
+    clutter_speed: wp.float32
+    fold: wp.float32
+    grid: wp.vec4
+    key0: wp.uint32
+    key1: wp.uint32
+
+
+@wp.struct
+class Motion:
+    """Where mounts and bodies are and how they move, world axes; `body` is the body of each shape, -1 if it stands."""
+
+    body: wp.array[wp.int32]
+    body_pos: wp.array2d[wp.vec3]
+    body_lin_vel: wp.array2d[wp.vec3]
+    body_ang_vel: wp.array2d[wp.vec3]
+    pos: wp.array2d[wp.vec3]
+    quat: wp.array2d[wp.vec4]
+    lin_vel: wp.array2d[wp.vec3]
+    ang_vel: wp.array2d[wp.vec3]
+
+
+@wp.struct
+class Scan:
+    """The fields of a record `[env, mount, ray]`; empty ones are left out."""
+
+    range: wp.array3d[wp.float32]
+    velocity: wp.array3d[wp.float32]
+    azimuth: wp.array3d[wp.float32]
+    altitude: wp.array3d[wp.float32]
+    snr: wp.array3d[wp.float32]
+    points_b: wp.array3d[wp.vec3]
+    geom_ids: wp.array3d[wp.int32]
+
+
+@wp.kernel
+def draw_rays(
+    rows: Rows,
+    clock: wp.array[wp.int32],
+    episode: wp.array[wp.int32],
+    key0: wp.uint32,
+    key1: wp.uint32,
+    law: int,
+    size: wp.vec2,
+    directions: wp.array2d[wp.vec3],
+) -> None:
+    """Draw directions in a cone; `size` is half its angles, rad, or their tangents in CARLA's law."""
+    i, ray = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    words = philox(wp.uint32(clock[0] - clock[2]), wp.uint32(env), wp.uint32(episode[env]), wp.uint32(ray), key0, key1)
+    radius = word_to_uniform(words[0])
+    turn = 2.0 * wp.pi * word_to_uniform(words[1])
+    if law == CARLA:
+        d = wp.vec3(1.0, size[0] * radius * wp.cos(turn), size[1] * radius * wp.sin(turn))
+        directions[env, ray] = wp.normalize(d)
+    else:
+        radius = wp.sqrt(radius)
+        azimuth = size[0] * radius * wp.cos(turn)
+        altitude = size[1] * radius * wp.sin(turn)
+        flat = wp.cos(altitude)
+        directions[env, ray] = wp.vec3(flat * wp.cos(azimuth), flat * wp.sin(azimuth), wp.sin(altitude))
+
+
+@wp.kernel
+def true_scan(
+    rows: Rows,
+    bundle: Bundle,
+    motion: Motion,
+    model: Model,
+    shape_in: wp.array3d[wp.int32],
+    cosine_in: wp.array3d[wp.float32],
+    out: Scan,
+    bad_out: wp.array2d[wp.uint8],
+    any_bad: wp.array[wp.int32],
+) -> None:
+    """Describe what the rays meet, whose ranges are in `out` already, and flag what has no finite velocity."""
+    i, mount, ray = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    s0, d0 = ray_of(bundle, env, ray)
+    out.azimuth[env, mount, ray] = wp.atan2(d0[1], d0[0])
+    out.altitude[env, mount, ray] = wp.atan2(d0[2], wp.sqrt(d0[0] * d0[0] + d0[1] * d0[1]))
+    quat = motion.quat[env, mount]
+    arm = quat_rotate(quat, s0)
+    own = motion.lin_vel[env, mount] + wp.cross(motion.ang_vel[env, mount], arm)
+    is_bad = not is_finite3(own)
+    velocity = wp.float32(0.0)
+    snr = wp.float32(0.0)
+    point = wp.vec3(wp.inf, wp.inf, wp.inf)
+    shape = shape_in[env, mount, ray]
+    if shape >= 0:
+        t = out.range[env, mount, ray]
+        d = quat_rotate(quat, d0)
+        v = -own
+        body = motion.body[shape]
+        if body >= 0:
+            hit = motion.pos[env, mount] + arm + t * d
+            spin = motion.body_ang_vel[env, body]
+            v = v + motion.body_lin_vel[env, body] + wp.cross(spin, hit - motion.body_pos[env, body])
+            if not is_finite3(v):
+                is_bad = True
+        velocity = wp.dot(d, v)
+        point = s0 + t * d0
+        if model.snr > 0.0:
+            ratio = model.reach / wp.max(t, NEAREST)
+            section = model.sections[shape] * wp.pow(wp.abs(cosine_in[env, mount, ray]), model.exponent)
+            snr = model.snr * section * (ratio * ratio) * (ratio * ratio)
+    out.velocity[env, mount, ray] = velocity
+    if out.snr.shape[0] > 0:
+        out.snr[env, mount, ray] = snr
+    if out.points_b.shape[0] > 0:
+        out.points_b[env, mount, ray] = point
+    if is_bad:
+        bad_out[env, mount] = wp.uint8(1)
+        any_bad[0] = 1
+
+
+@wp.func
+def _open_uniform(word: wp.uint32) -> F32:
+    """Return a uniform number above 0 and at most 1, a multiple of 2^-32 and a half."""
+    return (wp.float32(word >> wp.uint32(1)) + 0.5) * wp.static(2.0**-31)
+
+
+@wp.kernel
+def measured_scan(
+    rows: Rows,
+    clock: wp.array[wp.int32],
+    episode: wp.array[wp.int32],
+    normals: wp.array[wp.vec3],
+    model: Model,
+    ideal: Scan,
+    out: Scan,
+) -> None:
+    """Describe what the receiver notices of the true scan, and what it takes for a target."""
+    i, mount, ray = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    captured = wp.uint32(clock[0] - clock[2])
+    element = wp.uint32(2 * (mount * ideal.range.shape[2] + ray))
+    era = wp.uint32(episode[env])
+    words = philox(captured, wp.uint32(env), era, element, model.key0, model.key1)
+    t = ideal.range[env, mount, ray]
+    velocity = ideal.velocity[env, mount, ray]
+    seen = wp.float32(0.0)
+    is_noticed = wp.isfinite(t) and t <= model.limit
+    if is_noticed and model.snr > 0.0:
+        seen = ideal.snr[env, mount, ray]
+        if model.threshold > 0.0:  # signal and noise are both Gaussian: their power is exponential, with mean 1 + SNR
+            seen = -(1.0 + seen) * wp.log(_open_uniform(words[0]))
+            is_noticed = seen > model.threshold
+        share = 1.0 / wp.sqrt(wp.max(2.0 * seen, 1.0))
+        t = wp.max(t + model.range_cell * share * word_to_normal(words[1], normals), 0.0)
+        velocity = velocity + model.velocity_cell * share * word_to_normal(words[2], normals)
+    is_false = wp.bool(False)
+    if not is_noticed:
+        t = wp.inf
+        velocity = 0.0
+        seen = 0.0
+        is_false = word_to_uniform(words[3]) < model.clutter
+        if is_false:
+            other = philox(captured, wp.uint32(env), era, element + wp.uint32(1), model.key0, model.key1)
+            span = model.clutter_range
+            t = span[0] + (span[1] - span[0]) * word_to_uniform(other[0])
+            velocity = model.clutter_speed * (2.0 * word_to_uniform(other[1]) - 1.0)
+            if model.snr > 0.0:
+                seen = model.threshold - wp.log(_open_uniform(other[2]))
+    out.range[env, mount, ray] = t
+    out.velocity[env, mount, ray] = velocity
+    out.azimuth[env, mount, ray] = ideal.azimuth[env, mount, ray]
+    out.altitude[env, mount, ray] = ideal.altitude[env, mount, ray]
+    if out.snr.shape[0] > 0:
+        out.snr[env, mount, ray] = seen
+    if out.geom_ids.shape[0] > 0:
+        out.geom_ids[env, mount, ray] = wp.where(is_noticed, ideal.geom_ids[env, mount, ray], -1)
+
+
+@wp.func
+def _rounded(value: float, cell: float) -> F32:
+    if cell > 0.0:
+        return cell * wp.round(value / cell)
+    return value
+
+
+@wp.func
+def _folded(velocity: float, limit: float) -> F32:
+    if limit > 0.0:
+        return velocity - 2.0 * limit * wp.floor((velocity + limit) / (2.0 * limit))
+    return velocity
+
+
+@wp.kernel
+def finish(rows: Rows, bundle: Bundle, model: Model, miss: float, ideal: Scan, out: Scan) -> None:
+    """Fold and round what was measured, keep what is no detection as it is, and put points where the ranges end."""
+    i, mount, ray = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    t = out.range[env, mount, ray]
+    point = wp.vec3(wp.inf, wp.inf, wp.inf)
+    if wp.isfinite(t):
+        t = _rounded(t, model.grid[0])
+        velocity = _folded(out.velocity[env, mount, ray], model.fold)
+        out.velocity[env, mount, ray] = _folded(_rounded(velocity, model.grid[1]), model.fold)
+        azimuth = _rounded(out.azimuth[env, mount, ray], model.grid[2])
+        altitude = _rounded(out.altitude[env, mount, ray], model.grid[3])
+        out.azimuth[env, mount, ray] = azimuth
+        out.altitude[env, mount, ray] = altitude
+        start, _d = ray_of(bundle, env, ray)
+        flat = wp.cos(altitude)
+        point = start + t * wp.vec3(flat * wp.cos(azimuth), flat * wp.sin(azimuth), wp.sin(altitude))
+    else:
+        t = miss
+        out.velocity[env, mount, ray] = 0.0
+        out.azimuth[env, mount, ray] = ideal.azimuth[env, mount, ray]
+        out.altitude[env, mount, ray] = ideal.altitude[env, mount, ray]
+    out.range[env, mount, ray] = t
+    if out.points_b.shape[0] > 0:
+        out.points_b[env, mount, ray] = point
+
+
+@wp.kernel
+def show_miss(rows: Rows, miss: float, ranges: wp.array3d[wp.float32]) -> None:
+    """Show misses as another value."""
+    i, mount, ray = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] != wp.uint8(0) and wp.isinf(ranges[env, mount, ray]):
+        ranges[env, mount, ray] = miss

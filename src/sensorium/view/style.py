@@ -1,0 +1,78 @@
+"""What all pictures share: colours, axes, headings, and which numbers of a recording belong to which item."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sensorium.errors import UnknownNameError
+
+if TYPE_CHECKING:
+    from sensorium.record import SensorRecording
+
+TRUTH, INK, FAINT, PAPER = "#16202a", "#2b3640", "#8a949e", "#ffffff"
+"""Colours of the true line, of text, of what is less important, and of the ground."""
+COLORS = ("#e4572e", "#1780a1", "#6a994e")
+"""Colours of measured lines: one for each field."""
+
+
+def column_of(sensor: SensorRecording, env: int) -> int:
+    """Return the column of an env in a recording.
+
+    Raises:
+        UnknownNameError: it was not recorded.
+    """
+    found = np.flatnonzero(sensor.env_ids == env)
+    if not len(found):
+        raise UnknownNameError(f"recorded env of {sensor.name!r}", str(env), map(str, sensor.env_ids.tolist()))
+    return int(found[0])
+
+
+def tidy(axes: Any, is_last: bool) -> None:
+    """Give axes of lines our look."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.grid(True, color="#e6e9ec", lw=0.6)
+    axes.set_axisbelow(True)
+    axes.tick_params(labelsize=7.5, colors=INK, length=2.5, width=0.6, labelbottom=is_last)
+    axes.yaxis.set_major_locator(MaxNLocator(4))
+    axes.ticklabel_format(axis="y", useOffset=False, scilimits=(-4, 5))
+    axes.yaxis.get_offset_text().set_fontsize(7)
+    for name, spine in axes.spines.items():
+        spine.set_visible(name in ("left", "bottom"))
+        spine.set_color(FAINT)
+        spine.set_linewidth(0.6)
+
+
+def heading(sensor: SensorRecording, env: int, *, several: bool = False) -> tuple[str, str]:
+    """Return what a sensor is, and the facts below it; `env` is its column, `several` whether mounts are beside it."""
+    info, cfg = sensor.info, sensor.info.get("cfg", {})
+    kind = str(info.get("kind", ""))
+    name = f"{sensor.name}" + (f" · {kind} · {info['preset']}" if info.get("preset") else f" · {kind}")
+    facts = [f"env {int(sensor.env_ids[env])}"]
+    if info.get("rate_hz"):
+        facts.append(f"{info['rate_hz']:.4g} Hz")
+    delay, jitter = cfg.get("delay"), cfg.get("jitter")
+    if delay is not None:
+        text = f"delay {_milliseconds(delay)}"
+        facts.append(text + (f" + jitter {_milliseconds(jitter)}" if jitter else ""))
+    first = next((spec for spec in info.get("fields", ()) if spec["axes"][1:2] == ["mount"]), None)
+    if first is not None and first["shape"][0] > 1 and not several:
+        facts.append(f"mount 1 of {first['shape'][0]}")
+    return name, " · ".join(facts)
+
+
+def _milliseconds(value: Any) -> str:
+    if isinstance(value, int | float):
+        return f"{1e3 * value:.3g} ms"
+    if isinstance(value, Mapping):
+        (law, numbers), *_ = value.items()
+        return f"{law} {', '.join(f'{1e3 * number:.3g}' for number in np.ravel(numbers))} ms"
+    return f"{value} s"
+
+
+def unit_text(unit: str) -> str:
+    """Return ``m/s²`` for ``m/s^2``."""
+    return unit.replace("^2", "²").replace("^3", "³")
