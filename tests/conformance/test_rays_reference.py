@@ -63,13 +63,15 @@ def upright(fields: Sequence[tuple[HeightField, tuple[float, float, float], floa
 
 def hills(rng: np.random.Generator, points: tuple[int, int], size: tuple[float, float], **more: Any) -> HeightField:
     """Return a height field of random heights."""
-    return HeightField(rng.uniform(0.0, 1.0, points).astype(np.float32), size, **more)
+    row, column = np.mgrid[: points[0], : points[1]]
+    waves = np.sin(0.3 * row + rng.uniform(0, 6)) + np.cos(0.4 * column + rng.uniform(0, 6))
+    return HeightField((0.3 * waves + rng.uniform(0.6, 0.65, points)).astype(np.float32), size, **more)
 
 
 # All directions -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
 def test_each_env_meets_its_own_bodies_from_each_of_its_mounts(seed: int) -> None:
     """All kinds, most of them moving, in envs of different poses; mounts on the world and on bodies.
 
@@ -77,13 +79,13 @@ def test_each_env_meets_its_own_bodies_from_each_of_its_mounts(seed: int) -> Non
     """
     rng = np.random.default_rng([10, seed])
     bodies, envs = 5, 3
-    shapes = random_shapes(rng, 32, bodies=bodies)
+    shapes = random_shapes(rng, 24, bodies=bodies)
     poses = [random_poses(rng, bodies) for _ in range(envs)]
     mounts = [(-1, (0.5, 0.2, 0.1)), (0, (0.1, 0.3, -0.2), (0.5, 0.5, -0.5, 0.5)), (3, (0.0, 0.0, 0.4))]
     world = World(tensor_engine(shapes, bodies, envs, poses), mounts)
     reports, differ = [], 0
-    for aimed in range(len(mounts)):
-        rays = random_rays(rng, shapes, 1200, poses=poses[aimed])
+    for aimed in range(2):
+        rays = random_rays(rng, shapes, 500, poses=poses[aimed])
         cast = world.rays(*into(world, aimed, aimed, *rays), limits=(0.0, FAR))
         got = world.cast(cast)
         for env in range(envs):
@@ -96,8 +98,8 @@ def test_each_env_meets_its_own_bodies_from_each_of_its_mounts(seed: int) -> Non
             swapped = {name: values[[1, 0, 2]] for name, values in got.items()}
             world.compare(swapped, 0, 0, max_distance=FAR, most_left_out=LOOSE)
         differ += int((got["shape"][0] != got["shape"][1]).sum())
-    assert few_left_out(reports) > 10_000
-    assert differ > 1000
+    assert few_left_out(reports) > 3000
+    assert differ > 500
 
 
 @pytest.mark.parametrize("alignment", ["base", "yaw", "world", "yaw_starts"])
@@ -136,7 +138,7 @@ def test_many_of_one_kind_in_random_poses(kind: Any) -> None:
     shapes = random_shapes(rng, 24, kinds=(kind,), bodies=4)
     poses = [random_poses(rng, 4) for _ in range(2)]
     world = World(tensor_engine(shapes, 4, 2, poses))
-    got = world.cast(world.rays(*random_rays(rng, shapes, 4000, poses=poses[0])))
+    got = world.cast(world.rays(*random_rays(rng, shapes, 1500, poses=poses[0])))
     few_left_out(world.compare(got, env, 0, most_left_out=LOOSE) for env in range(2))
     if kind == "mesh":
         scales = [np.prod(shape.scale) for shape in shapes if not shape.is_static]
@@ -148,17 +150,18 @@ def test_far_more_moving_shapes_than_a_block_can_keep() -> None:
     rng = np.random.default_rng(13)
     kinds = ("sphere", "capsule", "ellipsoid", "cylinder", "box", "mesh")
     shapes = [
-        replace(shape, pos=(0, 0, 0), body=i) for i, shape in enumerate(random_shapes(rng, 150, kinds, extent=2.0))
+        replace(shape, pos=(0, 0, 0), body=i, is_static=None)
+        for i, shape in enumerate(random_shapes(rng, 150, kinds, extent=2.0))
     ]
     narrow = rng.uniform(-1.0, 1.0, (150, 3)) * [4.0, 1.0, 1.0] + [9.0, 0.0, 0.0]
     around = rng.normal(size=(150, 3))
     around *= (rng.uniform(3.0, 9.0, 150) / np.linalg.norm(around, axis=1))[:, None]
     poses = [(place, random_poses(rng, 150)[1]) for place in (narrow, around)]
     world = World(tensor_engine(shapes, 150, 2, poses), [(-1, (0.0, 0.0, 0.0)), (7, (0.0, 0.0, 0.0))])
-    directions = np.sort(rng.normal(scale=0.07, size=(3000, 3)), axis=0) + [1.0, 0.0, 0.0]
-    cast = world.rays(np.zeros((3000, 3)), directions, limits=(0.0, 60.0))
+    directions = np.sort(rng.normal(scale=0.07, size=(1200, 3)), axis=0) + [1.0, 0.0, 0.0]
+    cast = world.rays(np.zeros((1200, 3)), directions, limits=(0.0, 60.0))
     got = world.cast(cast)
-    assert world.scene.shapes and cast.view.moving == 150 > NEAR
+    assert cast.view.moving == 150 > NEAR
     # in env 0 a cone of the block's rays about its middle holds more than NEAR centres
     block = directions[64:96] / np.linalg.norm(directions[64:96], axis=1, keepdims=True)
     cosine = (block @ block[16]).min()
@@ -167,18 +170,18 @@ def test_far_more_moving_shapes_than_a_block_can_keep() -> None:
     reports = [world.compare(got, env, 0, max_distance=60.0, most_left_out=LOOSE) for env in range(2)]
     others = [shape.row != 7 for shape in shapes]
     reports += [world.compare(got, env, 1, max_distance=60.0, include=others, most_left_out=LOOSE) for env in range(2)]
-    assert sum(report.left_out for report in reports) < 1e-3 * 12000
-    assert reports[0].hits > 1000 and not (got["shape"][:, 1] == 7).any()
+    assert sum(report.left_out for report in reports) < 1e-3 * 4800
+    assert reports[0].hits > 400 and not (got["shape"][:, 1] == 7).any()
 
 
 def test_neighbours_that_point_everywhere_and_start_far_apart() -> None:
     """A block wider than a half space, with starts up to 20 m apart."""
     rng = np.random.default_rng(14)
-    shapes = random_shapes(rng, 40, bodies=10)
+    shapes = random_shapes(rng, 24, bodies=10)
     poses = [random_poses(rng, 10) for _ in range(2)]
     world = World(tensor_engine(shapes, 10, 2, poses), [(-1, (0.0, 0.0, 0.0)), (4, (0.0, 0.0, 0.0))])
-    apart = rng.uniform(-10.0, 10.0, (1500, 3)), rng.normal(size=(1500, 3))
-    fan = np.zeros((1500, 3)), rng.normal(size=(1500, 3))
+    apart = rng.uniform(-10.0, 10.0, (600, 3)), rng.normal(size=(600, 3))
+    fan = np.zeros((600, 3)), rng.normal(size=(600, 3))
     reports = []
     for starts, directions in (apart, fan):
         cast = world.rays(starts, directions, limits=(0.0, FAR))
@@ -196,7 +199,7 @@ def test_nothing_beyond_the_greatest_distance(limit: float) -> None:
     shapes = random_shapes(rng, 32, bodies=4)
     poses = [random_poses(rng, 4)]
     world = World(tensor_engine(shapes, 4, 1, poses))
-    got = world.cast(world.rays(*random_rays(rng, shapes, 4000, poses=poses[0]), limits=(0.0, limit)))
+    got = world.cast(world.rays(*random_rays(rng, shapes, 1500, poses=poses[0]), limits=(0.0, limit)))
     few_left_out([world.compare(got, 0, 0, max_distance=limit, most_left_out=LOOSE)])
     assert got["distance"][np.isfinite(got["distance"])].max() <= limit
     assert not np.isfinite(got["distance"]).all()
@@ -263,26 +266,26 @@ def over(rng: np.random.Generator, n: int) -> Array:
 
 
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_vertical_rays_by_look_ups(seed: int, sign: float) -> None:
     """Standing meshes, boxes, planes and upright fields turned about the vertical, all kinds moving; down and up."""
     rng = np.random.default_rng([20, seed])
     world, _ = flat_world(rng)
-    cast = world.rays(over(rng, 3000), np.broadcast_to([0, 0, sign], (3000, 3)), alignment="world", limits=(0.0, FAR))
+    cast = world.rays(over(rng, 1200), np.broadcast_to([0, 0, sign], (1200, 3)), alignment="world", limits=(0.0, FAR))
     assert cast.view.is_flat and "cast_vertical" in kernels(world, cast)
     got = world.cast(cast)
     few_left_out(world.compare(got, env, 0, max_distance=FAR, most_left_out=LOOSE) for env in range(2))
 
 
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_vertical_rays_where_anything_stands_still(seed: int, sign: float) -> None:
     """Spheres, tilted fields and the like beside the index of what has triangles."""
     rng = np.random.default_rng([21, seed])
     shapes = random_shapes(rng, 40, bodies=3)
     poses = [random_poses(rng, 3) for _ in range(2)]
     world = World(tensor_engine(shapes, 3, 2, poses))
-    cast = world.rays(over(rng, 3000), np.broadcast_to([0, 0, sign], (3000, 3)), alignment="yaw", limits=(0.0, FAR))
+    cast = world.rays(over(rng, 1200), np.broadcast_to([0, 0, sign], (1200, 3)), alignment="yaw", limits=(0.0, FAR))
     assert not cast.view.is_flat and "cast_rays" in kernels(world, cast)
     got = world.cast(cast)
     few_left_out(world.compare(got, env, 0, max_distance=FAR, most_left_out=LOOSE) for env in range(2))
@@ -292,7 +295,7 @@ def test_vertical_rays_from_turned_mounts() -> None:
     """Yaw alignment on tumbling bodies: starts turn with the heading, rays stay vertical, own bodies are not seen."""
     rng = np.random.default_rng(22)
     world, _ = flat_world(rng, mounts=[(0, (0.2, 0.1, 0.5), (0.7, 0.1, 0.5, -0.4)), (2, (0.0, 0.0, 0.0))])
-    cast = world.rays(over(rng, 2000), np.broadcast_to([0, 0, -1.0], (2000, 3)), alignment="yaw", limits=(0.0, FAR))
+    cast = world.rays(over(rng, 1000), np.broadcast_to([0, 0, -1.0], (1000, 3)), alignment="yaw", limits=(0.0, FAR))
     assert "cast_vertical" in kernels(world, cast)
     got = world.cast(cast)
     shapes = world.scene.shapes
@@ -311,26 +314,27 @@ def test_a_column_holds_far_more_moving_shapes_than_a_block_can_keep() -> None:
     rng = np.random.default_rng(23)
     kinds = ("sphere", "capsule", "ellipsoid", "cylinder", "box", "mesh")
     shapes = [
-        replace(shape, pos=(0, 0, 0), body=i) for i, shape in enumerate(random_shapes(rng, 150, kinds, extent=2.0))
+        replace(shape, pos=(0, 0, 0), body=i, is_static=None)
+        for i, shape in enumerate(random_shapes(rng, 150, kinds, extent=2.0))
     ]
     place = rng.uniform(-1.0, 1.0, (150, 3)) * [0.8, 0.8, 9.0]
     world = World(tensor_engine(shapes, 150, 1, [(place, random_poses(rng, 150)[1])]))
-    starts = rng.uniform(-1.0, 1.0, (3000, 3)) * [1.2, 1.2, 11.0]
+    starts = rng.uniform(-1.0, 1.0, (1200, 3)) * [1.2, 1.2, 11.0]
     for sign in (-1.0, 1.0):
-        cast = world.rays(starts, np.broadcast_to([0, 0, sign], (3000, 3)), alignment="world")
+        cast = world.rays(starts, np.broadcast_to([0, 0, sign], (1200, 3)), alignment="world")
         assert "cast_vertical" in kernels(world, cast)
         few_left_out([world.compare(world.cast(cast), 0, 0, most_left_out=LOOSE)])
 
 
 def test_one_height_field_alone_by_each_way() -> None:
-    """The shortest path (distance and point only), that with ids and normals, and general rays agree with each other."""
+    """The shortest one, for distances and points only, and that with ids and normals."""
     rng = np.random.default_rng(24)
     field = upright([(hills(rng, (17, 23), (4.0, 3.0), base=0.2), (1.0, -2.0, 0.3), 2.4)])
     poses = [random_poses(rng, 1) for _ in range(2)]
     world = World(tensor_engine(field, 1, 2, poses), [(0, (0.0, 0.0, 0.0))])
-    starts = over(rng, 2000)
+    starts = over(rng, 1000)
     for sign in (-1.0, 1.0):
-        down = np.broadcast_to([0, 0, sign], (2000, 3))
+        down = np.broadcast_to([0, 0, sign], (1000, 3))
         cast = world.rays(starts, down, alignment="yaw", limits=(0.0, FAR))
         short, whole = world.cast(cast, ("distance", "point")), world.cast(cast)
         few_left_out(world.compare(whole, env, 0, max_distance=FAR, most_left_out=LOOSE) for env in range(2))
@@ -371,7 +375,7 @@ def test_several_height_fields_by_rays_in_all_directions(how: str) -> None:
         fields = [replace(field, body=i % 2, is_static=None) for i, field in enumerate(fields)]
     poses = [random_poses(rng, 2, 3.0) for _ in range(2)]
     world = World(tensor_engine(fields, 2, 2, poses))
-    n = 3000
+    n = 1200
     starts = rng.uniform(-5.0, 5.0, (n, 3))
     aim = np.array(places)[rng.integers(3, size=n)] + rng.uniform(-1.5, 1.5, (n, 3))
     got = world.cast(world.rays(starts, aim - starts))
@@ -393,7 +397,7 @@ def test_a_body_that_is_welded_to_the_world_is_hidden_from_the_mount_on_it_only(
     world = World(
         tensor_engine([*shapes, *welded], 3, 1, poses), [(2, (0.0, 0.0, 0.0)), (-1, (0.0, 0.0, 0.0)), (0, (0, 0, 0))]
     )
-    starts, directions = random_rays(rng, [*shapes, *welded], 1500, poses=poses[0])
+    starts, directions = random_rays(rng, [*shapes, *welded], 600, poses=poses[0])
     down = np.broadcast_to([0.0, 0.0, -1.0], directions.shape)
     for along, targets in ((directions, Targets()), (down, Targets()), (directions, Targets(exclude_own=False))):
         got = world.cast(world.rays(starts, along, alignment="world", limits=(0.0, FAR), targets=targets))
@@ -401,7 +405,7 @@ def test_a_body_that_is_welded_to_the_world_is_hidden_from_the_mount_on_it_only(
         for mount, body in enumerate((2, -1, 0)):
             seen = [body < 0 or not targets.exclude_own or shape.row != body for shape in world.scene.shapes]
             reports.append(world.compare(got, 0, mount, max_distance=FAR, include=seen, most_left_out=LOOSE))
-        assert sum(report.left_out for report in reports) <= 1e-3 * 4500
+        assert sum(report.left_out for report in reports) <= 1e-3 * 1800 + 1
         met = {world.scene.shapes[i].row for i in got["shape"][0, 1] if i >= 0}
         assert met == {-1, 0, 1, 2}
 
@@ -537,7 +541,7 @@ def test_a_captured_graph_makes_no_difference(which: int) -> None:
     found = []
     for capture in (False, True):
         world, rays = both_kinds(np.random.default_rng(62), 2, capture=capture)
-        cast = world.rays(*rays[which], alignment="yaw")
+        cast = world.rays(*rays[which], alignment="yaw", limits=(0.0, FAR))
         outputs = world.outputs(cast)
         segment = world.compute.record(lambda cast=cast, outputs=outputs: cast.cast(outputs))
         for _ in range(3):
@@ -545,9 +549,8 @@ def test_a_captured_graph_makes_no_difference(which: int) -> None:
         world.engine.body_pos_w += 0.25
         segment.run()
         found.append({name: tensor.numpy() for name, tensor in outputs.items()})
-        # the mount is on the world; what moves has moved
-        for env in range(2):
-            world.compare(found[-1], env, 0, max_distance=1e6, most_left_out=LOOSE)
+        for env in range(2):  # what moves has moved
+            world.compare(found[-1], env, 0, max_distance=FAR, most_left_out=LOOSE)
     assert same_bits(*found)
 
 
@@ -555,7 +558,7 @@ def test_a_captured_graph_makes_no_difference(which: int) -> None:
 def test_a_reset_casts_the_rays_of_its_envs_only(which: int) -> None:
     """By the mask: the others keep every bit, and remember where things were."""
     world, rays = both_kinds(np.random.default_rng(63), 3)
-    cast = world.rays(*rays[which], alignment="yaw")
+    cast = world.rays(*rays[which], alignment="yaw", limits=(0.0, FAR))
     outputs = world.outputs(cast)
     cast.cast(outputs)
     before = {name: tensor.numpy().copy() for name, tensor in outputs.items()}
@@ -567,7 +570,7 @@ def test_a_reset_casts_the_rays_of_its_envs_only(which: int) -> None:
     after = {name: tensor.numpy() for name, tensor in outputs.items()}
     for env in (0, 2):
         assert same_bits({k: v[env] for k, v in before.items()}, {k: v[env] for k, v in after.items()})
-    world.compare(after, 1, 0, max_distance=1e6, most_left_out=LOOSE)
+    world.compare(after, 1, 0, max_distance=FAR, most_left_out=LOOSE)
     assert (after["distance"][1] != before["distance"][1]).mean() > 0.1
 
 
@@ -583,7 +586,7 @@ class _Given(PatternBaseCfg):
 
 
 def test_a_captured_scene_is_the_plain_one() -> None:
-    """Ray casters in a scene with `capture=True`, over steps and a reset of one env: the same bits, and the reference's."""
+    """Ray casters in a scene with `capture=True`, over steps and a reset of one env: the same bits."""
     rng = np.random.default_rng(64)
     shapes = random_shapes(rng, 24, bodies=3)
     motion = [random_poses(rng, 3) for _ in range(3)]
@@ -621,8 +624,8 @@ def test_a_hit_on_a_moving_mesh_follows_it_in_the_same_step() -> None:
     wedge = Mesh(points, [[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]], "wedge")
     engine = tensor_engine([Shape("mesh", "wedge", body=0, mesh=wedge, scale=(1.0, -0.5, 0.7))], 1, 2)
     world, rng = World(engine), np.random.default_rng(65)
-    starts = rng.normal(size=(2000, 3)) * 4.0
-    cast = world.rays(starts, rng.normal(scale=0.5, size=(2000, 3)) - starts)
+    starts = rng.normal(size=(1000, 3)) * 4.0
+    cast = world.rays(starts, rng.normal(scale=0.5, size=(1000, 3)) - starts)
     outputs = world.outputs(cast)
     segment = world.compute.record(lambda: cast.cast(outputs))
     built, reports = world.scene.nbytes, []

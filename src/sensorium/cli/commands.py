@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
+GROUND = ("terrain", "apron_.*")
+"""What the demo's downward rays meet: the ground, not the robot's own legs."""
+LIDAR_DEG = (-30.0, -22.0, -16.0, -11.0, -7.0, -4.0)
+"""Elevations of the demo's lidar, deg: rings on the ground from 0.7 m on."""
 
 
 @dataclass
@@ -24,8 +28,10 @@ class Demo:
 
     The bundled 12-joint robot trots over uneven ground; its joints follow a PD controller. One IMU (preset bmi088) sits
     on the trunk, another (icm42688p) on the left front foot, with a lower rate and a longer delay. Encoders of 14 bits
-    with backlash read the joints, a frame transformer tells where the feet are in the trunk's frame, and the touch
-    sensors and the velocimeter that the model itself declares are there without a config.
+    with backlash read the joints, a frame transformer tells where the feet are in the trunk's frame. Rays measure the
+    ground: a height scan around the trunk, the clearance of each foot, and a spinning lidar on the mast, whose scans
+    the robot's motion distorts. The touch sensors and the velocimeter that the model itself declares are there without
+    a config.
 
     Writes OUT/readings.npz (true and measured values, capture times, specs) and a picture for each kind of sensor
     (OUT/imu.png, OUT/joint.png, ...: true against measured), and prints the latest values of environment 0.
@@ -56,11 +62,15 @@ class Demo:
         from sensorium.demo import model_path
         from sensorium.demo.gait import Trot
         from sensorium.engines.mujoco import MujocoEngine
+        from sensorium.patterns import GridPatternCfg, SpinningPatternCfg
         from sensorium.presets import preset
         from sensorium.record import NpzRecorder
         from sensorium.scene import Scene
         from sensorium.sensors.frame_transformer import FrameTransformerCfg
         from sensorium.sensors.joint import JointSensorCfg
+        from sensorium.sensors.lidar import LidarCfg
+        from sensorium.sensors.ray_caster import RayCasterCfg
+        from sensorium.sensors.terrain_height import TerrainHeightCfg
 
         feet = FrameTransformerCfg.FrameCfg
         presets = {"trunk": "bmi088", "foot": "icm42688p"}
@@ -73,7 +83,18 @@ class Demo:
             FrameTransformerCfg(
                 name="feet", body="trunk", target_frames=(feet(site=".*_foot"),), fields=("target_pos_source",)
             ),
-        ]
+            RayCasterCfg(
+                name="scan", body="trunk", pattern=GridPatternCfg(size=(1.6, 1.0)), ray_alignment="yaw",
+                targets=GROUND, max_distance=5.0, rate_hz=50.0, noise=0.01, delay=0.02,
+            ),
+            TerrainHeightCfg(
+                name="clearance", sites=".*_foot", targets=GROUND, max_distance=2.0, rate_hz=100.0, noise=0.002,
+            ),
+            LidarCfg(
+                name="lidar", site="lidar", pattern=SpinningPatternCfg(elevations=LIDAR_DEG, cycle_interval=0.1 / 180),
+                max_distance=30.0, rate_hz=10.0, range_noise=0.02, drop_rate=0.02, fields=("points_b", "intensity"),
+            ),
+        ]  # fmt: skip
         engine = MujocoEngine(model_path(), self.envs, device=self.device, keyframe="home")
         self._scatter(engine)
         scene = Scene(engine, sensors, seed=self.seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from sensorium.scene import Scene
     from sensorium.sensors.base import Sensor
 
+SHOWN_SHAPES = 12
+"""Names of shapes that the tables show at most."""
 ROUNDS = 5
 """Each cost is the least of so many measurements, taken in turns, so that a busy moment spoils none."""
 
@@ -96,6 +98,7 @@ def explanation(scene: Scene, names: list[str], presets: Mapping[str, str]) -> d
         "dt": engine.dt,
         "sensors": {name: _sensor(scene[name], presets.get(name)) for name in names},
         "nbytes": sum(scene[name].info.nbytes for name in names),
+        "shapes_nbytes": _shapes_nbytes(scene),
         "declared": [native.name for native in engine.native_sensors() if native.name not in taken],
     }
 
@@ -122,7 +125,38 @@ def _sensor(sensor: Sensor[Any, Any], preset: str | None) -> dict[str, Any]:
     selector = getattr(cfg, "selector", None)
     if isinstance(selector, tuple):
         out["selector"] = {selector[0]: _plain(selector[1])}
+    if rays := _rays(sensor):
+        out["rays"] = rays
     return out
+
+
+def _shapes_nbytes(scene: Scene) -> int:
+    """Return bytes of what the rays of all sensors meet, the same for any number of envs; 0 without rays."""
+    from sensorium.world.ray_cast import RayCast
+
+    scenes = {v.scene for sensor in scene.sensors.values() for v in vars(sensor).values() if isinstance(v, RayCast)}
+    return sum(each.nbytes for each in scenes)
+
+
+def _rays(sensor: Sensor[Any, Any]) -> dict[str, Any]:
+    """Return the pattern, the rays and the shapes that they meet, of a sensor that casts rays; else nothing."""
+    from sensorium.patterns import PatternBaseCfg
+    from sensorium.world.ray_cast import RayCast
+
+    casts = [value for value in vars(sensor).values() if isinstance(value, RayCast)]
+    if not casts:
+        return {}
+    out: dict[str, Any] = {}
+    pattern = getattr(sensor.cfg, "pattern", None)
+    if isinstance(pattern, PatternBaseCfg):
+        out["pattern"], out["return_shape"] = pattern.to_dict(), list(pattern.return_shape)
+    shapes = sensor.rays.shapes
+    met = sorted({number for cast in casts for number in cast.view.met})
+    return out | {
+        "count": casts[0].count,
+        "shapes": [{"name": shapes[i].name, "kind": shapes[i].kind, "moves": not shapes[i].is_static} for i in met],
+        "nbytes": sum(cast.nbytes for cast in set(casts)),
+    }
 
 
 def _plain(selected: Any) -> Any:
@@ -202,6 +236,8 @@ def _show(described: Mapping[str, Any]) -> None:
         console.print(_fields(sensor))
     console.print()
     console.print(f"memory of all: {bytes_text(described['nbytes'])}, {bytes_text(described['nbytes'] / envs)} per env")
+    if described["shapes_nbytes"]:
+        console.print(f"shapes that rays meet: {bytes_text(described['shapes_nbytes'])}, for any number of envs")
     if described["declared"]:
         console.print(f"declared by the model itself: {escape(', '.join(described['declared']))}")
     if "cost" in described:
@@ -225,11 +261,33 @@ def _facts(sensor: Mapping[str, Any]) -> Table:
     view.add_row("options", escape(options) or "none")
     view.add_row("needs", escape(", ".join(sensor["needs"])) or "nothing of the engine")
     view.add_row("computed", escape(f"{_EVALUATION[sensor['evaluation']]}: {sensor['why']}"))
-    view.add_row("memory", bytes_text(sensor["nbytes"]))
+    rays = sensor.get("rays")
+    if rays:
+        if "pattern" in rays:
+            view.add_row("pattern", escape(_pattern(rays["pattern"])))
+        shape = " x ".join(map(str, rays.get("return_shape", ())))
+        view.add_row("rays", f"{rays['count']}" + (f", {shape}" if " x " in shape else ""))
+        view.add_row("meets", escape(_shapes(rays["shapes"])))
+    more = f", its rays {bytes_text(rays['nbytes'])}" if rays else ""
+    view.add_row("memory", bytes_text(sensor["nbytes"]) + more)
     for key, value in (*sensor["constants"].items(), *sensor["notes"].items()):
         if text := _listed(value):
             view.add_row(escape(key), escape(text))
     return view
+
+
+def _pattern(pattern: Mapping[str, Any]) -> str:
+    given = [f"{key}={_short(value)}" for key, value in pattern.items() if key != "kind"]
+    return ", ".join([pattern["kind"], *given])
+
+
+def _shapes(shapes: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many shapes there are, and the names of the first."""
+    moving = sum(shape["moves"] for shape in shapes)
+    names = [f"{shape['name']} ({shape['kind']})" for shape in shapes[:SHOWN_SHAPES]]
+    more = f" and {len(shapes) - SHOWN_SHAPES} more" if len(shapes) > SHOWN_SHAPES else ""
+    what = f"{len(shapes)} shape{'s' if len(shapes) > 1 else ''}, {moving or 'none'} of them moving"
+    return f"{what}: {', '.join(names)}{more}"
 
 
 def _listed(value: object, between: str = ", ") -> str:

@@ -13,7 +13,7 @@ from sensorium.cli.messages import stdout
 
 @dataclass
 class List:
-    """List the kinds of sensors with their fields, units and options, the stages, the device presets, broken plugins.
+    """List the kinds of sensors with their fields, units and options, ray patterns, stages, presets, broken plugins.
 
     What all sensors have (name, rate, noise, delay, where they are mounted, ...) is shown once, at the end.
 
@@ -21,10 +21,11 @@ class List:
       sensorium list
       sensorium list imu joint
       sensorium list low_pass bmi088
+      sensorium list lidar spinning
     """
 
     names: Annotated[Positional[tuple[str, ...]], arg(metavar="[KIND ...]")] = ()
-    """Show only these kinds of sensors, stages and presets."""
+    """Show only these kinds of sensors, patterns, stages and presets."""
 
     def run(self) -> int:
         """Run the command and return the exit code."""
@@ -32,6 +33,7 @@ class List:
         from sensorium import registry
         from sensorium.cfg import STAGE_KINDS
         from sensorium.errors import UnknownNameError
+        from sensorium.patterns.base import PATTERN_KINDS
         from sensorium.presets import presets
 
         registry.load_installed(warn=False)  # the table at the end says it
@@ -40,8 +42,8 @@ class List:
         kinds = [cfg_class.kind() for cfg_class, _ in pairs]
         infos = presets()
         for name in self.names:
-            if name not in (*kinds, *STAGE_KINDS, *infos):
-                raise UnknownNameError("kind of sensor, stage or preset", name, [*kinds, *STAGE_KINDS, *infos])
+            if name not in (known := [*kinds, *PATTERN_KINDS, *STAGE_KINDS, *infos]):
+                raise UnknownNameError("kind of sensor, pattern, stage or preset", name, known)
 
         def wanted(name: str) -> bool:
             return not self.names or name in self.names
@@ -57,6 +59,17 @@ class List:
         if shown:
             console.print("[bold]options of every sensor[/] (where it is mounted, of those that are mounted somewhere)")
             console.print(_options(_shared(), _shared().model_fields))
+            console.print(
+                "Shapes are without mounts, and without what a config decides: joints, targets, rays, pixels.\n"
+            )
+        patterns = {kind: pattern for kind, pattern in sorted(PATTERN_KINDS.items()) if wanted(kind)}
+        if patterns:
+            console.print('[bold]ray patterns[/], as in pattern = {kind = "grid", size = \\[1.6, 1.0]}')
+            console.print(_patterns(patterns))
+            if self.names:
+                for kind, pattern in patterns.items():
+                    console.print(f'[bold]kind = "{kind}"[/]')
+                    console.print(_options(pattern, pattern.model_fields))
         stages = {kind: stage for kind, stage in STAGE_KINDS.items() if wanted(kind)}
         if stages:
             console.print("[bold]stages[/], in the order in which they act")
@@ -129,9 +142,24 @@ def _options(cls: Any, names: Iterable[str]) -> Any:
     rows, texts = [], meanings(cls)
     for name in names:
         info = cls.model_fields[name]
-        default = "(to be given)" if info.is_required() else "" if info.default is None else repr(info.default)
+        default = "(to be given)" if info.is_required() else "" if info.default is None else _default(info.default)
         rows.append((name, default, " ".join(texts.get(name, "").split())))
     return _table(("option", "default", "meaning"), rows, wrapped="default meaning")
+
+
+def _default(value: Any) -> str:
+    """Return a default as it is shown; of a pattern its kind, with what would be given for it as far as it is short."""
+    kind = getattr(type(value), "kind", None)
+    if kind is None:
+        return repr(value)
+    given = {name: part for name, part in value.to_dict().items() if name != "kind"}
+    parts = [f'kind = "{kind()}"', *(f"{name} = {part}" for name, part in given.items() if len(str(part)) < 30)]
+    return f"{{{', '.join(parts)}{', ...' if len(parts) <= len(given) else ''}}}"
+
+
+def _patterns(kinds: Mapping[str, Any]) -> Any:
+    rows = [(kind, _title(pattern)) for kind, pattern in kinds.items()]
+    return _table(("pattern", "meaning"), rows, wrapped="meaning")
 
 
 def _stages(stages: Mapping[str, Any]) -> Any:

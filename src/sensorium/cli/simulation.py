@@ -19,6 +19,7 @@ from sensorium.cli.messages import UsageError, native_silence, note, stderr, std
 from sensorium.errors import MissingDependencyError
 from sensorium.readings import Array, Reading
 from sensorium.record import NpzRecorder, Recording
+from sensorium.spec import FieldSpec
 
 if TYPE_CHECKING:
     from sensorium.cli.control import Control
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 SHOWN_NUMBERS = 6
 """Numbers of one field that the table shows at most."""
+MOST_NUMBERS = 16
+"""Fields with more numbers than these are summed up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +217,7 @@ def table(readings: Mapping[str, Reading], description: Mapping[str, Any], width
         view.add_column(heading, justify="right")
     for name, reading in readings.items():
         info = description["sensors"][name]
+        no_hit = info.get("cfg", {}).get("no_hit_value")
         for i, spec in enumerate(reading.specs):
             shape = f"{len(reading.env_ids)}" + "".join(f"x{size}" for size in spec.shape)
             env = reading.rows(0) if spec.is_ragged else 0
@@ -224,20 +228,48 @@ def table(readings: Mapping[str, Reading], description: Mapping[str, Any], width
                 escape(spec.unit),
                 f"{info['rate_hz']:.4g} Hz" if i == 0 else "",
                 *([f"{reading.age[0] * 1e3:.3g} ms" if i == 0 else ""] if has_age else []),
-                _numbers(reading.measured[spec.name][env]),
-                _numbers(reading.truth[spec.name][env]),
+                *(_numbers(branch[spec.name][env], spec, no_hit) for branch in (reading.measured, reading.truth)),
                 end_section=i == len(reading.specs) - 1,
             )
     return view
 
 
-def _numbers(value: Array) -> str:
+def _numbers(value: Array, spec: FieldSpec, no_hit_value: float | None) -> str:
+    """Return a value as text: each number, or of many the spread and how many are missing."""
     flat = np.asarray(value).reshape(-1)
+    if len(flat) > MOST_NUMBERS:
+        return _summary(np.asarray(value), spec, no_hit_value)
     if flat.dtype.kind == "f":
-        shown = [f"{number:+6.3f}" if abs(number) < 1e3 else f"{number:+.2e}" for number in flat[:SHOWN_NUMBERS]]
+        shown = [_number(number) for number in flat[:SHOWN_NUMBERS]]
     else:
         shown = [str(number) for number in flat[:SHOWN_NUMBERS]]
     return " ".join(shown) + (f" ... ({len(flat)})" if len(flat) > SHOWN_NUMBERS else "")
+
+
+def _number(number: float) -> str:
+    return f"{number:+6.3f}" if abs(number) < 1e3 else f"{number:+.2e}"
+
+
+def _summary(value: Array, spec: FieldSpec, no_hit_value: float | None) -> str:
+    """Return what a field of many numbers holds: per axis of a vector from least to greatest, of ids how many."""
+    if value.dtype.kind != "f":
+        names, counts = np.unique(value, return_counts=True)
+        most = names[int(np.argmax(counts))]
+        return f"{len(names)} different, mostly {most}, of {value.size}"
+    items = value.reshape(-1, value.shape[-1]) if spec.is_vector else value.reshape(-1, 1)
+    known = np.isfinite(items).all(axis=1)
+    if no_hit_value is not None and spec.role in ("range", "image"):
+        known &= (items != np.float32(no_hit_value)).all(axis=1)
+    seen, missing = items[known], len(items) - int(known.sum())
+    word = "missed" if spec.role in ("range", "image", "point") else "not finite"
+    tail = f"{missing} of {len(items)} {word}" if missing else f"of {len(items)}"
+    if not len(seen):
+        return f"all {len(items)} {word}"
+    if spec.is_vector:
+        spans = zip(spec.axes[-1], seen.min(axis=0), seen.max(axis=0), strict=True)
+        return "\n".join([*(f"{axis} {_number(low)} to {_number(high)}" for axis, low, high in spans), tail])
+    spread = zip(("min", "median", "max"), (seen.min(), np.median(seen), seen.max()), strict=True)
+    return "\n".join([*(f"{word} {_number(float(number))}" for word, number in spread), tail])
 
 
 def finish(scene: Scene, recorder: NpzRecorder, settings: Settings, presets: Mapping[str, str], title: str) -> None:

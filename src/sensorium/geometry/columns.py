@@ -224,7 +224,7 @@ def cell_margin(cells: NDArray[Any]) -> float:
 def overlapping(
     corners: NDArray[np.float64], corner: NDArray[np.float64], per_metre: NDArray[np.float64], cells: NDArray[np.int64]
 ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32]]]:
-    """Yield the pairs (cell, row of the triangle) that touch, of triangles `[n, 3, xyz]`, some hundred thousand at once."""
+    """Yield the pairs (cell, row of the triangle) that touch, some hundred thousand of them at once."""
     for some in _shares(corners, corner, per_metre, cells):
         cell, owner = _overlaps(corners[some], corner, per_metre, cells)
         yield cell, owner + np.int32(some.start)

@@ -762,37 +762,45 @@ def ray_points(
     rows: Rows,
     clock: wp.array[wp.int32],
     reset_tick: wp.array[wp.int32],
+    per_block: int,
     pose: Pose,
     bundle: Bundle,
     distance_in: wp.array3d[wp.float32],
     point_out: wp.array3d[wp.vec3],
 ) -> None:
     """Put a point at the end of each ray of a given length; +inf where the length is not finite."""
-    i, mount, r = wp.tid()
+    i, mount, piece = wp.tid()
+    first = (rows.first + piece) * per_block
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    t = distance_in[env, mount, r]
-    if not wp.isfinite(t):
-        point_out[env, mount, r] = wp.vec3(wp.inf, wp.inf, wp.inf)
-        return
     captured = clock[0] - clock[2]
-    index = r
-    place = r
-    if bundle.per_tick > wp.float64(0.0):
-        place = scan_begin(bundle, captured) + r
-        index = (place % bundle.total + bundle.total) % bundle.total
+    begin = scan_begin(bundle, captured)
     now = slot_of(captured, pose.slots)
-    p = pose.pos[env, now, mount]
-    q = pose.quat[env, now, mount]
-    if bundle.times.shape[0] > 0 and pose.slots > 1:
-        time = ray_time(bundle, place, captured, pose.dt)
-        p, q = pose_at(pose, env, mount, captured, reset_tick[env] - clock[2], time)
-    if pose.alignment == YAW or pose.alignment == YAW_STARTS:
-        q = quat_yaw(q)
-    s0, d0 = ray_of(bundle, env, index)
-    s, d = place_ray(pose, env, mount, p, q, s0, d0)
-    point = s + t * d
+    turns = pose.alignment == YAW or pose.alignment == YAW_STARTS
+    takes_time = bundle.times.shape[0] > 0 and pose.slots > 1
+    pos = pose.pos[env, now, mount]
+    quat = pose.quat[env, now, mount]
+    if turns:
+        quat = quat_yaw(quat)
+    lift = wp.vec3()
     if pose.cast_drift.shape[0] > 0:
-        point = point + wp.vec3(0.0, 0.0, pose.cast_drift[env, mount][2])
-    point_out[env, mount, r] = point
+        lift = wp.vec3(0.0, 0.0, pose.cast_drift[env, mount][2])
+    for r in range(first, wp.min(first + per_block, bundle.count)):
+        t = distance_in[env, mount, r]
+        point = wp.vec3(wp.inf, wp.inf, wp.inf)
+        if wp.isfinite(t):
+            index = r
+            if bundle.per_tick > wp.float64(0.0):
+                index = ((begin + r) % bundle.total + bundle.total) % bundle.total
+            p = pos
+            q = quat
+            if takes_time:
+                time = ray_time(bundle, begin + r, captured, pose.dt)
+                p, q = pose_at(pose, env, mount, captured, reset_tick[env] - clock[2], time)
+                if turns:
+                    q = quat_yaw(q)
+            s0, d0 = ray_of(bundle, env, index)
+            s, d = place_ray(pose, env, mount, p, q, s0, d0)
+            point = s + t * d + lift
+        point_out[env, mount, r] = point

@@ -39,6 +39,8 @@ from sensorium.spec import FieldSpec
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 ALWAYS, ON_SAMPLE, ON_FIRST = 0, 1, 2
+WORDS = wp.constant(32)
+"""Words that one thread copies."""
 
 
 @wp.kernel
@@ -52,7 +54,7 @@ def _move(
     source: wp.uint64,
     target: wp.uint64,
 ) -> None:
-    i, w = wp.tid()
+    i, piece = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
@@ -60,7 +62,9 @@ def _move(
         return
     if when == 2 and reset_tick[env] != clock[0]:
         return
-    copy_word(wide, source, env * count + w, target, env * count + w)
+    first = env * count + piece * WORDS
+    for at in range(first, wp.min(first + WORDS, (env + 1) * count)):
+        copy_word(wide, source, at, target, at)
 
 
 @wp.kernel
@@ -590,7 +594,7 @@ class Line:
         for name in source if names is None else names:
             words = words_of(source[name])
             inputs = [when, self.clock.words_wp, self.clock.reset_tick_wp, words.count, words.wide, words.address]
-            self.compute.launch(_move, (words.count,), inputs, [words_of(target[name]).address])
+            self.compute.launch(_move, (-(-words.count // int(WORDS)),), inputs, [words_of(target[name]).address])
 
     def _hold_first(self) -> None:
         for records in (self.truths, self.slots):

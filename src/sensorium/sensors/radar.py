@@ -49,7 +49,6 @@ from sensorium.sensors.radar_kernels import (
     draw_rays,
     finish,
     measured_scan,
-    show_miss,
     true_scan,
 )
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, SHAPES, Field, Requirement, exact_fraction
@@ -138,7 +137,7 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
         common: dict[str, Any] = {
             "targets": cfg.seen,
             "limits": cfg.limits,
-            "miss": math.inf if self._finishes else cfg.miss,
+            "miss": cfg.miss,
         }
         self._directions: Tensor | None = None
         if self.pattern is not None:
@@ -168,6 +167,7 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
 
     def _make_model(self) -> Any:
         cfg, model = self.cfg, Model()
+        model.detects = int(cfg.detects)
         model.snr, model.reach, model.exponent = cfg.reference_snr or 0.0, cfg.reference_range, cfg.incidence_exponent
         model.sections = self._array(self._sections())
         model.threshold = 0.0 if cfg.false_alarm_probability is None else -math.log(cfg.false_alarm_probability)
@@ -222,7 +222,8 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
         """Describe the true scan, and what the receiver notices of it."""
         self._scan(raw)
         clock = self.clock
-        inputs = [clock.words_wp, clock.episode_wp, normal_table(self.compute_on.wp_device), self._model,
+        inputs = [clock.words_wp, clock.episode_wp, normal_table(self.compute_on.wp_device),
+                  self._cast.bundle, self._model,
                   self._out(raw, spare=True)]  # fmt: skip
         self.compute_on.launch(measured_scan, (self.mount.count, self.num_rays), inputs, [self._out(slot)])
 
@@ -276,11 +277,8 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
     @recorded
     def derive_measured(self, slot: Record) -> None:
         """Fold and round the measured values, put points where they say, and show misses as `no_hit_value`."""
-        size, miss = (self.mount.count, self.num_rays), self.cfg.miss
-        inputs = [self._cast.bundle, self._model, miss, self._out(self.line.truth)]
-        self.compute_on.launch(finish, size, inputs, [self._out(slot)])
-        if self.cfg.no_hit_value is not None:
-            self.compute_on.launch(show_miss, size, [miss], [self._twin(self.line.truth.range, wp.float32)])
+        inputs = [self._cast.bundle, self._model, self.cfg.miss, self._out(self.line.truth, spare=True)]
+        self.compute_on.launch(finish, (self.mount.count, self.num_rays), inputs, [self._out(slot)])
 
     # Host -------------------------------------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ class Model:
     """The receiver; see `RadarCfg`.
 
     Attributes:
+        detects: 1 where `measured_scan` says what is detected, with a range of +inf for nothing.
         snr: ratio of the reference target; 0 for none.
         reach: its distance, m.
         exponent: of |cos| of the angle of incidence.
@@ -41,6 +42,7 @@ class Model:
         grid: cells of range, velocity, azimuth and altitude that values are rounded to; 0 for none.
     """
 
+    detects: wp.int32
     snr: wp.float32
     reach: wp.float32
     exponent: wp.float32
@@ -176,12 +178,28 @@ def _open_uniform(word: wp.uint32) -> F32:
     return (wp.float32(word >> wp.uint32(1)) + 0.5) * wp.static(2.0**-31)
 
 
+@wp.func
+def _put_point(bundle: Bundle, out: Scan, env: int, mount: int, ray: int, t: float) -> None:
+    """Write where a ray of a length in the directions of `out` ends."""
+    if out.points_b.shape[0] == 0:
+        return
+    point = wp.vec3(wp.inf, wp.inf, wp.inf)
+    if wp.isfinite(t):
+        start, _d = ray_of(bundle, env, ray)
+        azimuth = out.azimuth[env, mount, ray]
+        altitude = out.altitude[env, mount, ray]
+        flat = wp.cos(altitude)
+        point = start + t * wp.vec3(flat * wp.cos(azimuth), flat * wp.sin(azimuth), wp.sin(altitude))
+    out.points_b[env, mount, ray] = point
+
+
 @wp.kernel
 def measured_scan(
     rows: Rows,
     clock: wp.array[wp.int32],
     episode: wp.array[wp.int32],
     normals: wp.array[wp.vec3],
+    bundle: Bundle,
     model: Model,
     ideal: Scan,
     out: Scan,
@@ -198,7 +216,7 @@ def measured_scan(
     t = ideal.range[env, mount, ray]
     velocity = ideal.velocity[env, mount, ray]
     seen = wp.float32(0.0)
-    is_noticed = wp.isfinite(t) and t <= model.limit
+    is_noticed = ideal.geom_ids[env, mount, ray] >= 0 and t <= model.limit
     if is_noticed and model.snr > 0.0:
         seen = ideal.snr[env, mount, ray]
         if model.threshold > 0.0:  # signal and noise are both Gaussian: their power is exponential, with mean 1 + SNR
@@ -228,6 +246,7 @@ def measured_scan(
         out.snr[env, mount, ray] = seen
     if out.geom_ids.shape[0] > 0:
         out.geom_ids[env, mount, ray] = wp.where(is_noticed, ideal.geom_ids[env, mount, ray], -1)
+    _put_point(bundle, out, env, mount, ray, t)
 
 
 @wp.func
@@ -252,32 +271,17 @@ def finish(rows: Rows, bundle: Bundle, model: Model, miss: float, ideal: Scan, o
     if rows.mask[env] == wp.uint8(0):
         return
     t = out.range[env, mount, ray]
-    point = wp.vec3(wp.inf, wp.inf, wp.inf)
-    if wp.isfinite(t):
+    if wp.isfinite(t) and (model.detects != 0 or ideal.geom_ids[env, mount, ray] >= 0):
         t = _rounded(t, model.grid[0])
         velocity = _folded(out.velocity[env, mount, ray], model.fold)
         out.velocity[env, mount, ray] = _folded(_rounded(velocity, model.grid[1]), model.fold)
-        azimuth = _rounded(out.azimuth[env, mount, ray], model.grid[2])
-        altitude = _rounded(out.altitude[env, mount, ray], model.grid[3])
-        out.azimuth[env, mount, ray] = azimuth
-        out.altitude[env, mount, ray] = altitude
-        start, _d = ray_of(bundle, env, ray)
-        flat = wp.cos(altitude)
-        point = start + t * wp.vec3(flat * wp.cos(azimuth), flat * wp.sin(azimuth), wp.sin(altitude))
+        out.azimuth[env, mount, ray] = _rounded(out.azimuth[env, mount, ray], model.grid[2])
+        out.altitude[env, mount, ray] = _rounded(out.altitude[env, mount, ray], model.grid[3])
+        out.range[env, mount, ray] = t
+        _put_point(bundle, out, env, mount, ray, t)
     else:
-        t = miss
         out.velocity[env, mount, ray] = 0.0
         out.azimuth[env, mount, ray] = ideal.azimuth[env, mount, ray]
         out.altitude[env, mount, ray] = ideal.altitude[env, mount, ray]
-    out.range[env, mount, ray] = t
-    if out.points_b.shape[0] > 0:
-        out.points_b[env, mount, ray] = point
-
-
-@wp.kernel
-def show_miss(rows: Rows, miss: float, ranges: wp.array3d[wp.float32]) -> None:
-    """Show misses as another value."""
-    i, mount, ray = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] != wp.uint8(0) and wp.isinf(ranges[env, mount, ray]):
-        ranges[env, mount, ray] = miss
+        out.range[env, mount, ray] = miss
+        _put_point(bundle, out, env, mount, ray, wp.inf)

@@ -28,10 +28,12 @@ MAX_POINTS = 4000
 """Points of a cloud that are drawn at most."""
 MISS, LOST = "#d3d8dd", "#2b3640"
 """Colours of what meets nothing, and of what only the measured value misses."""
-HEADING, FOOT = 0.62, 0.12
+HEADING, FOOT = 0.6, 0.05
 """Room above and below the maps, inches."""
-HEIGHTS = {"range": 2.45, "image": 2.35, "point": 3.7}
-"""Height of a map with its labels, inches."""
+ABOVE, BELOW = 0.26, 0.46
+"""Room for titles and labels of each, inches."""
+HEIGHTS = {"range": 2.5, "image": 2.4, "point": 3.8}
+"""Height of a map with these, inches."""
 
 Spec = Mapping[str, Any]
 
@@ -65,7 +67,7 @@ def maps_inches(specs: Sequence[Spec]) -> float:
     return HEADING + FOOT + sum(HEIGHTS[spec["role"]] for spec in specs[:MAX_MAPS])
 
 
-def draw_maps(figure: Any, sensor: SensorRecording, specs: Sequence[Spec], env: int, inches: float) -> None:
+def draw_maps(figure: Any, sensor: SensorRecording, specs: Sequence[Spec], env: int) -> None:
     """Draw one sensor's maps below each other.
 
     Args:
@@ -73,8 +75,8 @@ def draw_maps(figure: Any, sensor: SensorRecording, specs: Sequence[Spec], env: 
         sensor: the recorded sensor.
         specs: what `map_fields` returned.
         env: column of the env.
-        inches: height of the figure.
     """
+    inches = _inches(figure)
     name, facts = heading(sensor, env)
     if len(specs) > MAX_MAPS:
         facts += f" · {len(specs) - MAX_MAPS} more fields not drawn"
@@ -122,7 +124,7 @@ def _draw_scan(
     left, right = _row(figure, room, (1.0, 1.0))
     extent = (shown[0] - 0.5 * step, shown[-1] + 0.5 * step, 0.0, float(rays))
     options = {"aspect": "auto", "origin": "lower", "extent": extent, "interpolation": "nearest"}
-    _panel(figure, left, _shown(sensor, measured).T, f"{spec['name']}, measured{thinned}", spec, truth, options)
+    _panel(figure, left, _shown(sensor, measured).T, f"{_name(spec)}, measured{thinned}", spec, truth, options)
     _error_panel(figure, right, error.T, text, spec, options)
     for axes in (left, right):
         axes.set_xlabel("capture time [s]", fontsize=8, color=INK)
@@ -148,7 +150,7 @@ def _draw_image(
     panels = _row(figure, room, (1.0, 1.0, 1.0))
     is_id = np.dtype(spec["dtype"]).kind != "f"
     for axes, values, which in zip(panels, (truth, measured), ("true", "measured"), strict=False):
-        title = f"{spec['name']}, {which}" if which == "true" else f"{which}, t = {time:.4g} s"
+        title = f"{_name(spec)}, {which}" if which == "true" else f"{which}, t = {time:.4g} s"
         shown = values.astype(np.float64) if is_id else _shown(sensor, values)
         _panel(figure, axes, shown, title, spec, truth, options, colors="tab20" if is_id else "viridis")
     if is_id:
@@ -193,27 +195,24 @@ def _draw_points(
             vmax=high, label="measured",
         )  # fmt: skip
         axes.scatter(truth[:, first], truth[:, second], color="#7d8790", s=0.16 * size, lw=0.0, label="true")
-        for which, values in (("x", both[:, first]), ("y", both[:, second])):
-            least, most = _span(values, 1.0)
-            margin = 0.06 * (most - least)
-            getattr(axes, f"set_{which}lim")(least - margin, most + margin)
         axes.set_xlabel(f"x [{unit_text(spec['unit'])}]", fontsize=8, color=INK)
         axes.set_ylabel(f"{'xyz'[second]} [{unit_text(spec['unit'])}]", fontsize=8, color=INK, labelpad=1.0)
         axes.grid(True, color="#e6e9ec", lw=0.6)
         axes.set_axisbelow(True)
-    top.set_aspect("equal", adjustable="datalim")
+    _bar(figure, drawn, side)
+    _limit(top, both[:, 0], both[:, 1], equal=True)
+    _limit(side, both[:, 0], both[:, 2], equal=False)
     if spec.get("frame") not in ("world", ""):
         top.plot(0.0, 0.0, "+", color=TRUTH, ms=9.0, mew=1.4)  # the sensor
     missed = count - len(measured) * every if every == 1 else 0
     text = f"{spec['name']} from above ({where}), t = {time:.4g} s"
     top.set_title(text, fontsize=8.5, color=INK, loc="left", pad=4.0)
     left_out = f", {missed} missed" if missed else ""
-    side.set_title(f"from the side: {count} points{left_out}", fontsize=8.5, color=INK, loc="left", pad=4.0)
+    side.set_title(f"from the side: {count - missed} points{left_out}", fontsize=8.5, color=INK, loc="left", pad=4.0)
     side.legend(
-        loc="lower right", bbox_to_anchor=(1.0, -0.3), ncols=2, frameon=False, fontsize=7.5, labelcolor=INK,
-        borderaxespad=0.0, handletextpad=0.2, markerscale=1.6,
+        loc="upper right", ncols=2, fontsize=7.5, labelcolor=INK, handletextpad=0.2, columnspacing=0.8, framealpha=0.8,
+        edgecolor="none", borderaxespad=0.2,
     )  # fmt: skip
-    _bar(figure, drawn, side, f"z [{unit_text(spec['unit'])}]")
 
 
 # Panels ---------------------------------------------------------------------------------------------------------------
@@ -221,11 +220,10 @@ def _draw_points(
 
 def _row(figure: Any, room: tuple[float, float], widths: Sequence[float]) -> list[Any]:
     """Return panels beside each other in a strip of the figure (bottom, top), room for their labels left."""
-    bottom, top = room
-    height = top - bottom
+    bottom, top, inches = *room, _inches(figure)
     grid = figure.add_gridspec(
-        1, len(widths), width_ratios=widths, left=0.09, right=0.955, bottom=bottom + 0.19 * height,
-        top=top - 0.1 * height, wspace=0.22,
+        1, len(widths), width_ratios=widths, left=0.09, right=0.955, bottom=bottom + BELOW / inches,
+        top=top - ABOVE / inches, wspace=0.22,
     )  # fmt: skip
     panels = [figure.add_subplot(grid[0, i]) for i in range(len(widths))]
     for axes in panels:
@@ -249,17 +247,18 @@ def _panel(
     """Draw values as colours; the scale fits them and the truth, so that both show the same."""
     both = np.concatenate((values.ravel(), np.asarray(reference, dtype=np.float64).ravel()))
     low, high = _span(both)
-    drawn = axes.imshow(values, cmap=_colors(colors, MISS), vmin=low, vmax=high, **options)
+    drawn = axes.imshow(values, cmap=_colors(colors), vmin=low, vmax=high, **options)
     axes.set_title(title, fontsize=8.5, color=INK, loc="left", pad=4.0)
-    _bar(figure, drawn, axes, f"[{unit_text(spec['unit'])}]")
+    _bar(figure, drawn, axes)
 
 
 def _error_panel(figure: Any, axes: Any, error: Array, text: str, spec: Spec, options: Mapping[str, Any]) -> None:
     """Draw an error around zero, in which +inf is what only the measured value misses and NaN what both miss."""
     known = np.abs(error[np.isfinite(error)])
+    is_there = bool(known.any())
     most = float(np.percentile(known, 99.0)) if len(known) else 0.0
     most = most or float(known.max(initial=0.0)) or 1.0
-    colors = _colors("RdBu_r", MISS)
+    colors = _colors("RdBu_r")
     drawn = axes.imshow(np.where(np.isfinite(error), error, np.nan), cmap=colors, vmin=-most, vmax=most, **options)
     if np.isinf(error).any():
         from matplotlib.colors import ListedColormap
@@ -267,20 +266,42 @@ def _error_panel(figure: Any, axes: Any, error: Array, text: str, spec: Spec, op
         lost = np.where(np.isinf(error), 1.0, np.nan)
         axes.imshow(lost, cmap=ListedColormap([LOST]).with_extremes(bad=(0.0, 0.0, 0.0, 0.0)), **options)
     axes.set_title(text, fontsize=8.5, color=INK, loc="left", pad=4.0)
-    _bar(figure, drawn, axes, f"[{unit_text(spec['unit'])}]")
+    _bar(figure, drawn, axes).set_visible(is_there)
 
 
-def _colors(name: str, missing: str) -> Any:
+def _colors(name: str) -> Any:
     from matplotlib import colormaps
 
-    return colormaps[name].with_extremes(bad=missing)
+    return colormaps[name].with_extremes(bad=MISS)
 
 
-def _bar(figure: Any, drawn: Any, axes: Any, label: str) -> None:
+def _limit(axes: Any, x: Array, y: Array, *, equal: bool) -> None:
+    """Frame almost all points; with `equal` a metre is as long in both directions."""
+    spans = [_span(values, 1.0) for values in (x, y)]
+    middles, sizes = [0.5 * sum(span) for span in spans], [1.12 * (span[1] - span[0]) for span in spans]
+    if equal:
+        box = axes.get_window_extent()
+        scale = max(sizes[0] / box.width, sizes[1] / box.height)
+        sizes = [scale * box.width, scale * box.height]
+    axes.set_xlim(middles[0] - 0.5 * sizes[0], middles[0] + 0.5 * sizes[0])
+    axes.set_ylim(middles[1] - 0.5 * sizes[1], middles[1] + 0.5 * sizes[1])
+
+
+def _inches(figure: Any) -> float:
+    """Return the height of a figure or subfigure, which fills its figure from top to bottom."""
+    return float(getattr(figure, "figure", figure).get_figheight())
+
+
+def _bar(figure: Any, drawn: Any, axes: Any) -> Any:
+    """Add a scale of colours and return its axes."""
     bar = figure.colorbar(drawn, ax=axes, pad=0.02, fraction=0.055, aspect=24)
     bar.ax.tick_params(labelsize=7, colors=INK, length=2.0, width=0.5)
-    bar.ax.set_title(label, fontsize=7, color=INK, pad=4.0)
     bar.outline.set_visible(False)
+    return bar.ax
+
+
+def _name(spec: Spec) -> str:
+    return f"{spec['name']} [{unit_text(spec['unit'])}]"
 
 
 # Numbers --------------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ above it are mean and standard deviation of measured minus true at equal capture
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -104,7 +104,7 @@ def plot_recording(
     columns = figure.subfigures(1, len(shown), squeeze=False)[0]
     for subfigure, sensor, axes, specs in zip(columns, shown, rows, maps, strict=True):
         if specs:
-            draw_maps(subfigure, sensor, specs, column_of(sensor, env), FRAME + LINE * height)
+            draw_maps(subfigure, sensor, specs, column_of(sensor, env))
         else:
             _draw_sensor(subfigure, sensor, axes[:MAX_ROWS], column_of(sensor, env), height, len(axes) - MAX_ROWS)
     left_out = [sensor.name for sensor in drawable[MAX_SENSORS:]]

@@ -164,7 +164,7 @@ class RayCast:
             self._directions = d
             bundle.total = len(d)
             bundle.vertical = self._vertical(d, alignment) if offsets is None else 0
-            starts_t = torch.from_numpy(s.astype(np.float32)).to(device)
+            starts_t = torch.from_numpy(np.ascontiguousarray(s, np.float32)).to(device)
             directions_t = torch.from_numpy(d.astype(np.float32)).to(device)
             bundle.starts = wp.from_torch(starts_t[None], dtype=wp.vec3)
             bundle.directions = wp.from_torch(directions_t[None], dtype=wp.vec3)
@@ -405,12 +405,14 @@ class RayCast:
         inputs = [
             clock.words_wp,
             clock.reset_tick_wp,
+            self._block,
             self._drifting(drift, cast_drift),
             self._bundle,
             wp.from_torch(distance.view(shape), dtype=wp.float32),
         ]
         outputs = [wp.from_torch(point.view(*shape, 3), dtype=wp.vec3)]
-        compute.launch(ray_points, (self._mount.count, self.count), inputs, outputs)
+        blocks = -(-self.count // self._block)
+        compute.launch(ray_points, (self._mount.count, blocks), inputs, outputs, split=True)
 
     def _drifting(self, drift: torch.Tensor | None, cast_drift: torch.Tensor | None) -> Any:
         pose = _copy(self._pose)

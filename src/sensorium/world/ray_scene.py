@@ -89,6 +89,11 @@ class View:
     _built: dict[str, Surroundings] = field(default_factory=dict)
 
     @property
+    def met(self) -> list[int]:
+        """Numbers of all shapes that rays can meet, what stands still included."""
+        return sorted({*self.shapes, *self._parts.rows})
+
+    @property
     def is_flat(self) -> bool:
         """Whether vertical rays meet what stands still by look-ups alone."""
         shapes = self._parts.scene.shapes
