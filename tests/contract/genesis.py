@@ -248,9 +248,13 @@ ROWS = (
             "guarantee",
             Present("sn.Sensor.fields", HERE + "test_shapes_are_those_of_the_config_and_dtypes_those_of_the_fields"),
         ),
-        Row("Raycaster.pattern.return_shape", "property", With("Rays")),
+        Row("Raycaster.pattern.return_shape", "property", Present("sn.PatternBaseCfg.return_shape")),
         Row("Camera.res", "cfg field", With("Cameras")),
-        Row("Proximity.probe_local_pos", "cfg field", With("Rays")),
+        Row(
+            "Proximity.probe_local_pos",
+            "cfg field",
+            Present("sn.ProximityCfg.probe_local_pos", default=((0.0, 0.0, 0.0),)),
+        ),
         Row(
             "one tensor of N scalars",
             "guarantee",
@@ -735,7 +739,7 @@ ROWS = (
         Row("attached to a link by offset_T", "guarantee", With("Cameras"), "an explicit offset instead"),
         Row("the hook gets the world transform", "guarantee", With("Cameras")),
         Row("rgb output", "guarantee", With("Cameras"), "(h, w, 3) uint8 from options.res"),
-        Row("CameraData", "class", With("Cameras")),
+        Row("CameraData", "class", Present("sn.CameraData", note="Of the ray-cast camera so far, without colour.")),
         Row("CameraData.rgb", "data field", With("Cameras"), shape=("env", "height", "width", 3)),
         Row("read(envs_idx)", "method", Present("sn.Sensor.read", call="env_ids=None"), "for some environments"),
         Row(
@@ -945,9 +949,9 @@ ROWS = (
                 note="In one kernel.",
             ),
         ),
-        Row("ProximitySensor", "class", With("Rays")),
-        Row("RaycasterSensor", "class", With("Rays")),
-        Row("DepthCameraSensor", "class", With("Rays")),
+        Row("ProximitySensor", "class", Alias("sn.SurfaceDistanceProbe", where="sn.ProximitySensor")),
+        Row("RaycasterSensor", "class", Alias("sn.RayCaster", where="sn.RaycasterSensor")),
+        Row("DepthCameraSensor", "class", Alias("sn.DepthCamera", where="sn.DepthCameraSensor")),
         Row("TemperatureGridSensor", "class", With("Touch"), "RC filter through timeline.at(1)"),
         Row("ElastomerDisplacementSensor", "class", With("Touch")),
         Row(

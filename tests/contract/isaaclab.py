@@ -17,6 +17,9 @@ WHOLE_TICKS = REPORTS + "test_times_of_contact_and_air_are_whole_ticks[prim_path
 UNTRACKED = REPORTS + "test_what_it_does_not_keep_is_an_error"
 FRAMES = "tests/sensors/test_frame_transformer.py::"
 IMU = "tests/sensors/test_imu.py::"
+RAYS = "tests/sensors/test_ray_caster.py::"
+RAY_CAMERA = "tests/sensors/test_ray_caster_camera.py::"
+RAY_ROWS = "tests/sensors/test_ray_contract.py::"
 IMU_MUJOCO = "tests/sensors/test_imu_mujoco.py::"
 SCHEDULE = "tests/measurement/test_schedule.py::"
 
@@ -25,6 +28,8 @@ BODIES_FIRST = "Where no body has the name a site, geom or camera is found, whic
 EVERY_TICK = (
     "It looks at every tick as it passes, for times, latches and histories must miss none; a reader waits for none"
 )
+OF_ITS_MOUNT = "Of what it is mounted on: the offset is the rays' own, as the implementation there has it."
+SEES_ALL = "None meets all that a viewer shows"
 DRAWN = "Sensors give plain shapes, and any viewer draws them; there are no marker assets to configure"
 
 
@@ -198,17 +203,25 @@ def of_an_offset(name: str, issue: str = "", ours: str = "", *, convention: bool
     yield Row(f"{name}.rot", "cfg field", here("rot"), "quaternion (w, x, y, z)", (1.0, 0.0, 0.0, 0.0))
     if convention:
         yield Row(f"{name}.convention", "cfg field", here("convention"), "opengl, ros or world", "ros")
-        yield from in_conventions(f"{name}.convention", issue)
+        test = RAY_CAMERA + "test_an_offset_in_any_convention_is_the_same_camera"
+        yield from in_conventions(f"{name}.convention", issue, f"{path}.convention", test)
 
 
-def in_conventions(name: str, issue: str) -> Iterable[Row]:
-    """Yield one row per camera convention."""
+def in_conventions(name: str, issue: str, where: str, test: str) -> Iterable[Row]:
+    """Yield one row per camera convention.
+
+    Args:
+        name: what is in a convention.
+        issue: the later work that brings it; empty where it is here.
+        where: its path.
+        test: the test of it, which has one case per convention.
+    """
     for word, axes in (
         ("opengl", "forward -z, up +y, as a USD camera"),
         ("ros", "forward +z, up -y"),
         ("world", "forward +x, up +z"),
     ):
-        yield Row(f"{name} {word}", "guarantee", With(issue), axes)
+        yield Row(f"{name} {word}", "guarantee", With(issue) if issue else Present(where, f"{test}[{word}]"), axes)
 
 
 # Cameras: what a rendered and a ray-cast one share --------------------------------------------------------------------
@@ -241,26 +254,53 @@ NOT_BY_RAYS = (
 )  # fmt: skip
 
 
-def of_every_camera(name: str, issue: str) -> Iterable[Row]:
-    """Yield the rows of a camera class beyond those of every sensor."""
+def of_every_camera(name: str, issue: str = "") -> Iterable[Row]:
+    """Yield the rows of a camera class beyond those of every sensor.
+
+    Args:
+        name: the class in the document.
+        issue: the later work that brings it; empty where it is here.
+    """
     path = f"sn.{name}"
     rendered = name != "RayCasterCamera"
     refused: Iterable[str] = UNSUPPORTED if rendered else NOT_BY_RAYS
+
+    def here(member: str, call: str | None = None) -> Status:
+        return With(issue, where=f"{path}.{member}") if issue else Present(f"{path}.{member}", call=call)
+
+    def shown(member: str, test: str) -> Status:
+        return With(issue) if issue else Present(f"{path}.{member}", RAY_CAMERA + test)
+
+    never = Replaced(
+        ("sn.Scene.sensors", "sn.Sensor.is_initialized"),
+        "There is no sensor that is not ready",
+        f"{HERE}test_a_sensor_is_ready_when_the_scene_is_built[{name}]",
+    )
     yield Row(
         f"{name}.UNSUPPORTED_TYPES",
         "property",
-        With(issue, where=f"{path}.UNSUPPORTED_TYPES"),
+        here("UNSUPPORTED_TYPES"),
         f"set of the types that it cannot give: {', '.join(sorted(refused))}",
     )
-    yield Row(f"{name}: data types that it cannot give", "error", With(issue), "a ValueError when it is made")
+    yield Row(
+        f"{name}: data types that it cannot give",
+        "error",
+        With(issue)
+        if issue
+        else Present(
+            "sn.ConfigError", RAY_CAMERA + "test_what_rays_cannot_give_is_refused_by_name", builtin="ValueError",
+            note="When its config is made.",
+        ),
+        "a ValueError when it is made",
+    )  # fmt: skip
     if rendered:
         yield Row(f"{name}: no camera at the given path", "error", With(issue), "a RuntimeError when it is made")
-    yield Row(f"{name}.frame", "property", With(issue, where=f"{path}.frame"), "number of the frame measured last")
-    yield Row(f"{name}.image_shape", "property", With(issue, where=f"{path}.image_shape"), "(height, width)")
+    yield Row(f"{name}.frame", "property", here("frame"), "number of the frame measured last")
+    yield Row(f"{name}.image_shape", "property", here("image_shape"), "(height, width)")
     yield Row(
         f"{name}.set_intrinsic_matrices",
         "method",
-        With(issue, where=f"{path}.set_intrinsic_matrices"),
+        here("set_intrinsic_matrices", "matrices, focal_length=1.0, env_ids=None"),
         "(matrices, focal_length=1.0, env_ids=None); matrices [N, 3, 3], focal length in cm, None sets all",
     )
     if rendered:
@@ -277,24 +317,128 @@ def of_every_camera(name: str, issue: str) -> Iterable[Row]:
     yield Row(
         f"{name}.set_world_poses",
         "method",
-        With(issue, where=f"{path}.set_world_poses"),
+        here("set_world_poses", 'positions=None, orientations=None, env_ids=None, convention="ros"'),
         '(positions=None, orientations=None, env_ids=None, convention="ros"); [N, 3] m, [N, 4] wxyz, None sets all',
     )
-    yield from in_conventions(f"{name}.set_world_poses", issue)
-    yield Row(f"{name}.set_world_poses: None", "guarantee", With(issue), "leaves positions or orientations as they are")
-    yield Row(f"{name}.set_world_poses before it is initialised", "error", With(issue), "a RuntimeError")
+    set_poses = "set_world_poses"
+    yield from in_conventions(
+        f"{name}.{set_poses}", issue, f"{path}.{set_poses}", RAY_CAMERA + "test_a_pose_that_was_set_is_read_back"
+    )
+    yield Row(
+        f"{name}.set_world_poses: None",
+        "guarantee",
+        shown(set_poses, "test_setters_reach_only_the_envs_that_are_named_and_leave_what_is_none"),
+        "leaves positions or orientations as they are",
+    )
+    yield Row(
+        f"{name}.set_world_poses before it is initialised", "error", With(issue) if issue else never, "a RuntimeError"
+    )
     yield Row(
         f"{name}.set_world_poses_from_view",
         "method",
-        With(issue, where=f"{path}.set_world_poses_from_view"),
+        here("set_world_poses_from_view", "eyes, targets, env_ids=None"),
         "(eyes, targets, env_ids=None); both [N, 3]: where the camera is and what it looks at, None sets all",
     )
-    yield Row(f"{name}.set_world_poses_from_view before it is initialised", "error", With(issue), "a RuntimeError")
+    yield Row(
+        f"{name}.set_world_poses_from_view before it is initialised",
+        "error",
+        With(issue) if issue else never,
+        "a RuntimeError",
+    )
     yield Row(
         f"{name}.set_world_poses_from_view with an odd up-axis",
         "error",
         NotApplicable("Omniverse", "up-axis of a USD stage; z is up in every model here"),
         "a NotImplementedError where the stage's up-axis is neither Y nor Z",
+    )
+
+
+def of_every_ray_caster_config(name: str) -> Iterable[Row]:
+    """Yield the rows that the configs of the ray caster and of its camera share, beyond those of every config."""
+    path, sensor = f"sn.{name}", name.removesuffix("Cfg")
+    is_camera = sensor == "RayCasterCamera"
+    seen = "test_a_moving_mesh_is_followed_in_the_same_step"
+    yield Row(
+        f"{name}.mesh_prim_paths",
+        "cfg field",
+        Present(f"{path}.mesh_prim_paths", default=None, why=SEES_ALL),
+        "paths of the meshes",
+        REQUIRED,
+    )
+    yield Row(
+        f"{name}.mesh_prim_paths is one static mesh",
+        "guarantee",
+        Replaced(
+            (f"{path}.mesh_prim_paths",),
+            "Any number of paths, and what moves is met as well",
+            RAY_ROWS + "test_a_camera_sees_only_the_meshes_it_was_given" if is_camera else RAYS + seen,
+        ),
+        "more are work in progress there",
+    )
+    offset = f"{path}.OffsetCfg()"
+    yield Row(
+        f"{name}.offset",
+        "cfg field",
+        Present(
+            f"{path}.offset", default=sn.RayCasterCameraCfg.OffsetCfg() if is_camera else sn.OffsetCfg(),
+            why=f"`{offset}` is the identity",
+        ),
+        "pose in the parent's frame",
+        IDENTITY,
+    )  # fmt: skip
+    yield Row(
+        f"{name}.attach_yaw_only",
+        "cfg field",
+        Present(f"{path}.attach_yaw_only", default=None, note='None leaves it to `ray_alignment`, which is `"base"`.'),
+        "whether starts and directions follow the yaw alone",
+    )
+    what, how = ("by a camera", "by_a_camera") if is_camera else ("under a robot", "under_a_robot")
+    yield Row(
+        f"height map {what}",
+        "example",
+        Present(f"{path}.attach_yaw_only", f"{RAY_ROWS}test_a_height_map_{how}_follows_its_heading_only"),
+        "attach_yaw_only: only the yaw counts",
+    )
+    yield Row(f"{name}.max_distance", "cfg field", Present(f"{path}.max_distance"), "m from the sensor", 1e6)
+    yield Row(
+        f"{name}.drift_range",
+        "cfg field",
+        Present(f"{path}.drift_range", note="Of the measured branch."),
+        "m, added to the starts' x, y and z",
+        (0.0, 0.0),
+    )
+    yield Row(
+        "drift of a floating base's " + ("camera" if is_camera else "pose estimate"),
+        "example",
+        Present(
+            f"{path}.drift_range",
+            RAY_CAMERA + "test_the_measured_image_is_taken_from_a_place_that_drifts"
+            if is_camera
+            else RAYS + "test_the_position_drift_moves_the_measured_scan_only_and_is_drawn_anew_at_each_reset",
+        ),
+        "simulated by drift_range",
+    )
+    yield Row(
+        f"{name}.visualizer_cfg",
+        "cfg field",
+        Replaced(
+            (f"sn.{sensor}.debug_draw", "sn.DebugShape"),
+            f"{DRAWN}; the config refuses it and says so",
+            RAY_CAMERA + "test_a_camera_draws_its_pyramid"
+            if is_camera
+            else RAYS + "test_it_draws_hits_misses_and_rays",
+        ),
+        "look of the markers",
+        Code("RAY_CASTER_MARKER_CFG"),
+    )
+    yield Row(
+        f"{name}.visualizer_cfg is for debug_vis only",
+        "guarantee",
+        Replaced(
+            (f"{path}.debug_vis",),
+            "debug_vis is the only switch",
+            f"{HERE}test_set_debug_vis_says_whether_the_sensor_draws[{sensor}]",
+        ),
     )
 
 
@@ -395,7 +539,12 @@ ROWS = (
                 "sn.MountedSensorCfg.prim_path", HERE + "test_the_example_path_of_each_sensor_leads_to_its_element"
             ),
         ),
-        Row("patterns", "guarantee", With("Rays", where="sensorium.patterns"), "submodule with the patterns of rays"),
+        Row(
+            "patterns",
+            "guarantee",
+            Present("sensorium.patterns", "tests/patterns/test_pattern_configs.py::test_patterns_are_there_as_a_submodule"),
+            "submodule with the patterns of rays",
+        ),
     ),
     *section(
         "Prim paths",
@@ -438,7 +587,15 @@ ROWS = (
             ),
             "the leaf exists and is a body: of an articulation, or rigid",
         ),
-        Row("Ray Caster: it sits on that body", "guarantee", With("Rays")),
+        Row(
+            "Ray Caster: it sits on that body",
+            "guarantee",
+            Present(
+                "sn.RayCasterCfg.prim_path",
+                HERE + "test_a_sensor_sits_on_the_body_that_its_path_names[RayCaster]",
+                note=BODIES_FIRST,
+            ),
+        ),
         Row(
             "Frame Transformer: /World/robot/base",
             "guarantee",
@@ -535,67 +692,92 @@ ROWS = (
         Row(
             "convert_camera_frame_orientation_convention",
             "method",
-            With("Cameras"),
+            Present(
+                "sensorium.geometry.cameras.convert_camera_frame_orientation_convention",
+                call='orientation, origin="opengl", target="ros"',
+            ),
             "turns an orientation from one convention into another",
         ),
     ),
     *section(
         "CameraData",
-        Row("CameraData", "class", With("Cameras"), "also of the ray-cast camera; N is the number of sensors"),
+        Row(
+            "CameraData",
+            "class",
+            Present("sn.CameraData", note="Of the ray-cast camera so far."),
+            "also of the ray-cast camera; N is the number of sensors",
+        ),
         Row(
             "CameraData.pos_w",
             "data field",
-            With("Cameras", where="sn.CameraData.pos_w"),
+            Present("sn.CameraData.pos_w", unit="m"),
             "origin in the world, ROS convention",
             shape=("env", 3),
         ),
         Row(
             "CameraData.quat_w_world",
             "data field",
-            With("Cameras", where="sn.CameraData.quat_w_world"),
+            Present("sn.CameraData.quat_w_world", unit="1"),
             "orientation (w, x, y, z) in the world, world convention",
             shape=("env", 4),
         ),
-        Row("CameraData.quat_w_world convention", "guarantee", With("Cameras"), "forward +x, up +z"),
-        Row(
-            "CameraData.image_shape", "property", With("Cameras", where="sn.CameraData.image_shape"), "(height, width)"
+        *(
+            Row(
+                f"CameraData.quat_w_{word} convention",
+                "guarantee",
+                Present(
+                    f"sn.CameraData.quat_w_{word}",
+                    f"{RAY_CAMERA}test_an_offset_in_any_convention_is_the_same_camera[{word}]",
+                ),
+                axes,
+            )
+            for word, axes in (
+                ("world", "forward +x, up +z"),
+                ("ros", "forward +z, up -y"),
+                ("opengl", "forward -z, up +y"),
+            )
         ),
+        Row("CameraData.image_shape", "property", Present("sn.CameraData.image_shape"), "(height, width)"),
         Row(
             "CameraData.intrinsic_matrices",
             "data field",
-            With("Cameras", where="sn.CameraData.intrinsic_matrices"),
+            Present("sn.CameraData.intrinsic_matrices", unit="px"),
             shape=("env", 3, 3),
         ),
         Row(
             "CameraData.output",
             "property",
-            With("Cameras", where="sn.CameraData.output"),
+            Present("sn.CameraData.output"),
             "dict: type -> tensor; of segmentations the `data` part",
         ),
         Row(
             "CameraData.info",
             "property",
-            With("Cameras", where="sn.CameraData.info"),
+            Present("sn.CameraData.info", note="None for each type: rays need none."),
             "list of dicts: type -> extra information",
         ),
         Row("CameraData.info of segmentations", "guarantee", With("Cameras"), "labels of ids and the like; else empty"),
         Row(
             "CameraData.quat_w_ros",
-            "data field",
-            With("Cameras", where="sn.CameraData.quat_w_ros"),
-            "orientation in the world, ROS convention",
-            shape=("env", 4),
+            "property",
+            Present("sn.CameraData.quat_w_ros"),
+            "orientation in the world, ROS convention; [N, 4]",
         ),
-        Row("CameraData.quat_w_ros convention", "guarantee", With("Cameras"), "forward +z, up -y"),
         Row(
             "CameraData.quat_w_opengl",
-            "data field",
-            With("Cameras", where="sn.CameraData.quat_w_opengl"),
-            "orientation in the world, OpenGL convention",
-            shape=("env", 4),
+            "property",
+            Present("sn.CameraData.quat_w_opengl"),
+            "orientation in the world, OpenGL convention; [N, 4]",
         ),
-        Row("CameraData.quat_w_opengl convention", "guarantee", With("Cameras"), "forward -z, up +y"),
-        Row("CameraData fields are None at first", "guarantee", With("Cameras")),
+        Row(
+            "CameraData fields are None at first",
+            "guarantee",
+            Replaced(
+                ("sn.RayCasterCameraCfg.data_types",),
+                "Data are there when the scene is built; only types that were not asked for are None",
+                RAY_CAMERA + "test_what_was_not_asked_for_is_absent",
+            ),
+        ),
     ),
     *section(
         "CameraCfg",
@@ -1206,198 +1388,178 @@ ROWS = (
     *section("OffsetCfg", *of_an_offset("OffsetCfg")),
     *section(
         "RayCaster",
-        Row("RayCaster", "class", With("Rays"), "casts rays at meshes; a SensorBase"),
-        Row("RayCaster casts a set of rays at meshes of the scene", "guarantee", With("Rays")),
-        Row("RayCaster's rays are in the sensor's own frame", "guarantee", With("Rays")),
-        Row("RayCaster takes a set of meshes and a pattern", "guarantee", With("Rays")),
-        Row("RayCaster finds its meshes by prim paths", "guarantee", With("Rays")),
+        Row("RayCaster", "class", Present("sn.RayCaster"), "casts rays at meshes; a SensorBase"),
+        Row(
+            "RayCaster casts a set of rays at meshes of the scene",
+            "guarantee",
+            Present("sn.RayCaster", RAYS + "test_a_posed_mesh_is_met_as_one_with_turned_vertices"),
+        ),
+        Row(
+            "RayCaster's rays are in the sensor's own frame",
+            "guarantee",
+            Present("sn.RayCasterCfg.pattern", RAYS + "test_offsets_are_full_poses_of_starts_and_directions"),
+        ),
+        Row(
+            "RayCaster takes a set of meshes and a pattern",
+            "guarantee",
+            Present("sn.RayCasterCfg", RAYS + "test_shapes_are_chosen_by_geometry_group_name_path_and_label"),
+        ),
+        Row(
+            "RayCaster finds its meshes by prim paths",
+            "guarantee",
+            Present("sn.RayCasterCfg.mesh_prim_paths", RAYS + "test_paths_lead_to_entities_and_their_bodies"),
+        ),
         Row(
             "RayCaster.warp_meshes",
             "property",
-            With("Rays", note="Geometry belongs to the scene, and all ray sensors share it."),
+            Replaced(("sn.SimpleSensor.rays",), "Geometry belongs to the scene, and all ray sensors share it"),
             "the meshes as Warp meshes",
         ),
-        Row("RayCaster casts at static meshes only", "guarantee", With("Rays", note="Moving bodies are hit as well.")),
-        *of_every_sensor("RayCaster", "Rays"),
+        Row(
+            "RayCaster casts at static meshes only",
+            "guarantee",
+            Replaced(
+                ("sn.RayCaster",),
+                "Moving meshes are met as well, where they are in that very step",
+                RAYS + "test_a_moving_mesh_is_followed_in_the_same_step",
+            ),
+        ),
+        *of_every_sensor("RayCaster"),
     ),
     *section(
         "RayCasterData",
-        Row("RayCasterData", "class", With("Rays"), "N sensors, B rays each"),
+        Row("RayCasterData", "class", Present("sn.RayCasterData"), "N sensors, B rays each"),
         Row(
             "RayCasterData.pos_w",
             "data field",
-            With("Rays", where="sn.RayCasterData.pos_w"),
+            Present("sn.RayCasterData.pos_w", unit="m", note=OF_ITS_MOUNT),
             "origin of the sensor in the world",
             shape=("env", 3),
         ),
         Row(
             "RayCasterData.quat_w",
             "data field",
-            With("Rays", where="sn.RayCasterData.quat_w"),
+            Present("sn.RayCasterData.quat_w", unit="1", note=OF_ITS_MOUNT),
             "orientation (w, x, y, z) in the world",
             shape=("env", 4),
         ),
         Row(
             "RayCasterData.ray_hits_w",
             "data field",
-            With("Rays", where="sn.RayCasterData.ray_hits_w"),
+            Present("sn.RayCasterData.ray_hits_w", unit="m"),
             "hits in the world",
             shape=("env", "ray", 3),
         ),
-        Row("RayCasterData fields are None at first", "guarantee", With("Rays")),
+        Row(
+            "RayCasterData fields are None at first",
+            "guarantee",
+            Replaced(
+                ("sn.RayCasterCfg.fields",),
+                "Data are there when the scene is built; only fields that were not selected are None",
+                RAYS + "test_fields_that_nobody_asked_for_are_none",
+            ),
+        ),
     ),
     *section(
         "RayCasterCfg",
-        Row("RayCasterCfg", "class", With("Rays"), "a SensorBaseCfg"),
-        *of_an_offset("RayCasterCfg.OffsetCfg", "Rays"),
-        Row(
-            "RayCasterCfg.mesh_prim_paths",
-            "cfg field",
-            With("Rays", where="sn.RayCasterCfg.mesh_prim_paths"),
-            "paths of the meshes",
-            REQUIRED,
-        ),
-        Row(
-            "RayCasterCfg.mesh_prim_paths is one static mesh",
-            "guarantee",
-            With("Rays", note="Several, and moving ones, as well."),
-            "more are work in progress there",
-        ),
-        Row(
-            "RayCasterCfg.offset",
-            "cfg field",
-            With("Rays", where="sn.RayCasterCfg.offset"),
-            "pose in the parent's frame",
-            IDENTITY,
-        ),
-        *of_every_config("RayCasterCfg", "Rays"),
-        Row(
-            "RayCasterCfg.attach_yaw_only",
-            "cfg field",
-            With("Rays", where="sn.RayCasterCfg.attach_yaw_only"),
-            "whether starts and directions follow the yaw alone",
-        ),
-        Row("height map under a robot", "example", With("Rays"), "attach_yaw_only: only the yaw counts"),
+        Row("RayCasterCfg", "class", Present("sn.RayCasterCfg"), "a SensorBaseCfg"),
+        *of_an_offset("RayCasterCfg.OffsetCfg"),
+        *of_every_config("RayCasterCfg"),
+        *of_every_ray_caster_config("RayCasterCfg"),
         Row(
             "RayCasterCfg.pattern_cfg",
             "cfg field",
-            With("Rays", where="sn.RayCasterCfg.pattern_cfg"),
+            Present("sn.RayCasterCfg.pattern_cfg", default=None, why="It becomes `pattern`, by default a grid"),
             "pattern of local starts and directions",
             REQUIRED,
         ),
-        Row("PatternBaseCfg", "class", With("Rays"), "base of the patterns; only named"),
-        Row(
-            "RayCasterCfg.max_distance",
-            "cfg field",
-            With("Rays", where="sn.RayCasterCfg.max_distance"),
-            "m from the sensor",
-            1e6,
-        ),
-        Row(
-            "RayCasterCfg.drift_range",
-            "cfg field",
-            With("Rays", where="sn.RayCasterCfg.drift_range"),
-            "m, added to the starts' x, y and z",
-            (0.0, 0.0),
-        ),
-        Row("drift of a floating base's pose estimate", "example", With("Rays"), "simulated by drift_range"),
-        Row(
-            "RayCasterCfg.visualizer_cfg",
-            "cfg field",
-            With("Rays", where="sn.RayCaster.debug_draw", note=f"{DRAWN}."),
-            "look of the markers",
-            Code("RAY_CASTER_MARKER_CFG"),
-        ),
-        Row("RayCasterCfg.visualizer_cfg is for debug_vis only", "guarantee", With("Rays")),
+        Row("PatternBaseCfg", "class", Present("sn.PatternBaseCfg"), "base of the patterns; only named"),
         Row("RAY_CASTER_MARKER_CFG", "class", NotApplicable("Omniverse", "config of USD markers")),
     ),
     *section(
         "RayCasterCamera",
-        Row("RayCasterCamera", "class", With("Rays"), "a camera by rays; a RayCaster"),
-        Row("RayCasterCamera gives distances to meshes of the scene", "guarantee", With("Rays")),
-        Row("RayCasterCamera's rays are in the sensor's own frame", "guarantee", With("Rays")),
-        Row("RayCasterCamera has the interface of Camera", "guarantee", With("Rays"), "but makes images faster"),
-        Row("RayCasterCamera sees only the meshes it was given", "guarantee", With("Rays")),
+        Row("RayCasterCamera", "class", Present("sn.RayCasterCamera"), "a camera by rays; a RayCaster"),
+        Row(
+            "RayCasterCamera gives distances to meshes of the scene",
+            "guarantee",
+            Present("sn.RayCasterCamera", RAY_ROWS + "test_a_camera_gives_the_distances_to_a_mesh"),
+        ),
+        Row(
+            "RayCasterCamera's rays are in the sensor's own frame",
+            "guarantee",
+            Present("sn.RayCasterCameraCfg.pattern_cfg", RAY_CAMERA + "test_alignment_says_how_a_camera_follows"),
+        ),
+        Row(
+            "RayCasterCamera has the interface of Camera",
+            "guarantee",
+            Present(
+                "sn.RayCasterCamera",
+                RAY_CAMERA + "test_the_data_have_the_shapes_of_one_camera",
+                note="Of what the page lists for both; the rendered camera is to come.",
+            ),
+            "but makes images faster",
+        ),
+        Row(
+            "RayCasterCamera sees only the meshes it was given",
+            "guarantee",
+            Present("sn.RayCasterCameraCfg.mesh_prim_paths", RAY_ROWS + "test_a_camera_sees_only_the_meshes_it_was_given"),
+        ),
         *(
-            Row(f"RayCasterCamera type {word}", "guarantee", With("Rays"), TYPES[word])
+            Row(
+                f"RayCasterCamera type {word}",
+                "guarantee",
+                Present(f"sn.CameraData.{word}", RAY_CAMERA + "test_the_images_are_those_of_a_brute_force_render"),
+                TYPES[word],
+            )
             for word in ("distance_to_camera", "distance_to_image_plane", "normals")
         ),
         Row(
-            "RayCasterCamera sees static meshes only", "guarantee", With("Rays", note="Moving bodies are seen as well.")
+            "RayCasterCamera sees static meshes only",
+            "guarantee",
+            Replaced(
+                ("sn.RayCasterCamera",),
+                "What moves is seen as well, where it is in that very step",
+                RAY_CAMERA + "test_a_moving_shape_is_seen_where_it_is_in_the_same_step",
+            ),
         ),
-        *of_every_sensor("RayCasterCamera", "Rays"),
-        *of_every_camera("RayCasterCamera", "Rays"),
+        *of_every_sensor("RayCasterCamera"),
+        *of_every_camera("RayCasterCamera"),
     ),
     *section(
         "RayCasterCameraCfg",
-        Row("RayCasterCameraCfg", "class", With("Rays"), "a RayCasterCfg"),
-        *of_an_offset("RayCasterCameraCfg.OffsetCfg", "Rays", convention=True),
-        *of_every_config("RayCasterCameraCfg", "Rays"),
         Row(
-            "RayCasterCameraCfg.mesh_prim_paths",
-            "cfg field",
-            With("Rays", where="sn.RayCasterCameraCfg.mesh_prim_paths"),
-            "paths of the meshes",
-            REQUIRED,
+            "RayCasterCameraCfg",
+            "class",
+            Present(
+                "sn.RayCasterCameraCfg",
+                note="No `RayCasterCfg`: the two share a base, so that a type checker knows the data of each, and each "
+                "has its own fields only.",
+            ),
+            "a RayCasterCfg",
         ),
-        Row(
-            "RayCasterCameraCfg.mesh_prim_paths is one static mesh",
-            "guarantee",
-            With("Rays", note="Several, and moving ones, as well."),
-            "more are work in progress there",
-        ),
-        Row(
-            "RayCasterCameraCfg.offset",
-            "cfg field",
-            With("Rays", where="sn.RayCasterCameraCfg.offset"),
-            "pose in the parent's frame",
-            IDENTITY,
-        ),
-        Row(
-            "RayCasterCameraCfg.attach_yaw_only",
-            "cfg field",
-            With("Rays", where="sn.RayCasterCameraCfg.attach_yaw_only"),
-            "whether starts and directions follow the yaw alone",
-        ),
-        Row("height map by a camera", "example", With("Rays"), "attach_yaw_only: only the yaw counts"),
-        Row(
-            "RayCasterCameraCfg.max_distance",
-            "cfg field",
-            With("Rays", where="sn.RayCasterCameraCfg.max_distance"),
-            "m from the sensor",
-            1e6,
-        ),
-        Row(
-            "RayCasterCameraCfg.drift_range",
-            "cfg field",
-            With("Rays", where="sn.RayCasterCameraCfg.drift_range"),
-            "m, added to the starts' x, y and z",
-            (0.0, 0.0),
-        ),
-        Row("drift of a floating base's camera", "example", With("Rays"), "simulated by drift_range"),
-        Row(
-            "RayCasterCameraCfg.visualizer_cfg",
-            "cfg field",
-            With("Rays", where="sn.RayCasterCamera.debug_draw", note=f"{DRAWN}."),
-            "look of the markers",
-            Code("RAY_CASTER_MARKER_CFG"),
-        ),
-        Row("RayCasterCameraCfg.visualizer_cfg is for debug_vis only", "guarantee", With("Rays")),
+        *of_an_offset("RayCasterCameraCfg.OffsetCfg", convention=True),
+        *of_every_config("RayCasterCameraCfg"),
+        *of_every_ray_caster_config("RayCasterCameraCfg"),
         Row(
             "RayCasterCameraCfg.data_types",
             "cfg field",
-            With("Rays", where="sn.RayCasterCameraCfg.data_types"),
+            Present("sn.RayCasterCameraCfg.data_types"),
             "types to give",
             ["distance_to_image_plane"],
         ),
         Row(
             "RayCasterCameraCfg.pattern_cfg",
             "cfg field",
-            With("Rays", where="sn.RayCasterCameraCfg.pattern_cfg"),
+            Present("sn.RayCasterCameraCfg.pattern_cfg"),
             "a pinhole pattern",
             REQUIRED,
         ),
-        Row("PinholeCameraPatternCfg", "class", With("Rays"), "rays of a pinhole camera; only named"),
+        Row(
+            "PinholeCameraPatternCfg",
+            "class",
+            Present("sn.PinholeCameraPatternCfg"),
+            "rays of a pinhole camera; only named",
+        ),
     ),
     *section(
         "Imu",

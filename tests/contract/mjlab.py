@@ -566,11 +566,22 @@ ROWS = (
     ),
     *section(
         "RayCastSensor",
-        Row("RayCastSensor", "class", With("Rays"), "ray casting for terrain scans and depth"),
+        Row("RayCastSensor", "class", Present("sn.RayCastSensor"), "ray casting for terrain scans and depth"),
         Row("RayCastSensor on the GPU", "guarantee", With("MuJoCo Warp"), "accelerated"),
-        Row("grid pattern", "guarantee", With("Rays")),
-        Row("pinhole camera pattern", "guarantee", With("Rays")),
-        Row("configurable alignment of rays", "guarantee", With("Rays")),
+        Row("grid pattern", "guarantee", Present("sn.GridPatternCfg", RAYS + "test_mjlabs_cases_hold")),
+        Row(
+            "pinhole camera pattern",
+            "guarantee",
+            Present("sn.PinholeCameraPatternCfg", RAYS + "test_a_pinhole_pattern_looks_ahead"),
+        ),
+        Row(
+            "configurable alignment of rays",
+            "guarantee",
+            Present(
+                "sn.RayCastSensorCfg.ray_alignment",
+                RAYS + "test_a_base_that_pitches_by_30_degrees_takes_its_ray_along_or_not",
+            ),
+        ),
     ),
     *section(
         "RGB-D Camera",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -131,3 +132,126 @@ def test_items_are_named_and_every_field_has_its_share(tmp_path: Path) -> None:
     text = plot_recording(recording(encoders, feet), tmp_path / "x.svg").read_text(encoding="utf-8")
     assert text.count("<!-- knee_0 ") == text.count("<!-- knee_2 ") == 2 and "knee_3" not in text
     assert "target 0 x" in text and "target 1" not in text
+
+
+# Maps -----------------------------------------------------------------------------------------------------------------
+
+
+def ray(
+    name: str, shape: Sequence[int], role: str, axes: Sequence[str] = ("ray", "xyz"), **more: Any
+) -> dict[str, Any]:
+    return {**field(name, list(axes)[: len(shape)], shape), "unit": "m", "role": role, **more}
+
+
+def scanner(spec: dict[str, Any], rows: int = 60, **cfg: Any) -> SensorRecording:
+    """Return a recording of one field whose measured values are those of the truth plus 0.5."""
+    made = sensor("s", [spec], rows, kind="scanner", **cfg)
+    truth = {spec["name"]: 4.0 + made.measured[spec["name"]]}
+    measured = {spec["name"]: truth[spec["name"]] + np.array(0.5, spec["dtype"])}
+    return dataclasses.replace(made, measured=measured, truth=truth)
+
+
+def svg(made: SensorRecording, tmp_path: Path, **options: Any) -> str:
+    path = plot_recording(recording(made), tmp_path / "x.svg", **options)
+    return "\n".join(part.split("-->")[0] for part in path.read_text(encoding="utf-8").split("<!--")[1:])
+
+
+SCAN = ray("distances", [187], "range")
+IMAGE = ray("depth", [6, 8, 1], "image", ("height", "width", "channel"))
+CLOUD = ray("points", [50, 3], "point", frame="sensor")
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (SCAN, ["distances [m], measured, 80 of 187 rays", "error +0.5 ± ", "capture time [s]"]),
+        (ray("heights", [2, 40], "range", ("mount", "ray")), ["heights [m], measured", "mount 1 of 2"]),
+        (ray("echo", [40, 2], "range", ("ray", "return")), ["echo [m], measured"]),
+        (IMAGE, ["depth [m], true", "measured, t = 0.59 s", "error +0.5 ± "]),
+        (CLOUD, ["points from above (sensor frame), t = 0.59 s", "from the side: 50 points"]),
+    ],
+)
+def test_many_numbers_are_drawn_as_a_map(tmp_path: Path, spec: dict[str, Any], words: list[str]) -> None:
+    """A scan is drawn over time, of an image and a cloud the last capture; each says what it is and its error."""
+    made = scanner(spec)
+    assert plottable(made)
+    text = svg(made, tmp_path)
+    for word in words:
+        assert word in text, word
+    assert "ms close-up" not in text  # no lines
+
+
+def test_few_rays_are_lines(tmp_path: Path) -> None:
+    """Nine rays are lines by number; heights of feet are lines by name, whatever rays they come from."""
+    text = svg(scanner(ray("distances", [9], "range")), tmp_path)
+    assert "ray 0" in text and "ms close-up" in text
+    heights, rays = ray("heights", [4], "range", ("mount",)), ray("distances", [4, 12], "range", ("mount", "ray"))
+    feet = sensor("feet", [rays, heights], kind="terrain_height")
+    feet.info["mounts"] = ["FL", "FR", "RL", "RR"]
+    text = svg(feet, tmp_path)
+    assert all(f"{name}  [m]" in text for name in feet.info["mounts"])
+    assert "distances" not in text and "mount 1 of 4" not in text
+
+
+@pytest.mark.parametrize("miss", [np.inf, -1.0])
+def test_misses_are_no_errors(tmp_path: Path, miss: float) -> None:
+    """Misses of both branches say nothing, and what only the measured value misses is counted apart."""
+    cfg = {"no_hit_value": miss} if miss < 0.0 else {}
+    made = scanner(SCAN, **cfg)
+    for branch in (made.measured, made.truth):
+        branch["distances"][:, :, :88] = miss
+    made.measured["distances"][:, :, 88:187:2] = miss
+    assert "error +0.5 ± " in svg(made, tmp_path) and "% lost" in svg(made, tmp_path)
+    made.measured["distances"][:] = made.truth["distances"]
+    assert "no error" in svg(made, tmp_path)
+    made.measured["distances"][:] = made.truth["distances"][:] = miss
+    assert "error: nothing was met" in svg(made, tmp_path)
+
+
+@pytest.mark.parametrize("spec", [SCAN, IMAGE, CLOUD])
+def test_maps_of_nothing_and_of_one_capture_are_drawn(tmp_path: Path, spec: dict[str, Any]) -> None:
+    """Samples that never arrived, captures that all miss, constants, and a single capture are no obstacle."""
+    lost = scanner(spec)
+    lost.valid[:] = False
+    assert f"{spec['name']}: no sample arrived" in svg(lost, tmp_path)
+    for value in (np.inf, 1.0):
+        flat = scanner(spec)
+        flat.measured[spec["name"]][:] = flat.truth[spec["name"]][:] = value
+        svg(flat, tmp_path)
+    first = scanner(spec, rows=2)
+    first.capture_time[:] = first.truth_time[:] = 0.0
+    svg(first, tmp_path, env=5)
+
+
+def test_the_error_of_a_delayed_scan_is_that_of_the_same_captures(tmp_path: Path) -> None:
+    """A scan that arrives three rows late has the error of its own capture, not of what is true meanwhile."""
+    made = scanner(SCAN)
+    late = made.measured["distances"].copy()
+    late[3:] = made.measured["distances"][:-3]
+    capture_time = made.truth_time.copy()
+    capture_time[3:] = made.truth_time[:-3]
+    valid = np.full((60, 2), True)
+    valid[:3] = False
+    shifted = dataclasses.replace(made, measured={"distances": late}, capture_time=capture_time, valid=valid)
+    assert "error +0.5 ± 7" in svg(shifted, tmp_path)  # 7e-08: rounding of float32
+    arrivals, captures = shifted.pairs()
+    assert np.array_equal(arrivals, np.arange(3, 60)) and np.array_equal(captures, np.arange(57))
+
+
+def test_ids_of_an_image_differ_or_not(tmp_path: Path) -> None:
+    """An image of ids has no error but a count of pixels that differ."""
+    ids = ray("geom_ids", [4, 4, 1], "image", ("height", "width", "channel"), dtype="int32", kind="id")
+    made = scanner(ids)
+    made.measured["geom_ids"][:] = made.truth["geom_ids"]
+    made.measured["geom_ids"][-1, 0, :2, 0, 0] += 1
+    assert "2 of 16 differ" in svg(made, tmp_path)
+
+
+def test_large_scans_make_small_files(tmp_path: Path) -> None:
+    """Ten thousand rays of pure noise, and maps beside lines, are a picture of less than 200 kB."""
+    wide = scanner(ray("distances", [10_000], "range"), rows=200)
+    path = plot_recording(recording(wide), tmp_path / "wide.png")
+    assert path.stat().st_size < 200_000
+    lines = sensor("imu", [ACC])
+    width, height = size(plot_recording(recording(wide, lines), tmp_path / "both.png"))
+    assert width == 1400 and 300 < height < 700

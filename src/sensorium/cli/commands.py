@@ -84,17 +84,35 @@ class Demo:
                 name="feet", body="trunk", target_frames=(feet(site=".*_foot"),), fields=("target_pos_source",)
             ),
             RayCasterCfg(
-                name="scan", body="trunk", pattern=GridPatternCfg(size=(1.6, 1.0)), ray_alignment="yaw",
-                targets=GROUND, max_distance=5.0, rate_hz=50.0, noise=0.01, delay=0.02,
+                name="scan",
+                body="trunk",
+                pattern=GridPatternCfg(size=(1.6, 1.0)),
+                ray_alignment="yaw",
+                targets=GROUND,
+                max_distance=5.0,
+                rate_hz=50.0,
+                noise=0.005,
+                delay=0.02,
             ),
             TerrainHeightCfg(
-                name="clearance", sites=".*_foot", targets=GROUND, max_distance=2.0, rate_hz=100.0, noise=0.002,
+                name="clearance",
+                sites=".*_foot",
+                targets=GROUND,
+                max_distance=2.0,
+                rate_hz=100.0,
+                noise=0.002,
             ),
             LidarCfg(
-                name="lidar", site="lidar", pattern=SpinningPatternCfg(elevations=LIDAR_DEG, cycle_interval=0.1 / 180),
-                max_distance=30.0, rate_hz=10.0, range_noise=0.02, drop_rate=0.02, fields=("points_b", "intensity"),
+                name="lidar",
+                site="lidar",
+                pattern=SpinningPatternCfg(elevations=LIDAR_DEG, cycle_interval=0.1 / 180),
+                max_distance=30.0,
+                rate_hz=10.0,
+                range_noise=0.02,
+                drop_rate=0.02,
+                fields=("points_b", "intensity"),
             ),
-        ]  # fmt: skip
+        ]
         engine = MujocoEngine(model_path(), self.envs, device=self.device, keyframe="home")
         self._scatter(engine)
         scene = Scene(engine, sensors, seed=self.seed)

@@ -33,16 +33,17 @@ class List:
         from sensorium import registry
         from sensorium.cfg import STAGE_KINDS
         from sensorium.errors import UnknownNameError
-        from sensorium.patterns.base import PATTERN_KINDS
+        from sensorium.patterns.base import PATTERN_KINDS, GeneratedPatternCfg
         from sensorium.presets import presets
 
         registry.load_installed(warn=False)  # the table at the end says it
         sensors = sorted(registry.registered().items(), key=lambda pair: pair[0].kind())  # type: ignore[attr-defined]
         pairs: list[tuple[Any, Any]] = list(sensors)
         kinds = [cfg_class.kind() for cfg_class, _ in pairs]
+        in_files = sorted(set(PATTERN_KINDS) - {GeneratedPatternCfg.kind()})
         infos = presets()
         for name in self.names:
-            if name not in (known := [*kinds, *PATTERN_KINDS, *STAGE_KINDS, *infos]):
+            if name not in (known := [*kinds, *in_files, *STAGE_KINDS, *infos]):
                 raise UnknownNameError("kind of sensor, pattern, stage or preset", name, known)
 
         def wanted(name: str) -> bool:
@@ -62,7 +63,7 @@ class List:
             console.print(
                 "Shapes are without mounts, and without what a config decides: joints, targets, rays, pixels.\n"
             )
-        patterns = {kind: pattern for kind, pattern in sorted(PATTERN_KINDS.items()) if wanted(kind)}
+        patterns = {kind: PATTERN_KINDS[kind] for kind in in_files if wanted(kind)}
         if patterns:
             console.print('[bold]ray patterns[/], as in pattern = {kind = "grid", size = \\[1.6, 1.0]}')
             console.print(_patterns(patterns))

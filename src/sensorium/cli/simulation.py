@@ -255,21 +255,21 @@ def _summary(value: Array, spec: FieldSpec, no_hit_value: float | None) -> str:
     if value.dtype.kind != "f":
         names, counts = np.unique(value, return_counts=True)
         most = names[int(np.argmax(counts))]
-        return f"{len(names)} different, mostly {most}, of {value.size}"
+        return f"{len(names)} different, mostly {most}"
     items = value.reshape(-1, value.shape[-1]) if spec.is_vector else value.reshape(-1, 1)
     known = np.isfinite(items).all(axis=1)
     if no_hit_value is not None and spec.role in ("range", "image"):
         known &= (items != np.float32(no_hit_value)).all(axis=1)
     seen, missing = items[known], len(items) - int(known.sum())
     word = "missed" if spec.role in ("range", "image", "point") else "not finite"
-    tail = f"{missing} of {len(items)} {word}" if missing else f"of {len(items)}"
+    tail = [f"{missing} of {len(items)} {word}"] if missing else []
     if not len(seen):
         return f"all {len(items)} {word}"
     if spec.is_vector:
         spans = zip(spec.axes[-1], seen.min(axis=0), seen.max(axis=0), strict=True)
-        return "\n".join([*(f"{axis} {_number(low)} to {_number(high)}" for axis, low, high in spans), tail])
+        return "\n".join([*(f"{axis} {_number(low)} to {_number(high)}" for axis, low, high in spans), *tail])
     spread = zip(("min", "median", "max"), (seen.min(), np.median(seen), seen.max()), strict=True)
-    return "\n".join([*(f"{word} {_number(float(number))}" for word, number in spread), tail])
+    return "\n".join([*(f"{word} {_number(float(number))}" for word, number in spread), *tail])
 
 
 def finish(scene: Scene, recorder: NpzRecorder, settings: Settings, presets: Mapping[str, str], title: str) -> None:

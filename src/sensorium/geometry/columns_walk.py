@@ -1,7 +1,7 @@
 """Rays in any direction over the grid of `sensorium.geometry.columns`, for triangles that lie like terrain.
 
 A ray is followed from cell to cell of the grid. Of each cell the least and the greatest height of what is in it is
-known, and of blocks of 4 x 4 and of 32 x 32 cells too; where the ray passes above or below, nothing is looked at. That
+known, and of blocks of 4 x 4 and of 16 x 16 cells too; where the ray passes above or below, nothing is looked at. That
 pays where few triangles lie above each other. In rooms the heights of all cells reach from floor to ceiling; there a
 tree is faster. `is_terrain` tells them apart, by the geometry alone.
 
@@ -53,23 +53,12 @@ _WIDER: Any = wp.constant(wp.float64(WIDER))
 
 
 @wp.struct
-class Block:
-    """A cell of the grid, or a block of cells."""
-
-    low: wp.float32
-    high: wp.float32
-    """The least and the greatest height in it above the heights' origin, m; (inf, -inf) where there is nothing."""
-    first: wp.int32
-    last: wp.int32
-    """Of a cell: where its list of triangles begins, and ends."""
-
-
-@wp.struct
 class WalkIndex:
     """What kernels read besides `ColumnsIndex`."""
 
-    blocks: wp.array[Block]
-    """Cells, then blocks of the finer and of the coarser level, row by row."""
+    heights: wp.array[wp.vec2]
+    """The least and the greatest height in a cell above the heights' origin, m, (inf, -inf) where there is nothing;
+    then the same of blocks of the finer and of the coarser level, row by row."""
     fine: wp.int32
     """Place of the first block of the finer level."""
     coarse: wp.int32
@@ -113,11 +102,8 @@ class Walk:
     def to(self, device: Any = "cpu") -> WalkIndex:
         """Return it as kernels take it; besides they take `columns.to(device)`."""
         out = WalkIndex()
-        blocks = np.zeros(len(self.heights), dtype=Block.numpy_dtype())
-        blocks["low"], blocks["high"] = self.heights.T
-        blocks["first"][: self.fine], blocks["last"][: self.fine] = self.columns.first[:-1], self.columns.first[1:]
-        out.blocks = wp.array(blocks, dtype=Block, device=device)
-        out.more = wp.array(self.more, dtype=wp.vec2, device=device)
+        for name in ("heights", "more"):
+            setattr(out, name, wp.array(getattr(self, name), dtype=wp.vec2, device=device))
         for name in ("steep_first", "steep_entries", "steep_triangle"):
             setattr(out, name, wp.array(getattr(self, name), dtype=wp.int32, device=device))
         out.steep = wp.array(self.steep.reshape(-1, 3), dtype=wp.vec3d, device=device)
@@ -130,7 +116,7 @@ class Walk:
     def nbytes(self) -> int:
         """Bytes of the arrays, those of the columns not counted."""
         names = ("heights", "more", "steep_first", "steep_entries", "steep", "steep_triangle")
-        return sum(getattr(self, name).nbytes for name in names) + 8 * len(self.heights)
+        return sum(getattr(self, name).nbytes for name in names)
 
 
 def may_be_terrain(vertices: ArrayLike, faces: ArrayLike) -> bool:
@@ -198,8 +184,10 @@ def build_walk(columns: Columns, vertices: ArrayLike, faces: ArrayLike) -> Walk:
         ends = np.clip(columns.first[first : last + 2], start, start + len(ids))
         cell = np.repeat(np.arange(first, last + 1), np.diff(ends))
         below, above = _heights(points[rows[ids]], cell, corner, per_metre, cells, margin)
-        np.minimum.at(low, cell, below)
-        np.maximum.at(high, cell, above)
+        begins = np.flatnonzero(np.diff(cell, prepend=-1))
+        of = cell[begins]
+        low[of] = np.minimum(low[of], np.minimum.reduceat(below, begins))
+        high[of] = np.maximum(high[of], np.maximum.reduceat(above, begins))
     corners = points[rows[steep]]
     pairs = list(overlapping(corners, corner, per_metre, cells))
     none = np.zeros(0, np.int32)
@@ -386,10 +374,10 @@ def columns_walk(
         to = _greater(t, _less(end, _less(leave_u, leave_v)))
         zb = oz + to * dz
         place = wp.where(shift == 0, 0, wp.where(shift == FINE, walk.fine, walk.coarse))
-        block = walk.blocks[place + block_v * ((last_col >> shift) + 1) + block_u]
-        if _less(za, zb) <= wp.float64(block.high) and _greater(za, zb) >= wp.float64(block.low):
+        heights = walk.heights[place + block_v * ((last_col >> shift) + 1) + block_u]
+        if _less(za, zb) <= wp.float64(heights[1]) and _greater(za, zb) >= wp.float64(heights[0]):
             if shift > 0:  # on to where the ray comes to the heights of the block, and into it
-                near = _less((wp.float64(block.low) - oz) * per_z, (wp.float64(block.high) - oz) * per_z)
+                near = _less((wp.float64(heights[0]) - oz) * per_z, (wp.float64(heights[1]) - oz) * per_z)
                 t = _greater(t, _less(near, to))
                 za = oz + t * dz
                 col = wp.clamp(wp.int32(u0 + t * du), first_col, wp.min(first_col + (1 << shift) - 1, last_col))
@@ -406,7 +394,7 @@ def columns_walk(
             y_rest = wp.float32(py - wp.float64(y))
             z_rest = wp.float32(za - wp.float64(z))
             span = wp.float32(to - t)
-            for k in range(block.first, block.last):
+            for k in range(columns.first[cell], columns.first[cell + 1]):
                 i = columns.entries[k]
                 at = columns.triangles[3 * i]
                 rest = columns.triangles[3 * i + 2]

@@ -215,7 +215,7 @@ class Hits:
 @wp.func
 def ray_instance(
     instances: Instances, fields: HFields, row: int, pos: wp.vec3, quat: wp.vec4, o: wp.vec3, d: wp.vec3, limit: float
-):  # type: ignore[no-untyped-def]  # Warp infers (t, face)
+) -> tuple[wp.float32, wp.int32]:
     """Return t (inf for a miss, or beyond the limit) and the face of one shape in a pose."""
     lo = quat_rotate_inverse(quat, o - pos)
     ld = quat_rotate_inverse(quat, d)
@@ -256,13 +256,13 @@ def normal_of(
 
 
 @wp.func
-def slot_of(tick: int, slots: int) -> int:
+def slot_of(tick: int, slots: int) -> wp.int32:
     """Return where a tick is kept."""
     return ((tick % slots) + slots) % slots
 
 
 @wp.func
-def pose_at(pose: Pose, env: int, mount: int, captured: int, earliest: int, time: float):  # type: ignore[no-untyped-def]
+def pose_at(pose: Pose, env: int, mount: int, captured: int, earliest: int, time: float) -> tuple[wp.vec3, wp.vec4]:
     """Return position and orientation of a mount some seconds from its capture, between the ticks that are kept."""
     x = float(wp.float64(time) / pose.dt)
     whole = int(wp.floor(x))
@@ -280,14 +280,14 @@ def pose_at(pose: Pose, env: int, mount: int, captured: int, earliest: int, time
 
 
 @wp.func
-def nearest_tick(pose: Pose, captured: int, earliest: int, time: float) -> int:
+def nearest_tick(pose: Pose, captured: int, earliest: int, time: float) -> wp.int32:
     """Return the tick, of those that are kept, that is nearest to a time some seconds from the capture."""
     tick = captured + int(wp.round(float(wp.float64(time) / pose.dt)))
     return wp.max(wp.max(tick, earliest), captured - pose.slots + 1)
 
 
 @wp.func
-def ray_of(bundle: Bundle, env: int, index: int):  # type: ignore[no-untyped-def]
+def ray_of(bundle: Bundle, env: int, index: int) -> tuple[wp.vec3, wp.vec3]:
     """Return start and direction of a ray in the ray frame."""
     start = wp.vec3()
     direction = wp.vec3()
@@ -308,7 +308,7 @@ def ray_of(bundle: Bundle, env: int, index: int):  # type: ignore[no-untyped-def
 @wp.func
 def place_ray(
     pose: Pose, env: int, mount: int, pos: wp.vec3, quat: wp.vec4, start: wp.vec3, direction: wp.vec3
-):  # type: ignore[no-untyped-def]
+) -> tuple[wp.vec3, wp.vec3]:
     """Return start and direction in the world of a ray in the ray frame, whose mount is at a pose."""
     s = start
     d = direction
@@ -614,9 +614,7 @@ def cast_rays(
                 lo = quat_rotate_inverse(instances.quat[row], s - instances.pos[row])
                 found, fface = ray_hfield_vertical(fields, instances.field[row], lo, float(bundle.vertical))
             else:
-                found, fface = ray_instance(
-                    instances, fields, row, instances.pos[row], instances.quat[row], s, d, t
-                )
+                found, fface = ray_instance(instances, fields, row, instances.pos[row], instances.quat[row], s, d, t)
             if found <= t:
                 t = found
                 best = row
@@ -649,7 +647,7 @@ def quat_near(q: wp.vec4, to: wp.vec4) -> wp.vec4:
 
 
 @wp.func
-def scan_end(bundle: Bundle, captured: int):  # type: ignore[no-untyped-def]
+def scan_end(bundle: Bundle, captured: int) -> tuple[wp.float64, wp.int32]:
     """Return where the window of a scan ends that moves: whole periods since tick 0, and rays of the one it is in."""
     fired = wp.floor(wp.float64(captured) * bundle.per_tick + wp.float64(0.5)) * wp.float64(bundle.group)
     turns = wp.floor(fired / wp.float64(bundle.total))
@@ -657,7 +655,7 @@ def scan_end(bundle: Bundle, captured: int):  # type: ignore[no-untyped-def]
 
 
 @wp.func
-def scan_begin(bundle: Bundle, captured: int) -> int:
+def scan_begin(bundle: Bundle, captured: int) -> wp.int32:
     """Return the place of a scan's first ray, counted from the begin of the period in which it ends."""
     begin = wp.int32(0)
     if bundle.per_tick > wp.float64(0.0):
@@ -667,7 +665,7 @@ def scan_begin(bundle: Bundle, captured: int) -> int:
 
 
 @wp.func
-def ray_time(bundle: Bundle, place: int, captured: int, dt: wp.float64) -> float:
+def ray_time(bundle: Bundle, place: int, captured: int, dt: wp.float64) -> wp.float32:
     """Return when a ray of a scan fires, s from the capture at its end."""
     wraps = wp.floor(wp.float64(place) / wp.float64(bundle.total))
     index = place - int(wraps) * bundle.total
@@ -722,9 +720,7 @@ def write_hit(
                     instances, fields, best, face, moving.pos[env, slot, k], moving.quat[env, slot, k], s + t * d
                 )
             else:
-                normal = normal_of(
-                    instances, fields, best, face, instances.pos[best], instances.quat[best], s + t * d
-                )
+                normal = normal_of(instances, fields, best, face, instances.pos[best], instances.quat[best], s + t * d)
         if out.normal.shape[0] > 0:
             out.normal[env, mount, r] = normal
         if out.cosine.shape[0] > 0:

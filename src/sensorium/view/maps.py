@@ -22,8 +22,8 @@ MOST_NUMBERS = 9
 """Numbers of one item that are lines still; more are a map."""
 MAX_MAPS = 3
 """Fields of one sensor at most."""
-MAX_COLUMNS, MAX_LINES = 320, 256
-"""Captures and rays of a scan that are drawn at most: about as many as there are pixels."""
+MAX_COLUMNS, MAX_LINES = 96, 80
+"""Captures and rays of a scan that are drawn at most, three by two pixels each: finer noise makes large files."""
 MAX_POINTS = 4000
 """Points of a cloud that are drawn at most."""
 MISS, LOST = "#d3d8dd", "#2b3640"

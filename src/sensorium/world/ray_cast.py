@@ -51,6 +51,8 @@ _HITS = {
     "time": wp.float32,
 }
 """What a cast can write, and the type of an element; see `geometry.trace.Hits`."""
+Cones = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]
+"""Cosines, sines and radii `[1, ray]` of what holds each block of rays."""
 FARTHEST = 1e30
 """No ray is longer than this, m."""
 
@@ -159,7 +161,7 @@ class RayCast:
                 raise ConfigError.single(config, "pattern", what, "finite starts, and directions that are not zero")
             d = d / length[:, None]
             if offset is not None:
-                turn = rotation(np.asarray(offset[1], np.float64) / np.linalg.norm(offset[1]))
+                turn = rotation((np.asarray(offset[1], np.float64) / np.linalg.norm(offset[1])).tolist())
                 s, d = s @ turn.T + np.asarray(offset[0], np.float64), d @ turn.T
             self._directions = d
             bundle.total = len(d)
@@ -281,7 +283,7 @@ class RayCast:
             ptr=tensor.data_ptr(), dtype=dtype, shape=tuple(shape), strides=strides, device=self._compute.device
         )
 
-    def _image_cones(self, inverse_k: torch.Tensor, image: tuple[int, int]) -> tuple[NDArray[Any], ...]:
+    def _image_cones(self, inverse_k: torch.Tensor, image: tuple[int, int]) -> Cones:
         """Return what holds each block of pixels for every one of the matrices, by the block's first pixel."""
         height, width = image
         first = np.arange(0, height * width, self._block)
@@ -297,7 +299,8 @@ class RayCast:
         angle[first] += np.arccos(np.clip(cosine, -1.0, 1.0))
         sine = np.where(angle < 1.5, np.sin(angle), -1.0)
         radius = np.full(height * width, 1e-6)
-        return tuple(values.astype(np.float32)[None] for values in (np.cos(angle), sine, radius))
+        cosines, sines, radii = (values.astype(np.float32)[None] for values in (np.cos(angle), sine, radius))
+        return cosines, sines, radii
 
     def widen(self, inverse_k: torch.Tensor) -> None:
         """Take note that intrinsic matrices have changed."""
@@ -443,14 +446,14 @@ class RayCast:
 
 def _copy(struct: Any) -> Any:
     """Return another struct with the same members."""
-    kind = Bundle if hasattr(struct, "inverse_k") else Pose
+    kind: Any = Bundle if hasattr(struct, "inverse_k") else Pose
     other = kind()
     for name in kind.vars:
         setattr(other, name, getattr(struct, name))
     return other
 
 
-def _wide_cones(angle: float, count: int) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
+def _wide_cones(angle: float, count: int) -> Cones:
     """Return what `cones_of` does, for rays from one point within an angle of each other, rad."""
     angle += 1e-4
     sine = np.sin(angle) if angle < 1.5 else -1.0
@@ -466,9 +469,7 @@ def pixel_rays(pixel: NDArray[Any], width: int, inverse_k: NDArray[np.float64]) 
     return unit
 
 
-def cones_of(
-    starts: NDArray[np.float64], directions: NDArray[np.float64], block: int, count: int | None
-) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
+def cones_of(starts: NDArray[np.float64], directions: NDArray[np.float64], block: int, count: int | None) -> Cones:
     """Return cosine, sine and radius of what holds each block of rays about its middle ray, by the block's first ray.
 
     Args:

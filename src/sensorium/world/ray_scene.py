@@ -538,12 +538,13 @@ def building(what: str, triangles: int) -> Iterator[Any]:
 
 def tree_of(points: NDArray[Any], faces: NDArray[Any], device: str) -> wp.Mesh:
     """Return triangles as a `wp.Mesh`."""
-    return wp.Mesh(
+    tree: wp.Mesh = wp.Mesh(
         wp.array(points.astype(np.float32), dtype=wp.vec3, device=device),
         wp.array(faces.reshape(-1).astype(np.int32), dtype=wp.int32, device=device),
         bvh_constructor="sah",
         bvh_leaf_size=2,
     )
+    return tree
 
 
 def rotation(quat: Sequence[float]) -> NDArray[np.float64]:
@@ -589,14 +590,15 @@ def local_box(shape: Shape) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         low, high = np.array([*(-s for s in shape.hfield.size), floor]), np.array([*shape.hfield.size, float(z.max())])
     else:
         a, *more = shape.size
-        half = {
-            "sphere": lambda: (a, a, a),
-            "capsule": lambda: (a, a, a + more[0]),
-            "cylinder": lambda: (a, a, more[0]),
-            "ellipsoid": lambda: shape.size[:3],
-            "box": lambda: shape.size[:3],
-            "plane": lambda: (shape.size[0] or np.inf, shape.size[1] or np.inf, 0.0),
-        }[shape.kind]()
+        half: tuple[float, ...] = shape.size[:3]  # a box, an ellipsoid
+        if shape.kind == "sphere":
+            half = (a, a, a)
+        elif shape.kind == "capsule":
+            half = (a, a, a + more[0])
+        elif shape.kind == "cylinder":
+            half = (a, a, more[0])
+        elif shape.kind == "plane":
+            half = (a or np.inf, more[0] or np.inf, 0.0)
         high = np.array(half, dtype=np.float64)
         low = -high
     if not np.isfinite(high).all():
