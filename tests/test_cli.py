@@ -125,6 +125,67 @@ def test_demo_reads_joints_feet_and_what_the_model_declares(demo: Result) -> Non
     assert recording["trunk_velocity"].truth["value"][-250:, :, 0].mean() > 0.2
 
 
+def test_demo_scans_the_ground_that_is_there(demo: Result) -> None:
+    """True hits of the height scan are on MuJoCo's ground, and the measured distances differ by the noise given."""
+    scan = load(demo.out / "readings.npz")["scan"]
+    model = mujoco.MjModel.from_xml_path(str(model_path()))
+    data = mujoco.MjData(model)
+    data.qpos[0] = -50.0  # out of the way
+    mujoco.mj_forward(model, data)
+    hits = scan.truth["ray_hits_w"][::20].reshape(-1, 3)[::7].astype(np.float64)
+    assert len(hits) > 300 and np.ptp(hits[:, 2]) > 0.008  # uneven
+    for x, y, z in hits:
+        met = mujoco.mj_ray(model, data, [x, y, 1.0], [0.0, 0.0, -1.0], None, 1, -1, np.zeros(1, np.int32))
+        assert 1.0 - met == pytest.approx(z, abs=1e-4)
+    errors = []
+    for env in range(3):
+        _, measured, truth = scan.paired("distances", env)
+        errors.append((measured - truth).ravel())
+    error = np.concatenate(errors)
+    assert error.std() == pytest.approx(0.005, rel=4.0 / np.sqrt(2.0 * len(error)))
+    assert abs(error.mean()) < 4.0 * 0.005 / np.sqrt(len(error))
+
+
+def test_demo_feet_touch_the_ground_at_their_radius(demo: Result) -> None:
+    """A foot that carries weight is one radius above the ground, up to its slope; in the air it is well above."""
+    recording = load(demo.out / "readings.npz")
+    feet = recording["clearance"]
+    assert feet.info["mounts"] == ["FL_foot", "FR_foot", "RL_foot", "RR_foot"]
+    radius = mujoco.MjModel.from_xml_path(str(model_path())).geom("FL_foot").size[0]
+    for k, leg in enumerate(("FL", "FR", "RL", "RR")):
+        touch = recording[f"{leg}_touch"]
+        rows = np.searchsorted(touch.time, feet.time + 1e-6) - 1
+        force, height = touch.truth["value"][rows, :, 0], feet.truth["heights"][..., k]
+        held = height[force > 30.0]
+        assert len(held) > 50 and radius - 0.01 < held.min() and held.max() < radius + 0.003
+        assert 0.04 < height.max() < 0.1
+
+
+def test_demo_lidar_loses_points_and_is_distorted(demo: Result) -> None:
+    """The share of lost points is the one configured, and points of a walking robot are not where they would be."""
+    lidar = load(demo.out / "readings.npz")["lidar"]
+    assert lidar.measured["points_b"].shape[1:] == (3, 1080, 3)
+    measured, truth = lidar.measured["points_b"][5:], lidar.truth["points_b"][5:]
+    is_hit = np.isfinite(truth[..., 0])
+    assert is_hit.mean() > 0.9
+    lost = ~np.isfinite(measured[..., 0])[is_hit]
+    assert lost.mean() == pytest.approx(0.02, abs=0.01)  # some rays of one branch only leave the ground
+    both = is_hit & np.isfinite(measured[..., 0])
+    moved = np.linalg.norm(measured[both] - truth[both], axis=-1)
+    assert 0.02 < np.median(moved) < 0.5  # range noise alone: 0.0135
+
+
+def test_many_numbers_are_summed_up(demo: Result) -> None:
+    """The table shows the spread of a scan and what is missing, not hundreds of numbers."""
+    words = " ".join(demo.stdout.split())
+    for word in ("3x187", "min +0.", "median +0.", "max +0.", "x +", "of 1080 missed"):
+        assert word in words, word
+    assert max(map(len, demo.stdout.splitlines())) <= 120 + len(str(demo.out))
+    for kind in ("ray_caster", "terrain_height", "lidar"):
+        picture = (demo.out / f"{kind}.png").read_bytes()
+        assert picture.startswith(PNG) and len(picture) < 200_000
+
+
 def test_demo_shows_noise_and_latency_that_were_configured(demo: Result) -> None:
     """Samples arrive after delay and jitter, in env-specific order, and differ from their truth by a little noise."""
     recording = load(demo.out / "readings.npz")
@@ -149,7 +210,7 @@ def test_equal_seeds_give_equal_files(tmp_path: Path, demo: Result) -> None:
     assert list(same) == list(long) == list(other)
     for name, sensor in same.items():
         rows = len(sensor.time)
-        assert rows > 5
+        assert 1 < rows == (long[name].time <= sensor.time[-1] + 1e-9).sum()
         for branch in ("measured", "truth"):
             for field, values in getattr(sensor, branch).items():
                 assert np.array_equal(values, getattr(long[name], branch)[field][:rows]), (name, field)
@@ -168,6 +229,34 @@ def test_run_on_models_of_dm_control(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert len(recording["clean"].time) == 41
     assert np.isfinite(recording["clean"].truth["lin_acc_b"]).all()
     assert (tmp_path / "out/imu.png").read_bytes().startswith(PNG)
+
+
+def test_run_with_rays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A rig with a pattern runs: misses, images and ids are counted in the table, and each kind has its picture."""
+    text = """
+[[sensor]]
+kind = "ray_caster"
+name = "sky"
+body = "trunk"
+pattern = {kind = "grid", size = [1.6, 1.0], direction = [0.0, 0.0, 1.0]}
+targets = ["terrain"]
+fields = "all"
+[[sensor]]
+kind = "depth_camera"
+name = "camera"
+site = "camera"
+offset = {convention = "world"}
+pattern = {kind = "pinhole_camera", width = 64, height = 48}
+rate_hz = 50.0
+"""
+    assert run(tmp_path, text=text) == 0, capsys.readouterr()
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "all 187 missed" in shown and "1 different, mostly -1" in shown
+    assert "1x48x64x1" in shown and "of 3072 missed" in shown
+    recording = load(tmp_path / "out/readings.npz")
+    assert np.isinf(recording["sky"].measured["distances"]).all()
+    for kind in ("ray_caster", "depth_camera"):
+        assert (tmp_path / f"out/{kind}.png").read_bytes().startswith(PNG)
 
 
 def test_hold_keeps_a_torque_driven_joint_where_it_started(tmp_path: Path) -> None:
@@ -274,6 +363,17 @@ def test_list_shows_kinds_fields_and_presets(capsys: pytest.CaptureFixture[str])
         assert word in text
 
 
+def test_list_shows_ray_patterns(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each kind of pattern a file can hold is there; by name with its options, and a sensor's default by its kind."""
+    assert main(["list"]) == 0
+    text = capsys.readouterr().out
+    assert "ray patterns" in text and " risley " in text and " generated " not in text
+    assert main(["list", "ray_caster", "grid"]) == 0
+    text = capsys.readouterr().out
+    for word in ('kind = "ray_caster"', '{kind = "grid"}', 'kind = "grid"', "resolution", "ray_alignment"):
+        assert word in text, word
+
+
 def test_help_is_quick_and_loads_nothing_heavy() -> None:
     """`--help` imports neither torch nor an engine."""
     code = (
@@ -307,6 +407,18 @@ def test_help_is_quick_and_loads_nothing_heavy() -> None:
         ("", ["no sensor", "[[sensor]]"]),
         ('[[sensor]]\nkind = "imu"\nsite = "imu"\nrate_hz = "fast"\n', ["rate_hz", "'fast'", "number"]),
         ('[[sensor]]\nkind = "imu"\n', ["no selector", "site"]),
+        (
+            '[[sensor]]\nkind = "ray_caster"\nbody = "trunk"\npattern = {kind = "gird"}\n',
+            ["sensor 1", "pattern.kind", "'gird'", "Did you mean 'grid'?", "spinning"],
+        ),
+        (
+            '[[sensor]]\nkind = "ray_caster"\nbody = "trunk"\npattern = {kind = "grid", resolution = 0.0}\n',
+            ["pattern.resolution", "0.0", "greater than 0"],
+        ),
+        (
+            '[[sensor]]\nkind = "ray_caster"\nbody = "trunk"\npattern = {kind = "grid", sizes = [1.0, 1.0]}\n',
+            ["pattern.sizes", "Did you mean 'size'"],
+        ),
     ],
 )
 def test_a_wrong_rig_is_explained(

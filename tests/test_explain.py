@@ -230,3 +230,32 @@ def test_pairs_of_contacts_are_shown_side_by_side(tmp_path: Path, capsys: pytest
     shown = table(tmp_path, capsys, text=text)
     assert "pairs FL_foot | *, FR_foot | *" in shown and "primary_names FL_foot, FR_foot" in shown
     assert "filter_names" not in shown
+
+
+def test_rays_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Pattern, number of rays, the shapes that they can meet and the memory of both; the robot's trunk is not met."""
+    text = """
+[[sensor]]
+kind = "ray_caster"
+name = "scan"
+body = "trunk"
+pattern = {kind = "grid", size = [1.6, 1.0]}
+[[sensor]]
+kind = "terrain_height"
+name = "feet"
+sites = ".*_foot"
+targets = ["terrain", "apron_.*"]
+"""
+    shown = table(tmp_path, capsys, text=text)
+    assert (
+        "pattern grid, size=[1.6, 1.0] rays 187, 11 x 17 meets 33 shapes, 28 of them moving: terrain (hfield)" in shown
+    )
+    assert "rays 7 meets 5 shapes, none of them moving" in shown and "and 21 more" in shown
+    assert "shapes that rays meet: " in shown
+    assert main(["explain", MODEL, "--rig", rig(tmp_path, text), "--json", "--envs", "3"]) == 0
+    described = json.loads(capsys.readouterr().out)
+    rays = described["sensors"]["scan"]["rays"]
+    assert rays["pattern"] == {"kind": "grid", "size": [1.6, 1.0]} and rays["return_shape"] == [11, 17]
+    names = {shape["name"]: shape["moves"] for shape in rays["shapes"]}
+    assert names["terrain"] is False and names["FL_foot"] is True and "trunk" not in names
+    assert rays["nbytes"] >= 187 * 2 * 12 and described["shapes_nbytes"] > 0

@@ -7,6 +7,7 @@ Rays at silhouettes are left out by the reference's rule.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -82,56 +83,52 @@ def test_a_robot_in_motion(robot: str) -> None:
 
     From the world, and from the robot's root, which does not see itself.
     """
-    envs, n = 2, 500
+    envs, n = 2, 600
     engine = sn.MujocoEngine(path_of(robot), envs)
     rng, random = np.random.default_rng(70), torch.Generator().manual_seed(2)
     model = mujoco.MjModel.from_xml_path(path_of(robot))
     root = next(i for i in range(1, model.nbody) if model.geom_bodyid.tolist().count(i))
     row = engine.names("body").index(model.body(root).name)
     world = World(engine, [(-1, (0.0, 0.0, 0.0)), (row, (0.0, 0.0, 0.0))])
-    everything = Targets(geometry="all")
     ids = geom_ids(engine, model)
     low, high = engine.ctrl_range.clamp(-1.0, 1.0).unbind(-1)
     data = mujoco.MjData(model)
-    compared = hits = out = 0
-    for _ in range(3):
+    hits = out = 0
+    for turn in range(3):
         for _ in range(10):
             engine.step(low + (high - low) * torch.rand((envs, engine.nu), generator=random, dtype=torch.float64), 10)
         engine.refresh()
         starts, directions = aimed(rng, world.poses(0)[0], n)
-        cast = world.rays(starts, directions, targets=everything, alignment="world", limits=(0.0, FAR))
-        got = world.cast(cast)
-        for mount, exclude in enumerate((-1, root)):
-            o, d = (got[name][:, mount].astype(np.float64) for name in ("start", "direction"))
-            d /= np.linalg.norm(d, axis=2, keepdims=True)
-            by_batch, geoms = (np.array(part) for part in engine.batch.ray(o, d, bodyexclude=exclude))
-            by_batch = np.where(by_batch < 0.0, np.inf, by_batch)
-            for env in range(envs):
-                mujoco.mj_setState(model, data, engine.batch.state[env], mujoco.mjtState.mjSTATE_INTEGRATION)
-                mujoco.mj_kinematics(model, data)
-                by_ray, geom = mj_rays(model, data, o[env], d[env], exclude)
-                np.testing.assert_allclose(by_ray, by_batch[env], atol=1e-9)
-                np.testing.assert_array_equal(geom, geoms[env])
-                seen = [shape.is_visible and shape.row != (row if mount else -2) for shape in engine.shapes()]
-                reference = reference_cast(
-                    engine.shapes(), o[env], d[env], poses=world.poses(env), max_distance=FAR, include=seen
-                )
-                here = {name: values[env, mount] for name, values in got.items()}
-                report = compare_casts(reference, here["distance"], here["shape"], most_left_out=1.0)
-                under = below_planes(engine, reference)
-                native = np.where(by_ray <= FAR, by_ray, np.inf)
-                clear = ~under & ~reference.is_edge & (reference.tangency > np.radians(0.1))
-                assert under.mean() < 0.05
-                same_hits(
-                    here["distance"][clear],
-                    ids[here["shape"][clear]],
-                    native[clear],
-                    geom[clear],
-                    reference.second[clear],
-                )
-                compared, hits, out = compared + n, hits + report.hits, out + report.left_out
-    assert out < 1e-3 * compared + 1
-    assert hits > 0.5 * compared
+        targets = Targets(geometry="all")
+        got = world.cast(world.rays(starts, directions, targets=targets, alignment="world", limits=(0.0, FAR)))
+        env, mount = turn % envs, (turn + 1) % 2
+        exclude = root if mount else -1
+        o, d = (got[name][:, mount].astype(np.float64) for name in ("start", "direction"))
+        d /= np.linalg.norm(d, axis=2, keepdims=True)
+        by_batch, geoms = (np.array(part) for part in engine.batch.ray(o, d, bodyexclude=exclude))
+        mujoco.mj_setState(model, data, engine.batch.state[env], mujoco.mjtState.mjSTATE_INTEGRATION)
+        mujoco.mj_kinematics(model, data)
+        by_ray, geom = mj_rays(model, data, o[env], d[env], exclude)
+        np.testing.assert_allclose(by_ray, np.where(by_batch < 0.0, np.inf, by_batch)[env], atol=1e-9)
+        np.testing.assert_array_equal(geom, geoms[env])
+        seen = [shape.is_visible and not (mount and shape.row == row) for shape in engine.shapes()]
+        reference = reference_cast(
+            engine.shapes(), o[env], d[env], poses=world.poses(env), max_distance=FAR, include=np.array(seen)
+        )
+        reference = replace(reference, size=float(np.ptp(starts, axis=0).max()))  # not that of a floor to the horizon
+        here = {name: values[env, mount] for name, values in got.items()}
+        report = compare_casts(reference, here["distance"], here["shape"], most_left_out=1.0)
+        under = below_planes(engine, reference)
+        assert under.mean() < 0.05
+        native = np.where(by_ray <= FAR, by_ray, np.inf)
+        clear = ~under & ~reference.is_edge & (reference.tangency > np.radians(0.1))
+        same_hits(
+            here["distance"][clear], ids[here["shape"]][clear], native[clear],
+            np.where(native <= FAR, geom, -1)[clear], reference.second[clear],
+        )  # fmt: skip
+        hits, out = hits + report.hits, out + report.left_out
+    assert out <= 1e-3 * 3 * n
+    assert hits > 0.5 * 3 * n
 
 
 def below_planes(engine: sn.Engine, reference: Any) -> Array:
@@ -204,7 +201,7 @@ def test_an_asymmetric_mesh_is_met_wherever_it_is(scale: str, euler: str, turn: 
     corners = data.geom_xpos[0] + (model.mesh_vert @ data.geom_xmat[0].reshape(3, 3).T)
     counted = tried(corners[model.mesh_face], got["start"].astype(np.float64), got["direction"].astype(np.float64))
     assert hits.sum() == counted.sum() == np.isfinite(got["native"]).sum()
-    assert counted.sum() > 150
+    assert counted.sum() > 100
 
 
 def tried(triangles: Array, starts: Array, directions: Array) -> Array:
@@ -343,15 +340,18 @@ CLOTH = """
 <mujoco>
   <worldbody>
     <geom name="floor" type="box" size="5 5 .1"/>
-    <flexcomp name="cloth" type="grid" count="4 4 1" spacing=".2 .2 .2" pos="0 0 1" dim="2" mass="1" radius=".01"/>
+    <flexcomp name="cloth" type="grid" count="4 4 1" spacing=".2 .2 .2" pos="0 0 1" dim="2" mass="1" radius=".01">
+      <edge equality="true"/>
+    </flexcomp>
   </worldbody>
 </mujoco>"""
 
 
 def test_a_deformable_is_refused_by_name_and_fine_when_excluded() -> None:
     engine = sn.MujocoEngine(CLOTH, 1)
-    cfg = sn.RayCasterCfg(name="rays", prim_path="/World", pattern=sn.GridPatternCfg(size=(1.0, 1.0), resolution=0.5))
+    down = sn.GridPatternCfg(size=(0.2, 0.2), resolution=0.1)
+    cfg = sn.RayCasterCfg(name="rays", prim_path="/World", pattern=down, offset=sn.OffsetCfg(pos=(0.0, 0.0, 3.0)))
     with pytest.raises(ConfigError, match=r"(?s)cloth.*deformable \(a flex\).*exclude=\('cloth',\)"):
         sn.Scene(engine, [cfg])
     scene = sn.Scene(sn.MujocoEngine(CLOTH, 1), [cfg.model_copy(update={"exclude": ("cloth",)})])
-    assert scene["rays"].data.distances.isfinite().any() or True
+    torch.testing.assert_close(scene["rays"].data.distances, torch.full((1, 9), 2.9))  # through it, as mj_ray's

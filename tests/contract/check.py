@@ -58,7 +58,8 @@ def _instance_attributes(owner: type) -> set[str]:
     for base in owner.__mro__:
         names |= set(inspect.get_annotations(base))
         init = base.__dict__.get("__init__")
-        if init is not None and inspect.isfunction(init) and base.__module__.startswith("sensorium"):
+        is_ours = base.__module__.startswith("sensorium") and not dataclasses.is_dataclass(base)  # those have no source
+        if is_ours and inspect.isfunction(init):
             for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(init)))):
                 if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
                     names.add(node.attr)

@@ -740,7 +740,12 @@ ROWS = (
         Row("the hook gets the world transform", "guarantee", With("Cameras")),
         Row("rgb output", "guarantee", With("Cameras"), "(h, w, 3) uint8 from options.res"),
         Row("CameraData", "class", Present("sn.CameraData", note="Of the ray-cast camera so far, without colour.")),
-        Row("CameraData.rgb", "data field", With("Cameras"), shape=("env", "height", "width", 3)),
+        Row(
+            "CameraData.rgb",
+            "data field",
+            With("Cameras", where="sn.CameraData.rgb"),
+            shape=("env", "height", "width", 3),
+        ),
         Row("read(envs_idx)", "method", Present("sn.Sensor.read", call="env_ids=None"), "for some environments"),
         Row(
             "the batch axis is dropped with n_envs 0",

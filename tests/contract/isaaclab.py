@@ -288,7 +288,8 @@ def of_every_camera(name: str, issue: str = "") -> Iterable[Row]:
         With(issue)
         if issue
         else Present(
-            "sn.ConfigError", RAY_CAMERA + "test_what_rays_cannot_give_is_refused_by_name", builtin="ValueError",
+            "sn.ConfigError", HERE + "test_the_types_that_a_camera_by_rays_cannot_give_are_those_of_the_page",
+            builtin="ValueError",
             note="When its config is made.",
         ),
         "a ValueError when it is made",
@@ -542,7 +543,9 @@ ROWS = (
         Row(
             "patterns",
             "guarantee",
-            Present("sensorium.patterns", "tests/patterns/test_pattern_configs.py::test_patterns_are_there_as_a_submodule"),
+            Present(
+                "sensorium.patterns", "tests/patterns/test_pattern_configs.py::test_patterns_are_there_as_a_submodule"
+            ),
             "submodule with the patterns of rays",
         ),
     ),
@@ -1502,7 +1505,9 @@ ROWS = (
         Row(
             "RayCasterCamera sees only the meshes it was given",
             "guarantee",
-            Present("sn.RayCasterCameraCfg.mesh_prim_paths", RAY_ROWS + "test_a_camera_sees_only_the_meshes_it_was_given"),
+            Present(
+                "sn.RayCasterCameraCfg.mesh_prim_paths", RAY_ROWS + "test_a_camera_sees_only_the_meshes_it_was_given"
+            ),
         ),
         *(
             Row(

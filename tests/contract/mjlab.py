@@ -7,6 +7,7 @@ from .rows import REQUIRED, Alias, Document, Present, Replaced, Row, With, secti
 HERE = "tests/contract/test_mjlab.py::"
 EACH = HERE + "test_sensors_of_each_category_equal_mujocos_own"
 CONTACT = "tests/contract/test_contact_rows.py::"
+RAYS = "tests/sensors/test_ray_caster.py::"
 REPORTS = "tests/sensors/test_contact_sensor.py::"
 SLOTS = REPORTS + "test_slots_hold_the_contacts_in_the_order_of_the_reduction"
 NETFORCE = REPORTS + "test_netforce_is_one_sum_whatever_num_slots_is"

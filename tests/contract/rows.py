@@ -21,9 +21,6 @@ CATEGORIES: tuple[Category, ...] = (
 )  # fmt: skip
 
 ISSUES = {
-    "First sensors": "first sensors, plugins, and the contract as tests",
-    "Rays": "one ray scene, patterns, ray casters, lidar, terrain height",
-    "Contact": "from raw contacts to feet, forces and events",
     "MuJoCo Warp": "the MuJoCo Warp engine and captured steps",
     "Touch": "touch, proximity and heat: sensors on the skin",
     "Streaming": "sensors in one process, listeners in others",

@@ -58,6 +58,22 @@ def _engine_with_contacts() -> sn.TensorEngine:
     return sn.TensorEngine(ENVS, bodies=(*FEET, "box", "ball"), provides=("pose", "contact"))
 
 
+def _rays() -> Any:
+    return _sensor(sn.RayCasterCfg(name="x", site="site", fields="all"), _engine_with_ground())
+
+
+def _camera() -> Any:
+    types = ("distance_to_camera", "distance_to_image_plane", "normals", "points_b", "geom_ids", "face_ids")
+    image = sn.PinholeCameraPatternCfg(width=8, height=6)
+    return _sensor(
+        sn.RayCasterCameraCfg(name="x", site="site", pattern_cfg=image, data_types=types), _engine_with_ground()
+    )
+
+
+def _engine_with_ground() -> sn.TensorEngine:
+    return sn.TensorEngine(ENVS, sites={"site": "body"}, shapes=[sn.Shape("plane", "ground")])
+
+
 def _sensor(cfg: Any, engine: Any = None) -> Any:
     scene = sn.Scene(engine if engine is not None else tumbling_engine(ENVS), [cfg])
     scene.step()
@@ -70,6 +86,8 @@ SENSORS: dict[str, Callable[[], Any]] = {
     "FrameTransformerData": _frames,
     "ContactData": _contacts,
     "ContactSensorData": _contact_forces,
+    "RayCasterData": _rays,
+    "CameraData": _camera,
 }
 """Name of a data class -> a sensor that has all its fields. One with two names has two forms, one under each."""
 

@@ -67,6 +67,7 @@ ALWAYS = "tests/contract/test_contract.py::test_the_page_is_what_the_tables_say"
         ("data field", Present("sn.ImuData.quat_w", unit="rad"), {"shape": ("env", 4)}, "is in '1', not 'rad'"),
         ("data field", Present("sn.ImuData.quat_w", unit="1", dtype="int32"), {"shape": ("env", 4)}, "not int32"),
         ("data field", Present("sn.ImuData.lin_acc", unit="m/s^2"), {"shape": ("env", 3)}, "is no field"),
+        ("data field", Present("sn.ImuData.no_such", unit="m/s^2"), {"shape": ("env", 3)}, "has no 'no_such'"),
         ("method", Present("sn.Sensor.read", call="envs_idx=None"), {}, "takes no 'envs_idx'"),
         ("method", Present("sn.Sensor.read", call="env_ids=0"), {}, "defaults to None"),
         ("method", Present("sn.Sensor.single"), {}, "cannot be called"),
@@ -85,9 +86,9 @@ ALWAYS = "tests/contract/test_contract.py::test_the_page_is_what_the_tables_say"
         ("class", Replaced((), "why"), {}, "by what"),
         ("class", NotApplicable("our laziness", "no time"), {}, "only handles and assets"),
         ("class", With("Some day"), {}, "no such issue"),
-        ("class", With("Rays"), {"name": "Imu"}, "exists by now"),
-        ("method", With("Rays", where="sn.Sensor.read"), {}, "exists by now"),
-        ("thing", With("Rays"), {}, "no category"),
+        ("class", With("Touch"), {"name": "Imu"}, "exists by now"),
+        ("method", With("Touch", where="sn.Sensor.read"), {}, "exists by now"),
+        ("thing", With("Touch"), {}, "no category"),
     ],
 )
 def test_a_false_row_is_found(

@@ -12,6 +12,8 @@ import torch
 import sensorium as sn
 from sensorium.world.select import match_prim_path, resolve_prim_path
 
+from .isaaclab import NOT_BY_RAYS
+
 FRAME = sn.FrameTransformerCfg.FrameCfg
 
 
@@ -33,10 +35,22 @@ def contact(bodies: str = "body", **fields: Any) -> sn.ContactSensorCfg:
     return sn.ContactSensorCfg(name="x", **{"prim_path": bodies, "track_pose": True, **fields})
 
 
+def ray_caster(**fields: Any) -> sn.RayCasterCfg:
+    mount = {} if {"bodies", "prim_path"} & fields.keys() else {"body": "body"}
+    return sn.RayCasterCfg(name="x", **mount, **fields)
+
+
+def ray_camera(**fields: Any) -> sn.RayCasterCameraCfg:
+    mount = {} if {"bodies", "prim_path"} & fields.keys() else {"body": "body"}
+    return sn.RayCasterCameraCfg(name="x", pattern_cfg=sn.PinholeCameraPatternCfg(width=4, height=3), **mount, **fields)
+
+
 SENSORS = {
     "SensorBase": (base, "vec"),
     "ContactSensor": (contact, "pos_w"),
     "FrameTransformer": (transformer, "source_pos_w"),
+    "RayCaster": (ray_caster, "pos_w"),
+    "RayCasterCamera": (ray_camera, "pos_w"),
     "Imu": (imu, "pos_w"),
 }
 """Class of the document -> config of such a sensor on the body, and the field that holds the body's position."""
@@ -44,11 +58,12 @@ each_sensor = pytest.mark.parametrize("name", SENSORS)
 each_plain_sensor = pytest.mark.parametrize("name", [name for name in SENSORS if name != "ContactSensor"])
 """Those that may be left to their reader, and that have the history of every sensor: not so a contact sensor."""
 PROVIDES = ("pose", "velocity", "gravity", "contact")
+SHAPES = (sn.Shape("plane", "ground"),)
 
 
 def built(name: str, **fields: Any) -> sn.Scene:
     """Return a scene with one sensor of a class; its body is at `synthetic.signal(tick)`."""
-    return syn.world([SENSORS[name][0](**fields)], num_envs=3, provides=PROVIDES)
+    return syn.world([SENSORS[name][0](**fields)], num_envs=3, provides=PROVIDES, shapes=SHAPES)
 
 
 def position(scene: sn.Scene, name: str) -> torch.Tensor:
@@ -132,20 +147,20 @@ def test_a_sensor_is_ready_when_the_scene_is_built(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "several"),
-    [("SensorBase", 1), ("ContactSensor", 2), ("FrameTransformer", 2), ("Imu", 2)],
+    [(name, 1 if name == "SensorBase" else 2) for name in SENSORS],
     ids=list(SENSORS),
 )
 def test_instances_are_sensors_per_env_times_envs(name: str, several: int) -> None:
     """Three envs with one place each; six instances where a plural selector finds two bodies in each."""
     cfg = SENSORS[name][0](**{} if name == "SensorBase" else {"bodies": ".*"})
-    one = sn.Scene(sn.TensorEngine(3, provides=PROVIDES), [SENSORS[name][0]()])
-    two = sn.Scene(sn.TensorEngine(3, bodies=("body", "other"), provides=PROVIDES), [cfg])
+    one = sn.Scene(sn.TensorEngine(3, provides=PROVIDES, shapes=SHAPES), [SENSORS[name][0]()])
+    two = sn.Scene(sn.TensorEngine(3, bodies=("body", "other"), provides=PROVIDES, shapes=SHAPES), [cfg])
     assert one["x"].num_instances == 3 and two["x"].num_instances == 3 * several
 
 
 @pytest.mark.parametrize(
     ("name", "draws"),
-    [("SensorBase", False), ("ContactSensor", True), ("FrameTransformer", True), ("Imu", True)],
+    [(name, name != "SensorBase") for name in SENSORS],
     ids=list(SENSORS),
 )
 def test_set_debug_vis_says_whether_the_sensor_draws(name: str, draws: bool) -> None:
@@ -153,6 +168,14 @@ def test_set_debug_vis_says_whether_the_sensor_draws(name: str, draws: bool) -> 
     sensor = built(name, debug_vis=True)["x"]
     assert sensor.has_debug_vis_implementation is draws
     assert sensor.set_debug_vis(True) is draws and sensor.set_debug_vis(False) is draws
+
+
+def test_the_types_that_a_camera_by_rays_cannot_give_are_those_of_the_page() -> None:
+    """No more and no fewer, each refused by name."""
+    assert {*NOT_BY_RAYS} == sn.RayCasterCamera.UNSUPPORTED_TYPES
+    for word in NOT_BY_RAYS:
+        with pytest.raises(ValueError, match=rf"data_types.*no {word}: a camera that casts rays cannot give it"):
+            ray_camera(data_types=["distance_to_camera", word])
 
 
 # Prim paths -----------------------------------------------------------------------------------------------------------
@@ -203,7 +226,7 @@ def test_the_example_path_of_each_sensor_leads_to_its_element(sensor: str) -> No
         match_prim_path("/World/robot/base/none", engine, "Cfg")
 
 
-@pytest.mark.parametrize("sensor", ["FrameTransformer", "Imu"])
+@pytest.mark.parametrize("sensor", ["FrameTransformer", "RayCaster", "Imu"])
 def test_a_sensor_sits_on_the_body_that_its_path_names(sensor: str) -> None:
     """On a body of an articulation or on a free rigid body; not on several, and not on what does not exist."""
     make, field = SENSORS[sensor]
@@ -220,7 +243,7 @@ def test_a_sensor_sits_on_the_body_that_its_path_names(sensor: str) -> None:
         sn.Scene(engine, [make(prim_path="/World/robot/tail")])
 
 
-@pytest.mark.parametrize("sensor", ["FrameTransformer", "Imu"])
+@pytest.mark.parametrize("sensor", ["FrameTransformer", "RayCaster", "RayCasterCamera", "Imu"])
 def test_the_environment_namespace_stands_for_all_environments(sensor: str) -> None:
     """`{ENV_REGEX_NS}/Robot/sensor` is what `/World/envs/env_.*/Robot/sensor` is: the sensor's place in each env."""
     make, field = SENSORS[sensor]

@@ -612,17 +612,21 @@ def test_the_cross_section_falls_with_the_angle_of_incidence(exponent: float) ->
 
 
 def test_targets_are_detected_as_often_as_swerling_says() -> None:
-    """p_d = p_fa^(1 / (1 + SNR)): counts of 8000 looks at each range lie in the binomial 99 % interval."""
-    ranges, p_fa, looks = np.array([10.0, 20.0, 30.0, 45.0, 60.0, 120.0]), 1e-3, 8000
-    options = {"pattern": AheadPatternCfg(count=looks), "fields": "all", "max_distance": 200.0, "rcs": {"plate": 1.0}}
-    radar = radar_of(
-        ladder(ranges.tolist()), **options, reference_snr=200.0, reference_range=20.0, false_alarm_probability=p_fa
-    )
+    """p_d = p_fa^(1 / (1 + SNR)): counts of 320,000 looks at each range lie in the binomial 99 % interval."""
+    ranges, p_fa, looks, scans = np.array([10.0, 20.0, 30.0, 45.0, 60.0, 120.0]), 1e-3, 8000, 40
+    cfg = sn.RadarCfg(
+        name="radar", body="body", pattern=AheadPatternCfg(count=looks), fields="all", max_distance=200.0,
+        rcs={"plate": 1.0}, reference_snr=200.0, reference_range=20.0, false_alarm_probability=p_fa,
+    )  # fmt: skip
+    scene = sn.Scene(ladder(ranges.tolist()), [cfg], seed=0)
+    radar, seen = scene["radar"], np.zeros(len(ranges), np.int64)
+    for _ in range(scans):
+        seen += torch.isfinite(radar.data.range).sum(dim=1).numpy()
+        scene.update()
     expected = p_fa ** (1.0 / (1.0 + 200.0 * (20.0 / ranges) ** 4))
     assert expected[0] > 0.99 and expected[-1] < 0.01 and 0.1 < expected[4] < expected[3] < 0.6
-    seen = torch.isfinite(radar.data.range).sum(dim=1).numpy()
     for count, p in zip(seen, expected, strict=True):
-        low, high = stats.binom.interval(0.99, looks, p)
+        low, high = stats.binom.interval(0.99, scans * looks, p)
         assert low <= count <= high, (count, p)
     # what is seen exceeds the threshold, and by an exponential of mean 1 + SNR
     snr = numpy(radar.data.snr)[2]

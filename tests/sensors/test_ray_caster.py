@@ -817,8 +817,9 @@ SMALL = sn.GridPatternCfg(size=(0.4, 0.2))
         sn.RayCasterCfg(sites="site", pattern=SMALL, ray_alignment="yaw", drift_range=(-0.1, 0.1),
                         ray_cast_drift_range={"z": (0, 0.1)}, noise=0.01, no_hit_value=-1.0),
         sn.RayCastSensorCfg(body="body", pattern=RAY, delay=0.004, history_length=2),
+        sn.RayCasterCfg(body="body", pattern=SMALL, max_distance=0.6, noise=0.01, no_hit_value=7.0),
     ],
-    ids=["clean", "drifting", "mjlab"],
+    ids=["clean", "drifting", "mjlab", "misses"],
 )  # fmt: skip
 def test_it_keeps_the_authors_contract(cfg: sn.SensorCfg[Any]) -> None:
     laws = check_sensor(cfg, tumbling)

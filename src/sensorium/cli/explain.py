@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sensorium.engines.mujoco import MujocoEngine
     from sensorium.scene import Scene
     from sensorium.sensors.base import Sensor
+    from sensorium.world.ray_cast import RayCast
 
 SHOWN_SHAPES = 12
 """Names of shapes that the tables show at most."""
@@ -130,20 +131,27 @@ def _sensor(sensor: Sensor[Any, Any], preset: str | None) -> dict[str, Any]:
     return out
 
 
-def _shapes_nbytes(scene: Scene) -> int:
-    """Return bytes of what the rays of all sensors meet, the same for any number of envs; 0 without rays."""
+def _casts(sensor: Sensor[Any, Any]) -> list[RayCast]:
+    """Return the rays of a sensor, those of a scan first; none where it casts none."""
     from sensorium.world.ray_cast import RayCast
 
-    scenes = {v.scene for sensor in scene.sensors.values() for v in vars(sensor).values() if isinstance(v, RayCast)}
-    return sum(each.nbytes for each in scenes)
+    return list(dict.fromkeys(value for value in vars(sensor).values() if isinstance(value, RayCast)))
+
+
+def _shapes_nbytes(scene: Scene) -> int:
+    """Return bytes of what the rays of all sensors meet, the same for any number of envs; 0 without rays."""
+    casts = [cast for sensor in scene.sensors.values() for cast in _casts(sensor)]
+    for cast in casts:
+        if cast.vertical:
+            cast.view.indexed()  # else built by the first ray
+    return sum(each.nbytes for each in {cast.scene for cast in casts})
 
 
 def _rays(sensor: Sensor[Any, Any]) -> dict[str, Any]:
     """Return the pattern, the rays and the shapes that they meet, of a sensor that casts rays; else nothing."""
     from sensorium.patterns import PatternBaseCfg
-    from sensorium.world.ray_cast import RayCast
 
-    casts = [value for value in vars(sensor).values() if isinstance(value, RayCast)]
+    casts = _casts(sensor)
     if not casts:
         return {}
     out: dict[str, Any] = {}
@@ -155,7 +163,7 @@ def _rays(sensor: Sensor[Any, Any]) -> dict[str, Any]:
     return out | {
         "count": casts[0].count,
         "shapes": [{"name": shapes[i].name, "kind": shapes[i].kind, "moves": not shapes[i].is_static} for i in met],
-        "nbytes": sum(cast.nbytes for cast in set(casts)),
+        "nbytes": sum(cast.nbytes for cast in casts),
     }
 
 

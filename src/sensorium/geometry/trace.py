@@ -1,8 +1,9 @@
 """Rays against all that an environment holds: what stands still, shared by all, and what moves, per environment.
 
 What stands still is one `Surroundings`: all triangles in one tree, analytic shapes in another, height fields and planes
-one by one; for vertical rays an index over the ground plane instead of the tree. What moves is few: a block of
-neighbouring rays first keeps the shapes whose bounding spheres its cone meets, and its rays test only those.
+one by one; for vertical rays, and for all rays at a terrain, an index over the ground plane instead of the tree. What
+moves is few: a block of neighbouring rays first keeps the shapes whose bounding spheres its cone meets, and its rays
+test only those.
 
 Kernels here write the nearest hit of each ray: both faces count, t >= 0, nothing beyond the limit.
 """

@@ -154,7 +154,8 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
 
     def _hooks(self) -> Hooks:
         hooks = super()._hooks()
-        if self.distorts or self.cfg.alters_returns:
+        shows_misses = self._has_chain and self.cfg.no_hit_value is not None  # in the truth at once, else at the end
+        if self.distorts or self.cfg.alters_returns or shows_misses:
             hooks.raw = None
         else:
             hooks.fused = None
@@ -404,8 +405,7 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
         return out
 
     def _describe_truth(self, raw: Record, found: Any) -> None:
-        miss = math.inf if self._has_chain else self.cfg.miss
-        out = self._out(raw, moves=False, miss=miss)
+        out = self._out(raw, moves=False, miss=self.cfg.miss)
         inputs = [self.clock.words_wp, self.clock.reset_tick_wp, self._model, self._tables, self._cast.bundle,
                   self._cast.pose, found]  # fmt: skip
         self.compute_on.launch(true_scan, (self.mount.count, self.num_rays), inputs, [out])
@@ -422,16 +422,12 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
     def derive_measured(self, slot: Record) -> None:
         """Put the measured points where the measured distances end, and show misses as `no_hit_value`."""
         columns = self.num_rays * self.returns
-        records = [(slot, self.distorts)]
-        if self.cfg.no_hit_value is not None:
-            records.append((self.line.truth, False))
-        for record, moves in records:
-            if "distances" not in record:
-                continue
-            out = self._out(record, moves=moves, miss=self.cfg.miss)
-            inputs = [self.clock.words_wp, self.clock.reset_tick_wp, self._cast.bundle, self._cast.pose]
-            distances = self._twin(record["distances"], columns, wp.float32)
-            self.compute_on.launch(finish, (self.mount.count, columns), [*inputs, distances], [out])
+        if "distances" not in slot:
+            return
+        out = self._out(slot, moves=self.distorts, miss=self.cfg.miss)
+        inputs = [self.clock.words_wp, self.clock.reset_tick_wp, self._cast.bundle, self._cast.pose]
+        distances = self._twin(slot["distances"], columns, wp.float32)
+        self.compute_on.launch(finish, (self.mount.count, columns), [*inputs, distances], [out])
 
     # Host -------------------------------------------------------------------------------------------------------------
 

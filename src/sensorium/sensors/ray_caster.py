@@ -324,13 +324,18 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
 
     def _hooks(self) -> Hooks:
         hooks = super()._hooks()
-        if self.cfg.drifts:
+        if self.cfg.drifts or self._shows_misses:
             hooks.raw = None
         else:
             hooks.fused = None
         if self.cfg.is_clean:
             hooks.derive = None
         return hooks
+
+    @property
+    def _shows_misses(self) -> bool:
+        """Whether the measured misses are +inf while noise is added, and a number in the end."""
+        return self.cfg.no_hit_value is not None and not self.cfg.is_clean
 
     def setup(self) -> None:
         """Choose the shapes, and build what is not built yet."""
@@ -421,11 +426,16 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
 
     @recorded
     def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
-        """Cast the true rays, and the measured ones from where the sensor believes itself to be."""
-        self._scan(raw, (None, None))
+        """Cast the true rays, and the measured ones from where the sensor believes itself to be.
+
+        The true ones show misses as they are read; the measured ones keep +inf, which noise does not move.
+        """
+        self._scan(raw, (None, None), miss=self.cfg.miss)
         self._scan(slot, self._drifts, look=False)
 
-    def _scan(self, record: Record, drifts: Iterable[Tensor | None], *, look: bool = True) -> None:
+    def _scan(
+        self, record: Record, drifts: Iterable[Tensor | None], *, look: bool = True, miss: float | None = None
+    ) -> None:
         drift, cast_drift = drifts
         outputs = {
             "distance": "distances",
@@ -435,7 +445,7 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
             "face": "face_ids",
         }
         wanted = {name: record[field] for name, field in outputs.items() if field in record}
-        self._cast.cast(wanted, drift=drift, cast_drift=cast_drift, look=look)
+        self._cast.cast(wanted, drift=drift, cast_drift=cast_drift, look=look, miss=miss)
         pose = [wp.from_torch(self.mount.pos_w, dtype=wp.vec3), wp.from_torch(self.mount.quat_w, dtype=wp.vec4)]
         none = {kind: wp.zeros((0, 0), dtype=kind, device=self.device) for kind in (wp.vec3, wp.vec4)}
         moved = none[wp.vec3] if drift is None else wp.from_torch(drift, dtype=wp.vec3)
@@ -468,9 +478,8 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
             self._cast.points(slot.distances, slot[hits], drift=drift, cast_drift=cast_drift)
             self._follow(slot, self._drifts)
         if self.cfg.no_hit_value is not None and "distances" in slot:
-            for record in (slot, self.line.truth):
-                size = (self.mount.count, len(self.pattern))
-                self.compute_on.launch(_show_miss, size, [self.cfg.no_hit_value], [record.warp.distances])
+            size = (self.mount.count, len(self.pattern))
+            self.compute_on.launch(_show_miss, size, [self.cfg.no_hit_value], [slot.warp.distances])
 
     def _in_world(self, pos: Tensor, quat: Tensor) -> tuple[Tensor, Tensor]:
         """Return starts and directions `[env, mount, ray, 3]` of the rays of mounts in these poses, for drawing."""

@@ -193,6 +193,7 @@ class RayCast:
         self.count = int(bundle.count)
         """Rays of one scan."""
         self.vertical = int(bundle.vertical)
+        self._surroundings = self.view.indexed() if self.vertical else self.view.slanted()  # long builds come now
         self._bundle, self._kept = bundle, kept
         if motion is None:
             self._make_pose(alignment, offsets, slots, new_state)
@@ -263,15 +264,8 @@ class RayCast:
                     self._looked.append((each.shape[1], [self._ints(each), *arrays_of]))
 
     def _ints(self, tensor: torch.Tensor) -> Any:
-        """View a strided tensor of whole numbers as a Warp array."""
-        strides = tuple(4 * step for step in tensor.stride())
-        return wp.array(
-            ptr=tensor.data_ptr(),
-            dtype=wp.int32,
-            shape=tuple(tensor.shape),
-            strides=strides,
-            device=self._compute.device,
-        )
+        """View a strided tensor of whole numbers as a Warp array, which keeps the tensor."""
+        return wp.from_torch(tensor, dtype=wp.int32)
 
     def _array(self, tensor: torch.Tensor, dtype: Any) -> Any:
         """View a strided tensor as a Warp array of vectors."""
@@ -366,7 +360,7 @@ class RayCast:
         if instant and self._slots > 1:
             bundle = _copy(self._bundle)
             bundle.times = wp.zeros(0, dtype=wp.float32, device=device)
-        surroundings = self.view.indexed() if self.vertical else self.view.slanted()
+        surroundings = self._surroundings
         inputs = [
             self._clock.words_wp,
             self._clock.reset_tick_wp,

@@ -406,9 +406,10 @@ class RayScene:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the trees and indices, about; they do not grow with the number of environments."""
+        """Bytes of height fields, trees and indices, about; they do not grow with the number of environments."""
         trees = sum(tree.points.capacity + tree.indices.capacity for _, tree in self._meshes.values())
-        return int(trees + sum(view._parts.nbytes for view in self._views.values()))
+        heights = self.fields.heights.capacity + self.fields.blocks.capacity
+        return int(heights + trees + sum(view._parts.nbytes for view in self._views.values()))
 
 
 @dataclass(slots=True)
