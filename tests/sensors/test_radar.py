@@ -563,6 +563,19 @@ def test_a_grid_rounds_range_velocity_and_angles_to_their_cells() -> None:
     assert numpy(data.points_b)[0] == pytest.approx(numpy(data.range)[0, :, None] * directions(data), abs=2e-5)
 
 
+@pytest.mark.parametrize(("factor", "frame_time"), [(1.0 - 1e-4, 0.02), (1.25, 0.0203), (-3.6, 0.0203)])
+def test_a_folded_velocity_lies_on_the_grid_and_below_the_limit(factor: float, frame_time: float) -> None:
+    """What would round up to the limit is the lowest velocity, and folding comes before rounding."""
+    limit, cell = C / 77e9 / (4.0 * 5e-5), C / 77e9 / (2.0 * frame_time)
+    engine = engine_of([WALL])
+    move(engine, 0, vel=(-factor * limit, 0.0, 0.0))
+    radar = radar_of(engine, pattern=AheadPatternCfg(), chirp_time=5e-5, frame_time=frame_time, grid=True)
+    velocity = float(radar.data.velocity[0, 0])
+    assert velocity / cell == pytest.approx(round(velocity / cell), abs=1e-3)
+    expected = -limit if factor < 1.0 and factor > 0.0 else (factor + 1.0) % 2.0 * limit - limit
+    assert velocity == pytest.approx(expected, abs=0.5 * cell + 1e-4) and velocity < limit * (1.0 - 1e-3)
+
+
 def test_nothing_beyond_the_longest_range_is_noticed() -> None:
     """With f_s T_c = 60 samples of a 0.15 m cell it is 8.99 m: the wall at 10 m stays dark, a ball at 8 m does not."""
     engine = engine_of([WALL, Shape("sphere", "ball", (1.0,), pos=(8.0, 0.0, 0.0))])
@@ -685,6 +698,20 @@ def test_false_alarms_leave_detections_alone_and_exceed_the_threshold() -> None:
     assert (excess > 0.0).all() and stats.kstest(excess, "expon").pvalue > 0.01
     limit = C / 77e9 / 2e-4
     assert radar.data.velocity[is_false].abs().max() < limit and radar.data.velocity[is_false].abs().max() > 0.9 * limit
+
+
+def test_a_false_alarm_in_place_of_a_target_that_was_not_noticed_knows_nothing_of_it() -> None:
+    """Half of the looks at a plate fail; the ranges and strengths of what shows up instead have their own laws."""
+    options: dict[str, Any] = {"pattern": AheadPatternCfg(count=20_000), "fields": "all", "rcs": {"plate": 1.0}}
+    radar = radar_of(ladder((20.0,)), **options, reference_snr=math.log(1e-3) / math.log(0.5) - 1.0, reference_range=20.0,
+                     false_alarm_probability=1e-3, clutter_rate=20_000.0, clutter_speed=5.0)  # fmt: skip
+    is_false = (radar.data.geom_ids < 0) & torch.isfinite(radar.data.range)
+    count, p = int(is_false.sum()), -math.expm1(-1.0) * 0.5
+    low, high = stats.binom.interval(0.99, 20_000, p)
+    assert low <= count <= high
+    assert stats.kstest(numpy(radar.data.range[is_false]) / 100.0, "uniform").pvalue > 0.01
+    assert stats.kstest((numpy(radar.data.velocity[is_false]) + 5.0) / 10.0, "uniform").pvalue > 0.01
+    assert stats.kstest(numpy(radar.data.snr[is_false]) + math.log(1e-3), "expon").pvalue > 0.01
 
 
 def test_the_receiver_draws_anew_per_sample_env_and_ray_and_again_for_the_same_seed() -> None:
