@@ -274,7 +274,8 @@ def _facts(sensor: Mapping[str, Any]) -> Table:
         if "pattern" in rays:
             view.add_row("pattern", escape(_pattern(rays["pattern"])))
         shape = " x ".join(map(str, rays.get("return_shape", ())))
-        view.add_row("rays", f"{rays['count']}" + (f", {shape}" if " x " in shape else ""))
+        if "rays" not in sensor["notes"]:
+            view.add_row("rays", f"{rays['count']}" + (f", {shape}" if " x " in shape else ""))
         view.add_row("meets", escape(_shapes(rays["shapes"])))
     more = f", its rays {bytes_text(rays['nbytes'])}" if rays else ""
     view.add_row("memory", bytes_text(sensor["nbytes"]) + more)
