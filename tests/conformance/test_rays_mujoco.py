@@ -58,7 +58,7 @@ def geom_ids(engine: sn.Engine, model: mujoco.MjModel) -> Array:
 def aimed(rng: np.random.Generator, places: Array, n: int) -> tuple[Array, Array]:
     """Return rays from around places to near them, which float32 can hold."""
     reach = 0.5 * float(np.ptp(places, axis=0).max()) + 0.2
-    aim = places[rng.integers(len(places), size=n)] + rng.normal(scale=0.05 * reach, size=(n, 3))
+    aim = places[rng.integers(len(places), size=n)] + rng.normal(scale=0.2 * reach, size=(n, 3))
     starts = (places.mean(axis=0) + rng.normal(scale=1.2 * reach, size=(n, 3))).astype(np.float32).astype(np.float64)
     starts[:, 2] = np.abs(starts[:, 2]) + 0.05
     directions = aim - starts
@@ -123,7 +123,7 @@ def test_a_robot_in_motion(robot: str) -> None:
         here = {name: values[env, mount] for name, values in got.items()}
         report = compare_casts(reference, here["distance"], here["shape"], most_left_out=1.0)
         under = below_planes(engine, reference)
-        assert under.mean() < 0.05
+        assert under.mean() < 0.3  # planes stand around the manipulator, facing in
         native = np.where(by_ray <= FAR, by_ray, np.inf)
         clear = ~under & ~reference.is_edge & (reference.tangency > np.radians(0.1))
         same_hits(
@@ -132,7 +132,7 @@ def test_a_robot_in_motion(robot: str) -> None:
         )  # fmt: skip
         hits, out = hits + report.hits, out + report.left_out
     assert out <= 1e-3 * 3 * n
-    assert hits > 0.5 * 3 * n
+    assert hits > 0.2 * 3 * n
 
 
 def below_planes(engine: sn.Engine, reference: Any) -> Array:

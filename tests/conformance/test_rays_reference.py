@@ -149,12 +149,12 @@ def test_far_more_moving_shapes_than_a_block_can_keep() -> None:
     """All of 110 ahead, so that a block cannot keep those in its cone; in another env all around it."""
     rng = np.random.default_rng(13)
     shapes = crowd(rng)
-    narrow = rng.uniform(-1.0, 1.0, (110, 3)) * [4.0, 1.0, 1.0] + [9.0, 0.0, 0.0]
+    narrow = rng.uniform(-1.0, 1.0, (110, 3)) * [4.0, 0.4, 0.4] + [9.0, 0.0, 0.0]
     around = rng.normal(size=(110, 3))
     around *= (rng.uniform(3.0, 9.0, 110) / np.linalg.norm(around, axis=1))[:, None]
     poses = [(place, random_poses(rng, 110)[1]) for place in (narrow, around)]
     world = World(tensor_engine(shapes, 110, 2, poses), [(-1, (0.0, 0.0, 0.0)), (7, (0.0, 0.0, 0.0))])
-    directions = np.sort(rng.normal(scale=0.07, size=(640, 3)), axis=0) + [1.0, 0.0, 0.0]
+    directions = rng.normal([1.0, 0.0, 0.0], 0.07, (640, 3))
     cast = world.rays(np.zeros((640, 3)), directions, limits=(0.0, 60.0))
     got = world.cast(cast)
     assert cast.view.moving == 110 > NEAR
@@ -254,7 +254,7 @@ def test_an_infinite_greatest_distance_has_misses(directions: list[float]) -> No
 
 
 def flat_world(rng: np.random.Generator, envs: int = 2, **more: Any) -> tuple[World, list[Any]]:
-    """Return a world that vertical rays meet by look-ups alone: meshes, boxes, planes and upright fields, and movers."""
+    """Return a world that vertical rays meet by look-ups alone: meshes, boxes, planes, upright fields, and movers."""
     still = [
         *random_shapes(rng, 6, ("mesh", "box")),
         *upright(
@@ -324,15 +324,17 @@ def test_vertical_rays_from_turned_mounts() -> None:
 
 def test_a_column_holds_far_more_moving_shapes_than_a_block_can_keep() -> None:
     """110 of them above each other."""
-    rng = np.random.default_rng(23)
+    rng = np.random.default_rng(24)
     shapes = crowd(rng)
     place = rng.uniform(-1.0, 1.0, (110, 3)) * [0.4, 0.4, 9.0]
     world = World(tensor_engine(shapes, 110, 1, [(place, random_poses(rng, 110)[1])]))
     starts = rng.uniform(-1.0, 1.0, (500, 3)) * [0.9, 0.9, 11.0]
+    reports = []
     for sign in (-1.0, 1.0):
         cast = world.rays(starts, np.broadcast_to([0, 0, sign], (500, 3)), alignment="world")
         assert "cast_vertical" in kernels(world, cast)
-        few_left_out([world.compare(world.cast(cast), 0, 0, most_left_out=LOOSE)])
+        reports.append(world.compare(world.cast(cast), 0, 0, most_left_out=LOOSE))
+    few_left_out(reports)
 
 
 def test_one_height_field_alone_by_each_way() -> None:
