@@ -131,14 +131,16 @@ def test_rays_leave_from_where_the_alignment_says(alignment: Any) -> None:
             np.testing.assert_allclose(outputs["direction"][env, mount].numpy(), along, atol=2e-6)
 
 
-@pytest.mark.parametrize("kind", ["mesh", "hfield", "box", "ellipsoid"])
+@pytest.mark.parametrize(
+    "kind", ["mesh", *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS[2:8] if kind != "mesh")]
+)
 def test_many_of_one_kind_in_random_poses(kind: Any) -> None:
     """Meshes scaled, mirrored, open and closed; height fields tilted, with and without a base; moving and standing."""
     rng = np.random.default_rng([12, KINDS.index(kind)])
-    shapes = random_shapes(rng, 24, kinds=(kind,), bodies=4)
+    shapes = random_shapes(rng, 10 if kind == "hfield" else 24, kinds=(kind,), bodies=4)
     poses = [random_poses(rng, 4) for _ in range(2)]
     world = World(tensor_engine(shapes, 4, 2, poses))
-    got = world.cast(world.rays(*random_rays(rng, shapes, 1500, poses=poses[0])))
+    got = world.cast(world.rays(*random_rays(rng, shapes, 1000, poses=poses[0])))
     few_left_out(world.compare(got, env, 0, most_left_out=LOOSE) for env in range(2))
     if kind == "mesh":
         scales = [np.prod(shape.scale) for shape in shapes if not shape.is_static]
@@ -206,13 +208,15 @@ def test_neighbours_that_point_everywhere_and_start_far_apart() -> None:
     few_left_out(reports)
 
 
-@pytest.mark.parametrize("limit", [2.0, 5.0, 15.0])
+@pytest.mark.parametrize(
+    "limit", [2.0, pytest.param(5.0, marks=pytest.mark.slow), pytest.param(15.0, marks=pytest.mark.slow)]
+)
 def test_nothing_beyond_the_greatest_distance(limit: float) -> None:
     rng = np.random.default_rng(15)
     shapes = random_shapes(rng, 32, bodies=4)
     poses = [random_poses(rng, 4)]
     world = World(tensor_engine(shapes, 4, 1, poses))
-    got = world.cast(world.rays(*random_rays(rng, shapes, 1500, poses=poses[0]), limits=(0.0, limit)))
+    got = world.cast(world.rays(*random_rays(rng, shapes, 1000, poses=poses[0]), limits=(0.0, limit)))
     few_left_out([world.compare(got, 0, 0, max_distance=limit, most_left_out=LOOSE)])
     assert got["distance"][np.isfinite(got["distance"])].max() <= limit
     assert not np.isfinite(got["distance"]).all()
@@ -304,6 +308,7 @@ def test_vertical_rays_where_anything_stands_still(seed: int, sign: float) -> No
     few_left_out(world.compare(got, env, 0, max_distance=FAR, most_left_out=LOOSE) for env in range(2))
 
 
+@pytest.mark.slow
 def test_vertical_rays_from_turned_mounts() -> None:
     """Yaw alignment on tumbling bodies: starts turn with the heading, rays stay vertical, own bodies are not seen."""
     rng = np.random.default_rng(22)
@@ -372,7 +377,7 @@ def test_offsets_that_may_change_make_no_ray_vertical() -> None:
 # Height fields --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["upright", "tilted", "moving"])
+@pytest.mark.parametrize("how", ["upright", pytest.param("tilted", marks=pytest.mark.slow), "moving"])
 def test_several_height_fields_by_rays_in_all_directions(how: str) -> None:
     """Of many cells, so that rays cross blocks of both levels; rays at all angles, from above, below and inside."""
     rng = np.random.default_rng([31, len(how)])
@@ -458,7 +463,7 @@ def swept(block: int, alignment: Any = "base") -> tuple[World, RayCast, list[dic
     return world, cast, found, poses
 
 
-@pytest.mark.parametrize("alignment", ["base", "yaw", "world"])
+@pytest.mark.parametrize("alignment", ["base", *(pytest.param(a, marks=pytest.mark.slow) for a in ("yaw", "world"))])
 def test_each_ray_of_a_scan_meets_what_moves_where_it_is_at_the_nearest_tick(alignment: Any) -> None:
     """Whatever block it is in: against the reference with the poses of the tick nearest to when the ray fires."""
     world, _, found, poses = swept(32, alignment)

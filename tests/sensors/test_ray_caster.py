@@ -911,3 +911,60 @@ def test_a_semantic_label_for_nothing_is_an_error_when_the_scene_is_made(pattern
 def test_an_engine_that_knows_no_shapes_is_refused() -> None:
     with pytest.raises(sn.UnsupportedError, match=r"rays.*SHAPES.*TensorEngine\(..., shapes="):
         scene_of(sn.TensorEngine(bodies=("base",)))
+
+
+LINKS = """
+<mujoco>
+  <worldbody>
+    <geom name="floor" type="plane" size="5 5 .1"/>
+    <body name="crate" pos="1 0 .5"><freejoint/><geom name="crate" type="box" size=".1 .1 .1"/></body>
+    <body name="trunk" pos="0 0 2">
+      <freejoint/><geom name="trunk" type="sphere" size=".1"/>
+      <body name="leg" pos="0 0 -.5">
+        <joint axis="0 1 0"/><geom name="leg" type="sphere" size=".1"/>
+        <body name="foot" pos="0 0 -.5"><joint axis="0 1 0"/><geom name="foot" type="sphere" size=".1"/></body>
+      </body>
+    </body>
+  </worldbody>
+</mujoco>
+"""
+
+
+@pytest.mark.parametrize(
+    ("fields", "distance"),
+    [
+        ({}, 2.0),  # the floor: trunk, leg and foot are one robot
+        ({"exclude_own_links": False}, 0.4),  # the leg
+        ({"exclude_parent_body": False}, 0.1),  # the trunk from inside
+        ({"targets": "foot"}, 0.9),
+        ({"targets": ".*"}, 0.4),
+        ({"labels": "limb"}, 0.4),
+        ({"exclude_own_links": False, "exclude": ("leg", "foot")}, 2.0),
+    ],
+    ids=str,
+)
+def test_a_robots_own_links_are_invisible_to_its_sensor_unless_asked_for(
+    fields: dict[str, Any], distance: float
+) -> None:
+    cfg = sn.RayCasterCfg(name="rays", body="trunk", pattern=RAY, **fields)
+    scene = sn.Scene(sn.MujocoEngine(LINKS), [cfg], semantics={"limb": ["leg", "foot"]})
+    np.testing.assert_allclose(numpy(scene["rays"].data.distances), [[distance]], atol=1e-6)
+
+
+def test_every_mount_of_a_robot_is_blind_to_all_of_it_and_sees_the_others() -> None:
+    down = sn.RayCasterCfg(name="rays", bodies=("trunk", "leg", "crate"), pattern=RAY)
+    scene = sn.Scene(sn.MujocoEngine(LINKS), [down])
+    np.testing.assert_allclose(numpy(scene["rays"].data.distances)[0, :, 0], [2.0, 1.5, 0.5], atol=1e-6)
+    across = sn.GridPatternCfg(size=(0.0, 0.0), direction=(-1.0, 0.0, 0.5))
+    cfg = sn.RayCasterCfg(name="rays", body="crate", pattern=across, fields="all")
+    sensor = sn.Scene(sn.MujocoEngine(LINKS), [cfg])["rays"]
+    assert sensor.geom_names[int(sensor.data.geom_ids)] == "foot"
+
+
+def test_without_a_kinematic_tree_the_links_of_its_entity_are_its_own() -> None:
+    poses = {"dog/trunk": ((0.0, 0.0, 2.0), (1, 0, 0, 0)), "dog/leg": ((0.0, 0.0, 1.5), (1, 0, 0, 0)),
+             "ball": ((0.0, 0.0, 1.0), (1, 0, 0, 0))}  # fmt: skip
+    shapes = [GROUND, *(sn.Shape("sphere", name, (0.1,), body=name) for name in poses)]
+    engine = engine_of(shapes, poses)
+    assert data_of(engine, body="dog/trunk").distances.item() == pytest.approx(0.9)
+    assert data_of(engine, body="ball").distances.item() == pytest.approx(1.0)

@@ -269,7 +269,7 @@ def pose_at(pose: Pose, env: int, mount: int, captured: int, earliest: int, time
     whole = int(wp.floor(x))
     share = x - float(whole)
     before = wp.max(wp.max(captured + whole, earliest), captured - pose.slots + 1)
-    after = wp.min(wp.max(captured + whole + 1, earliest), captured)
+    after = wp.min(wp.max(captured + whole + 1, before), captured)
     i = slot_of(before, pose.slots)
     j = slot_of(after, pose.slots)
     p = pose.pos[env, i, mount]

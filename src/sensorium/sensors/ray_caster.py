@@ -213,7 +213,7 @@ class RayCasterCfg(RayScanCfg[RayCasterData]):
 
 
 class RayCastSensorCfg(RayCasterCfg):
-    """Configuration of a ray caster with the defaults of mjlab: all fields, 10 m, geom groups 0 to 2.
+    """Configuration of a ray caster with the defaults of mjlab: all fields, 10 m, geom groups 0 to 2, own links seen.
 
     Its misses are ``no_hit_value=-1``; here they are +inf unless you say so.
     """
@@ -224,6 +224,8 @@ class RayCastSensorCfg(RayCasterCfg):
     """A farther hit is a miss, m."""
     include_geom_groups: tuple[int, ...] | None = (0, 1, 2)
     """Geom groups that are met, 0 to 5; None leaves that to `geometry`."""
+    exclude_own_links: bool = False
+    """Whether the other links of its robot are invisible as well."""
 
 
 @wp.kernel

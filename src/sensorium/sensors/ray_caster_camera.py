@@ -137,7 +137,8 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
 
     Knobs such as `noise`, m, and stages act on `distance_to_image_plane` where it is among the data types, else on
     `distance_to_camera`; the other distance and `points_b` follow from the measured one. Misses stay misses, and the
-    clipping comes last. Stages that look at the true image see it clipped.
+    clipping comes last. Stages that look at the true image see it clipped: to them, what is beyond `max_distance` is
+    there. A miss is nothing to them, whatever it shows.
     """
 
     pattern_cfg: PatternField
@@ -556,6 +557,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         inverse = inverse_intrinsics(k, self._title)
         self._k[rows] = k.float().to(self.device)
         self._inverse_k[rows] = inverse.float().to(self.device)
+        self._cast.widen(self._inverse_k)
         self._changed()
 
     def set_world_poses(
@@ -666,7 +668,6 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         return pos, quat / quat.norm(dim=-1, keepdim=True)
 
     def _changed(self) -> None:
-        self._cast.widen(self._inverse_k)
         self.captures.evaluated = -1  # what was computed on read, is read again
 
     # Saving and drawing -----------------------------------------------------------------------------------------------
@@ -684,6 +685,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
     def load(self, tensors: Mapping[str, Tensor], counters: Mapping[str, int]) -> None:
         """Restore what `tensors` and `counters` returned."""
         super().load(tensors, counters)
+        self._cast.widen(self._inverse_k)
         self._changed()
 
     def debug_draw(self) -> list[DebugShape]:

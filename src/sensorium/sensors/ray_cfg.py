@@ -33,7 +33,7 @@ MeshPaths = str | RaycastTargetCfg | tuple[str | RaycastTargetCfg, ...]
 class RayCfg(MountedSensorCfg[DataT], Generic[DataT]):
     """A sensor that casts rays at the shapes of the scene.
 
-    It sees what a viewer shows, of every environment its own shapes only, and not the body that it sits on.
+    It sees what a viewer shows, of every environment its own shapes only, and not the robot that it sits on.
     """
 
     frame: ObjRef | tuple[ObjRef, ...] | None = None
@@ -57,6 +57,9 @@ class RayCfg(MountedSensorCfg[DataT], Generic[DataT]):
     """Names, patterns or paths of geoms or bodies that are not met."""
     exclude_parent_body: bool = True
     """Whether the body that the sensor sits on is invisible to it. The world never is."""
+    exclude_own_links: bool = True
+    """Whether the other links of its robot, the bodies of the same kinematic tree, are invisible as well. They are seen
+    with False, with ``exclude_parent_body=False``, and where `targets` or `labels` ask for them."""
     min_distance: Float = 0.0
     """A nearer hit is a miss, m."""
     max_distance: Float = 1.0e6
@@ -111,6 +114,7 @@ class RayCfg(MountedSensorCfg[DataT], Generic[DataT]):
             labels=None if self.labels is None else as_tuple(self.labels),
             exclude=as_tuple(self.exclude),
             exclude_own=self.exclude_parent_body,
+            exclude_robot=self.exclude_own_links,
             still=tuple(each.prim_expr for each in still),
         )
 

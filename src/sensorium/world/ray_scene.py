@@ -46,6 +46,8 @@ class Targets:
         labels: patterns of semantic labels; None for all.
         exclude: likewise what is not met.
         exclude_own: whether a mount does not see the body it sits on.
+        exclude_robot: whether it does not see the other bodies of its robot either, that is of the same kinematic tree
+            (where an engine knows none: of the same entity), unless `include` or `labels` ask for some.
         still: those of `include` whose shapes must stand still.
     """
 
@@ -55,6 +57,7 @@ class Targets:
     labels: tuple[str, ...] | None = None
     exclude: tuple[str, ...] = ()
     exclude_own: bool = True
+    exclude_robot: bool = False
     still: tuple[str, ...] = ()
 
 
@@ -316,8 +319,9 @@ class RayScene:
             ConfigError: a shape in it cannot be cast at.
         """
         chosen = self.select(targets, config)
-        own = {body for body in own_bodies if body >= 0} if targets.exclude_own else set()
-        everywhere = own if len(set(own_bodies)) == 1 else set()  # then no mount sees it, and it need not be there
+        own_of = [self._own(body, targets) for body in own_bodies]
+        own = set[int]().union(*own_of)
+        everywhere = own.intersection(*own_of)  # what no mount sees need not be there
         chosen = [i for i in chosen if self.shapes[i].row not in everywhere]
         if not chosen:
             known = listed([shape.name for shape in self.shapes])
@@ -330,11 +334,24 @@ class RayScene:
             self._views[key] = self._build(chosen, set(single))
         view = self._views[key]
         hidden = np.zeros((len(own_bodies), max(len(view.shapes), 1)), dtype=np.uint8)
-        if targets.exclude_own:
-            for mount, body in enumerate(own_bodies):
-                if body >= 0:
-                    hidden[mount, : len(view.shapes)] = view.bodies == body
+        for mount, bodies in enumerate(own_of):
+            hidden[mount, : len(view.shapes)] = np.isin(view.bodies, list(bodies))
         return view, hidden
+
+    def _own(self, body: int, targets: Targets) -> set[int]:
+        """Return the rows of the bodies that a mount on a body does not see; the world is never one of them."""
+        if body < 0 or not targets.exclude_own:
+            return set()
+        if not targets.exclude_robot or targets.include is not None or targets.labels is not None:
+            return {body}
+        names, root = self._engine.names("body"), body
+        above = self._engine.parent_body(root)
+        while above is not None and above >= 0:
+            root, above = above, self._engine.parent_body(above)
+        if above is None:
+            entity = names[body].partition("/")[0]
+            return {row for row, name in enumerate(names) if row == body or name.startswith(f"{entity}/")}
+        return {names.index(name) for name in self._engine.subtree(names[root]) or (names[body],)}
 
     # Building ---------------------------------------------------------------------------------------------------------
 

@@ -270,6 +270,20 @@ def pixel_words(tick: int, env: int, episode: int, pixel: int, draws: DepthDraws
 
 
 @wp.kernel
+def keep_what_is_there(
+    rows: Rows, values: wp.array2d[wp.float32], truth: wp.array2d[wp.float32], there: wp.array2d[wp.float32]
+) -> None:
+    """Keep the true image with its misses at +inf, whatever the sensor shows for them: the slot still has them so."""
+    i, column = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    there[env, column] = truth[env, column]
+    if wp.isinf(values[env, column]):
+        there[env, column] = wp.inf
+
+
+@wp.kernel
 def keep_and_clear(
     rows: Rows, values: wp.array2d[wp.float32], before: wp.array2d[wp.float32], nearest: wp.array2d[wp.float32]
 ) -> None:
@@ -479,8 +493,12 @@ class DepthStage(StageCfg):
         draws.fast, draws.slow = math.sqrt(1.0 - self.slow_share), math.sqrt(self.slow_share)
         return draws
 
-    def geometry(self, truth: Record, key: StageKey, field: str) -> tuple[list[Any], tuple[int, int, int], Any]:
-        """Return the true depths and normals for kernels, the launch's size, and the image.
+    def geometry(
+        self, slot: Record, truth: Record, key: StageKey, field: str
+    ) -> tuple[list[Any], tuple[int, int, int], Any]:
+        """Return the true depths and normals for kernels, the launch's size, and the image (a launch).
+
+        A pixel that misses in the slot meets nothing, though the truth may show a number there.
 
         The inputs are depths `[env, column]`, normals `[env, column]`, quaternions `[env, mount]` and which axes these
         turn (0 where the normals are those of the depths).
@@ -492,8 +510,11 @@ class DepthStage(StageCfg):
             if axes == 0 and "normals" in truth and name in truth:
                 axes = number
                 normals, quats = (truth[each].view(len(truth[each]), -1, n) for each, n in (("normals", 3), (name, 4)))
+        there = wp.from_torch(key.scratch("there", field))
+        values = [column_values(record[field]) for record in (slot, truth)]
+        key.compute.launch(keep_what_is_there, (key.columns[field],), values, [there])
         inputs = [
-            column_values(truth[field]),
+            there,
             wp.from_torch(normals.to(key.compute.device), dtype=wp.vec3),
             wp.from_torch(quats.to(key.compute.device), dtype=wp.vec4),
             axes,
@@ -507,20 +528,17 @@ class DepthStage(StageCfg):
         ]  # fmt: skip
 
     def look_around(
-        self, slot: Record, truth: Record, key: StageKey, field: str, parallax: float | None
+        self, slot: Record, there: Any, key: StageKey, field: str, parallax: float | None
     ) -> tuple[Any, Any]:
         """Keep the image for look-ups and draw the second view of it, both `[env, column]` (one or two launches).
 
-        `parallax` is the focal length times the distance to the second view, px m; None where there is none.
+        `there` are the true depths of `geometry`. `parallax` is the focal length times the distance to the second view, px m; None where there is none.
         """
         before, nearest = (wp.from_torch(key.scratch(what, field)) for what in ("before", "nearest"))
         key.compute.launch(keep_and_clear, (key.columns[field],), [column_values(slot[field])], [before, nearest])
         if parallax is not None:
-            mounts, height, width = image_shape(truth[field])
+            mounts, height, width = image_shape(slot[field])
             key.compute.launch(
-                see_from_the_other,
-                (mounts, height, width),
-                [self.pinhole(height, width), parallax, column_values(truth[field])],
-                [nearest],
+                see_from_the_other, (mounts, height, width), [self.pinhole(height, width), parallax, there], [nearest]
             )
         return before, nearest

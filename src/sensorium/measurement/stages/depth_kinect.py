@@ -216,10 +216,10 @@ class KinectDepth(DepthStage):
         return value
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Triangulate (three launches per field)."""
+        """Triangulate (four launches per field)."""
         is_redwood = self.variant == "redwood"
         for field in key.columns:
-            geometry, items, image = self.geometry(truth, key, field)
+            geometry, items, image = self.geometry(slot, truth, key, field)
             kinect = Kinect()
             kinect.is_redwood = int(is_redwood)
             kinect.parallax = self.baseline * image.focal
@@ -230,6 +230,6 @@ class KinectDepth(DepthStage):
             kinect.quantum, kinect.shadow = self.quantum, int(self.shadow)
             kinect.cos_none, kinect.cos_all = self.grazing_cosines()
             kinect.min_range, kinect.max_range, kinect.hole = self.min_range, self.max_range, self.hole_value
-            seen = self.look_around(slot, truth, key, field, kinect.parallax if self.shadow else None)
+            seen = self.look_around(slot, geometry[0], key, field, kinect.parallax if self.shadow else None)
             inputs = [image, kinect, *geometry, *self.chances(key, field), *seen]
             key.compute.launch(_kinect, items, inputs, [column_values(slot[field])])

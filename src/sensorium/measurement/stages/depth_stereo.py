@@ -169,9 +169,9 @@ class StereoDepth(DepthStage):
         return finite(value)
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Match (three launches per field)."""
+        """Match (four launches per field)."""
         for field in key.columns:
-            geometry, items, image = self.geometry(truth, key, field)
+            geometry, items, image = self.geometry(slot, truth, key, field)
             stereo = Stereo()
             focal, ratio = self.matching(image, self.matched_focal_px)
             stereo.parallax, stereo.matched = self.baseline * image.focal, self.baseline * focal
@@ -180,6 +180,6 @@ class StereoDepth(DepthStage):
             stereo.shadow = int(self.shadow)
             stereo.cos_none, stereo.cos_all = self.grazing_cosines()
             stereo.max_range, stereo.hole = self.max_range, self.hole_value
-            seen = self.look_around(slot, truth, key, field, stereo.parallax if self.shadow else None)
+            seen = self.look_around(slot, geometry[0], key, field, stereo.parallax if self.shadow else None)
             inputs = [image, stereo, *geometry, *self.chances(key, field), *seen]
             key.compute.launch(_stereo, items, inputs, [column_values(slot[field])])

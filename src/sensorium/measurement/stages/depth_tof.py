@@ -266,9 +266,9 @@ class TofDepth(DepthStage):
         return self.noise_scale * scale * math.sqrt(signal + self.ambient) / signal
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Measure phases (one launch per field)."""
+        """Measure phases (two launches per field)."""
         for field in key.columns:
-            geometry, items, image = self.geometry(truth, key, field)
+            geometry, items, image = self.geometry(slot, truth, key, field)
             tof = Tof()
             tof.phase = 2.0 * math.pi / self.turn_length
             tof.noise = self.noise_scale * LIGHT / (4 * math.sqrt(2) * math.pi * self.modulation_hz * self.contrast)
