@@ -6,7 +6,7 @@ without a value in range shows a miss. Axes: ``[env, mount, height, width, chann
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 from pydantic import field_validator, model_validator
 from torch import Tensor
@@ -18,6 +18,7 @@ from sensorium.patterns.base import Int
 from sensorium.sensors.base import SimpleSensor
 from sensorium.sensors.ray_caster_camera import CameraData, RayCasterCamera, RayCasterCameraCfg
 
+RANGES = {"min_range": "min_distance", "max_range": "max_distance"}
 LENS = ("res", "fov_horizontal", "fov_vertical", "fx", "fy", "cx", "cy")
 
 
@@ -52,10 +53,19 @@ class DepthCameraCfg(RayCasterCameraCfg):
     in the camera's frame."""
 
     def __init__(self, /, **data: Any) -> None:
-        for alias, name in (("min_range", "min_distance"), ("max_range", "max_distance")):
+        for alias, name in RANGES.items():
             if data.get(alias) is not None and name in data:
                 raise ConfigError.single(type(self).__name__, alias, data[alias], f"no {name} beside it", "Keep one.")
         super().__init__(**data)
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed, validated as a whole."""
+        for alias, name in RANGES.items():
+            if name in changes and alias not in changes and getattr(self, alias) is not None:
+                changes[alias] = None
+            elif changes.get(alias) is not None and name not in changes and name in self.model_fields_set:
+                changes[name] = changes.pop(alias)
+        return super().replace(**changes)
 
     @field_validator("res")
     @classmethod

@@ -115,7 +115,8 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
             fix = f"Let scan_duration be {period:g} s, and sample every {period:g} s or a multiple of it."
             expected = "whole periods, for the rays of this pattern do not fire at an even rate"
             raise ConfigError.single(title, "scan_duration", duration, expected, fix)
-        late = 0.0 if (turns * len(rays)).denominator == 1 else 0.5  # rays that a window's end is rounded down by
+        is_even = (turns * len(rays)).denominator == (every / self.clock.dt_exact).denominator == 1
+        late = 0.0 if is_even else 0.5  # by so much of a ray a window's end may be rounded down
         oldest = (count + late) * period / len(rays) + max(float((even - times).max()), 0.0)
         return Window(count, duration, True, oldest)
 

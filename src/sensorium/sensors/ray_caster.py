@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Generic, Literal
+from typing import Annotated, Any, ClassVar, Generic, Literal, Self
 
 import torch
 import warp as wp
@@ -151,6 +151,20 @@ class RayScanCfg(RayCfg[DataT], Generic[DataT]):
             data = {**data, name: data[alias]}
             del data[alias]
         super().__init__(**data)
+        config, knob = f"{type(self).__name__.split('[')[0]}({self.label!r})", self.first_imperfection
+        if not self.selected:
+            fix = "return_points=False leaves the hits out."
+            raise ConfigError.single(config, "fields", self.fields, "at least one field that is computed", fix)
+        if knob is not None and "distances" not in self.selected:
+            expected = "it absent where no distances or hits are computed"
+            raise ConfigError.single(config, knob, getattr(self, knob), expected, "It acts on the field distances.")
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed, validated as a whole."""
+        for alias, name in WORDS.items():
+            if changes.get(alias) is not None and name not in changes:
+                changes[name] = changes.pop(alias)
+        return super().replace(**changes)
 
     @field_validator("fields")
     @classmethod

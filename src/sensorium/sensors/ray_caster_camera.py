@@ -208,6 +208,9 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
         if self.no_hit_value is not None and self.depth_clipping_behavior != "none":
             behaviour = self.depth_clipping_behavior
             raise bad(f"no_hit_value: None beside depth_clipping_behavior={behaviour!r}, which says what a miss shows")
+        knob = self.first_imperfection
+        if knob is not None and not {*DISTANCES} & {*self.selected}:
+            raise bad(f"{knob}: it absent where no distance is among the data types", "It acts on a distance.")
         return self
 
     @property
@@ -532,6 +535,15 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
     def derive_measured(self, slot: Record) -> None:
         """Let the other measured distance and the points follow from the measured one, and clip (a launch)."""
         self._make_images(slot, slot, DEPTH if "distance_to_image_plane" in slot else RAY, is_last=True)
+
+    def height_scan(self, offset: float = 0.0, miss_value: float | None = None) -> Tensor:
+        """Raise, for a camera has no hits in the world.
+
+        Raises:
+            ConfigError: always.
+        """
+        fix = "Take a RayCasterCfg with this pattern."
+        raise ConfigError.single(self._title, "data_types", self.cfg.asked, "ray_hits_w, which height_scan needs", fix)
 
     # Intrinsics and poses ---------------------------------------------------------------------------------------------
 

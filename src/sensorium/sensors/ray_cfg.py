@@ -131,8 +131,13 @@ class RayCfg(MountedSensorCfg[DataT], Generic[DataT]):
     @property
     def is_clean(self) -> bool:
         """Whether nothing can make the measured values differ from the true ones."""
+        return self.first_imperfection is None
+
+    @property
+    def first_imperfection(self) -> str | None:
+        """Name of the first field that can make the measured values differ from the true ones; None if none does."""
         knobs = ("noise", "noise_density", "bias", "random_walk", "random_walk_density", "resolution")
-        return not self.stages and all(getattr(self, knob) is None for knob in knobs)
+        return next((knob for knob in knobs if getattr(self, knob) is not None), "stages" if self.stages else None)
 
 
 def _mounted(config: str, data: dict[str, Any]) -> dict[str, Any]:
