@@ -21,8 +21,12 @@ from sensorium.cli import main
 
 DOCS = Path(__file__).parents[1] / "docs"
 IMAGES = DOCS / "images"
+WITH_OTHER_DEFAULTS = ("ray_cast",)
+"""Kinds that are another with other defaults, and on its page."""
 KINDS = sorted(
-    cfg_class.kind() for cfg_class in registry.registered() if cfg_class.__module__.startswith("sensorium.sensors.")
+    cfg_class.kind()
+    for cfg_class in registry.registered()
+    if cfg_class.__module__.startswith("sensorium.sensors.") and cfg_class.kind() not in WITH_OTHER_DEFAULTS
 )
 TOPICS = ("stages", "patterns")
 """Pages with a picture that are of no kind of sensor."""

@@ -51,7 +51,10 @@ Quat = tuple[Float, Float, Float, Float]
 
 
 def bad(expected: str, fix: str = "") -> PydanticCustomError:
-    """Return the exception that a validator raises; it becomes one `Fault`."""
+    """Return the exception that a validator raises; it becomes one `Fault`.
+
+    A validator of the whole config names the fields first: ``bad("low, high: two numbers that rise")``.
+    """
     return PydanticCustomError("sensorium", "{expected}", {"expected": expected, "fix": fix})
 
 
@@ -282,10 +285,16 @@ def _config_error(cls: type[Cfg], error: ValidationError, data: Mapping[str, Any
         elif item["type"] == "missing":
             faults.append(Fault(field, "nothing", "a value", f"Give {field}=..."))
         elif item["type"] == "sensorium":
-            faults.append(Fault(field, got, context["expected"], context["fix"]))
+            expected = context["expected"]
+            words, colon, rest = expected.partition(": ")
+            if not item["loc"] and colon and all(word in cls.model_fields for word in words.split(", ")):
+                values = (data.get(word, cls.model_fields[word].default) for word in words.split(", "))
+                field, got, expected = words, ", ".join(map(shown, values)), rest
+            faults.append(Fault(field, got, expected, context["fix"]))
         elif isinstance(context.get("error"), ConfigError):  # of a config inside this one
-            inner = context["error"].faults
-            faults.extend(Fault(f"{field}.{each.field}", each.got, each.expected, each.fix) for each in inner)
+            within = f"{field}." if item["loc"] else ""
+            for each in context["error"].faults:
+                faults.append(Fault(f"{within}{each.field}", each.got, each.expected, each.fix))
         else:
             text = item["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
             faults.append(Fault(field, got, text[:1].lower() + text[1:]))

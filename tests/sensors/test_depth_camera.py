@@ -216,17 +216,56 @@ def test_the_depth_camera_keeps_the_contract(options: Any) -> None:
     assert {"resuming_is_exact", "lazy_equals_eager", "config_round_trip"} <= {*laws}
 
 
+@pytest.mark.parametrize("given", [{"max_range": 5.0}, {"max_distance": 5.0}])
+@pytest.mark.parametrize("changed", ["max_range", "max_distance"])
+def test_a_copy_may_have_another_range_by_either_word(given: Any, changed: str) -> None:
+    assert sn.DepthCameraCfg(body="body", **given).replace(**{changed: 6.0}).clipping[0] == 6.0
+
+
+@pytest.mark.parametrize("shown", [{"depth_clipping_behavior": "max", "max_range": 9.0}, {"no_hit_value": 20.0}])
+@pytest.mark.parametrize(
+    "stage",
+    [
+        sn.StereoDepth(baseline=0.05, fov_deg=60.0, noise_px=0.02, edge_fattening=0.8),
+        sn.KinectDepth(fov_deg=60.0),
+        sn.TofDepth(modulation_hz=20e6, fov_deg=60.0, flying=1.0, noise_scale=0.0),
+    ],
+    ids=lambda stage: type(stage).__name__,
+)
+def test_what_a_miss_shows_is_no_surface_to_a_model_of_depth_errors(stage: Any, shown: Any) -> None:
+    """A box before the sky: it is measured the same whether the sky shows +inf, the end of the range or a number."""
+
+    def measured(**options: Any) -> Any:
+        cfg = sn.DepthCameraCfg(
+            name="camera", body="body", res=(48, 36), fov_horizontal=60.0, stages=(stage,), **options
+        )
+        box = sn.Shape("box", "box", (0.3, 0.3, 0.3), pos=(0.0, 0.0, 2.0))
+        return sn.Scene(sn.TensorEngine(shapes=(box,)), [cfg], seed=1)["camera"].data.depth
+
+    plain = measured()
+    sky = plain.isinf()
+    assert 100 < int((~sky).sum()) < 1000
+    assert torch.equal(measured(**shown)[~sky], plain[~sky])
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
         ({"res": (0, 24)}, r"res.*at least 1 pixel"),
         ({"fov_horizontal": 200.0}, r"fov_horizontal.*between 0 and 180"),
         ({"fov_horizontal": 60.0, "fx": 20.0}, r"fx.*no angle beside it"),
-        ({"fx": -3.0}, "not singular"),
-        ({"pattern_cfg": sn.PinholeCameraPatternCfg(width=4, height=4)}, "pattern_cfg: no res beside it"),
+        ({"fx": -3.0}, "fx: got -3.0, expected a finite focal length above 0"),
+        ({"cy": math.nan}, "cy: got nan, expected a finite place"),
+        (
+            {"pattern_cfg": sn.PinholeCameraPatternCfg(width=4, height=4)},
+            "pattern_cfg: got PinholeCamera.*no res beside it",
+        ),
         ({"max_range": 0.5, "min_range": 1.0}, "min_range < max_range"),
         ({"max_range": 3.0, "max_distance": 4.0}, "max_range.*no max_distance beside it"),
-        ({"data_types": ("distance_to_camera",)}, "data_types: distance_to_image_plane, which read_image gives"),
+        (
+            {"data_types": ("distance_to_camera",)},
+            "data_types: got .*expected distance_to_image_plane, which read_image gives",
+        ),
         ({"data_types": ("rgb",)}, "no rgb: a camera that casts rays cannot give it"),
         ({"stages": (sn.StereoDepth(baseline=0.05, fov_deg=60.0),)}, r"stages\.0\.focal_px.*fx 16"),
     ],

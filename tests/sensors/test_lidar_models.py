@@ -266,6 +266,16 @@ def test_mixed_pixels_come_with_a_footprint_only() -> None:
     assert np.abs(mixed - sharp)[far].max() < 1e-4
 
 
+def test_a_beam_without_divergence_has_the_footprint_of_its_diameter() -> None:
+    """Parallel sub-rays of a beam of 2 cm mix within 0.8 of that from an edge, at any distance."""
+    for at in (0.0, 200.0):
+        plate = Shape("box", "plate", (0.005, 5.0, 5.0), pos=(10.005 + at, 5.0, 0.0))
+        mixed = numpy(fan(plate, wall(10.3 + at), beam_diameter=0.02, sub_rays=19).data.distances[0]) - at
+        between = (mixed > 10.01) & (mixed < 10.29)
+        y = FAN.rays().starts.numpy()[between, 1]
+        assert between.sum() > 20 and np.abs(y).max() < 0.8 * 0.02 + 1e-6
+
+
 def test_echoes_farther_apart_than_the_pulse_do_not_mix() -> None:
     """With c t_p / 2 = 0.75 m an edge 0.7 m deep gives mixed pixels, one of 0.8 m two clean echoes."""
     for depth, mixes in ((0.7, True), (0.8, False)):

@@ -583,6 +583,15 @@ def test_points_are_had_in_the_frame_that_was_asked_for(given: dict[str, Any], p
         assert data.points.tolist() == [[[0.0, 0.0, 0.0]]]
 
 
+@pytest.mark.parametrize(
+    ("word", "field", "value"),
+    [("pattern_cfg", "pattern", sn.GridPatternCfg()), ("max_range", "max_distance", 3.0)],
+)
+def test_a_copy_may_be_changed_by_the_other_words(word: str, field: str, value: Any) -> None:
+    cfg = sn.RayCasterCfg(body="base", pattern=RAY, max_distance=9.0)
+    assert getattr(cfg.replace(**{word: value}), field) == value
+
+
 def test_fields_that_nobody_asked_for_are_none() -> None:
     data = data_of(engine_of([GROUND]), fields=("distances",))
     for name in ("pos_w", "quat_w", "frame_pos_w", "frame_quat_w", "hit_pos_w", "normals_w", "ray_mesh_ids", "points"):
@@ -613,8 +622,9 @@ def test_it_draws_hits_misses_and_rays() -> None:
     engine = engine_of([sn.Shape("plane", "ground", (1.0, 1.0))], {"base": ((0.0, 0.0, 2.0), turn("z", 90))}, envs=2)
     pattern = rays(((0.5, 0.0, 0.0), DOWN), ((3.0, 0.0, 0.0), DOWN))
     for fields in ("all", ("distances",)):
-        for alignment in ("base", "yaw"):
-            sensor = scene_of(engine, pattern=pattern, fields=fields, debug_rays=True, ray_alignment=alignment)["rays"]
+        for alignment, shown in (("base", None), ("yaw", -1.0)):
+            options = {"debug_rays": True, "ray_alignment": alignment, "no_hit_value": shown}
+            sensor = scene_of(engine, pattern=pattern, fields=fields, **options)["rays"]
             hits, misses, lines, stubs = sensor.debug_draw()
             np.testing.assert_allclose(hits.data, [[0.0, 0.5, 0.0]] * 2, atol=1e-6)
             np.testing.assert_allclose(misses.data, [[0.0, 3.0, 2.0]] * 2, atol=1e-6)
@@ -847,6 +857,8 @@ def test_it_keeps_the_authors_contract(cfg: sn.SensorCfg[Any]) -> None:
         ),
         ({"fields": ("distance",)}, "distances"),
         ({"fields": ()}, "at least one field"),
+        ({"fields": ("ray_hits_w",), "return_points": False}, "fields: got .*at least one field that is computed"),
+        ({"fields": ("normals_w",), "noise": 0.1}, r"\.noise: got 0.1, expected it absent where no distances"),
         ({"ray_alignment": "gravity"}, "ray_alignment"),
         ({"geometry": "mesh"}, "geometry"),
         ({"drift_range": (0.2, 0.1)}, r"a range \(low, high\) with low <= high"),

@@ -483,6 +483,24 @@ def test_moving_shapes_are_seen_through_a_lens_that_was_widened() -> None:
     assert ((got == expected.shape) | expected.is_edge).all()
 
 
+def test_the_lens_of_one_env_does_not_narrow_the_view_of_another() -> None:
+    """Env 0 has a wide lens and then env 1 a narrow one: env 0 sees the ball at the border as it does alone."""
+    ball = sn.Shape("sphere", "ball", (0.2,), body="other")
+    scene = scene_of(camera(data_types=("geom_ids",)), envs=2, shapes=(ball,), pos=(0.0, 0.0, 0.0))
+    scene.engine.body_pos_w[:, 1] = torch.tensor([1.0, 2.0, 0.0])
+    scene.update()
+    sensor: Any = scene["camera"]
+    wide, narrow = (torch.tensor([[f, 0.0, 20.0], [0.0, f, 15.0], [0.0, 0.0, 1.0]]) for f in (6.0, 300.0))
+    sensor.set_intrinsic_matrices(wide)
+    alone = sensor.data.geom_ids[0].clone()
+    assert (alone == 0).sum() > 3
+    sensor.set_intrinsic_matrices(narrow)
+    assert (sensor.data.geom_ids == -1).all()
+    for lens, env in ((wide, 0), (narrow, 1)):
+        sensor.set_intrinsic_matrices(lens, env_ids=[env])
+    assert torch.equal(sensor.data.geom_ids[0], alone) and (sensor.data.geom_ids[1] == -1).all()
+
+
 def test_lens_and_pose_outlast_a_reset_and_a_saved_state() -> None:
     """A reset leaves them; `load_state` brings back those of the state, and the image with them."""
     scene = scene_of(camera(), shapes=THINGS, envs=2, pos=(-2.0, 0.1, 0.8))
@@ -714,7 +732,11 @@ def test_what_rays_cannot_give_is_refused_by_name(word: str) -> None:
         ({"data_types": ("points_b", "normals")}, "data_types.*a distance beside points_b"),
         ({"pattern_cfg": sn.GridPatternCfg()}, "pattern_cfg.*a PinholeCameraPatternCfg"),
         ({"depth_clipping_behavior": "min"}, "depth_clipping_behavior"),
-        ({"depth_clipping_behavior": "max", "no_hit_value": 0.0}, "no_hit_value: None beside depth_clipping_behavior"),
+        (
+            {"depth_clipping_behavior": "max", "no_hit_value": 0.0},
+            "no_hit_value: got 0.0, expected None beside depth_clipping",
+        ),
+        ({"data_types": ("normals",), "noise": 0.1}, "noise: got 0.1, expected it absent where no distance"),
         ({"max_distance": -1.0}, "max_distance"),
         ({"drift_range": (0.2, 0.1)}, "drift_range.*low <= high"),
         ({"offset": {"convention": "usd"}}, "offset.convention"),
@@ -750,6 +772,11 @@ def test_a_bad_setter_names_what_is_wrong_and_changes_nothing(call: str, argumen
     with pytest.raises(sn.ConfigError, match=f"(?s)RayCasterCameraCfg.*{says}|look_at.*{says}"):
         getattr(sensor, call)(*arguments)
     assert all(torch.equal(tensor, before[name]) for name, tensor in sensor.tensors().items())
+
+
+def test_a_camera_has_no_height_scan() -> None:
+    with pytest.raises(sn.ConfigError, match=r"data_types.*ray_hits_w.*RayCasterCfg"):
+        scene_of(camera())["camera"].height_scan()  # type: ignore[attr-defined]
 
 
 def test_a_camera_draws_its_pyramid() -> None:

@@ -372,6 +372,23 @@ def test_a_lookup_turns_distances_into_the_values_of_a_device() -> None:
     assert torch.equal(probe.data.value, probe.ground_truth.value) and probe.data.distance[0, 5] == math.inf
 
 
+@pytest.mark.parametrize("shown", [{"no_hit_value": 0.0}, {"legacy_misses": True}], ids=str)
+@pytest.mark.parametrize("knobs", [{}, {"noise": 0.0}, {"fields": ("value",)}], ids=str)
+@pytest.mark.parametrize("noise", [0.0, 1e-9])
+def test_a_lookup_responds_to_a_miss_whatever_is_shown_for_it(noise: float, knobs: Any, shown: Any) -> None:
+    """Beyond the table's last row its value holds: 0.4 V, in truth and measured, though the distance reads 0 m."""
+    engine = sn.TensorEngine(2, shapes=[sn.Shape("plane", "ground")])
+    engine.body_pos_w[:, 0, 2] = torch.tensor([0.5, 5.0])
+    lookup = ((0.1, 2.3, 0.0), (0.5, 1.0, 0.0), (1.6, 0.4, noise))
+    probe: Any = sn.Scene(engine, [SurfaceDistanceProbeCfg(body="body", lookup=lookup, **knobs, **shown)], seed=0)[
+        "surface_distance_probe"
+    ]
+    for data in (probe.data, probe.ground_truth):
+        np.testing.assert_allclose(numpy(data.value), [[1.0], [0.4]], rtol=1e-6)
+        if data.distance is not None:
+            np.testing.assert_allclose(numpy(data.distance)[1], shown.get("no_hit_value", 0.5))
+
+
 def test_the_noise_of_a_lookup_is_relative_to_the_value_and_independent() -> None:
     """Of 4000 readings at 0.3 m (225, 15 %) the mean and sd are within 5 of their standard errors; truth has none."""
     n = 4000
@@ -385,12 +402,6 @@ def test_the_noise_of_a_lookup_is_relative_to_the_value_and_independent() -> Non
 
 
 def test_a_lookup_responds_to_the_measured_distance() -> None:
-    _, probe = probing(
-        engine_of(), probe_local_pos=((0, 0, -0.75),), targets="ground", bias=0.05, fields=("value",),
-        lookup=((0.0, 0.0, 0.0), (1.0, 100.0, 0.0)),
-    )  # fmt: skip
-    assert probe.data.distance is None
-    assert probe.data.value.item() == pytest.approx(25.0)  # no distance is measured that a bias could act on
     _, both = probing(
         engine_of(), probe_local_pos=((0, 0, -0.75),), targets="ground", bias=0.05,
         lookup=((0.0, 0.0, 0.0), (1.0, 100.0, 0.0)),
@@ -423,17 +434,22 @@ def test_a_shape_whose_pose_is_not_finite_makes_its_env_invalid_until_it_is() ->
         ({"probe_local_pos": (((0, 0, 0),), ((0, 0, 0), (0, 0, 1)))}, r"probe_local_pos.*Rows of a grid"),
         ({"probe_radius": 0.0}, "probe_radius: got 0.0, expected finite radii above 0, m"),
         ({"probe_radius": math.inf}, "probe_radius: got inf, expected finite radii above 0, m"),
-        ({"probe_radius": (1.0, 2.0)}, "one number, or 1, one for each probe, not 2"),
-        ({"probe_radius": 1.0, "max_distance": 2.0}, "max_distance: the largest probe_radius, 1 m"),
-        ({"probe_radius": 1.0, "min_distance": 1.5}, "probe_radius: above min_distance = 1.5 m"),
+        ({"probe_radius": (1.0, 2.0)}, "one number, or 1, one for each probe; not 2"),
+        ({"probe_radius": 1.0, "max_distance": 2.0}, "max_distance: got 2.0, expected the largest probe_radius, 1 m"),
+        ({"probe_radius": 1.0, "min_distance": 1.5}, "probe_radius: got 1.0, expected above min_distance = 1.5 m"),
         ({"fields": ("distances",)}, "fields among distance, nearest_points_w.*distance"),
         ({"fields": ()}, "at least one field"),
-        ({"fields": ("value",)}, "a lookup for the field value"),
+        ({"fields": ("value",)}, "lookup: got None, expected a table for the field value"),
+        ({"fields": ("nearest_points",), "noise": 0.1}, "noise: got 0.1, expected it absent where distance is not"),
+        ({"fields": ("value",), "lookup": ((0, 0, 0), (1, 1, 0)), "bias": 0.1}, "bias: got 0.1, expected it absent"),
         ({"lookup": ((0.0, 1.0, 0.0),)}, "lookup.*at least two rows"),
         ({"lookup": ((0.0, 1.0, 0.0), (0.0, 2.0, 0.0))}, "lookup.*row 1 has 0 m after 0 m"),
         ({"lookup": ((0.0, 1.0, 0.0), (1.0, 2.0, -0.1))}, "lookup.*noise from 0 up"),
-        ({"legacy_misses": True, "no_hit_value": 1.0}, "only one of legacy_misses and no_hit_value"),
-        ({"track_link": "a", "targets": "b"}, "only one of track_link and targets"),
+        (
+            {"legacy_misses": True, "no_hit_value": 1.0},
+            "legacy_misses, no_hit_value: got True, 1.0, expected only one of the two",
+        ),
+        ({"track_link": "a", "targets": "b"}, "track_link: got 'a', expected it absent beside targets"),
     ],
     ids=str,
 )

@@ -117,7 +117,7 @@ convert_camera_frame_orientation_convention = convert_orientation_convention
 """The name of the same in Isaac Lab."""
 
 
-def look_at(eyes: Tensor, targets: Tensor, convention: Convention = "ros") -> Tensor:
+def look_at(eyes: Tensor, targets: Tensor, convention: Convention = "ros", config: str = "look_at") -> Tensor:
     """Return the orientations of cameras that look from one place to another with the world's z up in the image.
 
     Straight up or down, where z says nothing, the camera is one that looked along the world's x and was tilted: looking
@@ -127,6 +127,7 @@ def look_at(eyes: Tensor, targets: Tensor, convention: Convention = "ros") -> Te
         eyes: `[..., 3]`, where the cameras are, m.
         targets: `[..., 3]`, what they look at, m.
         convention: axes of the result.
+        config: who asks, for messages.
 
     Returns:
         `[..., 4]`, unit quaternions (w, x, y, z).
@@ -139,7 +140,7 @@ def look_at(eyes: Tensor, targets: Tensor, convention: Convention = "ros") -> Te
     if not bool((torch.isfinite(distance) & (distance > 0.0)).all()):
         row = int((~(torch.isfinite(distance) & (distance > 0.0))).reshape(-1).nonzero()[0, 0])
         got = (eyes.reshape(-1, 3)[row].tolist(), targets.reshape(-1, 3)[row].tolist())
-        raise ConfigError.single("look_at", f"eyes, targets [{row}]", got, "two different places, finite, m")
+        raise ConfigError.single(config, f"eyes, targets [{row}]", got, "two different places, finite, m")
     x = forward / distance
     left = torch.stack([-x[..., 1], x[..., 0], torch.zeros_like(x[..., 0])], dim=-1)  # z cross forward
     size = left.norm(dim=-1, keepdim=True)

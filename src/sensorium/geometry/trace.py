@@ -263,6 +263,12 @@ def slot_of(tick: int, slots: int) -> wp.int32:
 
 
 @wp.func
+def first_tick(reset_tick: int, captured: int) -> wp.int32:
+    """Return the first tick of the episode of which poses are kept: that of the reset, whatever the engine's lag."""
+    return wp.min(reset_tick, captured)
+
+
+@wp.func
 def pose_at(pose: Pose, env: int, mount: int, captured: int, earliest: int, time: float) -> tuple[wp.vec3, wp.vec4]:
     """Return position and orientation of a mount some seconds from its capture, between the ticks that are kept."""
     x = float(wp.float64(time) / pose.dt)
@@ -467,7 +473,7 @@ def cast_rays(
     if rows.mask[env] == wp.uint8(0):
         return
     captured = clock[0] - clock[2]
-    earliest = reset_tick[env] - clock[2]
+    earliest = first_tick(reset_tick[env], captured)
     begin = scan_begin(bundle, captured)
     first = block * per_block
     last = wp.min(first + per_block, bundle.count)
@@ -794,7 +800,7 @@ def ray_points(
             q = quat
             if takes_time:
                 time = ray_time(bundle, begin + r, captured, pose.dt)
-                p, q = pose_at(pose, env, mount, captured, reset_tick[env] - clock[2], time)
+                p, q = pose_at(pose, env, mount, captured, first_tick(reset_tick[env], captured), time)
                 if turns:
                     q = quat_yaw(q)
             s0, d0 = ray_of(bundle, env, index)

@@ -113,8 +113,8 @@ PRESETS = (
             "at 113 m; the sheet's 70 m is the limit here.",
             "Recalled, not checked: 200,000 points/s, and intensities (0 to 150 for matt surfaces, up to 255 for "
             "retro-reflectors).",
-            "The curve is an approximation, see RotatingMirrorPatternCfg.mid360. Angular error (0.15 degrees) and "
-            "footprint are left out.",
+            "The curve is an approximation, see RotatingMirrorPatternCfg.mid360. Angular error (0.15 degrees), the "
+            "3 cm at 0.2 m and the footprint are left out.",
         ),
         fields=_mid360(),
     ),

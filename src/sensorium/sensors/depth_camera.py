@@ -74,6 +74,20 @@ class DepthCameraCfg(RayCasterCameraCfg):
             raise bad("(width, height) of at least 1 pixel")
         return value
 
+    @field_validator("fx", "fy")
+    @classmethod
+    def _focal(cls, value: float | None) -> float | None:
+        if value is not None and not 0.0 < value < float("inf"):
+            raise bad("a finite focal length above 0, px")
+        return value
+
+    @field_validator("cx", "cy")
+    @classmethod
+    def _centre(cls, value: float | None) -> float | None:
+        if value is not None and not -float("inf") < value < float("inf"):
+            raise bad("a finite place, px")
+        return value
+
     @model_validator(mode="after")
     def _lens(self) -> Any:
         given = [name for name in LENS if name in self.model_fields_set and getattr(self, name) is not None]
@@ -82,7 +96,7 @@ class DepthCameraCfg(RayCasterCameraCfg):
         self.pinhole  # noqa: B018 - raises where the lens is none
         lowest, farthest = self._range
         if not 0.0 <= lowest < farthest < float("inf"):
-            raise bad(f"min_range, max_range: 0 <= min_range < max_range, finite, m; not {lowest:g} and {farthest:g}")
+            raise bad("min_range, max_range: 0 <= min_range < max_range, finite, m")
         if self.shown not in self.selected:
             raise bad(
                 f"data_types: {self.shown}, which read_image gives, among them", "ray_length=... says which it is."

@@ -121,8 +121,8 @@ class LidarCfg(RayCfg[LidarData]):
     """Error of the distances of each channel, m: one number, one per channel, or a distribution drawn per channel,
     mount and env at each reset."""
     beam_divergence: Float | tuple[Float, Float] = 0.0
-    """Full angle of the beam at half its greatest power, rad: one, or across azimuth and across elevation. Above 0 each
-    ray is a bundle of `sub_rays`."""
+    """Full angle of the beam at half its greatest power, rad: one, or across azimuth and across elevation. Above 0, or
+    with a `beam_diameter` above 0, each ray is a bundle of `sub_rays`."""
     beam_diameter: Float = 0.0
     """Diameter of the beam at half its greatest power where it leaves, m."""
     sub_rays: Literal[7, 19] = 7
@@ -131,7 +131,8 @@ class LidarCfg(RayCfg[LidarData]):
     """Which echo of a bundle is shown. ``"dual"``: the strongest and the last, on an axis of 2; where these are one,
     the second strongest, or none."""
     pulse_duration: Float = 5.0e-9
-    """Length t_p of a pulse, s: echoes less than c t_p / 2 behind each other become one in between (a mixed pixel)."""
+    """Length t_p of the pulse of a beam with a footprint, s: echoes less than c t_p / 2 behind each other become one in
+    between (a mixed pixel)."""
     atmosphere_attenuation_rate: Float = 0.004
     """CARLA: intensity is exp(-a d) with this a, 1/m."""
     dropoff_general_rate: Float = 0.45
@@ -226,6 +227,8 @@ class LidarCfg(RayCfg[LidarData]):
             for name in ("detection_threshold", "range_noise_snr"):
                 if getattr(self, name) is not None:
                     raise bad(f"{name}: beside reference_snr", "The ratio of a known target says what others give.")
+        if self.detection_threshold is None and "detection_sd" in given:
+            raise bad("detection_sd: beside detection_threshold", "It is the softness of that threshold.")
         sds, ratios = (np.size(np.asarray(value)) for value in (self.range_noise, self.range_noise_snr))
         if self.range_noise_snr is not None and (self.range_noise is None or sds != ratios):
             raise bad(f"range_noise_snr: one ratio for each of the {sds} deviations in range_noise, not {ratios}")
@@ -234,7 +237,7 @@ class LidarCfg(RayCfg[LidarData]):
         if isinstance(self.range_noise_snr, tuple) and len(set(self.range_noise_snr)) < ratios:
             raise bad("range_noise_snr: ratios that differ")
         if not self.has_footprint:
-            for name in ("returns", "sub_rays"):
+            for name in ("returns", "sub_rays", "pulse_duration"):
                 if name in given and getattr(self, name) != "strongest":
                     raise bad(f"{name}: beside beam_divergence", "A ray without width has one return.")
         return self
@@ -253,7 +256,7 @@ class LidarCfg(RayCfg[LidarData]):
     @property
     def has_footprint(self) -> bool:
         """Whether each ray is a bundle."""
-        return any(angle > 0.0 for angle in self.divergence)
+        return self.beam_diameter > 0.0 or any(angle > 0.0 for angle in self.divergence)
 
     @property
     def alters_returns(self) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import warp as wp
 
 from sensorium.compute import Rows
-from sensorium.geometry.trace import Bundle, Pose, place_ray, pose_at, ray_of, ray_time, scan_begin, slot_of
+from sensorium.geometry.trace import Bundle, Pose, first_tick, place_ray, pose_at, ray_of, ray_time, scan_begin, slot_of
 from sensorium.random import F32, draw, philox, word_to_normal, word_to_uniform
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})
@@ -331,7 +331,7 @@ def true_scan(
             intensity = model.scale * wp.exp(-model.attenuation * t)
         else:
             intensity = _strength(model, _power(model, tables.reflectance[shape], cosine, t), t)
-    earliest = reset_tick[env] - clock[2]
+    earliest = first_tick(reset_tick[env], captured)
     for e in range(out.returns):
         if e > 0:
             t = wp.inf
@@ -360,7 +360,7 @@ def measured_scan(
     if rows.mask[env] == wp.uint8(0):
         return
     captured = clock[0] - clock[2]
-    earliest = reset_tick[env] - clock[2]
+    earliest = first_tick(reset_tick[env], captured)
     place = scan_begin(bundle, captured) + ray
     index = (place % bundle.total + bundle.total) % bundle.total
     _write_ray(out, tables, bundle, pose.dt, captured, env, mount, ray, place, index)
@@ -489,7 +489,7 @@ def finish(
     place = scan_begin(bundle, captured) + column / out.returns
     index = (place % bundle.total + bundle.total) % bundle.total
     t = distance_in[env, mount, column]
-    earliest = reset_tick[env] - clock[2]
+    earliest = first_tick(reset_tick[env], captured)
     _write_points(out, bundle, pose, captured, earliest, env, mount, column, place, index, t)
     if wp.isfinite(t):
         return

@@ -526,7 +526,8 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
         if data.ray_hits_w is not None:
             hits = data.ray_hits_w.reshape(*lead, 3)
         else:
-            hits = starts + data.distances.reshape(*lead, 1) * directions
+            distances = data.distances.reshape(*lead, 1)
+            hits = starts + torch.where(distances == self.cfg.miss, torch.inf, distances) * directions
         is_hit = hits.isfinite().all(dim=-1)
         green, red = (0.0, 1.0, 0.0), (1.0, 0.0, 0.0)
 

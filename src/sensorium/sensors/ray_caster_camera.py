@@ -569,7 +569,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         inverse = inverse_intrinsics(k, self._title)
         self._k[rows] = k.float().to(self.device)
         self._inverse_k[rows] = inverse.float().to(self.device)
-        self._cast.widen(self._inverse_k)
+        self._cast.widen(self._inverse_k[rows], more=len(rows) < self.num_envs)
         self._changed()
 
     def set_world_poses(
@@ -626,7 +626,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         """
         rows = self._rows(env_ids)
         where, what = (self._per_mount(name, given, rows, 3) for name, given in (("eyes", eyes), ("targets", targets)))
-        quat = look_at(where, what, "world")
+        quat = look_at(where, what, "world", self._title)
         axis = (slice(None), slice(None)) if self._mount_axis else (slice(None), 0)
         self.set_world_poses(where[axis], quat[axis], env_ids, "world")
 

@@ -167,17 +167,20 @@ class SurfaceDistanceProbeCfg(RayCfg[SurfaceDistanceProbeData]):
     def _fitting(self) -> Any:
         radii = np.atleast_1d(np.array(self.probe_radius, dtype=np.float64))
         if isinstance(self.probe_radius, tuple) and len(radii) != self.num_probes:
-            raise bad(f"probe_radius: one number, or {self.num_probes}, one for each probe, not {len(radii)}")
+            raise bad(f"probe_radius: one number, or {self.num_probes}, one for each probe; not {len(radii)}")
         if not (radii > self.min_distance).all():
             raise bad(f"probe_radius: above min_distance = {self.min_distance:g} m")
         if float(radii.max()) != self.max_distance:
             raise bad(f"max_distance: the largest probe_radius, {radii.max():g} m", "Give one of the two.")
         if self.track_link is not None and self.track_link != self.targets:
-            raise bad("only one of track_link and targets", "They mean the same.")
+            raise bad("track_link: it absent beside targets", "They mean the same.")
         if self.legacy_misses and self.no_hit_value is not None:
-            raise bad("only one of legacy_misses and no_hit_value")
+            raise bad("legacy_misses, no_hit_value: only one of the two")
         if self.lookup is None and not isinstance(self.fields, str) and "value" in self.fields:
-            raise bad("a lookup for the field value", "Give lookup=((distance, value, noise), ...).")
+            raise bad("lookup: a table for the field value", "Give lookup=((distance, value, noise), ...).")
+        knob = self.first_imperfection
+        if knob is not None and "distance" not in self.selected:
+            raise bad(f"{knob}: it absent where distance is not among the fields", "It acts on the distance.")
         return self
 
     @property
@@ -324,29 +327,33 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
     @recorded
     def update_raw_data(self, raw: Record) -> None:
         """Find the nearest surfaces (one launch, and one to place what moves)."""
-        shown = self._shown if self.line.hooks.fused is None else (float("inf"), False)
-        self._query.find(self._outputs(raw), *shown)
-        if "value" in raw:
-            self._respond(raw, is_noisy=False)
+        is_last, has_value = self.line.hooks.fused is None, "value" in raw
+        shown = self._shown if is_last and not has_value else (float("inf"), False)
+        self._query.find(self._outputs(raw, with_own=True), *shown)
+        if has_value:
+            self._respond(raw, is_noisy=False)  # to a miss, whatever number is shown for it
+            if is_last and self.cfg.replaces_misses:
+                self._query.show_misses(self._outputs(raw), self._outputs(raw), *self._shown)
 
     @recorded
     def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
         """Find the nearest surfaces; in the truth show misses at once, for noise leave them infinite."""
         self.update_raw_data(slot)
-        self._query.show_misses(self._outputs(slot), self._outputs(raw), *self._shown)
         if "value" in raw:
-            self._respond(raw, is_noisy=False)
+            self._respond(raw, is_noisy=False, of=slot)
+        self._query.show_misses(self._outputs(slot), self._outputs(raw), *self._shown)
 
-    def _outputs(self, record: Record) -> dict[str, Tensor]:
+    def _outputs(self, record: Record, with_own: bool = False) -> dict[str, Tensor]:
         names = {"distance": "distance", "nearest_points_w": "point", "geom_ids": "shape"}
         outputs = {names[name]: record[name] for name in record if name in names}
-        if self._distance is not None:
+        if with_own and self._distance is not None:
             outputs["distance"] = self._distance
         return outputs
 
-    def _respond(self, record: Record, is_noisy: bool) -> None:
+    def _respond(self, record: Record, is_noisy: bool, of: Record | None = None) -> None:
         shape = (self.num_envs, self.mount.count, self.num_probes)
-        distance = record.distance if "distance" in record else self._distance
+        source = record if of is None else of
+        distance = source.distance if "distance" in source else self._distance
         assert distance is not None
         inputs = [
             self.clock.words_wp,

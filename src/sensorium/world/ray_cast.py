@@ -296,11 +296,20 @@ class RayCast:
         cosines, sines, radii = (values.astype(np.float32)[None] for values in (np.cos(angle), sine, radius))
         return cosines, sines, radii
 
-    def widen(self, inverse_k: torch.Tensor) -> None:
-        """Take note that intrinsic matrices have changed."""
+    def widen(self, inverse_k: torch.Tensor, *, more: bool = False) -> None:
+        """Take note that intrinsic matrices have changed.
+
+        Args:
+            inverse_k: rows of the inverse matrices, `[n, 3, 3]`.
+            more: whether there are others that stay as they are.
+        """
         assert self._image is not None
-        for mine, new in zip(self.cones, self._image_cones(inverse_k, self._image), strict=True):
-            mine.copy_(torch.from_numpy(new).to(mine.device))
+        new = [
+            torch.from_numpy(values).to(self._compute.device) for values in self._image_cones(inverse_k, self._image)
+        ]
+        is_wider = new[0] < self.cones[0]
+        for mine, other in zip(self.cones, new, strict=True):
+            mine.copy_(torch.where(is_wider, other, mine) if more else other)
 
     # Work -------------------------------------------------------------------------------------------------------------
 

@@ -315,19 +315,19 @@ class RayScene:
             The view, and uint8 `[mount, instance]`, 1 where a mount does not see an instance.
 
         Raises:
-            SelectionError: nothing matches, or nothing is left.
+            SelectionError: nothing matches.
             ConfigError: a shape in it cannot be cast at.
         """
         chosen = self.select(targets, config)
-        own_of = [self._own(body, targets) for body in own_bodies]
-        own = set[int]().union(*own_of)
-        everywhere = own.intersection(*own_of)  # what no mount sees need not be there
-        chosen = [i for i in chosen if self.shapes[i].row not in everywhere]
         if not chosen:
             known = listed([shape.name for shape in self.shapes])
             fix = f"Shapes in this model: {known}." if self.shapes else "This model has no shapes."
             what = f"geometry={targets.geometry!r}, groups={targets.groups}"
             raise SelectionError(config, [Fault("targets", what, "at least one shape", fix)])
+        own_of = [self._own(body, targets) for body in own_bodies]
+        own = set[int]().union(*own_of)
+        everywhere = own.intersection(*own_of)  # what no mount sees need not be there; a robot alone sees nothing
+        chosen = [i for i in chosen if self.shapes[i].row not in everywhere]
         single = tuple(i for i in chosen if self.shapes[i].is_static and self.shapes[i].row in own)
         key = (tuple(chosen), single)
         if key not in self._views:

@@ -532,7 +532,8 @@ class DepthStage(StageCfg):
     ) -> tuple[Any, Any]:
         """Keep the image for look-ups and draw the second view of it, both `[env, column]` (one or two launches).
 
-        `there` are the true depths of `geometry`. `parallax` is the focal length times the distance to the second view, px m; None where there is none.
+        `there` are the true depths of `geometry`. `parallax` is the focal length times the distance to the second view,
+        px m; None where there is none.
         """
         before, nearest = (wp.from_torch(key.scratch(what, field)) for what in ("before", "nearest"))
         key.compute.launch(keep_and_clear, (key.columns[field],), [column_values(slot[field])], [before, nearest])
