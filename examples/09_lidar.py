@@ -25,9 +25,8 @@ walls = [
              quat=(math.cos(a / 2), 0.0, 0.0, math.sin(a / 2)), reflectance=0.2 + 0.2 * k)
     for k, a in enumerate(np.arange(4) * math.pi / 2)
 ]  # fmt: skip
-lidar = sn.LidarCfg(
-    body="body", rate_hz=10.0, range_noise=0.01, fields=("points_b", "intensity", "geom_ids", "time_offset")
-)
+fields = ("points_b", "intensity", "geom_ids", "time_offset")
+lidar = sn.LidarCfg(body="body", rate_hz=10.0, range_noise=0.01, fields=fields)
 imu = sn.ImuCfg(body="body", fields=("ang_vel_b",))
 engine = sn.TensorEngine(1, DT, shapes=walls, motion=bend)
 scene = sn.Scene(engine, [lidar, imu], seed=1)
@@ -36,20 +35,18 @@ scene.step(substeps=round(1.0 / DT))
 
 def off(points: np.ndarray, shapes: np.ndarray) -> float:
     """Return the rms distance of points from the walls that they are said to lie on, m."""
-    normal = np.array([(math.cos(a), math.sin(a)) for a in np.arange(4) * math.pi / 2])[shapes]
+    normal = np.array([(1, 0), (0, 1), (-1, 0), (0, -1)])[shapes]
     return float(np.sqrt((((points[:, :2] * normal).sum(axis=1) - 20.0) ** 2).mean()))
 
 
 cloud = scene[lidar].point_cloud()
 points, shapes, t = cloud["points_b"].astype(float), cloud["geom_ids"], cloud["time_offset"].astype(float)
 
-# Undo the motion: where the sensor was at each point's own time, from its speed and its turn rate.
-rate = float(scene[imu].data.ang_vel_b[0, 2])
+rate = float(scene[imu].data.ang_vel_b[0, 2])  # undo the motion: where the sensor was at each point's own time
 angle, radius = rate * t, SPEED / rate
 c, s = np.cos(angle), np.sin(angle)
-straight = np.stack(
-    [c * points[:, 0] - s * points[:, 1] + radius * s, s * points[:, 0] + c * points[:, 1] + radius * (1.0 - c)], axis=1
-)
+x, y = points[:, 0], points[:, 1]
+straight = np.stack([c * x - s * y + radius * s, s * x + c * y + radius * (1.0 - c)], axis=1)
 true = scene[lidar].point_cloud(measured=False)
 skewed, corrected, exact = off(points, shapes), off(straight, shapes), off(true["points_b"], true["geom_ids"])
 print(f"off the walls: {skewed:.3f} m as scanned, {corrected:.4f} m corrected, {exact:.1e} m in truth")

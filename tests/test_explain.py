@@ -240,6 +240,7 @@ kind = "ray_caster"
 name = "scan"
 body = "trunk"
 pattern = {kind = "grid", size = [1.6, 1.0]}
+exclude_own_links = false
 [[sensor]]
 kind = "terrain_height"
 name = "feet"
