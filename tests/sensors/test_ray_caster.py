@@ -980,3 +980,15 @@ def test_without_a_kinematic_tree_the_links_of_its_entity_are_its_own() -> None:
     engine = engine_of(shapes, poses)
     assert data_of(engine, body="dog/trunk").distances.item() == pytest.approx(0.9)
     assert data_of(engine, body="ball").distances.item() == pytest.approx(1.0)
+
+
+def test_a_hit_tells_its_body_the_world_and_a_miss_apart() -> None:
+    shapes = [GROUND, sn.Shape("box", "crate", (0.2, 0.2, 0.2), body="crate")]
+    poses = {"base": ((0.0, 0.0, 2.0),), "crate": ((1.0, 0.0, 0.5),)}
+    down, up = (0.0, 0.0, -1.0), (0.0, 0.0, 1.0)
+    pattern = rays(((0.0, 0.0, 0.0), down), ((1.0, 0.0, 0.0), down), ((0.0, 0.0, 0.0), up))
+    engine = engine_of(shapes, poses)
+    for alignment in ("base", "yaw"):
+        data = data_of(engine, pattern=pattern, ray_alignment=alignment, fields=("body_ids", "geom_ids"))
+        assert data.body_ids.tolist() == [[-1, 1, -2]]
+        assert data.geom_ids.tolist() == [[0, 1, -1]]

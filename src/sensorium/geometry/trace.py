@@ -86,6 +86,7 @@ class Instances:
         centre: centre of a bounding sphere, in the shape's frame, m.
         radius: its radius, m.
         moving: number of the first shape that moves.
+        shape_body: row of the body of each shape of the scene, -1 for the world.
     """
 
     kind: wp.array[wp.int32]
@@ -103,6 +104,7 @@ class Instances:
     centre: wp.array[wp.vec3]
     radius: wp.array[wp.float32]
     moving: wp.int32
+    shape_body: wp.array[wp.int32]
 
 
 @wp.struct
@@ -194,6 +196,7 @@ class Hits:
         normal: unit, world; 0 for a miss.
         cosine: of the angle of incidence: that between the normal and the way back, negative from inside; 0 for a miss.
         shape: number of the shape in the scene; -1 for a miss.
+        body: row of its body, -1 for the world; -2 for a miss.
         face: face id; -1 for none.
         start: where the ray started, m, world.
         direction: its unit vector, world.
@@ -206,6 +209,7 @@ class Hits:
     normal: wp.array3d[wp.vec3]
     cosine: wp.array3d[wp.float32]
     shape: wp.array3d[wp.int32]
+    body: wp.array3d[wp.int32]
     face: wp.array3d[wp.int32]
     start: wp.array3d[wp.vec3]
     direction: wp.array3d[wp.vec3]
@@ -732,7 +736,7 @@ def write_hit(
             out.normal[env, mount, r] = normal
         if out.cosine.shape[0] > 0:
             out.cosine[env, mount, r] = -wp.dot(d, normal)
-    if out.shape.shape[0] > 0:
+    if out.shape.shape[0] > 0 or out.body.shape[0] > 0:
         shape = int(-1)
         if is_hit:
             if best == -2:
@@ -741,7 +745,13 @@ def write_hit(
                 shape = surroundings.column_shape[face]
             else:
                 shape = instances.shape[best]
-        out.shape[env, mount, r] = shape
+        if out.shape.shape[0] > 0:
+            out.shape[env, mount, r] = shape
+        if out.body.shape[0] > 0:
+            body = int(-2)
+            if is_hit:
+                body = instances.shape_body[shape]
+            out.body[env, mount, r] = body
     if out.face.shape[0] > 0:
         id = int(-1)
         if is_hit and face >= 0:

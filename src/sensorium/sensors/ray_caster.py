@@ -54,6 +54,8 @@ class RayCasterData:
     """Unit normal of the surface there, outward; 0 for a miss."""
     geom_ids: Annotated[Tensor, Field("1", dtype="int32", kind="id")]
     """What was met: row in the sensor's `geom_names`; -1 for a miss."""
+    body_ids: Annotated[Tensor, Field("1", dtype="int32", kind="id")]
+    """Row of its body in ``engine.names("body")``; -1 for the world, -2 for a miss."""
     face_ids: Annotated[Tensor, Field("1", dtype="int32", kind="id")]
     """Triangle of a mesh (row of its faces) or height field that was met; -1 for others and for a miss."""
 
@@ -83,7 +85,7 @@ class RayCasterData:
         return self.quat_w if self.quat_w is None or self.quat_w.dim() > 2 else self.quat_w.unsqueeze(1)
 
 
-FIELDS = ("pos_w", "quat_w", "distances", "ray_hits_w", "points_b", "normals_w", "geom_ids", "face_ids")
+FIELDS = ("pos_w", "quat_w", "distances", "ray_hits_w", "points_b", "normals_w", "geom_ids", "body_ids", "face_ids")
 PER_RAY = FIELDS[2:]
 FIELD_ALIASES = {
     "hit_pos_w": "ray_hits_w",
@@ -458,6 +460,7 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
             "point": "ray_hits_w" if "ray_hits_w" in record else "points_b",
             "normal": "normals_w",
             "shape": "geom_ids",
+            "body": "body_ids",
             "face": "face_ids",
         }
         wanted = {name: record[field] for name, field in outputs.items() if field in record}

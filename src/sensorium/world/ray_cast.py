@@ -45,6 +45,7 @@ _HITS = {
     "normal": wp.vec3,
     "cosine": wp.float32,
     "shape": wp.int32,
+    "body": wp.int32,
     "face": wp.int32,
     "start": wp.vec3,
     "direction": wp.vec3,

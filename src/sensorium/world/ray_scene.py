@@ -315,19 +315,23 @@ class RayScene:
             The view, and uint8 `[mount, instance]`, 1 where a mount does not see an instance.
 
         Raises:
-            SelectionError: nothing matches.
+            SelectionError: nothing matches, or what was chosen is all its own.
             ConfigError: a shape in it cannot be cast at.
         """
         chosen = self.select(targets, config)
-        if not chosen:
-            known = listed([shape.name for shape in self.shapes])
-            fix = f"Shapes in this model: {known}." if self.shapes else "This model has no shapes."
-            what = f"geometry={targets.geometry!r}, groups={targets.groups}"
-            raise SelectionError(config, [Fault("targets", what, "at least one shape", fix)])
         own_of = [self._own(body, targets) for body in own_bodies]
         own = set[int]().union(*own_of)
-        everywhere = own.intersection(*own_of)  # what no mount sees need not be there; a robot alone sees nothing
-        chosen = [i for i in chosen if self.shapes[i].row not in everywhere]
+        everywhere = own.intersection(*own_of)  # what no mount sees need not be there
+        left = [i for i in chosen if self.shapes[i].row not in everywhere]
+        is_choice = targets.include is not None or targets.labels is not None
+        if not chosen or (is_choice and not left):  # a robot that is alone may see nothing, but not one that chose so
+            known = listed([shape.name for shape in self.shapes])
+            fix = f"Shapes in this model: {known}." if self.shapes else "This model has no shapes."
+            if chosen:
+                fix = f"{listed([self.shapes[i].name for i in chosen])} is its own: exclude_parent_body=False shows it."
+            what = f"geometry={targets.geometry!r}, groups={targets.groups}"
+            raise SelectionError(config, [Fault("targets", what, "at least one shape", fix)])
+        chosen = left
         single = tuple(i for i in chosen if self.shapes[i].is_static and self.shapes[i].row in own)
         key = (tuple(chosen), single)
         if key not in self._views:
@@ -419,6 +423,7 @@ class RayScene:
         out.centre = array([centre for centre, _ in spheres], wp.vec3, 3)
         out.radius = array([radius for _, radius in spheres], wp.float32)
         out.moving = static
+        out.shape_body = array([shape.row for shape in self.shapes], wp.int32)
         return out
 
     @property
