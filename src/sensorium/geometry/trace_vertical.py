@@ -21,7 +21,7 @@ from sensorium.geometry.trace import (
     ray_instance,
     write_hit,
 )
-from sensorium.geometry.transforms import quat_yaw
+from sensorium.geometry.transforms import quat_heading
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
@@ -104,11 +104,11 @@ def cast_vertical(
     first = block * per_block
     last = wp.min(first + per_block, bundle.count)
     p = pose.pos[env, 0, mount]
-    heading = wp.vec4(1.0, 0.0, 0.0, 0.0)
+    heading = wp.vec2(1.0, 0.0)
     if pose.alignment != WORLD:
-        heading = quat_yaw(pose.quat[env, 0, mount])
-    sine = 2.0 * heading[0] * heading[3]
-    cosine = 1.0 - 2.0 * heading[3] * heading[3]
+        heading = quat_heading(pose.quat[env, 0, mount])
+    cosine = heading[0]
+    sine = heading[1]
     lift = float(0.0)
     shift = wp.vec2()
     if pose.drift.shape[0] > 0:
@@ -152,7 +152,7 @@ def cast_vertical(
             origin = instances.pos[row]
             turn = instances.heading[row]
     others = wp.where(lone >= 0, 0, surroundings.alone.shape[0])
-    if lone >= 0 and count == 0 and surroundings.is_indexed == 0 and is_more == 0:
+    if lone >= 0 and surroundings.is_indexed == 0 and is_more == 0:
         turn_s = turn[0] * sine - turn[1] * cosine
         turn_c = turn[0] * cosine + turn[1] * sine
         u0 = turn[0] * (p[0] - origin[0]) + turn[1] * (p[1] - origin[1])
@@ -166,14 +166,34 @@ def cast_vertical(
                 fields.heights, h, half, per,
                 u0 + turn_c * x0 - turn_s * y0, v0 + turn_s * x0 + turn_c * y0, z - origin[2], sign,
             )  # fmt: skip
+            x = p[0] + cosine * x0 - sine * y0
+            y = p[1] + sine * x0 + cosine * y0
+            if count > 0:
+                looks = wp.where(count > NEAR, movers, count)
+                for n in range(looks):
+                    k = n
+                    if count <= NEAR:
+                        k = near[n]
+                    row = instances.moving + k
+                    if count > NEAR and hidden[mount, row] != wp.uint8(0):
+                        continue
+                    c = moving.centre[env, 0, k]
+                    size = instances.radius[row]
+                    along = sign * (c[2] - z)
+                    if along < -size or along - size > t:
+                        continue
+                    if (c[0] - x) * (c[0] - x) + (c[1] - y) * (c[1] - y) > size * size:
+                        continue
+                    found, triangle = ray_instance(
+                        instances, fields, row, moving.pos[env, 0, k], moving.quat[env, 0, k], wp.vec3(x, y, z), d, t
+                    )
+                    t = wp.min(t, found)
             is_hit = t <= limits[1] and t >= limits[0]
             if out.distance.shape[0] > 0:
                 out.distance[env, mount, r] = wp.where(is_hit, t, out.miss)
             if out.point.shape[0] > 0:
                 point = wp.vec3(wp.inf, wp.inf, wp.inf)
                 if is_hit:
-                    x = p[0] + cosine * x0 - sine * y0
-                    y = p[1] + sine * x0 + cosine * y0
                     point = wp.vec3(x, y, z + sign * t + lift)
                 out.point[env, mount, r] = point
         return

@@ -47,16 +47,22 @@ def quat_slerp(a: wp.vec4, b: wp.vec4, share: float) -> wp.vec4:
 
 
 @wp.func
-def quat_yaw(q: wp.vec4) -> wp.vec4:
-    """Return the turn about the world's z axis that takes x to where q takes it, seen from above.
+def quat_heading(q: wp.vec4) -> wp.vec2:
+    """Return cosine and sine of the turn about the world's z axis that takes x to where q takes it, seen from above.
 
     Where q takes x nearly upright (within 0.1 of the vertical's sine), what it takes y to says the heading.
     """
     x = 1.0 - 2.0 * (q[2] * q[2] + q[3] * q[3])
     y = 2.0 * (q[0] * q[3] + q[1] * q[2])
-    if x * x + y * y < 0.01:
+    if x * x + y * y < 0.01:  # q takes y to (-y, x) in the plane: turned back by a right angle that is where x would be
         y = -2.0 * (q[1] * q[2] - q[0] * q[3])
         x = 1.0 - 2.0 * (q[1] * q[1] + q[3] * q[3])
-        # q takes y to (-y, x) in the plane: turned back by a right angle that is where x would be
-    half = 0.5 * wp.atan2(y, x)
+    return wp.normalize(wp.vec2(x, y))
+
+
+@wp.func
+def quat_yaw(q: wp.vec4) -> wp.vec4:
+    """Return the turn of `quat_heading` as a quaternion."""
+    heading = quat_heading(q)
+    half = 0.5 * wp.atan2(heading[1], heading[0])
     return wp.vec4(wp.cos(half), 0.0, 0.0, wp.sin(half))
