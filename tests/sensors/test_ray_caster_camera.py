@@ -787,3 +787,16 @@ def test_a_camera_draws_its_pyramid() -> None:
     np.testing.assert_allclose(lines[:, :4, 0], np.broadcast_to([0, 0, 2], (2, 4, 3)), atol=1e-6)
     half = 0.3 * np.array([20.0, 15.0]) / 24.0
     np.testing.assert_allclose(lines[0, 0, 1], [0.3, half[0], 2.0 + half[1]], atol=1e-6)
+
+
+def test_cameras_with_one_selection_share_all_trees_and_say_what_they_are() -> None:
+    """Cases 27 and 37: meshes are shared; a camera prints its name, its image and its pattern's size."""
+    ground = sn.Mesh([[-5, -5, 0], [5, -5, 0], [5, 5, 0], [-5, 5, 0]], [[0, 1, 2], [0, 2, 3]], "ground")
+    engine = sn.TensorEngine(2, shapes=[sn.Shape("mesh", "ground", mesh=ground)])
+    pattern = sn.PinholeCameraPatternCfg(width=8, height=6)
+    cfgs = [sn.RayCasterCameraCfg(name=name, body="body", pattern_cfg=pattern) for name in ("left", "right")]
+    scene = sn.Scene(engine, cfgs)
+    left, right = (scene[name] for name in ("left", "right"))
+    assert left._cast.view is right._cast.view
+    assert left._cast.view.surroundings.mesh == right._cast.view.surroundings.mesh != 0
+    assert "left" in str(left) and "RayCasterCamera" in str(left) and left.image_shape == (6, 8)

@@ -157,8 +157,13 @@ def cast_vertical(
         turn_c = turn[0] * cosine + turn[1] * sine
         u0 = turn[0] * (p[0] - origin[0]) + turn[1] * (p[1] - origin[1])
         v0 = turn[0] * (p[1] - origin[1]) - turn[1] * (p[0] - origin[0])
+        starts = bundle.starts[0]
+        distances = out.distance[env, mount]
+        points = out.point[env, mount]
+        writes_distance = out.distance.shape[0] > 0
+        writes_point = out.point.shape[0] > 0
         for r in range(first, last):
-            s0 = bundle.starts[0, r]
+            s0 = starts[r]
             x0 = s0[0] + shift[0]
             y0 = s0[1] + shift[1]
             z = p[2] + s0[2]
@@ -189,13 +194,13 @@ def cast_vertical(
                     )
                     t = wp.min(t, found)
             is_hit = t <= limits[1] and t >= limits[0]
-            if out.distance.shape[0] > 0:
-                out.distance[env, mount, r] = wp.where(is_hit, t, out.miss)
-            if out.point.shape[0] > 0:
+            if writes_distance:
+                distances[r] = wp.where(is_hit, t, out.miss)
+            if writes_point:
                 point = wp.vec3(wp.inf, wp.inf, wp.inf)
                 if is_hit:
                     point = wp.vec3(x, y, z + sign * t + lift)
-                out.point[env, mount, r] = point
+                points[r] = point
         return
     for r in range(first, last):
         s0 = bundle.starts[0, r]

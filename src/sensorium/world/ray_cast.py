@@ -52,6 +52,8 @@ _HITS = {
     "time": wp.float32,
 }
 """What a cast can write, and the type of an element; see `geometry.trace.Hits`."""
+SCAN = 256
+"""Vertical rays that one CPU thread casts after each other, where there are environments for all threads."""
 Cones = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]
 """Cosines, sines and radii `[1, ray]` of what holds each block of rays."""
 FARTHEST = 1e30
@@ -167,6 +169,8 @@ class RayCast:
             self._directions = d
             bundle.total = len(d)
             bundle.vertical = self._vertical(d, alignment) if offsets is None else 0
+            if bundle.vertical and block is None and compute.is_cpu and compute.num_envs >= compute.threads:
+                self._block = SCAN  # look-ups are so fast that what a block costs counts
             starts_t = torch.from_numpy(np.ascontiguousarray(s, np.float32)).to(device)
             directions_t = torch.from_numpy(d.astype(np.float32)).to(device)
             bundle.starts = wp.from_torch(starts_t[None], dtype=wp.vec3)
