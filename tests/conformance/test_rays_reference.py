@@ -17,8 +17,8 @@ from ray_worlds import OUTPUTS, Array, World, same_bits, tensor_engine
 
 import sensorium as sn
 from sensorium.compute import program
+from sensorium.geometry.ray_structs import NEAR
 from sensorium.geometry.shapes import KINDS, HeightField, Mesh, Shape
-from sensorium.geometry.trace import NEAR
 from sensorium.patterns import PatternBaseCfg
 from sensorium.testing import CastComparison, random_poses, random_rays, random_shapes
 from sensorium.testing.ray_scenes import rotation

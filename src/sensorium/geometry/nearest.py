@@ -17,7 +17,7 @@ import warp as wp
 from sensorium.compute import Rows
 from sensorium.geometry.hfield import COARSE, FINE, HField, HFields
 from sensorium.geometry.primitives import BOX, CAPSULE, CYLINDER, ELLIPSOID, HFIELD, MESH, PLANE, SPHERE
-from sensorium.geometry.trace import Instances, Moving, Surroundings
+from sensorium.geometry.ray_structs import Instances, Moving, Surroundings
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})

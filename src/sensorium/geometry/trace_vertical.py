@@ -8,19 +8,8 @@ from sensorium.compute import Rows
 from sensorium.geometry.columns import columns_ray
 from sensorium.geometry.hfield import BASE, HField, HFields, ray_hfield_vertical
 from sensorium.geometry.primitives import HFIELD
-from sensorium.geometry.trace import (
-    NEAR,
-    WORLD,
-    Bundle,
-    Hits,
-    Instances,
-    Moving,
-    Near,
-    Pose,
-    Surroundings,
-    ray_instance,
-    write_hit,
-)
+from sensorium.geometry.ray_structs import NEAR, WORLD, Bundle, Hits, Instances, Moving, Near, Pose, Surroundings
+from sensorium.geometry.trace import ray_instance, write_hit
 from sensorium.geometry.transforms import quat_heading
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import warp as wp
 
 from sensorium.compute import Rows
-from sensorium.geometry.trace import Bundle, Pose, first_tick, place_ray, pose_at, ray_of, ray_time, scan_begin, slot_of
+from sensorium.geometry.ray_poses import first_tick, place_ray, pose_at, ray_of, ray_time, scan_begin, slot_of
+from sensorium.geometry.ray_structs import Bundle, Pose
 from sensorium.random import F32, draw, philox, word_to_normal, word_to_uniform
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})

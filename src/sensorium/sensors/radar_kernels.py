@@ -8,7 +8,8 @@ from __future__ import annotations
 import warp as wp
 
 from sensorium.compute import Rows
-from sensorium.geometry.trace import Bundle, ray_of
+from sensorium.geometry.ray_poses import ray_of
+from sensorium.geometry.ray_structs import Bundle
 from sensorium.geometry.transforms import quat_rotate
 from sensorium.random import F32, philox, word_to_normal, word_to_uniform
 from sensorium.world.mount import is_finite3

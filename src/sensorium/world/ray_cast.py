@@ -17,22 +17,9 @@ from numpy.typing import NDArray
 from sensorium.compute import Clock, Compute
 from sensorium.engines.base import Engine
 from sensorium.errors import ConfigError
-from sensorium.geometry.trace import (
-    BASE,
-    BLOCK,
-    WORLD,
-    YAW,
-    YAW_STARTS,
-    Bundle,
-    Hits,
-    Moving,
-    Pose,
-    bridge_gap,
-    cast_rays,
-    keep_pose,
-    place_shapes,
-    ray_points,
-)
+from sensorium.geometry.ray_poses import bridge_gap, keep_pose, place_shapes, ray_points
+from sensorium.geometry.ray_structs import BASE, BLOCK, WORLD, YAW, YAW_STARTS, Bundle, Hits, Moving, Pose
+from sensorium.geometry.trace import cast_rays
 from sensorium.geometry.trace_vertical import cast_vertical
 from sensorium.world.mount import MountView
 from sensorium.world.ray_scene import RayScene, Targets, rotation
@@ -51,7 +38,7 @@ _HITS = {
     "direction": wp.vec3,
     "time": wp.float32,
 }
-"""What a cast can write, and the type of an element; see `geometry.trace.Hits`."""
+"""What a cast can write, and the type of an element; see `geometry.ray_structs.Hits`."""
 SCAN = 256
 """Vertical rays that one CPU thread casts after each other, where there are environments for all threads."""
 Cones = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]
@@ -209,12 +196,12 @@ class RayCast:
 
     @property
     def bundle(self) -> Any:
-        """The rays, for kernels of a sensor's own: a `geometry.trace.Bundle`."""
+        """The rays, for kernels of a sensor's own: a `geometry.ray_structs.Bundle`."""
         return self._bundle
 
     @property
     def pose(self) -> Any:
-        """Where the mounts are, likewise: a `geometry.trace.Pose`, without drift."""
+        """Where the mounts are, likewise: a `geometry.ray_structs.Pose`, without drift."""
         return self._drifting(None, None)
 
     def __repr__(self) -> str:

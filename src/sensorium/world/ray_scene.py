@@ -23,8 +23,8 @@ from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest
 from sensorium.geometry.columns import Columns, ColumnsIndex, build_columns
 from sensorium.geometry.columns_walk import build_walk, is_terrain, may_be_terrain
 from sensorium.geometry.hfield import HFields, build_hfields
+from sensorium.geometry.ray_structs import Instances, Surroundings
 from sensorium.geometry.shapes import KINDS, HeightField, Mesh, Shape
-from sensorium.geometry.trace import Instances, Surroundings
 from sensorium.world.select import WORLD, below_namespace, match_prim_path
 
 GEOMETRIES = ("visual", "collision", "all")

@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike
 from sensorium.compute import Clock, Compute
 from sensorium.engines.base import Engine
 from sensorium.geometry.nearest import Nearest, Trees, follow_distance, probe_surfaces, show_misses
-from sensorium.geometry.trace import Moving, place_shapes
+from sensorium.geometry.ray_poses import place_shapes
+from sensorium.geometry.ray_structs import Moving
 from sensorium.world.mount import MountView
 from sensorium.world.ray_scene import RayScene, Targets
 

@@ -1,0 +1,282 @@
+"""Where rays and shapes are: of a scan that takes time, at the tick, and between the ticks, at which each ray fires.
+
+The poses of the last ticks are kept in slots, tick modulo their number. A scan ends at its capture; times of rays count
+from there and are not above 0.
+"""
+
+from __future__ import annotations
+
+import warp as wp
+
+from sensorium.compute import Rows
+from sensorium.geometry.ray_structs import WORLD, YAW, YAW_STARTS, Bundle, Instances, Pose
+from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_slerp, quat_yaw
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+
+@wp.func
+def slot_of(tick: int, slots: int) -> wp.int32:
+    """Return where a tick is kept."""
+    return ((tick % slots) + slots) % slots
+
+
+@wp.func
+def first_tick(reset_tick: int, captured: int) -> wp.int32:
+    """Return the first tick of the episode of which poses are kept: that of the reset, whatever the engine's lag."""
+    return wp.min(reset_tick, captured)
+
+
+@wp.func
+def pose_at(pose: Pose, env: int, mount: int, captured: int, earliest: int, time: float) -> tuple[wp.vec3, wp.vec4]:
+    """Return position and orientation of a mount some seconds from its capture, between the ticks that are kept."""
+    x = float(wp.float64(time) / pose.dt)
+    whole = int(wp.floor(x))
+    share = x - float(whole)
+    before = wp.max(wp.max(captured + whole, earliest), captured - pose.slots + 1)
+    after = wp.min(wp.max(captured + whole + 1, before), captured)
+    i = slot_of(before, pose.slots)
+    j = slot_of(after, pose.slots)
+    p = pose.pos[env, i, mount]
+    q = pose.quat[env, i, mount]
+    if j != i:
+        p = p + share * (pose.pos[env, j, mount] - p)
+        q = quat_slerp(q, pose.quat[env, j, mount], share)
+    return p, q
+
+
+@wp.func
+def nearest_tick(pose: Pose, captured: int, earliest: int, time: float) -> wp.int32:
+    """Return the tick, of those that are kept, that is nearest to a time some seconds from the capture."""
+    tick = captured + int(wp.round(float(wp.float64(time) / pose.dt)))
+    return wp.max(wp.max(tick, earliest), captured - pose.slots + 1)
+
+
+@wp.func
+def quat_near(q: wp.vec4, to: wp.vec4) -> wp.vec4:
+    """Return q or -q, whichever is nearer: the same turn."""
+    if wp.dot(q, to) < 0.0:
+        return -q
+    return q
+
+
+@wp.func
+def scan_end(bundle: Bundle, captured: int) -> tuple[wp.float64, wp.int32]:
+    """Return where the window of a scan ends that moves: whole periods since tick 0, and rays of the one it is in."""
+    fired = wp.floor(wp.float64(captured) * bundle.per_tick + wp.float64(0.5)) * wp.float64(bundle.group)
+    turns = wp.floor(fired / wp.float64(bundle.total))
+    return turns, int(fired - turns * wp.float64(bundle.total))
+
+
+@wp.func
+def scan_begin(bundle: Bundle, captured: int) -> wp.int32:
+    """Return the place of a scan's first ray, counted from the begin of the period in which it ends."""
+    begin = wp.int32(0)
+    if bundle.per_tick > wp.float64(0.0):
+        _turns, end = scan_end(bundle, captured)
+        begin = end - bundle.count
+    return int(begin)
+
+
+@wp.func
+def ray_time(bundle: Bundle, place: int, captured: int, dt: wp.float64) -> wp.float32:
+    """Return when a ray of a scan fires, s from the capture at its end."""
+    wraps = wp.floor(wp.float64(place) / wp.float64(bundle.total))
+    index = place - int(wraps) * bundle.total
+    time = wp.float64(bundle.times[index]) + wraps * bundle.period
+    if bundle.per_tick > wp.float64(0.0):
+        turns, _end = scan_end(bundle, captured)
+        time = time + (turns * bundle.period - wp.float64(captured) * dt)
+    else:
+        time = time - bundle.period
+    return wp.min(float(time), 0.0)
+
+
+@wp.func
+def ray_of(bundle: Bundle, env: int, index: int) -> tuple[wp.vec3, wp.vec3]:
+    """Return start and direction of a ray in the ray frame."""
+    start = wp.vec3()
+    direction = wp.vec3()
+    if bundle.inverse_k.shape[0] > 0:
+        e = env % bundle.inverse_k.shape[0]
+        pixel = wp.vec3(float(index % bundle.width) + 0.5, float(index / bundle.width) + 0.5, 1.0)
+        x = wp.dot(bundle.inverse_k[e, 0], pixel)
+        y = wp.dot(bundle.inverse_k[e, 1], pixel)
+        z = wp.dot(bundle.inverse_k[e, 2], pixel)
+        direction = wp.normalize(wp.vec3(z, -x, -y))
+    else:
+        e = env % bundle.directions.shape[0]
+        start = bundle.starts[e, index]
+        direction = bundle.directions[e, index]
+    return start, direction
+
+
+@wp.func
+def place_ray(
+    pose: Pose, env: int, mount: int, pos: wp.vec3, quat: wp.vec4, start: wp.vec3, direction: wp.vec3
+) -> tuple[wp.vec3, wp.vec3]:
+    """Return start and direction in the world of a ray in the ray frame, whose mount is at a pose."""
+    s = start
+    d = direction
+    if pose.offset_pos.shape[0] > 0:
+        e = env % pose.offset_pos.shape[0]
+        turn = pose.offset_quat[e, mount]
+        s = pose.offset_pos[e, mount] + quat_rotate(turn, s)
+        d = quat_rotate(turn, d)
+    if pose.cast_drift.shape[0] > 0:
+        drift = pose.cast_drift[env, mount]
+        s = s + wp.vec3(drift[0], drift[1], 0.0)
+    if pose.alignment != WORLD:
+        s = quat_rotate(quat, s)
+        if pose.alignment != YAW_STARTS:
+            d = quat_rotate(quat, d)
+    s = pos + s
+    if pose.drift.shape[0] > 0:
+        s = s + pose.drift[env, mount]
+    return s, d
+
+
+@wp.kernel
+def place_shapes(
+    rows: Rows,
+    slots: int,
+    clock: wp.array[wp.int32],
+    instances: Instances,
+    body_pos_in: wp.array2d[wp.vec3],
+    body_quat_in: wp.array2d[wp.vec4],
+    pos_out: wp.array3d[wp.vec3],
+    quat_out: wp.array3d[wp.vec4],
+    centre_out: wp.array3d[wp.vec3],
+    bad_out: wp.array2d[wp.uint8],
+    any_bad: wp.array[wp.int32],
+) -> None:
+    """Put the moving shapes where their bodies are, and flag an env where one is nowhere."""
+    i, k = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    row = instances.moving + k
+    body = instances.body[row]
+    turn = body_quat_in[env, body]
+    pos = body_pos_in[env, body] + quat_rotate(turn, instances.pos[row])
+    quat = quat_multiply(turn, instances.quat[row])
+    slot = slot_of(clock[0] - clock[2], slots)
+    pos_out[env, slot, k] = pos
+    quat_out[env, slot, k] = quat
+    centre_out[env, slot, k] = pos + quat_rotate(quat, instances.centre[row])
+    if not (wp.isfinite(wp.length_sq(pos)) and wp.isfinite(wp.length_sq(quat))):
+        for mount in range(bad_out.shape[1]):
+            bad_out[env, mount] = wp.uint8(1)
+        any_bad[0] = 1
+
+
+@wp.kernel
+def keep_pose(
+    rows: Rows,
+    slots: int,
+    clock: wp.array[wp.int32],
+    pos_in: wp.array2d[wp.vec3],
+    quat_in: wp.array2d[wp.vec4],
+    pos_out: wp.array3d[wp.vec3],
+    quat_out: wp.array3d[wp.vec4],
+    bad_out: wp.array2d[wp.uint8],
+    any_bad: wp.array[wp.int32],
+) -> None:
+    """Keep where the mounts are at this tick, and flag those that are nowhere."""
+    i, mount = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    slot = slot_of(clock[0] - clock[2], slots)
+    pos = pos_in[env, mount]
+    quat = quat_in[env, mount]
+    pos_out[env, slot, mount] = pos
+    quat_out[env, slot, mount] = quat
+    flag = wp.uint8(0)
+    if not (wp.isfinite(wp.length_sq(pos)) and wp.isfinite(wp.length_sq(quat))):
+        flag = wp.uint8(1)
+        any_bad[0] = 1
+    bad_out[env, mount] = flag
+
+
+@wp.kernel
+def bridge_gap(
+    rows: Rows,
+    slots: int,
+    clock: wp.array[wp.int32],
+    reset_tick: wp.array[wp.int32],
+    last: wp.array2d[wp.int32],
+    pos: wp.array3d[wp.vec3],
+    quat: wp.array3d[wp.vec4],
+    centre: wp.array3d[wp.vec3],
+) -> None:
+    """Fill the ticks that a jump passed over with poses between those before and after it."""
+    i, k = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    captured = clock[0] - clock[2]
+    before = last[env, k]
+    last[env, k] = captured
+    if before < reset_tick[env] - clock[2] or captured - before < 2:
+        return
+    now = slot_of(captured, slots)
+    then = slot_of(before, slots)
+    for tick in range(wp.max(before + 1, captured - slots + 1), captured):
+        share = float(tick - before) / float(captured - before)
+        if captured - before >= slots:  # what was before is gone
+            then = now
+        slot = slot_of(tick, slots)
+        pos[env, slot, k] = pos[env, then, k] + share * (pos[env, now, k] - pos[env, then, k])
+        quat[env, slot, k] = quat_slerp(quat[env, then, k], quat[env, now, k], share)
+        if centre.shape[2] > 0:
+            centre[env, slot, k] = centre[env, then, k] + share * (centre[env, now, k] - centre[env, then, k])
+
+
+@wp.kernel
+def ray_points(
+    rows: Rows,
+    clock: wp.array[wp.int32],
+    reset_tick: wp.array[wp.int32],
+    per_block: int,
+    pose: Pose,
+    bundle: Bundle,
+    distance_in: wp.array3d[wp.float32],
+    point_out: wp.array3d[wp.vec3],
+) -> None:
+    """Put a point at the end of each ray of a given length; +inf where the length is not finite."""
+    i, mount, piece = wp.tid()
+    first = (rows.first + piece) * per_block
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    captured = clock[0] - clock[2]
+    begin = scan_begin(bundle, captured)
+    now = slot_of(captured, pose.slots)
+    turns = pose.alignment == YAW or pose.alignment == YAW_STARTS
+    takes_time = bundle.times.shape[0] > 0 and pose.slots > 1
+    pos = pose.pos[env, now, mount]
+    quat = pose.quat[env, now, mount]
+    if turns:
+        quat = quat_yaw(quat)
+    lift = wp.vec3()
+    if pose.cast_drift.shape[0] > 0:
+        lift = wp.vec3(0.0, 0.0, pose.cast_drift[env, mount][2])
+    for r in range(first, wp.min(first + per_block, bundle.count)):
+        t = distance_in[env, mount, r]
+        point = wp.vec3(wp.inf, wp.inf, wp.inf)
+        if wp.isfinite(t):
+            index = r
+            if bundle.per_tick > wp.float64(0.0):
+                index = ((begin + r) % bundle.total + bundle.total) % bundle.total
+            p = pos
+            q = quat
+            if takes_time:
+                time = ray_time(bundle, begin + r, captured, pose.dt)
+                p, q = pose_at(pose, env, mount, captured, first_tick(reset_tick[env], captured), time)
+                if turns:
+                    q = quat_yaw(q)
+            s0, d0 = ray_of(bundle, env, index)
+            s, d = place_ray(pose, env, mount, p, q, s0, d0)
+            point = s + t * d + lift
+        point_out[env, mount, r] = point

@@ -1,0 +1,205 @@
+"""What the kernels of rays are told: what stands still, what moves, the rays, their mounts, and what is written."""
+
+from __future__ import annotations
+
+import warp as wp
+
+from sensorium.geometry.columns import ColumnsIndex
+from sensorium.geometry.columns_walk import WalkIndex
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+BLOCK = wp.constant(wp.int32(32))
+"""Rays that one CPU thread casts after each other; neighbours, so that one look at what moves serves all of them."""
+NEAR = 64
+"""Shapes that a block can keep; with more in its cone, each ray looks at all of them."""
+Near = wp.types.vector(length=NEAR, dtype=wp.int32)
+BASE, YAW, WORLD, YAW_STARTS = 0, 1, 2, 3
+"""How rays follow their mount: wholly, about the vertical only, not at all, or about the vertical with the starts only
+(the directions keep to the world)."""
+
+
+@wp.struct
+class Surroundings:
+    """What stands still, in world axes, and is the same in all environments.
+
+    Attributes:
+        mesh: id of the `wp.Mesh` of all triangles; 0 for none.
+        face_shape: shape of each of its triangles.
+        face_id: their face ids.
+        bvh: id of the `wp.Bvh` around analytic shapes; 0 for none.
+        bvh_row: instance row of each of its boxes.
+        alone: instance rows that every ray tests: planes and height fields.
+        is_indexed: whether vertical rays use `columns`.
+        columns: the 2-D index over triangles.
+        column_shape: shape of each of its triangles.
+        column_face: their face ids.
+        column_normal: their unit normals.
+        is_walked: whether rays in any direction use `columns` and `walk`.
+        walk: what they need besides.
+    """
+
+    mesh: wp.uint64
+    face_shape: wp.array[wp.int32]
+    face_id: wp.array[wp.int32]
+    bvh: wp.uint64
+    bvh_row: wp.array[wp.int32]
+    alone: wp.array[wp.int32]
+    is_indexed: wp.int32
+    columns: ColumnsIndex
+    column_shape: wp.array[wp.int32]
+    column_face: wp.array[wp.int32]
+    column_normal: wp.array[wp.vec3]
+    is_walked: wp.int32
+    walk: WalkIndex
+
+
+@wp.struct
+class Instances:
+    """Shapes that are tested one by one: first those that stand still, with poses in the world, then those that move.
+
+    Attributes:
+        kind: number of the kind, as in `shapes.KINDS`.
+        size: sizes; of a mesh its scale.
+        mesh: `wp.Mesh` id, 0 for no mesh.
+        field: row among the height fields.
+        upright: 1 where the shape stands still and its z axis is the world's.
+        heading: cosine and sine of its turn about that axis.
+        shape: number of the shape in the scene.
+        face_start: first of its entries in `face_id`.
+        face_id: face ids of all meshes.
+        body: row of the body, -1 for the world.
+        pos: origin on the body, m; of what stands still in the world.
+        quat: orientation, likewise.
+        centre: centre of a bounding sphere, in the shape's frame, m.
+        radius: its radius, m.
+        moving: number of the first shape that moves.
+        shape_body: row of the body of each shape of the scene, -1 for the world.
+    """
+
+    kind: wp.array[wp.int32]
+    size: wp.array[wp.vec3]
+    mesh: wp.array[wp.uint64]
+    field: wp.array[wp.int32]
+    upright: wp.array[wp.int32]
+    heading: wp.array[wp.vec2]
+    shape: wp.array[wp.int32]
+    face_start: wp.array[wp.int32]
+    face_id: wp.array[wp.int32]
+    body: wp.array[wp.int32]
+    pos: wp.array[wp.vec3]
+    quat: wp.array[wp.vec4]
+    centre: wp.array[wp.vec3]
+    radius: wp.array[wp.float32]
+    moving: wp.int32
+    shape_body: wp.array[wp.int32]
+
+
+@wp.struct
+class Moving:
+    """Where the moving shapes are: per env and, for scans that take time, per tick slot.
+
+    Attributes:
+        pos: origins `[env, slot, shape]`, m, world.
+        quat: orientations.
+        centre: centres of the bounding spheres, m, world.
+    """
+
+    pos: wp.array3d[wp.vec3]
+    quat: wp.array3d[wp.vec4]
+    centre: wp.array3d[wp.vec3]
+
+
+@wp.struct
+class Bundle:
+    """The rays of one sensor in its own frame.
+
+    Attributes:
+        starts: `[1 or env, ray]`, m.
+        directions: `[1 or env, ray]`, unit.
+        inverse_k: `[1 or env, 3]` rows of the inverse intrinsic matrix; then there are no `starts` and `directions`.
+        width: pixels in a row, with `inverse_k`.
+        angle_cos: cosine of the angle about a block's middle ray that holds the whole block, by its first ray.
+        angle_sin: its sine; -1 where the block is wider than a half space.
+        radius: distance from the middle ray's start that holds all starts of the block, m.
+        total: rays of one period.
+        count: rays of one scan.
+        vertical: -1 or 1 where all rays are along -z or +z after alignment, else 0.
+        times: times of the rays in a period, s; empty where a scan takes no time.
+        period: s.
+        per_tick: groups of rays per tick, where the window of a scan moves over the period; 0 for always the same rays.
+        group: rays that a window never parts: the sub-rays of a beam.
+    """
+
+    starts: wp.array2d[wp.vec3]
+    directions: wp.array2d[wp.vec3]
+    inverse_k: wp.array2d[wp.vec3]
+    width: wp.int32
+    angle_cos: wp.array2d[wp.float32]
+    angle_sin: wp.array2d[wp.float32]
+    radius: wp.array2d[wp.float32]
+    total: wp.int32
+    count: wp.int32
+    vertical: wp.int32
+    times: wp.array[wp.float32]
+    period: wp.float64
+    per_tick: wp.float64
+    group: wp.int32
+
+
+@wp.struct
+class Pose:
+    """Where the sensor is, and how its rays follow.
+
+    Attributes:
+        pos: origins of the mount `[env, slot, mount]`, m, world.
+        quat: orientations.
+        offset_pos: pose of the ray frame on the mount `[1 or env, mount]`.
+        offset_quat: its orientation.
+        drift: added to the origin `[0 or env, mount]`, m, world.
+        cast_drift: x and y added to the starts along the alignment's axes, z to the hits `[0 or env, mount]`, m.
+        alignment: see `BASE`.
+        slots: ticks that are kept; 1 for a scan in an instant.
+        dt: s.
+    """
+
+    pos: wp.array3d[wp.vec3]
+    quat: wp.array3d[wp.vec4]
+    offset_pos: wp.array2d[wp.vec3]
+    offset_quat: wp.array2d[wp.vec4]
+    drift: wp.array2d[wp.vec3]
+    cast_drift: wp.array2d[wp.vec3]
+    alignment: wp.int32
+    slots: wp.int32
+    dt: wp.float64
+
+
+@wp.struct
+class Hits:
+    """What is written, `[env, mount, ray]` each; an empty array is left out.
+
+    Attributes:
+        distance: m; +inf for a miss.
+        point: m, world; +inf for a miss.
+        normal: unit, world; 0 for a miss.
+        cosine: of the angle of incidence: that between the normal and the way back, negative from inside; 0 for a miss.
+        shape: number of the shape in the scene; -1 for a miss.
+        body: row of its body, -1 for the world; -2 for a miss.
+        face: face id; -1 for none.
+        start: where the ray started, m, world.
+        direction: its unit vector, world.
+        time: s from the capture, not above 0.
+        miss: what `distance` is for a miss.
+    """
+
+    distance: wp.array3d[wp.float32]
+    point: wp.array3d[wp.vec3]
+    normal: wp.array3d[wp.vec3]
+    cosine: wp.array3d[wp.float32]
+    shape: wp.array3d[wp.int32]
+    body: wp.array3d[wp.int32]
+    face: wp.array3d[wp.int32]
+    start: wp.array3d[wp.vec3]
+    direction: wp.array3d[wp.vec3]
+    time: wp.array3d[wp.float32]
+    miss: wp.float32
