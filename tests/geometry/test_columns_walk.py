@@ -226,7 +226,7 @@ def test_a_scene_walks_a_terrain_and_climbs_a_tree_in_a_room(monkeypatch: pytest
     found = {}
     for name in ("walk", "tree"):
         if name == "tree":
-            monkeypatch.setattr("sensorium.world.ray_scene.may_be_terrain", lambda *_: False)
+            monkeypatch.setattr("sensorium.world.ray_static.may_be_terrain", lambda *_: False)
         there = world(*terrain(40))
         cast = there.rays(np.zeros((4000, 3)), directions)
         assert bool(cast.view.slanted().is_walked) == (name == "walk")

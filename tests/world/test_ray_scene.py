@@ -17,8 +17,8 @@ from ray_worlds import World, tensor_engine
 import sensorium as sn
 from sensorium.errors import ConfigError, ModelError, SelectionError
 from sensorium.geometry.shapes import HeightField, Mesh, Shape
-from sensorium.world import ray_scene
-from sensorium.world.ray_scene import RayScene, Targets, building
+from sensorium.world.ray_scene import RayScene, Targets
+from sensorium.world.ray_static import LARGE, building
 
 
 def ground(n: int, name: str = "ground") -> Mesh:
@@ -287,5 +287,5 @@ def test_a_mesh_of_two_million_triangles_works(monkeypatch: pytest.MonkeyPatch) 
         np.testing.assert_allclose(z, 0.2 * np.sin(2 * x) * np.cos(3 * y), atol=2e-4)  # the sag of a 1 cm cell
         assert np.isfinite(got["distance"]).all()
     assert "land" in terminal.getvalue() or "static world" in terminal.getvalue()
-    assert ray_scene.LARGE < 2_000_000
+    assert LARGE < 2_000_000
     assert torch.isfinite(torch.from_numpy(got["normal"])).all()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -20,18 +19,15 @@ from numpy.typing import NDArray
 from sensorium.compute import Compute
 from sensorium.engines.base import Engine, NameKind
 from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest
-from sensorium.geometry.columns import Columns, ColumnsIndex, build_columns
-from sensorium.geometry.columns_walk import build_walk, is_terrain, may_be_terrain
+from sensorium.geometry.bounds import bounding_sphere, is_upright, rotation, tree_of
 from sensorium.geometry.hfield import HFields, build_hfields
 from sensorium.geometry.ray_structs import Instances, Surroundings
 from sensorium.geometry.shapes import KINDS, HeightField, Mesh, Shape
+from sensorium.world.ray_static import Form, Static, building
 from sensorium.world.select import WORLD, below_namespace, match_prim_path
 
 GEOMETRIES = ("visual", "collision", "all")
 Geometry = Literal["visual", "collision", "all"]
-_Form = Literal["tree", "walk", "vertical"]
-LARGE = 300_000
-"""A static world of more triangles than this shows its progress while it is built."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +84,7 @@ class View:
     instances: Instances
     moving: int
     bodies: NDArray[np.int32]
-    _parts: _Static
+    _parts: Static
     _built: dict[str, Surroundings] = field(default_factory=dict)
 
     @property
@@ -99,7 +95,7 @@ class View:
     @property
     def is_flat(self) -> bool:
         """Whether vertical rays meet what stands still by look-ups alone."""
-        shapes = self._parts.scene.shapes
+        shapes = self._parts.shapes
         rows = [shapes[i] for i in self._parts.rows if i in self._parts.single or shapes[i].kind != "box"]
         return all(shape.kind == "plane" or (shape.kind == "hfield" and is_upright(shape.quat)) for shape in rows)
 
@@ -116,7 +112,7 @@ class View:
         """What stands still, as a tree."""
         return self._surroundings("tree")
 
-    def _surroundings(self, form: _Form) -> Surroundings:
+    def _surroundings(self, form: Form) -> Surroundings:
         if form not in self._built:
             self._built[form] = self._parts.surroundings(form)
         return self._built[form]
@@ -387,7 +383,7 @@ class RayScene:
         static = len(rows)
         rows += [i for i in chosen if not shapes[i].is_static]
         instances = self._instances(rows, static)
-        parts = _Static(self, [i for i in still if i not in rows], rows[:static], single)
+        parts = Static(shapes, self._compute.device, [i for i in still if i not in rows], rows[:static], single)
         bodies = np.array([shapes[i].row for i in rows], dtype=np.int32)
         return View(rows, instances, len(rows) - static, bodies, parts)
 
@@ -432,227 +428,6 @@ class RayScene:
         trees = sum(tree.points.capacity + tree.indices.capacity for _, tree in self._meshes.values())
         heights = self.fields.heights.capacity + self.fields.blocks.capacity
         return int(heights + trees + sum(view._parts.nbytes for view in self._views.values()))
-
-
-@dataclass(slots=True)
-class _Static:
-    """What stands still in one view: how its trees are made, and what keeps them alive."""
-
-    scene: RayScene
-    meshes: list[int]
-    rows: list[int]
-    single: set[int]
-    kept: list[Any] = field(default_factory=list)
-    nbytes: int = 0
-    _columns: dict[tuple[int, ...], tuple[Columns, ColumnsIndex, Any]] = field(default_factory=dict)
-    _is_walked: bool | None = None
-
-    @property
-    def is_walked(self) -> bool:
-        """Whether the triangles lie like terrain, so that slanted rays are faster over the index than in a tree."""
-        if self._is_walked is None:
-            points, faces, _, _ = self._triangles(self.meshes)
-            self._is_walked = bool(
-                self.scene._compute.device == "cpu"
-                and may_be_terrain(points, faces)
-                and is_terrain(self._indexed(tuple(self.meshes), points, faces)[0], points, faces)
-            )
-        return self._is_walked
-
-    def _indexed(
-        self, shapes: tuple[int, ...], points: NDArray[Any], faces: NDArray[Any]
-    ) -> tuple[Columns, ColumnsIndex, Any]:
-        """Return the index of the triangles of shapes and their unit normals, built once for all forms."""
-        if shapes not in self._columns:
-            device = self.scene._compute.device
-            with building("the index of the static world", len(faces)) as progress:
-                columns = build_columns(points, faces, progress)
-            corners = points[faces]
-            normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-            normals /= np.linalg.norm(normals, axis=1, keepdims=True)
-            normal = wp.array(normals.astype(np.float32), dtype=wp.vec3, device=device)
-            self.nbytes += columns.first.nbytes + columns.entries.nbytes + columns.triangles.nbytes + normal.capacity
-            self._columns[shapes] = columns, columns.to(device), normal
-        return self._columns[shapes]
-
-    def surroundings(self, form: _Form) -> Surroundings:
-        """Build the tree or the walk for rays in any direction, or the index for vertical rays."""
-        scene, device = self.scene, self.scene._compute.device
-        out = Surroundings()
-        vertical = form == "vertical"
-        boxes = [i for i in self.rows if vertical and scene.shapes[i].kind == "box" and i not in self.single]
-        shapes = (*self.meshes, *boxes)
-        points, faces, of_shape, of_face = self._triangles(shapes)
-
-        def ints(values: Any) -> Any:
-            self.nbytes += np.asarray(values).nbytes
-            return wp.array(np.asarray(values, dtype=np.int32), dtype=wp.int32, device=device)
-
-        none = ints(np.zeros(0))
-        out.face_shape, out.face_id = (ints(of_shape), ints(of_face)) if form == "tree" else (none, none)
-        out.column_shape, out.column_face = (ints(of_shape), ints(of_face)) if form != "tree" else (none, none)
-        out.column_normal = wp.zeros(0, dtype=wp.vec3, device=device)
-        if len(faces) and form != "tree":
-            columns, out.columns, out.column_normal = self._indexed(shapes, points, faces)
-            if vertical:
-                out.is_indexed = 1
-            else:
-                walk = build_walk(columns, points, faces)
-                out.walk = walk.to(device)
-                out.is_walked = 1
-                self.nbytes += walk.nbytes
-        elif len(faces):
-            with building("the tree of the static world", len(faces)):
-                tree = tree_of(points, faces, device)
-            self.kept.append(tree)
-            self.nbytes += tree.points.capacity + tree.indices.capacity
-            out.mesh = wp.uint64(tree.id)
-        alone = [k for k, i in enumerate(self.rows) if scene.shapes[i].kind in ("plane", "hfield")]
-        boxed = [k for k, i in enumerate(self.rows) if k not in alone and i not in boxes]
-        out.alone = ints(alone)
-        out.bvh_row = ints(boxed)
-        if boxed:
-            bounds = [bounding_box(scene.shapes[self.rows[k]]) for k in boxed]
-            lower = wp.array(np.array([low for low, _ in bounds], np.float32), dtype=wp.vec3, device=device)
-            upper = wp.array(np.array([high for _, high in bounds], np.float32), dtype=wp.vec3, device=device)
-            bvh = wp.Bvh(lower, upper)
-            self.kept += [bvh, lower, upper]
-            out.bvh = wp.uint64(bvh.id)
-        self.kept.append(out)
-        return out
-
-    def _triangles(self, shapes: Sequence[int]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Return vertices in the world, faces, and the shape and the face id of each face."""
-        points, faces, of_shape, of_face, first = [np.zeros((0, 3))], [np.zeros((0, 3), np.int32)], [], [], 0
-        for i in shapes:
-            shape = self.scene.shapes[i]
-            mesh = shape.mesh if shape.mesh is not None else box_mesh(shape.size)
-            points.append(in_world(shape, mesh.vertices * np.array(shape.scale)))
-            mirrored = np.prod(shape.scale) < 0.0
-            faces.append((mesh.faces[:, ::-1] if mirrored else mesh.faces) + first)
-            of_shape.append(np.full(len(mesh.faces), i, np.int32))
-            of_face.append(mesh.face_ids if shape.mesh is not None else np.full(len(mesh.faces), -1, np.int32))
-            first += len(mesh.vertices)
-        none = np.zeros(0, np.int32)
-        return (
-            np.concatenate(points),
-            np.concatenate(faces).astype(np.int32),
-            np.concatenate([none, *of_shape]),
-            np.concatenate([none, *of_face]),
-        )
-
-
-@contextmanager
-def building(what: str, triangles: int) -> Iterator[Any]:
-    """Show on a terminal how far a long build has come; the value is a function of the share done, or None."""
-    import sys
-
-    if triangles < LARGE or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(f"Building {what}: {triangles:,} triangles", total=None)
-        yield lambda share: bar.update(task, total=1.0, completed=share)
-
-
-def tree_of(points: NDArray[Any], faces: NDArray[Any], device: str) -> wp.Mesh:
-    """Return triangles as a `wp.Mesh`."""
-    tree: wp.Mesh = wp.Mesh(
-        wp.array(points.astype(np.float32), dtype=wp.vec3, device=device),
-        wp.array(faces.reshape(-1).astype(np.int32), dtype=wp.int32, device=device),
-        bvh_constructor="sah",
-        bvh_leaf_size=2,
-    )
-    return tree
-
-
-def rotation(quat: Sequence[float]) -> NDArray[np.float64]:
-    """Return the rotation matrix of a unit quaternion (w, x, y, z)."""
-    w, x, y, z = quat
-    return np.array(
-        [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-        ]
-    )
-
-
-def in_world(shape: Shape, points: NDArray[Any]) -> NDArray[np.float64]:
-    """Return points `[point, 3]` of the frame of a shape that stands still, in the world."""
-    world: NDArray[np.float64] = points @ rotation(shape.quat).T + np.array(shape.pos)
-    return world
-
-
-def is_upright(quat: Sequence[float]) -> bool:
-    """Return whether a frame's z axis is the world's."""
-    return bool(rotation(quat)[2, 2] > 1.0 - 1e-12)
-
-
-def bounding_box(shape: Shape) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the least and greatest corner around a bounded shape that stands still, in the world, with a margin."""
-    centre, half = local_box(shape)
-    reach = np.abs(rotation(shape.quat)) @ half
-    middle = in_world(shape, centre[None])[0]
-    margin = 1e-5 * (np.abs(middle) + reach) + 1e-6
-    return middle - reach - margin, middle + reach + margin
-
-
-def local_box(shape: Shape) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return centre and half extent of a box around a bounded shape, in its own frame."""
-    if shape.mesh is not None:
-        used = shape.mesh.vertices[np.unique(shape.mesh.faces)] * np.array(shape.scale)
-        low, high = used.min(axis=0), used.max(axis=0)
-    elif shape.hfield is not None:
-        z = shape.hfield.heights
-        floor = float(z.min()) if shape.hfield.base is None else -shape.hfield.base
-        low, high = np.array([*(-s for s in shape.hfield.size), floor]), np.array([*shape.hfield.size, float(z.max())])
-    else:
-        a, *more = shape.size
-        half: tuple[float, ...] = shape.size[:3]  # a box, an ellipsoid
-        if shape.kind == "sphere":
-            half = (a, a, a)
-        elif shape.kind == "capsule":
-            half = (a, a, a + more[0])
-        elif shape.kind == "cylinder":
-            half = (a, a, more[0])
-        elif shape.kind == "plane":
-            half = (a or np.inf, more[0] or np.inf, 0.0)
-        high = np.array(half, dtype=np.float64)
-        low = -high
-    if not np.isfinite(high).all():
-        return np.zeros(3), high
-    return 0.5 * (low + high), 0.5 * (high - low)
-
-
-def bounding_sphere(shape: Shape) -> tuple[tuple[float, float, float], float]:
-    """Return centre (in the shape's frame) and radius of a sphere around a shape, with a margin; 1e30 if unbounded."""
-    centre, half = local_box(shape)
-    if shape.mesh is not None:
-        used = shape.mesh.vertices[np.unique(shape.mesh.faces)] * np.array(shape.scale)
-        radius = float(np.linalg.norm(used - centre, axis=1).max())
-    elif shape.kind in ("sphere", "ellipsoid"):
-        radius = float(half.max())
-    elif shape.kind == "capsule":
-        radius = float(half[2])
-    else:
-        radius = float(np.linalg.norm(half))
-    x, y, z = centre.tolist()
-    return (x, y, z), 1e30 if not np.isfinite(radius) else radius * (1.0 + 1e-4) + 1e-6
-
-
-def box_mesh(size: Sequence[float]) -> Mesh:
-    """Return the twelve triangles of a box, wound outwards."""
-    corners = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], dtype=np.float64)
-    faces = [
-        [0, 1, 3], [0, 3, 2], [4, 6, 7], [4, 7, 5], [0, 4, 5], [0, 5, 1],
-        [2, 3, 7], [2, 7, 6], [0, 2, 6], [0, 6, 4], [1, 5, 7], [1, 7, 3],
-    ]  # fmt: skip
-    return Mesh(corners * np.array(size[:3]), faces, "box")
 
 
 __all__ = ["GEOMETRIES", "Geometry", "RayScene", "Targets", "View", "building"]

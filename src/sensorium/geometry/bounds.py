@@ -1,0 +1,113 @@
+"""Rotations and bounds of shapes, and triangles as trees, on the host; what rays need before they are cast."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from sensorium.geometry.shapes import Mesh, Shape
+
+
+def tree_of(points: NDArray[Any], faces: NDArray[Any], device: str) -> wp.Mesh:
+    """Return triangles as a `wp.Mesh`."""
+    tree: wp.Mesh = wp.Mesh(
+        wp.array(points.astype(np.float32), dtype=wp.vec3, device=device),
+        wp.array(faces.reshape(-1).astype(np.int32), dtype=wp.int32, device=device),
+        bvh_constructor="sah",
+        bvh_leaf_size=2,
+    )
+    return tree
+
+
+def rotation(quat: Sequence[float]) -> NDArray[np.float64]:
+    """Return the rotation matrix of a unit quaternion (w, x, y, z)."""
+    w, x, y, z = quat
+    return np.array(
+        [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+        ]
+    )
+
+
+def in_world(shape: Shape, points: NDArray[Any]) -> NDArray[np.float64]:
+    """Return points `[point, 3]` of the frame of a shape that stands still, in the world."""
+    world: NDArray[np.float64] = points @ rotation(shape.quat).T + np.array(shape.pos)
+    return world
+
+
+def is_upright(quat: Sequence[float]) -> bool:
+    """Return whether a frame's z axis is the world's."""
+    return bool(rotation(quat)[2, 2] > 1.0 - 1e-12)
+
+
+def bounding_box(shape: Shape) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the least and greatest corner around a bounded shape that stands still, in the world, with a margin."""
+    centre, half = local_box(shape)
+    reach = np.abs(rotation(shape.quat)) @ half
+    middle = in_world(shape, centre[None])[0]
+    margin = 1e-5 * (np.abs(middle) + reach) + 1e-6
+    return middle - reach - margin, middle + reach + margin
+
+
+def local_box(shape: Shape) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return centre and half extent of a box around a bounded shape, in its own frame."""
+    if shape.mesh is not None:
+        used = shape.mesh.vertices[np.unique(shape.mesh.faces)] * np.array(shape.scale)
+        low, high = used.min(axis=0), used.max(axis=0)
+    elif shape.hfield is not None:
+        z = shape.hfield.heights
+        floor = float(z.min()) if shape.hfield.base is None else -shape.hfield.base
+        low, high = np.array([*(-s for s in shape.hfield.size), floor]), np.array([*shape.hfield.size, float(z.max())])
+    else:
+        a, *more = shape.size
+        half: tuple[float, ...] = shape.size[:3]  # a box, an ellipsoid
+        if shape.kind == "sphere":
+            half = (a, a, a)
+        elif shape.kind == "capsule":
+            half = (a, a, a + more[0])
+        elif shape.kind == "cylinder":
+            half = (a, a, more[0])
+        elif shape.kind == "plane":
+            half = (a or np.inf, more[0] or np.inf, 0.0)
+        high = np.array(half, dtype=np.float64)
+        low = -high
+    if not np.isfinite(high).all():
+        return np.zeros(3), high
+    return 0.5 * (low + high), 0.5 * (high - low)
+
+
+def bounding_sphere(shape: Shape) -> tuple[tuple[float, float, float], float]:
+    """Return centre (in the shape's frame) and radius of a sphere around a shape, with a margin; 1e30 if unbounded."""
+    centre, half = local_box(shape)
+    if shape.mesh is not None:
+        used = shape.mesh.vertices[np.unique(shape.mesh.faces)] * np.array(shape.scale)
+        radius = float(np.linalg.norm(used - centre, axis=1).max())
+    elif shape.kind in ("sphere", "ellipsoid"):
+        radius = float(half.max())
+    elif shape.kind == "capsule":
+        radius = float(half[2])
+    else:
+        radius = float(np.linalg.norm(half))
+    x, y, z = centre.tolist()
+    return (x, y, z), 1e30 if not np.isfinite(radius) else radius * (1.0 + 1e-4) + 1e-6
+
+
+def box_mesh(size: Sequence[float]) -> Mesh:
+    """Return the twelve triangles of a box, wound outwards."""
+    corners = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], dtype=np.float64)
+    faces = [
+        [0, 1, 3], [0, 3, 2], [4, 6, 7], [4, 7, 5], [0, 4, 5], [0, 5, 1],
+        [2, 3, 7], [2, 7, 6], [0, 2, 6], [0, 6, 4], [1, 5, 7], [1, 7, 3],
+    ]  # fmt: skip
+    return Mesh(corners * np.array(size[:3]), faces, "box")
+
+
+__all__ = [
+    "bounding_box", "bounding_sphere", "box_mesh", "in_world", "is_upright", "local_box", "rotation", "tree_of",
+]  # fmt: skip
