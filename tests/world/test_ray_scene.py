@@ -289,3 +289,22 @@ def test_a_mesh_of_two_million_triangles_works(monkeypatch: pytest.MonkeyPatch) 
     assert "land" in terminal.getvalue() or "static world" in terminal.getvalue()
     assert LARGE < 2_000_000
     assert torch.isfinite(torch.from_numpy(got["normal"])).all()
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_rays_can_be_added_to_a_scene_that_was_made_without_them_and_nobody_notices(fresh: bool) -> None:
+    """Shapes need nothing of the engine but poses, so nothing has to be reserved for them."""
+    model = (
+        '<mujoco><worldbody><geom name="floor" type="plane" size="5 5 .1"/><body name="ball" pos="0 0 3"><freejoint/>'
+        '<geom size=".1"/></body></worldbody></mujoco>'
+    )
+    scenes = [sn.Scene(sn.MujocoEngine(model, fresh=fresh), [sn.ImuCfg(name="imu", body="ball")]) for _ in range(2)]
+    for scene in scenes:
+        scene.step(substeps=20)
+    pattern = sn.GridPatternCfg(size=(0.0, 0.0))
+    scenes[0].add(sn.RayCasterCfg(name="down", body="ball", pattern=pattern, evaluate="always"))
+    for scene in scenes:
+        scene.step(substeps=20)
+        assert torch.equal(scene["imu"].data.lin_acc_b, scenes[1]["imu"].data.lin_acc_b)
+    down = scenes[0]["down"].data
+    assert torch.allclose(down.distances[:, 0], down.pos_w[:, 2]) and 2.0 < down.distances.item() < 3.0

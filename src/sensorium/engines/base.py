@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from sensorium.errors import UnsupportedError
 from sensorium.geometry.shapes import Shape
-from sensorium.spec import Requirement, exact_fraction
+from sensorium.spec import SHAPES, Requirement, exact_fraction
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -184,9 +184,9 @@ class Engine(abc.ABC):
             if reason is not None:
                 raise UnsupportedError(sensor, requirement, self.name, reason)
         new = frozenset(requirements) - self.prepared
-        if new:
-            self._apply(new)
-            self.prepared = self.prepared | new
+        if needed := new - {SHAPES}:  # shapes are described when asked for: nothing is computed for them
+            self._apply(needed)
+        self.prepared = self.prepared | new
 
     @abc.abstractmethod
     def _apply(self, requirements: frozenset[Requirement]) -> None:

@@ -33,7 +33,7 @@ from sensorium.scene.schedule import Schedule
 from sensorium.sensors.base import Sensor, SensorContext
 from sensorium.sensors.builtin import BuiltinSensorCfg
 from sensorium.sensors.trial import try_hooks
-from sensorium.spec import Requirement
+from sensorium.spec import SHAPES, Requirement
 from sensorium.world.ray_scene import RayScene
 
 DataT = TypeVar("DataT")
@@ -421,11 +421,14 @@ class Scene:
             sensor.retire(why)
 
     def _prepare_late(self, cfg: SensorCfg[Any]) -> None:
-        """Raise where a config needs of the engine what was not prepared; what the model declares can be had late."""
+        """Raise where a config needs of the engine what was not prepared.
+
+        What the model declares can be had late, and so can its shapes, for which nothing is computed.
+        """
         for requirement, name in requirements_of([cfg], self.engine.supports, self.engine).items():
             if requirement in self.engine.prepared:
                 continue
-            if not (self._is_fresh and self._declared.grants(requirement)):
+            if requirement != SHAPES and not (self._is_fresh and self._declared.grants(requirement)):
                 raise UnsupportedError(
                     name,
                     requirement,
