@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
-GROUND = ("terrain", "apron_.*")
-"""What the demo's downward rays meet: the ground, not the robot's own legs."""
 LIDAR_DEG = (-30.0, -22.0, -16.0, -11.0, -7.0, -4.0)
 """Elevations of the demo's lidar, deg: rings on the ground from 0.7 m on."""
 
@@ -88,7 +86,6 @@ class Demo:
                 body="trunk",
                 pattern=GridPatternCfg(size=(1.6, 1.0)),
                 ray_alignment="yaw",
-                targets=GROUND,
                 max_distance=5.0,
                 rate_hz=50.0,
                 noise=0.005,
@@ -97,7 +94,6 @@ class Demo:
             TerrainHeightCfg(
                 name="clearance",
                 sites=".*_foot",
-                targets=GROUND,
                 max_distance=2.0,
                 rate_hz=100.0,
                 noise=0.002,
