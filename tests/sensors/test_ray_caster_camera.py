@@ -130,7 +130,7 @@ def test_each_type_is_the_same_alone_and_with_the_others() -> None:
 def test_the_images_are_those_of_a_brute_force_render(seed: int) -> None:
     """Both distances, points, normals and ids of analytic shapes equal a float64 render through an off-centre lens.
 
-    Pixels whose ray passes within 1e-3 of an edge are left out, since float32 may see either side there.
+    Pixels whose ray passes a silhouette within 1e-5 of the scene's size are left out: float32 may see either side there.
     """
     rng = np.random.default_rng(seed)
     k = np.array([[35.0 + 9 * rng.random(), 0, 25.0], [0, 30.0, 11.0], [0, 0, 1.0]])
@@ -142,14 +142,15 @@ def test_the_images_are_those_of_a_brute_force_render(seed: int) -> None:
     data = sensor.data
     expected, cosine = render(THINGS, numpy(data.pos_w[0]), numpy(data.quat_w_ros[0]), k, 30, 40)
     ids = data.geom_ids[0].reshape(-1).numpy()
-    clear = (ids == expected.shape) & ~expected.is_edge
-    assert clear.mean() > 0.9 and set(ids[clear]) >= {0, 1}
+    clear = ~expected.is_edge
+    assert clear.mean() > 0.99 and set(ids[clear]) >= {0, 1}
+    assert (ids == expected.shape)[clear].all()
     hit = clear & (ids >= 0)
     assert (numpy(data.distance_to_camera).reshape(-1)[clear & (ids < 0)] == math.inf).all()
     r, z = (numpy(each).reshape(-1)[hit] for each in (data.distance_to_camera, data.distance_to_image_plane))
     np.testing.assert_allclose(r, expected.distance[hit], rtol=5e-6, atol=5e-5)
     np.testing.assert_allclose(z, (expected.distance * cosine)[hit], rtol=5e-6, atol=5e-5)
-    np.testing.assert_allclose(numpy(data.normals).reshape(-1, 3)[hit], expected.normal[hit], rtol=1e-5, atol=1e-3)
+    np.testing.assert_allclose(numpy(data.normals).reshape(-1, 3)[hit], expected.normal[hit], rtol=1e-5, atol=1e-4)
     points = rays_of(k, 30, 40).reshape(-1, 3)[hit] * (expected.distance * cosine)[hit, None]
     np.testing.assert_allclose(numpy(data.points_b).reshape(-1, 3)[hit], points, rtol=1e-5, atol=2e-4)
 
