@@ -130,7 +130,7 @@ def test_each_type_is_the_same_alone_and_with_the_others() -> None:
 def test_the_images_are_those_of_a_brute_force_render(seed: int) -> None:
     """Both distances, points, normals and ids of analytic shapes equal a float64 render through an off-centre lens.
 
-    Pixels whose ray passes a silhouette within 1e-5 of the scene's size are left out: float32 may see either side there.
+    Left out are pixels whose ray passes a silhouette within 1e-5 of the scene's size: float32 may see either side.
     """
     rng = np.random.default_rng(seed)
     k = np.array([[35.0 + 9 * rng.random(), 0, 25.0], [0, 30.0, 11.0], [0, 0, 1.0]])
