@@ -17,33 +17,15 @@ import mujoco
 import numpy as np
 import torch
 
-from sensorium.engines.contact import is_contact
 from sensorium.engines.envs import as_tensor, copies, env_rows, positive_int, restore, row_values
-from sensorium.engines.mujoco_base import LIMITS, MujocoModelEngine, keyframe_id, refuse_unfresh_rk4
-from sensorium.engines.mujoco_contact import contact_reason, lacks_contacts
+from sensorium.engines.mujoco_base import LIMITS
 from sensorium.engines.mujoco_live import LiveMujocoEngine
-from sensorium.engines.mujoco_native import declared_sensors, reason, sensor_id
-from sensorium.engines.mujoco_parts import (
-    NEEDS,
-    STATE_SOURCES,
-    fields_of,
-    model_fields_of,
-    needs_wrenches,
-    torque_fault,
-)
+from sensorium.engines.mujoco_owned import STATE_FIELDS, OwnedModelEngine
+from sensorium.engines.mujoco_parts import STATE_SOURCES, fields_of, model_fields_of
 from sensorium.engines.mujoco_shapes import shared_model
-from sensorium.engines.mujoco_spec import (
-    compile_spec,
-    compose_spec,
-    computes_acceleration,
-    has_elements,
-    label_of,
-    load_spec,
-    prepare_spec,
-    sensors_disabled,
-)
+from sensorium.engines.mujoco_spec import compose_spec, prepare_spec
 from sensorium.errors import MissingDependencyError, ModelError, NonFiniteStateWarning, listed
-from sensorium.spec import JOINT_TORQUE, SHAPES, Requirement
+from sensorium.spec import Requirement
 
 __all__ = ["LiveMujocoEngine", "MujocoEngine", "prepare_spec"]
 
@@ -52,13 +34,11 @@ PERSISTENT_UP_TO = 64
 longer fit in the cache and sharing is faster. Measured on two cores with a 12-joint quadruped, velocities refreshed at
 every tick, shared against persistent: 1 environment 35 against 56 thousand steps/s, 64: 35 and 49, 256: 21 and 19,
 1024: 37 and 34; without refresh 1024: 70 and 41."""
-STATE_FIELDS = ("qpos", "qvel", "act", "ctrl", "mocap_pos", "mocap_quat")
-"""The state that `reset` writes and that is open as `engine.qpos` and so on."""
 _BAD_STATE = [int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{what}")) for what in ("QPOS", "QVEL", "QACC", "CTRL")]
 _NONE = int(mujoco.mjtStage.mjSTAGE_NONE)
 
 
-class MujocoEngine(MujocoModelEngine):
+class MujocoEngine(OwnedModelEngine):
     """N parallel environments of one MuJoCo model, stepped on all cores.
 
     Args:
@@ -77,8 +57,6 @@ class MujocoEngine(MujocoModelEngine):
         UnknownNameError: no such keyframe.
     """
 
-    owns_time = True
-
     def __init__(
         self,
         model: Any,
@@ -90,28 +68,12 @@ class MujocoEngine(MujocoModelEngine):
         keyframe: str | int | None = None,
     ) -> None:
         _batch_class()
-        super().__init__(positive_int(num_envs, "num_envs"), device, fresh, threads)
-        if isinstance(model, mujoco.MjData):
-            raise ModelError("an MjData is no model: wrap live objects with MujocoEngine.from_mj(model, data).")
-        self._label = label_of(model)
         self._batch: Any = None
+        super().__init__(model, positive_int(num_envs, "num_envs"), device, fresh, threads, keyframe)
         self._views: dict[str, torch.Tensor] = {}
         self._before: dict[str, np.ndarray] = {}
         self._warned = np.zeros(num_envs, dtype=bool)
         self._needs_forward = True
-        self._model: Any = None
-        self._spec: Any = None
-        if isinstance(model, mujoco.MjModel):
-            self._sealed, self._model = model, model
-            options = model.opt
-            keys = [mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_KEY, i) or f"key_{i}" for i in range(model.nkey)]
-        else:
-            self._sealed, self._spec = None, load_spec(model)
-            options = self._spec.option
-            keys = [key.name or f"key_{i}" for i, key in enumerate(self._spec.keys)]
-        refuse_unfresh_rk4(options, fresh)
-        self._key = keyframe_id(keyframe, keys, self._label)
-        self.dt = float(options.timestep)
 
     @classmethod
     def compose(
@@ -161,18 +123,11 @@ class MujocoEngine(MujocoModelEngine):
         """
         return LiveMujocoEngine(model, data, device=device, fresh=fresh)
 
-    def __repr__(self) -> str:
-        if self._model is None:
-            return self._repr(self._spec.modelname, len(self._spec.bodies) - 1)
-        return super().__repr__()
-
     # Model -------------------------------------------------------------------------------------------------------
 
     @property
-    def model(self) -> Any:
-        """The compiled MjModel; compiles a path or spec. The environments step a copy, which edits do not reach."""
-        self._ensure()
-        return self._model
+    def _is_installed(self) -> bool:
+        return self._batch is not None
 
     @property
     def batch(self) -> Any:
@@ -183,84 +138,8 @@ class MujocoEngine(MujocoModelEngine):
         self._ensure()
         return self._batch
 
-    def _ensure(self) -> None:
-        if self._batch is None:
-            self._install(self._compiled(frozenset()), self.prepared)
-
-    def _compiled(self, new: frozenset[Requirement]) -> Any:
-        if self._sealed is not None:
-            return self._sealed
-        spec = self._spec.copy()
-        prepare_spec(spec, self.prepared | new)
-        return compile_spec(spec, self._label)
-
-    def supports(self, requirement: Requirement) -> str | None:
-        """Return None where the engine can give the requirement, else the reason and the fix."""
-        if requirement == SHAPES:
-            return None
-        if requirement.kind == "MODEL_ELEMENTS":
-            if self._model is not None and has_elements(self._model, requirement):
-                return None
-            return self._cannot_change("these elements are not in the model")
-        if is_contact(requirement):
-            why = contact_reason(self, requirement, self.model)
-            if why is not None or not self._lacks(requirement):
-                return why
-            return self._cannot_change("this contact report needs sensors that are not in the model")
-        if requirement.kind != "NATIVE_SENSOR" and requirement not in NEEDS:
-            return "it is not available from this engine yet."
-        options = self._model.opt if self._model is not None else self._spec.option
-        if needs_wrenches(requirement) and sensors_disabled(options):
-            return 'the model has <flag sensor="disable"/>, with which MuJoCo computes none: remove it.'
-        if requirement.kind == "NATIVE_SENSOR":
-            why = reason(requirement, self.prepared, self._declared(), self._model, options)
-            if why is not None:
-                return why
-        if requirement == JOINT_TORQUE:
-            return torque_fault(self.model, friction_known=False)
-        if self._model is None or self._lacks(requirement):
-            return self._cannot_change(
-                "MuJoCo computes body accelerations and wrenches only for a sensor that needs them"
-                if needs_wrenches(requirement)
-                else "this sensor is not in the model"
-            )
-        return None
-
     def _shape_model(self) -> Any:
         return shared_model(self.batch)
-
-    def _declared(self) -> Mapping[str, int]:
-        return declared_sensors(self._spec) if self._model is None else self._declared_by(self._model).types
-
-    def _lacks(self, requirement: Requirement) -> bool:
-        """Whether the compiled model must change for a requirement."""
-        if requirement.kind == "MODEL_ELEMENTS":
-            return not has_elements(self._model, requirement)
-        if requirement.kind == "NATIVE_SENSOR":
-            return sensor_id(self._model, requirement) < 0
-        if is_contact(requirement):
-            return lacks_contacts(self._model, requirement)
-        return needs_wrenches(requirement) and not computes_acceleration(self._model)
-
-    def _cannot_change(self, why: str) -> str | None:
-        if self._sealed is not None:
-            return (
-                f"{why}, and an MjModel cannot be changed any more. Call sn.prepare(spec, sensors) on the MjSpec "
-                "before you compile it, or give the engine the spec or its file instead of the MjModel."
-            )
-        if self.tick > 0:
-            return (
-                f"{why}, and after {self.tick} ticks the model cannot be changed any more. Say at the start what will "
-                "be added later: Scene(..., reserve=[...])."
-            )
-        return None
-
-    def _apply(self, requirements: frozenset[Requirement]) -> None:
-        prepared = self.prepared | requirements
-        if self._batch is None or any(map(self._lacks, requirements)):
-            self._install(self._compiled(requirements), prepared)
-        else:
-            self._derive(prepared)
 
     def _install(self, model: Any, prepared: frozenset[Requirement]) -> None:
         """Make the batch of a model; where there was one before the first tick, carry its state over."""
