@@ -2,8 +2,9 @@
 # PYTHON=/path/to/python picks the Python, PYTEST_ARGS="-k imu" goes to pytest.
 
 VENV := .venv
-PY := $(VENV)/bin/python
-PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PY = $(VENV)/bin/python
+PINS := constraints.txt
+PIP_INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check -c $(PINS)
 # Read from the pins, so that the version stands in one place.
 TORCH := $(shell grep '^torch==' constraints.txt)
 # 3.12 and 3.11 first: every package that the tests use has wheels for them.
@@ -13,16 +14,19 @@ PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test bench lint type format clean env-plot env-test
+.PHONY: help demo test test-mjlab bench lint type format clean env-plot env-test env-mjlab
 
 help:  ## show this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | sort | awk -F '\t' '{ printf "  make %-8s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | sort | awk -F '\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'
 
 demo: env-plot  ## a quadruped walks over uneven ground; what its sensors say is printed, checked and saved
 	$(VENV)/bin/sensorium demo
 
 test: lint type  ## everything that a change must pass: format, lint, types, tests
 	$(PY) -m pytest $(PYTEST_ARGS)
+
+test-mjlab: env-mjlab  ## our sensors inside the real mjlab, with its MuJoCo 3.11, in an environment beside .venv
+	$(PY) -m pytest tests_mjlab $(PYTEST_ARGS)
 
 bench: env-plot  ## measure speed and memory
 	$(PY) -m benchmarks
@@ -39,14 +43,20 @@ format: env-test  ## format the code and fix what ruff can fix
 	$(PY) -m ruff format .
 
 clean:  ## remove .venv and everything else that was generated
-	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache MUJOCO_LOG.TXT
+	rm -rf $(VENV) .venv-mjlab out build dist .pytest_cache .mypy_cache .ruff_cache MUJOCO_LOG.TXT
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # .venv with one extra of pyproject.toml. Looked at on every call, because it may be missing, half made (the file
 # `.unfinished` tells; it is then made anew), made by a Python that is gone, moved, or older than the pins.
-env-plot env-test: env-%:
+# .venv-mjlab is made alike, but has no extra: its pins are all that is installed beside torch.
+WANTED = -e '.[$*]'
+test-mjlab env-mjlab: VENV := .venv-mjlab
+env-mjlab: PINS := requirements-mjlab.txt
+env-mjlab: WANTED = --no-deps -r $(PINS) -e .
+
+env-plot env-test env-mjlab: env-%:
 	@set -eu; \
-	state="$$(cat pyproject.toml constraints.txt | cksum) $(CURDIR)"; \
+	state="$$(cat pyproject.toml $(sort constraints.txt $(PINS)) | cksum) $(CURDIR)"; \
 	sound() { \
 	  [ ! -e $(VENV)/.unfinished ] && \
 	  $(PY) -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
@@ -74,6 +84,6 @@ env-plot env-test: env-%:
 	echo "Installing $(TORCH), then sensorium[$*] and what it needs. The first time this takes some minutes."; \
 	touch $(VENV)/.unfinished; \
 	$(PIP_INSTALL) $(TORCH); \
-	$(PIP_INSTALL) -e '.[$*]'; \
+	$(PIP_INSTALL) $(WANTED); \
 	echo "$$state" > $(VENV)/.installed-$*; \
 	rm $(VENV)/.unfinished

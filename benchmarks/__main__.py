@@ -10,7 +10,7 @@ import warp
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import chain, rays, scene, sensors
+from benchmarks import chain, observer, rays, scene, sensors
 
 BENCHMARKS: list[tuple[str, Callable[[], list[tuple[str, str, str]]]]] = [
     ("chain/1", lambda: chain.run(1)),
@@ -25,6 +25,8 @@ BENCHMARKS: list[tuple[str, Callable[[], list[tuple[str, str, str]]]]] = [
     ("contact_physics/1024", lambda: sensors.contact_physics(1024)),
     ("kinds/1", lambda: sensors.kinds(1)),
     ("kinds/4096", lambda: sensors.kinds(4096)),
+    ("observer/1", lambda: observer.gather(1)),
+    ("observer/4096", lambda: observer.gather(4096)),
     ("rays/mesh/1", lambda: rays.scan("mesh", 1)),
     ("rays/mesh/1024", lambda: rays.scan("mesh", 1024)),
     ("rays/hfield/1024", lambda: rays.scan("hfield", 1024)),

@@ -85,8 +85,8 @@ class World:
     def mount_pose(self, env: int, mount: int) -> tuple[Array, Array]:
         """Return the position of a mount, and the matrix of its turn, in float64 from its body's pose."""
         body = int(self.mount.body[mount])
-        pos = self.mount.offset_pos[mount].numpy().astype(np.float64)
-        turn = rotation(self.mount.offset_quat[mount].numpy().astype(np.float64))
+        pos = self.mount.offset_pos[env, mount].numpy().astype(np.float64)
+        turn = rotation(self.mount.offset_quat[env, mount].numpy().astype(np.float64))
         if body < 0:
             return pos, turn
         at, quat = (part[body] for part in self.poses(env))

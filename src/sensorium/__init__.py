@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from sensorium.compute import recorded as recorded
     from sensorium.engines.base import Engine as Engine
     from sensorium.engines.mujoco import MujocoEngine as MujocoEngine
+    from sensorium.engines.mujoco_warp import MujocoWarpEngine as MujocoWarpEngine
     from sensorium.engines.tensor import TensorEngine as TensorEngine
     from sensorium.errors import ConfigError as ConfigError
+    from sensorium.errors import DeviceError as DeviceError
     from sensorium.errors import DuplicateNameError as DuplicateNameError
     from sensorium.errors import MissingDependencyError as MissingDependencyError
     from sensorium.errors import ModelError as ModelError
@@ -80,6 +82,7 @@ if TYPE_CHECKING:
     from sensorium.readings import DebugShape as DebugShape
     from sensorium.readings import Reading as Reading
     from sensorium.readings import SceneDescription as SceneDescription
+    from sensorium.scene import Observer as Observer
     from sensorium.scene import Scene as Scene
     from sensorium.scene import prepare as prepare
     from sensorium.sensors.barometer import Barometer as Barometer
@@ -232,6 +235,7 @@ _MODULES = {
     "DepthCameraPattern": "sensorium.patterns",
     "DepthCameraSensor": "sensorium.sensors.depth_camera",
     "Dropout": "sensorium.measurement.stages",
+    "DeviceError": "sensorium.errors",
     "DuplicateNameError": "sensorium.errors",
     "Engine": "sensorium.engines.base",
     "Field": "sensorium.spec",
@@ -292,6 +296,7 @@ _MODULES = {
     "MotorCurrentData": "sensorium.sensors.motor_current",
     "MountedSensorCfg": "sensorium.cfg",
     "MujocoEngine": "sensorium.engines.mujoco",
+    "MujocoWarpEngine": "sensorium.engines.mujoco_warp",
     "MultiMeshRayCaster": "sensorium.sensors.ray_caster",
     "MultiMeshRayCasterCfg": "sensorium.sensors.ray_caster",
     "MultiMeshRayCasterData": "sensorium.sensors.ray_caster",
@@ -300,6 +305,7 @@ _MODULES = {
     "Normal": "sensorium.random",
     "NotTrackedError": "sensorium.errors",
     "ObjRef": "sensorium.cfg",
+    "Observer": "sensorium.scene",
     "OffsetCfg": "sensorium.cfg",
     "PatternBaseCfg": "sensorium.patterns",
     "PinholeCameraPatternCfg": "sensorium.patterns",
@@ -435,6 +441,7 @@ __all__ = [
     "DepthCameraPattern",
     "DepthCameraSensor",
     "Dropout",
+    "DeviceError",
     "DuplicateNameError",
     "Engine",
     "Field",
@@ -488,6 +495,7 @@ __all__ = [
     "MotorCurrentData",
     "MountedSensorCfg",
     "MujocoEngine",
+    "MujocoWarpEngine",
     "MultiMeshRayCaster",
     "MultiMeshRayCasterCfg",
     "MultiMeshRayCasterData",
@@ -495,6 +503,7 @@ __all__ = [
     "Normal",
     "NotTrackedError",
     "ObjRef",
+    "Observer",
     "OffsetCfg",
     "PatternBaseCfg",
     "PinholeCameraPatternCfg",

@@ -7,6 +7,7 @@ SensoriumError
 |- UnknownNameError     (KeyError)              no sensor, preset, kind or field has that name
 |- RegistrationError    (TypeError)             a sensor class does not keep the author's contract
 |- ModelError           (ValueError)            a model file is missing or broken
+|- DeviceError          (ValueError)            no such device, or it cannot be used: what was found instead
 |- UnsupportedError     (NotImplementedError)   an engine cannot give what a sensor requires: never zeros instead
 |- ScheduleError        (RuntimeError)          time went a way that the sensors cannot follow
 |- StaleError           (RuntimeError)          a view, a reading or a sensor was used after its time
@@ -94,6 +95,10 @@ class RegistrationError(SensoriumError, TypeError):
 
 class ModelError(SensoriumError, ValueError):
     """A model or rig file is missing or cannot be read."""
+
+
+class DeviceError(SensoriumError, ValueError):
+    """A device is none that sensors can compute on, or it is not there; the message says what was found."""
 
 
 class UnsupportedError(SensoriumError, NotImplementedError):

@@ -6,9 +6,9 @@ One `FieldSpec` drives allocation, documentation, tests, the recording schema, t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from math import prod
+from math import inf, prod
 from typing import Any, Literal
 
 import numpy as np
@@ -42,6 +42,8 @@ class Field:
         frame: frame of the coordinates: ``"world"``, ``"sensor"`` or ``""`` where none applies.
         kind: what noise may do to it.
         role: what it is to a viewer or recorder.
+        low: what no true value is below, up to rounding; -inf where that is not known.
+        high: what no true value is above, up to rounding; +inf where that is not known.
     """
 
     unit: str
@@ -51,6 +53,8 @@ class Field:
     frame: str = ""
     kind: Kind = "vector"
     role: Role = "scalar"
+    low: float = -inf
+    high: float = inf
 
 
 VECTOR_AXES = ("xyz", "wxyz", "enu", "ned", "rpy", "rgb", "rgba")
@@ -70,6 +74,8 @@ class FieldSpec:
         frame: frame of the coordinates.
         kind: what noise may do to it.
         role: what it is to a viewer or recorder.
+        low: what no true value is below, up to rounding.
+        high: what no true value is above, up to rounding.
     """
 
     name: str
@@ -80,6 +86,8 @@ class FieldSpec:
     frame: str
     kind: Kind
     role: Role
+    low: float = -inf
+    high: float = inf
 
     def __post_init__(self) -> None:
         if len(self.axes) != len(self.shape):
@@ -110,9 +118,7 @@ class FieldSpec:
         """Return the spec without its mount axis (a singular selector)."""
         if not self.axes or self.axes[0] != "mount":
             return self
-        return FieldSpec(
-            self.name, self.axes[1:], self.shape[1:], self.dtype, self.unit, self.frame, self.kind, self.role
-        )
+        return replace(self, axes=self.axes[1:], shape=self.shape[1:])
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description."""
@@ -152,6 +158,8 @@ def resolve_field(name: str, annotation: Field, mounts: int | None) -> FieldSpec
         annotation.frame,
         annotation.kind,
         annotation.role,
+        annotation.low,
+        annotation.high,
     )
 
 

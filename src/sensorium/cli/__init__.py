@@ -1,4 +1,4 @@
-"""The command line: `sensorium demo`, `run`, `explain`, `list`, `new-sensor`.
+"""The command line: `sensorium demo`, `run`, `explain`, `list`, `new-sensor`, `warmup`.
 
 Nothing heavy is imported before a command runs, so that `--help` is quick. Whatever the user can mend ends with one
 message on stderr and exit code 2; Ctrl-C keeps what was recorded and ends with 130.
@@ -63,6 +63,7 @@ def _parsed(args: list[str]) -> _Command:
     from sensorium.cli.explain import Explain
     from sensorium.cli.listing import List
     from sensorium.cli.new_sensor import NewSensor
+    from sensorium.cli.warmup import Warmup
 
     def command(name: str, cls: type) -> Any:
         line = (cls.__doc__ or "").splitlines()[0]  # where all are listed, one line for each will do
@@ -74,6 +75,7 @@ def _parsed(args: list[str]) -> _Command:
         | Annotated[Explain, command("explain", Explain)]
         | Annotated[List, command("list", List)]
         | Annotated[NewSensor, command("new-sensor", NewSensor)]
+        | Annotated[Warmup, command("warmup", Warmup)]
     )
     parsed: _Command = tyro.cli(commands, prog="sensorium", description=DESCRIPTION, args=args)
     return parsed

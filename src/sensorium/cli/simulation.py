@@ -89,36 +89,19 @@ def check_envs(envs: int) -> None:
         raise UsageError.of("--envs", envs, "a whole number >= 1", "Use --envs 1 for a single environment.")
 
 
-def check_device(device: str) -> None:
-    """Wake a device.
+def check_device(device: str) -> str:
+    """Wake a device and return its canonical name.
 
     Raises:
-        UsageError: there is no such device.
+        DeviceError: there is no such device.
     """
-    import torch
-
-    fix = "Use --device cpu."
-    try:
-        kind = torch.device(device)
-    except (RuntimeError, ValueError):
-        raise UsageError.of("--device", device, "cpu, cuda or cuda:INDEX", fix) from None
-    if kind.type not in ("cpu", "cuda"):
-        raise UsageError.of("--device", device, "cpu, cuda or cuda:INDEX", fix)
-    if kind.type == "cuda":
-        found = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if found == 0:
-            expected = "a device of this machine, which has no usable CUDA GPU"
-            raise UsageError.of("--device", device, expected, fix)
-        if (kind.index or 0) >= found:
-            expected = f"an index below {found}, the number of this machine's GPUs"
-            raise UsageError.of("--device", device, expected, "Use --device cuda:0.")
-        return
     import warp as wp
 
-    import sensorium.compute  # noqa: F401 - it tells Warp not to greet
+    from sensorium.compute import resolve_device  # it tells Warp not to greet
 
     with native_silence():  # it announces a missing CUDA driver, which nobody asked for
         wp.init()
+    return resolve_device(device, argument="--device")
 
 
 def load_model(model: Path, envs: int, device: str) -> MujocoEngine:

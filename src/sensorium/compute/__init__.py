@@ -1,6 +1,19 @@
 """Where, when and how work runs: devices, threads, shards of environments, captured graphs, and the tick."""
 
 from sensorium.compute.clock import Clock, Rate
+from sensorium.compute.devices import Found, cuda_devices, pinned, resolve_device
 from sensorium.compute.program import Compute, Program, Rows, Segment, recorded
 
-__all__ = ["Clock", "Compute", "Program", "Rate", "Rows", "Segment", "recorded"]
+__all__ = [
+    "Clock",
+    "Compute",
+    "Found",
+    "Program",
+    "Rate",
+    "Rows",
+    "Segment",
+    "cuda_devices",
+    "pinned",
+    "recorded",
+    "resolve_device",
+]

@@ -9,10 +9,12 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import torch
 import warp as wp
 
+from sensorium.compute.copies import AsyncCopy
 from sensorium.compute.program import Compute
 from sensorium.errors import SensoriumWarning
 from sensorium.spec import exact_fraction
@@ -28,8 +30,11 @@ wp.set_module_options({"enable_backward": False})
 
 
 @wp.kernel
-def _store(index: int, value: int, words: wp.array[wp.int32]) -> None:
-    words[index] = value
+def _store(tick: int, mode: int, lag: int, control: int, words: wp.array[wp.int32]) -> None:
+    words[0] = tick
+    words[1] = mode
+    words[2] = lag
+    words[3] = control
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,7 @@ class Clock:
         self.mode = SAMPLE
         self.skipped = 0
         """Ticks that jumps passed over: no sensor was sampled at them."""
+        self._lag = 0
         self._control_tick = -1
         self.words = torch.zeros(4, dtype=torch.int32, device=compute.device)
         """int32: tick, mode, lag in ticks, tick at which the control step began: what kernels know of time."""
@@ -101,12 +107,14 @@ class Clock:
         """int32 [env], tick of the last reset."""
         self.bad = torch.zeros(1, dtype=torch.int32, device=compute.device)
         """int32 [1], set to 1 by any kernel that meets NaN or infinity in the engine's state."""
-        self._host = self.words.numpy() if compute.is_cpu else None
-        self._bad_host = self.bad.numpy() if compute.is_cpu else None
+        self._host: Any = self.words.numpy() if compute.is_cpu else None
+        self._bad_host: Any = self.bad.numpy() if compute.is_cpu else None
+        self._bad_seen = AsyncCopy(compute, self.bad)
         self.words_wp = wp.from_torch(self.words, dtype=wp.int32)
         self.episode_wp = wp.from_torch(self.episode, dtype=wp.int32)
         self.reset_tick_wp = wp.from_torch(self.reset_tick, dtype=wp.int32)
         self.bad_wp = wp.from_torch(self.bad, dtype=wp.int32)
+        self._command = compute.command(_store, (1,), [0, 0, 0, 0, self.words_wp])
         self.control_tick = -1
 
     def __repr__(self) -> str:
@@ -125,34 +133,45 @@ class Clock:
     @control_tick.setter
     def control_tick(self, tick: int) -> None:
         self._control_tick = tick
-        self._store(3, tick)
+        self._write()
+
+    def begin_control_step(self) -> None:
+        """Say that a control step begins at this tick. Kernels learn of it with the next call of `set`."""
+        self._control_tick = self.tick
 
     def set(self, tick: int, mode: int, lag: int) -> None:
         """Tell the kernels what time it is and what kind of sample follows."""
         self.tick = tick
         self.mode = mode
+        self._lag = lag
         self.version += 1
-        self._store(0, tick)
-        self._store(1, mode)
-        self._store(2, lag)
+        self._write()
 
-    def _store(self, index: int, value: int) -> None:
+    def _write(self) -> None:
         if self._host is not None:
-            self._host[index] = value
-        else:
-            self.compute.launch_whole(_store, (1,), [index, value], [self.words_wp])
+            self._host[:] = (self.tick, self.mode, self._lag, self._control_tick)
+            return
+        command = self._command  # the numbers travel with the launch: there is no memory of theirs to be overwritten
+        for index, value in enumerate((self.tick, self.mode, self._lag, self._control_tick)):
+            command.set_param_at_index(index, value)
+        command.launch(self.compute.stream)
 
     def take_bad(self) -> bool:
-        """Return whether a kernel met a non-finite state since the last call (a host read; on CUDA it synchronises)."""
-        if self._bad_host is not None:
-            if not self._bad_host[0]:
-                return False
-            self._bad_host[0] = 0
-            return True
-        found = bool(self.bad.item())
-        if found:
-            self.bad.zero_()
-        return found
+        """Return whether a kernel met a non-finite state since the last call; on CUDA the answer comes some calls late.
+
+        The host does not wait for it.
+        """
+        if self._bad_host is None:
+            arrived = self._bad_seen.take()
+            found = arrived is not None and bool(arrived[0])
+            if not self._bad_seen.is_under_way:
+                self._bad_seen.start()
+                self.bad.zero_()  # behind the copy
+            return found
+        if not self._bad_host[0]:
+            return False
+        self._bad_host[0] = 0
+        return True
 
     def begin_episode(self, mask: torch.Tensor) -> None:
         """Note a reset of the envs in a uint8 mask at the current tick."""

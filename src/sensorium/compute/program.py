@@ -13,26 +13,32 @@ A kernel in this package takes `rows: Rows` as its first argument and its thread
 It reads and writes the rows of its own env only. So one recorded launch serves three purposes: all envs at once, a
 shard of envs on one core, or, with another mask, only the envs that were just reset.
 
-A `Segment` is one run of consecutive Warp launches with fixed arguments (recorded once, then replayed, and where that
-is switched on captured as a graph), or one Python call such as a torch hook. A `Program` is segments in order, each
-with a group; `run(due)` runs those whose group is due. Which shards pay is measured on the segment's first runs: the
-results do not depend on it, bit for bit.
+A `Segment` is one run of consecutive Warp launches with fixed arguments, or one Python call such as a torch hook. A
+`Program` is segments in order, each with a group; `run(due)` runs those whose group is due.
+
+Launches are recorded once. A segment's first runs replay the recorded launches one by one; they are timed, and it is
+decided whether shards pay. Once it has run so often that a capture pays as well, each shard is captured as a graph and
+replayed by one call. What a segment computes depends on none of this, bit for bit: arguments are fixed, and whatever
+may change lives in device arrays, which are written in place.
 """
 
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import warp as wp
+
+from sensorium.compute import graph
+from sensorium.compute.devices import resolve_device
+from sensorium.compute.workers import Workers
+from sensorium.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,10 +46,14 @@ if TYPE_CHECKING:
 if wp.config.log_level == wp.LOG_INFO:  # nothing of kernel caches, unless somebody asked for more
     wp.config.log_level = wp.LOG_WARNING
 
-SHARD_ABOVE_S = 0.3e-3
-"""A segment that takes longer than this on one core is split over the cores; handing work over costs 0.05 to 0.1 ms."""
+SHARD_ABOVE_S = 0.6e-3
+"""A segment that takes longer than this on one core, as recorded launches, is split over the cores. It costs up to
+0.1 ms less when captured, and handing work over costs about 0.02 ms."""
 TIMED_RUNS = 4
 """Runs of a segment that are timed before that is decided; the first, which may load a kernel, does not count."""
+CAPTURE_AFTER = 32
+"""Runs of a segment before it is captured on the CPU: a capture costs as much as it saves in about so many runs (0.13
+ms for each launch, against 4 us in each run). On CUDA it costs little, and `TIMED_RUNS` are enough."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -90,17 +100,30 @@ class Compute:
         device: torch device, ``"cpu"`` or ``"cuda:0"``.
         num_envs: number of environments.
         threads: CPU threads to shard over; None takes torch's number.
-        capture: replay segments as captured graphs instead of recorded launches.
+        capture: replay segments as captured graphs, once they have run often enough, instead of recorded launches.
+        shards: pieces that every segment is split into where it can be, on the CPU; None measures which ones pay.
+
+    Raises:
+        ConfigError: fewer than one shard.
     """
 
-    def __init__(self, device: str, num_envs: int, threads: int | None = None, capture: bool = False) -> None:
-        self.device = device
+    def __init__(
+        self, device: str, num_envs: int, threads: int | None = None, capture: bool = True, shards: int | None = None
+    ) -> None:
+        if shards is not None and shards < 1:
+            raise ConfigError.single("Compute", "shards", shards, "at least 1, or None to measure which segments pay")
+        self.device = device = resolve_device(device)
         self.wp_device = wp.get_device(device)
         self.is_cpu = bool(self.wp_device.is_cpu)
         """Whether launches run on the host."""
         self.num_envs = num_envs
         self.threads = threads or min(torch.get_num_threads(), os.cpu_count() or 1)
         self.capture = capture
+        """Whether graphs are replayed, where a segment has them, and made where it has run often enough."""
+        self.capture_after = CAPTURE_AFTER if self.is_cpu else TIMED_RUNS
+        """Runs of a segment before it is captured; shards are decided first."""
+        self.shards = shards
+        """As the argument; it counts for segments that have not yet run `TIMED_RUNS` times."""
         self.all_envs = torch.ones(num_envs, dtype=torch.uint8, device=device)
         """uint8 [env], all 1: the mask of ordinary launches."""
         self.reset_envs = torch.zeros(num_envs, dtype=torch.uint8, device=device)
@@ -110,11 +133,14 @@ class Compute:
         self._recording: list[_Launch] | None = None
         self.recordings = 0
         """Number of recordings so far: a launch belongs once into each that needs it."""
-        self._pool: ThreadPoolExecutor | None = None
+        self._workers: Workers | None = None
+        self._current: Any = None
+        self._current_at = -1
 
     def __repr__(self) -> str:
         mode = "captured graphs" if self.capture else "recorded launches"
-        return f"Compute(device={self.device!r}, num_envs={self.num_envs}, threads={self.threads}, {mode})"
+        shards = "" if self.shards is None else f", shards={self.shards}"
+        return f"Compute(device={self.device!r}, num_envs={self.num_envs}, threads={self.threads}{shards}, {mode})"
 
     @property
     def mask(self) -> torch.Tensor:
@@ -167,8 +193,9 @@ class Compute:
         if 0 in launch.dim:
             return
         args = launch.args if launch.whole else [self._rows(0, self._active), *launch.args]
-        with self._stream():
-            wp.launch(launch.kernel, dim=launch.dim, inputs=args, device=self.wp_device)
+        self._follow()
+        with graph.launching:
+            wp.launch(launch.kernel, dim=launch.dim, inputs=args, device=self.wp_device, stream=self.stream)
 
     def record(self, hook: Callable[[], object], mask: torch.Tensor | None = None) -> Segment:
         """Call `hook` once, recording its launches instead of running them, and return them as a segment."""
@@ -179,6 +206,7 @@ class Compute:
         try:
             with self.masked(self.all_envs if mask is None else mask):
                 hook()
+            self._follow()
             return Segment(self, self._recording, self.all_envs if mask is None else mask)
         finally:
             self._recording = None
@@ -194,31 +222,31 @@ class Compute:
         rows.mask = self._masks[id(mask)]
         return rows
 
-    @contextmanager
-    def _stream(self) -> Iterator[None]:
-        """Warp works on torch's current stream, so that both see one order of work."""
+    @property
+    def stream(self) -> Any:
+        """Torch's current stream as a Warp stream, so that both see one order of work; None on the CPU."""
         if self.is_cpu:
-            yield
-        else:
-            stream = wp.stream_from_torch(torch.cuda.current_stream(self.device))
-            with wp.ScopedStream(stream):
-                yield
+            return None
+        current: Any = torch.cuda.current_stream(self.device)
+        if current.cuda_stream != self._current_at:
+            self._current, self._current_at = wp.stream_from_torch(current), current.cuda_stream
+        return self._current
 
-    @contextmanager
-    def own_stream(self) -> Iterator[None]:
-        """Work in this block goes to a stream of its own: CUDA captures nothing on the default one."""
-        if self.is_cpu:
-            yield
-        else:
-            with wp.ScopedStream(wp.Stream(self.wp_device)):
-                yield
+    def _follow(self) -> None:
+        """Let torch's current stream wait for what Warp's own one does, e.g. the copies that fill new Warp arrays."""
+        if not self.is_cpu:
+            self.stream.wait_stream(self.wp_device.stream)
+
+    def command(self, kernel: Any, dim: Sequence[int], args: Sequence[Any]) -> Any:
+        """Return a launch without env axis that is run by `command.launch(compute.stream)`, with other scalars too."""
+        return wp.launch(kernel, dim=tuple(dim), inputs=list(args), device=self.wp_device, record_cmd=True)
 
     @property
-    def pool(self) -> ThreadPoolExecutor:
-        """The threads that shards run on; made on first use."""
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="sensorium")
-        return self._pool
+    def workers(self) -> Workers:
+        """The threads that shards run on besides the caller's; made on first use."""
+        if self._workers is None:
+            self._workers = Workers(max(self.threads, self.shards or 1) - 1)
+        return self._workers
 
 
 class Segment:
@@ -229,10 +257,10 @@ class Segment:
         self._mask = mask
         self._hook = None if isinstance(work, list) else work
         self._launches = [launch for launch in work if 0 not in launch.dim] if isinstance(work, list) else []
-        self._shards: list[_Shard] = []
         self._steps: list[list[_Shard]] = []
         self._runs = 0
         self._seconds: list[float] = []
+        self._is_captured = False
         if self._launches:
             self._make_shards(1)
 
@@ -245,7 +273,12 @@ class Segment:
     @property
     def shards(self) -> int:
         """Number of pieces the work is split into: the environments, or with one of them the items of a launch."""
-        return max([len(self._shards), *map(len, self._steps)])
+        return max(map(len, self._steps), default=0)
+
+    @property
+    def is_captured(self) -> bool:
+        """Whether graphs have been made; they are replayed while `compute.capture` is on."""
+        return self._is_captured
 
     def __add__(self, other: Segment) -> Segment:
         """Join two recorded segments under one mask into one."""
@@ -265,65 +298,94 @@ class Segment:
         return self._hook is None
 
     def run(self) -> None:
-        """Do the work once."""
-        if self._hook is not None:
-            with self.compute.masked(self._mask):
-                self._hook()
-        elif self._runs >= TIMED_RUNS:
-            for shards in self._steps or (self._shards,):
-                self._run_shards(shards)
-        elif self._launches:
-            self._run_timed()
+        """Do the work once.
 
-    def _run_shards(self, shards: Sequence[_Shard]) -> None:
-        """Run one shard here and the others on the pool."""
-        others = [self.compute.pool.submit(shard.run) for shard in shards[1:]]
-        shards[0].run()
-        for done in others:
-            done.result()
+        Raises:
+            SensoriumError: it was to be captured, and a kernel could not be.
+        """
+        compute = self.compute
+        if self._hook is not None:
+            with compute.masked(self._mask):
+                self._hook()
+        elif self._runs < TIMED_RUNS:
+            self._run_timed()
+        elif not compute.capture:
+            self._run_steps()
+        elif self._is_captured:
+            for shards in self._steps:
+                if len(shards) == 1:
+                    shards[0].replay()
+                else:
+                    compute.workers.run([shard.replay for shard in shards])
+        else:
+            self._runs += 1
+            if self._runs > compute.capture_after:
+                self._capture()
+                self.run()
+            else:
+                self._run_steps()
+
+    def _run_steps(self) -> None:
+        """Run the recorded launches."""
+        for shards in self._steps:
+            if len(shards) == 1:
+                shards[0].run()
+            else:
+                self.compute.workers.run([shard.run for shard in shards])
 
     def _run_timed(self) -> None:
         """Run, and after a few runs decide whether shards pay."""
         start = time.perf_counter()
-        self._run_shards(self._shards)
+        self._run_steps()
         self._seconds.append(time.perf_counter() - start)
         self._runs += 1
-        may_split = self.compute.is_cpu and self.compute.threads > 1
-        if self._runs == TIMED_RUNS and may_split and min(self._seconds[1:]) > SHARD_ABOVE_S:
-            self._split()
+        if self._runs < TIMED_RUNS or not self.compute.is_cpu or not self._launches:
+            return
+        count = self.compute.shards
+        if count is None and min(self._seconds[1:]) > SHARD_ABOVE_S:
+            count = self.compute.threads
+        if count is not None and count > 1:
+            self._split(count)
 
-    def _split(self) -> None:
+    def _capture(self) -> None:
+        """Make the graphs."""
+        for shards in self._steps:
+            for shard in shards:
+                shard.capture()
+        self._is_captured = True
+
+    def _split(self, threads: int) -> None:
         """Shard over the cores, unless a launch needs all envs at once or there are too few envs."""
-        count = min(self.compute.threads, self.compute.num_envs)
+        count = min(threads, self.compute.num_envs)
         if any(launch.whole for launch in self._launches):
             return
         if count > 1:
             self._make_shards(count)
         elif any(launch.split for launch in self._launches):
-            self._make_steps(self.compute.threads)
+            self._make_steps(threads)
 
     def _make_shards(self, count: int) -> None:
         edges = [self.compute.num_envs * i // count for i in range(count + 1)]
-        self._shards = [
-            _Shard(self.compute, self._launches, self._mask, start, stop) for start, stop in pairwise(edges)
+        self._steps = [
+            [_Shard(self.compute, self._launches, self._mask, start, stop) for start, stop in pairwise(edges)]
         ]
 
     def _make_steps(self, threads: int) -> None:
         """Share the items of launches that allow it; all others stay whole, in order."""
         envs, compute, mask = self.compute.num_envs, self.compute, self._mask
-        for launch in self._launches:
-            count = min(threads, launch.dim[-1]) if launch.split else 1
-            edges = [launch.dim[-1] * i // count for i in range(count + 1)]
-            pieces = [(start, stop) for start, stop in pairwise(edges)] if launch.split else [None]
-            self._steps.append([_Shard(compute, [launch], mask, 0, envs, items) for items in pieces])
-
-
-_CAPTURING = threading.Lock()
-"""One capture at a time in a process."""
+        self._steps = []
+        for is_split, group in groupby(self._launches, lambda launch: launch.split):
+            if not is_split:
+                self._steps.append([_Shard(compute, list(group), mask, 0, envs)])
+                continue
+            for launch in group:
+                count = min(threads, launch.dim[-1])
+                edges = [launch.dim[-1] * i // count for i in range(count + 1)]
+                self._steps.append([_Shard(compute, [launch], mask, 0, envs, items) for items in pairwise(edges)])
 
 
 class _Shard:
-    """The launches of a segment for one range of environments (and of items), recorded or captured."""
+    """The launches of a segment for one range of environments (and of items), and their graph."""
 
     def __init__(
         self,
@@ -336,7 +398,6 @@ class _Shard:
     ) -> None:
         self._compute = compute
         self._graph: Any = None
-        self._on_cpu = compute.is_cpu
         self._commands = []
         rows = compute._rows(start, mask, 0 if items is None else items[0])
         for launch in launches:
@@ -349,27 +410,19 @@ class _Shard:
             )
 
     def run(self) -> None:
-        if self._on_cpu:
-            self._replay()
-        else:
-            with self._compute._stream():
-                self._replay()
-
-    def _replay(self) -> None:
-        if self._graph is not None:
-            wp.capture_launch(self._graph)
-        elif self._compute.capture:
-            self._capture()
-            wp.capture_launch(self._graph)
-        else:
+        """Run the recorded launches."""
+        stream = self._compute.stream
+        with graph.launching:
             for command in self._commands:
-                command.launch()
+                command.launch(stream)
 
-    def _capture(self) -> None:
-        with _CAPTURING, self._compute.own_stream(), wp.ScopedCapture(device=self._compute.wp_device) as capture:
-            for command in self._commands:
-                command.launch()
-        self._graph = capture.graph
+    def capture(self) -> None:
+        """Make the graph."""
+        self._graph = graph.capture(self._commands, self._compute.wp_device)
+
+    def replay(self) -> None:
+        """Run the graph."""
+        wp.capture_launch(self._graph, self._compute.stream)
 
 
 class Program:

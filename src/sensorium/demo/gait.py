@@ -127,7 +127,7 @@ class Trot:
 
     def targets(self, t: float | Tensor) -> Tensor:
         """Joint targets [..., 12] at time `t` in s: a number, or a tensor of any shape [...]."""
-        time = t if isinstance(t, Tensor) else torch.tensor(float(t))
+        time = t if isinstance(t, Tensor) else torch.tensor(float(t), device="cpu")
         return self.geometry.inverse(self.feet(time))
 
     def targets_batch(self, time: Tensor) -> Tensor:

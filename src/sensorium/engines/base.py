@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,6 +25,10 @@ NameKind = Literal["body", "site", "geom", "joint", "camera", "actuator", "scala
 """Kinds of named elements. A `scalar_joint` is a joint with one coordinate (hinge or slide): a row of joint arrays."""
 
 
+PoseOnBody = tuple[Sequence[float], Sequence[float]]
+"""Position (m) and orientation (wxyz) of a frame in another one."""
+
+
 @dataclass(frozen=True, slots=True)
 class FrameOnBody:
     """A frame fixed to a body.
@@ -33,11 +37,14 @@ class FrameOnBody:
         body: index of the body in `names("body")`; -1 is the world.
         pos: origin in the body's frame, m.
         quat: orientation in the body's frame, wxyz.
+        element: kind and name of the element whose frame it is, where the owner of the model may move that on the body:
+            see `Engine.offsets`. None where it stays as it is.
     """
 
     body: int
     pos: tuple[float, float, float] = (0.0, 0.0, 0.0)
     quat: tuple[float, float, float, float] = (1.0, 0.0, 0.0, 0.0)
+    element: tuple[NameKind, str] | None = field(default=None, compare=False, repr=False)
 
 
 DataType = Literal["real", "positive", "axis", "quat"]
@@ -109,7 +116,23 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def frame(self, kind: NameKind, name: str) -> FrameOnBody:
-        """Return the body a named body, site, geom, joint or camera sits on, and its fixed offset there."""
+        """Return the body a named body, site, geom, joint or camera sits on, and its offset there."""
+
+    def offsets(self, frames: Sequence[FrameOnBody], inner: Sequence[PoseOnBody]) -> tuple[Tensor, Tensor] | None:
+        """Return where mounts are on their bodies now, and from now on; None where that never changes (the default).
+
+        The engine keeps the tensors up to date for life, in `refresh`, `forward` and `reset` (of the reset envs only).
+        It is called for each sensor when the sensor is built.
+
+        Args:
+            frames: what the mounts sit on, as `frame` returned them.
+            inner: for each of them the pose of the mount in it, which stays as it is.
+
+        Returns:
+            Position float32 `[env, mount, 3]`, m, and orientation float32 `[env, mount, 4]`, wxyz, of the mounts in
+            the frames of their bodies, on the engine's device, at fixed addresses.
+        """
+        return None
 
     def slide_joints(self) -> tuple[str, ...]:
         """Return those of `names("scalar_joint")` that slide (m) instead of turning (rad); by default none."""
@@ -215,6 +238,12 @@ class Engine(abc.ABC):
     @abc.abstractmethod
     def reset(self, env_ids: Tensor | None, state: Mapping[str, Any]) -> None:
         """Reset environments (all for None), then write `state` (e.g. `qpos [n, nq]`) into them and go forward."""
+
+    def capture(self, on: bool) -> None:  # noqa: B027  # an engine without kernels of its own has nothing to capture
+        """Replay the engine's own kernels as captured graphs, or launch each by itself; by default it has none.
+
+        The scene says so when it is built and in `Scene.capture`. What the engine computes does not depend on it.
+        """
 
     def count_ticks(self, ticks: int) -> None:
         """Note that the owner of a wrapped simulation took `ticks` steps."""

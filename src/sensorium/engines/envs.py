@@ -29,7 +29,7 @@ def env_rows(env_ids: Any, num_envs: int, device: str = "cpu") -> torch.Tensor |
         return None
     if isinstance(env_ids, slice):
         return torch.arange(num_envs, device=device)[env_ids]
-    ids = torch.as_tensor(env_ids).detach().cpu()
+    ids = torch.as_tensor(env_ids, device="cpu").detach()
     expected = f"expected integers from 0 to {num_envs - 1} without repetition, or a bool mask of shape ({num_envs},)"
     if ids.dtype == torch.bool:
         if ids.shape != (num_envs,):

@@ -70,6 +70,8 @@ class MujocoEngine(OwnedModelEngine):
         _batch_class()
         self._batch: Any = None
         super().__init__(model, positive_int(num_envs, "num_envs"), device, fresh, threads, keyframe)
+        self._shared: list[str] = []  # fields that mounts depend on, and that no env has values of its own of
+        self._has_models = self._moves = False
         self._views: dict[str, torch.Tensor] = {}
         self._before: dict[str, np.ndarray] = {}
         self._warned = np.zeros(num_envs, dtype=bool)
@@ -141,6 +143,26 @@ class MujocoEngine(OwnedModelEngine):
     def _shape_model(self) -> Any:
         return shared_model(self.batch)
 
+    def _bind_offsets(self) -> None:
+        models = self._batch.models
+        fields = {name: self._batch.expanded(name) for name in self._offsets.fields}
+        self._shared = [name for name, values in fields.items() if values is None]
+        self._has_models = models is not None
+        self._moves = self._moves or self._has_models or len(self._shared) < len(fields)
+        for name in self._shared:
+            fields[name] = _of_models(models if self._has_models else self._model, name)
+        self._offsets.bind(self._row_of, fields)
+
+    def _follow_offsets(self, ids: torch.Tensor | None = None) -> None:
+        """Bring mounts of all envs, or of some, to where they are on their bodies, if somebody ever moved one."""
+        if not self._offsets:
+            return
+        has_models = self._has_models or self._batch.models is not None
+        if has_models or any(self._batch.expanded(name) is not None for name in self._shared):
+            self._bind_offsets()
+        if self._moves:
+            self._offsets.follow(ids)
+
     def _install(self, model: Any, prepared: frozenset[Requirement]) -> None:
         """Make the batch of a model; where there was one before the first tick, carry its state over."""
         old = self._batch
@@ -159,6 +181,9 @@ class MujocoEngine(OwnedModelEngine):
         self.dt = float(model.opt.timestep)
         self._read_names(model)
         self._derive(prepared)
+        if self._offsets:
+            self._bind_offsets()
+            self._offsets.follow()
         for name, view in self._views.items():
             view.set_(self._view_of(name))  # type: ignore[call-overload]  # tensors handed out earlier show the new state
 
@@ -177,9 +202,22 @@ class MujocoEngine(OwnedModelEngine):
         else:
             for name in STATE_FIELDS:
                 new.bind(name)[...] = old.bind(name)
-        for option in ("opt.gravity", "opt.magnetic"):
-            if (values := old.expanded(option)) is not None:
-                new.expand(option)[...] = values
+        if old.models is not None:
+            raise ModelError(
+                "batch.set_models was called before the scene was made, which then changed the model: call it after "
+                "Scene(...), with models that have what its sensors need (sn.prepare)."
+            )
+        for name in _model_fields():
+            values = old.expanded(name)
+            if values is None or np.array_equal(values, np.broadcast_to(_shared_value(old.model, name), values.shape)):
+                continue
+            into = new.expand(name)
+            if into.shape != values.shape:
+                raise ModelError(
+                    f"a sensor changed the size of {name}, which was expanded and written before the scene was made: "
+                    f"do that after Scene(...)."
+                )
+            into[...] = values
 
     def _derive(self, prepared: frozenset[Requirement]) -> None:
         sources = {name: self._batch.bind(name) for name in fields_of(prepared)}
@@ -325,6 +363,7 @@ class MujocoEngine(OwnedModelEngine):
             self._go_forward(None)
             self.lag = 0
         self._derived.convert()
+        self._follow_offsets()
         self._dirty = self._needs_forward = False
 
     def _go_forward(self, ids: Any) -> None:
@@ -372,6 +411,7 @@ class MujocoEngine(OwnedModelEngine):
             targets[name][slice(None) if ids is None else ids] = value
         self._go_forward(rows)
         self._derived.convert(ids)
+        self._follow_offsets(ids)
         self._warned[slice(None) if rows is None else rows] = False
         self.lag = 0
         if ids is None:
@@ -385,7 +425,9 @@ class MujocoEngine(OwnedModelEngine):
             "tick": self.tick,
             "lag": self.lag,
             "rows": torch.from_numpy(self._batch.state.copy()),
-            "options": {name: torch.tensor(values) for name, values in options.items() if values is not None},
+            "options": {
+                name: torch.tensor(values, device="cpu") for name, values in options.items() if values is not None
+            },
             "arrays": copies(self._derived.arrays),
             "diverged": self.diverged,
         }
@@ -409,10 +451,11 @@ class MujocoEngine(OwnedModelEngine):
             if name in state["options"]:
                 self._view(name).copy_(state["options"][name])
             elif self._batch.expanded(f"opt.{name}") is not None:
-                self._view(name).copy_(torch.tensor(getattr(self._model.opt, name)))
+                self._view(name).copy_(torch.tensor(getattr(self._model.opt, name), device="cpu"))
         self.tick, self.lag = int(state["tick"]), int(state["lag"])
         self._warned[:] = state["diverged"].numpy()
         missing = list(restore(self._derived.arrays, state["arrays"]))
+        self._follow_offsets()
         self._dirty = self._needs_forward = bool(missing)
 
 
@@ -425,3 +468,19 @@ def _batch_class() -> Any:
             "Upgrade (pip install 'mujoco>=3.17'), or own the loop: MujocoEngine.from_mj(model, data) works without."
         ) from error
     return batch.Batch
+
+
+def _model_fields() -> list[str]:
+    from mujoco import batch
+
+    return sorted(batch.MODEL_FIELDS)
+
+
+def _shared_value(model: Any, name: str) -> np.ndarray:
+    return np.asarray(getattr(model.opt, name[4:]) if name.startswith("opt.") else getattr(model, name))
+
+
+def _of_models(models: Any, name: str) -> np.ndarray:
+    """Return a field of one model that all environments have `[1, ...]`, or of the models of all `[env, ...]`."""
+    each = models if isinstance(models, list | tuple) else [models]
+    return np.stack([getattr(model, name) for model in each])

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import mujoco
 import numpy as np
 import torch
 
-from sensorium.compute import Compute, Segment
-from sensorium.engines.base import Engine, FrameOnBody, NameKind, NativeSensor
+from sensorium.compute import Compute, Segment, pinned, resolve_device
+from sensorium.engines.base import Engine, FrameOnBody, NameKind, NativeSensor, PoseOnBody
 from sensorium.engines.mujoco_contact import contact_shape, contacts
 from sensorium.engines.mujoco_hidden import hidden
 from sensorium.engines.mujoco_native import Declared, describe, native, sensor_id
 from sensorium.engines.mujoco_parts import NEEDS, PARTS, Build, native_array, stage_of
 from sensorium.engines.mujoco_shapes import model_shapes
+from sensorium.engines.offsets import FIELDS, LiveOffsets
 from sensorium.errors import ModelError, SensoriumWarning, UnknownNameError, listed
 from sensorium.geometry.shapes import Shape
 from sensorium.spec import Requirement, contact_array
@@ -114,11 +115,11 @@ class Derived:
     def _allocate(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
         if name in self._storage and self._storage[name].shape == shape:
             return self._storage[name]
-        fresh = torch.zeros(shape, dtype=torch.float32)
+        fresh = torch.zeros(shape, dtype=torch.float32, device="cpu")
         if name == "body_quat_w":
             fresh[..., 0] = 1.0
         on_host = self.compute.device == self.device
-        host = fresh if on_host else fresh.pin_memory()
+        host = fresh if on_host else pinned(shape, torch.float32, self.device).copy_(fresh)
         array = host if on_host else host.to(self.device)
         if name in self._storage:
             self._storage[name].set_(array)  # type: ignore[call-overload]  # the same tensor object, new memory
@@ -173,12 +174,13 @@ class MujocoModelEngine(Engine):
 
     def __init__(self, num_envs: int, device: str, fresh: bool, threads: int | None) -> None:
         self.num_envs = num_envs
-        self.device = str(torch.device(device))
+        self.device = resolve_device(device)
         self.fresh = fresh
         self.tick = 0
         self.lag = 0
         self.prepared: frozenset[Requirement] = frozenset()
-        self._derived = Derived(num_envs, self.device, Compute("cpu", num_envs, threads))
+        self._derived = self._new_derived(threads)
+        self._offsets = LiveOffsets(self._derived.compute, self.device)
         self._stage = 0
         self._dirty = True
         self._body_row: dict[int, int] = {}
@@ -186,6 +188,12 @@ class MujocoModelEngine(Engine):
         self._described: Declared | None = None
         self._shapes: tuple[Any, tuple[Shape, ...]] | None = None
         self._overflowed: set[int] = set()
+
+    def _ensure(self) -> None:
+        """Make sure that the environments exist."""
+
+    def _new_derived(self, threads: int | None) -> Derived:
+        return Derived(self.num_envs, self.device, Compute("cpu", self.num_envs, threads))
 
     @property
     def model(self) -> Any:
@@ -249,7 +257,7 @@ class MujocoModelEngine(Engine):
     def _joint_ids(self) -> list[int]:
         return list(self._names["scalar_joint"].values())
 
-    def _derive_from(self, prepared: frozenset[Requirement], sources: Mapping[str, np.ndarray]) -> None:
+    def _derive_from(self, prepared: frozenset[Requirement], sources: Mapping[str, Any]) -> None:
         self._derived.build(self.model, self._body_ids, self._joint_ids, prepared, sources)
         self._stage = stage_of(self.model, prepared)
 
@@ -282,7 +290,31 @@ class MujocoModelEngine(Engine):
         i = self._names[kind][name]
         if kind == "actuator":
             return self._actuator_frame(model, name, i)
-        return self._frame(model, kind, name, i)
+        frame = self._frame(model, kind, name, i)
+        return replace(frame, element=(kind, name)) if kind in FIELDS else frame
+
+    def offsets(
+        self, frames: Sequence[FrameOnBody], inner: Sequence[PoseOnBody]
+    ) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """Return where mounts on sites, geoms, cameras and joints are on their bodies, now and from now on.
+
+        They follow the fields `site_pos`, `site_quat`, `geom_pos`, `geom_quat`, `cam_pos`, `cam_quat` and `jnt_pos`
+        where their owner writes them. None where all frames are those of bodies. See `Engine.offsets`.
+        """
+        if all(frame.element is None for frame in frames):
+            return None
+        pair = self._offsets.add(frames, inner)
+        self._bind_offsets()
+        self._offsets.follow()
+        return pair
+
+    def _bind_offsets(self) -> None:
+        """Note where the fields are that say where mounts are on their bodies."""
+        raise NotImplementedError
+
+    def _row_of(self, kind: NameKind, name: str) -> int:
+        """Return MuJoCo's id of a named element."""
+        return self._names[kind][name]
 
     def slide_joints(self) -> tuple[str, ...]:
         """Return the scalar joints that slide."""
@@ -389,6 +421,10 @@ class MujocoModelEngine(Engine):
             fix = f"It comes with {bringer}: prepare that first." if bringer else ""
             raise UnknownNameError("derived array", name, self._derived.arrays, fix)
         return self._derived.arrays[name]
+
+    def capture(self, on: bool) -> None:
+        """Replay the conversion of MuJoCo's fields as a captured graph, or launch each kernel by itself."""
+        self._derived.compute.capture = on
 
     @property
     def stage(self) -> int:

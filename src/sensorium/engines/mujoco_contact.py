@@ -5,8 +5,9 @@ counts all of them, and orders or sums them; it is the first step of the report.
 ``mindist`` and ``maxforce`` its columns are those of a report as they are: the frame of a contact is turned where its
 first geom is the secondary's, so that the normal points from the primary to the secondary and a force > 0 presses. Its
 ``netforce`` is what the primary exerts, in world axes: it is negated here, force and torque; dist is then 0, and normal
-and tangent are the x and y axes. Where both geoms belong to the primary (a subtree against itself, or against
-anything), a contact counts once, as seen from its first geom.
+and tangent are the x and y axes, also without a contact before MuJoCo 4: `found` tells, and then they are 0 here. Where
+both geoms belong to the primary (a subtree against itself, or against anything), a contact counts once, as seen from
+its first geom.
 """
 
 from __future__ import annotations
@@ -198,11 +199,12 @@ def convert_contacts(
     rows: Rows,
     columns: wp.array[wp.int32],
     negated: wp.array[wp.uint8],
+    found: wp.array[wp.int32],
     sensordata: wp.array2d[wp.float64],
     # output
     values_out: wp.array2d[wp.float32],
 ) -> None:
-    """Copy one number of one slot."""
+    """Copy one number of one slot; 0 where the column `found` is (-1: none asked)."""
     i, item = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -210,6 +212,8 @@ def convert_contacts(
     value = sensordata[env, columns[item]]
     if negated[item] != wp.uint8(0):
         value = wp.float64(0.0) - value
+    if found[item] >= 0 and sensordata[env, wp.max(found[item], 0)] == wp.float64(0.0):
+        value = wp.float64(0.0)
     values_out[env, item] = wp.float32(value)
 
 
@@ -223,12 +227,17 @@ def contacts_part(build: Build) -> Callable[[Compute], None] | None:
         count = output.shape[1] // len(starts)
         columns = (starts[:, None] + np.arange(count)).astype(np.int32).ravel()
         negated = np.zeros(contact_shape(report), dtype=np.uint8)
+        found = np.full(contact_shape(report), -1, dtype=np.int32)
         if report.args[3] == "netforce":
-            for field, part in contact_columns(report).items():
+            parts = contact_columns(report)
+            for field, part in parts.items():
                 negated[..., part] = field in ("force", "torque")
+                if field in ("normal", "tangent") and "found" in parts:
+                    found[..., part] = starts[:, None, None]  # the first column, of one slot
         inputs = [
             wp.array(columns, dtype=wp.int32, device="cpu"),
             wp.array(negated.ravel(), dtype=wp.uint8, device="cpu"),
+            wp.array(found.ravel(), dtype=wp.int32, device="cpu"),
             sensordata,
         ]
         calls.append((inputs, [wp.from_torch(output)], (len(columns),)))

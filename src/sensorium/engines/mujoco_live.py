@@ -76,6 +76,8 @@ class LiveMujocoEngine(MujocoModelEngine):
         self._last: dict[str, np.ndarray] = {}  # the state now, and one tick before, where derived state is that old
         self._before: dict[str, np.ndarray] = {}
         self._read_names(model)
+        self._places: list[np.ndarray] = []  # the fields that say where mounts are on their bodies, and what they held
+        self._placed: list[bytes] = []
         self._needs_forward = True
         self._derive(frozenset())
 
@@ -151,6 +153,18 @@ class LiveMujocoEngine(MujocoModelEngine):
         self._derive_from(prepared, self._sources)
         self._needs_forward = self._dirty = True
 
+    def _bind_offsets(self) -> None:
+        sources = {name: getattr(self._model, name)[None] for name in self._offsets.fields}
+        self._places, self._placed = list(sources.values()), []
+        self._offsets.bind(self._row_of, sources)
+
+    def _follow_offsets(self, ids: torch.Tensor | None = None) -> None:
+        """Bring mounts of all envs, or of some, to where the model has them on their bodies, if that has changed."""
+        placed = [values.tobytes() for values in self._places]
+        if placed != self._placed:
+            self._offsets.follow(ids)
+            self._placed = placed if ids is None else []
+
     def _view(self, name: str) -> torch.Tensor:
         if self.num_envs == 1:
             return torch.from_numpy(getattr(self._datas[0], name))[None]
@@ -189,12 +203,12 @@ class LiveMujocoEngine(MujocoModelEngine):
     @property
     def gravity(self) -> torch.Tensor:
         """The model's gravity `[env, 3]`, m/s^2, world, float64: a copy; write `model.opt.gravity` to change it."""
-        return torch.tensor(self._model.opt.gravity).repeat(self.num_envs, 1)
+        return torch.tensor(self._model.opt.gravity, device="cpu").repeat(self.num_envs, 1)
 
     @property
     def magnetic(self) -> torch.Tensor:
         """The model's magnetic flux `[env, 3]`, world, float64: a copy; write `model.opt.magnetic` to change it."""
-        return torch.tensor(self._model.opt.magnetic).repeat(self.num_envs, 1)
+        return torch.tensor(self._model.opt.magnetic, device="cpu").repeat(self.num_envs, 1)
 
     def step(self, ctrl: Any = None, substeps: int = 1) -> None:
         """Refuse: the owner steps.
@@ -231,6 +245,7 @@ class LiveMujocoEngine(MujocoModelEngine):
         forward = self.fresh or self._needs_forward
         self._read(range(self.num_envs), forward)
         self._derived.convert()
+        self._follow_offsets()
         self.lag = 0 if forward else 1
         self._dirty = self._needs_forward = False
 
@@ -264,6 +279,7 @@ class LiveMujocoEngine(MujocoModelEngine):
             self._read(ids.tolist(), True)
             self._keep_state(ids.tolist())
             self._derived.convert(ids)
+            self._follow_offsets(ids)
             self.lag = 0
 
     def state(self) -> dict[str, Any]:
@@ -275,6 +291,7 @@ class LiveMujocoEngine(MujocoModelEngine):
         """Restore what `state` returned, after the owner restored the physics."""
         self.tick, self.lag = int(state["tick"]), int(state["lag"])
         missing = list(restore(self._derived.arrays, state["arrays"]))
+        self._follow_offsets()
         self._dirty = self._needs_forward = bool(missing)
         self._keep_state(range(self.num_envs))
 

@@ -10,7 +10,8 @@ count. Skins are no shapes: they are decoration, drawn over bodies, which MuJoCo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import copy
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import mujoco
@@ -42,6 +43,7 @@ _LAST_SHOWN = 2
 _SHARED = ("geom_type", "geom_dataid", "geom_size", "geom_pos", "geom_quat", "geom_group", "geom_matid")
 _PLACED, _COLOURED = ("body_pos", "body_quat"), ("geom_rgba", "mat_rgba")
 """Fields that a batch may hold for each environment; shapes depend on them: wholly, on static bodies, by the alpha."""
+_SAME_SHAPES = "Shapes are shared by all environments: give them the same, or put what differs on a body and move that."
 _ELEMENTS = {"geom": _OBJ.mjOBJ_GEOM, "body": _OBJ.mjOBJ_BODY, "mat": _OBJ.mjOBJ_MATERIAL}
 
 
@@ -121,13 +123,26 @@ def shared_model(batch: Any) -> Any:
     Raises:
         ModelError: the environments have different shapes. Colours may differ, but for those that make invisible.
     """
-    fix = "Shapes are shared by all environments: give them the same, or put what differs on a body and move that."
     if isinstance(batch.models, list | tuple) and len({id(model) for model in batch.models}) > 1:
-        raise ModelError(f"the environments run different models (batch.set_models). {fix}")
+        raise ModelError(f"the environments run different models (batch.set_models). {_SAME_SHAPES}")
     model = batch.get_model(0)
+    check_shared(model, batch.expanded)
+    return model
+
+
+def check_shared(model: Any, expanded: Callable[[str], np.ndarray | None]) -> None:
+    """Raise where environments have shapes of their own.
+
+    Args:
+        model: the MjModel.
+        expanded: gives the values `[env, ...]` of a field of the model; None where all environments share them.
+
+    Raises:
+        ModelError: naming the element and the field. Colours may differ, but for those that make invisible.
+    """
     static = sorted(_static_poses(model))
     for field in (*_SHARED, *_PLACED, *_COLOURED):
-        values = batch.expanded(field)
+        values = expanded(field)
         if values is None or not values.size:
             continue
         if field in _PLACED:
@@ -140,8 +155,36 @@ def shared_model(batch: Any) -> Any:
             kind, obj = next((word, obj) for word, obj in _ELEMENTS.items() if field.startswith(word))
             i = static[row] if field in _PLACED else row
             what = f"{obj.name.removeprefix('mjOBJ_').lower()} {_name(model, obj, i) or f'{kind}_{i}'!r}"
-            raise ModelError(f"{what} has another {field} in env {env} than in env 0. {fix}")
-    return model
+            raise ModelError(f"{what} has another {field} in env {env} than in env 0. {_SAME_SHAPES}")
+
+
+def with_values(model: Any, given: Callable[[str], np.ndarray | None]) -> Any:
+    """Return a model with the values of another place in all fields that shapes come from.
+
+    Args:
+        model: the MjModel; copied where a value differs.
+        given: gives float32 or integer values of a field, `[...]` as in the model or `[env, ...]`; None for its own.
+
+    Raises:
+        ModelError: environments have shapes of their own.
+    """
+    found = {field: given(field) for field in (*_SHARED, *_PLACED, *_COLOURED)}
+
+    def expanded(field: str) -> np.ndarray | None:
+        values = found[field]
+        return values if values is not None and values.ndim > getattr(model, field).ndim else None
+
+    check_shared(model, expanded)
+    changed = model
+    for field, values in found.items():
+        if values is None or not values.size:
+            continue
+        own = getattr(model, field)
+        values = values[0] if values.ndim > own.ndim else values
+        if not np.array_equal(values, own.astype(values.dtype)):
+            changed = copy.copy(model) if changed is model else changed
+            getattr(changed, field)[...] = values
+    return changed
 
 
 def _static_poses(model: Any) -> dict[int, tuple[np.ndarray, np.ndarray]]:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import torch
 
+from sensorium.compute.devices import resolve_device
 from sensorium.engines.base import Engine, FrameOnBody, NameKind, NativeSensor
 from sensorium.engines.contact import contact_fault, is_contact
 from sensorium.engines.envs import as_tensor, copies, env_rows, positive_int, restore, row_values
@@ -241,7 +242,7 @@ class TensorEngine(Engine):
             if word not in _ARRAYS:
                 raise ValueError(f"provides: got {shown(word)}, expected any of {listed(_ARRAYS)}.")
         self.dt = float(dt)
-        self.device = str(torch.device(device))
+        self.device = resolve_device(device)
         self.tick = 0
         self.lag = 0
         self.prepared: frozenset[Requirement] = frozenset()

@@ -205,7 +205,7 @@ def intrinsics_from_apertures(
     fx = width * focal_length / horizontal_aperture
     fy = fx if vertical_aperture is None else height * focal_length / vertical_aperture
     cx, cy = horizontal_offset * fx + 0.5 * width, vertical_offset * fy + 0.5 * height
-    return torch.tensor([[fx, 0.0, cx], [0.0, fy, cy], [0.0, 0.0, 1.0]], dtype=torch.float64)
+    return torch.tensor([[fx, 0.0, cx], [0.0, fy, cy], [0.0, 0.0, 1.0]], dtype=torch.float64, device="cpu")
 
 
 def apertures_from_intrinsics(

@@ -1,5 +1,10 @@
 """Quaternions (w, x, y, z) as `wp.vec4` for kernels; `wp.quat` (xyzw) never crosses a kernel boundary."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
 import warp as wp
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})
@@ -66,3 +71,17 @@ def quat_yaw(q: wp.vec4) -> wp.vec4:
     heading = quat_heading(q)
     half = 0.5 * wp.atan2(heading[1], heading[0])
     return wp.vec4(wp.cos(half), 0.0, 0.0, wp.sin(half))
+
+
+def compose(
+    pos: Sequence[float], quat: Sequence[float], inner_pos: Sequence[float], inner_quat: Sequence[float]
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return the pose of an inner frame that is given in an outer one, in the frame of the outer (float64)."""
+    q, p = np.asarray(quat, np.float64), np.asarray(inner_quat, np.float64)
+    q, p = q / np.linalg.norm(q), p / np.linalg.norm(p)
+    v = np.asarray(inner_pos, np.float64)
+    t = 2.0 * np.cross(q[1:], v)
+    turned = v + q[0] * t + np.cross(q[1:], t)
+    scalar = q[0] * p[0] - q[1:] @ p[1:]
+    vector = q[0] * p[1:] + p[0] * q[1:] + np.cross(q[1:], p[1:])
+    return tuple((np.asarray(pos, np.float64) + turned).tolist()), (float(scalar), *vector.tolist())

@@ -259,7 +259,8 @@ class ChainTable:
         self.fields = list(fields)
         self.count = sum(-(-field.columns // 4) for field in self.fields)
         self._host = np.zeros(self.count, dtype=Quad.numpy_dtype())  # type: ignore[attr-defined]
-        self.quads = wp.zeros(max(self.count, 1), dtype=Quad, device=compute.wp_device)
+        self._memory = torch.zeros(max(self._host.nbytes, 1), dtype=torch.uint8, device=compute.device)
+        self.quads = wp.array(ptr=self._memory.data_ptr(), shape=(self.count,), dtype=Quad, device=compute.wp_device)
         self.refresh()
 
     def refresh(self) -> None:
@@ -288,7 +289,7 @@ class ChainTable:
                 quad["noise_key0"], quad["noise_key1"] = field.noise_key
                 quad["walk_key0"], quad["walk_key1"] = field.walk_key
         if self.count:
-            self.quads.assign(self._host)
+            self._memory.copy_(torch.from_numpy(self._host.view(np.uint8)))  # in the order of torch's work
 
     def launch(self, parts: int) -> None:
         """Run (or record) the given parts of the chain over all quads."""

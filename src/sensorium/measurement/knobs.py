@@ -91,7 +91,7 @@ class KnobTable:
         if env_ids is None and values.dim() == 1:
             self.values.copy_(values.expand_as(self.values))
             return
-        if self.values.shape[0] != self._compute.num_envs or self.stride == 0:
+        if self.values.shape[0] != self._compute.num_envs:
             self.values = self.values.expand(self._compute.num_envs, -1).contiguous()
             self._changed()
         if env_ids is None:

@@ -403,6 +403,8 @@ class Line:
         """Return the work of a sample up to the fused chain, for the envs of a mask."""
         work = _Work(self.compute, mask)
         hooks = self.hooks
+        if self.ring is not None:
+            work.record(self.ring.begin)
         if not hooks.checks_state:
             work.record(self._clear_flags)
         if self.custom:

@@ -35,8 +35,9 @@ _LOSS_NONE, _LOSS_BERNOULLI, _LOSS_GILBERT = 0, 1, 2
 
 
 @wp.kernel
-def _store_word(value: int, word: wp.array[wp.int32]) -> None:
-    word[0] = value
+def _advance(clock: wp.array[wp.int32], depth: int, head: wp.array[wp.int32]) -> None:
+    if clock[1] == 0:
+        head[0] = (head[0] + 1) % depth
 
 
 @wp.struct
@@ -437,15 +438,22 @@ class Ring:
 
     def advance(self) -> None:
         """Move to the next slot; the owner of the loop calls this before an ordinary sample."""
-        self.seek((self.position + 1) % self.depth)
+        self.position = (self.position + 1) % self.depth
+        if self._head_host is not None:
+            self._head_host[0] = self.position
+
+    def begin(self) -> None:
+        """Move to the next slot on the device, in a sample's own work (a launch), where the host does not write there.
+
+        It follows `advance` of the host: only an ordinary sample moves.
+        """
+        if self._head_host is None:
+            self.compute.launch_whole(_advance, (1,), [self.clock.words_wp, self.depth], [self._head_wp])
 
     def seek(self, position: int) -> None:
         """Make a slot the newest one."""
         self.position = position
-        if self._head_host is not None:
-            self._head_host[0] = position
-        else:
-            self.compute.launch_whole(_store_word, (1,), [position], [self._head_wp])
+        self.head.fill_(position)
 
     def attach(self, field: ChainField, name: str) -> None:
         """Let the fused chain write one float field straight into the ring."""
@@ -496,8 +504,9 @@ class Ring:
 
     def history(self, name: str, length: int) -> torch.Tensor:
         """Gather `[env, length, ...]` of one field, newest first, undelayed (a copy)."""
-        slots = [(self.position - k) % self.depth for k in range(length)]
-        return self.rings[name][slots].transpose(0, 1).contiguous()
+        ring, newest = self.rings[name], self.position + 1
+        slots = torch.cat([ring[:newest].flip(0), ring[newest:].flip(0)])  # no index: it would be copied to the device
+        return slots[:length].transpose(0, 1).contiguous()
 
     # Run time ---------------------------------------------------------------------------------------------------------
 
@@ -524,7 +533,7 @@ class Ring:
         elif array.size and not (0.0 <= array.min() and array.max() <= 1.0):
             raise ConfigError.single(title, "loss", value, "a probability in [0, 1]")
         rows = np.broadcast_to(array.reshape(-1, 1) if array.ndim else array, (array.size if array.ndim else 1, 1))
-        target = torch.as_tensor(np.ascontiguousarray(rows, np.float32)).to(table.values)
+        target = torch.from_numpy(np.ascontiguousarray(rows, np.float32)).to(table.values)
         if env_ids is None:
             table.values.copy_(target.expand_as(table.values))
         else:

@@ -178,7 +178,9 @@ class PinholeCameraPatternCfg(PatternBaseCfg):
 
     def func(self, device: Device) -> tuple[Tensor, Tensor]:
         """Return starts (0) and unit directions, float32 `[ray, 3]`."""
-        starts, directions = pinhole_camera_pattern(self, torch.tensor(self.intrinsic_matrix)[None], device)
+        starts, directions = pinhole_camera_pattern(
+            self, torch.tensor(self.intrinsic_matrix, device="cpu")[None], device
+        )
         return starts[0], directions[0]
 
     def rays_from_intrinsics(self, intrinsic_matrices: Tensor) -> Tensor:
@@ -191,7 +193,9 @@ class PinholeCameraPatternCfg(PatternBaseCfg):
             ConfigError: the shape is another, or a matrix is singular or not finite: the message names the first.
         """
         name = type(self).__name__
-        k = torch.as_tensor(intrinsic_matrices)
+        k = intrinsic_matrices
+        if not isinstance(k, torch.Tensor):
+            k = torch.as_tensor(k, device="cpu")
         if k.dim() != 3 or tuple(k.shape[1:]) != (3, 3):
             raise _bad_matrix(name, tuple(k.shape), "a tensor [n, 3, 3]")
         k = k.double()

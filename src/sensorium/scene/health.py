@@ -6,15 +6,20 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from sensorium.compute import Clock, Compute
+from sensorium.compute.copies import AsyncCopy
 from sensorium.errors import NonFiniteStateWarning
 from sensorium.sensors.base import Sensor
 
 
 class StateWatch:
     """Warns where kernels flagged NaN or infinity in the engine's state.
+
+    On CUDA the host does not wait for the flags: the warning comes some control steps late.
 
     Args:
         compute: where the flags live.
@@ -25,42 +30,64 @@ class StateWatch:
         self._compute, self._clock = compute, clock
         self._checked: int | None = None
         self._reported: set[tuple[str, int]] = set()
+        self._found: list[tuple[Sensor[Any, Any], AsyncCopy]] = []
+        self._found_at = (0, 0)
+        self._arrived: dict[str, NDArray[Any]] = {}
 
     def forget(self, rows: torch.Tensor | None) -> None:
         """Report the envs of a reset anew; None means all."""
-        for key in [key for key in self._reported if rows is None or key[1] in rows.tolist()]:
+        if not self._reported:
+            return
+        again = None if rows is None else set(rows.tolist())
+        for key in [key for key in self._reported if again is None or key[1] in again]:
             self._reported.discard(key)
 
     def report(self, sensors: Iterable[Sensor[Any, Any]]) -> None:
         """Name env, body and tick of non-finite engine state, once per sensor and env until its next reset."""
         clock = self._clock
-        if not self._compute.is_cpu:  # reading the flag makes the host wait: at most once a control step
+        if not self._compute.is_cpu:  # once a control step is often enough
             if self._checked == clock.control_tick:
                 return
             self._checked = clock.control_tick
-        if not clock.take_bad():
+        if self._found:
+            self._look()
+        elif clock.take_bad():
+            self._found = [(sensor, AsyncCopy(self._compute, sensor.line.bad)) for sensor in sensors]
+            for _, copy in self._found:
+                copy.start()
+            self._found_at = (clock.control_tick, clock.tick)
+            self._look()
+
+    def _look(self) -> None:
+        """Warn, if the flags of all sensors have arrived."""
+        for sensor, copy in self._found:
+            if sensor.name not in self._arrived and (values := copy.take()) is not None:
+                self._arrived[sensor.name] = values
+        if len(self._arrived) < len(self._found):
             return
+        flags = [(sensor, self._arrived[sensor.name]) for sensor, _ in self._found]
+        self._found, self._arrived = [], {}
+        begin, tick = self._found_at
         passed = True
-        for sensor in sensors:
-            flags = (sensor.line.bad == 1).nonzero().tolist()
-            passed = passed and not flags
-            for env, mount in flags:
+        for sensor, values in flags:
+            for env, mount in np.argwhere(values == 1).tolist():
+                passed = False
                 if (sensor.name, env) in self._reported:
                     continue
                 self._reported.add((sensor.name, env))
                 body = sensor.body_at_fault(env, mount)
                 warnings.warn(
                     f"sensor {sensor.name!r}: the engine's state is not finite in env {env}, body {body!r}, at tick "
-                    f"{clock.tick}; its samples are marked invalid until the state is finite again (reset env {env})",
+                    f"{tick}; its samples are marked invalid until the state is finite again (reset env {env})",
                     NonFiniteStateWarning,
-                    stacklevel=4,
+                    stacklevel=5,
                 )
         if passed:
             warnings.warn(
-                f"the engine's state was not finite for a moment between the control steps at ticks "
-                f"{clock.control_tick} and {clock.tick}; the samples of that moment are marked invalid",
+                f"the engine's state was not finite for a moment between the control steps at ticks {begin} and "
+                f"{tick}; the samples of that moment are marked invalid",
                 NonFiniteStateWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
 

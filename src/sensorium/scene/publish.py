@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from sensorium.compute import Compute
+from sensorium.compute import Compute, pinned
 from sensorium.readings import Reading
 from sensorium.sensors.base import Sensor
 
@@ -64,7 +64,7 @@ class _HostCopies:
         """Start a copy; the array is filled once `finish` has been waited for."""
         if self._compute.is_cpu:
             return tensor.numpy().copy()
-        host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+        host = pinned(tensor.shape, tensor.dtype, self._compute.device)
         return host.copy_(tensor, non_blocking=True).numpy()
 
     def finish(self) -> Callable[[], None] | None:

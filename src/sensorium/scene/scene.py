@@ -26,6 +26,7 @@ from sensorium.scene.discovery import Declared, SensorMap, ending_in, full_name
 from sensorium.scene.episode import begin, begin_again, starting
 from sensorium.scene.health import StateWatch
 from sensorium.scene.needs import requirements_of
+from sensorium.scene.observer import Observer
 from sensorium.scene.on_read import OnRead
 from sensorium.scene.publish import describe, take_reading
 from sensorium.scene.saving import check_saved, saved_state
@@ -49,9 +50,11 @@ class Scene:
             episode: they do not depend on the other sensors, on the number of envs or on who reads when.
         reserve: configs or requirements to prepare the engine for, so that such sensors can be added later.
         allow_gaps: let `update(ticks=n)` jump over samples of sensors with memory.
-        capture: replay the sensor step as captured graphs.
+        capture: replay the sensor step as captured graphs, once it has run often enough to pay; see `capture`.
         discover: have every sensor that the model declares in the scene by its full name, without a config. It costs
             nothing until it is read.
+        debug: fill views that `.data` and `.ground_truth` handed out with NaN once they are out of date, after the
+            next step, update or reset, so that code that keeps them by mistake is found; they are copies then.
         semantics: semantic label to patterns of names of geoms or bodies that have it, e.g. ``{"person": "human/.*"}``,
             for sensors that see shapes.
 
@@ -70,8 +73,9 @@ class Scene:
         seed: int = 0,
         reserve: Iterable[SensorCfg[Any] | Requirement] = (),
         allow_gaps: bool = False,
-        capture: bool = False,
+        capture: bool = True,
         discover: bool = True,
+        debug: bool = False,
         semantics: Mapping[str, str | Sequence[str]] | None = None,
     ) -> None:
         if isinstance(sensors, SensorCfg):
@@ -79,6 +83,7 @@ class Scene:
         self.engine = engine
         self.seed = int(seed)
         self.allow_gaps = allow_gaps
+        self._debug = debug
         self._declared = Declared(engine)
         configs = self._named(list(sensors))
         reserved = [item if isinstance(item, Requirement) else self._declared.resolve(item) for item in reserve]
@@ -91,6 +96,7 @@ class Scene:
         if not self._is_fresh:  # what is prepared later would be of another instant
             self._declared.grant(self._declared.free)
         self.compute = Compute(engine.device, engine.num_envs, capture=capture)
+        engine.capture(capture)
         self.clock = Clock(self.compute, engine.dt_exact)
         rays = RayScene(engine, self.compute, semantics)
         rays.check_labels()
@@ -149,6 +155,7 @@ class Scene:
             try_hooks(sensor)
         sensor._evaluate = self._evaluate
         sensor._reset_by_scene = self._reset_one
+        sensor._lent = {} if self._debug else None
         sensor.set_debug_vis(cfg.debug_vis)
         return sensor
 
@@ -220,6 +227,25 @@ class Scene:
 
     # Time -------------------------------------------------------------------------------------------------------------
 
+    def capture(self, on: bool) -> None:
+        """Turn captured graphs on or off, from the next step on. The readings do not depend on it, bit for bit.
+
+        Work that consists of kernels is recorded once. Captured, the kernels between two torch hooks are replayed by
+        one call; else each is launched by itself, which is easier to profile and to debug. A scene begins with recorded
+        launches and captures what has run often enough to pay (32 times on the CPU); ``capture(True)`` does so for all
+        that has run 4 times, so that no later step is delayed by it. Graphs that were made are kept.
+
+        Args:
+            on: whether graphs are made and replayed, also by the engine for its own kernels.
+
+        Raises:
+            SensoriumError: (by the step that makes a graph) a kernel could not be captured; it is named.
+        """
+        self.compute.capture = on
+        if on:
+            self.compute.capture_after = 0
+        self.engine.capture(on)
+
     def begin_control_step(self) -> None:
         """Say that a control step begins now: what arrives from here on is new, latches start anew.
 
@@ -246,7 +272,7 @@ class Scene:
                 f"the engine is at tick {self.engine.tick}, the sensors at {self.clock.tick}: call scene.update() "
                 "after stepping the engine by yourself"
             )
-        self.clock.control_tick = self.clock.tick
+        self.clock.begin_control_step()
         self._own_control_steps = False
         end = self.clock.tick + substeps
         while self.clock.tick < end:
@@ -289,7 +315,7 @@ class Scene:
         else:
             clock.skipped += new_tick - clock.tick - 1
             if not self._own_control_steps:
-                clock.control_tick = clock.tick
+                clock.begin_control_step()
             self._advance_to(new_tick)
         if force_recompute or force_compute:
             for sensor in [sensor for sensor in self._sensors.values() if self._is_in_use(sensor)]:
@@ -306,6 +332,7 @@ class Scene:
 
     def _advance_to(self, tick: int) -> None:
         """Move to a tick and sample what became due."""
+        self._spoil_views()
         self.clock.set(tick, SAMPLE, self.engine.lag)
         if self._schedule.next_due > tick:
             return
@@ -317,6 +344,7 @@ class Scene:
     def _again(self) -> None:
         """Evaluate the current sample anew: no noise, no history entry, no time."""
         clock = self.clock
+        self._spoil_views()
         clock.set(clock.tick, AGAIN, self.engine.lag)
         self.engine.forward()
         self._schedule.sample_again()
@@ -324,6 +352,12 @@ class Scene:
             if sensor.captures.first_at == clock.tick and not sensor.is_pure:
                 with starting(clock, sensor.captures.first_tick == clock.tick, self.engine.lag):
                     begin_again(sensor)
+
+    def _spoil_views(self) -> None:
+        """Fill the views that were handed out, in a scene with `debug`."""
+        if self._debug:
+            for sensor in self._sensors.values():
+                sensor.spoil()
 
     def _evaluate(self, sensor: Sensor[Any, Any]) -> None:
         """Bring a sensor up to date before it is read, where it is evaluated on read."""
@@ -363,6 +397,7 @@ class Scene:
         rows = env_rows(env_ids, self.num_envs, self.compute.device)
         mask = torch.zeros(self.num_envs, dtype=torch.bool, device=self.compute.device)
         mask[slice(None) if rows is None else rows] = True
+        sensor.spoil()
         if sensor.is_pure:
             sensor.captures.note_look(self.clock.tick, self.engine.lag)
         self.engine.refresh()
@@ -371,6 +406,7 @@ class Scene:
 
     def _reset_sensors(self, rows: torch.Tensor | None) -> None:
         compute, clock = self.compute, self.clock
+        self._spoil_views()
         if rows is None:
             compute.reset_envs.fill_(1)
         else:
@@ -501,6 +537,7 @@ class Scene:
             if not self._is_in_use(self[name]):
                 self._use(self[name])
         clock = self.clock
+        self._spoil_views()
         self.engine.load_state(state["engine"])
         clock.episode.copy_(state["episode"])
         clock.reset_tick.copy_(state["reset_tick"])
@@ -516,6 +553,21 @@ class Scene:
         self._arrange()
 
     # Outputs ----------------------------------------------------------------------------------------------------------
+
+    def observer(
+        self, *fields: str, truth: bool | str | Iterable[str] = (), replace_inf: float | None = None
+    ) -> Observer:
+        """Return what gathers fields of several sensors into one float32 tensor `[env, column]`, for a policy.
+
+        ``look = scene.observer("imu.ang_vel_b", "scan.distances", truth=("imu.lin_vel_b",), replace_inf=5.0)`` once,
+        ``look()`` whenever an observation is wanted: a tensor that may be kept, in one launch. See `Observer`.
+
+        Args:
+            fields: ``"sensor.field"``, or ``"sensor"`` for all its fields; columns are in this order.
+            truth: further fields, from the ground truth, whose columns follow; True takes all `fields` from there.
+            replace_inf: what +inf becomes (and with a minus -inf), e.g. the greatest range of a scan.
+        """
+        return Observer(self, fields, truth=truth, replace_inf=replace_inf)
 
     def publish(self, names: Iterable[str] | None = None, *, only_new: bool = False) -> dict[str, Reading]:
         """Copy what sensors show now to the host, for other threads, recorders and listeners.

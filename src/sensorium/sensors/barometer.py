@@ -167,7 +167,7 @@ class BarometerCfg(MountedSensorCfg[BarometerData]):
 def _air(
     rows: Rows,
     mount_body_in: wp.array[wp.int32],
-    mount_pos_in: wp.array[wp.vec3],
+    mount_pos_in: wp.array2d[wp.vec3],
     body_pos_in: wp.array2d[wp.vec3],
     body_quat_in: wp.array2d[wp.vec4],
     altitude_offset: F64,
@@ -180,7 +180,7 @@ def _air(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    p = mount_pos_in[mount]
+    p = mount_pos_in[env, mount]
     body = mount_body_in[mount]
     bad_out[env, mount] = wp.uint8(0)
     if body >= 0:
@@ -205,8 +205,8 @@ def _response(
     cp: wp.vec3,
     wind: wp.vec3,
     mount_body_in: wp.array[wp.int32],
-    mount_pos_in: wp.array[wp.vec3],
-    mount_quat_in: wp.array[wp.vec4],
+    mount_pos_in: wp.array2d[wp.vec3],
+    mount_quat_in: wp.array2d[wp.vec4],
     # Engine; a first axis of length 0 means that the field is not needed
     body_pos_in: wp.array2d[wp.vec3],
     body_quat_in: wp.array2d[wp.vec4],
@@ -225,8 +225,8 @@ def _response(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    arm = mount_pos_in[mount]
-    q = mount_quat_in[mount]
+    arm = mount_pos_in[env, mount]
+    q = mount_quat_in[env, mount]
     p = arm
     v = wp.vec3()
     body = mount_body_in[mount]

@@ -79,9 +79,9 @@ class Captures:
 
     def note_reset(self, mask: torch.Tensor) -> None:
         """Note the capture at a reset for the envs of a uint8 mask."""
-        tick = self._clock.tick
-        self._frame_base = torch.where(mask > 0, self.samples - 1, self._frame_base)
-        self.first_tick = torch.where(mask > 0, tick, self.first_tick)
+        tick, inside = self._clock.tick, mask > 0
+        self._frame_base.masked_fill_(inside, self.samples - 1)
+        self.first_tick.masked_fill_(inside, tick)
         self.first_at = tick
         self.evaluated = -1
 
@@ -95,9 +95,9 @@ class Captures:
         clock = self._clock
         self.samples = clock.tick - clock.skipped
         self.last_tick, self._last_lag, self._last_skipped = clock.tick, lag, clock.skipped
-        self.first_tick = clock.reset_tick.to(torch.int64)
+        self.first_tick.copy_(clock.reset_tick)
         self.first_at = int(self.first_tick.max())
-        self._frame_base = self.first_tick - skipped_at_reset - 1
+        self._frame_base.copy_(self.first_tick - skipped_at_reset - 1)
         self.evaluated = -1
 
     # Saving -----------------------------------------------------------------------------------------------------------

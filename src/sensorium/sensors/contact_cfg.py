@@ -29,7 +29,7 @@ class ContactSensorData:
     """Names along the primary (or body) axis."""
     filter_names: list[str]
     """Names along the filter axis; of a config with `primary` the names of the secondaries, empty for anything."""
-    found: Annotated[Tensor, Field("1", (1,), ("contact",), kind="id")]
+    found: Annotated[Tensor, Field("1", (1,), ("contact",), kind="id", low=0.0)]
     """Number of contacts of the primary, also those beyond its slots, in each slot that is filled; 0 in an empty one.
     With `prim_path` `[env, body]`."""
     force: Annotated[Tensor, Field("N", (1, 3), ("contact", "xyz"), frame="contact")]
@@ -41,9 +41,9 @@ class ContactSensorData:
     """Signed distance `[env, contact]`, m, negative where the two penetrate."""
     pos: Annotated[Tensor, Field("m", (1, 3), ("contact", "xyz"), role="point", **_W)]
     """Position `[env, contact, 3]`, m, world; 0 in an empty slot."""
-    normal: Annotated[Tensor, Field("1", (1, 3), ("contact", "xyz"), **_W)]
+    normal: Annotated[Tensor, Field("1", (1, 3), ("contact", "xyz"), low=-1.0, high=1.0, **_W)]
     """Unit normal from the primary to the secondary `[env, contact, 3]`, world."""
-    tangent: Annotated[Tensor, Field("1", (1, 3), ("contact", "xyz"), **_W)]
+    tangent: Annotated[Tensor, Field("1", (1, 3), ("contact", "xyz"), low=-1.0, high=1.0, **_W)]
     """First unit direction of friction `[env, contact, 3]`, world."""
     found_history: Annotated[Tensor, Field("1", (1, 1), ("contact", "history"), kind="id")]
     """`found` of the last ticks `[env, contact, history]`."""
@@ -79,22 +79,22 @@ class ContactSensorData:
     quat_w: Annotated[Tensor, Field("1", (1, 4), ("body", "wxyz"), kind="rotation", role="pose", **_W)]
     """Orientations of the bodies `[env, body, 4]`, (w, x, y, z)."""
 
-    current_air_time: Annotated[Tensor, Field("s", (1,), ("primary",))]
+    current_air_time: Annotated[Tensor, Field("s", (1,), ("primary",), low=0.0)]
     """How long there has been no contact `[env, primary]`, s; 0 in contact."""
-    last_air_time: Annotated[Tensor, Field("s", (1,), ("primary",))]
+    last_air_time: Annotated[Tensor, Field("s", (1,), ("primary",), low=0.0)]
     """How long the last phase without contact was `[env, primary]`, s, up to and with the tick that ended it."""
-    current_contact_time: Annotated[Tensor, Field("s", (1,), ("primary",))]
+    current_contact_time: Annotated[Tensor, Field("s", (1,), ("primary",), low=0.0)]
     """How long there has been contact `[env, primary]`, s, with the tick that began it; 0 in the air."""
-    last_contact_time: Annotated[Tensor, Field("s", (1,), ("primary",))]
+    last_contact_time: Annotated[Tensor, Field("s", (1,), ("primary",), low=0.0)]
     """How long the last contact was `[env, primary]`, s, up to and with the tick that ended it."""
 
     latched_any: Annotated[Tensor, Field("1", (1,), ("primary",), dtype="bool", kind="flag")]
     """Whether there was a contact at any tick of the control step `[env, primary]`."""
-    latched_peak_force: Annotated[Tensor, Field("N", (1,), ("primary",))]
+    latched_peak_force: Annotated[Tensor, Field("N", (1,), ("primary",), low=0.0)]
     """Greatest net force of those ticks `[env, primary]`, N."""
     latched_impulse_w: Annotated[Tensor, Field("N s", (1, 3), ("primary", "xyz"), **_W)]
     """Sum of net force * dt over those ticks `[env, primary, 3]`, N s, on the primary, world."""
-    latched_first_time: Annotated[Tensor, Field("s", (1,), ("primary",))]
+    latched_first_time: Annotated[Tensor, Field("s", (1,), ("primary",), low=0.0)]
     """When the first contact was, after the control step began `[env, primary]`, s; +inf where there was none."""
 
 

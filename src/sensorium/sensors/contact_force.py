@@ -146,7 +146,7 @@ def _force(
     rows: Rows,
     total_in: wp.array3d[wp.float32],
     body_in: wp.array[wp.int32],
-    offset_quat_in: wp.array[wp.vec4],
+    offset_quat_in: wp.array2d[wp.vec4],
     body_quat_in: wp.array2d[wp.vec4],
     force_out: wp.array2d[wp.vec3],
     bad_out: wp.array2d[wp.uint8],
@@ -156,7 +156,7 @@ def _force(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    turn = offset_quat_in[mount]
+    turn = offset_quat_in[env, mount]
     if body_in[mount] >= 0:
         turn = quat_multiply(body_quat_in[env, body_in[mount]], turn)
     force = net_force(total_in, env, mount)

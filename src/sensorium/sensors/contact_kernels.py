@@ -466,8 +466,8 @@ class Poses:
     """Where the bodies are; arrays of length 0 where that is not asked for."""
 
     body: wp.array[wp.int32]
-    offset_pos: wp.array[wp.vec3]
-    offset_quat: wp.array[wp.vec4]
+    offset_pos: wp.array2d[wp.vec3]
+    offset_quat: wp.array2d[wp.vec4]
     body_pos: wp.array2d[wp.vec3]
     body_quat: wp.array2d[wp.vec4]
     pos: wp.array2d[wp.vec3]
@@ -546,8 +546,8 @@ def bodies(
                     else:
                         contact_pos_out[env, primary, k] = wp.vec3(wp.nan, wp.nan, wp.nan)
         if sampled != 0 and poses.pos.shape[0] > 0:
-            pos = poses.offset_pos[primary]
-            quat = poses.offset_quat[primary]
+            pos = poses.offset_pos[env, primary]
+            quat = poses.offset_quat[env, primary]
             body = poses.body[primary]
             if body >= 0:
                 turn = poses.body_quat[env, body]

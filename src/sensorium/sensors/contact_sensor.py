@@ -23,7 +23,7 @@ import warp as wp
 from torch import Tensor
 
 from sensorium.cfg import OffsetCfg
-from sensorium.compute import Compute, recorded
+from sensorium.compute import Compute, pinned, recorded
 from sensorium.engines.base import NameKind
 from sensorium.errors import Fault, NotTrackedError, SelectionError, SensoriumWarning, shown
 from sensorium.measurement.pipeline import States
@@ -223,9 +223,8 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         self._memory, self._rules = memory, rules
         self._reports, self._nets = self._sources(plan.reports), self._sources(plan.nets)
         self._most_found = torch.zeros((1 + others, count), dtype=torch.int32, device=device)
-        self._seen = self._most_found if self.compute_on.is_cpu else torch.zeros(
-            self._most_found.shape, dtype=torch.int32, pin_memory=True
-        )  # fmt: skip
+        shape = self._most_found.shape
+        self._seen = self._most_found if self.compute_on.is_cpu else pinned(shape, torch.int32, self.device).zero_()
         self._warned: set[tuple[int, int]] = set()
         self.line.bad = torch.zeros((self.num_envs, count), dtype=torch.uint8, device=device)
         self._bodies: MountView | None = None

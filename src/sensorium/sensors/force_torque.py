@@ -125,8 +125,8 @@ def _wrench(
     rows: Rows,
     sign: float,
     body_in: wp.array[wp.int32],
-    offset_pos_in: wp.array[wp.vec3],
-    offset_quat_in: wp.array[wp.vec4],
+    offset_pos_in: wp.array2d[wp.vec3],
+    offset_quat_in: wp.array2d[wp.vec4],
     body_quat_in: wp.array2d[wp.vec4],
     force_in: wp.array2d[wp.vec3],
     torque_in: wp.array2d[wp.vec3],
@@ -141,8 +141,8 @@ def _wrench(
         return
     body = body_in[mount]
     child = body_quat_in[env, body]
-    arm = quat_rotate(child, offset_pos_in[mount])
-    turn = quat_multiply(child, offset_quat_in[mount])
+    arm = quat_rotate(child, offset_pos_in[env, mount])
+    turn = quat_multiply(child, offset_quat_in[env, mount])
     force = sign * force_in[env, body]
     torque = sign * torque_in[env, body] - wp.cross(arm, force)
     force_out[env, mount] = quat_rotate_inverse(turn, force)
@@ -165,8 +165,8 @@ def _software(
     clock: wp.array[wp.int32],
     reset_tick: wp.array[wp.int32],
     body_in: wp.array[wp.int32],
-    offset_pos_in: wp.array[wp.vec3],
-    offset_quat_in: wp.array[wp.vec4],
+    offset_pos_in: wp.array2d[wp.vec3],
+    offset_quat_in: wp.array2d[wp.vec4],
     # Engine; a first axis of length 0 means that it is not needed
     body_quat_in: wp.array2d[wp.vec4],
     gravity_in: wp.array[wp.vec3],
@@ -189,13 +189,13 @@ def _software(
     if gravity_in.shape[0] > 0:
         body = body_in[mount]
         child = body_quat_in[env, body]
-        turn = quat_multiply(child, offset_quat_in[mount])
+        turn = quat_multiply(child, offset_quat_in[env, mount])
         load = quat_rotate_inverse(turn, -gravity_in[env])
         spin = wp.vec3()
         if ang_acc_in.shape[0] > 0:
             w = quat_rotate_inverse(turn, ang_vel_in[env, body])
             alpha = quat_rotate_inverse(turn, ang_acc_in[env, body])
-            c = com + quat_rotate_inverse(offset_quat_in[mount], offset_pos_in[mount])
+            c = com + quat_rotate_inverse(offset_quat_in[env, mount], offset_pos_in[env, mount])
             load = load + quat_rotate_inverse(turn, lin_acc_in[env, body])
             load = load + wp.cross(alpha, c) + wp.cross(w, wp.cross(w, c))
             spin = wp.cw_mul(inertia, alpha) + wp.cross(w, wp.cw_mul(inertia, w))

@@ -30,7 +30,7 @@ from sensorium.measurement.record import Record
 from sensorium.readings import DebugShape
 from sensorium.sensors.base import SimpleSensor
 from sensorium.spec import BODY_POSE, Field, Requirement
-from sensorium.world.mount import MountView, compose, is_finite3, is_finite4
+from sensorium.world.mount import MountView, is_finite3, is_finite4
 from sensorium.world.select import match_names, resolve_frames
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})
@@ -214,6 +214,7 @@ class _Target(NamedTuple):
     name: str
     element: str
     frame: FrameOnBody
+    offset: OffsetCfg
 
 
 @wp.func
@@ -243,11 +244,11 @@ def _frames(
     rows: Rows,
     # Source [mount] and targets [target], each on a body, -1 for the world
     source_body_in: wp.array[wp.int32],
-    source_pos_in: wp.array[wp.vec3],
-    source_quat_in: wp.array[wp.vec4],
+    source_pos_in: wp.array2d[wp.vec3],
+    source_quat_in: wp.array2d[wp.vec4],
     target_body_in: wp.array[wp.int32],
-    target_pos_in: wp.array[wp.vec3],
-    target_quat_in: wp.array[wp.vec4],
+    target_pos_in: wp.array2d[wp.vec3],
+    target_quat_in: wp.array2d[wp.vec4],
     # Engine
     body_pos_in: wp.array2d[wp.vec3],
     body_quat_in: wp.array2d[wp.vec4],
@@ -268,8 +269,8 @@ def _frames(
     source_body = source_body_in[mount]
     p_s = _origin(body_pos_in, env, source_body)
     turn_s = _attitude(body_quat_in, env, source_body)
-    d_s = quat_rotate(turn_s, source_pos_in[mount])
-    q_s = quat_multiply(turn_s, source_quat_in[mount])
+    d_s = quat_rotate(turn_s, source_pos_in[env, mount])
+    q_s = quat_multiply(turn_s, source_quat_in[env, mount])
     if target == 0:  # one thread speaks for the mount
         if source_pos_w_out.shape[0] > 0:
             source_pos_w_out[env, mount] = p_s + d_s
@@ -289,8 +290,8 @@ def _frames(
     target_body = target_body_in[target]
     p_t = _origin(body_pos_in, env, target_body)
     turn_t = _attitude(body_quat_in, env, target_body)
-    d_t = quat_rotate(turn_t, target_pos_in[target])
-    q_t = quat_multiply(turn_t, target_quat_in[target])
+    d_t = quat_rotate(turn_t, target_pos_in[env, target])
+    q_t = quat_multiply(turn_t, target_quat_in[env, target])
     if target_pos_source_out.shape[0] > 0:
         # the bodies' origins first: far from the world's origin, offsets would lose their last digits to them
         target_pos_source_out[env, mount, target] = quat_rotate_inverse(q_s, (p_t - p_s) + (d_t - d_s))
@@ -319,7 +320,9 @@ class FrameTransformer(SimpleSensor[FrameTransformerCfg, FrameTransformerData]):
     def _targets(self) -> list[_Target]:
         """The target frames in the order of the target axis."""
         title = f"{type(self.cfg).__name__}({self.name!r})"
-        found: list[tuple[str | None, str, str, FrameOnBody]] = []  # given name, field, element, frame
+        found: list[
+            tuple[str | None, str, str, FrameOnBody, OffsetCfg]
+        ] = []  # given name, field, element, frame, offset
         for number, cfg in enumerate(self.cfg.target_frames):
             selector, value = cfg.selector
             field = f"target_frames.{number}.{selector}"
@@ -328,17 +331,16 @@ class FrameTransformer(SimpleSensor[FrameTransformerCfg, FrameTransformerData]):
                 fix = f"It matches {listed(elements)}. Leave name None, or name one of them."
                 raise SelectionError(title, [Fault(field, shown(value), f"one element, called {cfg.name!r}", fix)])
             for element, frame in zip(elements, frames, strict=True):
-                pos, quat = compose(frame.pos, frame.quat, cfg.offset.pos, cfg.offset.rot)
-                found.append((cfg.name, field, element, FrameOnBody(frame.body, pos, quat)))  # type: ignore[arg-type]
-        short = [given or element.split("/")[-1] for given, _, element, _ in found]
+                found.append((cfg.name, field, element, frame, cfg.offset))
+        short = [given or element.split("/")[-1] for given, _, element, _, _ in found]
         full = [given or (element if short.count(leaf) > 1 else leaf)
-                for leaf, (given, _, element, _) in zip(short, found, strict=True)]  # fmt: skip
-        for name, (_, field, _, _) in zip(full, found, strict=True):
+                for leaf, (given, _, element, _, _) in zip(short, found, strict=True)]  # fmt: skip
+        for name, (_, field, _, _, _) in zip(full, found, strict=True):
             if full.count(name) > 1:
                 fix = "Give all but one of them a name of its own: FrameCfg(name=...)."
                 expected = f"frames of distinct names, not {full.count(name)} called {name!r}"
                 raise SelectionError(title, [Fault(field, repr(name), expected, fix)])
-        return [_Target(name, element, frame) for name, (_, _, element, frame) in zip(full, found, strict=True)]
+        return [_Target(name, *rest[2:]) for name, rest in zip(full, found, strict=True)]
 
     def fields(self) -> Mapping[str, Field]:
         """Return the selected fields, with as many targets as were found."""
@@ -358,9 +360,11 @@ class FrameTransformer(SimpleSensor[FrameTransformerCfg, FrameTransformerData]):
 
     def setup(self) -> None:
         """Make the view of the target frames."""
-        frames, shape = [target.frame for target in self._targets], (self.num_envs, len(self._targets))
+        targets = self._targets
+        frames, shape = [target.frame for target in targets], (self.num_envs, len(targets))
+        offsets = [target.offset for target in targets]
         flags = lambda: torch.zeros(shape, dtype=torch.uint8, device=self.device)  # noqa: E731 - the kernel has its own
-        self.targets = MountView(self.engine, self.compute_on, self.clock, self.body_names, frames, OffsetCfg(), flags)
+        self.targets = MountView(self.engine, self.compute_on, self.clock, self.body_names, frames, offsets, flags)
         """The target frames, as `mount` is the source."""
 
     @recorded

@@ -197,7 +197,7 @@ def _truth(
     clock: wp.array[wp.int32],
     reset_tick: wp.array[wp.int32],
     mount_body_in: wp.array[wp.int32],
-    mount_pos_in: wp.array[wp.vec3],
+    mount_pos_in: wp.array2d[wp.vec3],
     body_pos_in: wp.array2d[wp.vec3],
     body_quat_in: wp.array2d[wp.vec4],
     body_lin_vel_in: wp.array2d[wp.vec3],
@@ -233,7 +233,7 @@ def _truth(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    p = mount_pos_in[mount]
+    p = mount_pos_in[env, mount]
     v = wp.vec3()
     body = mount_body_in[mount]
     if body >= 0:

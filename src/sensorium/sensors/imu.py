@@ -42,7 +42,7 @@ class ImuData:
     """Position of the IMU in the world, m."""
     quat_w: Annotated[Tensor, Field("1", (4,), frame="world", kind="rotation", role="pose")]
     """Orientation of the IMU in the world, unit quaternion (w, x, y, z)."""
-    projected_gravity_b: Annotated[Tensor, Field("1", (3,), frame="sensor")]
+    projected_gravity_b: Annotated[Tensor, Field("1", (3,), frame="sensor", low=-1.0, high=1.0)]
     """Direction of the env's gravity in the IMU frame, unit vector; 0 without gravity."""
     lin_vel_b: Annotated[Tensor, Field("m/s", (3,), frame="sensor", role="vector_at")]
     """Velocity of the IMU relative to the world, in the IMU frame, m/s."""
@@ -155,8 +155,8 @@ def _imu(
     difference: int,
     # Mount
     mount_body_in: wp.array[wp.int32],
-    mount_pos_in: wp.array[wp.vec3],
-    mount_quat_in: wp.array[wp.vec4],
+    mount_pos_in: wp.array2d[wp.vec3],
+    mount_quat_in: wp.array2d[wp.vec4],
     # Engine; a first axis of length 0 means that the field is not needed, one of length 1 that all envs share it
     body_pos_in: wp.array2d[wp.vec3],
     body_quat_in: wp.array2d[wp.vec4],
@@ -188,8 +188,8 @@ def _imu(
     if rows.mask[env] == wp.uint8(0):
         return
     body = mount_body_in[mount]
-    d = mount_pos_in[mount]
-    q = mount_quat_in[mount]
+    d = mount_pos_in[env, mount]
+    q = mount_quat_in[env, mount]
     p = d
     v = wp.vec3()
     w = wp.vec3()

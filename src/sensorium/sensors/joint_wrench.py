@@ -77,8 +77,8 @@ def _wrench(
     sign: float,
     axes: int,
     body_in: wp.array[wp.int32],
-    offset_pos_in: wp.array[wp.vec3],
-    offset_quat_in: wp.array[wp.vec4],
+    offset_pos_in: wp.array2d[wp.vec3],
+    offset_quat_in: wp.array2d[wp.vec4],
     parent_in: wp.array[wp.int32],
     body_quat_in: wp.array2d[wp.vec4],
     force_in: wp.array2d[wp.vec3],
@@ -94,12 +94,12 @@ def _wrench(
         return
     body = body_in[mount]
     child = body_quat_in[env, body]
-    arm = quat_rotate(child, offset_pos_in[mount])
+    arm = quat_rotate(child, offset_pos_in[env, mount])
     force = sign * force_in[env, body]
     torque = sign * torque_in[env, body] - wp.cross(arm, force)
     turn = wp.vec4(1.0, 0.0, 0.0, 0.0)
     if axes == 0:
-        turn = quat_multiply(child, offset_quat_in[mount])
+        turn = quat_multiply(child, offset_quat_in[env, mount])
     elif axes == 1:
         turn = child
     elif axes == 2 and parent_in[mount] >= 0:

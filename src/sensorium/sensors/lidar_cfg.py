@@ -32,9 +32,9 @@ class LidarData:
     """Point at that distance along the ray from where the sensor was when it fired, m; +inf for no return."""
     intensity: Annotated[Tensor, Field("1", kind="derived")]
     """Strength of the return, see `intensity_mode`; 0 for none."""
-    cos_incidence: Annotated[Tensor, Field("1", kind="derived")]
+    cos_incidence: Annotated[Tensor, Field("1", kind="derived", low=0.0, high=1.0)]
     """Cosine of the angle between the outward normal and the way back to the sensor; 0 for no return."""
-    normals_w: Annotated[Tensor, Field("1", (3,), frame="world", kind="derived")]
+    normals_w: Annotated[Tensor, Field("1", (3,), frame="world", kind="derived", low=-1.0, high=1.0)]
     """Outward unit normal of the surface; 0 for no return."""
     geom_ids: Annotated[Tensor, Field("1", dtype="int32", kind="id")]
     """What was met: row in the sensor's `geom_names`; -1 for no return."""

@@ -168,8 +168,8 @@ def _matrix(value: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
 def _flux(
     rows: Rows,
     mount_body_in: wp.array[wp.int32],
-    mount_pos_in: wp.array[wp.vec3],
-    mount_quat_in: wp.array[wp.vec4],
+    mount_pos_in: wp.array2d[wp.vec3],
+    mount_quat_in: wp.array2d[wp.vec4],
     body_pos_in: wp.array2d[wp.vec3],
     body_quat_in: wp.array2d[wp.vec4],
     magnetic_in: wp.array[wp.vec3],
@@ -185,8 +185,8 @@ def _flux(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    p = mount_pos_in[mount]
-    q = mount_quat_in[mount]
+    p = mount_pos_in[env, mount]
+    q = mount_quat_in[env, mount]
     body = mount_body_in[mount]
     if body >= 0:
         turn = body_quat_in[env, body]

@@ -302,14 +302,14 @@ class MotorCurrent(SimpleSensor[MotorCurrentCfg, MotorCurrentData]):
         cfg, joints = self.cfg, self.joints
 
         def row(name: str, value: Any = None) -> Tensor:
-            return torch.tensor(joints.numbers(cfg, name, value), dtype=torch.float64)
+            return torch.tensor(joints.numbers(cfg, name, value), dtype=torch.float64, device="cpu")
 
         nominal, gear = row("torque_constant"), row("gear")
         ratio = gear * row("efficiency")
         constants = {
             "amperes": 1.0 / (ratio * nominal * cfg.derating),
             "torque_per_ampere": ratio * nominal,
-            "cogging": torch.tensor(cfg.cogging),
+            "cogging": torch.tensor(cfg.cogging, device="cpu"),
             "phase": cfg.cogging_cycles * gear,
             "spent": 1.0 / (nominal * cfg.derating),
             **{name: row(name) for name in FRICTION if name != "static"},

@@ -50,7 +50,7 @@ class RayCasterData:
     """Where each ray meets a surface, m; +inf for a miss. The measured one follows from the measured distance."""
     points_b: Annotated[Tensor, Field("m", (3,), frame="mount", kind="derived", role="point")]
     """The same in the frame of the mount (`pos_w`, `quat_w`), m."""
-    normals_w: Annotated[Tensor, Field("1", (3,), frame="world", kind="derived")]
+    normals_w: Annotated[Tensor, Field("1", (3,), frame="world", kind="derived", low=-1.0, high=1.0)]
     """Unit normal of the surface there, outward; 0 for a miss."""
     geom_ids: Annotated[Tensor, Field("1", dtype="int32", kind="id")]
     """What was met: row in the sensor's `geom_names`; -1 for a miss."""

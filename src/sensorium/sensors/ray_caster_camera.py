@@ -219,14 +219,16 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
     def setup(self) -> None:
         """Choose the shapes, and build what is not built yet."""
         cfg, device, envs = self.cfg, self.device, self.compute_on.num_envs
-        k = torch.tensor(cfg.pinhole.intrinsic_matrix)
+        k = torch.tensor(cfg.pinhole.intrinsic_matrix, device="cpu")
         inverse = inverse_intrinsics(k, self._title)
         self._k = k.float().expand(envs, 3, 3).contiguous().to(device)
         self._inverse_k = inverse.float().expand(envs, 3, 3).contiguous().to(device)
         shape = (envs, self.mount.count)
-        quat = convert_orientation_convention(torch.tensor(cfg.offset.rot).double(), cfg.convention, "world")
+        quat = convert_orientation_convention(
+            torch.tensor(cfg.offset.rot, device="cpu").double(), cfg.convention, "world"
+        )
         quat = quat / quat.norm()
-        self._offset_pos = torch.tensor(cfg.offset.pos).float().expand(*shape, 3).contiguous().to(device)
+        self._offset_pos = torch.tensor(cfg.offset.pos, device="cpu").float().expand(*shape, 3).contiguous().to(device)
         self._offset_quat = quat.float().expand(*shape, 4).contiguous().to(device)
         self._cast = self.ray_cast(
             targets=cfg.seen,
@@ -335,7 +337,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
             ConfigError: a shape does not fit, or a matrix is singular, not finite or has another last row.
         """
         rows = self._rows(env_ids)
-        k = torch.as_tensor(matrices).detach().to("cpu", torch.float64)
+        k = torch.as_tensor(matrices, dtype=torch.float64, device="cpu").detach()
         k = self._one_per_env("matrices", k, rows, (3, 3))
         inverse = inverse_intrinsics(k, self._title)
         self._k[rows] = k.float().to(self.device)
@@ -415,7 +417,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
 
     def _per_mount(self, name: str, given: Any, rows: Tensor, size: int) -> Tensor:
         """Return finite values `[n, mount, size]`, float64."""
-        values = torch.as_tensor(given).detach().to(self.device, torch.float64)
+        values = torch.as_tensor(given, dtype=torch.float64, device=self.device).detach()
         if values.dim() == 1:
             values = self._one_per_env(name, values, rows, (size,))[:, None].expand(-1, self.mount.count, -1)
         elif self._mount_axis:

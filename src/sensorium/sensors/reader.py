@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
@@ -58,6 +59,8 @@ class Readable(Generic[CfgT, DataT]):
     _full_specs: list[FieldSpec]
     _truth_view: DataT
     _measured_view: DataT
+    _lent: dict[bool, DataT] | None = None
+    """In a scene with `debug`: the copies that were handed out since time moved, measured (True) and true."""
 
     if TYPE_CHECKING:  # hooks of the author, see `Sensor`
 
@@ -93,6 +96,11 @@ class Readable(Generic[CfgT, DataT]):
         return self.compute_on.device
 
     @property
+    def is_retired(self) -> bool:
+        """Whether it was removed from its scene or replaced there; using it then raises."""
+        return self._stale is not None
+
+    @property
     def is_initialized(self) -> bool:
         """Always true: a built sensor is ready."""
         return True
@@ -106,19 +114,62 @@ class Readable(Generic[CfgT, DataT]):
     @property
     def data(self) -> DataT:
         """The measured sample as it arrives at a reader now: live views, `[env, ...]`, valid until the next step."""
-        self._ready()
-        if not self.uses_ring_pipeline:
-            return self._package({k: self._squeeze(v) for k, v in self.outputs(is_measured=True).items()})
-        self._read_ring()
-        return self._measured_view
+        self.bring_up_to_date(is_measured=True)
+        return self._show(is_measured=True)
 
     @property
     def ground_truth(self) -> DataT:
         """The true sample at the newest capture: live views, undelayed, never altered by an imperfection."""
+        self.bring_up_to_date(is_measured=False)
+        return self._show(is_measured=False)
+
+    def bring_up_to_date(self, *, is_measured: bool) -> None:
+        """Do what reading `data` (or `ground_truth`) does before it shows something."""
         self._ready()
+        if is_measured and self.uses_ring_pipeline:
+            self._read_ring()
+
+    def own_tensors(self, *, is_measured: bool) -> dict[str, torch.Tensor]:
+        """Return field -> the sensor's own memory behind `data` (or `ground_truth`), `[env, ...]`.
+
+        Its addresses stay the same, but for a sensor with `uses_ring_pipeline = False`.
+        """
         if not self.uses_ring_pipeline:
-            return self._package({k: self._squeeze(v) for k, v in self.outputs(is_measured=False).items()})
-        return self._truth_view
+            return {name: self._squeeze(value) for name, value in self.outputs(is_measured=is_measured).items()}
+        return self._tensors_of(self._measured_view if is_measured else self._truth_view)
+
+    def _tensors_of(self, data: DataT) -> dict[str, torch.Tensor]:
+        return {spec.name: cast(torch.Tensor, data if self.single else getattr(data, spec.name)) for spec in self.specs}
+
+    def _show(self, is_measured: bool) -> DataT:
+        """Return the live views, or in a scene with `debug` copies that `spoil` makes unusable."""
+        lent = self._lent
+        if lent is None:
+            if not self.uses_ring_pipeline:
+                return self._package(self.own_tensors(is_measured=is_measured))
+            return self._measured_view if is_measured else self._truth_view
+        if is_measured not in lent:
+            own = self.own_tensors(is_measured=is_measured)
+            lent[is_measured] = self._package({name: value.clone() for name, value in own.items()})
+        return lent[is_measured]
+
+    def spoil(self) -> None:
+        """Fill the views that were handed out in a scene with `debug`, for what they showed is out of date.
+
+        NaN; in integers the least value, in bytes 255, and flags turn into their opposite.
+        """
+        if not self._lent:
+            return
+        for data in self._lent.values():
+            for tensor in self._tensors_of(data).values():
+                if tensor.is_floating_point():
+                    tensor.fill_(math.nan)
+                elif tensor.dtype == torch.bool:
+                    tensor.logical_not_()
+                else:
+                    ends = torch.iinfo(tensor.dtype)
+                    tensor.fill_(ends.min or ends.max)
+        self._lent.clear()
 
     def _read_ring(self) -> None:
         ring = self.line.ring
@@ -136,8 +187,7 @@ class Readable(Generic[CfgT, DataT]):
 
     def _copy(self, data: DataT, env_ids: Any) -> DataT:
         rows = env_rows(env_ids, self.num_envs, self.device)
-        values: dict[str, Any] = {"": data} if self.single else {s.name: getattr(data, s.name) for s in self.specs}
-        return self._package({k: v.clone() if rows is None else v[rows] for k, v in values.items()})
+        return self._package({k: v.clone() if rows is None else v[rows] for k, v in self._tensors_of(data).items()})
 
     @property
     def history(self) -> DataT:
@@ -408,9 +458,10 @@ class Readable(Generic[CfgT, DataT]):
     def retire(self, why: str) -> None:
         """Make this object and every view it handed out raise on use."""
         self._stale = why
-        if not self.uses_ring_pipeline:
-            return
-        for view in (self._truth_view, self._measured_view):
-            for value in (view,) if self.single else (getattr(view, s.name) for s in self.specs):
+        views = [*(self._lent or {}).values()]
+        if self.uses_ring_pipeline:
+            views += [self._truth_view, self._measured_view]
+        for view in views:
+            for value in self._tensors_of(view).values():
                 if type(value) is torch.Tensor:
                     value.__class__ = StaleTensor

@@ -1,9 +1,12 @@
 """Where a sensor sits: pose, velocity and acceleration of its frame in the world, `[env, mount, ...]`.
 
-A mount is a fixed offset on a body. With d the offset turned into the world, w and alpha the body's angular velocity
-and acceleration, v and a those of its frame origin (rigid-body kinematics):
+A mount is an offset on a body. With d the offset turned into the world, w and alpha the body's angular velocity and
+acceleration, v and a those of its frame origin (rigid-body kinematics):
 
     p_m = p + d        v_m = v + w x d        a_m = a + alpha x d + w x (w x d)
+
+Where the owner of a model moves what the mount sits on (domain randomisation of `site_pos`, for instance), the offset
+follows, for each environment, from the next refresh of the engine on. It jumps: that brings no velocity.
 """
 
 from __future__ import annotations
@@ -11,14 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 import warp as wp
 
 from sensorium.cfg import OffsetCfg
 from sensorium.compute import Clock, Compute, Rows
 from sensorium.engines.base import Engine, FrameOnBody
-from sensorium.geometry.transforms import quat_multiply, quat_rotate
+from sensorium.geometry.transforms import compose, quat_multiply, quat_rotate
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
@@ -39,8 +41,8 @@ def is_finite4(v: wp.vec4) -> wp.bool:
 def _pose(
     rows: Rows,
     body_in: wp.array[wp.int32],
-    offset_pos_in: wp.array[wp.vec3],
-    offset_quat_in: wp.array[wp.vec4],
+    offset_pos_in: wp.array2d[wp.vec3],
+    offset_quat_in: wp.array2d[wp.vec4],
     body_pos_in: wp.array2d[wp.vec3],
     body_quat_in: wp.array2d[wp.vec4],
     pos_out: wp.array2d[wp.vec3],
@@ -52,8 +54,8 @@ def _pose(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    pos = offset_pos_in[mount]
-    quat = offset_quat_in[mount]
+    pos = offset_pos_in[env, mount]
+    quat = offset_quat_in[env, mount]
     body = body_in[mount]
     if body >= 0:
         turn = body_quat_in[env, body]
@@ -71,7 +73,7 @@ def _motion(
     rows: Rows,
     order: int,
     body_in: wp.array[wp.int32],
-    offset_pos_in: wp.array[wp.vec3],
+    offset_pos_in: wp.array2d[wp.vec3],
     body_quat_in: wp.array2d[wp.vec4],
     body_ang_vel_in: wp.array2d[wp.vec3],
     body_lin_in: wp.array2d[wp.vec3],
@@ -89,7 +91,7 @@ def _motion(
     ang = wp.vec3()
     body = body_in[mount]
     if body >= 0:
-        d = quat_rotate(body_quat_in[env, body], offset_pos_in[mount])
+        d = quat_rotate(body_quat_in[env, body], offset_pos_in[env, mount])
         ang = body_ang_in[env, body]
         lin = body_lin_in[env, body] + wp.cross(ang, d)
         if order == 2:
@@ -109,8 +111,8 @@ class MountView:
         names: what the selector resolved to, in mount order.
         count: number of mounts.
         body: int32 [mount], body of each mount, -1 for the world.
-        offset_pos: float32 [mount, 3], origin in the body's frame, m.
-        offset_quat: float32 [mount, 4], orientation in the body's frame, wxyz.
+        offset_pos: float32 [env, mount, 3], origin in the body's frame, m; the engine may change it (`Engine.offsets`).
+        offset_quat: float32 [env, mount, 4], orientation in the body's frame, wxyz, likewise.
     """
 
     def __init__(
@@ -120,17 +122,23 @@ class MountView:
         clock: Clock,
         names: Sequence[str],
         frames: Sequence[FrameOnBody],
-        offset: OffsetCfg,
+        offset: OffsetCfg | Sequence[OffsetCfg],
         bad: Callable[[], torch.Tensor],
     ) -> None:
         self._engine, self._compute, self._clock, self._bad = engine, compute, clock, bad
         self.names = tuple(names)
         self.count = len(self.names)
-        poses = [compose(frame.pos, frame.quat, offset.pos, offset.rot) for frame in frames]
+        own = [offset] * self.count if isinstance(offset, OffsetCfg) else offset
+        inner = [(each.pos, each.rot) for each in own]
         device = compute.device
         self.body = torch.tensor([frame.body for frame in frames], dtype=torch.int32, device=device)
-        self.offset_pos = torch.tensor([pos for pos, _ in poses], dtype=torch.float32, device=device).reshape(-1, 3)
-        self.offset_quat = torch.tensor([quat for _, quat in poses], dtype=torch.float32, device=device).reshape(-1, 4)
+        live = engine.offsets(frames, inner)
+        if live is None:
+            poses = [compose(frame.pos, frame.quat, *pose) for frame, pose in zip(frames, inner, strict=True)]
+            pos = torch.tensor([pos for pos, _ in poses], dtype=torch.float32, device=device).reshape(-1, 3)
+            quat = torch.tensor([quat for _, quat in poses], dtype=torch.float32, device=device).reshape(-1, 4)
+            live = pos.expand(compute.num_envs, -1, -1), quat.expand(compute.num_envs, -1, -1)
+        self.offset_pos, self.offset_quat = live
         bodies = engine.names("body")
         self.body_names = tuple("world" if frame.body < 0 else bodies[frame.body] for frame in frames)
         self._views: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
@@ -147,7 +155,7 @@ class MountView:
 
     @property
     def warp_inputs(self) -> list[Any]:
-        """Body, offset position and offset quaternion of each mount as Warp arrays, for a sensor's own kernel."""
+        """Body `[mount]`, offset position and quaternion `[env, mount]` as Warp arrays, for a sensor's own kernel."""
         return [
             wp.from_torch(self.body, dtype=wp.int32),
             wp.from_torch(self.offset_pos, dtype=wp.vec3),
@@ -234,17 +242,3 @@ class MountView:
             *(view for pair in self._views.values() for view in pair),
         ]
         return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-
-
-def compose(
-    pos: Sequence[float], quat: Sequence[float], inner_pos: Sequence[float], inner_quat: Sequence[float]
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return the pose of an inner frame that is given in an outer one, in the frame of the outer (float64)."""
-    q, p = np.asarray(quat, np.float64), np.asarray(inner_quat, np.float64)
-    q, p = q / np.linalg.norm(q), p / np.linalg.norm(p)
-    v = np.asarray(inner_pos, np.float64)
-    t = 2.0 * np.cross(q[1:], v)
-    turned = v + q[0] * t + np.cross(q[1:], t)
-    scalar = q[0] * p[0] - q[1:] @ p[1:]
-    vector = q[0] * p[1:] + p[0] * q[1:] + np.cross(q[1:], p[1:])
-    return tuple((np.asarray(pos, np.float64) + turned).tolist()), (float(scalar), *vector.tolist())

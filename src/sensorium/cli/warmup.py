@@ -1,0 +1,216 @@
+"""`sensorium warmup`: compile the kernels ahead, once for all processes that share a cache."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import pkgutil
+import re
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from tyro.conf import arg
+
+from sensorium.cli.explain import bytes_text
+from sensorium.cli.messages import UsageError, native_silence, note, stderr, stdout
+from sensorium.errors import listed
+
+WORKERS = 4
+"""Compilers at a time, at most: each takes a core and some hundred megabytes."""
+BINARIES = (".o", ".ptx", ".cubin")
+"""Suffixes of compiled kernels in Warp's cache."""
+
+
+@dataclass
+class Warmup:
+    """Compile all kernels ahead, so that no simulation waits for a compiler.
+
+    Kernels are compiled when they are first used, and kept in a cache on disk: half a minute that every new machine and
+    every new image of a container pays in its first run, and with N ranks that start at once every rank. Run this
+    once on each, as the user who simulates; all processes with that cache then load what is there in milliseconds.
+
+    The cache is a folder; its place is printed. Set the environment variable WARP_CACHE_PATH to have it elsewhere, for
+    example on a disk that all ranks share, or in the image. What is compiled fits one version of sensorium and of
+    Warp, and one kind of CPU or GPU: run it again after an update.
+
+    With --model it also runs that model for a step on the mujoco_warp engine, whose kernels depend on the model.
+
+    For example:
+      sensorium warmup
+      sensorium warmup --device cuda:0
+      sensorium warmup --device cuda --model robot.xml --envs 4096
+      WARP_CACHE_PATH=/shared/warp sensorium warmup && torchrun --nproc-per-node 8 train.py
+    """
+
+    device: Annotated[tuple[str, ...], arg(metavar="D [D ...]")] = ("all",)
+    """Where sensors will compute: cpu, cuda, cuda:INDEX, several of them, or all: the CPU and one GPU of each kind."""
+    model: Annotated[Path | None, arg(metavar="MODEL")] = None
+    """MJCF or URDF file: also compile what the engine needs for it."""
+    engine: Literal["mujoco_warp"] = "mujoco_warp"
+    """The engine that the model will run on; the others have no kernels of their own."""
+    envs: Annotated[int, arg(metavar="N")] = 1
+    """Environments of the model, as in your runs: some kernels depend on it."""
+
+    def run(self) -> int:
+        """Run the command and return the exit code."""
+        from sensorium.cli.simulation import check_envs
+
+        check_envs(self.envs)
+        devices = _devices(self.device)
+        if self.model is not None and not self.model.is_file():
+            raise UsageError.of("--model", str(self.model), "an MJCF or URDF file", "There is no such file.")
+        modules, skipped = kernel_modules()
+        for name, reason in skipped.items():
+            note(f"not compiled: {name} ({reason})")
+        console = stdout()
+        for device in devices:
+            start = time.perf_counter()
+            compiled = _compile(modules, device)
+            took = time.perf_counter() - start
+            console.print(
+                f"[bold]{device}[/]: {len(modules)} modules of kernels, {_counted(compiled, took)}", soft_wrap=True
+            )
+            if self.model is not None:
+                start = time.perf_counter()
+                compiled = _simulate(self.model, self.envs, device)
+                took = time.perf_counter() - start
+                console.print(
+                    f"[bold]{device}[/]: {escape(str(self.model))} on {self.engine}, {_counted(compiled, took)}",
+                    soft_wrap=True,
+                )
+        cache = kernel_cache()
+        size = sum(path.stat().st_size for path in cache.rglob("*") if path.is_file())
+        console.print(f"cache: {escape(str(cache))} ({bytes_text(size)})", soft_wrap=True)
+        console.print(
+            "For another place set WARP_CACHE_PATH=DIR for this command and for your runs, or "
+            "warp.config.kernel_cache_dir at the start of a script.",
+            soft_wrap=True,
+        )
+        return 0
+
+
+def kernel_cache() -> Path:
+    """Return the folder where Warp keeps compiled kernels."""
+    import warp as wp
+
+    return Path(wp.config.kernel_cache_dir)
+
+
+def kernel_modules() -> tuple[list[Any], dict[str, str]]:
+    """Import all of this package and the installed plugins, and return their Warp modules that have kernels.
+
+    Returns:
+        The Warp modules, sorted by name; and modules with kernels that could not be imported, each with the reason:
+        they need an extra that is not installed.
+    """
+    import warp as wp
+
+    import sensorium
+    from sensorium.registry import registered
+
+    skipped = {}
+    for info in pkgutil.walk_packages(sensorium.__path__, "sensorium."):
+        if info.name.split(".")[1] == "cli" or info.name.endswith(".__main__"):  # it has no kernels, or runs something
+            continue
+        try:
+            importlib.import_module(info.name)
+        except ImportError as error:
+            if (error.name or "").partition(".")[0] == "sensorium":
+                raise
+            spec = importlib.util.find_spec(info.name)
+            if spec is not None and spec.origin and "@wp.kernel" in Path(spec.origin).read_text(encoding="utf-8"):
+                skipped[info.name] = str(error)
+    packages = {"sensorium", *(sensor.__module__.partition(".")[0] for sensor in registered().values())}
+    found = {}
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in packages:
+            kernels = [value for value in vars(module).values() if isinstance(value, wp.Kernel)]
+            found.update({kernel.module.name: kernel.module for kernel in kernels})
+    return [found[name] for name in sorted(found)], skipped
+
+
+def _devices(names: Iterable[str]) -> list[str]:
+    """Return canonical devices without repetition; for "all" the CPU and the first GPU of each architecture."""
+    import warp as wp
+
+    from sensorium.cli.simulation import check_device
+    from sensorium.compute import cuda_devices
+
+    chosen: dict[str, None] = {}
+    for name in names or ("all",):
+        if name != "all":
+            chosen[check_device(name)] = None
+            continue
+        chosen[check_device("cpu")] = None
+        of_kind: dict[int, list[str]] = {}
+        for device in cuda_devices():
+            of_kind.setdefault(wp.get_device(device).arch, []).append(device)
+        for same in of_kind.values():
+            chosen[same[0]] = None
+            if same[1:]:
+                note(f"{same[0]} stands for {listed(same[1:])}, of the same architecture")
+    return list(chosen)
+
+
+def _compile(modules: list[Any], device: str) -> int:
+    """Load modules on a device, with a bar, and return how many had to be compiled."""
+    import warp as wp
+
+    before = _binaries()
+    with _progress(device, len(modules)) as advance:
+        pool = ThreadPoolExecutor(min(WORKERS, os.cpu_count() or 1))
+        try:
+            jobs = {pool.submit(wp.load_module, module, device=device): module for module in modules}
+            for job in as_completed(jobs):
+                job.result()
+                advance(jobs[job].name)
+        finally:
+            pool.shutdown(cancel_futures=True)
+    return len(_binaries() - before)
+
+
+def _simulate(model: Path, envs: int, device: str) -> int:
+    """Run a model for a step on the mujoco_warp engine and return how many modules were compiled for it."""
+    from sensorium.engines.mujoco_warp import MujocoWarpEngine
+    from sensorium.scene import Scene
+
+    before = _binaries()
+    with stderr().status(f"{model.name} on {device}"), native_silence():
+        scene = Scene(MujocoWarpEngine(model, envs, device=device))
+        scene.step()
+        scene.reset()
+    return len(_binaries() - before)
+
+
+def _binaries() -> set[tuple[str, str]]:
+    """Return what is compiled, as (folder, file); what another process is still making is left out."""
+    return {
+        (folder.name, path.name)
+        for folder in kernel_cache().glob("wp_*")
+        if not re.search(r"_p\d+_t\d+$", folder.name)
+        for path in folder.glob("*")
+        if path.suffix in BINARIES
+    }
+
+
+def _counted(compiled: int, seconds: float) -> str:
+    return f"{compiled or 'none'} compiled now, {seconds:.1f} s"
+
+
+@contextlib.contextmanager
+def _progress(device: str, count: int) -> Iterator[Any]:
+    console = stderr()
+    columns = (TextColumn(f"compiling for {device}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(
+        *columns, TextColumn("{task.fields[name]}"), console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
+        task = progress.add_task("", total=count, name="")
+        yield lambda name: progress.update(task, advance=1, name=name)

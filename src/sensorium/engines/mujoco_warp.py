@@ -1,0 +1,350 @@
+"""MuJoCo on the GPU: thousands of environments of one model on one device, with mujoco_warp; on the CPU for tests.
+
+State and derived state are mujoco_warp's own float32 memory where that is possible. The physics is replayed as a graph.
+As with the other MuJoCo engines, `refresh` runs the forward computation up to the stage that the requirements need, on
+the state after the last tick, which does not alter the physics; with `fresh=False` nothing is recomputed, all derived
+state is one tick old, and `lag` is 1. On CUDA the order of contacts, and with it the last bits of the physics, varies
+from run to run unless `deterministic=True`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+import warp as wp
+
+from sensorium.compute import resolve_device
+from sensorium.engines.envs import as_tensor, env_rows, positive_int, row_values
+from sensorium.engines.mujoco_owned import STATE_FIELDS, OwnedModelEngine
+from sensorium.engines.mujoco_spec import compose_spec
+from sensorium.engines.mujoco_warp_base import WarpModelEngine
+from sensorium.engines.mujoco_warp_live import LiveMujocoWarpEngine
+from sensorium.engines.mujoco_warp_worlds import Worlds, default_state, mujoco_warp, put_model, sizes
+from sensorium.errors import ModelError, UnknownNameError
+from sensorium.spec import Requirement
+
+__all__ = ["LiveMujocoWarpEngine", "MujocoWarpEngine"]
+
+
+class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
+    """N parallel environments of one MuJoCo model on one device, stepped by mujoco_warp.
+
+    Args:
+        model: path to an MJCF or URDF file, XML text (starts with ``<``), an MjSpec, or a compiled MjModel. An MjModel
+            is sealed: sensors can add nothing to it.
+        num_envs: number of environments.
+        device: torch device of physics and derived arrays, ``"cuda"``, ``"cuda:1"``; ``"cpu"`` is there for tests, for
+            mujoco_warp is slow on it.
+        fresh: bring derived state up to the current tick when it is read; False leaves it one tick behind, for free.
+        keyframe: name or index of the keyframe that environments start from and are reset to; None for the model's
+            default state.
+        nconmax: contacts that each environment has memory for, on average; None for a guess from the model.
+        njmax: constraints that each environment has memory for; None for a guess from the model.
+        deterministic: make contacts and sums come in one order, at a cost; needs mujoco_warp 4 or newer.
+
+    Raises:
+        MissingDependencyError: mujoco_warp is not installed, or does not match the installed MuJoCo.
+        ModelError: the file is missing or broken, or the model has something that mujoco_warp lacks.
+        UnknownNameError: no such keyframe.
+        ValueError: no such device.
+    """
+
+    _own_call = "MujocoWarpEngine.from_mjw(mjm, m, d)"
+
+    def __init__(
+        self,
+        model: Any,
+        num_envs: int = 1,
+        *,
+        device: str = "cuda",
+        fresh: bool = True,
+        keyframe: str | int | None = None,
+        nconmax: int | None = None,
+        njmax: int | None = None,
+        deterministic: bool = False,
+    ) -> None:
+        mujoco_warp()
+        self._sizes = [None if size is None else positive_int(size, what) for size, what in _sized(nconmax, njmax)]
+        self._deterministic = deterministic
+        self._has_worlds = False
+        super().__init__(model, positive_int(num_envs, "num_envs"), resolve_device(device), fresh, None, keyframe)
+        self.capture(True)
+        self._ensure()  # what mujoco_warp lacks is said now, not at the first step
+
+    @classmethod
+    def compose(
+        cls,
+        entities: Mapping[str, Any],
+        terrain: Any = None,
+        *,
+        num_envs: int = 1,
+        device: str = "cuda",
+        fresh: bool = True,
+        keyframe: str | int | None = None,
+        nconmax: int | None = None,
+        njmax: int | None = None,
+        deterministic: bool = False,
+    ) -> MujocoWarpEngine:
+        """Put several models into one world, each under the prefix `name/`; see `MujocoEngine.compose`.
+
+        Args:
+            entities: name to a model, or to `(model, pos)` or `(model, pos, quat)` that places it (m, wxyz).
+            terrain: a model that becomes the world itself, with its options.
+            num_envs: number of environments.
+            device: see the class.
+            fresh: see the class.
+            keyframe: see the class; an entity's keyframe is called `entity/name`.
+            nconmax: see the class.
+            njmax: see the class.
+            deterministic: see the class.
+
+        Raises:
+            ModelError: naming the entity whose name or model is not usable.
+        """
+        return cls(
+            compose_spec(entities, terrain),
+            num_envs,
+            device=device,
+            fresh=fresh,
+            keyframe=keyframe,
+            nconmax=nconmax,
+            njmax=njmax,
+            deterministic=deterministic,
+        )
+
+    @staticmethod
+    def from_mjw(mjm: Any, m: Any, d: Any, *, fresh: bool = True) -> LiveMujocoWarpEngine:
+        """Wrap a live mujoco_warp Model and Data.
+
+        You step and reset them; then call `scene.update()` after each step.
+
+        Args:
+            mjm: the MjModel that `m` was made from: it has the names.
+            m: mujoco_warp's Model.
+            d: mujoco_warp's Data, `nworld` environments.
+            fresh: compute derived state anew for the state after the last step, in your Data; False reads it as
+                `mujoco_warp.step` left it, one tick behind.
+
+        Raises:
+            ModelError: a wrong type, or sizes that do not belong together.
+        """
+        return LiveMujocoWarpEngine(mjm, m, d, fresh=fresh)
+
+    # Model ------------------------------------------------------------------------------------------------------------
+
+    @property
+    def _is_installed(self) -> bool:
+        return self._has_worlds
+
+    @property
+    def _computes_wrenches(self) -> bool:
+        return self.fresh
+
+    def supports(self, requirement: Requirement) -> str | None:
+        """Return None where the engine can give the requirement, else the reason and the fix."""
+        return self._unknown_type(requirement, self._model) or super().supports(requirement)
+
+    def _install(self, model: Any, prepared: frozenset[Requirement]) -> None:
+        """Make the worlds of a model; where there were some before the first tick, carry their state over."""
+        old = self._worlds if self._has_worlds else None
+        worlds = self._made(model)
+        self._attach(worlds)
+        self._has_worlds, self._model = True, model
+        self._start = {
+            name: torch.from_numpy(values).to(self.device) for name, values in default_state(model, self._key).items()
+        }
+        self._reset_mask = torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
+        for option in ("gravity", "magnetic"):
+            self.expand(f"opt.{option}")
+        self._write_start(None)
+        if old is not None:
+            self._carry_over(old)
+        if self._offsets:
+            self._bind_offsets()
+        self.dt = float(model.opt.timestep)
+        self._derive(prepared)
+
+    def _made(self, model: Any) -> Worlds:
+        """Return new worlds of a compiled model."""
+        module, device = mujoco_warp(), self._derived.compute.wp_device
+        m = put_model(model, self._label, device)
+        m.opt.warn_overflow = type(m.opt.warn_overflow)(0)  # this engine says it, once and by name
+        if self._deterministic:
+            if not hasattr(m.opt, "deterministic"):
+                raise ModelError(f"deterministic: mujoco_warp {module.__version__} cannot; it needs 4.0 or newer.")
+            m.opt.deterministic = int(module.DeterminismType.ALL)
+        room = sizes(model, module, *self._sizes)
+        with wp.ScopedDevice(device):
+            d = module.make_data(model, nworld=self.num_envs, **room)
+        return Worlds(model, m, d, self._derived.compute)
+
+    def _carry_over(self, old: Worlds) -> None:
+        """Take over what was written before the model was compiled anew with what sensors need."""
+        fix = "which a sensor then changed the size of: write it after Scene(...)."
+        start, states = default_state(old.mjm, self._key), self._worlds.states()
+        for name, values in old.states().items():
+            if name in states and states[name].shape == values.shape:
+                states[name].copy_(values)
+            elif name in start and not np.array_equal(values.cpu(), np.broadcast_to(start[name], values.shape)):
+                raise ModelError(f"{name} was written before the scene was made, {fix}")
+        pristine = put_model(old.mjm, self._label, self._derived.compute.wp_device)
+        for field, array in old.edited(pristine).items():
+            owner = self._worlds.m.opt if field.startswith("opt.") else self._worlds.m
+            name = field.removeprefix("opt.")
+            if getattr(owner, name).shape[1:] != array.shape[1:]:
+                raise ModelError(f"{field} of mujoco_warp's Model was written before the scene was made, {fix}")
+            setattr(owner, name, array)
+
+    def expand(self, field: str) -> torch.Tensor:
+        """Give each environment values of its own in a field of mujoco_warp's Model, and return them.
+
+        Args:
+            field: name of the field, e.g. ``"geom_friction"``, ``"site_pos"``, ``"opt.gravity"``; one that mujoco_warp
+                documents with a leading ``*``.
+
+        Returns:
+            The values `[env, ...]`, float32 or int32, live and writable. Graphs are captured anew by themselves.
+
+        Raises:
+            UnknownNameError: the Model has no such field.
+            ValueError: all environments must share it.
+        """
+        self._ensure()
+        owner = self._worlds.m.opt if field.startswith("opt.") else self._worlds.m
+        name = field.removeprefix("opt.")
+        array = getattr(owner, name, None)
+        if not isinstance(array, wp.array):
+            known = [each for each, value in vars(owner).items() if isinstance(value, wp.array)]
+            raise UnknownNameError("field of mujoco_warp's Model", field, known)
+        if array.shape[:1] == (self.num_envs,) and self.num_envs > 1:
+            return self._worlds.tensor(field)
+        own = getattr(self._worlds.mjm.opt if owner is not self._worlds.m else self._worlds.mjm, name, None)
+        width = len(getattr(array.dtype, "_shape_", ()))
+        if array.shape[:1] != (1,) or (own is not None and np.ndim(own) + 1 != array.ndim + width):
+            raise ValueError(f"{field}: got a field that all environments of mujoco_warp share, expected one for each.")
+        values = self._worlds.tensor(field).expand(self.num_envs, *(-1,) * (array.ndim - 1 + width)).contiguous()
+        setattr(owner, name, wp.from_torch(values, dtype=array.dtype))
+        return values
+
+    # State ------------------------------------------------------------------------------------------------------------
+
+    def step(self, ctrl: Any = None, substeps: int = 1) -> None:
+        """Advance `substeps` ticks under one control.
+
+        Args:
+            ctrl: `[env, nu]` or `[nu]` for all environments; None keeps what `engine.ctrl` holds.
+            substeps: number of ticks.
+
+        Raises:
+            ValueError: a control of another shape.
+
+        Warns:
+            SensoriumWarning: once for each kind, when mujoco_warp's memory was too small, e.g. for all contacts.
+        """
+        substeps = positive_int(substeps, "substeps")
+        if ctrl is not None:
+            self._write_ctrl(ctrl)
+        if self._previous:
+            if substeps > 1:
+                self._worlds.step(substeps - 1)
+            self._keep_state()
+            self._worlds.step(1)
+        else:
+            self._worlds.step(substeps)
+        self.tick += substeps
+        self._dirty, self._needs_forward = True, False
+        self.lag = 0 if self.fresh else 1
+        self._check_overflow()
+
+    def _write_ctrl(self, ctrl: Any) -> None:
+        values, target = as_tensor(ctrl), self.ctrl
+        nu = target.shape[1]
+        if tuple(values.shape) not in ((self.num_envs, nu), (nu,)):
+            raise ValueError(
+                f"ctrl: got shape {tuple(values.shape)}, expected ({self.num_envs}, {nu}) or ({nu},): {self.num_envs} "
+                f"environments, {nu} controls of {len(self.names('actuator'))} named actuators."
+            )
+        target.copy_(values)
+
+    def reset(self, env_ids: Any, state: Mapping[str, Any] | None = None) -> None:
+        """Reset environments, write `state` into them, and bring their derived state up to date; no others change.
+
+        With `fresh=False` the derived state of the reset environments is then current and `lag` is 0 until the next
+        step, while that of the others is as it was.
+
+        Args:
+            env_ids: None for all, integers, or a bool mask `[env]`.
+            state: values for `qpos, qvel, act, ctrl, mocap_pos, mocap_quat`, each `[n, ...]` for the n environments in
+                the order given, or what broadcasts to it. What is not given takes the model's default or the keyframe.
+                Fields of the model, gravity and magnetic flux stay.
+
+        Raises:
+            ValueError: env ids or values that do not fit.
+            UnknownNameError: a key that is no state.
+        """
+        ids = env_rows(env_ids, self.num_envs, self.device)
+        if ids is not None and len(ids) == 0:
+            return
+        targets = {name: self._state_view(name) for name in STATE_FIELDS}
+        values = row_values(state or {}, targets, self.num_envs if ids is None else len(ids), "state")
+        if not self.fresh and ids is not None:
+            self.refresh()  # the last tick of the others, which the reset would otherwise take from them
+        mask = self._reset_mask
+        mask.fill_(ids is None)
+        if ids is not None:
+            mask[ids] = True
+        self._worlds.reset(mask)
+        self._write_start(mask)
+        for name, value in values.items():
+            targets[name][slice(None) if ids is None else ids] = value
+        if ids is None:
+            self.forward()
+        else:
+            self._refresh_rows(ids)
+
+    def _write_start(self, mask: torch.Tensor | None) -> None:
+        """Write the state that environments start from, into all of them or those of a mask."""
+        for name, target in self._worlds.states().items():
+            if name in self._start:
+                start = self._start[name].expand_as(target)
+                rows = None if mask is None else mask.reshape(-1, *[1] * (target.dim() - 1))
+                target.copy_(start if rows is None else torch.where(rows, start, target))
+
+    def state(self) -> dict[str, Any]:
+        """Return all that is needed to resume: state, gravity and flux of each env, derived arrays, tick.
+
+        Resuming is bit-identical on the CPU, and on CUDA with `deterministic=True`.
+        """
+        saved = self._saved_derived()
+        return saved | {
+            "rows": {name: values.clone() for name, values in self._worlds.states().items()},
+            "options": {name: self._worlds.tensor(f"opt.{name}").clone() for name in ("gravity", "magnetic")},
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state` returned, in an engine of the same model and number of environments.
+
+        Raises:
+            ValueError: the state is of another model or number of environments.
+        """
+        rows = self._worlds.states()
+        shapes = {name: tuple(values.shape) for name, values in rows.items()}
+        saved = {name: tuple(values.shape) for name, values in state["rows"].items()}
+        if shapes != saved:
+            differ = next(name for name in {**shapes, **saved} if shapes.get(name) != saved.get(name))
+            raise ValueError(
+                f"saved state: got {differ} of shape {saved.get(differ)}, expected {shapes.get(differ)}: it is of "
+                "another model or number of environments."
+            )
+        for name, values in rows.items():
+            values.copy_(state["rows"][name])
+        for name, values in state["options"].items():
+            self._worlds.tensor(f"opt.{name}").copy_(values)
+        self._load_derived(state)
+
+
+def _sized(nconmax: int | None, njmax: int | None) -> list[tuple[int | None, str]]:
+    return [(nconmax, "nconmax"), (njmax, "njmax")]

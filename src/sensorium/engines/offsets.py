@@ -1,0 +1,245 @@
+"""Poses of sensors' mounts on their bodies, where the owner of a model may move the elements that they sit on.
+
+Domain randomisation writes fields such as `site_pos`, for each environment. One launch at each refresh reads them where
+they are, puts the config's own offset on top, and writes what all mounts of all sensors then have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import warp as wp
+from numpy.typing import NDArray
+
+from sensorium.compute import Compute, Rows, Segment
+from sensorium.engines.base import FrameOnBody, NameKind, PoseOnBody
+from sensorium.geometry.transforms import compose
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+FIELDS: dict[str, tuple[str, str]] = {
+    "site": ("site_pos", "site_quat"),
+    "geom": ("geom_pos", "geom_quat"),
+    "camera": ("cam_pos", "cam_quat"),
+    "joint": ("jnt_pos", ""),
+    "scalar_joint": ("jnt_pos", ""),
+}
+"""MuJoCo's fields with position and orientation of each kind of element that has an offset; a joint has no axes."""
+
+
+@wp.struct
+class Moves:
+    """Elements that mounts sit on, one entry for each mount.
+
+    Attributes:
+        is_double: whether the fields are float64, not float32.
+        pos_at: address of the element's position in env 0.
+        pos_step: numbers from there to that of the next env; 0 where all envs share it.
+        quat_at: address of its orientation (w, x, y, z); 0 for none.
+        quat_step: as `pos_step`.
+        inner_pos: offset on top, in the element's frame, m.
+        inner_quat: its orientation, unit.
+        mounts: number of mounts of the view that the mount is of.
+        pos_to: address of the mount's position in env 0, float32 `[env, mount, 3]`.
+        quat_to: address of its orientation, float32 `[env, mount, 4]`.
+    """
+
+    is_double: wp.int32
+    pos_at: wp.array[wp.uint64]
+    pos_step: wp.array[wp.int32]
+    quat_at: wp.array[wp.uint64]
+    quat_step: wp.array[wp.int32]
+    inner_pos: wp.array[wp.vec3d]
+    inner_quat: wp.array[wp.vec4d]
+    mounts: wp.array[wp.int32]
+    pos_to: wp.array[wp.uint64]
+    quat_to: wp.array[wp.uint64]
+
+
+@wp.func
+def _number(address: wp.uint64, at: int, is_double: int) -> wp.float64:
+    if is_double != 0:
+        return wp.array(ptr=address, shape=(2147483647,), dtype=wp.float64)[at]
+    return wp.float64(wp.array(ptr=address, shape=(2147483647,), dtype=wp.float32)[at])
+
+
+@wp.func
+def _rotate(q: wp.vec4d, v: wp.vec3d) -> wp.vec3d:
+    u = wp.vec3d(q[1], q[2], q[3])
+    t = wp.float64(2.0) * wp.cross(u, v)
+    return v + q[0] * t + wp.cross(u, t)
+
+
+@wp.func
+def _multiply(a: wp.vec4d, b: wp.vec4d) -> wp.vec4d:
+    return wp.vec4d(
+        a[0] * b[0] - a[1] * b[1] - a[2] * b[2] - a[3] * b[3],
+        a[0] * b[1] + a[1] * b[0] + a[2] * b[3] - a[3] * b[2],
+        a[0] * b[2] - a[1] * b[3] + a[2] * b[0] + a[3] * b[1],
+        a[0] * b[3] + a[1] * b[2] - a[2] * b[1] + a[3] * b[0],
+    )
+
+
+@wp.kernel
+def _move(rows: Rows, moves: Moves) -> None:
+    """Put the mounts where their elements are now."""
+    i, k = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    pos = wp.vec3d()
+    quat = wp.vec4d(wp.float64(1.0), wp.float64(0.0), wp.float64(0.0), wp.float64(0.0))
+    for j in range(3):
+        pos[j] = _number(moves.pos_at[k], env * moves.pos_step[k] + j, moves.is_double)
+    if moves.quat_at[k] != wp.uint64(0):
+        for j in range(4):
+            quat[j] = _number(moves.quat_at[k], env * moves.quat_step[k] + j, moves.is_double)
+        quat = wp.normalize(quat)
+    pos = pos + _rotate(quat, moves.inner_pos[k])
+    quat = _multiply(quat, moves.inner_quat[k])
+    pos_to = wp.array(ptr=moves.pos_to[k], shape=(2147483647,), dtype=wp.float32)
+    quat_to = wp.array(ptr=moves.quat_to[k], shape=(2147483647,), dtype=wp.float32)
+    for j in range(3):
+        pos_to[env * moves.mounts[k] * 3 + j] = wp.float32(pos[j])
+    for j in range(4):
+        quat_to[env * moves.mounts[k] * 4 + j] = wp.float32(quat[j])
+
+
+class LiveOffsets:
+    """The mounts of one engine on elements that may move on their bodies, and the launch that follows them.
+
+    Args:
+        compute: where the launch runs and the fields are.
+        device: torch device of the results.
+    """
+
+    def __init__(self, compute: Compute, device: str) -> None:
+        self._compute, self._device = compute, device
+        self._elements: list[tuple[NameKind, str]] = []
+        self._results: list[tuple[torch.Tensor, torch.Tensor]] = []  # whose addresses the launch has
+        self._fixed: dict[str, list[Any]] = {
+            "inner_pos": [],
+            "inner_quat": [],
+            "mounts": [],
+            "pos_to": [],
+            "quat_to": [],
+        }
+        self._moves = Moves()
+        self._tables: dict[str, torch.Tensor] = {}
+        self._sources: list[Any] = []
+        self._copies: list[tuple[torch.Tensor, torch.Tensor]] = []  # where the launch writes, and where it is wanted
+        self._segments: tuple[int, Segment, Segment] | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._elements)
+
+    @property
+    def count(self) -> int:
+        """Number of mounts that follow an element."""
+        return len(self._elements)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of the model that say where the elements are."""
+        return tuple(dict.fromkeys(name for kind, _ in self._elements for name in FIELDS[kind] if name))
+
+    def add(self, frames: Sequence[FrameOnBody], inner: Sequence[PoseOnBody]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return positions `[env, mount, 3]` and orientations `[env, mount, 4]` of mounts, where their frames say.
+
+        Float32, on the device, at fixed addresses. Call `bind` next. The launch writes where an element is.
+        """
+        poses = [compose(frame.pos, frame.quat, *pose) for frame, pose in zip(frames, inner, strict=True)]
+        envs, count, device = self._compute.num_envs, len(frames), self._compute.device
+        pos = torch.tensor([pos for pos, _ in poses], dtype=torch.float32, device=device).repeat(envs, 1, 1)
+        quat = torch.tensor([quat for _, quat in poses], dtype=torch.float32, device=device).repeat(envs, 1, 1)
+        for k, (frame, pose) in enumerate(zip(frames, inner, strict=True)):
+            if frame.element is None:
+                continue
+            on_top = compose((0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0), *pose)  # of unit length
+            entry = {"inner_pos": on_top[0], "inner_quat": on_top[1], "mounts": count,
+                     "pos_to": pos.data_ptr() + 12 * k, "quat_to": quat.data_ptr() + 16 * k}  # fmt: skip
+            for name, value in entry.items():
+                self._fixed[name].append(value)
+            self._elements.append(frame.element)
+        self._results.append((pos, quat))
+        if self._compute.device == self._device:
+            return pos, quat
+        wanted = pos.to(self._device), quat.to(self._device)
+        self._copies += zip((pos, quat), wanted, strict=True)
+        return wanted
+
+    def bind(self, row_of: Callable[[NameKind, str], int], sources: Mapping[str, Any]) -> None:
+        """Take note where the fields are, after `add` and whenever an array was replaced.
+
+        What was recorded before stays good, unless mounts were added since.
+
+        Args:
+            row_of: row in the fields of an element by kind and name.
+            sources: for each of `fields` an array `[1 or env, row, 3 or 4]`: NumPy, float64, on the host; or Warp, of
+                vectors or quaternions of float32 whose numbers are w, x, y, z. Their last axis is contiguous.
+        """
+        places = {name: _place(sources[name]) for name in self.fields}
+        values: dict[str, list[int]] = {"pos_at": [], "pos_step": [], "quat_at": [], "quat_step": []}
+        for kind, name in self._elements:
+            row = row_of(kind, name)
+            for what, field in zip(("pos", "quat"), FIELDS[kind], strict=True):
+                address, step, stride = places[field] if field else (0, 0, 0)
+                values[f"{what}_at"].append(address + row * stride)
+                values[f"{what}_step"].append(step)
+        self._sources = [sources[name] for name in self.fields]
+        if len(self._elements) == len(self._tables.get("pos_at", ())):
+            for name, numbers in values.items():
+                self._tables[name].copy_(_table(name, numbers))
+            return
+        self._tables = {
+            name: _table(name, numbers).to(self._compute.device) for name, numbers in {**values, **self._fixed}.items()
+        }
+        self._moves = Moves()
+        self._moves.is_double = int(any(isinstance(source, np.ndarray) for source in self._sources))
+        for name, table in self._tables.items():
+            setattr(self._moves, name, wp.from_torch(table, dtype=_DTYPES.get(name.rpartition("_")[2], wp.int32)))
+
+    def launch(self) -> None:
+        """Follow the elements, in one launch, or record it."""
+        self._compute.launch(_move, (len(self._elements),), [self._moves])
+
+    def follow(self, env_ids: torch.Tensor | None = None) -> None:
+        """Bring the mounts of all envs, or of some, up to date with the fields as they are."""
+        if self._segments is None or self._segments[0] != self.count:
+            whole = self._compute.record(self.launch)
+            masked = self._compute.record(self.launch, mask=self._compute.reset_envs)
+            self._segments = self.count, whole, masked
+        _, whole, masked = self._segments
+        if env_ids is None:
+            whole.run()
+        else:
+            mask = self._compute.reset_envs
+            mask.zero_()
+            mask[env_ids] = 1
+            masked.run()
+            mask.zero_()
+        for mine, wanted in self._copies:
+            wanted.copy_(mine)
+
+
+_DTYPES: dict[str, Any] = {"at": wp.uint64, "to": wp.uint64, "pos": wp.vec3d, "quat": wp.vec4d}
+"""Types of the tables of `Moves`, by the last part of their names; all others hold integers."""
+
+
+def _table(name: str, numbers: Sequence[Any]) -> torch.Tensor:
+    part = name.rpartition("_")[2]
+    dtype = {"at": torch.int64, "to": torch.int64, "pos": torch.float64, "quat": torch.float64}.get(part, torch.int32)
+    return torch.tensor(numbers, dtype=dtype, device="cpu")
+
+
+def _place(source: NDArray[Any] | Any) -> tuple[int, int, int]:
+    """Return address, numbers from env to env (0 where they share), and bytes from row to row of a field."""
+    if isinstance(source, np.ndarray):
+        address, itemsize = source.ctypes.data, source.itemsize
+    else:
+        address, itemsize = int(source.ptr or 0), 4
+    step = 0 if source.shape[0] == 1 else source.strides[0] // itemsize
+    return address, step, source.strides[1]

@@ -1,0 +1,512 @@
+"""Observers: fields of several sensors as one tensor that may be kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import pytest
+import synthetic as syn
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import sensorium as sn
+from sensorium import Field, Record
+from sensorium.compute.program import Segment
+from sensorium.scene import observer
+
+
+def rig() -> list[Any]:
+    """Lazy, eager, slow and delayed sensors, with every dtype that a probe has."""
+    return [
+        syn.ProbeCfg(name="lazy", fields=syn.ALL_FIELDS),
+        syn.ProbeCfg(name="noisy", fields=("vec", "quat"), noise={"vec": 0.5, "quat": 0.01}, random_walk={"vec": 0.1}),
+        syn.ProbeCfg(name="late", fields=("vec", "label", "flag"), delay=0.03, jitter=0.02, loss=0.2),
+        syn.ScalarCfg(name="slow", update_period=0.03, history_length=2, noise=1.0),
+        syn.ScalarCfg(name="alone", noise=1.0),
+    ]
+
+
+FIELDS = ("late", "alone", "lazy.quat", "lazy.flag", "lazy.byte", "lazy.label", "noisy.quat", "noisy.vec", "slow")
+TRUTH = ("noisy.vec", "slow", "late.vec")
+
+
+def by_hand(scene: sn.Scene, fields: Iterable[str], truth: Iterable[str]) -> Tensor:
+    """Concatenate what the views show."""
+    columns = []
+    for text, what in [*((text, "data") for text in fields), *((text, "ground_truth") for text in truth)]:
+        name, _, field = text.partition(".")
+        sensor = scene[name]
+        data = getattr(sensor, what)
+        names = [field] if field else [spec.name for spec in sensor.specs]
+        columns += [data if sensor.single else getattr(data, each) for each in names]
+    return torch.cat([column.reshape(len(column), -1).to(torch.float32) for column in columns], dim=1)
+
+
+# Values ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("capture", [False, True])
+def test_it_shows_what_the_views_of_a_twin_show(capture: bool) -> None:
+    """Bit for bit, at every tick and after resets, for lazy, delayed and slow sensors, both branches and all dtypes."""
+    scene, twin = syn.world(rig(), capture=capture), syn.world(rig())
+    look = scene.observer(*FIELDS, truth=TRUTH)
+    for tick in range(24):
+        for each in (scene, twin):
+            syn.advance(each)
+            if tick in (9, 16):
+                syn.reset(each, [1, 3])
+        obs = look()
+        assert obs.shape == look.shape == (4, len(look)) and obs.dtype == look.dtype == torch.float32
+        assert obs.is_contiguous() and obs.device.type == scene.compute.device
+        assert syn.bits(obs.numpy()) == syn.bits(by_hand(twin, FIELDS, TRUTH).numpy())
+
+
+def test_looking_is_reading() -> None:
+    """Sensors that wait for a reader are evaluated once a tick, and not for an observer that is not asked."""
+    scene = syn.world([syn.ProbeCfg(name="p")])
+    look = scene.observer("p.vec", truth=("p.vec",))
+    look()
+    before = syn.Probe.calls
+    syn.advance(scene, 3)
+    assert syn.Probe.calls == before
+    look(), look(), scene["p"].data
+    assert syn.Probe.calls == before + 1
+
+
+def test_all_from_the_truth() -> None:
+    scene = syn.world([syn.ScalarCfg(name="s", noise=9.0)], tick=5)
+    look = scene.observer("s", truth=True)
+    assert list(look.names) == ["truth:s"]
+    assert torch.equal(look()[:, 0], syn.signal(5, 4)[:, 0])
+
+
+@dataclass(frozen=True, slots=True)
+class OddData:
+    big: Annotated[Tensor, Field("m", (3,), ("part",), dtype="float64")]
+    long: Annotated[Tensor, Field("1", dtype="int64", kind="id")]
+    short: Annotated[Tensor, Field("1", (2,), ("pair",), dtype="int16", kind="id")]
+    far: Annotated[Tensor, Field("m", (4,), ("ray",))]
+    none: Annotated[Tensor, Field("m", (0,), ("nothing",))]
+
+
+class OddCfg(sn.SimpleSensorCfg[OddData]):
+    """A sensor with rare dtypes, infinities and an empty field."""
+
+
+class Odd(sn.SimpleSensor[OddCfg, OddData]):
+    requires = (sn.BODY_POSE,)
+
+    def update_raw_data(self, raw: Record) -> None:
+        raw.big.copy_(torch.tensor([1.0 / 3.0, math.inf, math.nan], dtype=torch.float64))
+        raw.long.fill_(2**40 + 1)
+        raw.short.copy_(torch.tensor([-7, 300]))
+        raw.far.copy_(torch.tensor([math.inf, -math.inf, 1.5, 1e30]))
+
+
+def test_every_dtype_becomes_float32() -> None:
+    scene = syn.world([OddCfg(name="odd")])
+    look = scene.observer("odd")
+    values = np.array([1.0 / 3.0, np.inf, np.nan, 2**40 + 1, -7, 300, np.inf, -np.inf, 1.5, 1e30], np.float32)
+    assert np.array_equal(look()[2].numpy(), values, equal_nan=True)
+    assert look["odd.none"] == slice(10, 10) and look.split(look())["odd.none"].shape == (4, 0)
+
+
+def test_infinite_values_can_be_replaced() -> None:
+    """+inf and -inf become a number and its opposite; NaN and finite values stay."""
+    obs = syn.world([OddCfg(name="odd")]).observer("odd", replace_inf=8.0)()
+    expected = np.array([1.0 / 3.0, 8.0, np.nan, 2**40 + 1, -7, 300, 8.0, -8.0, 1.5, 1e30], np.float32)
+    np.testing.assert_array_equal(obs[0].numpy(), expected)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnData:
+    image: Annotated[Tensor, Field("1", (2, 3), ("row", "column"), dtype="uint8")]
+
+
+class OwnCfg(sn.SensorCfg[OwnData]):
+    """A sensor with memory of its own, another one at each sample."""
+
+
+class Own(sn.Sensor[OwnCfg, OwnData]):
+    uses_ring_pipeline: ClassVar[bool] = False
+
+    def setup(self) -> None:
+        self.image = torch.zeros((self.num_envs, 2, 3), dtype=torch.uint8)
+
+    def compute(self, truth: Record, measured: Record) -> None:
+        wide = torch.full((self.num_envs, 3, 2), self.clock.tick % 256, dtype=torch.uint8)
+        wide[:, 0, 1] = 9
+        self.image = wide.transpose(1, 2)
+
+    def outputs(self, is_measured: bool) -> Mapping[str, Tensor]:
+        return {"image": self.image}
+
+
+def test_a_sensor_with_its_own_memory() -> None:
+    scene = syn.world([OwnCfg(name="own")])
+    look = scene.observer("own")
+    for tick in range(1, 5):
+        syn.advance(scene)
+        assert look()[1].tolist() == [tick, tick, tick, 9, tick, tick]
+
+
+def test_mounts_one_or_several() -> None:
+    """A singular selector has no mount axis in the observation either; several mounts follow each other by name."""
+    engine = sn.TensorEngine(2, 0.01, bodies=("a", "b"), provides=("pose", "velocity", "gravity"))
+    engine.body_ang_vel_w[:] = torch.arange(12.0).reshape(2, 2, 3)
+    fields = ("ang_vel_b",)
+    scene = sn.Scene(
+        engine, [sn.ImuCfg(name="one", body="b", fields=fields), sn.ImuCfg(name="all", bodies=".*", fields=fields)]
+    )
+    look = scene.observer("one.ang_vel_b", "all.ang_vel_b")
+    assert look().tolist() == [[3, 4, 5, 0, 1, 2, 3, 4, 5], [9, 10, 11, 6, 7, 8, 9, 10, 11]]
+    assert look.columns[2:5] == ["one.ang_vel_b[z]", "all.ang_vel_b[a,x]", "all.ang_vel_b[a,y]"]
+    parts = look.split(look())
+    assert parts["one.ang_vel_b"].shape == (2, 3) and parts["all.ang_vel_b"].shape == (2, 2, 3)
+
+
+# Names ----------------------------------------------------------------------------------------------------------------
+
+
+def test_names_of_sensors_may_hold_dots_and_slashes() -> None:
+    """A name is split at its last dot, unless all of it is a sensor; a prefix may be left out."""
+    cfgs = [
+        syn.ProbeCfg(name="p", fields=("vec", "speed")),
+        syn.ScalarCfg(name="p.vec"),
+        syn.ProbeCfg(name="robot/left.foot", fields=("vec",)),
+    ]
+    look = syn.world(cfgs, tick=3).observer("p.vec", "p.speed", "left.foot.vec", "robot/left.foot")
+    assert dict(look.names) == {
+        "p.vec": slice(0, 1), "p.speed": slice(1, 2), "left.foot.vec": slice(2, 5), "robot/left.foot.vec": slice(5, 8)
+    }  # fmt: skip
+    assert look["p.speed"] == slice(1, 2)
+    assert look()[0].tolist() == [3.0, 6.0, 3.0, 1.75, -1.5, 3.0, 1.75, -1.5]
+
+
+def test_sensors_that_the_model_declares() -> None:
+    body = "<body name='b'><freejoint/><geom size='.1'/><site name='s'/></body>"
+    rates = "<gyro name='rate' site='s'/><framequat name='pose.quat' objtype='site' objname='s'/>"
+    xml = f"<mujoco><worldbody>{body}</worldbody><sensor>{rates}</sensor></mujoco>"
+    scene = sn.Scene(sn.MujocoEngine(xml, num_envs=2))
+    look = scene.observer("pose.quat", "rate.value")
+    scene.step(None, 2)
+    shown = [scene["pose.quat"].data, scene["rate"].data]
+    assert torch.equal(look(), torch.cat(shown, dim=1))
+
+
+def test_aliases_of_fields() -> None:
+    scene = sn.Scene(sn.TensorEngine(1), [sn.ImuCfg(name="imu", body="body", fields=("ang_vel_b",))])
+    assert list(scene.observer("imu.ang_vel").names) == ["imu.ang_vel"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "options", "error", "says"),
+    [
+        (("lasy.vec",), {}, sn.UnknownNameError, "unknown observation 'lasy.vec'. Did you mean 'lazy.vec'"),
+        (("lasy",), {}, sn.UnknownNameError, "unknown observation 'lasy'. Did you mean 'lazy'"),
+        (("lazy.vex",), {}, sn.UnknownNameError, "unknown field 'vex'. Did you mean 'vec'"),
+        (("noisy.speed",), {}, sn.ConfigError, r"Observer of 'noisy'.field: got 'speed', .* vec, quat.*fields="),
+        (("alone", "alone"), {}, sn.DuplicateNameError, "'alone' was given twice"),
+        (("lazy", "lazy.vec"), {}, sn.DuplicateNameError, "'lazy.vec' was given twice"),
+        ((), {}, sn.ConfigError, "fields: got"),
+        ((3,), {}, sn.ConfigError, "fields: got 3"),
+        (("alone",), {"truth": ("vec",)}, sn.UnknownNameError, "unknown observation 'vec'"),
+        (("alone",), {"replace_inf": math.inf}, sn.ConfigError, "replace_inf: got inf, expected a finite number"),
+    ],
+)  # fmt: skip
+def test_bad_names_are_refused(fields: tuple[Any, ...], options: Any, error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        syn.world(rig()).observer(*fields, **options)
+
+
+def test_what_is_no_tensor_is_refused() -> None:
+    """A constant of the data class, and a field without an element."""
+    engine = sn.MujocoEngine("<mujoco><worldbody><body name='b'><geom size='.1'/></body></worldbody></mujoco>")
+    contact = sn.ContactSensorCfg(name="c", primary=sn.ContactMatch(mode="body", pattern="b"))
+    scene = sn.Scene(engine, [contact])
+    with pytest.raises(sn.ConfigError, match=r"'primary_names', expected a tensor with an env axis: found, force"):
+        scene.observer("c.primary_names")
+    with pytest.raises(sn.ConfigError, match="at least one element"):
+        syn.world([OddCfg(name="odd")]).observer("odd.none")
+
+
+def test_ambiguous_short_names_are_refused() -> None:
+    scene = syn.world([syn.ScalarCfg(name="a/s"), syn.ScalarCfg(name="b/s")])
+    with pytest.raises(sn.SelectionError, match="a/s, b/s"):
+        scene.observer("s")
+
+
+# Memory ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def counting() -> tuple[sn.Scene, sn.Observer]:
+    """A scene whose only column is the tick in env 0."""
+    scene = syn.world([syn.ScalarCfg(name="s")], num_envs=2)
+    return scene, scene.observer("s")
+
+
+def next_obs(scene: sn.Scene, look: sn.Observer) -> Tensor:
+    syn.advance(scene)
+    return look()
+
+
+def test_a_rollout_may_keep_what_it_gets(counting: tuple[sn.Scene, sn.Observer]) -> None:
+    scene, look = counting
+    kept = [next_obs(scene, look) for _ in range(50)]
+    assert len({obs.data_ptr() for obs in kept}) == 50
+    assert [obs[0, 0].item() for obs in kept] == list(range(1, 51))
+
+
+HOLDS: dict[str, Callable[[Tensor], Any]] = {
+    "a view": lambda obs: obs[:1, 0],
+    "a view of a view": lambda obs: obs.unbind()[0].view(1, 1),
+    "a NumPy array": lambda obs: obs.numpy()[:1],
+    "a detached alias": lambda obs: obs.detach(),
+    "what a backward pass needs": lambda obs: obs * torch.ones(1, requires_grad=True),
+    "DLPack": lambda obs: obs.__dlpack__(),
+    "a split": lambda obs: {"s": obs[..., 0]},
+    "a list in a list": lambda obs: [[obs]],
+}
+
+
+@pytest.mark.parametrize("what", HOLDS)
+def test_what_is_held_in_any_way_is_not_written_again(what: str, counting: tuple[sn.Scene, sn.Observer]) -> None:
+    scene, look = counting
+    held, address = HOLDS[what](obs := next_obs(scene, look)), obs.data_ptr()
+    del obs
+    assert all(next_obs(scene, look).data_ptr() != address for _ in range(12))
+    del held
+    assert any(next_obs(scene, look).data_ptr() == address for _ in range(12))
+
+
+def test_gradients_flow_through_what_was_kept(counting: tuple[sn.Scene, sn.Observer]) -> None:
+    """The gradient of a weight is the sum of the observations as they were."""
+    scene, look = counting
+    weight = torch.ones(1, requires_grad=True)
+    loss = torch.zeros(())
+    for _ in range(9):
+        loss = loss + (weight * next_obs(scene, look)[0]).sum()
+    loss.backward()
+    assert weight.grad is not None and weight.grad.item() == sum(range(1, 10))
+
+
+def test_copying_takes_turns_between_two_buffers(counting: tuple[sn.Scene, sn.Observer]) -> None:
+    scene, look = counting
+    addresses = [next_obs(scene, look).data_ptr() for _ in range(10)]
+    assert len(set(addresses)) == 2 and addresses[0::2] == addresses[:1] * 5 and addresses[1::2] == addresses[1:2] * 5
+
+
+def test_one_more_that_is_held_joins(counting: tuple[sn.Scene, sn.Observer]) -> None:
+    """Who holds the last two gets three in turn, and then no new one."""
+    scene, look = counting
+    held = [next_obs(scene, look) for _ in range(2)]
+    addresses = []
+    for _ in range(30):
+        held = [held[1], next_obs(scene, look)]
+        addresses.append(held[1].data_ptr())
+    assert len(set(addresses)) == 3
+
+
+def test_memory_that_was_held_is_given_back(counting: tuple[sn.Scene, sn.Observer]) -> None:
+    """After a rollout of any length, the observer keeps four buffers at most."""
+    scene, look = counting
+    kept = [next_obs(scene, look) for _ in range(100)]
+    del kept
+    assert len({next_obs(scene, look).data_ptr() for _ in range(40)}) <= observer.MOST_BUFFERS
+
+
+def test_without_counts_each_is_new(counting: tuple[sn.Scene, sn.Observer], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where torch cannot tell whether a tensor is held, none is written again."""
+    monkeypatch.setattr(observer, "_USE_COUNT", None)
+    scene, look = counting
+    kept = [next_obs(scene, look).numpy() for _ in range(20)]
+    assert [obs[0, 0] for obs in kept] == list(range(1, 21))
+
+
+def test_in_inference_mode(counting: tuple[sn.Scene, sn.Observer]) -> None:
+    """What is made there can be used in a backward pass outside."""
+    scene, look = counting
+    with torch.inference_mode():
+        kept = [next_obs(scene, look) for _ in range(6)]
+    weight = torch.ones(1, requires_grad=True)
+    sum((weight * obs[0]).sum() for obs in [*kept, next_obs(scene, look)]).backward()  # type: ignore[union-attr]
+    assert weight.grad is not None and weight.grad.item() == sum(range(1, 8))
+
+
+class Operations(TorchDispatchMode):
+    """Notes every torch operation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(func.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("num_envs", [1, 64])
+def test_one_launch_and_nothing_else(num_envs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An observation of sensors that are up to date replays one launch; torch makes an alias and allocates nothing."""
+    scene = syn.world(rig(), num_envs=num_envs)
+    look = scene.observer(*FIELDS, truth=TRUTH)
+    for _ in range(6):
+        next_obs(scene, look)
+    runs: list[int] = []
+    run = Segment.run
+    monkeypatch.setattr(Segment, "run", lambda self: (runs.append(len(self._launches)), run(self))[1])
+    with Operations() as torch_did:
+        look(), look()
+    assert runs == [1, 1]
+    assert torch_did.names == ["detach.default"] * 2
+
+
+# Sensors that change --------------------------------------------------------------------------------------------------
+
+
+def test_it_follows_a_sensor_that_is_reconfigured() -> None:
+    """Also one whose branches or memory are others now, that was added anew, and in the middle of kept results."""
+    scene = syn.world([syn.ProbeCfg(name="p", fields=("vec",)), syn.ScalarCfg(name="s")])
+    look = scene.observer("s", "p.vec", truth=("p.vec",))
+    kept = look()
+    scene.reconfigure("p", fields=("speed", "vec"), delay=0.02, noise={"vec": 1.0})
+    assert torch.equal(look(), by_hand(scene, ("s", "p.vec"), ("p.vec",)))
+    scene.remove("s")
+    scene.add(syn.ScalarCfg(name="s", bias=100.0))
+    syn.advance(scene, 3)
+    assert torch.equal(look(), by_hand(scene, ("s", "p.vec"), ("p.vec",)))
+    assert look()[0, 0] == 103.0 and kept[0, 0] == 0.0
+
+
+def test_bounds_follow_as_well() -> None:
+    scene = syn.world([sn.ImuCfg(name="imu", body="body", fields=("projected_gravity_b",))])
+    look = scene.observer("imu")
+    assert look.high.tolist() == [1.0] * 3
+    scene.reconfigure("imu", noise=0.1)
+    look()
+    assert look.high.tolist() == [math.inf] * 3
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda scene: scene.remove("w"), "sensor 'w' is no longer in the scene, so 'w.x'"),
+        (lambda scene: scene.reconfigure("w", name="v"), "sensor 'w' is no longer in the scene"),
+        (lambda scene: scene.reconfigure("w", columns=7), r"field 'x' has the shape \[env, 7,?\], before \[env, 5,?\]"),
+        (lambda scene: scene.reconfigure("p", fields=("speed",)), "sensor 'p' was reconfigured and has no field 'vec'"),
+    ],
+)  # fmt: skip
+def test_a_field_that_is_gone_is_an_error(change: Callable[[sn.Scene], object], says: str) -> None:
+    """Each time it is called, until the field is back; what was kept stays."""
+    scene = syn.world([syn.WideCfg(name="w", columns=5), syn.ProbeCfg(name="p")])
+    look = scene.observer("w.x", "p.vec")
+    kept = look()
+    before = kept.clone()
+    change(scene)
+    for _ in range(2):
+        with pytest.raises(sn.StaleError, match=says):
+            look()
+    assert torch.equal(kept, before)
+
+
+# What the columns are -------------------------------------------------------------------------------------------------
+
+
+def test_columns_are_described() -> None:
+    scene = syn.world(rig())
+    look = scene.observer("lazy", "alone", truth=("noisy.quat",))
+    assert look.columns == [
+        *(f"lazy.vec[{axis}]" for axis in "xyz"), "lazy.speed", *(f"lazy.quat[{axis}]" for axis in "wxyz"),
+        "lazy.label", "lazy.flag", "lazy.byte", "alone", *(f"truth:noisy.quat[{axis}]" for axis in "wxyz"),
+    ]  # fmt: skip
+    assert look.units == ["m"] * 3 + ["m/s"] + ["1"] * 7 + ["m"] + ["1"] * 4
+    inf = math.inf
+    assert look.low.tolist() == [-inf] * 4 + [-1] * 4 + [-inf, 0, 0, -inf] + [-1] * 4
+    assert look.high.tolist() == [inf] * 4 + [1] * 4 + [inf, 1, 255, inf] + [1] * 4
+    assert look.low.dtype == look.high.dtype == np.float32
+    text = repr(look)
+    assert text.startswith("Observer(4 env(s), 16 columns, float32 on cpu)")
+    assert "0:3" in text and "lazy.quat" in text and "m/s" in text and "-1 to 1" in text and "truth:noisy" in text
+
+
+def test_parts_with_units_of_their_own() -> None:
+    engine = sn.TensorEngine(1, provides=("pose", "velocity"))
+    scene = sn.Scene(engine, [sn.GnssCfg(name="gnss", body="body", origin=(47.0, 8.0, 400.0))])
+    assert scene.observer("gnss.lla").units == ["deg", "deg", "m"]
+
+
+def test_split_gives_views_of_any_leading_axes() -> None:
+    scene = syn.world(rig())
+    look = scene.observer("lazy.vec", "lazy.speed", "noisy.quat")
+    obs = look()
+    parts = look.split(obs)
+    assert {name: tuple(part.shape) for name, part in parts.items()} == {
+        "lazy.vec": (4, 3), "lazy.speed": (4,), "noisy.quat": (4, 4)
+    }  # fmt: skip
+    assert torch.equal(parts["lazy.vec"], scene["lazy"].data.vec)
+    parts["lazy.speed"][2] = 77.0
+    assert obs[2, look["lazy.speed"]].item() == 77.0
+    rollout = torch.stack([obs, obs + 1.0])
+    assert torch.equal(look.split(rollout)["noisy.quat"][1], parts["noisy.quat"] + 1.0)
+    with pytest.raises(ValueError, match=r"got shape \(4, 3\), expected \[..., 8\]"):
+        look.split(obs[:, :3])
+    with pytest.raises(sn.UnknownNameError, match=r"Did you mean 'lazy\.vec'"):
+        look["lazy.vek"]
+
+
+def scan_scene(**options: Any) -> sn.Scene:
+    """Two rays down from 0.5 m, one of them onto a box, one past it."""
+    engine = sn.TensorEngine(1, 0.01, shapes=[sn.Shape("box", "box", (0.2, 0.2, 0.1), pos=(0.0, 0.0, -0.6))])
+    pattern = sn.GridPatternCfg(size=(1.0, 0.0), resolution=1.0)
+    return sn.Scene(engine, [sn.RayCasterCfg(name="scan", body="body", pattern=pattern, max_distance=4.0, **options)])
+
+
+@pytest.mark.parametrize(
+    ("options", "replace_inf", "low", "high"),
+    [
+        ({}, None, 0.0, math.inf),
+        ({}, 4.0, 0.0, 4.0),
+        ({}, 9.0, 0.0, 9.0),
+        ({"no_hit_value": -1.0}, None, -1.0, 4.0),
+        ({"noise": 0.1}, 4.0, -math.inf, math.inf),
+    ],
+)
+def test_bounds_of_ranges(options: Any, replace_inf: float | None, low: float, high: float) -> None:
+    """Those that the config declares, with what misses show; noise knows none. The truth keeps them."""
+    scene = scan_scene(**options)
+    look = scene.observer("scan.distances", replace_inf=replace_inf)
+    assert (look.low[0], look.high[0]) == (low, high)
+    obs = look().numpy()
+    assert (look.low <= obs).all() and (obs <= look.high).all()
+    assert (replace_inf is None) or np.isfinite(obs).all()
+    true = scene.observer("scan.distances", truth=True, replace_inf=4.0)
+    assert np.isfinite([true.low, true.high]).all()
+
+
+def test_values_keep_their_bounds() -> None:
+    """On a walking robot, all true values are within what is said of them, up to rounding."""
+    from sensorium.demo import model_path
+
+    engine = sn.MujocoEngine(model_path(), num_envs=2, keyframe="home")
+    feet = sn.ContactMatch(mode="geom", pattern=".*foot.*")
+    scene = sn.Scene(
+        engine,
+        [
+            sn.ImuCfg(name="imu", site="imu", fields="all"),
+            sn.ContactSensorCfg(name="feet", primary=feet, fields=("found", "normal", "tangent"), track_air_time=True),
+        ],
+    )
+    look = scene.observer("imu", "feet")
+    bounded = np.isfinite(look.low) | np.isfinite(look.high)
+    assert bounded.sum() > 4 + 3
+    for _ in range(20):
+        scene.step(None, 5)
+        obs = look().numpy()
+        assert (obs >= look.low - 1e-6).all() and (obs <= look.high + 1e-6).all()
+    assert obs[:, look["feet.found"]].any()
