@@ -28,7 +28,7 @@ def terrain(points: int = POINTS) -> np.ndarray:
     return 0.3 * np.sin(x)[None] * np.cos(0.7 * x)[:, None] + rough
 
 
-def model(kind: str, boxes: int, points: int = POINTS) -> mujoco.MjModel:
+def spec_of(kind: str, boxes: int, points: int = POINTS) -> mujoco.MjSpec:
     """Return a model with a scanner, boxes that move, and the terrain as a mesh or as a height field."""
     spec = mujoco.MjSpec()
     heights = terrain(points)
@@ -54,19 +54,25 @@ def model(kind: str, boxes: int, points: int = POINTS) -> mujoco.MjModel:
     for k in range(boxes):
         body = spec.worldbody.add_body(name=f"box_{k}", pos=[k, 0, 1], mocap=True)
         body.add_geom(type=mujoco.mjtGeom.mjGEOM_BOX, size=[0.3, 0.2, 0.2], contype=0, conaffinity=0)
-    return spec.compile()
+    return spec
 
 
 def world(kind: str, boxes: int, envs: int, points: int = POINTS) -> MujocoEngine:
     """Return an engine whose scanners and boxes are elsewhere in each env."""
-    engine = MujocoEngine(model(kind, boxes, points), envs)
+    engine = MujocoEngine(spec_of(kind, boxes, points).compile(), envs)
+    place(engine)
+    return engine
+
+
+def place(engine: Any) -> None:
+    """Put scanners and boxes of a MuJoCo engine elsewhere in each env."""
+    envs, boxes = engine.num_envs, engine.mocap_pos.shape[1] - 1
     rng = np.random.default_rng(1)
     engine.mocap_pos[:, 0] = torch.from_numpy(np.c_[rng.uniform(-7, 7, (envs, 2)), np.full(envs, 1.5)])
     engine.mocap_pos[:, 1:, :2] = torch.from_numpy(rng.uniform(-8, 8, (envs, boxes, 2)))
     engine.mocap_pos[:, 1:, 2] = 0.5
     quat = rng.normal(size=(envs, boxes, 4))
     engine.mocap_quat[:, 1:] = torch.from_numpy(quat / np.linalg.norm(quat, axis=-1, keepdims=True))
-    return engine
 
 
 def peers(engine: MujocoEngine, directions: np.ndarray, starts: np.ndarray | None = None) -> Any:

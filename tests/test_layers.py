@@ -16,7 +16,7 @@ SRC = Path(__file__).parents[1] / "src"
 
 LAYERS = (
     "errors", "spec", "readings", "random", "cfg", "compute", "geometry", "engines", "world", "measurement", "registry",
-    "patterns", "sensors", "presets", "scene", "testing", "record", "stream", "view", "client", "demo", "cli",
+    "patterns", "sensors", "presets", "scene", "mjlab", "testing", "record", "stream", "view", "client", "demo", "cli",
 )  # fmt: skip
 """The modules and packages in `sensorium`, in the direction of flow."""
 
@@ -29,6 +29,9 @@ OUTPUTS = {
 
 SIMULATORS = {"mujoco", "mujoco_warp", "newton", "genesis", "dm_control"}
 """Packages that only the engine adapters import."""
+
+FRAMEWORKS = {"mjlab"}
+"""Packages that only the module of the same name imports."""
 
 
 def run_time_imports(tree: ast.Module, package: str) -> Iterator[tuple[int, str]]:
@@ -94,6 +97,8 @@ def violations(src: Path) -> list[str]:
             top, _, rest = name.partition(".")
             if top in SIMULATORS and layer != "engines":
                 found.append(f"{where}:{line}: imports {top}; only engines/ may import a simulator")
+            if top in FRAMEWORKS and layer != top:
+                found.append(f"{where}:{line}: imports {top}; only sensorium.{top} may import it")
             if top != "sensorium" or rest == "__version__":
                 continue
             target = rest.partition(".")[0]
@@ -155,6 +160,8 @@ def _tree(tmp_path: Path, files: dict[str, str]) -> Path:
         ("sensors/imu.py", "import mujoco", "only engines/ may import a simulator"),
         ("world/mount.py", "def f():\n    from mujoco import batch", "only engines/ may import a simulator"),
         ("measurement/chain.py", "import mujoco.batch as b", "only engines/ may import a simulator"),
+        ("view/web.py", "from mjlab.viewer import base", "only sensorium.mjlab may import it"),
+        ("scene/scene.py", "from sensorium.mjlab import reading", "scene imports mjlab, which comes after it"),
         ("helpers.py", "", "'helpers' is no layer"),
     ],
 )
@@ -173,6 +180,7 @@ def test_a_planted_violation_is_found(tmp_path: Path, file: str, text: str, expe
         ("spec.py", "import typing\nif typing.TYPE_CHECKING:\n    import mujoco"),
         ("engines/mujoco.py", "import mujoco\nfrom sensorium.engines.base import Engine\nfrom . import base"),
         ("stream/server.py", "from sensorium.registry import find\nfrom sensorium.stream import protocol"),
+        ("mjlab.py", "from mjlab.sensor import Sensor\nfrom sensorium.scene import Scene"),
         ("demo/run.py", "import sensorium as sn"),
         ("cli.py", "def main():\n    from sensorium.demo import run"),
     ],

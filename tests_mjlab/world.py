@@ -62,12 +62,13 @@ SENSORS: tuple[sn.SensorCfg[Any], ...] = (
     sn.ImuCfg(name="imu", site="robot/imu", fields="all", noise={"ang_vel_b": 0.01, "lin_acc_b": 0.1}),
     sn.ImuCfg(
         name="late", site=sn.ObjRef(type="site", name="imu", entity="robot"), rate_hz=100, delay=0.01, history_length=4,
-        random_walk={"ang_vel_b": 0.001, "lin_acc_b": 0.0}, noise={"ang_vel_b": sn.Uniform(0.0, 0.02), "lin_acc_b": 0.0},
+        random_walk={"ang_vel_b": 0.001, "lin_acc_b": 0.0},
+        noise={"ang_vel_b": sn.Uniform(0.0, 0.02), "lin_acc_b": 0.0},
     ),
     sn.JointSensorCfg(name="joints", joints="robot/.*_hip", bits=14),
     sn.ContactSensorCfg(
         name="feet", primary=sn.ContactMatch(mode="geom", pattern=".*_foot", entity="robot"),
-        fields=("found", "force", "normal"), track_air_time=True,
+        fields=("found", "force", "normal", "pos"), global_frame=True, track_air_time=True,
     ),
     sn.FrameTransformerCfg(
         name="frames", body="robot/base",
@@ -83,7 +84,7 @@ FIELDS = {
     "imu": ("ang_vel_b", "lin_acc_b", "pos_w", "quat_w", "lin_vel_b", "projected_gravity_b"),
     "late": ("ang_vel_b", "lin_acc_b"),
     "joints": ("position", "velocity"),
-    "feet": ("found", "force", "normal", "current_air_time", "current_contact_time"),
+    "feet": ("found", "force", "normal", "pos", "current_air_time", "current_contact_time"),
     "frames": ("target_pos_source", "target_quat_source"),
     "scan": ("distances", "pos_w"),
 }
@@ -186,6 +187,8 @@ def ours(env: ManagerBasedRlEnv, name: str = "sensorium") -> SensoriumSensor:
 def tick(env: ManagerBasedRlEnv, count: int = 1) -> None:
     """Step the simulation as mjlab does within a control step, with efforts that differ between environments."""
     for _ in range(count):
-        env.sim.data.ctrl[:] = 0.2 * torch.sin(0.05 * ours(env).scene.tick + torch.arange(ENVS)[:, None] + torch.arange(2))
+        env.sim.data.ctrl[:] = 0.2 * torch.sin(
+            0.05 * env.common_step_counter + torch.arange(ENVS)[:, None] + torch.arange(2)
+        )
         env.sim.step()
         env.scene.update(DT)

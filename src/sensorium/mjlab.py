@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from sensorium.cfg import SensorCfg
@@ -28,6 +29,8 @@ from sensorium.errors import (
     listed,
     shown,
 )
+from sensorium.geometry.cameras import matrix_from_quat
+from sensorium.readings import DebugShape
 from sensorium.scene import Scene, prepare
 
 try:
@@ -40,8 +43,7 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     import mujoco
-
-    from sensorium.readings import DebugShape
+    from mjlab.viewer.debug_visualizer import DebugVisualizer
 
 
 @dataclass(kw_only=True)
@@ -91,7 +93,7 @@ class SensoriumCfg(_MjlabSensorCfg):  # type: ignore[misc]  # mjlab is Any where
 
 
 class SensoriumSensor(_MjlabSensor):  # type: ignore[misc]
-    """A sensor of an mjlab scene that holds a `Scene` of ours: it is prepared, stepped and reset as mjlab's sensors are.
+    """A sensor of an mjlab scene that holds a `Scene` of ours, which is prepared, stepped and reset with it.
 
     `data` maps the name of each sensor to its measured data: live views, valid until mjlab's next `update`.
     """
@@ -102,7 +104,7 @@ class SensoriumSensor(_MjlabSensor):  # type: ignore[misc]
         self._scene: Scene | None = None
         self._ticks = 0
         self._waits = False
-        self._waiting = torch.zeros(0, dtype=torch.bool)
+        self._waiting = torch.zeros(0, dtype=torch.bool, device="cpu")
 
     def edit_spec(self, scene_spec: mujoco.MjSpec, entities: Mapping[str, Any]) -> None:
         """Add to the scene's MjSpec what the sensors need of the model."""
@@ -136,8 +138,8 @@ class SensoriumSensor(_MjlabSensor):  # type: ignore[misc]
     def _built(self) -> Scene:
         if self._scene is None:
             raise ScheduleError(
-                f"sensor {self.cfg.name!r} has no simulation yet: call scene.initialize(mj_model, model, data) first, as "
-                "ManagerBasedRlEnv does."
+                f"sensor {self.cfg.name!r} has no simulation yet: call scene.initialize(mj_model, model, data) first, "
+                "as ManagerBasedRlEnv does."
             )
         return self._scene
 
@@ -159,7 +161,7 @@ class SensoriumSensor(_MjlabSensor):  # type: ignore[misc]
         self._ticks += 1
         scene.update()
         if not self.cfg.fresh:
-            scene.engine.refresh()  # what is read later is of this tick, too: mjlab's forward() comes before observations
+            scene.engine.refresh()  # else a first read after mjlab's forward() would be of another instant
         self._begin_episodes()
 
     def reset(self, env_ids: torch.Tensor | slice | None = None) -> None:
@@ -167,6 +169,14 @@ class SensoriumSensor(_MjlabSensor):  # type: ignore[misc]
         super().reset(env_ids)
         self._waiting[slice(None) if env_ids is None else env_ids] = True
         self._waits = True
+
+    def debug_vis(self, visualizer: DebugVisualizer) -> None:
+        """Draw the shapes of those sensors that are drawn (`debug_vis=True` or `set_debug_vis`), where mjlab looks."""
+        scene = self.scene
+        for sensor in scene.sensors.values():
+            for shape in sensor.debug_draw() if sensor.debug_vis else ():
+                for env in visualizer.get_env_indices(scene.num_envs):
+                    _draw(visualizer, shape, shape.of_env(env, scene.num_envs))
 
     def _begin_episodes(self) -> None:
         if self._waits:
@@ -197,6 +207,21 @@ class LiveData(Mapping[str, Any]):
         return f"LiveData({listed(self)})"
 
 
+def _draw(visualizer: DebugVisualizer, shape: DebugShape, items: np.ndarray) -> None:
+    """Draw points, lines, arrows or frames `[n, ...]` in the size that mjlab takes for the model."""
+    color, size = (*shape.color, 1.0), visualizer.meansize
+    for item in items[np.isfinite(items).all(axis=tuple(range(1, items.ndim)))]:
+        if shape.kind == "points":
+            visualizer.add_sphere(item, 0.2 * size, color)
+        elif shape.kind == "arrows":
+            visualizer.add_arrow(item[0], item[1], color, width=0.1 * size)
+        elif shape.kind == "lines":
+            visualizer.add_cylinder(item[0], item[1], 0.05 * size, color)
+        else:
+            turn = matrix_from_quat(torch.from_numpy(item[3:])).numpy()
+            visualizer.add_frame(item[:3], turn, scale=size, axis_radius=0.05 * size)
+
+
 def _struct(bridge: Any) -> Any:
     """Return the struct of mujoco_warp behind mjlab's bridge, whose arrays look like tensors; a struct as it is."""
     return getattr(bridge, "struct", bridge)
@@ -217,12 +242,15 @@ def add_sensors(scene_cfg: Any, sensors: Iterable[SensorCfg[Any]], **options: An
         The config that was added.
 
     Raises:
-        ConfigError: see `SensoriumCfg`, or a name that another sensor of the scene has.
+        ConfigError: see `SensoriumCfg`, a name that another sensor of the scene has, or groups of which some are fresh.
     """
     cfg = SensoriumCfg(sensors=tuple(sensors), prepares=False, **options)
     if cfg.name in [other.prefixed_name for other in scene_cfg.sensors]:
         fix = "Give each group of sensors a name: add_sensors(..., name='imus')."
         raise ConfigError.single("add_sensors", "name", cfg.name, "a name that no other sensor of the scene has", fix)
+    if any(isinstance(other, SensoriumCfg) and other.fresh != cfg.fresh for other in scene_cfg.sensors):
+        fix = "What one computes anew is in the simulation's own arrays, where the other would read it as one tick old."
+        raise ConfigError.single("add_sensors", "fresh", cfg.fresh, "the same for all groups of one scene", fix)
     scene_cfg.sensors = (*scene_cfg.sensors, cfg)
     scene_cfg.spec_fn = _Preparation(scene_cfg.spec_fn, cfg.sensors)
     return cfg

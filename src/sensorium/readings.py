@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -162,10 +162,19 @@ class DebugShape:
     Attributes:
         kind: ``points`` (positions [n, 3]), ``lines`` and ``arrows`` (starts and ends [n, 2, 3]) or ``frames`` (poses
         [n, 7], wxyz).
-        data: the numbers.
+        data: the numbers, of one environment after the other.
         color: red, green, blue in [0, 1].
+        counts: how many points, lines, arrows or frames each environment has; None where all have as many.
     """
 
     kind: str
     data: Array
     color: tuple[float, float, float] = (1.0, 0.2, 0.2)
+    counts: Sequence[int] | None = None
+
+    def of_env(self, env: int, num_envs: int) -> Array:
+        """Return the numbers of one environment."""
+        items = self.data.reshape(-1, *{"points": (3,), "frames": (7,)}.get(self.kind, (2, 3)))
+        counts = [len(items) // num_envs] * num_envs if self.counts is None else list(self.counts)
+        start = sum(counts[:env])
+        return items[start : start + counts[env]]

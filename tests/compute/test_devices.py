@@ -341,6 +341,62 @@ def test_a_scene_needs_no_default_device(monkeypatch: pytest.MonkeyPatch) -> Non
         np.testing.assert_array_equal(found[name], value, err_msg=name)
 
 
+def test_the_current_gpu_of_the_caller_stays_current(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Warp leaves the GPU current that it worked on: after each call of ours the caller's is current again."""
+    current = [0]
+
+    class Current:
+        """As `torch.cuda.device`, on a machine with two GPUs."""
+
+        def __init__(self, index: int) -> None:
+            self.index = index
+
+        def __enter__(self) -> None:
+            self.before, current[0] = current[0], self.index
+
+        def __exit__(self, *_: object) -> None:
+            current[0] = self.before
+
+    class Leaves(sn.TensorEngine):
+        """An engine whose every state is made on the second GPU."""
+
+        def forward(self) -> None:
+            super().forward()
+            current[0] = 1
+
+        def array(self, name: str) -> torch.Tensor:
+            current[0] = 1
+            return super().array(name)
+
+    monkeypatch.setattr(devices_module, "_several", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: current[0])
+    monkeypatch.setattr(torch.cuda, "device", Current)
+    engine = Leaves(2, 0.01)
+    calls = {
+        "forward": engine.forward,
+        "scene": lambda: sn.Scene(engine, [sn.ImuCfg(name="imu", body="body", gyro_noise=0.1)]),
+    }
+    calls["forward"]()
+    assert current[0] == 1  # it does leave it
+    current[0] = 0
+    scene = calls["scene"]()
+    assert current[0] == 0
+    for call in (
+        lambda: scene.update(),
+        lambda: scene.reset([0]),
+        lambda: scene.load_state(scene.state()),
+        lambda: scene.add(sn.ImuCfg(name="late", body="body")),
+        lambda: scene.reconfigure("late", gyro_noise=0.2),
+        lambda: scene.capture(False),
+        lambda: scene["imu"].data.ang_vel_b,
+    ):
+        call()
+        assert current[0] == 0
+    with pytest.raises(ZeroDivisionError):
+        devices_module.keeps_current(lambda: current.__setitem__(0, 1) or 1 // 0)()
+    assert current[0] == 0
+
+
 def test_scenes_of_one_process_share_nothing_of_a_device() -> None:
     """Two scenes that take turns read as each does alone: no state of a device, stream or pool is common."""
 

@@ -421,6 +421,19 @@ def test_shapes_that_differ_between_environments_are_refused(field: str, row: in
         assert by_name(engine)["top"].size == pytest.approx((0.55, 0.45, 0.07))
 
 
+def test_shapes_that_come_to_differ_later_are_refused_at_the_next_reset() -> None:
+    """Domain randomisation writes at resets: rays that would not see what it wrote must not go on in silence."""
+    engine = sn.MujocoEngine(KINDS, 2)
+    engine.reset(None)
+    engine.shapes()
+    sizes = engine.batch.expand("geom_size")
+    sizes[1, 3] += 0.05
+    with pytest.raises(ModelError, match=r"geom 'top' has another geom_size in env 1 than in env 0"):
+        engine.reset([1])
+    sizes[1, 3] = sizes[0, 3]
+    engine.reset([1])
+
+
 def test_a_moving_body_may_start_elsewhere_in_each_environment() -> None:
     """Poses of bodies that move are state, so that shapes do not depend on them."""
     engine = sn.MujocoEngine(KINDS, 2)

@@ -635,6 +635,19 @@ def test_it_draws_hits_misses_and_rays() -> None:
     assert scene_of(engine)["rays"].set_debug_vis(True)
 
 
+def test_what_is_drawn_tells_the_environments_apart() -> None:
+    """The second one's scanner is beside the ground: the hit is the first one's, and three of four misses are not."""
+    engine = engine_of([sn.Shape("plane", "ground", (1.0, 1.0))], {"base": ((0.0, 0.0, 2.0), turn("z", 90))}, envs=2)
+    engine.body_pos_w[1, 0, 0] = 5.0
+    pattern = rays(((0.5, 0.0, 0.0), DOWN), ((3.0, 0.0, 0.0), DOWN))
+    shapes = scene_of(engine, pattern=pattern, debug_rays=True)["rays"].debug_draw()
+    assert [[len(shape.of_env(env, 2)) for env in range(2)] for shape in shapes] == [[1, 0], [1, 2], [1, 0], [1, 2]]
+    np.testing.assert_allclose(shapes[0].of_env(0, 2), [[0.0, 0.5, 0.0]], atol=1e-6)
+    np.testing.assert_allclose(shapes[1].of_env(1, 2), [[5.0, 0.5, 2.0], [5.0, 3.0, 2.0]], atol=1e-6)
+    every = sn.DebugShape("points", np.arange(12.0).reshape(2, 2, 3))  # as many in each
+    np.testing.assert_array_equal(every.of_env(1, 2), [[6.0, 7.0, 8.0], [9.0, 10.0, 11.0]])
+
+
 # MuJoCo ---------------------------------------------------------------------------------------------------------------
 
 ARENA = """

@@ -18,31 +18,28 @@ from sensorium.engines.offsets import LiveOffsets
 Pose = tuple[tuple[float, float, float], tuple[float, float, float, float]]
 Places = Mapping[str, Pose]
 
-ELEMENTS = {"wrist": "site", "tip": "site", "eye": "cam", "pad": "geom", "hinge": "jnt"}
+ELEMENTS = {"wrist": "site", "tip": "site", "eye": "cam", "hinge": "jnt"}
 PLACES: list[Places] = [
     {
         "wrist": ((0.10, 0.00, 0.05), (1.0, 0.0, 0.0, 0.0)),
         "tip": ((0.30, 0.00, 0.00), (0.8, 0.6, 0.0, 0.0)),
         "eye": ((0.20, 0.05, 0.10), (0.5, 0.5, -0.5, -0.5)),
-        "pad": ((0.00, 0.10, 0.20), (0.8, 0.0, -0.6, 0.0)),
         "hinge": ((0.01, 0.00, 0.02), (1.0, 0.0, 0.0, 0.0)),
     },
     {
         "wrist": ((0.07, -0.04, 0.02), (0.9805806756909202, 0.0, 0.19611613513818404, 0.0)),
         "tip": ((0.25, 0.03, -0.06), (0.6, 0.8, 0.0, 0.0)),
         "eye": ((0.15, -0.05, 0.12), (0.5, 0.5, -0.5, -0.5)),
-        "pad": ((0.02, 0.15, 0.18), (0.96, 0.0, -0.28, 0.0)),
         "hinge": ((-0.02, 0.01, 0.00), (1.0, 0.0, 0.0, 0.0)),
     },
     {
         "wrist": ((-0.03, 0.06, 0.11), (0.0, 0.0, 0.6, 0.8)),
         "tip": ((0.31, -0.02, 0.04), (0.28, 0.0, 0.96, 0.0)),
         "eye": ((0.22, 0.02, 0.07), (0.4, 0.5656854249492381, -0.4, -0.6)),
-        "pad": ((-0.05, 0.12, 0.25), (0.6, 0.0, -0.8, 0.0)),
         "hinge": ((0.00, 0.03, -0.01), (1.0, 0.0, 0.0, 0.0)),
     },
 ]
-"""Poses on their bodies of all elements, for three environments."""
+"""Poses on their bodies of all elements but geoms, which are shapes that rays meet, for three environments."""
 ON_TOP = sn.OffsetCfg(pos=(0.02, -0.01, 0.03), rot=(0.5, 0.5, -0.5, 0.5))
 FrameCfg = sn.FrameTransformerCfg.FrameCfg
 DT = 0.002
@@ -63,7 +60,7 @@ def world(places: Places) -> str:
       <body name="base" pos="0 0 1"><freejoint/><inertial pos="0 0 0" mass="2" diaginertia="0.02 0.03 0.04"/>
         <body name="arm" pos="0.2 0 0"><joint {pose("hinge")} axis="0 1 0" damping="0.1"/>
           <inertial pos="0.1 0 0" mass="0.5" diaginertia="0.002 0.003 0.004"/>
-          <geom {pose("pad")} type="box" size="0.02 0.03 0.04" contype="0" conaffinity="0"/>
+          <geom name="pad" pos="0 0.1 0.2" type="box" size="0.02 0.03 0.04" contype="0" conaffinity="0"/>
           <site {pose("wrist")}/><site {pose("tip")}/><camera {pose("eye")} mode="fixed"/>
         </body>
       </body>
@@ -75,7 +72,6 @@ def sensors() -> list[sn.SensorCfg[Any]]:
     frames = [
         FrameCfg(name="tip", site="tip", offset=ON_TOP),
         FrameCfg(name="eye", camera="eye"),
-        FrameCfg(name="pad", geom="pad"),
         FrameCfg(name="hinge", joint="hinge"),
         FrameCfg(name="base", body="base"),
     ]
@@ -88,9 +84,9 @@ def sensors() -> list[sn.SensorCfg[Any]]:
         sn.RayCasterCfg(name="scan", site="wrist", pattern=grid, offset=ON_TOP),
         sn.TerrainHeightCfg(name="height", sites=("tip", "wrist"), pattern=grid),
         sn.DepthCameraCfg(name="camera", camera="eye", res=(16, 12)),
-        sn.LidarCfg(name="lidar", geom="pad", pattern=grid, rate_hz=100.0),
+        sn.LidarCfg(name="lidar", site="tip", pattern=grid, rate_hz=1.0 / DT),
         sn.RadarCfg(name="radar", site="tip", pattern=grid),
-        sn.SurfaceDistanceProbeCfg(name="probe", sites=("wrist", "tip"), probe_local_pos=((0.1, 0.0, 0.0),)),
+        sn.SurfaceDistanceProbeCfg(name="probe", sites=("wrist", "tip"), probe_radius=3.0),
         sn.GnssCfg(name="gnss", site="wrist", origin=(47.0, 8.0, 400.0)),
         sn.BarometerCfg(name="barometer", site="wrist"),
         sn.MagnetometerCfg(name="compass", site="wrist"),
@@ -159,7 +155,7 @@ def test_each_env_reads_as_a_model_that_was_compiled_with_its_poses(capture: boo
     truths(scene, 0)  # also what is computed on read ran before
     for env in (1, 2):
         move(engine, env, PLACES[env])
-    engine.reset(None)
+    scene.reset()
     start(engine)
     for _ in range(6):
         scene.step()
@@ -171,13 +167,26 @@ def test_each_env_reads_as_a_model_that_was_compiled_with_its_poses(capture: boo
 
 
 @pytest.mark.parametrize("capture", [False, True])
-def test_a_write_counts_at_the_next_sample_and_a_reset_keeps_it(capture: bool) -> None:
+@pytest.mark.parametrize(
+    ("kind", "name", "field"),
+    [
+        ("site", "wrist", "site_pos"),
+        ("geom", "pad", "geom_pos"),
+        ("camera", "eye", "cam_pos"),
+        ("joint", "hinge", "jnt_pos"),
+    ],
+)
+def test_a_write_counts_at_the_next_sample_and_a_reset_keeps_it(
+    kind: str, name: str, field: str, capture: bool
+) -> None:
     """The mount is where its field says at each of several writes in place, without anything made anew."""
     engine = sn.MujocoEngine(world(PLACES[0]), 2)
-    frames = sn.FrameTransformerCfg(name="frames", body="arm", target_frames=[FrameCfg(name="wrist", site="wrist")])
-    scene = sn.Scene(engine, [frames], capture=capture)
-    values = engine.batch.expand("site_pos")
-    row = engine.model.site("wrist").id
+    target = FrameCfg(name="target", **{kind: name})
+    scene = sn.Scene(
+        engine, [sn.FrameTransformerCfg(name="frames", body="arm", target_frames=[target])], capture=capture
+    )
+    values = engine.batch.expand(field)
+    row = getattr(engine.model, kind)(name).id
     rng = np.random.default_rng(0)
     addresses = None
     for _ in range(8):

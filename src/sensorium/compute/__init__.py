@@ -1,7 +1,7 @@
 """Where, when and how work runs: devices, threads, shards of environments, captured graphs, and the tick."""
 
 from sensorium.compute.clock import Clock, Rate
-from sensorium.compute.devices import Found, cuda_devices, pinned, resolve_device
+from sensorium.compute.devices import Found, cuda_devices, keeps_current, pinned, resolve_device
 from sensorium.compute.program import Compute, Program, Rows, Segment, recorded
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Rows",
     "Segment",
     "cuda_devices",
+    "keeps_current",
     "pinned",
     "recorded",
     "resolve_device",

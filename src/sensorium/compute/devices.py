@@ -6,16 +6,19 @@ device, for tensors are torch's and kernels are Warp's.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 import warp as wp
 
 from sensorium.errors import DeviceError, shown
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,28 @@ def resolve_device(device: str | torch.device, *, argument: str = "device", foun
 def cuda_devices() -> list[str]:
     """Return the names of all CUDA devices that can be used, in order; none without CUDA."""
     return [f"cuda:{index}" for index in range(Found.here().usable)]
+
+
+def keeps_current(method: Function) -> Function:
+    """Decorate what works with Warp, so that torch's current CUDA device is afterwards what it was before.
+
+    Warp makes the device it works on current and leaves it so; then ``device="cuda"`` in the caller's next line would
+    mean another one. With a single GPU there is nothing to keep.
+    """
+
+    @functools.wraps(method)
+    def kept(*args: Any, **kwargs: Any) -> Any:
+        if not _several():
+            return method(*args, **kwargs)
+        with torch.cuda.device(torch.cuda.current_device()):
+            return method(*args, **kwargs)
+
+    return cast(Function, kept)
+
+
+@functools.cache
+def _several() -> bool:
+    return torch.cuda.is_available() and torch.cuda.device_count() > 1
 
 
 def pinned(shape: tuple[int, ...] | torch.Size, dtype: torch.dtype, device: str) -> torch.Tensor:

@@ -36,7 +36,7 @@ import torch
 import warp as wp
 
 from sensorium.compute import graph
-from sensorium.compute.devices import resolve_device
+from sensorium.compute.devices import keeps_current, resolve_device
 from sensorium.compute.workers import Workers
 from sensorium.errors import ConfigError
 
@@ -186,6 +186,7 @@ class Compute:
         """Run or record a kernel that has no env axis, takes no `rows` and is never sharded or masked."""
         self._add(_Launch(kernel, tuple(dim), [*inputs, *outputs], whole=True))
 
+    @keeps_current
     def _add(self, launch: _Launch) -> None:
         if self._recording is not None:
             self._recording.append(launch)
@@ -197,6 +198,7 @@ class Compute:
         with graph.launching:
             wp.launch(launch.kernel, dim=launch.dim, inputs=args, device=self.wp_device, stream=self.stream)
 
+    @keeps_current
     def record(self, hook: Callable[[], object], mask: torch.Tensor | None = None) -> Segment:
         """Call `hook` once, recording its launches instead of running them, and return them as a segment."""
         if self._recording is not None:
@@ -448,6 +450,7 @@ class Program:
     def __len__(self) -> int:
         return len(self._segments)
 
+    @keeps_current
     def run(self, due: Sequence[bool] | None = None) -> None:
         """Run the segments whose group is due; all of them for None."""
         if due is None:

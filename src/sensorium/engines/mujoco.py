@@ -22,7 +22,7 @@ from sensorium.engines.mujoco_base import LIMITS
 from sensorium.engines.mujoco_live import LiveMujocoEngine
 from sensorium.engines.mujoco_owned import STATE_FIELDS, OwnedModelEngine
 from sensorium.engines.mujoco_parts import STATE_SOURCES, fields_of, model_fields_of
-from sensorium.engines.mujoco_shapes import shared_model
+from sensorium.engines.mujoco_shapes import check_shared, shared_model
 from sensorium.engines.mujoco_spec import compose_spec, prepare_spec
 from sensorium.errors import MissingDependencyError, ModelError, NonFiniteStateWarning, listed
 from sensorium.spec import Requirement
@@ -397,8 +397,11 @@ class MujocoEngine(OwnedModelEngine):
         Raises:
             ValueError: env ids or values that do not fit.
             UnknownNameError: a key that is no state.
+            ModelError: shapes were described, and are not the same in all environments any more.
         """
         self._ensure()
+        if self._shapes is not None:
+            check_shared(self._model, self._batch.expanded)
         ids = env_rows(env_ids, self.num_envs)
         if ids is not None and len(ids) == 0:
             return

@@ -115,7 +115,7 @@ class Derived:
     def _allocate(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
         if name in self._storage and self._storage[name].shape == shape:
             return self._storage[name]
-        fresh = torch.zeros(shape, dtype=torch.float32, device="cpu")
+        fresh = torch.zeros(shape, dtype=torch.float32, device=self.compute.device)
         if name == "body_quat_w":
             fresh[..., 0] = 1.0
         on_host = self.compute.device == self.device

@@ -140,12 +140,13 @@ def check_shared(model: Any, expanded: Callable[[str], np.ndarray | None]) -> No
     Raises:
         ModelError: naming the element and the field. Colours may differ, but for those that make invisible.
     """
-    static = sorted(_static_poses(model))
+    static: list[int] = []
     for field in (*_SHARED, *_PLACED, *_COLOURED):
         values = expanded(field)
         if values is None or not values.size:
             continue
         if field in _PLACED:
+            static = static or sorted(_static_poses(model))
             values = values[:, static]
         if field in _COLOURED:
             values = values[..., 3] == 0.0

@@ -12,18 +12,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
 import warp as wp
 
-from sensorium.compute import resolve_device
+from sensorium.compute import keeps_current, resolve_device
 from sensorium.engines.envs import as_tensor, env_rows, positive_int, row_values
 from sensorium.engines.mujoco_owned import STATE_FIELDS, OwnedModelEngine
 from sensorium.engines.mujoco_spec import compose_spec
-from sensorium.engines.mujoco_warp_base import WarpModelEngine
+from sensorium.engines.mujoco_warp_base import WarpModelEngine, refuse_unfresh_sleep
 from sensorium.engines.mujoco_warp_live import LiveMujocoWarpEngine
 from sensorium.engines.mujoco_warp_worlds import Worlds, default_state, mujoco_warp, put_model, sizes
-from sensorium.errors import ModelError, UnknownNameError
+from sensorium.errors import ModelError
 from sensorium.spec import Requirement
 
 __all__ = ["LiveMujocoWarpEngine", "MujocoWarpEngine"]
@@ -47,13 +46,15 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
 
     Raises:
         MissingDependencyError: mujoco_warp is not installed, or does not match the installed MuJoCo.
-        ModelError: the file is missing or broken, or the model has something that mujoco_warp lacks.
+        ModelError: the file is missing or broken, or the model has something that mujoco_warp lacks; `fresh=False` with
+            the RK4 integrator or with bodies that may sleep.
         UnknownNameError: no such keyframe.
         ValueError: no such device.
     """
 
     _own_call = "MujocoWarpEngine.from_mjw(mjm, m, d)"
 
+    @keeps_current
     def __init__(
         self,
         model: Any,
@@ -71,6 +72,7 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
         self._deterministic = deterministic
         self._has_worlds = False
         super().__init__(model, positive_int(num_envs, "num_envs"), resolve_device(device), fresh, None, keyframe)
+        refuse_unfresh_sleep(self._spec.option if self._sealed is None else self._sealed.opt, fresh)
         self.capture(True)
         self._ensure()  # what mujoco_warp lacks is said now, not at the first step
 
@@ -149,19 +151,20 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
 
     def _install(self, model: Any, prepared: frozenset[Requirement]) -> None:
         """Make the worlds of a model; where there were some before the first tick, carry their state over."""
-        old = self._worlds if self._has_worlds else None
         worlds = self._made(model)
-        self._attach(worlds)
-        self._has_worlds, self._model = True, model
-        self._start = {
-            name: torch.from_numpy(values).to(self.device) for name, values in default_state(model, self._key).items()
-        }
-        self._reset_mask = torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
+        start = {} if self._key < 0 else default_state(model, self._key)
+        start_on_device = {name: torch.from_numpy(values).to(self.device) for name, values in start.items()}
+        _write(worlds.states(), start_on_device, None)
         for option in ("gravity", "magnetic"):
-            self.expand(f"opt.{option}")
-        self._write_start(None)
-        if old is not None:
-            self._carry_over(old)
+            worlds.expand(f"opt.{option}")
+        if self._has_worlds:
+            old = self._worlds
+            pristine = put_model(old.mjm, self._label, self._derived.compute.wp_device)
+            self._set_options(pristine)
+            worlds.take_over(old, pristine, default_state(old.mjm, self._key))
+        self._attach(worlds)
+        self._has_worlds, self._model, self._start = True, model, start_on_device
+        self._reset_mask = torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
         if self._offsets:
             self._bind_offsets()
         self.dt = float(model.opt.timestep)
@@ -171,32 +174,19 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
         """Return new worlds of a compiled model."""
         module, device = mujoco_warp(), self._derived.compute.wp_device
         m = put_model(model, self._label, device)
-        m.opt.warn_overflow = type(m.opt.warn_overflow)(0)  # this engine says it, once and by name
-        if self._deterministic:
-            if not hasattr(m.opt, "deterministic"):
-                raise ModelError(f"deterministic: mujoco_warp {module.__version__} cannot; it needs 4.0 or newer.")
-            m.opt.deterministic = int(module.DeterminismType.ALL)
+        self._set_options(m)
         room = sizes(model, module, *self._sizes)
         with wp.ScopedDevice(device):
             d = module.make_data(model, nworld=self.num_envs, **room)
         return Worlds(model, m, d, self._derived.compute)
 
-    def _carry_over(self, old: Worlds) -> None:
-        """Take over what was written before the model was compiled anew with what sensors need."""
-        fix = "which a sensor then changed the size of: write it after Scene(...)."
-        start, states = default_state(old.mjm, self._key), self._worlds.states()
-        for name, values in old.states().items():
-            if name in states and states[name].shape == values.shape:
-                states[name].copy_(values)
-            elif name in start and not np.array_equal(values.cpu(), np.broadcast_to(start[name], values.shape)):
-                raise ModelError(f"{name} was written before the scene was made, {fix}")
-        pristine = put_model(old.mjm, self._label, self._derived.compute.wp_device)
-        for field, array in old.edited(pristine).items():
-            owner = self._worlds.m.opt if field.startswith("opt.") else self._worlds.m
-            name = field.removeprefix("opt.")
-            if getattr(owner, name).shape[1:] != array.shape[1:]:
-                raise ModelError(f"{field} of mujoco_warp's Model was written before the scene was made, {fix}")
-            setattr(owner, name, array)
+    def _set_options(self, m: Any) -> None:
+        module = mujoco_warp()
+        m.opt.warn_overflow = type(m.opt.warn_overflow)(0)  # this engine says it, once and by name
+        if self._deterministic:
+            if not hasattr(m.opt, "deterministic"):
+                raise ModelError(f"deterministic: mujoco_warp {module.__version__} cannot; it needs 4.0 or newer.")
+            m.opt.deterministic = int(module.DeterminismType.ALL)
 
     def expand(self, field: str) -> torch.Tensor:
         """Give each environment values of its own in a field of mujoco_warp's Model, and return them.
@@ -213,21 +203,7 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
             ValueError: all environments must share it.
         """
         self._ensure()
-        owner = self._worlds.m.opt if field.startswith("opt.") else self._worlds.m
-        name = field.removeprefix("opt.")
-        array = getattr(owner, name, None)
-        if not isinstance(array, wp.array):
-            known = [each for each, value in vars(owner).items() if isinstance(value, wp.array)]
-            raise UnknownNameError("field of mujoco_warp's Model", field, known)
-        if array.shape[:1] == (self.num_envs,) and self.num_envs > 1:
-            return self._worlds.tensor(field)
-        own = getattr(self._worlds.mjm.opt if owner is not self._worlds.m else self._worlds.mjm, name, None)
-        width = len(getattr(array.dtype, "_shape_", ()))
-        if array.shape[:1] != (1,) or (own is not None and np.ndim(own) + 1 != array.ndim + width):
-            raise ValueError(f"{field}: got a field that all environments of mujoco_warp share, expected one for each.")
-        values = self._worlds.tensor(field).expand(self.num_envs, *(-1,) * (array.ndim - 1 + width)).contiguous()
-        setattr(owner, name, wp.from_torch(values, dtype=array.dtype))
-        return values
+        return self._worlds.expand(field)
 
     # State ------------------------------------------------------------------------------------------------------------
 
@@ -297,21 +273,13 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
         if ids is not None:
             mask[ids] = True
         self._worlds.reset(mask)
-        self._write_start(mask)
+        _write(self._worlds.states(), self._start, mask)
         for name, value in values.items():
             targets[name][slice(None) if ids is None else ids] = value
         if ids is None:
             self.forward()
         else:
             self._refresh_rows(ids)
-
-    def _write_start(self, mask: torch.Tensor | None) -> None:
-        """Write the state that environments start from, into all of them or those of a mask."""
-        for name, target in self._worlds.states().items():
-            if name in self._start:
-                start = self._start[name].expand_as(target)
-                rows = None if mask is None else mask.reshape(-1, *[1] * (target.dim() - 1))
-                target.copy_(start if rows is None else torch.where(rows, start, target))
 
     def state(self) -> dict[str, Any]:
         """Return all that is needed to resume: state, gravity and flux of each env, derived arrays, tick.
@@ -344,6 +312,15 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
         for name, values in state["options"].items():
             self._worlds.tensor(f"opt.{name}").copy_(values)
         self._load_derived(state)
+
+
+def _write(targets: Mapping[str, torch.Tensor], values: Mapping[str, torch.Tensor], mask: torch.Tensor | None) -> None:
+    """Write values that all environments get, into all of them or those of a mask."""
+    for name, target in targets.items():
+        if name in values:
+            value = values[name].expand_as(target)
+            rows = None if mask is None else mask.reshape(-1, *[1] * (target.dim() - 1))
+            target.copy_(value if rows is None else torch.where(rows, value, target))
 
 
 def _sized(nconmax: int | None, njmax: int | None) -> list[tuple[int | None, str]]:

@@ -26,6 +26,20 @@ from sensorium.spec import Requirement
 _VEL, _ACC = (int(getattr(mujoco.mjtStage, f"mjSTAGE_{stage}")) for stage in ("VEL", "ACC"))
 
 
+def refuse_unfresh_sleep(options: Any, fresh: bool) -> None:
+    """Raise ModelError where a step leaves velocities of the new state beside positions of the old: bodies may sleep.
+
+    Args:
+        options: the model's options.
+        fresh: whether derived state is computed anew.
+    """
+    if not fresh and int(options.enableflags) & int(getattr(mujoco.mjtEnableBit, "mjENBL_SLEEP", 0)):
+        raise ModelError(
+            'fresh=False with <flag sleep="enable"/>: a step of mujoco_warp then leaves velocities that are newer than '
+            "the positions. Use fresh=True or remove the flag."
+        )
+
+
 class WarpModelEngine(MujocoModelEngine):
     """Derived state of mujoco_warp's worlds; the base of `MujocoWarpEngine` and `LiveMujocoWarpEngine`.
 
@@ -38,7 +52,10 @@ class WarpModelEngine(MujocoModelEngine):
     _worlds: Worlds
 
     def _new_derived(self, threads: int | None) -> Derived:
-        return WarpDerived(self.num_envs, self.device, Compute(self.device, self.num_envs, threads))
+        keeps = (
+            not self.owns_time and not self.fresh
+        )  # the owner's forward() between two updates would mix two instants
+        return WarpDerived(self.num_envs, self.device, Compute(self.device, self.num_envs, threads), keeps=keeps)
 
     def _attach(self, worlds: Worlds) -> None:
         """Work on these worlds from now on."""
@@ -89,6 +106,7 @@ class WarpModelEngine(MujocoModelEngine):
         if self._is_weightless and "opt.gravity" in sources:
             sources["opt.gravity"] = torch.zeros((1, 3), dtype=torch.float32, device=self.device)
         self._read_from = [worlds.field(name) for name in names]
+        self._was_weightless = self._is_weightless
         self._derive_from(prepared, sources)
 
     @property
@@ -101,7 +119,7 @@ class WarpModelEngine(MujocoModelEngine):
         moved = [
             name for name, array in zip(names, self._read_from, strict=True) if self._worlds.field(name) is not array
         ]
-        if not moved:
+        if not moved and self._was_weightless == self._is_weightless:
             return
         for name in moved:
             if name in self._fields:
@@ -166,6 +184,7 @@ class WarpModelEngine(MujocoModelEngine):
             self.refresh()
             return
         self.refresh()
+        self._follow()
         mask = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
         mask[ids] = True
         fields = [self._worlds.tensor(name) for name in self._fields if name not in STATE_SOURCES]
@@ -197,20 +216,22 @@ class WarpModelEngine(MujocoModelEngine):
                 self._told.add(what)
                 warnings.warn(
                     f"the memory of env {listed(map(str, envs), 8)} was too small by tick {self.tick} for {what}. "
-                    f"Raise {size}{self._size_now(size)}. This is said once.",
+                    f"Raise {self._larger(size)}. This is said once.",
                     SensoriumWarning,
                     stacklevel=4,
                 )
 
-    def _size_now(self, size: str) -> str:
+    def _larger(self, size: str) -> str:
         d = self._worlds.d
+        if self.owns_time:  # mujoco_warp makes these as large as the others
+            size = {"nccdmax": "nconmax", "njmax_nnz": "njmax"}.get(size, size)
         now = {"nconmax": int(d.naconmax) // self.num_envs, "njmax": int(d.njmax)}.get(size)
         how = f" (now {now})" if now is not None else ""
         if size == "contact_sensor_maxmatch":
-            return f"{how}: <custom><numeric name='contact_sensor_maxmatch' data='...'/></custom> in the model"
+            return f"{size}: <custom><numeric name='contact_sensor_maxmatch' data='...'/></custom> in the model"
         if self.owns_time:
-            return f"{how}: {type(self).__name__}(..., {size}=...)"
-        return f"{how} where you make the Data: mujoco_warp.make_data(..., {size}=...)"
+            return f"{size}{how}: {type(self).__name__}(..., {size}=...)"
+        return f"{size}{how} where you make the Data: mujoco_warp.make_data(..., {size}=...)"
 
     # Support ----------------------------------------------------------------------------------------------------------
 

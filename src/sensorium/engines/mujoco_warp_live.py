@@ -16,7 +16,7 @@ from sensorium.engines.mujoco_contact import contact_reason, lacks_contacts
 from sensorium.engines.mujoco_native import reason, sensor_id
 from sensorium.engines.mujoco_parts import NEEDS, needs_wrenches, torque_fault
 from sensorium.engines.mujoco_spec import computes_acceleration, has_elements, sensors_disabled
-from sensorium.engines.mujoco_warp_base import WarpModelEngine
+from sensorium.engines.mujoco_warp_base import WarpModelEngine, refuse_unfresh_sleep
 from sensorium.engines.mujoco_warp_worlds import Worlds, mujoco_warp
 from sensorium.errors import ModelError, ScheduleError, shown
 from sensorium.spec import JOINT_TORQUE, SHAPES, Requirement
@@ -40,7 +40,7 @@ class LiveMujocoWarpEngine(WarpModelEngine):
 
     Raises:
         ModelError: a wrong type, sizes that do not belong together, time steps that differ between environments, or
-            `fresh=False` with the RK4 integrator.
+            `fresh=False` with the RK4 integrator or with bodies that may sleep.
     """
 
     owns_time = False
@@ -51,20 +51,23 @@ class LiveMujocoWarpEngine(WarpModelEngine):
             if not isinstance(value, kind):
                 expected = f"a {kind.__module__.split('.')[0]}.{kind.__name__}"
                 raise ModelError(f"from_mjw: got {shown(value)} as {what}, expected {expected}.")
-        counts = (int(mjm.nq), int(mjm.nv), int(mjm.nbody), int(mjm.nsensordata))
-        given = (int(m.nq), int(m.nv), int(m.nbody), int(m.nsensordata))
-        held = (d.qpos.shape[1], d.qvel.shape[1], d.xpos.shape[1], d.sensordata.shape[1])
+        counts = (int(mjm.nq), int(mjm.nv), int(mjm.nu), int(mjm.nbody), int(mjm.nsensordata))
+        given = (int(m.nq), int(m.nv), int(m.nu), int(m.nbody), int(m.nsensordata))
+        held = (d.qpos.shape[1], d.qvel.shape[1], d.ctrl.shape[1], d.xpos.shape[1], d.sensordata.shape[1])
         for what, other in (("m", given), ("d", held)):
             if other != counts:
                 raise ModelError(
-                    f"from_mjw: {what} has (nq, nv, nbody, nsensordata) = {other}, mjm has {counts}: all three must be "
-                    "of one model (m = mujoco_warp.put_model(mjm), d = mujoco_warp.make_data(mjm, nworld=...))."
+                    f"from_mjw: {what} has (nq, nv, nu, nbody, nsensordata) = {other}, mjm has {counts}: all three "
+                    "must be of one model (m = mujoco_warp.put_model(mjm), d = mujoco_warp.make_data(mjm, nworld=...))."
                 )
+        if m.opt.gravity.device != d.qpos.device:
+            raise ModelError(f"from_mjw: m is on {m.opt.gravity.device}, d on {d.qpos.device}: put both on one device.")
         steps = np.unique(m.opt.timestep.numpy())
         if len(steps) > 1:
             raise ModelError(f"from_mjw: environments have different time steps ({steps[:4]} s): give all the same.")
         super().__init__(int(d.nworld), str(wp.device_to_torch(d.qpos.device)), fresh, None)
         refuse_unfresh_rk4(m.opt, fresh)
+        refuse_unfresh_sleep(m.opt, fresh)
         self._model = mjm
         self.dt = float(mjm.opt.timestep)
         if np.float32(self.dt) != steps[0]:

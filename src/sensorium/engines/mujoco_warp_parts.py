@@ -60,10 +60,13 @@ class WarpDerived(Derived):
     """The derived arrays of a mujoco_warp engine: views of its fields, and the launches that fill the others.
 
     Attributes:
-        views: names of the arrays that are views.
+        keeps: whether what would be a view is a copy, which stays as it was when its owner computes the field anew.
+        views: names of the arrays that are views, or copies of one.
     """
 
+    keeps: bool = False
     views: set[str] = field(default_factory=set)
+    _kept: dict[str, torch.Tensor] = field(default_factory=dict)  # of which view each copy is
 
     def build(
         self,
@@ -93,7 +96,7 @@ class WarpDerived(Derived):
                     self._show(name, view)
                 else:
                     sizes = (counts[size] if isinstance(size, str) else size for size in shape)
-                    self.arrays[name] = self._allocate(name, (self.num_envs, *sizes))
+                    self._fill(name, (self.num_envs, *sizes))
         for requirement in native(prepared):
             i = sensor_id(model, requirement)
             start = int(model.sensor_adr[i])
@@ -112,10 +115,23 @@ class WarpDerived(Derived):
         self._all = self.compute.record(launch_all)
         self._masked = self.compute.record(launch_all, mask=self.compute.reset_envs)
 
+    def _fill(self, name: str, shape: tuple[int, ...]) -> None:
+        """Make an array one that launches fill; the tensor object that was handed out stays the same."""
+        if name in self.views:
+            self.views.discard(name)
+            self._kept.pop(name, None)
+            nothing = torch.zeros(0, dtype=torch.float32, device=self.device)
+            self._storage[name] = self.arrays[name].set_(nothing)  # type: ignore[call-overload]
+        self.arrays[name] = self._allocate(name, shape)
+
     def _show(self, name: str, view: torch.Tensor) -> None:
         """Make an array a view; the tensor object that was handed out stays the same."""
         self.views.add(name)
-        if name in self.arrays:
+        self._storage.pop(name, None)
+        if self.keeps:
+            self._kept[name] = view
+            self.arrays.setdefault(name, torch.zeros_like(view, memory_format=torch.contiguous_format))
+        elif name in self.arrays:
             self.arrays[name].set_(view)  # type: ignore[call-overload]
         else:
             self.arrays[name] = view
@@ -123,6 +139,9 @@ class WarpDerived(Derived):
     def convert(self, env_ids: torch.Tensor | None = None) -> None:
         """Fill the arrays that are no views, of all envs or of some, from the fields as they are now."""
         assert self._all is not None and self._masked is not None
+        rows = slice(None) if env_ids is None else env_ids
+        for name, view in self._kept.items():
+            self.arrays[name][rows] = view[rows]
         if env_ids is None:
             self._all.run()
             return

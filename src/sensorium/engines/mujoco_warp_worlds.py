@@ -7,11 +7,12 @@ and addresses are frozen in a graph: it is captured anew when an array or option
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import gc
 import operator
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from importlib import metadata
 from typing import Any
 
@@ -22,13 +23,20 @@ import warp as wp
 
 from sensorium.compute import Compute, graph
 from sensorium.engines.mujoco_spec import reason_of
-from sensorium.errors import MissingDependencyError, ModelError
+from sensorium.errors import MissingDependencyError, ModelError, UnknownNameError
 
 STATE = (
     "time", "qpos", "qvel", "act", "history", "plastic", "qacc_warmstart", "ctrl", "qfrc_applied", "xfrc_applied",
     "eq_active", "mocap_pos", "mocap_quat", "userdata", "tree_asleep",
 )  # fmt: skip
 """Fields of the Data that a step starts from; those that this version has."""
+SHOWN = ("xpos", "xquat", "qfrc_actuator")
+"""Other fields of the Data that derived arrays are views of, and whose addresses therefore outlive it."""
+ASLEEP = (
+    "tree_asleep", "tree_awake", "body_awake", "body_awake_ind", "dof_awake_ind", "ntree_awake", "nbody_awake",
+    "nv_awake",
+)  # fmt: skip
+"""Fields that say which bodies sleep; the forward computation wakes some of them."""
 LOST = {
     "NEFC": ("njmax", "constraints: some were dropped, so contacts lack forces"),
     "NJMAX_NNZ": ("njmax_nnz", "the constraint Jacobian: constraints were dropped"),
@@ -127,6 +135,8 @@ class Worlds:
         self._compute = compute
         self._module = mujoco_warp()
         self._graphs: dict[Any, _Graph] = {}
+        self._tensors: dict[str, tuple[Any, torch.Tensor]] = {}
+        self._kept: dict[str, Any] = {}
         self.device = d.qpos.device
 
     def __repr__(self) -> str:
@@ -141,27 +151,91 @@ class Worlds:
     def tensor(self, name: str) -> torch.Tensor:
         """Return a field as a tensor, without a copy: vectors, quaternions and matrices have axes of their own."""
         array = self.field(name)
-        if 0 in array.shape:
-            width = tuple(getattr(array.dtype, "_shape_", ()))
-            return torch.zeros((*array.shape, *width), dtype=torch.float32, device=wp.device_to_torch(array.device))
-        tensor: torch.Tensor = wp.to_torch(array)
+        bound, tensor = self._tensors.get(name, (None, None))
+        if tensor is None or bound is not array:
+            if 0 in array.shape:
+                width = tuple(getattr(array.dtype, "_shape_", ()))
+                device = wp.device_to_torch(array.device)
+                tensor = torch.zeros((*array.shape, *width), dtype=torch.float32, device=device)
+            else:
+                tensor = wp.to_torch(array)
+            self._tensors[name] = array, tensor
         return tensor
 
+    def expand(self, field: str) -> torch.Tensor:
+        """Give each world values of its own in a field of the model, and return them; see `MujocoWarpEngine.expand`."""
+        owner = self.m.opt if field.startswith("opt.") else self.m
+        name = field.removeprefix("opt.")
+        array = getattr(owner, name, None)
+        if not isinstance(array, wp.array):
+            known = [f"opt.{each}" for each in _batched(self.m.opt)] + _batched(self.m)
+            raise UnknownNameError("field of mujoco_warp's Model", field, known)
+        worlds = int(self.d.nworld)
+        if name not in _batched(owner) or field == "opt.timestep":
+            raise ValueError(f"{field}: got a field that all environments of mujoco_warp share, expected one for each.")
+        if array.shape[0] != worlds:
+            values = self.tensor(field)
+            rows = torch.arange(worlds, device=values.device) % array.shape[0]
+            setattr(owner, name, wp.from_torch(values[rows].contiguous(), dtype=array.dtype))
+        return self.tensor(field)
+
+    def take_over(self, old: Worlds, pristine: Any, start: dict[str, np.ndarray]) -> None:
+        """Take the place of other worlds, of the same model before sensors added to it: what was written there counts.
+
+        Tensors that were handed out show these worlds from now on.
+
+        Args:
+            old: the other worlds.
+            pristine: their model as it was put on the device.
+            start: their state at the start.
+
+        Raises:
+            ModelError: something was written whose size differs now.
+        """
+        fix = "which a sensor then changed the size of: write it after Scene(...)."
+        for name in (*STATE, *SHOWN):
+            mine, theirs = getattr(self.d, name, None), getattr(old.d, name, None)
+            if mine is None or theirs is None:
+                continue
+            if mine.shape == theirs.shape:
+                if name in SHOWN:
+                    wp.copy(theirs, mine)
+                setattr(self.d, name, theirs)
+            elif name in start and not np.array_equal(
+                old.tensor(name).cpu(), np.broadcast_to(start[name], tuple(old.tensor(name).shape))
+            ):
+                raise ModelError(f"{name} was written before the scene was made, {fix}")
+        for field, value in old.edited(pristine).items():
+            owner = self.m.opt if field.startswith("opt.") else self.m
+            name = field.removeprefix("opt.")
+            if isinstance(value, wp.array):
+                shared = 1 if name in _batched(owner) else 0
+                if getattr(owner, name).shape[shared:] != value.shape[shared:]:
+                    raise ModelError(f"{field} of mujoco_warp's Model was written before the scene was made, {fix}")
+            setattr(owner, name, value)
+        for name, (_, tensor) in old._tensors.items():
+            tensor.set_(self.tensor(name))  # type: ignore[call-overload]
+            self._tensors[name] = self.field(name), tensor
+
     def edited(self, pristine: Any) -> dict[str, Any]:
-        """Return the fields of the model that its owner wrote or replaced, as Warp arrays.
+        """Return the fields of the model that its owner wrote or replaced: Warp arrays, options and callbacks.
 
         Args:
             pristine: the same model as it was put on the device.
         """
         pairs = [("", self.m, pristine), ("opt.", self.m.opt, pristine.opt)]
-        found = {}
+        found: dict[str, Any] = {"callback": self.m.callback}
         for prefix, mine, first in pairs:
-            for name, array in vars(mine).items():
+            for name, value in vars(mine).items():
                 other = getattr(first, name, None)
-                if not isinstance(array, wp.array) or not isinstance(other, wp.array) or not array.size:
-                    continue
-                if array.shape != other.shape or not np.array_equal(array.numpy(), other.numpy(), equal_nan=True):
-                    found[prefix + name] = array
+                if isinstance(value, wp.array) and isinstance(other, wp.array):
+                    same = value.shape == other.shape and (
+                        not value.size or np.array_equal(value.numpy(), other.numpy(), equal_nan=True)
+                    )
+                else:
+                    same = not prefix or value == other  # of the options; the model's other numbers are its sizes
+                if not same:
+                    found[prefix + name] = value
         return found
 
     def states(self) -> dict[str, torch.Tensor]:
@@ -182,13 +256,15 @@ class Worlds:
             stage: `"pos"`, `"vel"` or `"acc"`; `"acc"` computes everything.
             sensors: with the native sensors of that stage. `"acc"` always computes them.
             wrenches: also what mj_rnePostConstraint computes, where no sensor of the model makes it run.
+
+        The state stays as it is: who sleeps, the history of delayed sensors and the controls, which a callback writes.
         """
         module, m, d = self._module, self.m, self.d
 
         def compute() -> None:
             if stage == "acc":
                 module.forward(m, d)
-                if wrenches and not m.sensor_rne_postconstraint:
+                if wrenches and not self._computes_wrenches:
                     module.rne_postconstraint(m, d)
             elif sensors:
                 module.fwd_position(m, d)
@@ -202,7 +278,37 @@ class Worlds:
                     module.com_pos(m, d)
                     module.com_vel(m, d)
 
-        self._graph((stage, sensors, wrenches), compute).run()
+        def compute_only() -> None:
+            control, m.callback.control = m.callback.control, None
+            try:
+                with self._keeping():
+                    compute()
+            finally:
+                m.callback.control = control
+
+        self._graph((stage, sensors, wrenches), compute_only).run()
+
+    @property
+    def _computes_wrenches(self) -> bool:
+        """Whether mujoco_warp.forward computes accelerations and wrenches of bodies."""
+        is_off = int(self.m.opt.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
+        return bool(
+            getattr(self.m.opt, "run_rne_postconstraint", False) or (self.m.sensor_rne_postconstraint and not is_off)
+        )
+
+    @contextmanager
+    def _keeping(self) -> Iterator[None]:
+        """Put what the forward computation writes into the state back to what it was."""
+        sleeps = int(self.m.opt.enableflags) & int(getattr(mujoco.mjtEnableBit, "mjENBL_SLEEP", 0))
+        names = (*(ASLEEP if sleeps else ()), "history")
+        fields = {name: array for name in names if (array := getattr(self.d, name, None)) is not None and array.size}
+        for name, array in fields.items():
+            if name not in self._kept:
+                self._kept[name] = wp.empty_like(array)
+            wp.copy(self._kept[name], array)
+        yield
+        for name, array in fields.items():
+            wp.copy(array, self._kept[name])
 
     def reset(self, mask: torch.Tensor) -> None:
         """Put worlds back to the model's default state.
@@ -221,7 +327,7 @@ class Worlds:
     def parts(self) -> list[Any]:
         """Return all arrays and options that a graph may have frozen."""
         m, d = self.m, self.d
-        return [value for part in (m, m.opt, d, d.contact, d.efc) for value in vars(part).values()]
+        return [value for part in (m, m.opt, m.callback, d, d.contact, d.efc) for value in vars(part).values()]
 
     def overflow(self) -> torch.Tensor:
         """Return int32 [env]: mujoco_warp's overflow flags since each world's reset."""
@@ -280,6 +386,13 @@ class _Graph:
             if collects:
                 gc.enable()
         self._graph = captured.graph
+
+
+def _batched(owner: Any) -> list[str]:
+    """Return the fields of a mujoco_warp Model or of its Option that may hold values of each world."""
+    return [
+        spec.name for spec in dataclasses.fields(owner) if tuple(getattr(spec.type, "shape", None) or ())[:1] == ("*",)
+    ]
 
 
 def sizes(mjm: Any, module: Any, nconmax: int | None, njmax: int | None) -> dict[str, int]:

@@ -37,9 +37,11 @@ class Moves:
     Attributes:
         is_double: whether the fields are float64, not float32.
         pos_at: address of the element's position in env 0.
-        pos_step: numbers from there to that of the next env; 0 where all envs share it.
+        pos_step: numbers from there to that of the next env.
+        pos_rows: how many envs have a position of their own; env `n` has that of env `n % pos_rows`.
         quat_at: address of its orientation (w, x, y, z); 0 for none.
         quat_step: as `pos_step`.
+        quat_rows: as `pos_rows`.
         inner_pos: offset on top, in the element's frame, m.
         inner_quat: its orientation, unit.
         mounts: number of mounts of the view that the mount is of.
@@ -50,8 +52,10 @@ class Moves:
     is_double: wp.int32
     pos_at: wp.array[wp.uint64]
     pos_step: wp.array[wp.int32]
+    pos_rows: wp.array[wp.int32]
     quat_at: wp.array[wp.uint64]
     quat_step: wp.array[wp.int32]
+    quat_rows: wp.array[wp.int32]
     inner_pos: wp.array[wp.vec3d]
     inner_quat: wp.array[wp.vec4d]
     mounts: wp.array[wp.int32]
@@ -93,10 +97,10 @@ def _move(rows: Rows, moves: Moves) -> None:
     pos = wp.vec3d()
     quat = wp.vec4d(wp.float64(1.0), wp.float64(0.0), wp.float64(0.0), wp.float64(0.0))
     for j in range(3):
-        pos[j] = _number(moves.pos_at[k], env * moves.pos_step[k] + j, moves.is_double)
+        pos[j] = _number(moves.pos_at[k], (env % moves.pos_rows[k]) * moves.pos_step[k] + j, moves.is_double)
     if moves.quat_at[k] != wp.uint64(0):
         for j in range(4):
-            quat[j] = _number(moves.quat_at[k], env * moves.quat_step[k] + j, moves.is_double)
+            quat[j] = _number(moves.quat_at[k], (env % moves.quat_rows[k]) * moves.quat_step[k] + j, moves.is_double)
         quat = wp.normalize(quat)
     pos = pos + _rotate(quat, moves.inner_pos[k])
     quat = _multiply(quat, moves.inner_quat[k])
@@ -178,17 +182,18 @@ class LiveOffsets:
 
         Args:
             row_of: row in the fields of an element by kind and name.
-            sources: for each of `fields` an array `[1 or env, row, 3 or 4]`: NumPy, float64, on the host; or Warp, of
-                vectors or quaternions of float32 whose numbers are w, x, y, z. Their last axis is contiguous.
+            sources: for each of `fields` an array `[rows, row, 3 or 4]`, of which env n has `n % rows`: NumPy, float64,
+                on the host; or Warp, of vectors or quaternions of float32 whose numbers are w, x, y, z. Their last axis
+                is contiguous.
         """
         places = {name: _place(sources[name]) for name in self.fields}
-        values: dict[str, list[int]] = {"pos_at": [], "pos_step": [], "quat_at": [], "quat_step": []}
+        values: dict[str, list[int]] = {f"{what}_{part}": [] for what in ("pos", "quat") for part in _PARTS}
         for kind, name in self._elements:
             row = row_of(kind, name)
             for what, field in zip(("pos", "quat"), FIELDS[kind], strict=True):
-                address, step, stride = places[field] if field else (0, 0, 0)
-                values[f"{what}_at"].append(address + row * stride)
-                values[f"{what}_step"].append(step)
+                address, step, rows, stride = places[field] if field else (0, 0, 1, 0)
+                for part, value in zip(_PARTS, (address + row * stride, step, rows), strict=True):
+                    values[f"{what}_{part}"].append(value)
         self._sources = [sources[name] for name in self.fields]
         if len(self._elements) == len(self._tables.get("pos_at", ())):
             for name, numbers in values.items():
@@ -225,6 +230,7 @@ class LiveOffsets:
             wanted.copy_(mine)
 
 
+_PARTS = ("at", "step", "rows")
 _DTYPES: dict[str, Any] = {"at": wp.uint64, "to": wp.uint64, "pos": wp.vec3d, "quat": wp.vec4d}
 """Types of the tables of `Moves`, by the last part of their names; all others hold integers."""
 
@@ -235,11 +241,10 @@ def _table(name: str, numbers: Sequence[Any]) -> torch.Tensor:
     return torch.tensor(numbers, dtype=dtype, device="cpu")
 
 
-def _place(source: NDArray[Any] | Any) -> tuple[int, int, int]:
-    """Return address, numbers from env to env (0 where they share), and bytes from row to row of a field."""
+def _place(source: NDArray[Any] | Any) -> tuple[int, int, int, int]:
+    """Return address, numbers from env to env, how many envs have their own, and bytes from row to row of a field."""
     if isinstance(source, np.ndarray):
         address, itemsize = source.ctypes.data, source.itemsize
     else:
         address, itemsize = int(source.ptr or 0), 4
-    step = 0 if source.shape[0] == 1 else source.strides[0] // itemsize
-    return address, step, source.strides[1]
+    return address, source.strides[0] // itemsize, source.shape[0], source.strides[1]

@@ -21,7 +21,7 @@ import warp as wp
 
 from sensorium.compute import Compute, Rows
 from sensorium.compute.program import Segment
-from sensorium.errors import ConfigError, DuplicateNameError, StaleError, UnknownNameError, shown
+from sensorium.errors import ConfigError, DuplicateNameError, StaleError, UnknownNameError
 from sensorium.sensors.base import Sensor, declared_fields
 from sensorium.sensors.ray_cfg import RayCfg
 from sensorium.spec import VECTOR_AXES, FieldSpec
@@ -375,13 +375,12 @@ class Observer:
 
     def _source(self, wanted: _Wanted) -> _Source:
         """Return where a field is now; raise `StaleError` where it has gone."""
-        try:
-            sensor = self._scene[wanted.sensor]
-        except KeyError:
+        if wanted.sensor not in list(self._scene):  # another one that ends in this name is not meant
             raise StaleError(
                 f"observer: sensor {wanted.sensor!r} is no longer in the scene, so {wanted.name!r} cannot be "
                 "observed; make a new observer: scene.observer(...)"
-            ) from None
+            )
+        sensor = self._scene[wanted.sensor]
         spec = next((spec for spec in sensor.specs if spec.name == wanted.field), None)
         if spec is None:
             raise StaleError(
@@ -391,10 +390,10 @@ class Observer:
         source = _Source(wanted, sensor, spec)
         before = self.__dict__.get("_shapes", {}).get(wanted.name, source.shape)
         if source.shape != before:
+            envs = self._scene.num_envs
             raise StaleError(
                 f"observer: sensor {wanted.sensor!r} was reconfigured and its field {wanted.field!r} has the shape "
-                f"[env, {shown(source.shape)[1:-1]}], before [env, {shown(before)[1:-1]}]; make a new observer: "
-                "scene.observer(...)"
+                f"{[envs, *source.shape]}, before {[envs, *before]}; make a new observer: scene.observer(...)"
             )
         return source
 

@@ -9,6 +9,7 @@ from sensorium.compute import Clock, Compute, Program, Rate
 from sensorium.engines.base import Engine
 from sensorium.scene.schedule import Group
 from sensorium.sensors.base import Sensor
+from sensorium.sensors.captures import Beat
 
 
 class OnRead:
@@ -44,6 +45,14 @@ class OnRead:
     def evaluate(self, sensor: Sensor[Any, Any]) -> None:
         """Bring a sensor up to date, and with it all others; one of a slower rate goes by itself."""
         engine, clock = self._engine, self._clock
+        together = self._together
+        if together.program is not None and sensor.captures.is_on(together.beat):
+            assert together.beat is not None  # nothing new: all are at one point, and move on together
+            together.beat.note_look(clock.tick, engine.lag, clock.skipped)
+            together.beat.evaluated = clock.version
+            engine.refresh()
+            together.program.run()
+            return
         if sensor.is_pure:
             if sensor not in self:
                 self.add(sensor)
@@ -56,6 +65,8 @@ class OnRead:
         wanted = [each.captures.note_look(clock.tick, engine.lag) for each in group.sensors]
         for each in group.sensors:
             each.captures.evaluated = clock.version
+        if whole is self._together:
+            whole.beat = Beat.of(each.captures for each in whole.sensors)
         if any(wanted):
             engine.refresh()
             if group.program is None:

@@ -9,7 +9,7 @@ import torch
 
 from sensorium import registry
 from sensorium.cfg import SensorCfg
-from sensorium.compute import Clock, Compute
+from sensorium.compute import Clock, Compute, keeps_current
 from sensorium.compute.clock import AGAIN, FIRST, SAMPLE
 from sensorium.engines.base import Engine
 from sensorium.engines.envs import env_rows
@@ -65,6 +65,7 @@ class Scene:
         ConfigError, SelectionError, DuplicateNameError, UnsupportedError: see the messages.
     """
 
+    @keeps_current
     def __init__(
         self,
         engine: Engine,
@@ -227,6 +228,7 @@ class Scene:
 
     # Time -------------------------------------------------------------------------------------------------------------
 
+    @keeps_current
     def capture(self, on: bool) -> None:
         """Turn captured graphs on or off, from the next step on. The readings do not depend on it, bit for bit.
 
@@ -255,6 +257,7 @@ class Scene:
         self._own_control_steps = True
         self.clock.control_tick = self.clock.tick
 
+    @keeps_current
     def step(self, ctrl: Any = None, substeps: int = 1) -> None:
         """Take one control step of `substeps` ticks; sensors are sampled whenever they are due in it.
 
@@ -282,6 +285,7 @@ class Scene:
             self._advance_to(self.engine.tick)
         self._watch.report(self._sensors.values())
 
+    @keeps_current
     def update(self, ticks: int | None = None, *, force_recompute: bool = False, force_compute: bool = False) -> None:
         """Note that the owner of the loop took ticks, and sample what is due.
 
@@ -376,6 +380,7 @@ class Scene:
 
     # Reset ------------------------------------------------------------------------------------------------------------
 
+    @keeps_current
     def reset(self, env_ids: Any = None, **state: Any) -> None:
         """Reset environments: the engine's state, then every stateful part of every sensor, then capture anew.
 
@@ -422,6 +427,7 @@ class Scene:
 
     # Sensors at run time ----------------------------------------------------------------------------------------------
 
+    @keeps_current
     def add(self, cfg: SensorCfg[DataT]) -> Sensor[Any, DataT]:
         """Add a sensor between steps; it is captured at once for all envs.
 
@@ -473,6 +479,7 @@ class Scene:
                 )
             self.engine.prepare({requirement: name})
 
+    @keeps_current
     def reconfigure(self, name: str | SensorCfg[Any], /, **changes: Any) -> Sensor[Any, Any]:
         """Rebuild one sensor with a changed config, between steps; old views of it raise when used.
 
@@ -516,6 +523,7 @@ class Scene:
             "sensors": {name: saved_state(sensor) for name, sensor in self._sensors.items() if self._is_in_use(sensor)},
         }
 
+    @keeps_current
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned, into a scene with the same configs; discovered sensors need not be the same.
 

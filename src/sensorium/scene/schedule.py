@@ -13,7 +13,9 @@ import torch
 
 from sensorium.compute import Clock, Compute, Program, Rate, Segment
 from sensorium.measurement.chain import EVERYTHING, ChainTable
+from sensorium.measurement.transport import Ring
 from sensorium.sensors.base import Sensor
+from sensorium.sensors.captures import Beat
 
 NEVER = 2**62
 """A tick that does not come."""
@@ -30,6 +32,24 @@ class Group:
     """Their own program, where they are evaluated on read."""
     table: ChainTable | None = field(default=None, repr=False)
     """What their chain launch works on."""
+    beat: Beat | None = field(default=None, repr=False)
+    """Their common count of captures, once they are in step."""
+    rings: list[Ring] = field(init=False, repr=False)
+    """The rings of those that have one."""
+
+    def __post_init__(self) -> None:
+        self.rings = [sensor.line.ring for sensor in self.sensors if sensor.line.ring is not None]
+
+    def note_sample(self, tick: int, lag: int) -> None:
+        """Note a sample of all of them, and move their rings on."""
+        for ring in self.rings:
+            ring.advance()
+        if self.beat is not None and self.beat.is_whole:
+            self.beat.note_sample(tick, lag)
+            return
+        for sensor in self.sensors:
+            sensor.captures.note_sample(tick, lag)
+        self.beat = Beat.of(sensor.captures for sensor in self.sensors)
 
     @property
     def watches(self) -> bool:
@@ -97,14 +117,14 @@ class Schedule:
         for group in self._groups:
             group.forget()
         self._program = None
-        groups: dict[Any, Group] = {}
+        groups: dict[Any, list[Sensor[Any, Any]]] = {}
         for sensor in sensors:
             evaluation = sensor._evaluation()[0]
             if evaluation == "lazy":
                 continue
             key = (sensor.rate, sensor.name if evaluation == "wanted" else None)
-            groups.setdefault(key, Group(sensor.rate, [])).sensors.append(sensor)
-        self._groups = list(groups.values())
+            groups.setdefault(key, []).append(sensor)
+        self._groups = [Group(members[0].rate, members) for members in groups.values()]
         for group in self._groups:
             group.next_due = group.rate.next_after(self._clock.tick)
         self._note_next_due()
@@ -146,10 +166,7 @@ class Schedule:
                     continue
                 first.wanted = False
             due[k] = True
-            for sensor in group.sensors:
-                if sensor.line.ring is not None:
-                    sensor.line.ring.advance()
-                sensor.captures.note_sample(tick, lag)
+            group.note_sample(tick, lag)
         self._scheduled().run(due)
         self._note_next_due()
 

@@ -151,6 +151,7 @@ class Sensor(Readable[CfgT, DataT]):
         self._read_version = -1
         self._evaluate: Callable[[Sensor[Any, Any]], None] = lambda sensor: None
         self._reset_by_scene: Callable[[Sensor[Any, Any], Any], None] = lambda sensor, ids: None
+        self._lent: dict[bool, DataT] | None = None
         self._debug_vis = False
         self.at_reset: Program | None = None
         """The scene's program for capturing this sensor at a reset."""
@@ -198,6 +199,11 @@ class Sensor(Readable[CfgT, DataT]):
     def has_debug_vis_implementation(self) -> bool:
         """Whether the sensor draws itself."""
         return type(self).debug_draw is not Sensor.debug_draw
+
+    @property
+    def debug_vis(self) -> bool:
+        """Whether a viewer shall draw the sensor: as its config or `set_debug_vis` says."""
+        return self._debug_vis
 
     def set_debug_vis(self, debug_vis: bool) -> bool:
         """Switch drawing on or off; returns False where the sensor does not draw."""

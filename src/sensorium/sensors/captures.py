@@ -2,11 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 import torch
 
 from sensorium.compute import Clock, Rate
+
+
+@dataclass(slots=True)
+class Beat:
+    """What sensors that are sampled together have in common, so that it is counted once for all of them."""
+
+    samples: int
+    """Captures on the grid."""
+    last_tick: int
+    """Tick of the newest of these."""
+    last_lag: int
+    last_skipped: int
+    evaluated: int = -1
+    """`clock.version` of the last evaluation on read; -1 before the first."""
+    is_shared: bool = False
+    """Whether it counts for several sensors."""
+    is_whole: bool = True
+    """Whether none of them has left."""
+
+    @classmethod
+    def of(cls, captures: Iterable[Captures]) -> Beat | None:
+        """Let captures that are at one point be counted as one from now on; None where they are not."""
+        captures = list(captures)
+        beats = [each._beat for each in captures]
+        points = {(beat.last_tick, beat.last_lag, beat.last_skipped, beat.evaluated) for beat in beats}
+        if len(points) != 1:
+            return None
+        shared = replace(beats[0], samples=0, is_shared=True, is_whole=True)
+        for each in captures:
+            each._base, each._beat = each.samples, shared
+        return shared
+
+    def note_sample(self, tick: int, lag: int) -> None:
+        """Note a capture on the grid for all envs."""
+        self.samples += 1
+        self.last_tick, self.last_lag = tick, lag
+
+    def note_look(self, tick: int, lag: int, skipped: int) -> None:
+        """Note a look at sensors without memory that have a sample at every tick but the skipped ones."""
+        if tick > self.last_tick:
+            self.samples += tick - self.last_tick - (skipped - self.last_skipped)
+            self.last_tick, self.last_lag, self.last_skipped = tick, lag, skipped
 
 
 class Captures:
@@ -22,24 +65,51 @@ class Captures:
     def __init__(self, clock: Clock, rate: Rate) -> None:
         self._clock, self._rate = clock, rate
         compute = clock.compute
-        self.samples = 0
-        """Captures on the grid so far."""
-        self.last_tick = clock.tick
-        """Tick of the newest of these."""
-        self._last_lag = 0
-        self._last_skipped = clock.skipped
+        self._beat = Beat(0, clock.tick, 0, clock.skipped)
+        self._base = 0  # samples that the beat does not count
         self._frame_base = torch.full((compute.num_envs,), -1, dtype=torch.int64, device=compute.device)
         self.first_tick = torch.full_like(self._frame_base, clock.tick)
         """int64 [env], tick of the sensor's own last reset: its first capture, off the grid."""
         self.first_at = clock.tick
         """The greatest of these, on the host."""
-        self.evaluated = -1
-        """`clock.version` of the last evaluation on read; -1 before the first."""
 
     def __repr__(self) -> str:
         return f"Captures(samples={self.samples}, last_tick={self.last_tick})"
 
+    def _own(self) -> Beat:
+        """Return a beat of its own, for what the others do not take part in."""
+        beat = self._beat
+        if beat.is_shared:
+            beat.is_whole = False
+            self._beat = beat = replace(beat, samples=self.samples, is_shared=False)
+            self._base = 0
+        return beat
+
+    def is_on(self, beat: Beat | None) -> bool:
+        """Whether these captures are counted by a beat that none has left."""
+        return self._beat is beat and beat.is_whole
+
     # What a reader sees -----------------------------------------------------------------------------------------------
+
+    @property
+    def samples(self) -> int:
+        """Captures on the grid so far."""
+        return self._beat.samples + self._base
+
+    @property
+    def last_tick(self) -> int:
+        """Tick of the newest of these."""
+        return self._beat.last_tick
+
+    @property
+    def evaluated(self) -> int:
+        """`clock.version` of the last evaluation on read; -1 before the first."""
+        return self._beat.evaluated
+
+    @evaluated.setter
+    def evaluated(self, version: int) -> None:
+        if version != self._beat.evaluated:
+            self._own().evaluated = version
 
     @property
     def frame(self) -> torch.Tensor:
@@ -49,7 +119,7 @@ class Captures:
     @property
     def newest_tick(self) -> torch.Tensor:
         """int64 [env], tick of the state that the newest capture is of."""
-        return torch.where(self.first_tick >= self.last_tick, self.first_tick, self.last_tick - self._last_lag)
+        return torch.where(self.first_tick >= self.last_tick, self.first_tick, self.last_tick - self._beat.last_lag)
 
     @property
     def arrival_tick(self) -> torch.Tensor:
@@ -65,17 +135,20 @@ class Captures:
             tick: the tick.
             lag: ticks by which the engine's state is older.
         """
-        self.samples += 1
-        self.last_tick, self._last_lag = tick, lag
+        self._own().note_sample(tick, lag)
 
     def note_look(self, tick: int, lag: int) -> bool:
         """Note that a sensor that is evaluated on read is looked at; returns whether it has a sample to compute."""
-        due = self._rate.index(tick) - self._rate.index(self.last_tick)
+        beat, rate = self._beat, self._rate
+        due = rate.index(tick) - rate.index(beat.last_tick)
         if due > 0:
-            skipped = self._clock.skipped - self._last_skipped
-            self.samples += due - skipped if self._rate.every_tick else 1
-            self.last_tick, self._last_lag, self._last_skipped = tick, lag, self._clock.skipped
-        return due > 0 or tick == self.last_tick or (self.evaluated < 0 and self._rate.every_tick)
+            beat = self._own()
+            if rate.every_tick:
+                beat.note_look(tick, lag, self._clock.skipped)
+            else:
+                beat.note_sample(tick, lag)
+                beat.last_skipped = self._clock.skipped
+        return due > 0 or tick == beat.last_tick or (beat.evaluated < 0 and rate.every_tick)
 
     def note_reset(self, mask: torch.Tensor) -> None:
         """Note the capture at a reset for the envs of a uint8 mask."""
@@ -93,8 +166,8 @@ class Captures:
             skipped_at_reset: int64 [env], `clock.skipped` at the env's last reset.
         """
         clock = self._clock
-        self.samples = clock.tick - clock.skipped
-        self.last_tick, self._last_lag, self._last_skipped = clock.tick, lag, clock.skipped
+        self._own().samples = clock.tick - clock.skipped
+        self._beat.last_tick, self._beat.last_lag, self._beat.last_skipped = clock.tick, lag, clock.skipped
         self.first_tick.copy_(clock.reset_tick)
         self.first_at = int(self.first_tick.max())
         self._frame_base.copy_(self.first_tick - skipped_at_reset - 1)
@@ -112,16 +185,15 @@ class Captures:
             "samples": self.samples,
             "first_at": self.first_at,
             "last_tick": self.last_tick,
-            "last_skipped": self._last_skipped,
-            "last_lag": self._last_lag,
+            "last_skipped": self._beat.last_skipped,
+            "last_lag": self._beat.last_lag,
         }
 
     def load(self, counters: Mapping[str, int]) -> None:
         """Restore what `counters` returned; the tensors are written in place."""
-        self.samples, self.first_at = counters["samples"], counters["first_at"]
-        self.last_tick, self._last_lag = counters["last_tick"], counters["last_lag"]
-        self._last_skipped = counters["last_skipped"]
-        self.evaluated = -1
+        self._own()
+        self._beat = Beat(counters["samples"], counters["last_tick"], counters["last_lag"], counters["last_skipped"])
+        self.first_at = counters["first_at"]
 
 
-__all__ = ["Captures"]
+__all__ = ["Beat", "Captures"]

@@ -18,6 +18,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, NoReturn
 
+import numpy as np
 import torch
 import warp as wp
 from torch import Tensor
@@ -225,6 +226,7 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         self._most_found = torch.zeros((1 + others, count), dtype=torch.int32, device=device)
         shape = self._most_found.shape
         self._seen = self._most_found if self.compute_on.is_cpu else pinned(shape, torch.int32, self.device).zero_()
+        self._seen_host = self._seen.numpy()
         self._warned: set[tuple[int, int]] = set()
         self.line.bad = torch.zeros((self.num_envs, count), dtype=torch.uint8, device=device)
         self._bodies: MountView | None = None
@@ -318,17 +320,17 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
             return
         if not self.compute_on.is_cpu:  # what is copied now is looked at by the next read: nobody waits
             self._seen.copy_(self._most_found, non_blocking=True)
-        if bool(self._seen.any()):
+        if self._seen_host.any():
             self._warn_of_lost()
 
     def _warn_of_lost(self) -> None:
-        for other, primary in self._seen.nonzero().tolist():
+        for other, primary in np.argwhere(self._seen_host).tolist():
             if (other, primary) in self._warned:
                 continue
             self._warned.add((other, primary))
             field = "force_matrix_w" if other else "net_forces_w"
             against = f" with {self.filter_names[other - 1]!r}" if other else ""
-            most = int(self._seen[other, primary])
+            most = int(self._seen_host[other, primary])
             warnings.warn(
                 f"sensor {self.name!r}: {self.body_names[primary]!r} has {most} contacts{against}, so {field} lacks "
                 f"the weakest of them; raise max_contact_data_count_per_prim="
@@ -445,7 +447,9 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         assert force is not None and place is not None
         ends = torch.stack([place, place + 0.01 * force], dim=-2).reshape(-1, 2, 3)
         length = force.norm(dim=-1).reshape(-1)
-        yield DebugShape("arrows", ends[length > (self.cfg.threshold or 0.0)].cpu().numpy())
+        is_seen = length > (self.cfg.threshold or 0.0)
+        counts = is_seen.reshape(self.num_envs, -1).sum(dim=1).tolist()
+        yield DebugShape("arrows", ends[is_seen].cpu().numpy(), counts=counts)
 
     @property
     def has_debug_vis_implementation(self) -> bool:

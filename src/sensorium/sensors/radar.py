@@ -337,7 +337,8 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
         axis = quat[..., 1:].expand_as(inside)
         twist = 2.0 * torch.linalg.cross(axis, inside)
         points = pos + inside + quat[..., :1] * twist + torch.linalg.cross(axis, twist)
-        yield DebugShape("points", points[is_hit].cpu().numpy())
+        counts = is_hit.flatten(1).sum(dim=1).tolist()
+        yield DebugShape("points", points[is_hit].cpu().numpy(), counts=counts)
 
 
 RadarSensor = Radar

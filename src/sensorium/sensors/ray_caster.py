@@ -534,15 +534,14 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
         is_hit = hits.isfinite().all(dim=-1)
         green, red = (0.0, 1.0, 0.0), (1.0, 0.0, 0.0)
 
-        def points(values: Tensor, color: tuple[float, float, float]) -> DebugShape:
-            return DebugShape("points", values.cpu().numpy(), color)
+        def shape(kind: str, values: Tensor, mask: Tensor, color: tuple[float, float, float]) -> DebugShape:
+            return DebugShape(kind, values[mask].cpu().numpy(), color, mask.flatten(1).sum(dim=1).tolist())
 
-        shapes = [points(hits[is_hit], green), points(starts[~is_hit], red)]
+        shapes = [shape("points", hits, is_hit, green), shape("points", starts, ~is_hit, red)]
         if self.cfg.debug_rays:
             ends = torch.where(is_hit[..., None], hits, starts + directions)
             lines = torch.stack([starts, ends], dim=-2)
-            shapes += [DebugShape("lines", lines[mask].cpu().numpy(), color)
-                       for mask, color in ((is_hit, green), (~is_hit, red))]  # fmt: skip
+            shapes += [shape("lines", lines, mask, color) for mask, color in ((is_hit, green), (~is_hit, red))]
         return shapes
 
 

@@ -59,7 +59,7 @@ class Readable(Generic[CfgT, DataT]):
     _full_specs: list[FieldSpec]
     _truth_view: DataT
     _measured_view: DataT
-    _lent: dict[bool, DataT] | None = None
+    _lent: dict[bool, DataT] | None
     """In a scene with `debug`: the copies that were handed out since time moved, measured (True) and true."""
 
     if TYPE_CHECKING:  # hooks of the author, see `Sensor`

@@ -387,7 +387,9 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
         twice = 2.0 * torch.linalg.cross(turn[..., 1:].expand(*turn.shape[:2], places.shape[2], 3), places)
         ends = pos + places + turn[..., :1] * twice + torch.linalg.cross(turn[..., 1:].expand_as(twice), twice)
         lines = torch.stack([ends.reshape(-1, 3), points.reshape(-1, 3)], dim=1)
-        yield DebugShape("lines", lines[lines.isfinite().all(dim=-1).all(dim=-1)].cpu().numpy())
+        is_near = lines.isfinite().all(dim=-1).all(dim=-1)
+        counts = is_near.reshape(self.num_envs, -1).sum(dim=1).tolist()
+        yield DebugShape("lines", lines[is_near].cpu().numpy(), counts=counts)
 
 
 Proximity = SurfaceDistanceProbe

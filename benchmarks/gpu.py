@@ -1,0 +1,276 @@
+"""Our sensors against mujoco_warp's own on a GPU, side by side in one run: `python -m benchmarks.gpu --help`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from benchmarks.gpu_cases import CASES, GOAL_ENVS, Bench, Case, Row, first_line, out_of_memory_is_a_row
+from benchmarks.gpu_timing import Device
+from sensorium.compute import resolve_device
+from sensorium.errors import DeviceError
+
+ENVS = (1, 256, GOAL_ENVS, 16384)
+BEGIN, END = "<!-- GPU table: begin -->", "<!-- GPU table: end -->"
+REHEARSAL_S = 0.001
+
+EPILOG = f"""\
+cases (--only):
+  scan     height scan of 17 x 11 rays over 79,202 triangles and over a height field, against mujoco_warp's rays
+  lidar    16 x 1024 rays, and a VLP-16, likewise
+  camera   depth camera of 64 x 64 pixels, against mujoco_warp's renderer of depth
+  contact  four feet with history and air time, against mujoco_warp's own contact sensors
+  imu      IMU with noise, bias, random walk and delay, against mujoco_warp's accelerometer and gyro
+  stages   the measurement chain with 1, 9 and 180 columns, against a copy of as many bytes
+  share    what all sensors of a quadruped add to its physics (goal: 10 % at {GOAL_ENVS} environments)
+
+for example:
+  python -m benchmarks.gpu                                             everything, on the first GPU
+  python -m benchmarks.gpu --only share --envs 4096
+  python -m benchmarks.gpu --markdown docs/performance.md              and put the table into that file
+  python -m benchmarks.gpu --device cpu --envs 1 16 --seconds 0.1      try the command without a GPU
+
+What is compared takes turns, and is timed by the device after all graphs were captured; the ratios of one run count,
+for clocks vary. The first run compiles kernels, which takes minutes; later ones find them in Warp's cache.
+Exit code: 0 all cases ran, 1 a case failed (too little memory is no failure), 2 the command could not start.
+"""
+
+
+@dataclass
+class Report:
+    """What a run gave.
+
+    Attributes:
+        machine: device, versions, date, and the bandwidth of a large copy.
+        rows: the lines of the table.
+        failures: what went wrong, with its traceback.
+    """
+
+    machine: dict[str, str]
+    rows: list[Row] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def on_cpu(self) -> bool:
+        return "threads" in self.machine
+
+    def json(self) -> str:
+        """Return all of it as JSON."""
+        rows = [{name: value for name, value in asdict(row).items() if value not in (None, "")} for row in self.rows]
+        return json.dumps({"machine": self.machine, "rows": rows, "failures": self.failures}, indent=1) + "\n"
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.gpu",
+        description="Measure scans, lidars, cameras, contacts, IMUs and the measurement chain of sensorium beside "
+        "mujoco_warp's own rays, renderer and sensors, on the same states in one run.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--device", default="cuda:0", metavar="D", help="cuda:0 (default), cuda:INDEX or cpu")
+    parser.add_argument("--envs", type=positive, nargs="+", default=list(ENVS), metavar="N",
+                        help=f"numbers of environments (default: {' '.join(map(str, ENVS))})")  # fmt: skip
+    parser.add_argument("--only", nargs="+", choices=list(CASES), metavar="CASE", help="cases, see below (default: all)")
+    parser.add_argument("--seconds", type=float, default=0.5, metavar="S", help="time of each measurement (default: 0.5)")
+    parser.add_argument("--ours-only", action="store_true", help="leave out what mujoco_warp has of its own")
+    parser.add_argument("--markdown", type=Path, metavar="FILE",
+                        help="put the table between the two markers of this file")  # fmt: skip
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there, case by case")
+    return parser
+
+
+def positive(text: str) -> int:
+    """Return a number of environments."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"got {text}, expected at least 1")
+    return value
+
+
+def measure(bench: Bench, report: Report, chosen: dict[str, Case], envs: Sequence[int], out: Any) -> None:
+    """Run cases and fill the report; each is rehearsed in one environment, so that its kernels are there.
+
+    Args:
+        bench: what they measure with.
+        report: gets rows and failures.
+        chosen: cases by title.
+        envs: numbers of environments.
+        out: called with the rows of a case, as soon as it is done.
+    """
+    rehearsal = Bench(bench.device, REHEARSAL_S, bench.bandwidth, bench.peer)
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), transient=True,
+        console=Console(stderr=True),
+    ) as progress:  # fmt: skip
+        task = progress.add_task("", total=len(chosen) * len(envs))
+        for title, case in chosen.items():
+            rows: list[Row] = []
+            progress.update(task, description=f"{title}: loading or compiling kernels")
+            is_ready = attempt(rehearsal, report, title, case, 1, [])
+            for count in envs:
+                progress.update(task, description=f"{title}: {count} environment(s)")
+                if is_ready:
+                    attempt(bench, report, title, case, count, rows)
+                progress.advance(task)
+            report.rows += rows
+            out(rows)
+
+
+def attempt(bench: Bench, report: Report, title: str, case: Case, envs: int, rows: list[Row]) -> bool:
+    """Run a case at one number of environments; a fault is kept, so that the run goes on. Return whether it ran."""
+    try:
+        with out_of_memory_is_a_row(title, envs, rows):
+            rows += case(bench, envs)
+        return True
+    except Exception as error:
+        report.failures.append(f"{title}, {envs} environment(s):\n{traceback.format_exc()}")
+        report.rows.append(Row(title, envs, "all", note=f"failed: {first_line(error)}"))
+        return False
+    finally:
+        bench.device.tidy()
+
+
+# Tables ---------------------------------------------------------------------------------------------------------------
+
+HEADINGS = ("case", "envs", "what", "ms", "spread", "host ms", "Mrays/s", "kB per env", "against", "note")
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """Return the texts of a line."""
+
+    def text(value: float | None, factor: float = 1.0) -> str:
+        return "" if value is None else _digits(value * factor)
+
+    memory = None if row.nbytes is None else row.nbytes / row.envs
+    spread = "" if row.spread is None else f"{row.spread:.1%}"
+    return (
+        row.case, f"{row.envs}", row.what, text(row.seconds, 1e3), spread, text(row.host_seconds, 1e3),
+        text(row.rays_per_second, 1e-6), text(memory, 1e-3), row.against, row.note,
+    )  # fmt: skip
+
+
+def _digits(value: float) -> str:
+    """Return three digits, without an exponent."""
+    if value >= 100.0:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if value >= 1e-3 else f"{value:.2g}" if value >= 1e-4 else f"{value:.6f}"
+
+
+def table(rows: Sequence[Row]) -> Table:
+    """Return lines as a table for the terminal; columns that are empty throughout are left out."""
+    lines = [cells(row) for row in rows]
+    kept = [i for i in range(len(HEADINGS)) if any(line[i] for line in lines)]
+    shown = Table(title=rows[0].case if rows else None, title_justify="left")
+    for i in kept[1:]:
+        numeric = HEADINGS[i] in ("envs", "ms", "spread", "host ms", "Mrays/s", "kB per env")
+        shown.add_column(HEADINGS[i], justify="right" if numeric else "left")
+    for line, row, following in zip(lines, rows, [*rows[1:], None], strict=True):
+        shown.add_row(*(escape(line[i]) for i in kept[1:]))
+        if following is not None and following.envs != row.envs:
+            shown.add_section()
+    return shown
+
+
+def machine_lines(machine: dict[str, str]) -> list[str]:
+    """Return what the run was made on, name by name."""
+    return [f"{name}: {value}" for name, value in machine.items()]
+
+
+def markdown(report: Report) -> str:
+    """Return the report as Markdown: what it was made on, then a table for each case."""
+    lines = ["; ".join(machine_lines(report.machine)) + "."]
+    cases = dict.fromkeys(row.case for row in report.rows)
+    for case in cases:
+        rows = [cells(row)[1:] for row in report.rows if row.case == case]
+        kept = [i for i in range(len(HEADINGS) - 1) if any(line[i] for line in rows)]
+        names = [HEADINGS[1:][i] for i in kept]
+        lines += ["", f"**{case}**", "", f"| {' | '.join(names)} |", "|" + "---|" * len(kept)]
+        lines += [f"| {' | '.join(line[i].replace('|', '/') for i in kept)} |" for line in rows]
+    return "\n".join(lines)
+
+
+def write_markdown(path: Path, report: Report) -> None:
+    """Put the report between the two markers of a file, in place of what is there.
+
+    Raises:
+        ValueError: the file does not have both markers, once and in order.
+    """
+    text = path.read_text(encoding="utf-8")
+    check_markers(path, text)
+    before, rest = text.split(BEGIN)
+    after = rest.split(END)[1]
+    path.write_text(f"{before}{BEGIN}\n{markdown(report)}\n{END}{after}", encoding="utf-8")
+
+
+def check_markers(path: Path, text: str) -> None:
+    """Raise where a file has no place for the table."""
+    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
+        raise ValueError(f"{path}: it has no place for the table: a line {BEGIN} and, below, a line {END}, each once.")
+
+
+# The command ----------------------------------------------------------------------------------------------------------
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code."""
+    options = parser().parse_args(arguments)
+    width = None if sys.stdout.isatty() else int(os.environ.get("COLUMNS", 200))
+    console = Console(width=width, highlight=False)
+    try:
+        device = resolve_device(options.device, argument="--device")
+        if options.markdown is not None:
+            check_markers(options.markdown, options.markdown.read_text(encoding="utf-8"))
+    except DeviceError as error:
+        print(error, file=sys.stderr)
+        print("Try it on the CPU: python -m benchmarks.gpu --device cpu --envs 1 16", file=sys.stderr)
+        return 2
+    except (OSError, ValueError) as error:
+        print(f"--markdown: {error}", file=sys.stderr)
+        return 2
+    measured = Device(device)
+    bandwidth = measured.copy_bandwidth(options.seconds)
+    report = Report(measured.describe() | {"copy bandwidth": f"{bandwidth / 1e9:.4g} GB/s, measured"})
+    for line in machine_lines(report.machine):
+        console.print(escape(line))
+    if report.on_cpu:
+        console.print("On the CPU this shows that the command works: memory is that of the whole process.")
+    bench = Bench(measured, options.seconds, bandwidth, peer=not options.ours_only)
+    groups = [name for name in CASES if not options.only or name in options.only]
+    chosen = {title: case for group in groups for title, case in CASES[group].items()}
+
+    def out(rows: list[Row]) -> None:
+        if rows:
+            console.print(table(rows))
+        if options.json is not None:
+            options.json.write_text(report.json(), encoding="utf-8")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        measure(bench, report, chosen, options.envs, out)
+    if options.json is not None:
+        options.json.write_text(report.json(), encoding="utf-8")
+    if options.markdown is not None:
+        write_markdown(options.markdown, report)
+        console.print(f"The table is in {options.markdown}.")
+    for failure in report.failures:
+        console.print(f"[red]failed[/]: {escape(failure)}")
+    return 1 if report.failures else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,120 @@
+"""The launch that follows elements, on fields as MuJoCo (NumPy, float64) and mujoco_warp (Warp, float32) hold them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import warp as wp
+from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
+
+from sensorium.compute import Compute
+from sensorium.engines.base import FrameOnBody
+from sensorium.engines.offsets import LiveOffsets
+
+ENVS, ROWS = 3, 5
+ROW = {("site", "a"): 3, ("site", "b"): 0, ("camera", "eye"): 1, ("joint", "hinge"): 4}
+BODY = FrameOnBody(0, (0.25, 0.5, -0.5), (0.6, 0.0, 0.8, 0.0))
+FRAMES = [FrameOnBody(0, element=("site", "a")), BODY, FrameOnBody(-1, element=("camera", "eye")),
+          FrameOnBody(1, element=("joint", "hinge")), FrameOnBody(1, element=("site", "b"))]  # fmt: skip
+INNER = [((0.1 * k, -0.2, 0.3), (1.0, 0.0, 0.2 * k, 0.4)) for k in range(len(FRAMES))]
+"""Offsets on top, with quaternions that are not normalised."""
+FIELDS = ("site_pos", "site_quat", "cam_pos", "cam_quat", "jnt_pos")
+
+
+def fields(seed: int, envs: int) -> dict[str, NDArray[np.float64]]:
+    """Return random poses `[env, row, 3 or 4]`."""
+    rng = np.random.default_rng(seed)
+    return {name: rng.normal(size=(envs, ROWS, 4 if "quat" in name else 3)) for name in FIELDS}
+
+
+def expected(values: dict[str, NDArray[np.float64]], env: int, k: int) -> tuple[NDArray[Any], Rotation]:
+    """Return where a mount is, by SciPy."""
+    frame, (inner_pos, inner_quat) = FRAMES[k], INNER[k]
+    pos, quat = np.array(frame.pos), np.array(frame.quat)
+    if frame.element is not None:
+        word = {"site": "site", "camera": "cam", "joint": "jnt"}[frame.element[0]]
+        row = ROW[frame.element]
+        pos = values[f"{word}_pos"][env % len(values[f"{word}_pos"]), row]
+        if word != "jnt":
+            quat = values[f"{word}_quat"][env % len(values[f"{word}_quat"]), row]
+    turn = Rotation.from_quat(quat, scalar_first=True)
+    return pos + turn.apply(inner_pos), turn * Rotation.from_quat(inner_quat, scalar_first=True)
+
+
+def check(pair: tuple[torch.Tensor, torch.Tensor], values: dict[str, NDArray[np.float64]], envs: Any) -> None:
+    for env in envs:
+        for k in range(len(FRAMES)):
+            pos, turn = expected(values, env, k)
+            np.testing.assert_allclose(pair[0][env, k], pos, atol=2e-6)
+            got = Rotation.from_quat(pair[1][env, k].numpy(), scalar_first=True)
+            assert abs(float(pair[1][env, k].double().norm()) - 1.0) < 1e-6
+            assert (turn.inv() * got).magnitude() < 2e-6
+
+
+def held(values: dict[str, NDArray[np.float64]], is_warp: bool) -> dict[str, Any]:
+    """Return fields as one of the simulators holds them."""
+    if not is_warp:
+        return values
+    dtypes = {"site_quat": wp.quat, "cam_quat": wp.quat}
+    return {
+        name: wp.array(value.astype(np.float32), dtype=dtypes.get(name, wp.vec3), device="cpu")
+        for name, value in values.items()
+    }
+
+
+@pytest.mark.parametrize("capture", [False, True])
+@pytest.mark.parametrize("is_warp", [False, True])
+@pytest.mark.parametrize("envs", [1, ENVS])
+def test_mounts_follow_fields_that_are_written_and_replaced(is_warp: bool, envs: int, capture: bool) -> None:
+    """What was recorded (or captured) once follows writes in place, and other arrays, also of other sizes."""
+    live = LiveOffsets(Compute("cpu", ENVS, capture=capture), "cpu")
+    pair = live.add(FRAMES, INNER)
+    assert set(live.fields) == set(FIELDS)
+    values = fields(0, envs)
+    arrays = held(values, is_warp)
+    live.bind(lambda kind, name: ROW[kind, name], arrays)
+    addresses = [tensor.data_ptr() for tensor in pair]
+    for seed in range(6):  # beyond the runs that are timed before anything is captured
+        for name, value in fields(seed, envs).items():
+            values[name][...] = value
+            if is_warp:
+                arrays[name].assign(value.astype(np.float32))
+        live.follow()
+        check(pair, values, range(ENVS))
+    values = fields(7, ENVS)
+    live.bind(lambda kind, name: ROW[kind, name], held(values, is_warp))
+    live.follow()
+    check(pair, values, range(ENVS))
+    assert [tensor.data_ptr() for tensor in pair] == addresses
+
+
+def test_only_the_chosen_environments_follow() -> None:
+    """A reset moves the mounts of the envs that were reset; those of other views that were added later as well."""
+    live = LiveOffsets(Compute("cpu", ENVS), "cpu")
+    old, new = fields(0, ENVS), fields(1, ENVS)
+    values = {name: value.copy() for name, value in old.items()}
+    first = live.add(FRAMES, INNER)
+    live.bind(lambda kind, name: ROW[kind, name], values)
+    live.follow()
+    second = live.add(FRAMES, INNER)
+    live.bind(lambda kind, name: ROW[kind, name], values)
+    live.follow()
+    for name, value in new.items():
+        values[name][...] = value
+    live.follow(torch.tensor([1]))
+    for pair in (first, second):
+        check(pair, new, [1])
+        check(pair, old, [0, 2])
+
+
+def test_elements_of_bodies_are_none_to_follow() -> None:
+    """A view of bodies alone has no element: nothing is launched for it."""
+    live = LiveOffsets(Compute("cpu", ENVS), "cpu")
+    pos, _ = live.add([BODY], [((0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0))])
+    assert not live
+    assert live.fields == ()
+    np.testing.assert_allclose(pos, np.broadcast_to(np.array(BODY.pos, np.float32), (ENVS, 1, 3)))

@@ -1,0 +1,18 @@
+"""`sensorium.mjlab` where mjlab is not installed; `make test-mjlab` tests it where it is."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+import sensorium as sn
+
+
+def test_without_mjlab_the_import_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "mjlab"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "sensorium.mjlab", raising=False)
+    monkeypatch.setitem(sys.modules, "mjlab", None)  # Python then raises ModuleNotFoundError
+    with pytest.raises(sn.MissingDependencyError, match="pip install mjlab"):
+        import sensorium.mjlab

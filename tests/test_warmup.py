@@ -1,0 +1,214 @@
+"""`sensorium warmup`: what it compiles is all that a scene needs, once for all processes that share the cache."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import types
+from pathlib import Path
+
+import pytest
+import warp as wp
+
+from sensorium import cli
+from sensorium.cli import main
+from sensorium.cli import warmup as module
+from sensorium.cli.warmup import kernel_modules
+
+SCENE = """
+import hashlib
+import sys
+import sensorium as sn
+import sensorium.compute
+import warp as wp
+
+wp.config.log_level = wp.LOG_INFO  # it then says of each module whether it was compiled
+XML = '''<mujoco><worldbody><geom type="plane" size="5 5 0.1"/>
+<body name="ball" pos="0 0 0.11"><freejoint/><geom name="ball" size="0.1"/></body></worldbody></mujoco>'''
+sensors = [
+    sn.ImuCfg(name="imu", body="ball", gyro_noise=0.01, gyro_random_walk=0.01, delay=0.004),
+    sn.ContactSensorCfg(name="contact", primary=sn.ContactMatch(mode="body", pattern="ball"), fields=("found",)),
+    sn.RayCasterCfg(name="scan", body="ball", pattern=sn.GridPatternCfg(size=(0.4, 0.4)), noise=0.01),
+]
+scene = sn.Scene(sn.MujocoEngine(XML, 2, threads=1), sensors[: int(sys.argv[1])], seed=1)
+for _ in range(20):
+    scene.step()
+scene.reset([0])
+seen = hashlib.sha256()
+for reading in scene.publish().values():
+    for name in reading.measured:
+        seen.update(reading.measured[name].tobytes())
+print("READINGS", seen.hexdigest())
+"""
+
+
+def environment(cache: Path) -> dict[str, str]:
+    return {**os.environ, "WARP_CACHE_PATH": str(cache)}
+
+
+def warm_up(cache: Path, *options: str) -> str:
+    """Run the command in a process of its own and return what it printed."""
+    command = [sys.executable, "-m", "sensorium.cli", "warmup", "--device", "cpu", *options]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(cache))
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def run_scenes(cache: Path, sensors: int, processes: int = 1) -> list[tuple[str, list[str], list[str]]]:
+    """Run the scene in processes that start at once.
+
+    Returns:
+        Of each process a digest of the readings, the modules that it compiled and those that it found compiled.
+    """
+    command = [sys.executable, "-c", SCENE, str(sensors)]
+    running = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(cache))
+        for _ in range(processes)
+    ]
+    results = []
+    for process, (out, err) in [(process, process.communicate(timeout=300)) for process in running]:
+        assert process.returncode == 0, err
+        digest = re.search(r"READINGS (\w+)", out)
+        loads = re.findall(r"Module (\S+) \w+ load on device 'cpu' took .* \((\w+)\)", out)
+        assert digest is not None and loads, out
+        compiled, cached = ([name for name, how in loads if how == word] for word in ("compiled", "cached"))
+        results.append((digest[1], compiled, cached))
+    return results
+
+
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A cache that the command filled, and what it printed then."""
+    cache = tmp_path_factory.mktemp("cache")
+    return cache, warm_up(cache)
+
+
+@pytest.mark.slow
+def test_all_kernels_are_compiled_once(warm: tuple[Path, str]) -> None:
+    """The first run compiles each module into the cache that it names; the second finds all there, in a second."""
+    cache, said = warm
+    modules, _ = kernel_modules()
+    assert re.search(rf"^cpu: {len(modules)} modules of kernels, {len(modules)} compiled now, [\d.]+ s$", said, re.M)
+    assert f"cache: {cache / wp.__version__} (" in said and "WARP_CACHE_PATH" in said
+    assert len(list((cache / wp.__version__).glob("wp_sensorium.*/*.o"))) == len(modules)
+    again = re.search(rf"^cpu: {len(modules)} modules of kernels, none compiled now, ([\d.]+) s$", warm_up(cache), re.M)
+    assert again is not None and float(again[1]) < 5.0
+
+
+@pytest.mark.slow
+def test_a_scene_after_it_compiles_nothing(warm: tuple[Path, str]) -> None:
+    """An IMU, a contact sensor and rays run in a new process with what is in the cache."""
+    ((_, compiled, cached),) = run_scenes(warm[0], 3)
+    assert compiled == []
+    assert len(cached) > 8 and all(name.startswith("sensorium.") for name in cached)
+
+
+@pytest.mark.slow
+def test_ranks_that_start_at_once_share_an_empty_cache(tmp_path: Path) -> None:
+    """Two processes that compile into one empty cache at the same time both end, with the same numbers."""
+    (first, compiled, _), (second, _, _) = run_scenes(tmp_path, 1, processes=2)
+    assert first == second
+    assert compiled  # the cache was empty
+    assert not [path for path in (tmp_path / wp.__version__).iterdir() if re.search(r"_p\d+_t\d+$", path.name)]
+
+
+def test_every_module_with_kernels_is_found() -> None:
+    """What is found from the package's names is what Warp knows of it."""
+    modules, _ = kernel_modules()
+    known = wp._src.context.user_modules
+    expected = {name for name, each in known.items() if name.startswith("sensorium.") and each.kernels}
+    assert {each.name for each in modules} == expected
+    assert len(expected) == len(modules) >= 50
+
+
+def test_kernels_of_an_installed_plugin_are_found_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever package registered a sensor, its kernels are compiled as well."""
+    path = tmp_path / "wind_for_test.py"
+    path.write_text("import warp as wp\n\n@wp.kernel\ndef blow(x: wp.array[float]) -> None:\n    x[0] = 1.0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    plugin = __import__("wind_for_test")
+    monkeypatch.setitem(sys.modules, "wind_for_test", plugin)
+    sensor = type("Wind", (), {"__module__": "wind_for_test"})
+    monkeypatch.setattr("sensorium.registry.registered", lambda: {object: sensor})
+    assert "wind_for_test" in {each.name for each in kernel_modules()[0]}
+
+
+def test_what_an_extra_lacks_is_left_out_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module with kernels that cannot be imported is named with the reason; a fault of our own is raised."""
+    asked = module.importlib.import_module
+
+    def without(name: str) -> types.ModuleType:
+        if name == "sensorium.sensors.gnss":
+            raise ModuleNotFoundError("No module named 'galileo'", name="galileo")
+        return asked(name)
+
+    monkeypatch.setattr(module.importlib, "import_module", without)
+    assert kernel_modules()[1] == {"sensorium.sensors.gnss": "No module named 'galileo'"}
+
+    def broken(name: str) -> types.ModuleType:
+        raise ModuleNotFoundError("No module named 'sensorium.nowhere'", name="sensorium.nowhere")
+
+    monkeypatch.setattr(module.importlib, "import_module", broken)
+    with pytest.raises(ModuleNotFoundError, match="nowhere"):
+        kernel_modules()
+
+
+def test_devices_are_named_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """For "all" one GPU of each architecture stands for its kind; what is named twice is done once."""
+    architectures = {"cuda:0": 90, "cuda:1": 90, "cuda:2": 89}
+    monkeypatch.setattr("sensorium.compute.cuda_devices", lambda: list(architectures))
+    monkeypatch.setattr(wp, "get_device", lambda name: types.SimpleNamespace(arch=architectures[name]))
+    assert module._devices(["all", "cpu"]) == ["cpu", "cuda:0", "cuda:2"]
+    assert "cuda:0 stands for cuda:1, of the same architecture" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        (["--device", "gpu"], ["--device: got 'gpu'", "use --device cuda"]),
+        (["--device", "cpu", "cuda:99"], ["--device: got 'cuda:99'"]),
+        (["--model", "robt.xml"], ["--model", "robt.xml", "There is no such file."]),
+        (["--envs", "0"], ["--envs", ">= 1"]),
+        (["--engine", "newton", "--model", "robot.xml"], ["newton"]),
+    ],
+)
+def test_a_wrong_option_is_explained(
+    options: list[str], parts: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is compiled, and without a traceback."""
+    monkeypatch.setattr(module, "_compile", lambda *_: pytest.fail("it compiled"))
+    assert main(["warmup", *options]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    for part in parts:
+        assert part in said
+    assert "Traceback" not in said
+
+
+def test_help_says_when_to_use_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["warmup", "--help"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    for part in ("N ranks", "WARP_CACHE_PATH", "sensorium warmup --device cuda --model robot.xml --envs 4096"):
+        assert part in said
+
+
+PENDULUM = """
+<mujoco><worldbody><body name="arm" pos="0 0 1"><joint name="hinge" axis="0 1 0"/><geom size="0.1"/></body></worldbody>
+</mujoco>
+"""
+
+
+@pytest.mark.slow
+def test_a_model_is_stepped_on_its_engine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With --model the engine's own kernels are compiled too: the second time none is left."""
+    model = tmp_path / "pendulum.xml"
+    model.write_text(textwrap.dedent(PENDULUM))
+    monkeypatch.setattr(module, "kernel_modules", lambda: ([], {}))
+    for _ in range(2):
+        assert main(["warmup", "--device", "cpu", "--model", str(model), "--envs", "2"]) == 0
+        said = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"pendulum\.xml on mujoco_warp, none compiled now", said)

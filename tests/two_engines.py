@@ -1,0 +1,175 @@
+"""One world for all sensors on both MuJoCo engines, and the state of one copied into the other at each tick.
+
+Environment 0 is in the air throughout, environment 1 begins there and lands, environment 2 stands with a ball on it.
+Gravity and magnetic flux differ between the environments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import sensorium as sn
+from sensorium.spec import Requirement
+
+MODEL = Path(__file__).parent / "models/two_engines.xml"
+ENVS = 3
+STATE = ("qpos", "qvel", "act", "ctrl", "mocap_pos", "mocap_quat")
+OPTIONS = ("gravity", "magnetic")
+
+FEET = sn.ContactMatch(mode="geom", pattern=".*_foot")
+WALKER = sn.ContactMatch(mode="subtree", pattern="trunk")
+BALL = sn.ContactMatch(mode="body", pattern="ball")
+GROUND = sn.ContactMatch(mode="geom", pattern="ground")
+EVERYTHING = ("found", "force", "torque", "dist", "pos", "normal", "tangent")
+SCAN = sn.GridPatternCfg(resolution=0.2, size=(0.6, 0.4))
+PINHOLE = sn.PinholeCameraPatternCfg(width=6, height=4, focal_length=20.0, horizontal_aperture=20.0)
+TRANSFORMS = sn.FrameTransformerCfg
+NATIVE = (
+    "gyro", "accelerometer", "velocimeter", "flange_force", "flange_torque", "compass", "cable_length", "cable_speed",
+    "knee_force", "shoulder_effort", "knee_stop", "tail_turn", "tail_rate", "foot_in_trunk", "hand_turn", "foot_speed",
+    "foot_acceleration", "hand_angular_acceleration", "walker_centre", "walker_speed", "walker_spin", "clock",
+)  # fmt: skip
+"""What the model declares."""
+
+
+def sensors() -> list[sn.SensorCfg[Any]]:
+    """Return clean configs, at least one of each kind, with all that they can compute."""
+    return [
+        sn.ImuCfg(name="imu", site="imu"),
+        sn.ImuCfg(name="imus", bodies=".*"),
+        sn.JointSensorCfg(name="joints", joints=(".*hip", ".*knee", "stilt", "elbow", "dangle"), fields="all"),
+        sn.JointTorqueCfg(name="torques", joints=(".*hip", ".*knee", "stilt", "shoulder", "elbow")),
+        sn.MotorCurrentCfg(name="current", joints=("shoulder", ".*knee"), torque_constant=0.1, gear=9.0, viscous=0.1),
+        sn.JointWrenchCfg(name="wrenches", joints=".*", frame="parent"),
+        sn.ForceTorqueCfg(name="flange", site="flange"),
+        sn.ForceTorqueCfg(name="ankles", bodies=".*_foot", on="parent"),
+        sn.FrameTransformerCfg(
+            name="frames", body="trunk", target_frames=(TRANSFORMS.FrameCfg(body=".*"), TRANSFORMS.FrameCfg(site=".*")),
+        ),
+        sn.ContactSensorCfg(
+            name="sum", primary=FEET, fields=("found", "force", "torque", "pos"), reduce="netforce",
+            track_air_time=True, history_length=3,
+        ),
+        sn.ContactSensorCfg(
+            name="strongest", primary=WALKER, secondary=GROUND, fields=EVERYTHING, reduce="maxforce", num_slots=3
+        ),
+        sn.ContactSensorCfg(name="deepest", primary=FEET, secondary=GROUND, fields=EVERYTHING, reduce="mindist"),
+        sn.ContactSensorCfg(name="first", primary=FEET, fields=EVERYTHING, reduce="none", global_frame=True),
+        sn.ContactSensorCfg(
+            name="ball", primary=BALL, secondary=WALKER, fields=("found", "force"), reduce="netforce",
+            force_threshold=1.0, track_air_time=True,
+        ),
+        sn.ContactSensorCfg(
+            name="paths", prim_path="{ENV_REGEX_NS}/.*_foot", filter_prim_paths_expr=("{ENV_REGEX_NS}/ball",),
+            track_pose=True, track_air_time=True, track_contact_points=True, track_friction_forces=True,
+        ),
+        sn.CollisionEventsCfg(name="events", primary=WALKER, secondary=GROUND),
+        sn.CollisionEventsCfg(name="knocks", primary=BALL),
+        sn.ContactCfg(name="switches", geoms=".*_foot", on_force=5.0, off_force=2.0),
+        sn.ContactForceCfg(name="pads", geoms=".*_foot"),
+        sn.TouchCfg(name="touch", sites=("left_sole", "right_sole", "back")),
+        sn.MagnetometerCfg(name="compasses", bodies="trunk|hand"),
+        sn.BarometerCfg(name="barometer", site="antenna"),
+        sn.GnssCfg(name="gnss", site="antenna", origin=(47.0, 8.5, 400.0)),
+        *(sn.BuiltinSensorCfg(name=name) for name in NATIVE),
+        sn.RayCasterCfg(name="scan", body="trunk", pattern=SCAN, fields="all", max_distance=4.0),
+        sn.RayCastSensorCfg(name="height", site="imu", pattern=SCAN, max_distance=4.0),
+        sn.TerrainHeightCfg(name="terrain", sites="left_sole|antenna", fields="all"),
+        sn.RayCasterCameraCfg(
+            name="camera", camera="front", pattern_cfg=PINHOLE, max_distance=4.0,
+            data_types=("distance_to_camera", "distance_to_image_plane", "normals", "points_b", "geom_ids", "face_ids"),
+        ),
+        sn.DepthCameraCfg(name="depth", body="post", res=(6, 4), fov_horizontal=80.0, max_range=4.0),
+        sn.SurfaceDistanceProbeCfg(
+            name="probe", body="trunk", probe_local_pos=((0.2, 0.0, -0.05), (-0.2, 0.0, -0.05)), probe_radius=2.0,
+            fields="all", lookup=((0.0, 100.0, 0.0), (2.0, 5.0, 0.1)),
+        ),
+        sn.LidarCfg(
+            name="lidar", site="antenna", pattern=sn.SphericalPatternCfg(n_points=(8, 6)), fields="all",
+            max_distance=4.0,
+        ),
+        sn.RadarCfg(
+            name="radar", site="mast", points=24, horizontal_fov_deg=120.0, vertical_fov_deg=80.0, max_distance=5.0,
+            fields="all",
+        ),
+    ]  # fmt: skip
+
+
+def reports() -> list[Requirement]:
+    """Return a contact report of each kind of element and each reduction, with all fields."""
+    report, ground = sn.CONTACT_REPORT, ("geom", "ground")
+    feet = ("left_foot", "right_foot", "stilt_foot")
+    return [
+        report(("geom", feet), None, EVERYTHING, "netforce"),
+        report(("subtree", ("trunk",)), ("body", "world"), EVERYTHING, "netforce"),
+        report(("body", ("ball", "trunk")), None, EVERYTHING, "netforce"),
+        report(("body", feet), ground, EVERYTHING, "maxforce"),
+        report(("subtree", ("trunk", "ball")), None, EVERYTHING, "maxforce", 2),
+        report(("geom", feet), None, EVERYTHING, "mindist", 2),
+        report(("geom", feet), ground, EVERYTHING, "none"),
+        report(("geom", ("ground",)), ("subtree", "trunk"), EVERYTHING, "maxforce", 3),
+        report(("geom", ("trunk",)), ("geom", "ball"), ("found", "dist", "normal"), "none"),
+    ]
+
+
+def start(engine: Any) -> None:
+    """Write the first state: in the air, about to land, and standing with a ball on the back."""
+    generator = torch.Generator().manual_seed(7)
+
+    def random(*shape: int) -> torch.Tensor:
+        return 2.0 * torch.rand(*shape, generator=generator) - 1.0
+
+    qpos, qvel = engine.qpos, engine.qvel
+    ball = engine.model.jnt_qposadr[engine.names("joint").index("ball")]
+    qpos[:, 2] = torch.tensor([1.8, 0.43, 0.395])
+    qpos[:, ball + 2] = torch.tensor([2.6, 0.9, 0.502])
+    qvel[:] = random(*qvel.shape) * torch.tensor([[2.0], [0.5], [0.1]])
+    qvel[1, 2] = -0.8
+    engine.gravity[:] = torch.tensor([[0.0, 0.0, -9.81], [0.5, -0.3, -9.0], [0.0, 0.0, -9.81]])
+    engine.magnetic[:] = torch.tensor([2e-5, 1e-6, -4.4e-5]) * torch.tensor([[1.0], [1.1], [0.9]])
+
+
+def copy_state(source: Any, into: Any) -> None:
+    """Copy the state of an engine into another; what the solver starts from stays that of each."""
+    for name in (*STATE, *OPTIONS):
+        getattr(into, name).copy_(getattr(source, name))
+
+
+@dataclass
+class Pair:
+    """Both engines, each with a scene of the same sensors."""
+
+    cpu: sn.MujocoEngine
+    warp: sn.MujocoWarpEngine
+    scenes: tuple[sn.Scene, sn.Scene]
+    ticks: int = 0
+    touching: list[torch.Tensor] = field(default_factory=list)
+
+    def advance(self, fed: bool = False) -> None:
+        """Take one tick: both step, the state of mujoco_warp is copied into MuJoCo, both run forward, all is sampled.
+
+        Args:
+            fed: also copy all derived arrays of MuJoCo into those of mujoco_warp, so that truth is identical.
+        """
+        generator = torch.Generator().manual_seed(self.ticks)
+        ctrl = 2.0 * torch.rand(ENVS, self.warp.ctrl.shape[1], generator=generator) - 1.0
+        for engine in (self.warp, self.cpu):
+            engine.step(ctrl)
+        self.warp.mocap_pos[:, 0] += 0.01
+        copy_state(self.warp, self.cpu)
+        for engine in (self.warp, self.cpu):
+            engine.forward()
+        if fed:
+            for name, values in self.warp._derived.arrays.items():
+                values.copy_(self.cpu.array(name))
+        for scene in self.scenes:
+            scene.update()
+        self.ticks += 1
+        self.touching.append(torch.from_numpy(self.cpu.batch.bind("ncon") > 0))
+
+

@@ -1,0 +1,387 @@
+"""Our sensors inside the real mjlab: its environment steps, resets and reads them; the numbers are our own scene's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mujoco
+import numpy as np
+import pytest
+import torch
+from mjlab.envs import ManagerBasedRlEnv
+from mjlab.scene import Scene as MjlabScene
+from mjlab.scene import SceneCfg
+from mjlab.terrains import TerrainEntityCfg
+from mjlab.viewer.debug_visualizer import NullDebugVisualizer
+from world import DECIMATION, DT, ENVS, FIELDS, ROBOT, SENSORS, ours, tick
+
+import sensorium as sn
+from sensorium.mjlab import SensoriumCfg, add_sensors, reading, scene_of
+
+NATIVE = (
+    ("imu", "ang_vel_b", "robot/gyro"),
+    ("imu", "lin_acc_b", "robot/accelerometer"),
+    ("imu", "pos_w", "robot/imu_pos"),
+)
+
+
+def assert_same(env: ManagerBasedRlEnv) -> None:
+    """What mjlab's scene shows is bit for bit what our own scene shows that stands beside it."""
+    scene, own = ours(env).scene, env.scene["beside"].scene
+    assert scene.tick == own.tick
+    for name, fields in FIELDS.items():
+        mine, other = scene[name], own[name]
+        for field in fields:
+            for part in ("data", "ground_truth"):
+                got, wanted = (getattr(getattr(sensor, part), field) for sensor in (mine, other))
+                assert torch.equal(got, wanted), f"{name}.{part}.{field} at tick {own.tick}"
+        for what in ("capture_tick", "age", "valid", "is_new", "frame", "stamp"):
+            assert torch.equal(getattr(mine, what), getattr(other, what)), f"{name}.{what} at tick {own.tick}"
+    assert torch.equal(scene["late"].history.ang_vel_b, own["late"].history.ang_vel_b)
+
+
+def reset(env: ManagerBasedRlEnv, *envs: int) -> None:
+    ids = torch.tensor(envs or range(ENVS))
+    env.reset(env_ids=ids)
+    env.scene["beside"].scene.reset(ids)
+
+
+# Readings -------------------------------------------------------------------------------------------------------------
+
+
+def test_readings_are_those_of_our_own_scene(env: ManagerBasedRlEnv) -> None:
+    """Bit for bit, noise, walks, delay and history included, in a fall and on the ground, through resets of some."""
+    reset(env)
+    touched = False
+    for step in range(40):
+        tick(env, 3)
+        assert_same(env)
+        touched |= bool((ours(env).scene["feet"].data.found > 0).any())
+        if step in (5, 17):
+            reset(env, step % 3)
+            assert_same(env)
+    assert touched
+
+
+def test_truth_is_what_mjlabs_own_sensors_say(env: ManagerBasedRlEnv) -> None:
+    """Gyro, accelerometer, position of the moved site and joint of the same step, in float32."""
+    reset(env)
+    for _ in range(60):
+        tick(env)
+        scene = ours(env).scene
+        for name, field, native in NATIVE:
+            got, wanted = getattr(scene[name].ground_truth, field), env.scene[native].data
+            bound = 2e-5 * max(1.0, float(wanted.abs().max()))
+            torch.testing.assert_close(got, wanted, rtol=0, atol=bound, msg=f"{field} at tick {scene.tick}")
+        joint = scene["joints"].ground_truth.position[:, :1]
+        torch.testing.assert_close(joint, env.scene["robot/left_hip_pos"].data, rtol=0, atol=1e-6)
+
+
+def test_sites_that_mjlab_moved_are_where_it_moved_them(env: ManagerBasedRlEnv) -> None:
+    """Randomisation replaces the model's arrays after our scene was built: each environment has its own site."""
+    moved = env.sim.model.site_pos[:, env.sim.mj_model.site("robot/imu").id]
+    assert len(torch.unique(moved, dim=0)) == ENVS
+    reset(env)
+    scene = ours(env).scene
+    torch.testing.assert_close(scene["imu"].ground_truth.pos_w, env.scene["robot/imu_pos"].data, rtol=0, atol=1e-6)
+
+
+def test_several_groups_draw_by_their_own_seeds(env: ManagerBasedRlEnv) -> None:
+    """The second group's IMU sees the same truth and other noise."""
+    tick(env, 2)
+    first, second = ours(env).scene["imu"], ours(env, "more").scene["tail"]
+    assert torch.equal(first.ground_truth.ang_vel_b, second.ground_truth.ang_vel_b)
+    errors = [sensor.data.ang_vel_b - sensor.ground_truth.ang_vel_b for sensor in (first, second)]
+    assert (errors[0] != errors[1]).all() and all(error.abs().max() < 0.06 for error in errors)
+
+
+# Time -----------------------------------------------------------------------------------------------------------------
+
+
+def test_samples_are_one_tick_old_and_say_so_and_stay_when_mjlab_goes_forward(env: ManagerBasedRlEnv) -> None:
+    """mjlab's forward() before observations reaches its own sensors; ours show what the step left, all of one tick."""
+    reset(env)
+    tick(env, 6)
+    scene, own = ours(env).scene, env.scene["beside"].scene
+    before = {field: getattr(own["imu"].ground_truth, field).clone() for _, field, _ in NATIVE}  # read before
+    native = env.scene["robot/gyro"].data.clone()
+    env.sim.forward()
+    assert not torch.equal(env.scene["robot/gyro"].data, native)
+    for field, wanted in before.items():
+        assert torch.equal(getattr(scene["imu"].ground_truth, field), wanted)  # first read after
+    torch.testing.assert_close(scene["imu"].capture_time, torch.full((ENVS,), (scene.tick - 1) * DT).double())
+
+
+def test_fresh_samples_are_of_the_current_tick(fresh_env: ManagerBasedRlEnv) -> None:
+    """With `fresh=True` truth after a control step is what mjlab's sensors say after its forward()."""
+    for _ in range(5):
+        fresh_env.step(torch.ones(ENVS, 2))
+        scene = ours(fresh_env).scene
+        assert (scene["imu"].capture_tick == scene.tick).all()
+        for name, field, native in NATIVE:
+            wanted = fresh_env.scene[native].data
+            bound = 2e-5 * max(1.0, float(wanted.abs().max()))
+            torch.testing.assert_close(getattr(scene[name].ground_truth, field), wanted, rtol=0, atol=bound)
+
+
+def test_a_control_step_is_that_of_the_environment(env: ManagerBasedRlEnv) -> None:
+    """What arrived in the last `decimation` ticks is new; with a sample each 2 ticks that is every control step."""
+    reset(env)
+    for _ in range(3):
+        env.step(torch.zeros(ENVS, 2))
+        scene = ours(env).scene
+        assert scene.clock.control_tick == scene.tick - DECIMATION
+        assert scene["late"].is_new.all()
+        assert_same(env)
+
+
+# Episodes -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["reset()", "auto reset"])
+def test_an_episode_begins_in_the_state_that_reset_events_wrote(env: ManagerBasedRlEnv, how: str) -> None:
+    """Its first sample is of that state and of these environments only; the others go on."""
+    reset(env)
+    env.step(torch.zeros(ENVS, 2))
+    scene, own = ours(env).scene, env.scene["beside"].scene
+    captures = scene["late"].frame.clone()
+    if how == "reset()":
+        env.reset(env_ids=torch.tensor([1]))
+    else:
+        env.ending = torch.tensor([False, True, False])
+        env.step(torch.zeros(ENVS, 2))
+        env.ending = None
+        captures += DECIMATION // 2  # it samples every second tick
+    own.reset([1])
+    assert_same(env)
+    assert scene["late"].frame.tolist() == [captures[0], 1, captures[2]]
+    assert scene["imu"].capture_tick.tolist() == [scene.tick - 1, scene.tick, scene.tick - 1]
+    wanted = env.scene["robot/imu_pos"].data[1]
+    torch.testing.assert_close(scene["imu"].ground_truth.pos_w[1], wanted, rtol=0, atol=1e-6)
+    history = scene["late"].history.ang_vel_b[1]
+    assert torch.equal(history, history[:1].expand_as(history))  # nothing of the episode before
+
+
+def test_an_episode_that_nobody_looks_at_begins_with_the_next_tick(env: ManagerBasedRlEnv) -> None:
+    reset(env)
+    tick(env, 3)
+    env.scene.reset(torch.tensor([2]))
+    tick(env)
+    scene = ours(env).scene
+    assert scene["late"].frame.tolist()[2] == 1
+    assert scene["late"].captures.first_tick.tolist()[2] == scene.tick
+    env.scene["beside"].scene.reset([2])
+    assert_same(env)
+
+
+@pytest.mark.parametrize("envs", [None, slice(None), torch.arange(ENVS)], ids=["None", "slice", "ids"])
+def test_all_forms_in_which_mjlab_names_environments_reset_them(env: ManagerBasedRlEnv, envs: Any) -> None:
+    tick(env, 5)
+    env.scene.reset(envs)
+    assert (ours(env).scene["late"].frame == 1).all()
+    env.scene["beside"].scene.reset()
+    assert_same(env)
+
+
+# Observations ---------------------------------------------------------------------------------------------------------
+
+
+def test_observation_terms_are_readings(env: ManagerBasedRlEnv) -> None:
+    """Flattened, float32, scaled and stacked by mjlab, and kept: later steps do not change them."""
+    reset(env)
+    seen, kept = [], []
+    for _ in range(3):
+        observed = env.step(torch.zeros(ENVS, 2))[0]["actor"]
+        scene = ours(env).scene
+        assert torch.equal(observed["gyro"], scene["imu"].data.ang_vel_b)
+        assert torch.equal(observed["feet"], scene["feet"].ground_truth.found.float())
+        assert torch.equal(observed["scan"], 0.5 * scene["scan"].data.distances)
+        assert all(values.dtype == torch.float32 for values in observed.values())
+        seen.append(scene_of(env, "more")["tail"].data.lin_acc_b.clone())
+        kept.append((observed["gyro"], observed["gyro"].clone()))
+    assert torch.equal(observed["history"], torch.cat(seen[-2:], dim=1))
+    assert all(torch.equal(now, then) for now, then in kept)
+
+
+def test_a_reading_has_one_row_of_numbers_for_each_environment(env: ManagerBasedRlEnv) -> None:
+    tick(env)
+    scene = ours(env).scene
+    frames = reading(env, "frames", "target_pos_source")
+    assert torch.equal(frames, scene["frames"].data.target_pos_source.reshape(ENVS, 6))
+    latched = reading(env, "feet", "latched_any")
+    assert latched.dtype == torch.float32 and torch.equal(latched, scene["feet"].data.latched_any.float())
+    truth = reading(env, "imu", "ang_vel_b", truth=True)
+    assert torch.equal(truth, scene["imu"].ground_truth.ang_vel_b)
+    assert not torch.equal(truth, reading(env, "imu", "ang_vel_b"))
+    frames.zero_()  # a tensor of its own
+    assert scene["frames"].data.target_pos_source.abs().sum() > 0
+
+
+def test_knobs_are_set_through_our_scene(env: ManagerBasedRlEnv) -> None:
+    scene_of(env, "more")["tail"].set("noise", {"ang_vel_b": 0.0}, [0, 2])
+    tick(env)
+    error = reading(env, "tail", "ang_vel_b") - reading(env, "tail", "ang_vel_b", truth=True)
+    assert (error[[0, 2]] == 0).all() and (error[1] != 0).all()
+    scene_of(env, "more")["tail"].set("noise", {"ang_vel_b": 0.01})
+
+
+def test_data_maps_names_to_what_is_measured(env: ManagerBasedRlEnv) -> None:
+    data = env.scene["sensorium"].data
+    assert list(data) == [cfg.label for cfg in SENSORS] and len(data) == len(SENSORS)
+    assert "imu" in data and "gyro" not in data
+    tick(env)
+    assert torch.equal(data["imu"].ang_vel_b, ours(env).scene["imu"].data.ang_vel_b)
+
+
+# Model ----------------------------------------------------------------------------------------------------------------
+
+
+def scene_cfg(*sensors: Any) -> SceneCfg:
+    from mjlab.entity import EntityCfg
+
+    robot = EntityCfg(spec_fn=lambda: mujoco.MjSpec.from_string(ROBOT))
+    terrain = TerrainEntityCfg(terrain_type="plane")
+    return SceneCfg(num_envs=1, terrain=terrain, entities={"robot": robot}, sensors=sensors)
+
+
+def test_what_our_sensors_need_is_in_the_model_and_not_in_mjlabs_scene(env: ManagerBasedRlEnv) -> None:
+    model = env.sim.mj_model
+    added = [model.sensor(i).name for i in range(model.nsensor) if model.sensor(i).name.startswith("sensorium/")]
+    assert len(added) >= 2  # a contact sensor for each foot
+    xml = ["robot/gyro", "robot/accelerometer", "robot/imu_pos", "robot/left_hip_pos"]
+    assert list(env.scene.sensors) == ["sensorium", "more", "beside", *xml]
+
+
+def test_a_group_may_stand_in_mjlabs_config_by_itself() -> None:
+    """The model is the same then, and mjlab wraps what was added, too."""
+    scene = MjlabScene(scene_cfg(SensoriumCfg(sensors=SENSORS)), device="cpu")
+    cfg = scene_cfg()
+    add_sensors(cfg, SENSORS)
+    other = MjlabScene(cfg, device="cpu")
+    assert sorted(s.name for s in scene.spec.sensors) == sorted(s.name for s in other.spec.sensors)
+    assert {name for name in scene.sensors if name.startswith("sensorium/")} == {
+        s.name for s in scene.spec.sensors if s.name.startswith("sensorium/")
+    }
+
+
+def test_sensors_sit_on_what_the_configs_own_spec_fn_adds() -> None:
+    cfg = scene_cfg()
+    cfg.spec_fn = lambda spec: spec.worldbody.add_geom(name="crate", size=[0.1, 0.1, 0.1])
+    crate = sn.ContactSensorCfg(name="crate", primary=sn.ContactMatch(mode="geom", pattern="crate"), fields=("found",))
+    add_sensors(cfg, [crate])
+    scene = MjlabScene(cfg, device="cpu")
+    assert any("crate" in sensor.name for sensor in scene.spec.sensors)
+
+
+# Drawing --------------------------------------------------------------------------------------------------------------
+
+
+class Drawn(NullDebugVisualizer):
+    """What was drawn, by the name of the method."""
+
+    def __init__(self, env: int, show_all_envs: bool = False) -> None:
+        super().__init__(env, meansize=0.1)
+        self.show_all_envs = show_all_envs
+        self.shapes: dict[str, list[tuple[Any, ...]]] = {}
+        for name in ("arrow", "sphere", "cylinder", "frame"):
+            setattr(self, f"add_{name}", lambda *args, kind=name, **more: self.shapes.setdefault(kind, []).append(args))
+
+
+def test_only_sensors_that_shall_be_drawn_are_drawn_where_mjlab_looks(env: ManagerBasedRlEnv) -> None:
+    """Specific force as an arrow, frames and what connects them, hits of rays; of the environment that is shown."""
+    reset(env)
+    tick(env, 40)
+    scene = ours(env).scene
+    nothing, one, all_of_them = Drawn(1), Drawn(1), Drawn(0, show_all_envs=True)
+    env.update_visualizers(nothing)
+    assert nothing.shapes == {}
+    names = ("imu", "frames", "scan", "feet")
+    assert all(scene[name].set_debug_vis(True) for name in names)
+    env.update_visualizers(one)
+    env.update_visualizers(all_of_them)
+    for name in names:
+        scene[name].set_debug_vis(False)
+    presses = scene["feet"].ground_truth.force.norm(dim=-1) > 0.0
+    assert [len(one.shapes[kind]) for kind in ("frame", "cylinder", "sphere")] == [3, 2, 15]
+    assert len(one.shapes["arrow"]) == 1 + int(presses[1].sum())
+    assert len(all_of_them.shapes["arrow"]) == ENVS + int(presses.sum()) > len(one.shapes["arrow"])
+    assert [len(all_of_them.shapes[kind]) for kind in ("frame", "cylinder", "sphere")] == [9, 6, 45]
+    truth = scene["imu"].ground_truth
+    np.testing.assert_allclose(one.shapes["arrow"][0][0], truth.pos_w[1], atol=1e-6)
+    centre, turn = one.shapes["frame"][0]
+    np.testing.assert_allclose(centre, scene["frames"].ground_truth.source_pos_w[1], atol=1e-6)
+    np.testing.assert_allclose(turn, env.sim.data.xmat[1, env.sim.mj_model.body("robot/base").id], atol=1e-5)
+    heights = np.array([sphere[0][2] for sphere in one.shapes["sphere"]])
+    assert np.abs(heights).max() < 0.06  # the ground, within the noise of the scan
+
+
+# Bad input ------------------------------------------------------------------------------------------------------------
+
+
+def test_names_that_are_not_in_the_model_are_listed_before_it_is_compiled() -> None:
+    feet = sn.ContactMatch(mode="geom", pattern=".*_foott", entity="robot")
+    cfg = scene_cfg(SensoriumCfg(sensors=[sn.ContactSensorCfg(name="feet", primary=feet)]))
+    with pytest.raises(sn.SelectionError, match=r"ContactSensorCfg\('feet'\).*robot/left_foot"):
+        MjlabScene(cfg, device="cpu")
+
+
+def test_what_does_not_exist_is_named_with_what_does(env: ManagerBasedRlEnv) -> None:
+    with pytest.raises(sn.UnknownNameError, match=r"unknown sensor 'imus'.*'imu'.*Known: feet, frames, imu"):
+        reading(env, "imus", "ang_vel_b")
+    with pytest.raises(sn.UnknownNameError, match=r"unknown sensor 'imus'.*Known: tail"):
+        reading(env, "imus", "ang_vel_b", group="more")
+    with pytest.raises(sn.UnknownNameError, match=r"field of 'imu' 'ang_vel'.*'ang_vel_b'.*Known: .*pos_w"):
+        reading(env, "imu", "ang_vel")
+    with pytest.raises(sn.UnknownNameError, match=r"field of 'imu' 'None'.*Known: .*pos_w"):
+        reading(env, "imu")
+    with pytest.raises(sn.UnknownNameError, match=r"group of sensors 'mroe'.*'more'"):
+        reading(env, "tail", "ang_vel_b", group="mroe")
+    with pytest.raises(sn.SelectionError, match=r"scene_of\.name: got None, expected one of sensorium, more"):
+        scene_of(env)
+    bare = MjlabScene(scene_cfg(), device="cpu")
+    with pytest.raises(sn.UnknownNameError, match=r"add_sensors\(cfg\.scene"):
+        scene_of(bare)
+
+
+def test_a_sensor_of_two_groups_needs_its_group(env: ManagerBasedRlEnv) -> None:
+    ours(env, "more").scene.add(sn.ImuCfg(name="late", site="robot/imu"))
+    try:
+        with pytest.raises(sn.SelectionError, match=r"reading\.group.*sensorium, more: each has a 'late'"):
+            reading(env, "late", "ang_vel_b")
+        assert reading(env, "late", "ang_vel_b", group="more").shape == (ENVS, 3)
+    finally:
+        ours(env, "more").scene.remove("late")
+
+
+def test_a_scene_that_is_updated_once_for_several_steps_is_refused(env: ManagerBasedRlEnv) -> None:
+    with pytest.raises(sn.ScheduleError, match=r"update\(dt=0\.02\).*time step is 0\.005 s"):
+        env.scene.update(DECIMATION * DT)
+
+
+def test_a_scene_without_a_simulation_says_what_is_missing() -> None:
+    scene = MjlabScene(scene_cfg(SensoriumCfg(sensors=SENSORS)), device="cpu")
+    with pytest.raises(sn.ScheduleError, match=r"scene\.initialize\(mj_model, model, data\)"):
+        scene_of(scene)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sensors": SENSORS[0]}, r"SensoriumCfg\('sensorium'\)\.sensors: .*sensors=\(cfg,\)"),
+        ({"sensors": ["imu"]}, r"sensors: got 'imu'.*ImuCfg"),
+        ({"sensors": []}, r"at least one config"),
+        ({"sensors": SENSORS, "decimation": 0}, r"decimation: got 0"),
+    ],
+)
+def test_configs_that_cannot_be_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(sn.ConfigError, match=message):
+        SensoriumCfg(**options)
+
+
+def test_groups_need_names_of_their_own_and_one_freshness() -> None:
+    cfg = scene_cfg()
+    add_sensors(cfg, SENSORS)
+    with pytest.raises(sn.ConfigError, match=r"add_sensors\.name: got 'sensorium'"):
+        add_sensors(cfg, SENSORS)
+    with pytest.raises(sn.ConfigError, match=r"add_sensors\.fresh: got True"):
+        add_sensors(cfg, SENSORS, name="other", fresh=True)
