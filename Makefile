@@ -1,5 +1,5 @@
 # `make demo` and `make test` need Python 3.11 or newer on the machine, and nothing else: they make .venv themselves.
-# PYTHON=/path/to/python picks the Python, PYTEST_ARGS="-k imu" goes to pytest.
+# PYTHON=/path/to/python picks the Python, PYTEST_ARGS="-k imu" goes to pytest, GPU_ARGS to bench-gpu.
 
 VENV := .venv
 PY = $(VENV)/bin/python
@@ -11,10 +11,11 @@ TORCH := $(shell grep '^torch==' constraints.txt)
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3.12 python3.11 python3.13 python3)
 PYTEST_ARGS ?=
+GPU_ARGS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-mjlab bench lint type format clean env-plot env-test env-mjlab
+.PHONY: help demo test test-mjlab bench bench-gpu lint type format clean env-plot env-test env-mjlab
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | sort | awk -F '\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -30,6 +31,9 @@ test-mjlab: env-mjlab  ## our sensors inside the real mjlab, with its MuJoCo 3.1
 
 bench: env-plot  ## measure speed and memory
 	$(PY) -m benchmarks
+
+bench-gpu: env-test  ## measure beside mujoco_warp on a GPU; GPU_ARGS="--device cpu --envs 1 16" tries it without one
+	$(PY) -m benchmarks.gpu $(GPU_ARGS)
 
 lint: env-test  ## check format and style, change nothing
 	$(PY) -m ruff format --check --quiet . || { echo "Not formatted as above. 'make format' does it."; exit 1; }

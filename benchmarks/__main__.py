@@ -10,7 +10,7 @@ import warp
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import chain, observer, rays, scene, sensors
+from benchmarks import capture, chain, observer, rays, scene, sensors
 
 BENCHMARKS: list[tuple[str, Callable[[], list[tuple[str, str, str]]]]] = [
     ("chain/1", lambda: chain.run(1)),
@@ -18,6 +18,10 @@ BENCHMARKS: list[tuple[str, Callable[[], list[tuple[str, str, str]]]]] = [
     ("chain/4096", lambda: chain.run(4096)),
     ("idle", scene.idle),
     ("two_imus", scene.two_imus),
+    ("capture/step", capture.step),
+    ("capture/shards", capture.shards),
+    ("capture/many/1", capture.many_small),
+    ("capture/many/1024", capture.many_large),
     ("many_imus", sensors.many_imus),
     ("encoders", sensors.encoders),
     ("contacts", sensors.contacts),

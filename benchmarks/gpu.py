@@ -7,7 +7,6 @@ import json
 import os
 import sys
 import traceback
-import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -77,16 +76,20 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.gpu",
-        description="Measure scans, lidars, cameras, contacts, IMUs and the measurement chain of sensorium beside "
-        "mujoco_warp's own rays, renderer and sensors, on the same states in one run.",
+        description="Measure scans, lidars, cameras, contacts, IMUs and the measurement chain of sensorium\n"
+        "beside mujoco_warp's own rays, renderer and sensors, on the same states in one run.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--device", default="cuda:0", metavar="D", help="cuda:0 (default), cuda:INDEX or cpu")
     parser.add_argument("--envs", type=positive, nargs="+", default=list(ENVS), metavar="N",
                         help=f"numbers of environments (default: {' '.join(map(str, ENVS))})")  # fmt: skip
-    parser.add_argument("--only", nargs="+", choices=list(CASES), metavar="CASE", help="cases, see below (default: all)")
-    parser.add_argument("--seconds", type=float, default=0.5, metavar="S", help="time of each measurement (default: 0.5)")
+    parser.add_argument(
+        "--only", nargs="+", choices=list(CASES), metavar="CASE", help="cases, see below (default: all)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=0.5, metavar="S", help="time of each measurement (default: 0.5)"
+    )
     parser.add_argument("--ours-only", action="store_true", help="leave out what mujoco_warp has of its own")
     parser.add_argument("--markdown", type=Path, metavar="FILE",
                         help="put the table between the two markers of this file")  # fmt: skip
@@ -259,9 +262,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.json is not None:
             options.json.write_text(report.json(), encoding="utf-8")
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")
-        measure(bench, report, chosen, options.envs, out)
+    measure(bench, report, chosen, options.envs, out)
     if options.json is not None:
         options.json.write_text(report.json(), encoding="utf-8")
     if options.markdown is not None:

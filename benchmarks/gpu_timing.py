@@ -1,4 +1,4 @@
-"""How times, memory and bandwidth are measured on a device, a GPU or the CPU: interleaved rounds, nothing is waited for.
+"""How times, memory and bandwidth are measured on a device, a GPU or the CPU, in interleaved rounds.
 
 On CUDA a round is timed by events on the device around many calls; the host waits only between rounds. Clocks of a GPU
 vary, so only ratios within one run say much: calls that are compared take turns, and ratios are taken round by round.
@@ -66,6 +66,8 @@ class Device:
         self.name = name
         self.is_cpu = name == "cpu"
         self.wp = wp.get_device(name)
+        self.least_bytes = 1 << 20 if self.is_cpu else 1
+        """Growth of `used` below this says nothing."""
         if not self.is_cpu:
             torch.cuda.set_device(name)
 
@@ -76,6 +78,7 @@ class Device:
 
     def graph(self, work: Callable[[], None]) -> Call:
         """Run Warp work once, capture it, and return what replays it on torch's current stream."""
+        self.wait()  # torch filled what it reads
         with wp.ScopedDevice(self.wp):
             work()  # its kernels load
             self.wait()

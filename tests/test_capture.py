@@ -15,6 +15,7 @@ import pytest
 import torch
 import warp as wp
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import sensorium as sn
 from sensorium.compute import Compute, Rows, program
@@ -29,7 +30,7 @@ JOINTS = tuple(f"joint_{k}" for k in range(4))
 PERIOD = 48
 """Ticks after which the motion repeats."""
 WARM = 40
-"""Ticks after which everything is captured, also what is due at every sixth of them only (see `at_once`)."""
+"""Ticks after which all is captured in a test with the fixture `at_once`, also what is due at every sixth tick only."""
 
 
 # A sensor of somebody else, in torch ----------------------------------------------------------------------------------
@@ -178,13 +179,6 @@ def segments(scene: sn.Scene) -> list[Any]:
     programs = [scene._schedule._program, scene._on_read._together.program]
     programs += [group.program for group in scene._on_read._slow.values()]
     return [segment for each in programs if each is not None for _, segment in each._segments if segment.is_recorded]
-
-
-@pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Capture after two runs."""
-    monkeypatch.setattr(program, "TIMED_RUNS", 2)
-    monkeypatch.setattr(program, "CAPTURE_AFTER", 0)
 
 
 # Same readings --------------------------------------------------------------------------------------------------------
@@ -496,6 +490,31 @@ def test_a_hook_that_waits_is_found(look: Callable[[Tensor], object], monkeypatc
     advance(scene, WARM)
     with nobody_waits(cuda=False), pytest.raises(AssertionError, match=r"captured step"):
         advance(scene)
+
+
+class Calls(TorchDispatchMode):
+    """Notes every operation of torch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_captured_step_of_kernels_does_nothing_in_torch() -> None:
+    """No tensor is made and none is touched by the host, neither by a step nor by reads of values."""
+    scene = crowd(cfgs=[cfg for cfg in configs() if not isinstance(cfg, HeightCfg)])
+    advance(scene, WARM)
+    with Calls() as calls:
+        for _ in range(12):
+            scene.update()
+            for sensor in scene.sensors.values():
+                _ = sensor.data, sensor.ground_truth
+    assert calls.names == []
 
 
 # Memory ---------------------------------------------------------------------------------------------------------------

@@ -6,14 +6,15 @@ Gravity and magnetic flux differ between the environments.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 import sensorium as sn
+from sensorium.sensors.ray_caster_camera_cfg import CameraOffsetCfg
 from sensorium.spec import Requirement
 
 MODEL = Path(__file__).parent / "models/two_engines.xml"
@@ -28,7 +29,7 @@ GROUND = sn.ContactMatch(mode="geom", pattern="ground")
 EVERYTHING = ("found", "force", "torque", "dist", "pos", "normal", "tangent")
 SCAN = sn.GridPatternCfg(resolution=0.2, size=(0.6, 0.4))
 PINHOLE = sn.PinholeCameraPatternCfg(width=6, height=4, focal_length=20.0, horizontal_aperture=20.0)
-TRANSFORMS = sn.FrameTransformerCfg
+TARGET = sn.FrameTransformerCfg.FrameCfg
 NATIVE = (
     "gyro", "accelerometer", "velocimeter", "flange_force", "flange_torque", "compass", "cable_length", "cable_speed",
     "knee_force", "shoulder_effort", "knee_stop", "tail_turn", "tail_rate", "foot_in_trunk", "hand_turn", "foot_speed",
@@ -49,10 +50,10 @@ def sensors() -> list[sn.SensorCfg[Any]]:
         sn.ForceTorqueCfg(name="flange", site="flange"),
         sn.ForceTorqueCfg(name="ankles", bodies=".*_foot", on="parent"),
         sn.FrameTransformerCfg(
-            name="frames", body="trunk", target_frames=(TRANSFORMS.FrameCfg(body=".*"), TRANSFORMS.FrameCfg(site=".*")),
+            name="frames", body="trunk", target_frames=(TARGET(body=".*"), TARGET(site=".*")),
         ),
         sn.ContactSensorCfg(
-            name="sum", primary=FEET, fields=("found", "force", "torque", "pos"), reduce="netforce",
+            name="net", primary=FEET, fields=("found", "force", "torque", "pos"), reduce="netforce",
             track_air_time=True, history_length=3,
         ),
         sn.ContactSensorCfg(
@@ -84,7 +85,10 @@ def sensors() -> list[sn.SensorCfg[Any]]:
             name="camera", camera="front", pattern_cfg=PINHOLE, max_distance=4.0,
             data_types=("distance_to_camera", "distance_to_image_plane", "normals", "points_b", "geom_ids", "face_ids"),
         ),
-        sn.DepthCameraCfg(name="depth", body="post", res=(6, 4), fov_horizontal=80.0, max_range=4.0),
+        sn.DepthCameraCfg(
+            name="depth", body="carriage", res=(6, 4), fov_horizontal=80.0, max_range=4.0,
+            offset=CameraOffsetCfg(rot=(0.97, 0.0, 0.24, 0.0), convention="world"),
+        ),
         sn.SurfaceDistanceProbeCfg(
             name="probe", body="trunk", probe_local_pos=((0.2, 0.0, -0.05), (-0.2, 0.0, -0.05)), probe_radius=2.0,
             fields="all", lookup=((0.0, 100.0, 0.0), (2.0, 5.0, 0.1)),
@@ -142,34 +146,132 @@ def copy_state(source: Any, into: Any) -> None:
 
 @dataclass
 class Pair:
-    """Both engines, each with a scene of the same sensors."""
+    """Both engines, and a scene of each with the same sensors.
+
+    Attributes:
+        touching: bool `[env]` for each tick so far: whether MuJoCo has contacts there.
+    """
 
     cpu: sn.MujocoEngine
     warp: sn.MujocoWarpEngine
     scenes: tuple[sn.Scene, sn.Scene]
-    ticks: int = 0
     touching: list[torch.Tensor] = field(default_factory=list)
 
-    def advance(self, fed: bool = False) -> None:
-        """Take one tick: both step, the state of mujoco_warp is copied into MuJoCo, both run forward, all is sampled.
+    def advance(self, *, fed: bool = False) -> None:
+        """Take one tick: both step, the state of mujoco_warp is copied into MuJoCo, both run forward and are sampled.
 
         Args:
-            fed: also copy all derived arrays of MuJoCo into those of mujoco_warp, so that truth is identical.
+            fed: also `feed`, before they are sampled.
         """
-        generator = torch.Generator().manual_seed(self.ticks)
+        generator = torch.Generator().manual_seed(self.warp.tick)
         ctrl = 2.0 * torch.rand(ENVS, self.warp.ctrl.shape[1], generator=generator) - 1.0
-        for engine in (self.warp, self.cpu):
+        for engine in (self.cpu, self.warp):
             engine.step(ctrl)
         self.warp.mocap_pos[:, 0] += 0.01
+        self.warp.mocap_quat[:, 0] = turned(0.03 * self.warp.tick)
         copy_state(self.warp, self.cpu)
-        for engine in (self.warp, self.cpu):
+        for engine in (self.cpu, self.warp):
             engine.forward()
         if fed:
-            for name, values in self.warp._derived.arrays.items():
-                values.copy_(self.cpu.array(name))
+            feed(self.cpu, self.warp)
         for scene in self.scenes:
             scene.update()
-        self.ticks += 1
         self.touching.append(torch.from_numpy(self.cpu.batch.bind("ncon") > 0))
 
 
+def feed(cpu: Any, warp: Any) -> None:
+    """Copy all derived arrays of MuJoCo into those of mujoco_warp, so that the truth of sensors is identical."""
+    for name, values in warp._derived.arrays.items():
+        values.copy_(cpu.array(name))
+
+
+def turned(angle: float) -> torch.Tensor:
+    """Return a turn about a slanted axis, wxyz."""
+    half = torch.tensor(0.5 * angle, dtype=torch.float64)
+    return torch.stack([half.cos(), 0.6 * half.sin(), 0.0 * half, 0.8 * half.sin()]).float()
+
+
+def values_of(sensor: Any, *, is_measured: bool) -> dict[str, torch.Tensor]:
+    """Return a copy of each tensor that a reader sees."""
+    sensor.bring_up_to_date(is_measured=is_measured)
+    return {name: values.clone() for name, values in sensor.own_tensors(is_measured=is_measured).items()}
+
+
+# The comparison -------------------------------------------------------------------------------------------------------
+
+FORCE_UNITS = ("m/s^2", "rad/s^2", "N", "N m", "N m or N", "N s", "A")
+"""Units of what a solver is in: accelerations, forces, and what follows from them."""
+LEVER = 0.03
+"""Radius of a foot, m. A torque is a sum of forces times levers, and may be 0 because they cancel: of a single contact
+about its own point it is. So its error is seen against that of the forces beside it, on this lever."""
+SMALL = 0.01
+"""What is below this share of the greatest value of its kind is as small by cancellation, or moves along: an error is
+seen against that share."""
+
+
+def errors(
+    cpu: torch.Tensor, warp: torch.Tensor, rows: torch.Tensor, *, is_vector: bool, floor: float = 0.0
+) -> torch.Tensor:
+    """Return the errors `[row, item]` of one engine against the other, relative to the magnitude of the quantity.
+
+    The magnitude of an item (a mount, a joint, a ray, ...) is the greatest length of its vector over the chosen rows.
+
+    Args:
+        cpu: values of MuJoCo `[tick, env, ..., item, (vector)]`.
+        warp: those of mujoco_warp.
+        rows: bool `[tick, env]`, what is looked at.
+        is_vector: whether the last axis is a vector.
+        floor: no magnitude is less.
+    """
+    first, second = cpu[rows].double(), warp[rows].double()
+    known = first.isfinite()
+    assert torch.equal(known, second.isfinite()), "one engine has a value where the other has none"
+    assert torch.equal(first[~known].nan_to_num(), second[~known].nan_to_num()), "infinite of another sign"
+    first, second = (torch.where(known, values, 0.0) for values in (first, second))
+    if is_vector:
+        length, error = first.norm(dim=-1), (first - second).norm(dim=-1)
+    else:
+        length, error = first.abs(), (first - second).abs()
+    if not error.numel():
+        return torch.zeros(1)
+    magnitude = length.amax(dim=0)
+    magnitude = magnitude.clamp(min=max(SMALL * float(magnitude.max()), floor))
+    return torch.where(error > 0.0, error / magnitude.clamp(min=1e-30), 0.0)
+
+
+def assert_agrees(
+    what: str, cpu: torch.Tensor, warp: torch.Tensor, touching: torch.Tensor, *, is_vector: bool, lever: Any = None,
+    is_force: bool = False,
+) -> float:
+    """Assert the bounds: 1e-4, and of accelerations and forces where something touches 1e-2.
+
+    Args:
+        what: name for messages.
+        cpu: see `errors`.
+        warp: see `errors`.
+        touching: bool `[tick, env]`.
+        is_vector: see `errors`.
+        lever: of a torque the forces beside it, `[tick, env, ...]`.
+        is_force: whether it is an acceleration or force, or follows from one.
+
+    Returns:
+        The greatest error.
+    """  # fmt: skip
+    worst = 0.0
+    classes = [(~touching, 1e-4), (touching, 1e-2)] if is_force else [(torch.ones_like(touching), 1e-4)]
+    for rows, bound in classes:
+        floor = 0.0 if lever is None else LEVER * float(lever[rows].abs().max()) if rows.any() else 0.0
+        error = float(errors(cpu, warp, rows, is_vector=is_vector, floor=floor).max())
+        assert error <= bound, f"{what}: a relative error of {error:.2g}, expected at most {bound:g}"
+        worst = max(worst, error)
+    return worst
+
+
+def stacked(history: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+    """Return name to values `[tick, env, ...]`."""
+    return {name: torch.stack([each[name] for each in history]) for name in history[0]}
+
+
+def as_tensor(values: Any) -> torch.Tensor:
+    """Return a copy of an array as a tensor."""
+    return torch.from_numpy(np.array(values))

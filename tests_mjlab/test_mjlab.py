@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import mujoco
 import numpy as np
 import pytest
 import torch
+import world
 from mjlab.envs import ManagerBasedRlEnv
 from mjlab.scene import Scene as MjlabScene
 from mjlab.scene import SceneCfg
@@ -231,6 +234,17 @@ def test_data_maps_names_to_what_is_measured(env: ManagerBasedRlEnv) -> None:
     assert "imu" in data and "gyro" not in data
     tick(env)
     assert torch.equal(data["imu"].ang_vel_b, ours(env).scene["imu"].data.ang_vel_b)
+
+
+def test_the_three_lines_of_the_documentation_work() -> None:
+    page = (Path(__file__).parents[1] / "docs/mjlab.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```py\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {"robot_env_cfg": world.robot_env_cfg}
+    exec(compile(block, "mjlab.md", "exec"), names)
+    env = ManagerBasedRlEnv(names["cfg"], device="cpu")
+    observed, _ = env.reset()
+    assert observed["actor"]["gyro"].shape == (ENVS, 3)
+    assert torch.equal(observed["actor"]["gyro"], scene_of(env)["imu"].data.ang_vel_b)
 
 
 # Model ----------------------------------------------------------------------------------------------------------------

@@ -125,29 +125,18 @@ def terminate(env: Any) -> torch.Tensor:
     return torch.zeros(env.num_envs, dtype=torch.bool) if wanted is None else wanted
 
 
-def config(fresh: bool = False) -> ManagerBasedRlEnvCfg:
+def robot_env_cfg() -> ManagerBasedRlEnvCfg:
+    """The environment without our sensors."""
     robot = EntityCfg(
         spec_fn=lambda: mujoco.MjSpec.from_string(ROBOT),
         articulation=EntityArticulationInfoCfg(actuators=(XmlActuatorCfg(target_names_expr=(".*_hip",)),)),
         init_state=EntityCfg.InitialStateCfg(pos=(0.0, 0.0, 0.32), joint_pos={".*": 0.1}, joint_vel={".*": 0.0}),
     )
     scene = SceneCfg(num_envs=ENVS, terrain=TerrainEntityCfg(terrain_type="plane"), entities={"robot": robot})
-    add_sensors(scene, SENSORS, seed=SEED, decimation=DECIMATION, fresh=fresh)
-    add_sensors(scene, [TAIL], name="more", seed=SEED + 1, fresh=fresh)
-    if not fresh:
-        scene.sensors = (*scene.sensors, BesideCfg(name="beside"))
-    terms = {
-        "gyro": ObservationTermCfg(func=reading, params={"sensor_name": "imu", "field": "ang_vel_b"}),
-        "feet": ObservationTermCfg(func=reading, params={"sensor_name": "feet", "field": "found", "truth": True}),
-        "scan": ObservationTermCfg(func=reading, params={"sensor_name": "scan", "field": "distances"}, scale=0.5),
-        "history": ObservationTermCfg(
-            func=reading, params={"sensor_name": "tail", "field": "lin_acc_b", "group": "more"}, history_length=2
-        ),
-    }
     return ManagerBasedRlEnvCfg(
         scene=scene,
         decimation=DECIMATION,
-        observations={"actor": ObservationGroupCfg(terms, concatenate_terms=False)},
+        observations={"actor": ObservationGroupCfg({}, concatenate_terms=False)},
         actions={"hips": JointEffortActionCfg(entity_name="robot", actuator_names=(".*_hip",), scale=0.3)},
         events={
             "default": EventTermCfg(func=mdp.reset_scene_to_default, mode="reset"),
@@ -168,6 +157,24 @@ def config(fresh: bool = False) -> ManagerBasedRlEnvCfg:
         sim=SimulationCfg(mujoco=MujocoCfg(timestep=DT)),
         seed=3,
     )  # fmt: skip
+
+
+def config(fresh: bool = False) -> ManagerBasedRlEnvCfg:
+    """The environment with our sensors and terms that read them."""
+    cfg = robot_env_cfg()
+    add_sensors(cfg.scene, SENSORS, seed=SEED, decimation=DECIMATION, fresh=fresh)
+    add_sensors(cfg.scene, [TAIL], name="more", seed=SEED + 1, fresh=fresh)
+    if not fresh:
+        cfg.scene.sensors = (*cfg.scene.sensors, BesideCfg(name="beside"))
+    cfg.observations["actor"].terms |= {
+        "gyro": ObservationTermCfg(func=reading, params={"sensor_name": "imu", "field": "ang_vel_b"}),
+        "feet": ObservationTermCfg(func=reading, params={"sensor_name": "feet", "field": "found", "truth": True}),
+        "scan": ObservationTermCfg(func=reading, params={"sensor_name": "scan", "field": "distances"}, scale=0.5),
+        "history": ObservationTermCfg(
+            func=reading, params={"sensor_name": "tail", "field": "lin_acc_b", "group": "more"}, history_length=2
+        ),
+    }
+    return cfg
 
 
 def make(fresh: bool = False) -> ManagerBasedRlEnv:

@@ -552,6 +552,7 @@ def test_shards_make_no_difference(which: int, envs: int, monkeypatch: pytest.Mo
     assert same_bits(alone, shared) and np.isfinite(alone["distance"]).any()
 
 
+@pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("which", [0, 1], ids=["anywhere", "down"])
 def test_a_captured_graph_makes_no_difference(which: int) -> None:
     found = []
@@ -600,6 +601,7 @@ class _Given(PatternBaseCfg):
         return torch.randn((400, 3), generator=random), torch.randn((400, 3), generator=random)
 
 
+@pytest.mark.usefixtures("at_once")
 def test_a_captured_scene_is_the_plain_one() -> None:
     """Ray casters in a scene with `capture=True`, over steps and a reset of one env: the same bits."""
     rng = np.random.default_rng(64)

@@ -284,9 +284,10 @@ def test_resuming_refuses_another_scene() -> None:
 # How it runs ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("at_once")
 def test_captured_graphs() -> None:
     """Captured graphs give the bits of recorded launches."""
-    compare(run(syn.menagerie()), run(syn.menagerie(), capture=True))
+    compare(run(syn.menagerie(), capture=False), run(syn.menagerie(), capture=True))
 
 
 def test_shards(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ def mean_signal(ticks: range, envs: int) -> np.ndarray:
     return np.mean([syn.signal(tick, envs).double().numpy() for tick in ticks], axis=0)
 
 
+@pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("capture", [False, True])
 @pytest.mark.parametrize(
     "cfg", [probe(), syn.KernelProbeCfg(name="p", rate_hz=25.0, stages=(sn.WindowAverage(fields=("vec",)),))]

@@ -628,6 +628,7 @@ def scripted(envs: int) -> sn.TensorEngine:
     return engine
 
 
+@pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("fields", [{}, {"prim_path": "FL|FR", "filter_prim_paths_expr": ["box"]}])
 def test_captured_graphs_show_the_same(fields: Any) -> None:
     """Replayed as a captured graph every field has the same bits, control steps and resets included."""

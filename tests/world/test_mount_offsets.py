@@ -10,6 +10,7 @@ import mujoco
 import numpy as np
 import pytest
 import torch
+import warp as wp
 from numpy.typing import NDArray
 
 import sensorium as sn
@@ -299,11 +300,63 @@ def test_the_axes_of_a_geom_in_contact_are_those_of_its_env() -> None:
       <freejoint/><inertial pos="0 0 0" mass="1" diaginertia="0.01 0.01 0.01"/><geom name="skin" size="0.1"/>
     </body></worldbody></mujoco>"""
     engine = sn.MujocoEngine(xml, 2)
-    scene = sn.Scene(engine, [sn.ContactForceCfg(name="force", geom="skin")])
+    pose = sn.ContactSensorCfg(name="pose", prim_path="skin", track_pose=True)
+    scene = sn.Scene(engine, [sn.ContactForceCfg(name="force", geom="skin"), pose])
     engine.batch.expand("geom_quat")[1, engine.model.geom("skin").id] = (np.sqrt(0.5), np.sqrt(0.5), 0.0, 0.0)
     scene.step(substeps=500)
     got = scene["force"].ground_truth.numpy()
     np.testing.assert_allclose(got, [(0.0, 0.0, 9.81), (0.0, 9.81, 0.0)], atol=2e-2)
+    turns = scene["pose"].data.quat_w[:, 0].numpy()
+    np.testing.assert_allclose(turns, [(1.0, 0.0, 0.0, 0.0), (np.sqrt(0.5), np.sqrt(0.5), 0.0, 0.0)], atol=1e-6)
+
+
+def test_a_state_that_is_loaded_finds_the_mounts_where_the_batch_has_them() -> None:
+    """Fields of the model are their owner's to save; what is loaded goes on with those of the batch it is loaded in."""
+    engines = [sn.MujocoEngine(world(PLACES[0]), 2) for _ in range(2)]
+    scenes = [sn.Scene(engine, [sn.ImuCfg(name="imu", site="wrist")]) for engine in engines]
+    start(engines[0])
+    for engine in engines:
+        engine.batch.expand("site_pos")[1, engine.model.site("wrist").id] = (0.5, 0.25, 0.125)
+    scenes[0].step(substeps=3)
+    scenes[1].load_state(scenes[0].state())
+    np.testing.assert_array_equal(scenes[1]["imu"].mount.offset_pos[1, 0], (0.5, 0.25, 0.125))
+    for scene in scenes:
+        scene.step()
+    assert torch.equal(scenes[0]["imu"].data.lin_acc_b, scenes[1]["imu"].data.lin_acc_b)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("capture", [False, True])
+def test_mujoco_warp_has_the_mounts_where_mujoco_has_them(capture: bool) -> None:
+    """One row for all, rows of each environment in an array that replaces it, and writes in place."""
+    frames = [FrameCfg(name="wrist", site="wrist", offset=ON_TOP), FrameCfg(name="eye", camera="eye")]
+    cfg = sn.FrameTransformerCfg(name="frames", body="arm", target_frames=frames)
+    warp, cpu = sn.MujocoWarpEngine(world(PLACES[0]), 3, device="cpu"), sn.MujocoEngine(world(PLACES[0]), 3)
+    scenes = sn.Scene(warp, [cfg], capture=capture), sn.Scene(cpu, [cfg])
+    fields = [f"{word}_{part}" for word in ("site", "cam") for part in ("pos", "quat")]
+
+    def agree() -> None:
+        for scene in scenes:
+            scene.step()
+        for env in range(3):
+            got, expected = (truths(scene, env) for scene in scenes)
+            for name in ("frames.target_pos_source", "frames.target_quat_source"):
+                np.testing.assert_allclose(got[name], expected[name], atol=1e-5)
+
+    agree()
+    for env, places in enumerate(PLACES):
+        move(cpu, env, places)
+    for name in fields:
+        array = getattr(warp.m, name)
+        setattr(warp.m, name, wp.array(cpu.batch.expanded(name).astype(np.float32), dtype=array.dtype, device="cpu"))
+    for _ in range(6):
+        agree()
+    for env, places in enumerate(reversed(PLACES)):
+        move(cpu, env, places)
+    for name in fields:
+        getattr(warp.m, name).assign(cpu.batch.expanded(name).astype(np.float32))
+    for _ in range(2):
+        agree()
 
 
 def test_where_nothing_is_moved_nothing_is_launched(monkeypatch: pytest.MonkeyPatch) -> None:

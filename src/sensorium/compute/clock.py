@@ -15,6 +15,7 @@ import torch
 import warp as wp
 
 from sensorium.compute.copies import AsyncCopy
+from sensorium.compute.devices import keeps_current
 from sensorium.compute.program import Compute
 from sensorium.errors import SensoriumWarning
 from sensorium.spec import exact_fraction
@@ -147,6 +148,7 @@ class Clock:
         self.version += 1
         self._write()
 
+    @keeps_current
     def _write(self) -> None:
         if self._host is not None:
             self._host[:] = (self.tick, self.mode, self._lag, self._control_tick)
@@ -175,5 +177,5 @@ class Clock:
 
     def begin_episode(self, mask: torch.Tensor) -> None:
         """Note a reset of the envs in a uint8 mask at the current tick."""
-        self.episode.add_(mask.to(torch.int32))
-        self.reset_tick.copy_(torch.where(mask > 0, self.tick, self.reset_tick))
+        self.episode.add_(mask)
+        self.reset_tick.masked_fill_(mask > 0, self.tick)

@@ -239,6 +239,7 @@ class Compute:
         if not self.is_cpu:
             self.stream.wait_stream(self.wp_device.stream)
 
+    @keeps_current
     def command(self, kernel: Any, dim: Sequence[int], args: Sequence[Any]) -> Any:
         """Return a launch without env axis that is run by `command.launch(compute.stream)`, with other scalars too."""
         return wp.launch(kernel, dim=tuple(dim), inputs=list(args), device=self.wp_device, record_cmd=True)
@@ -299,6 +300,7 @@ class Segment:
         """Whether this is a run of recorded launches (and not a Python call)."""
         return self._hook is None
 
+    @keeps_current
     def run(self) -> None:
         """Do the work once.
 
@@ -344,7 +346,7 @@ class Segment:
         if self._runs < TIMED_RUNS or not self.compute.is_cpu or not self._launches:
             return
         count = self.compute.shards
-        if count is None and min(self._seconds[1:]) > SHARD_ABOVE_S:
+        if count is None and min(self._seconds[1:], default=0.0) > SHARD_ABOVE_S:
             count = self.compute.threads
         if count is not None and count > 1:
             self._split(count)
@@ -389,6 +391,7 @@ class Segment:
 class _Shard:
     """The launches of a segment for one range of environments (and of items), and their graph."""
 
+    @keeps_current
     def __init__(
         self,
         compute: Compute,
@@ -450,7 +453,6 @@ class Program:
     def __len__(self) -> int:
         return len(self._segments)
 
-    @keeps_current
     def run(self, due: Sequence[bool] | None = None) -> None:
         """Run the segments whose group is due; all of them for None."""
         if due is None:

@@ -68,7 +68,7 @@ def row_values(
         tensor = as_tensor(value).to(device=target.device, dtype=target.dtype)
         shape = (rows, *target.shape[1:])
         try:
-            values[name] = torch.broadcast_to(tensor, shape)
+            values[name] = torch.broadcast_to(tensor, shape).clone()  # it may be part of what is overwritten
         except RuntimeError:
             raise ValueError(
                 f"{name}: got values of shape {tuple(tensor.shape)}, expected {shape} (env, ...) or what broadcasts to "

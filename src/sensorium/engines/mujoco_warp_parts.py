@@ -433,11 +433,12 @@ def take_contacts(
     rows: Rows,
     columns: wp.array[wp.int32],
     signs: wp.array[wp.float32],
+    found: wp.array[wp.int32],
     sensordata: wp.array2d[wp.float32],
     # output
     values_out: wp.array2d[wp.float32],
 ) -> None:
-    """Copy one number of one slot."""
+    """Copy one number of one slot; 0 where the column `found` is (-1: none asked)."""
     i, item = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -445,6 +446,8 @@ def take_contacts(
     value = sensordata[env, columns[item]]
     if signs[item] < 0.0:
         value = 0.0 - value
+    if found[item] >= 0 and sensordata[env, wp.max(found[item], 0)] == 0.0:
+        value = wp.float32(0.0)
     values_out[env, item] = value
 
 
@@ -456,11 +459,19 @@ def contacts_part(build: WarpBuild) -> Launch | None:
         starts = build.model.sensor_adr[contact_sensors(build.model, report)]
         count = output.shape[1] // len(starts)
         columns = (starts[:, None] + np.arange(count)).ravel()
-        signs = np.ones(contact_shape(report))
+        signs, found = np.ones(contact_shape(report)), np.full(contact_shape(report), -1)
         if report.args[3] == "netforce":
-            for name, part in contact_columns(report).items():
+            parts = contact_columns(report)
+            for name, part in parts.items():
                 signs[..., part] = -1.0 if name in ("force", "torque") else 1.0
-        inputs = [build.ints(columns), build.floats(signs.ravel()), build.source("sensordata", wp.float32, 2)]
+                if name in ("normal", "tangent") and "found" in parts:
+                    found[..., part] = starts[:, None, None]  # the first column, of one slot
+        inputs = [
+            build.ints(columns),
+            build.floats(signs.ravel()),
+            build.ints(found.ravel()),
+            build.source("sensordata", wp.float32, 2),
+        ]
         calls.append((inputs, [wp.from_torch(output)], (len(columns),)))
 
     def launch(compute: Compute) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 import warp as wp
 
-from sensorium.compute import Compute, graph
+from sensorium.compute import Compute, graph, keeps_current
 from sensorium.engines.mujoco_spec import reason_of
 from sensorium.errors import MissingDependencyError, ModelError, UnknownNameError
 
@@ -114,10 +114,24 @@ def put_model(mjm: Any, label: str, device: Any) -> Any:
         with wp.ScopedDevice(device):
             return module.put_model(mjm)
     except (NotImplementedError, ValueError) as error:
+        flags = _lacking_flags(module, mjm.opt)
+        why = f"{', '.join(flags)} not supported." if flags else reason_of(error)
         raise ModelError(
-            f"mujoco_warp {module.__version__} cannot simulate {label}: {reason_of(error)} MuJoCo on the CPU can: "
-            "MujocoEngine."
+            f"mujoco_warp {module.__version__} cannot simulate {label}: {why} MuJoCo on the CPU can: MujocoEngine."
         ) from error
+
+
+def _lacking_flags(module: Any, options: Any) -> list[str]:
+    """Return the names of flags that mujoco_warp does not have."""
+    found = []
+    for flags, kind, known in (
+        (int(options.disableflags), mujoco.mjtDisableBit, module.DisableBit),
+        (int(options.enableflags), mujoco.mjtEnableBit, module.EnableBit),
+    ):
+        bits = (getattr(kind, name) for name in dir(kind) if name.startswith(("mjDSBL_", "mjENBL_")))
+        supported = functools.reduce(operator.or_, map(int, known))
+        found += [bit.name for bit in bits if flags & int(bit) & ~supported]
+    return found
 
 
 class Worlds:
@@ -348,6 +362,7 @@ class _Graph:
         self._graph: Any = None
         self._frozen: list[Any] | None = None
 
+    @keeps_current
     def run(self) -> None:
         """Do the work once."""
         compute, parts = self._compute, self._worlds.parts()

@@ -228,7 +228,6 @@ class Scene:
 
     # Time -------------------------------------------------------------------------------------------------------------
 
-    @keeps_current
     def capture(self, on: bool) -> None:
         """Turn captured graphs on or off, from the next step on. The readings do not depend on it, bit for bit.
 
@@ -257,7 +256,6 @@ class Scene:
         self._own_control_steps = True
         self.clock.control_tick = self.clock.tick
 
-    @keeps_current
     def step(self, ctrl: Any = None, substeps: int = 1) -> None:
         """Take one control step of `substeps` ticks; sensors are sampled whenever they are due in it.
 
@@ -285,7 +283,6 @@ class Scene:
             self._advance_to(self.engine.tick)
         self._watch.report(self._sensors.values())
 
-    @keeps_current
     def update(self, ticks: int | None = None, *, force_recompute: bool = False, force_compute: bool = False) -> None:
         """Note that the owner of the loop took ticks, and sample what is due.
 
@@ -380,7 +377,6 @@ class Scene:
 
     # Reset ------------------------------------------------------------------------------------------------------------
 
-    @keeps_current
     def reset(self, env_ids: Any = None, **state: Any) -> None:
         """Reset environments: the engine's state, then every stateful part of every sensor, then capture anew.
 
@@ -523,7 +519,6 @@ class Scene:
             "sensors": {name: saved_state(sensor) for name, sensor in self._sensors.items() if self._is_in_use(sensor)},
         }
 
-    @keeps_current
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned, into a scene with the same configs; discovered sensors need not be the same.
 

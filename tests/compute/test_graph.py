@@ -1,0 +1,202 @@
+"""Threads, graphs and words of time: what the loop's owner hands over, and what devices are told and tell."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import warp as wp
+
+import sensorium as sn
+from sensorium.compute import Clock, Compute, Rows, graph
+from sensorium.compute.copies import AsyncCopy
+from sensorium.compute.workers import Workers
+from sensorium.spec import exact_fraction
+from tests import synthetic as syn
+
+wp.set_module_options({"enable_backward": False})
+
+
+@wp.kernel
+def _add_one(rows: Rows, values: wp.array2d[wp.float32]) -> None:
+    i, k = wp.tid()
+    values[rows.start + i, k] += 1.0
+
+
+# Threads --------------------------------------------------------------------------------------------------------------
+
+
+def test_workers_do_pieces_at_the_same_time() -> None:
+    """Every piece waits for all the others, so none can be done before all have begun."""
+    workers, meeting = Workers(3), threading.Barrier(4, timeout=10.0)
+    done: list[int] = []
+
+    def piece(k: int) -> None:
+        meeting.wait()
+        done.append(k)
+
+    for _ in range(3):
+        workers.run([lambda k=k: piece(k) for k in range(4)])  # type: ignore[misc]
+    assert sorted(done) == sorted([0, 1, 2, 3] * 3)
+
+
+@pytest.mark.parametrize("where", [0, 1])
+def test_an_error_of_a_piece_is_raised_where_it_was_given(where: int) -> None:
+    """And the workers go on."""
+    workers, done = Workers(1), []
+
+    def fail() -> None:
+        raise ValueError("piece")
+
+    pieces = [lambda: done.append(0), lambda: done.append(1)]
+    with pytest.raises(ValueError, match="piece"):
+        workers.run([fail if k == where else piece for k, piece in enumerate(pieces)])
+    workers.run(pieces)
+    assert sorted(done) == sorted([1 - where, 0, 1])
+
+
+def test_threads_end_with_their_workers() -> None:
+    before = threading.active_count()
+    workers = Workers(3)
+    workers.run([int] * 4)
+    assert threading.active_count() == before + 3
+    del workers
+    gc.collect()
+    end = time.monotonic() + 10.0
+    while threading.active_count() > before and time.monotonic() < end:
+        time.sleep(0.01)
+    assert threading.active_count() == before
+
+
+def test_a_capture_waits_for_launches_and_launches_for_it() -> None:
+    """On the CPU a launch of another thread would fall into the capture instead of being run."""
+    events: list[str] = []
+    capturing, launched = threading.Event(), threading.Event()
+
+    def capture() -> None:
+        with graph.launching.alone():
+            events.append("capture")
+            capturing.set()
+            assert not launched.wait(0.1)
+            events.append("captured")
+
+    def launch() -> None:
+        assert capturing.wait(10.0)
+        with graph.launching:
+            events.append("launch")
+            launched.set()
+
+    threads = [threading.Thread(target=each) for each in (capture, launch)]
+    with graph.launching:
+        for thread in threads:
+            thread.start()
+        assert not capturing.wait(0.1)
+        events.append("others launched")
+    for thread in threads:
+        thread.join(10.0)
+    assert events == ["others launched", "capture", "captured", "launch"]
+
+
+def test_two_threads_step_and_capture_their_own_work() -> None:
+    """Each counts its runs right, whatever the other captures in the meantime."""
+    found: list[bool] = []
+
+    def owner() -> None:
+        for _ in range(20):
+            compute = Compute("cpu", 2, threads=1)
+            compute.capture_after = 0
+            values = torch.zeros(2, 3)
+            array = wp.from_torch(values)
+            segment = compute.record(lambda c=compute, a=array: c.launch(_add_one, (3,), [], [a]))  # type: ignore[misc]
+            for _ in range(30):
+                segment.run()
+            found.append(segment.is_captured and bool((values == 30.0).all()))
+
+    threads = [threading.Thread(target=owner) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [True] * 60
+
+
+@pytest.mark.parametrize("shards", [0, -1])
+def test_fewer_than_one_shard_is_refused(shards: int) -> None:
+    with pytest.raises(sn.ConfigError, match=f"Compute.*shards.*{shards}.*at least 1"):
+        Compute("cpu", 2, shards=shards)
+
+
+@pytest.mark.parametrize(("count", "envs", "made"), [(1, 8, 1), (2, 8, 2), (4, 8, 4), (4, 3, 3)])
+def test_a_given_number_of_shards_is_taken(count: int, envs: int, made: int) -> None:
+    """No more than there are environments; each env is worked on once, launched or captured."""
+    compute = Compute("cpu", envs, shards=count)
+    compute.capture_after = 0
+    values = torch.zeros(envs, 3)
+    segment = compute.record(lambda: compute.launch(_add_one, (3,), [], [wp.from_torch(values)]))
+    for _ in range(9):
+        segment.run()
+    assert segment.shards == made and segment.is_captured and bool((values == 9.0).all())
+
+
+# What a device is told and tells, without memory that the host shares -------------------------------------------------
+
+
+def test_the_words_of_time_travel_with_one_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU, where the host does not write into the words."""
+    clock = Clock(Compute("cpu", 2), exact_fraction(0.01))
+    launches: list[Any] = []
+    launch = clock._command.launch
+    monkeypatch.setattr(clock, "_host", None)
+    monkeypatch.setattr(clock._command, "launch", lambda stream: (launches.append(stream), launch(stream)))
+    clock.set(7, 2, 1)
+    assert clock.words.tolist() == [7, 2, 1, -1] and len(launches) == 1
+    clock.begin_control_step()
+    clock.set(8, 0, 0)
+    assert clock.words.tolist() == [8, 0, 0, 7] and clock.control_tick == 7 and len(launches) == 2
+    clock.control_tick = 5
+    assert clock.words.tolist() == [8, 0, 0, 5]
+
+
+def test_rings_move_on_the_device_as_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The head of a ring is moved by the sample's own work where the host does not write there: the same readings."""
+    cfg = syn.ProbeCfg(name="p", rate_hz=50.0, delay=0.05, loss=0.2, noise=0.1, history_length=3)
+    host, device = syn.world([cfg]), syn.world([cfg])
+    ring = device["p"].line.ring
+    ring._head_host = None
+    for tick in range(80):
+        for scene in (host, device):
+            syn.advance(scene)
+            if tick == 31:
+                syn.reset(scene, [1])
+            if tick == 50:
+                scene.update(0)
+            if tick == 60:
+                scene.load_state(scene.state())
+        assert ring.head.item() == ring.position == host["p"].line.ring.position
+        syn.same(syn.snapshot(host["p"]), syn.snapshot(device["p"]))
+
+
+def test_a_bad_state_is_reported_when_its_flags_have_arrived(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU flags arrive some steps late; the warning says the tick that they are of."""
+    engine = sn.TensorEngine(3, 0.01, provides=("pose", "velocity", "acceleration", "gravity"))
+    scene = sn.Scene(engine, [sn.ImuCfg(name="imu", body="body", rate_hz=100.0, evaluate="always")])
+    looks: list[int] = []
+
+    def late(self: AsyncCopy) -> Any:
+        looks.append(scene.tick)
+        return self._source.numpy().copy() if len(looks) > 3 else None
+
+    monkeypatch.setattr(AsyncCopy, "take", late)
+    engine.body_lin_acc_w[1] = np.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        scene.update()  # two looks: behind the sample, and at the end
+        assert looks == [1, 1]
+    with pytest.warns(sn.NonFiniteStateWarning, match="env 1, body 'body', at tick 1;"):
+        scene.update()

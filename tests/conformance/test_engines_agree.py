@@ -1,0 +1,240 @@
+"""Every sensor on both MuJoCo engines: of the same state they say the same, and noise is the same bit for bit.
+
+At each tick the state of mujoco_warp (float32) is copied into MuJoCo (float64), so both have the same numbers, and both
+run forward. Errors are relative to the greatest magnitude of the item (see `two_engines.errors`): the bounds are 1e-4
+for what follows from positions and velocities, and for accelerations and forces without contact; 1e-2 where something
+touches. What is an integer or a flag is equal, and so is which rays hit and what: a ray, an edge or a surface would have
+to be within the error of a pose, 1e-7 m, of another outcome, which among the 10^4 rays cast here is not to be expected,
+as long as none is tangent to a surface by construction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import mujoco
+import pytest
+import torch
+from two_engines import (
+    ENVS,
+    FORCE_UNITS,
+    MODEL,
+    NATIVE,
+    Pair,
+    assert_agrees,
+    copy_state,
+    feed,
+    reports,
+    sensors,
+    stacked,
+    start,
+    values_of,
+)
+
+import sensorium as sn
+from sensorium import registry
+from sensorium.engines.mujoco_parts import NEEDS, NATIVE_ARRAY
+from sensorium.spec import VECTOR_AXES, contact_array, contact_columns
+
+TICKS = 40
+CONFIGS = {cfg.label: cfg for cfg in sensors()}
+OURS = [cfg for cfg in registry.registered() if cfg.__module__.startswith("sensorium.")]
+REPORTS = {contact_array(report): report for report in reports()}
+
+
+class Trajectory:
+    """What all sensors and arrays said on both engines, `[tick, env, ...]`."""
+
+    def __init__(self) -> None:
+        cpu, warp = sn.MujocoEngine(MODEL, ENVS), sn.MujocoWarpEngine(MODEL, ENVS, device="cpu")
+        scenes = tuple(sn.Scene(engine, CONFIGS.values(), reserve=reports(), seed=3) for engine in (cpu, warp))
+        self.pair = Pair(cpu, warp, (scenes[0], scenes[1]))
+        start(warp)
+        copy_state(warp, cpu)
+        truth: dict[str, tuple[list[Any], list[Any]]] = {name: ([], []) for name in scenes[0]}
+        arrays: tuple[list[Any], list[Any]] = ([], [])
+        for _ in range(TICKS):
+            self.pair.advance()
+            for side, (scene, engine) in enumerate(zip(scenes, (cpu, warp), strict=True)):
+                arrays[side].append({name: values.clone() for name, values in engine._derived.arrays.items()})
+                for name, sensor in scene.sensors.items():
+                    truth[name][side].append(values_of(sensor, is_measured=False))
+        self.touching = torch.stack(self.pair.touching)
+        self.truth = {name: (stacked(first), stacked(second)) for name, (first, second) in truth.items()}
+        self.arrays = stacked(arrays[0]), stacked(arrays[1])
+
+
+@pytest.fixture(scope="module")
+def trajectory() -> Iterator[Trajectory]:
+    yield Trajectory()
+
+
+def test_every_kind_of_sensor_takes_part():
+    """Each sensor that we have is in the list, so that none is forgotten."""
+    assert {type(cfg) for cfg in CONFIGS.values()} == set(OURS)
+
+
+def test_the_trajectory_has_what_matters(trajectory):
+    """One environment is never in contact, one lands, one always is; ball, feet and trunk touch, and rays hit."""
+    touching = trajectory.touching
+    assert touching.sum(0).tolist()[0] == 0 and 5 <= touching[:, 1].sum() <= TICKS - 5 and touching[:, 2].all()
+    cpu = {name: values for name, (values, _) in trajectory.truth.items()}
+    assert (cpu["net"]["found"] > 0).any(0).any(0).all(), "each foot touches something"
+    assert (cpu["ball"]["force"].norm(dim=-1) > 10.0).any(), "the ball presses on the trunk"
+    assert cpu["switches"]["contact"].any() and not cpu["switches"]["contact"].all()
+    for name, field in (("scan", "distances"), ("height", "distances"), ("lidar", "distances"), ("radar", "range"),
+                        ("camera", "distance_to_camera"), ("depth", "distance_to_image_plane")):  # fmt: skip
+        hit = cpu[name][field].isfinite()
+        assert 0.1 < hit.float().mean(), name
+    assert len(cpu["lidar"]["geom_ids"].unique()) > 4
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_sensor_says_the_same_on_both_engines(name, trajectory):
+    """Truth agrees within the bounds in each field, at each tick and in each environment."""
+    scene = trajectory.pair.scenes[0]
+    cpu, warp = trajectory.truth[name]
+    specs = {spec.name: spec for spec in scene[name].specs}
+    forces = next((field for field, spec in specs.items() if spec.unit == "N"), None)
+    for field, spec in specs.items():
+        what = f"{name}.{field}"
+        if not cpu[field].is_floating_point() or spec.kind in ("id", "flag"):
+            assert torch.equal(cpu[field], warp[field]), what
+            continue
+        is_vector = spec.axes[-1:] != () and spec.axes[-1] in VECTOR_AXES
+        lever = cpu[forces] if forces is not None and spec.unit == "N m" else None
+        assert_agrees(
+            what, cpu[field], warp[field], trajectory.touching, is_vector=is_vector, lever=lever,
+            is_force=spec.unit in FORCE_UNITS,
+        )  # fmt: skip
+
+
+# Derived arrays -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("requirement", NEEDS, ids=lambda requirement: requirement.kind)
+def test_a_requirement_brings_the_same_arrays(requirement, trajectory):
+    """All bodies (moving, static, welded, mocap) and all joints, with gravity and flux of each environment's own."""
+    cpu, warp = trajectory.arrays
+    forces = cpu["body_parent_force_w"]
+    for name, shape in NEEDS[requirement].arrays.items():
+        assert cpu[name].shape == warp[name].shape
+        is_force = NEEDS[requirement].wrenches or name in ("joint_effort", "joint_torque")
+        lever = forces if name == "body_parent_torque_w" else None
+        assert_agrees(
+            name, cpu[name], warp[name], trajectory.touching, is_vector=shape[-1] in (3, 4), lever=lever,
+            is_force=is_force,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NATIVE)
+def test_a_native_sensor_has_the_same_values(name, trajectory):
+    """What mujoco_warp's own sensors compute is what MuJoCo's do."""
+    cpu, warp = (arrays[f"{NATIVE_ARRAY}{name}"] for arrays in trajectory.arrays)
+    sensor = next(sensor for sensor in trajectory.pair.cpu.native_sensors() if sensor.name == name)
+    is_force = sensor.stage == "acc"
+    assert_agrees(name, cpu, warp, trajectory.touching, is_vector=sensor.dim > 1, is_force=is_force)
+
+
+@pytest.mark.parametrize("array", REPORTS)
+def test_a_contact_report_has_the_same_contacts(array, trajectory):
+    """Each column of each reduction agrees; also of slots that are empty, and between two bodies that move."""
+    report = REPORTS[array]
+    columns = contact_columns(report)
+    sides = [{field: arrays[array][..., part] for field, part in columns.items()} for arrays in trajectory.arrays]
+    assert (sides[0]["found"] > 0).any()
+    assert torch.equal(sides[0]["found"], sides[1]["found"])
+    for field in columns:
+        cpu, warp = (side[field] for side in sides)
+        is_force = field in ("force", "torque")
+        lever = sides[0]["force"] if field == "torque" else None
+        assert_agrees(
+            f"{array} {field}", cpu, warp, trajectory.touching, is_vector=True, lever=lever, is_force=is_force
+        )
+
+
+def test_the_owners_own_models_and_data_give_the_same_arrays(trajectory):
+    """Live engines around the same MjData, and around mujoco_warp's Model and Data, give what the owning ones gave."""
+    pair = trajectory.pair
+    state = mujoco.mjtState.mjSTATE_INTEGRATION
+    datas = [mujoco.MjData(pair.cpu.model) for _ in range(ENVS)]
+    for env, data in enumerate(datas):
+        mujoco.mj_setState(pair.cpu.model, data, pair.cpu.batch.state[env], state)
+    prepared = dict.fromkeys(pair.cpu.prepared, "probe")
+    pair.cpu.gravity[:] = pair.warp.gravity[:] = torch.from_numpy(pair.cpu.model.opt.gravity)  # MjData share the model
+    pair.cpu.magnetic[:] = pair.warp.magnetic[:] = torch.from_numpy(pair.cpu.model.opt.magnetic)
+    live = sn.MujocoEngine.from_mj(pair.cpu.model, datas)
+    live_warp = sn.MujocoWarpEngine.from_mjw(pair.warp.model, pair.warp.m, pair.warp.d)
+    for engine in (pair.cpu, pair.warp, live, live_warp):
+        engine.prepare(prepared)
+        engine.forward()
+    arrays = pair.cpu._derived.arrays
+    assert arrays.keys() == pair.warp._derived.arrays.keys() == live_warp._derived.arrays.keys()
+    for name in arrays:
+        assert torch.equal(live_warp.array(name), pair.warp.array(name)), name
+        if not name.startswith("native block"):
+            torch.testing.assert_close(live.array(name), pair.cpu.array(name), rtol=1e-5, atol=1e-6)
+
+
+# Noise ----------------------------------------------------------------------------------------------------------------
+
+OWN_IMPERFECTIONS: dict[str, dict[str, Any]] = {
+    "gnss": {"horizontal_sd": 2.0, "vertical_sd": 3.0},
+    "lidar": {"range_noise": 0.02, "drop_rate": 0.2, "intensity_noise": 0.1},
+    "radar": {"clutter_rate": 8.0, "clutter_speed": 9.0},
+    "ray_caster": {"drift_range": (-0.1, 0.1)},
+    "magnetometer": {"hard_iron": 1e-5},
+    "joint": {"backlash": 0.01, "eccentricity": (0.01, 0.02), "gear": 9.0},
+    "joint_torque": {"ripple": 0.1, "gear": 50.0},
+}
+"""What a kind has besides the knobs of all."""
+NOISELESS = ("collision_events", "contact_sensor")
+"""Kinds that say the truth only."""
+
+
+def imperfect(cfg: Any, sensor: Any) -> Any:
+    """Return a config with every imperfection that all sensors have, and those of its kind."""
+    fields = [spec for spec in sensor.specs if spec.kind in ("vector", "rotation")]
+    vectors = [spec.name for spec in fields if spec.kind == "vector"]
+    size = {spec.name: 0.01 for spec in fields} if len(fields) > 1 else 0.01
+    return cfg.replace(
+        noise=size, bias=size, random_walk=size, loss=0.2, delay=0.012, jitter=0.008,
+        stages=tuple(sn.Dropout(probability=0.1, fields=(each,)) for each in vectors[:1]), **OWN_IMPERFECTIONS.get(cfg.kind(), {}),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def noisy(trajectory) -> dict[str, tuple[Any, Any]]:
+    """True and measured values of imperfect sensors whose truth is identical."""
+    first, pair = trajectory.pair.scenes[0], trajectory.pair
+    configs = [imperfect(cfg, first[name]) for name, cfg in CONFIGS.items() if cfg.kind() not in NOISELESS]
+    feed(pair.cpu, pair.warp)
+    scenes = tuple(sn.Scene(engine, configs, seed=11) for engine in (pair.cpu, pair.warp))
+    fed = Pair(pair.cpu, pair.warp, (scenes[0], scenes[1]))
+    seen: dict[str, tuple[list[Any], list[Any]]] = {cfg.label: ([], []) for cfg in configs}
+    for _ in range(12):
+        fed.advance(fed=True)
+        for side, scene in enumerate(scenes):
+            for name, both in seen.items():
+                sensor = scene[name]
+                both[side].append([values_of(sensor, is_measured=measured) for measured in (False, True)])
+    return seen
+
+
+def test_only_sensors_of_the_truth_have_no_noise():
+    """What is left out of the comparison of noise has no knob for it."""
+    assert {cfg.kind() for cfg in OURS if "noise" not in cfg.model_fields} == set(NOISELESS)
+
+
+@pytest.mark.parametrize("name", [name for name, cfg in CONFIGS.items() if cfg.kind() not in NOISELESS])
+def test_of_identical_truth_the_noise_is_the_same_bit_for_bit(name, noisy):
+    """Noise, bias, walk, dropout, loss and jitter are functions of seed, name, tick and env, not of the engine."""
+    cpu, warp = noisy[name]
+    altered = False
+    for (truth, measured), (same_truth, same) in zip(cpu, warp, strict=True):
+        for field in truth:
+            assert torch.equal(truth[field].nan_to_num(7e7), same_truth[field].nan_to_num(7e7)), f"truth of {field}"
+            assert torch.equal(measured[field].nan_to_num(7e7), same[field].nan_to_num(7e7)), field
+            altered |= not torch.equal(measured[field], truth[field])
+    assert altered, "nothing was imperfect"

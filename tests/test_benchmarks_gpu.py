@@ -1,0 +1,206 @@
+"""`python -m benchmarks.gpu` runs on the CPU, says what it needs, and loses no row of a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks import gpu
+from benchmarks.gpu_cases import CASES, Bench, Row, Sides, is_out_of_memory
+from benchmarks.gpu_timing import Device, Times, peak_bandwidth
+from sensorium.compute import Found
+
+ROOT = Path(__file__).parents[1]
+CPU = {"date": "2026-01-02", "device": "a GPU", "copy bandwidth": "1 GB/s, measured"}
+
+
+def run(tmp_path: Path, *arguments: str) -> dict[str, list[dict[str, float | str]]]:
+    """Run the command for two sizes on the CPU and return its figures."""
+    out = tmp_path / "figures.json"
+    code = gpu.main(["--device", "cpu", "--envs", "1", "2", "--seconds", "0.002", "--json", str(out), *arguments])
+    report: dict[str, list[dict[str, float | str]]] = json.loads(out.read_text())
+    assert (code, report["failures"]) == (0, [])
+    return report
+
+
+def test_the_command_measures_the_chain_on_the_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Three widths, two sizes, two sides; nothing of mujoco_warp runs here."""
+    report = run(tmp_path, "--only", "stages")
+    rows = report["rows"]
+    assert [row["envs"] for row in rows] == [1, 1, 2, 2] * 3
+    assert len({row["case"] for row in rows}) == 3
+    assert all(row["seconds"] > 0.0 and row["spread"] >= 0.0 for row in rows)  # type: ignore[operator]
+    assert [row.get("against") == "baseline" for row in rows] == [True, False] * 6
+    assert all("of a large copy's" in str(row["note"]) for row in rows)
+    shown = capsys.readouterr().out
+    for word in ("date: 20", "copy bandwidth: ", "standard chain, 180 column(s)", "baseline", "x its time"):
+        assert word in shown
+
+
+@pytest.mark.slow
+def test_a_height_scan_agrees_with_the_rays_of_mujoco_warp(tmp_path: Path) -> None:
+    """Both sides see the same state, so nearly all of their distances agree, on a mesh and on a height field."""
+    rows = run(tmp_path, "--only", "scan")["rows"]
+    ours = [row for row in rows if str(row["what"]).startswith("sensorium")]
+    assert len(ours) == 4 and len(rows) == 8
+    for row in ours:
+        assert float(str(row["note"]).split("%")[0]) > 99.0
+        assert row["rays_per_second"] == pytest.approx(187 * float(row["envs"]) / float(row["seconds"]))
+
+
+# What it says ---------------------------------------------------------------------------------------------------------
+
+
+def test_without_cuda_it_says_what_was_found_and_how_to_try_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nothing = Found("2.13.0", "", 0, 0, "1.19.0", "CUDA 13.4", (), "", None)
+    monkeypatch.setattr(Found, "here", classmethod(lambda cls: nothing))
+    assert gpu.main([]) == 2
+    found, hint = capsys.readouterr().err.strip().split("\n")
+    assert "--device: got 'cuda:0'" in found and "no NVIDIA driver" in found and "torch 2.13.0" in found
+    assert hint.endswith("python -m benchmarks.gpu --device cpu --envs 1 16")
+
+
+def test_help_names_every_case(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        gpu.main(["--help"])
+    shown = capsys.readouterr().out
+    assert exit_.value.code == 0
+    assert all(f"\n  {name} " in shown for name in CASES)
+
+
+@pytest.mark.parametrize("arguments", [("--envs", "0"), ("--only", "nothing"), ("--device", "gpu")])
+def test_wrong_arguments_are_refused(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        code = gpu.main(arguments)
+    except SystemExit as exit_:
+        code = exit_.code  # type: ignore[assignment]
+    assert code == 2
+    assert arguments[1] in capsys.readouterr().err
+
+
+def test_a_file_without_a_place_for_the_table_is_refused_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "page.md"
+    path.write_text(f"{gpu.END}\n{gpu.BEGIN}\n")
+    assert gpu.main(["--device", "cpu", "--markdown", str(path)]) == 2
+    assert "no place for the table" in capsys.readouterr().err
+
+
+# What goes wrong ------------------------------------------------------------------------------------------------------
+
+
+def test_a_side_that_runs_out_of_memory_is_a_row_and_the_other_is_measured() -> None:
+    sides = Sides(Bench(Device("cpu"), 0.001, 1e9), "case", 4)
+
+    def too_much() -> object:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 90 GiB.\nmore")
+
+    sides.add("theirs", too_much)  # type: ignore[arg-type]
+    sides.add("ours", lambda: lambda: None, rays=100)
+    assert (sides.has("theirs"), sides.has("ours")) == (False, True)
+    theirs, ours = sides.rows("theirs")
+    assert theirs.seconds is None and theirs.note == "out of memory: CUDA out of memory. Tried to allocate 90 GiB."
+    assert ours.seconds is not None and ours.rays_per_second is not None and ours.against == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (MemoryError(), True),
+        (torch.OutOfMemoryError("x"), True),
+        (RuntimeError("Failed to allocate 12 bytes on device 'cuda:0'"), True),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"), True),
+        (RuntimeError("an illegal instruction"), False),
+        (ValueError("out of memory"), False),
+    ],
+)
+def test_what_counts_as_too_little_memory(error: Exception, expected: bool) -> None:
+    assert is_out_of_memory(error) is expected
+
+
+def test_the_run_goes_on_after_a_fault() -> None:
+    """Too little memory for what both sides share is a row; another fault is a row and a failure; the rest is run."""
+
+    def case(bench: Bench, envs: int, fault: Exception | None = None) -> list[Row]:
+        if fault is not None and envs > 1:
+            raise fault
+        return [Row("fine", envs, "ours", seconds=1.0)]
+
+    chosen = {
+        "large": lambda bench, envs: case(bench, envs, MemoryError("no room")),
+        "broken": lambda bench, envs: case(bench, envs, ValueError("wrong")),
+        "fine": case,
+    }
+    report, shown = gpu.Report(dict(CPU)), []
+    gpu.measure(Bench(Device("cpu"), 0.001, 1e9), report, chosen, [1, 2], shown.append)
+    notes = [(row.case, row.envs, row.note) for row in report.rows if row.note]
+    assert notes == [("large", 2, "out of memory: no room"), ("broken", 2, "failed: wrong")]
+    assert len(report.failures) == 1 and "ValueError: wrong" in report.failures[0]
+    assert [len(rows) for rows in shown] == [2, 2, 2]
+
+
+# Figures and tables ---------------------------------------------------------------------------------------------------
+
+
+def test_ratios_are_taken_round_by_round() -> None:
+    """A clock that halves in the middle of a run changes times, not ratios."""
+    ours, theirs = Times((1.0, 1.0, 2.0, 2.0), 0.0), Times((4.0, 4.0, 8.0, 8.0), 0.0)
+    assert ours.over(theirs) == 0.25
+    assert ours.median == 1.5
+    assert Times((1.0, 2.0, 3.0, 4.0, 5.0), 0.0).spread == pytest.approx(1.0 / 3.0)
+
+
+def test_peak_bandwidth_is_two_transfers_a_cycle_over_the_bus() -> None:
+    """An A100 of 40 GB: 1215 MHz, 5120 bit, 1555 GB/s by its data sheet."""
+
+    class A100:
+        memory_clock_rate, memory_bus_width = 1215000, 5120
+
+    assert peak_bandwidth(A100()) == pytest.approx(1555e9, rel=1e-3)
+    assert peak_bandwidth(object()) == 0.0
+
+
+def fake(what: str = "ours") -> gpu.Report:
+    rows = [
+        Row("scan", 4096, what, 1.25e-3, 0.02, 1e-5, 6.128e8, 4096 * 2000, "0.5 x its time", 0.5, "100% | agree"),
+        Row("scan", 16384, what, note="out of memory: 90 GiB"),
+        Row("chain", 1, what, 4e-6, against="baseline"),
+    ]
+    return gpu.Report(dict(CPU), rows)
+
+
+def test_markdown_stands_between_the_markers_and_replaces_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "page.md"
+    path.write_text(f"before\n{gpu.BEGIN}\nold\n{gpu.END}\nafter\n")
+    gpu.write_markdown(path, fake("first"))
+    gpu.write_markdown(path, fake("second"))
+    text = path.read_text()
+    assert text.startswith(f"before\n{gpu.BEGIN}\n") and text.endswith(f"\n{gpu.END}\nafter\n")
+    assert "old" not in text and "first" not in text
+    assert "date: 2026-01-02; device: a GPU" in text
+    lines = text.split("\n")
+    heading = lines.index("| envs | what | ms | spread | host ms | Mrays/s | kB per env | against | note |")
+    assert lines[heading + 2] == "| 4096 | second | 1.25 | 2.0% | 0.01 | 613 | 2 | 0.5 x its time | 100% / agree |"
+    assert lines[heading + 3].startswith("| 16384 | second |  |") and "90 GiB" in lines[heading + 3]
+    assert "| 1 | second | 0.004 | baseline |" in lines  # columns without a figure are left out
+    counts = {line.count("|") for line in lines[heading : heading + 4]}
+    assert counts == {10}
+
+
+def test_the_page_of_the_documentation_has_a_place_for_the_table() -> None:
+    path = ROOT / "docs/performance.md"
+    gpu.check_markers(path, path.read_text(encoding="utf-8"))
+
+
+def test_json_has_all_figures() -> None:
+    report = json.loads(fake().json())
+    assert report["machine"]["device"] == "a GPU"
+    assert report["rows"][0]["ratio"] == 0.5
+    assert "seconds" not in report["rows"][1]
