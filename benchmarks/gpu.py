@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import sys
@@ -116,22 +117,28 @@ def measure(bench: Bench, report: Report, chosen: dict[str, Case], envs: Sequenc
         out: called with the rows of a case, as soon as it is done.
     """
     rehearsal = Bench(bench.device, REHEARSAL_S, bench.bandwidth, bench.peer)
-    with Progress(
+    progress = Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), transient=True,
         console=Console(stderr=True),
-    ) as progress:  # fmt: skip
-        task = progress.add_task("", total=len(chosen) * len(envs))
-        for title, case in chosen.items():
-            rows: list[Row] = []
-            progress.update(task, description=f"{title}: loading or compiling kernels")
-            is_ready = attempt(rehearsal, report, title, case, 1, [])
-            for count in envs:
-                progress.update(task, description=f"{title}: {count} environment(s)")
+    )  # fmt: skip
+    gc.freeze()  # so that looking for garbage, before memory is measured, takes no time
+    try:
+        with progress:
+            task = progress.add_task("", total=len(chosen) * len(envs))
+            for title, case in chosen.items():
+                rows: list[Row] = []
+                progress.update(task, description=f"{title}: loading or compiling kernels")
+                is_ready = attempt(rehearsal, report, title, case, 1, rows)
                 if is_ready:
+                    rows.clear()
+                for count in envs if is_ready else ():
+                    progress.update(task, description=f"{title}: {count} environment(s)")
                     attempt(bench, report, title, case, count, rows)
-                progress.advance(task)
-            report.rows += rows
-            out(rows)
+                    progress.advance(task)
+                report.rows += rows
+                out(rows)
+    finally:
+        gc.unfreeze()
 
 
 def attempt(bench: Bench, report: Report, title: str, case: Case, envs: int, rows: list[Row]) -> bool:
@@ -142,7 +149,7 @@ def attempt(bench: Bench, report: Report, title: str, case: Case, envs: int, row
         return True
     except Exception as error:
         report.failures.append(f"{title}, {envs} environment(s):\n{traceback.format_exc()}")
-        report.rows.append(Row(title, envs, "all", note=f"failed: {first_line(error)}"))
+        rows.append(Row(title, envs, "all", note=f"failed: {first_line(error)}"))
         return False
     finally:
         bench.device.tidy()

@@ -298,7 +298,7 @@ class OwnRays:
 
 
 def agreement(mine: Tensor, theirs: Tensor, miss: float) -> str:
-    """Return which share of two sets of distances agrees, in the first environments.
+    """Return which share of distances agrees, in the first environments.
 
     Args:
         mine: our distances, +inf for a miss.
@@ -315,26 +315,41 @@ def cast(bench: Bench, envs: int, title: str, kind: str, cfg: SensorCfg[Any], pa
     """Return the rows of one ray sensor against mujoco_warp's rays."""
     pattern_rays = pattern.rays("cpu")
     count = len(pattern_rays.directions)
-    case = f"{title}, {count} rays, {kind}"
-    sides, world = Sides(bench, case, envs), World.make(bench, kind, envs)
-    mine: list[Scene] = []
-    theirs: list[OwnRays] = []
+    sides, world = Sides(bench, f"{title}, {count} rays, {kind}", envs), World.make(bench, kind, envs)
+    agrees: list[str] = []
 
     def ours() -> Call:
-        mine.append(captured(Scene(world.tensors, [cfg])))
-        return mine[0].update
+        return captured(Scene(world.tensors, [cfg])).update
 
     def own() -> Call:
-        theirs.append(OwnRays(bench, world, pattern_rays.starts, pattern_rays.directions))
-        return bench.device.graph(theirs[0].cast)
+        directions, distances = first_sample(world, cfg, pattern_rays.directions)
+        theirs = OwnRays(bench, world, pattern_rays.starts, directions)
+        call = bench.device.graph(theirs.cast)
+        call()
+        agrees.append(agreement(distances, theirs.distance, miss=-0.5))
+        return call
 
-    name = f"sensorium {type(cfg).__name__.removesuffix('Cfg')}"
+    name, peer = f"sensorium {type(cfg).__name__.removesuffix('Cfg')}", "mujoco_warp refit_bvh + rays"
     sides.add(name, ours, rays=envs * count)
     if bench.peer:
-        sides.add("mujoco_warp refit_bvh + rays", own, rays=envs * count)
-        if sides.has(name) and sides.has("mujoco_warp refit_bvh + rays"):
-            sides.note(name, agreement(mine[0][cfg].data.distances, theirs[0].distance, miss=-0.5))
-    return sides.rows("mujoco_warp refit_bvh + rays")
+        sides.add(peer, own, rays=envs * count)
+        sides.note(name, "".join(agrees))
+    return sides.rows(peer)
+
+
+def first_sample(world: World, cfg: SensorCfg[Any], directions: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the directions of the rays of our first sample, in the world, and its distances in some environments.
+
+    The rays of a device that turns begin where it is at that time.
+    """
+    if isinstance(cfg, LidarCfg):
+        cfg = cfg.replace(fields=("distances", "azimuth", "elevation"))
+    data = Scene(world.tensors, [cfg])[cfg].data
+    if isinstance(cfg, LidarCfg):
+        azimuth, elevation = data.azimuth[0], data.elevation[0]
+        level = elevation.cos()
+        directions = torch.stack([level * azimuth.cos(), level * azimuth.sin(), elevation.sin()], dim=-1)
+    return directions, data.distances[:COMPARED_ENVS].clone()
 
 
 def scan(bench: Bench, envs: int, kind: str) -> list[Row]:

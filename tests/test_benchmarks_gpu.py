@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,14 @@ from sensorium.compute import Found
 
 ROOT = Path(__file__).parents[1]
 CPU = {"date": "2026-01-02", "device": "a GPU", "copy bandwidth": "1 GB/s, measured"}
+
+
+@pytest.fixture
+def _little_garbage() -> Iterator[None]:
+    """Let the collection of garbage, before memory is measured, look at new objects only."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 def run(tmp_path: Path, *arguments: str) -> dict[str, list[dict[str, float | str]]]:
@@ -96,6 +105,7 @@ def test_a_file_without_a_place_for_the_table_is_refused_before_anything_runs(
 # What goes wrong ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("_little_garbage")
 def test_a_side_that_runs_out_of_memory_is_a_row_and_the_other_is_measured() -> None:
     sides = Sides(Bench(Device("cpu"), 0.001, 1e9), "case", 4)
 
@@ -143,7 +153,21 @@ def test_the_run_goes_on_after_a_fault() -> None:
     notes = [(row.case, row.envs, row.note) for row in report.rows if row.note]
     assert notes == [("large", 2, "out of memory: no room"), ("broken", 2, "failed: wrong")]
     assert len(report.failures) == 1 and "ValueError: wrong" in report.failures[0]
-    assert [len(rows) for rows in shown] == [2, 2, 2]
+    assert [[row.envs for row in rows] for rows in shown] == [[1, 2], [1, 2], [1, 2]]
+
+
+def test_a_case_that_fails_in_its_rehearsal_is_not_run_further() -> None:
+    calls = []
+
+    def broken(bench: Bench, envs: int) -> list[Row]:
+        calls.append(envs)
+        raise ValueError("wrong")
+
+    report, shown = gpu.Report(dict(CPU)), []
+    gpu.measure(Bench(Device("cpu"), 0.001, 1e9), report, {"broken": broken}, [256, 4096], shown.append)
+    assert calls == [1]
+    assert shown == [report.rows]
+    assert [row.note for row in report.rows] == ["failed: wrong"]
 
 
 # Figures and tables ---------------------------------------------------------------------------------------------------

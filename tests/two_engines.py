@@ -240,7 +240,13 @@ def errors(
 
 
 def assert_agrees(
-    what: str, cpu: torch.Tensor, warp: torch.Tensor, touching: torch.Tensor, *, is_vector: bool, lever: Any = None,
+    what: str,
+    cpu: torch.Tensor,
+    warp: torch.Tensor,
+    touching: torch.Tensor,
+    *,
+    is_vector: bool,
+    lever: Any = None,
     is_force: bool = False,
 ) -> float:
     """Assert the bounds: 1e-4, and of accelerations and forces where something touches 1e-2.

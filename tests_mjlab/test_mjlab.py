@@ -392,8 +392,10 @@ def test_configs_that_cannot_be_are_refused(options: dict[str, Any], message: st
         SensoriumCfg(**options)
 
 
-def test_groups_need_names_of_their_own_and_one_freshness() -> None:
+def test_groups_are_sequences_with_names_of_their_own_and_one_freshness() -> None:
     cfg = scene_cfg()
+    with pytest.raises(sn.ConfigError, match=r"sensors=\(cfg,\)"):
+        add_sensors(cfg, SENSORS[0])
     add_sensors(cfg, SENSORS)
     with pytest.raises(sn.ConfigError, match=r"add_sensors\.name: got 'sensorium'"):
         add_sensors(cfg, SENSORS)

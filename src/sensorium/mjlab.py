@@ -11,7 +11,7 @@ Importing this module needs mjlab.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -227,7 +227,7 @@ def _struct(bridge: Any) -> Any:
     return getattr(bridge, "struct", bridge)
 
 
-def add_sensors(scene_cfg: Any, sensors: Iterable[SensorCfg[Any]], **options: Any) -> SensoriumCfg:
+def add_sensors(scene_cfg: Any, sensors: Sequence[SensorCfg[Any]], **options: Any) -> SensoriumCfg:
     """Add sensors to the config of an mjlab scene, before the environment is built.
 
     What they need of the model is added after mjlab looked for sensors in it, so that its scene does not show it, and
@@ -244,7 +244,7 @@ def add_sensors(scene_cfg: Any, sensors: Iterable[SensorCfg[Any]], **options: An
     Raises:
         ConfigError: see `SensoriumCfg`, a name that another sensor of the scene has, or groups of which some are fresh.
     """
-    cfg = SensoriumCfg(sensors=tuple(sensors), prepares=False, **options)
+    cfg = SensoriumCfg(sensors=sensors, prepares=False, **options)
     if cfg.name in [other.prefixed_name for other in scene_cfg.sensors]:
         fix = "Give each group of sensors a name: add_sensors(..., name='imus')."
         raise ConfigError.single("add_sensors", "name", cfg.name, "a name that no other sensor of the scene has", fix)

@@ -118,6 +118,7 @@ def reference(engine, env, model=None):
         for function, out in ((mujoco.mj_objectVelocity, velocity), (mujoco.mj_objectAcceleration, acceleration)):
             function(model, data, mujoco.mjtObj.mjOBJ_XBODY, body, out[body], 0)
     acceleration[:, 3:] += model.opt.gravity
+    acceleration[model.body_weldid == 0] = 0.0  # which MuJoCo has said by itself since 3.12
     joints = [model.joint(name).id for name in engine.names("scalar_joint")]
     return {
         "body_pos_w": data.xpos[1:],
@@ -686,12 +687,16 @@ def test_a_state_of_another_model_is_refused():
 # Fields of the model
 
 
-def test_an_env_with_the_fields_of_another_model_behaves_as_that_model():
-    """Physics and sensors of an env follow its own gravity, masses, frictions, gains and sites, bit for bit."""
+@pytest.mark.parametrize("heavy", [False, True])
+def test_an_env_with_the_fields_of_another_model_behaves_as_that_model(heavy):
+    """Physics and sensors of an env follow its own gravity, frictions, gains and sites bit for bit, masses to 1e-5.
+
+    With masses the mean inertia changes, which mujoco_warp 3.11 scales the solver's tolerance by, for all worlds alike.
+    """
     other = mujoco.MjSpec.from_file(str(WALKER))
     other.option.gravity = [0.5, 0, -4.0]
     other.option.magnetic = [1.0, 2.0, 3.0]
-    other.geom("trunk").mass = 9.0
+    other.geom("trunk").mass = 9.0 if heavy else 6.0
     other.geom("left_foot").friction = [0.1, 0.005, 0.0001]
     other.joint("left_hip").armature = 0.2
     other.joint("left_knee").frictionloss = 0.6
@@ -707,7 +712,10 @@ def test_an_env_with_the_fields_of_another_model_behaves_as_that_model():
             if array.size and not np.array_equal(array.numpy()[:1], wanted_array.numpy()[:1]):
                 names.append(prefix + name)
                 both.expand(prefix + name)[1] = wp.to_torch(wanted_array)[0]
-    assert {"opt.gravity", "body_mass", "geom_friction", "dof_armature", "site_pos", "actuator_gear"} <= set(names)
+    assert {"opt.gravity", "geom_friction", "dof_armature", "dof_frictionloss", "site_pos", "actuator_gear"} <= set(
+        names
+    )
+    assert ("body_mass" in names) == heavy
     engines = (both, plain, changed)
     for engine in engines:
         engine.prepare(wanted(*ALL, *native))
@@ -720,10 +728,10 @@ def test_an_env_with_the_fields_of_another_model_behaves_as_that_model():
         engine.refresh()
     rows, derived = rows_of(both), arrays_of(both)
     for env, engine in ((0, plain), (1, changed)):
-        for name, values in rows_of(engine).items():
-            assert torch.equal(rows[name][env], values[0]), name
-        for name, values in arrays_of(engine).items():
-            assert torch.equal(derived[name][env], values[0]), name
+        for mine, theirs in ((rows, rows_of(engine)), (derived, arrays_of(engine))):
+            for name, values in theirs.items():
+                atol = 1e-5 * max(1.0, float(values.abs().max())) if heavy and env == 1 and values.numel() else 0.0
+                torch.testing.assert_close(mine[name][env], values[0], rtol=0, atol=atol, msg=name)
     assert not torch.equal(rows["qpos"][0], rows["qpos"][1])
 
 
@@ -920,8 +928,8 @@ def test_memory_is_sized_from_the_default_state_and_the_keyframes():
 
 
 def test_too_little_memory_for_contacts_is_said_once_with_what_to_raise():
-    """A heap of boxes with room for one contact: the message names envs, size, value and what was lost."""
-    engine = MujocoWarpEngine(heap(2), 2, device="cpu", nconmax=1)
+    """A box on four corners with room for one contact: the message names envs, size, value and what was lost."""
+    engine = MujocoWarpEngine(heap(1), 2, device="cpu", nconmax=1)
     with pytest.warns(SensoriumWarning) as told:
         engine.step()
     messages = [str(each.message) for each in told]
@@ -949,7 +957,7 @@ def test_too_little_memory_for_constraints_names_the_env_that_it_was_too_small_f
 
 def test_the_owner_of_the_data_is_told_where_to_give_more():
     """For wrapped objects the message names mujoco_warp's own function."""
-    model = mujoco.MjModel.from_xml_string(heap(2))
+    model = mujoco.MjModel.from_xml_string(heap(1))
     m, d = mjw.put_model(model), mjw.make_data(model, nworld=2, nconmax=1)
     m.opt.warn_overflow = type(m.opt.warn_overflow)(0)
     engine = MujocoWarpEngine.from_mjw(model, m, d)

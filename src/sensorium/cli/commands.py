@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
@@ -142,6 +142,7 @@ class Run:
       sensorium run robot.xml --rig rig.toml
       sensorium run robot.urdf --rig rig.toml --envs 64 --seconds 10 --control random
       sensorium run robot.xml --rig rig.toml --control my_gait:control
+      sensorium run robot.xml --rig rig.toml --envs 4096 --engine mujoco_warp --device cuda
 
     """
 
@@ -158,9 +159,13 @@ class Run:
     seed: Annotated[int, arg(metavar="K")] = 0
     """Seed of every random number; equal seeds give equal files."""
     device: Annotated[str, arg(metavar="D")] = "cpu"
-    """Where the sensors compute: cpu, cuda or cuda:INDEX. The physics runs on the CPU."""
+    """Where the sensors compute: cpu, cuda or cuda:INDEX. The physics of mujoco runs on the CPU, that of mujoco_warp
+    there, too."""
+    engine: Literal["mujoco", "mujoco_warp"] = "mujoco"
+    """What steps the physics: MuJoCo on the CPU, or MuJoCo Warp (pip install 'sensorium[warp]'), which is for many
+    environments on a GPU."""
     control: Annotated[str, arg(metavar="hold|zero|random|FILE.npz|module:function")] = "hold"
-    """hold: keep the joints in the pose of the first keyframe, or the start pose (nothing balances). zero: controls 0.
+    """hold: keep the joints in the pose of the first keyframe or of the start (nothing balances). zero: controls 0.
     random: within the actuators' ranges. FILE.npz: play its array ctrl, [time, nu] or [time, env, nu], one row every
     dt s (an optional number in the file; else every physics step), and hold the last row. module:function: called as
     function(scene, time) every 10 ms, returns ctrl."""
@@ -179,7 +184,7 @@ class Run:
         from sensorium.record import NpzRecorder
         from sensorium.scene import Scene
 
-        engine = load_model(self.model, self.envs, self.device)
+        engine = load_model(self.model, self.envs, self.device, self.engine)
         scene = Scene(engine, sensors, seed=self.seed, discover=False)  # what the rig names, no more
         control, every = control_for(self.control, engine, self.seed)
         recorder = NpzRecorder()

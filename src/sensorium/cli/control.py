@@ -16,7 +16,7 @@ from sensorium.errors import listed, nearest
 from sensorium.readings import Array
 
 if TYPE_CHECKING:
-    from sensorium.engines.mujoco import MujocoEngine
+    from sensorium.cli.simulation import OwnEngine
     from sensorium.scene import Scene
 
 Control = Callable[["Scene", float], Any]
@@ -34,7 +34,7 @@ FIXED_GAIN, NO_BIAS, AFFINE_BIAS, NO_DYNAMICS, INTEGRATOR, JOINT_KINDS, SCALAR_J
 """MuJoCo's numbers for gain, bias and dynamics types, for transmissions to a joint, and for slide and hinge joints."""
 
 
-def control_for(name: str, engine: MujocoEngine, seed: int) -> tuple[Control, int]:
+def control_for(name: str, engine: OwnEngine, seed: int) -> tuple[Control, int]:
     """Return a control and the number of ticks between its calls.
 
     Args:
@@ -61,7 +61,7 @@ def control_for(name: str, engine: MujocoEngine, seed: int) -> tuple[Control, in
     raise UsageError.of("--control", name, "hold, zero, random, FILE.npz or module:function", hint)
 
 
-def hold(engine: MujocoEngine) -> Control:
+def hold(engine: OwnEngine) -> Control:
     """Hold the start pose.
 
     Servos (a constant gain and a bias that depends on length or speed) get the control at which they rest in that pose,
@@ -70,13 +70,11 @@ def hold(engine: MujocoEngine) -> Control:
     get the keyframe's control, or 0.
     """
     model, nu = engine.model, engine.nu
-    data = engine.batch.get_data(0)
-    start = engine.qpos.numpy().copy()
-    base = engine.ctrl.numpy().copy()
+    start, base = (values.cpu().double().numpy().copy() for values in (engine.qpos, engine.ctrl))
     span = engine.ctrl_range.numpy()
     has_key = bool(base.any())
     motors = []
-    lengths = _lengths(engine, data)
+    lengths = _lengths(engine, start[0])
     for i in range(int(getattr(model, "nactuator", nu))):
         if int(model.actuator_ctrlnum[i]) != 1:
             continue
@@ -108,9 +106,9 @@ def hold(engine: MujocoEngine) -> Control:
     fastest = STIFFEST / engine.dt
     stiffness = np.clip(weight / 0.2, inertia * min(20.0, fastest) ** 2, inertia * fastest**2)
     damping = 2.0 * np.sqrt(stiffness * inertia)
-    qpos, qvel = engine.qpos.numpy(), engine.qvel.numpy()
 
     def control(scene: Scene, time: float) -> Array:
+        qpos, qvel = engine.qpos.cpu().numpy(), engine.qvel.cpu().numpy()
         wanted = stiffness * (start[:, positions] - qpos[:, positions]) - damping * qvel[:, dofs]
         ctrl = base.copy()
         ctrl[:, columns] = wanted / torques
@@ -120,11 +118,10 @@ def hold(engine: MujocoEngine) -> Control:
     return control
 
 
-def _lengths(engine: MujocoEngine, data: Any) -> Array | None:
+def _lengths(engine: OwnEngine, start: Array) -> Array | None:
     """Return the actuators' lengths in the start pose."""
     model = engine.model
     lengths = np.array(model.actuator_length0, dtype=np.float64)
-    start = engine.qpos.numpy()[0]
     for i in range(len(lengths)):
         joint = int(model.actuator_trnid[i, 0])
         if int(model.actuator_trntype[i]) in JOINT_KINDS and int(model.jnt_type[joint]) in SCALAR_JOINTS:
@@ -132,7 +129,7 @@ def _lengths(engine: MujocoEngine, data: Any) -> Array | None:
     return lengths
 
 
-def random(engine: MujocoEngine, seed: int) -> Control:
+def random(engine: OwnEngine, seed: int) -> Control:
     """Return uniform random controls within ctrlrange (within [-1, 1] where there is none), held for 0.1 s each."""
     span = engine.ctrl_range.numpy()
     low, high = np.where(np.isfinite(span[:, 0]), span[:, 0], -1.0), np.where(np.isfinite(span[:, 1]), span[:, 1], 1.0)
@@ -144,7 +141,7 @@ def random(engine: MujocoEngine, seed: int) -> Control:
     return control
 
 
-def from_file(path: Path, engine: MujocoEngine) -> Control:
+def from_file(path: Path, engine: OwnEngine) -> Control:
     """Play the array `ctrl` [time, nu] or [time, env, nu] of an `.npz` file, one row every `dt` s; hold the last."""
     option = "--control"
     try:
@@ -176,7 +173,7 @@ def from_file(path: Path, engine: MujocoEngine) -> Control:
     return lambda scene, time: ctrl[min(int(time / dt + 1e-6), len(ctrl) - 1)]
 
 
-def from_function(name: str, engine: MujocoEngine) -> Control:
+def from_function(name: str, engine: OwnEngine) -> Control:
     """Import `module:function`, also from the working directory, and check what it returns at each call."""
     module_name, _, function_name = name.partition(":")
     option = f"--control {name}"

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rich import box
 from rich.markup import escape
@@ -18,7 +18,7 @@ from sensorium.cli.messages import stderr, stdout
 
 if TYPE_CHECKING:
     from sensorium.cfg import SensorCfg
-    from sensorium.engines.mujoco import MujocoEngine
+    from sensorium.cli.simulation import OwnEngine
     from sensorium.scene import Scene
     from sensorium.sensors.base import Sensor
     from sensorium.world.ray_cast import RayCast
@@ -51,6 +51,8 @@ class Explain:
     """Environments: memory and cost depend on it."""
     device: Annotated[str, arg(metavar="D")] = "cpu"
     """Where the sensors compute: cpu, cuda or cuda:INDEX."""
+    engine: Literal["mujoco", "mujoco_warp"] = "mujoco"
+    """What would step the physics; see `sensorium run --help`."""
     time: bool = False
     """Also measure what each sensor costs per physics step, on this machine, by itself."""
     json: bool = False
@@ -67,8 +69,8 @@ class Explain:
         sensors, presets = load_rig(self.rig)
         check_device(self.device)
 
-        def engine() -> MujocoEngine:
-            return load_model(self.model, self.envs, self.device)
+        def engine() -> OwnEngine:
+            return load_model(self.model, self.envs, self.device, self.engine)
 
         scene = Scene(engine(), sensors, discover=False)  # as `sensorium run` builds it
         described = explanation(scene, [cfg.label for cfg in sensors], presets)
@@ -177,7 +179,7 @@ def _plain(selected: Any) -> Any:
 # Cost -----------------------------------------------------------------------------------------------------------------
 
 
-def _costs(engine: Callable[[], MujocoEngine], sensors: list[SensorCfg[Any]], dt: float) -> dict[str, Any]:
+def _costs(engine: Callable[[], OwnEngine], sensors: list[SensorCfg[Any]], dt: float) -> dict[str, Any]:
     """Measure seconds per physics step: the physics alone, and what each sensor adds when it is read at every step.
 
     Each sensor has a scene of its own; the scenes take turns. Refreshing the engine's state for it is part of its cost.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from rich import box
@@ -24,7 +24,10 @@ from sensorium.spec import FieldSpec
 if TYPE_CHECKING:
     from sensorium.cli.control import Control
     from sensorium.engines.mujoco import MujocoEngine
+    from sensorium.engines.mujoco_warp import MujocoWarpEngine
     from sensorium.scene import Scene
+
+    OwnEngine = MujocoEngine | MujocoWarpEngine
 
 SHOWN_NUMBERS = 6
 """Numbers of one field that the table shows at most."""
@@ -104,15 +107,22 @@ def check_device(device: str) -> str:
     return resolve_device(device, argument="--device")
 
 
-def load_model(model: Path, envs: int, device: str) -> MujocoEngine:
+EngineName = Literal["mujoco", "mujoco_warp"]
+
+
+def load_model(model: Path, envs: int, device: str, engine: EngineName = "mujoco") -> OwnEngine:
     """Return the engine of a model, in its first keyframe where it has one."""
-    from sensorium.engines.mujoco import MujocoEngine
     from sensorium.errors import UnknownNameError
 
+    kind: Callable[..., OwnEngine]
+    if engine == "mujoco":
+        from sensorium.engines.mujoco import MujocoEngine as kind
+    else:
+        from sensorium.engines.mujoco_warp import MujocoWarpEngine as kind
     try:
-        return MujocoEngine(model, envs, device=device, keyframe=0)
+        return kind(model, envs, device=device, keyframe=0)
     except UnknownNameError:
-        return MujocoEngine(model, envs, device=device)
+        return kind(model, envs, device=device)
 
 
 def simulate(scene: Scene, control: Control, every: int, ticks: int, recorder: NpzRecorder) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import gc
+import importlib
 import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -350,7 +351,9 @@ class Worlds:
 
     def lost(self, flags: int) -> list[tuple[str, str]]:
         """Return the size to raise and what was lost, for each overflow among some flags."""
-        kinds = self._module.OverflowType
+        kinds = getattr(self._module, "OverflowType", None)
+        if kinds is None:  # 3.11 does not export it
+            kinds = importlib.import_module("mujoco_warp._src.types").OverflowType
         return [LOST[kind.name] for kind in kinds if kind.name in LOST and flags & int(kind)]
 
 
