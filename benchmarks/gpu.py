@@ -93,7 +93,7 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--ours-only", action="store_true", help="leave out what mujoco_warp has of its own")
     parser.add_argument("--markdown", type=Path, metavar="FILE",
-                        help="put the table between the two markers of this file")  # fmt: skip
+                        help="put the table of a GPU between the two markers of this file")  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there, case by case")
     return parser
 
@@ -244,6 +244,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         device = resolve_device(options.device, argument="--device")
         if options.markdown is not None:
+            if device == "cpu":
+                raise ValueError("the table is for a GPU, and this is the CPU; --json FILE takes figures of either")
             check_markers(options.markdown, options.markdown.read_text(encoding="utf-8"))
     except DeviceError as error:
         print(error, file=sys.stderr)

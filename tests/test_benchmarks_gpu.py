@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 import torch
 
-from benchmarks import gpu
+from benchmarks import gpu, gpu_cases
 from benchmarks.gpu_cases import CASES, Bench, Row, Sides, is_out_of_memory
 from benchmarks.gpu_timing import Device, Times, peak_bandwidth
 from sensorium.compute import Found
@@ -51,14 +51,13 @@ def test_the_command_measures_the_chain_on_the_cpu(tmp_path: Path, capsys: pytes
 
 
 @pytest.mark.slow
-def test_a_height_scan_agrees_with_the_rays_of_mujoco_warp(tmp_path: Path) -> None:
-    """Both sides see the same state, so nearly all of their distances agree, on a mesh and on a height field."""
-    rows = run(tmp_path, "--only", "scan")["rows"]
-    ours = [row for row in rows if str(row["what"]).startswith("sensorium")]
-    assert len(ours) == 4 and len(rows) == 8
-    for row in ours:
-        assert float(str(row["note"]).split("%")[0]) > 99.0
-        assert row["rays_per_second"] == pytest.approx(187 * float(row["envs"]) / float(row["seconds"]))
+@pytest.mark.parametrize(("case", "rays"), [(gpu_cases.scan, 187), (gpu_cases.vlp16, 28928)])
+def test_our_rays_and_those_of_mujoco_warp_agree(case: Callable[..., list[Row]], rays: int) -> None:
+    """Both sides see the same state, so nearly all of their distances are the same, also of a device that turns."""
+    ours, theirs = case(Bench(Device("cpu"), 0.001, 1e9), 2, kind="hfield")
+    assert (theirs.against, ours.against.endswith("x its time")) == ("baseline", True)
+    assert float(ours.note.removesuffix("% agree within 1 mm")) > 99.0
+    assert ours.seconds is not None and ours.rays_per_second == pytest.approx(2 * rays / ours.seconds)
 
 
 # What it says ---------------------------------------------------------------------------------------------------------
@@ -93,13 +92,22 @@ def test_wrong_arguments_are_refused(arguments: Sequence[str], capsys: pytest.Ca
     assert arguments[1] in capsys.readouterr().err
 
 
-def test_a_file_without_a_place_for_the_table_is_refused_before_anything_runs(
+def test_figures_of_the_cpu_do_not_get_into_the_table_of_a_gpu(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "page.md"
-    path.write_text(f"{gpu.END}\n{gpu.BEGIN}\n")
+    path.write_text(f"{gpu.BEGIN}\n{gpu.END}\n")
     assert gpu.main(["--device", "cpu", "--markdown", str(path)]) == 2
-    assert "no place for the table" in capsys.readouterr().err
+    assert "--markdown: the table is for a GPU" in capsys.readouterr().err
+    assert path.read_text() == f"{gpu.BEGIN}\n{gpu.END}\n"
+
+
+@pytest.mark.parametrize("text", ["", gpu.BEGIN, f"{gpu.END}\n{gpu.BEGIN}", f"{gpu.BEGIN}{gpu.END}{gpu.END}"])
+def test_a_file_without_a_place_for_the_table_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "page.md"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"page\.md: it has no place for the table"):
+        gpu.write_markdown(path, fake())
 
 
 # What goes wrong ------------------------------------------------------------------------------------------------------

@@ -15,5 +15,5 @@ def test_without_mjlab_the_import_says_what_to_install(monkeypatch: pytest.Monke
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delitem(sys.modules, "sensorium.mjlab", raising=False)
     monkeypatch.setitem(sys.modules, "mjlab", None)  # Python then finds no such module
-    with pytest.raises(sn.MissingDependencyError, match="mjlab, which cannot be imported here .* pip install mjlab"):
+    with pytest.raises(sn.MissingDependencyError, match=r"mjlab, which cannot be imported here .*: pip install mjlab"):
         importlib.import_module("sensorium.mjlab")

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 
 import sensorium as sn
-from sensorium.sensors.ray_caster_camera_cfg import CameraOffsetCfg
 from sensorium.spec import Requirement
 
 MODEL = Path(__file__).parent / "models/two_engines.xml"
@@ -87,7 +86,7 @@ def sensors() -> list[sn.SensorCfg[Any]]:
         ),
         sn.DepthCameraCfg(
             name="depth", body="carriage", res=(6, 4), fov_horizontal=80.0, max_range=4.0,
-            offset=CameraOffsetCfg(rot=(0.97, 0.0, 0.24, 0.0), convention="world"),
+            offset=sn.DepthCameraCfg.OffsetCfg(rot=(0.97, 0.0, 0.24, 0.0), convention="world"),
         ),
         sn.SurfaceDistanceProbeCfg(
             name="probe", body="trunk", probe_local_pos=((0.2, 0.0, -0.05), (-0.2, 0.0, -0.05)), probe_radius=2.0,

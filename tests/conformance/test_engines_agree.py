@@ -1,11 +1,11 @@
 """Every sensor on both MuJoCo engines: of the same state they say the same, and noise is the same bit for bit.
 
 At each tick the state of mujoco_warp (float32) is copied into MuJoCo (float64), so both have the same numbers, and both
-run forward. Errors are relative to the greatest magnitude of the item (see `two_engines.errors`): the bounds are 1e-4
-for what follows from positions and velocities, and for accelerations and forces without contact; 1e-2 where something
-touches. What is an integer or a flag is equal, and so is which rays hit and what: a ray, an edge or a surface would have
-to be within the error of a pose, 1e-7 m, of another outcome, which among the 10^4 rays cast here is not to be expected,
-as long as none is tangent to a surface by construction.
+run forward. Errors are relative to the greatest magnitude of the item (see `two_engines.errors`). The bounds are 1e-4
+for what follows from positions and velocities, and for accelerations and forces without contact; 1e-2 for these where
+something touches, because the solver of mujoco_warp works in float32, to a tolerance of 1e-6 instead of 1e-8. Integers
+and flags are equal, and so is what each ray hits: poses differ by 1e-7 m, so among the 10^4 rays cast here, each with
+edges within about a metre, about 1e-3 would be expected to meet something else on the other engine.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from two_engines import (
 
 import sensorium as sn
 from sensorium import registry
-from sensorium.engines.mujoco_parts import NEEDS, NATIVE_ARRAY
+from sensorium.engines.mujoco_parts import NATIVE_ARRAY, NEEDS
 from sensorium.spec import VECTOR_AXES, contact_array, contact_columns
 
 TICKS = 40
@@ -198,10 +198,9 @@ def imperfect(cfg: Any, sensor: Any) -> Any:
     fields = [spec for spec in sensor.specs if spec.kind in ("vector", "rotation")]
     vectors = [spec.name for spec in fields if spec.kind == "vector"]
     size = {spec.name: 0.01 for spec in fields} if len(fields) > 1 else 0.01
-    return cfg.replace(
-        noise=size, bias=size, random_walk=size, loss=0.2, delay=0.012, jitter=0.008,
-        stages=tuple(sn.Dropout(probability=0.1, fields=(each,)) for each in vectors[:1]), **OWN_IMPERFECTIONS.get(cfg.kind(), {}),
-    )  # fmt: skip
+    stages = tuple(sn.Dropout(probability=0.1, fields=(name,)) for name in vectors[:1])
+    knobs = {"noise": size, "bias": size, "random_walk": size, "loss": 0.2, "delay": 0.012, "jitter": 0.008}
+    return cfg.replace(**knobs, stages=stages, **OWN_IMPERFECTIONS.get(cfg.kind(), {}))
 
 
 @pytest.fixture(scope="module")

@@ -168,7 +168,7 @@ class Run:
     """hold: keep the joints in the pose of the first keyframe or of the start (nothing balances). zero: controls 0.
     random: within the actuators' ranges. FILE.npz: play its array ctrl, [time, nu] or [time, env, nu], one row every
     dt s (an optional number in the file; else every physics step), and hold the last row. module:function: called as
-    function(scene, time) every 10 ms, returns ctrl."""
+    function(scene, time) every 10 ms, returns the ctrl."""
 
     def run(self) -> int:
         """Run the command and return the exit code."""

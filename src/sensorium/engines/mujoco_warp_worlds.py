@@ -159,9 +159,10 @@ class Worlds:
 
     def field(self, name: str) -> Any:
         """Return the Warp array of a field: of the options (`"opt.gravity"`), of the data, or of the model."""
-        if name.startswith("opt."):
-            return getattr(self.m.opt, name.removeprefix("opt."))
-        return getattr(self.d if hasattr(self.d, name) else self.m, name)
+        if "." not in name and hasattr(self.d, name):
+            return getattr(self.d, name)
+        owner, name = _owner(self.m, name)
+        return getattr(owner, name)
 
     def tensor(self, name: str) -> torch.Tensor:
         """Return a field as a tensor, without a copy: vectors, quaternions and matrices have axes of their own."""
@@ -179,14 +180,13 @@ class Worlds:
 
     def expand(self, field: str) -> torch.Tensor:
         """Give each world values of its own in a field of the model, and return them; see `MujocoWarpEngine.expand`."""
-        owner = self.m.opt if field.startswith("opt.") else self.m
-        name = field.removeprefix("opt.")
+        owner, name = _owner(self.m, field)
         array = getattr(owner, name, None)
         if not isinstance(array, wp.array):
-            known = [f"opt.{each}" for each in _batched(self.m.opt)] + _batched(self.m)
+            known = [prefix + each for prefix, part in parts_of(self.m).items() for each in batched(part)]
             raise UnknownNameError("field of mujoco_warp's Model", field, known)
         worlds = int(self.d.nworld)
-        if name not in _batched(owner) or field == "opt.timestep":
+        if name not in batched(owner) or field == "opt.timestep":
             raise ValueError(f"{field}: got a field that all environments of mujoco_warp share, expected one for each.")
         if array.shape[0] != worlds:
             values = self.tensor(field)
@@ -221,10 +221,9 @@ class Worlds:
             ):
                 raise ModelError(f"{name} was written before the scene was made, {fix}")
         for field, value in old.edited(pristine).items():
-            owner = self.m.opt if field.startswith("opt.") else self.m
-            name = field.removeprefix("opt.")
+            owner, name = _owner(self.m, field)
             if isinstance(value, wp.array):
-                shared = 1 if name in _batched(owner) else 0
+                shared = 1 if name in batched(owner) else 0
                 if getattr(owner, name).shape[shared:] != value.shape[shared:]:
                     raise ModelError(f"{field} of mujoco_warp's Model was written before the scene was made, {fix}")
             setattr(owner, name, value)
@@ -238,11 +237,11 @@ class Worlds:
         Args:
             pristine: the same model as it was put on the device.
         """
-        pairs = [("", self.m, pristine), ("opt.", self.m.opt, pristine.opt)]
         found: dict[str, Any] = {"callback": self.m.callback}
-        for prefix, mine, first in pairs:
+        first = parts_of(pristine)
+        for prefix, mine in parts_of(self.m).items():
             for name, value in vars(mine).items():
-                other = getattr(first, name, None)
+                other = getattr(first[prefix], name, None)
                 if isinstance(value, wp.array) and isinstance(other, wp.array):
                     same = value.shape == other.shape and (
                         not value.size or np.array_equal(value.numpy(), other.numpy(), equal_nan=True)
@@ -342,7 +341,8 @@ class Worlds:
     def parts(self) -> list[Any]:
         """Return all arrays and options that a graph may have frozen."""
         m, d = self.m, self.d
-        return [value for part in (m, m.opt, m.callback, d, d.contact, d.efc) for value in vars(part).values()]
+        parts = (*parts_of(m).values(), m.callback, d, d.contact, d.efc)
+        return [value for part in parts for value in vars(part).values()]
 
     def overflow(self) -> torch.Tensor:
         """Return int32 [env]: mujoco_warp's overflow flags since each world's reset."""
@@ -406,8 +406,20 @@ class _Graph:
         self._graph = captured.graph
 
 
-def _batched(owner: Any) -> list[str]:
-    """Return the fields of a mujoco_warp Model or of its Option that may hold values of each world."""
+def parts_of(m: Any) -> dict[str, Any]:
+    """Return mujoco_warp's Model and the parts of it that have fields, by the prefix of their names."""
+    return {"": m, "opt.": m.opt} | ({"stat.": m.stat} if hasattr(m, "stat") else {})
+
+
+def _owner(m: Any, field: str) -> tuple[Any, str]:
+    """Return the part of the Model that has a field, and the field's name there."""
+    prefix, dot, name = field.partition(".")
+    parts = parts_of(m)
+    return (parts[prefix + dot], name) if dot and prefix + dot in parts else (m, field)
+
+
+def batched(owner: Any) -> list[str]:
+    """Return the fields of a mujoco_warp Model, or of a part of it, that may hold values of each world."""
     return [
         spec.name for spec in dataclasses.fields(owner) if tuple(getattr(spec.type, "shape", None) or ())[:1] == ("*",)
     ]

@@ -72,6 +72,8 @@ class Captures:
         """int64 [env], tick of the sensor's own last reset: its first capture, off the grid."""
         self.first_at = clock.tick
         """The greatest of these, on the host."""
+        self.shown = -1
+        """`clock.version` at which a reader was last given what had arrived; -1 where that must be found anew."""
 
     def __repr__(self) -> str:
         return f"Captures(samples={self.samples}, last_tick={self.last_tick})"
@@ -108,6 +110,7 @@ class Captures:
 
     @evaluated.setter
     def evaluated(self, version: int) -> None:
+        self.shown = -1
         if version != self._beat.evaluated:
             self._own().evaluated = version
 

@@ -114,8 +114,10 @@ class Readable(Generic[CfgT, DataT]):
     @property
     def data(self) -> DataT:
         """The measured sample as it arrives at a reader now: live views, `[env, ...]`, valid until the next step."""
-        self.bring_up_to_date(is_measured=True)
-        return self._show(is_measured=True)
+        if self.captures.shown != self.clock.version or self._lent is not None:
+            self.bring_up_to_date(is_measured=True)
+            return self._show(is_measured=True)
+        return self._measured_view  # a second look at one instant
 
     @property
     def ground_truth(self) -> DataT:
@@ -128,6 +130,7 @@ class Readable(Generic[CfgT, DataT]):
         self._ready()
         if is_measured and self.uses_ring_pipeline:
             self._read_ring()
+            self.captures.shown = self.clock.version
 
     def own_tensors(self, *, is_measured: bool) -> dict[str, torch.Tensor]:
         """Return field -> the sensor's own memory behind `data` (or `ground_truth`), `[env, ...]`.
@@ -458,6 +461,7 @@ class Readable(Generic[CfgT, DataT]):
     def retire(self, why: str) -> None:
         """Make this object and every view it handed out raise on use."""
         self._stale = why
+        self.captures.shown = -1
         views = [*(self._lent or {}).values()]
         if self.uses_ring_pipeline:
             views += [self._truth_view, self._measured_view]
