@@ -108,8 +108,8 @@ class Clock:
         """int32 [env], tick of the last reset."""
         self.bad = torch.zeros(1, dtype=torch.int32, device=compute.device)
         """int32 [1], set to 1 by any kernel that meets NaN or infinity in the engine's state."""
-        self._host: Any = memoryview(self.words.numpy()) if compute.is_cpu else None
-        self._bad_host: Any = memoryview(self.bad.numpy()) if compute.is_cpu else None
+        self._host: Any = self.words.numpy().data if compute.is_cpu else None
+        self._bad_host: Any = self.bad.numpy().data if compute.is_cpu else None
         self._bad_seen = AsyncCopy(compute, self.bad)
         self.words_wp = wp.from_torch(self.words, dtype=wp.int32)
         self.episode_wp = wp.from_torch(self.episode, dtype=wp.int32)

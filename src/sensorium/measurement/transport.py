@@ -311,7 +311,7 @@ class Ring:
             spec.name: torch.zeros((carried, *spec.shape), dtype=_dtype(spec), device=device) for spec in self.specs
         }
         self.head = torch.zeros(1, dtype=torch.int32, device=device)
-        self._head_host = memoryview(self.head.numpy()) if compute.is_cpu else None
+        self._head_host = self.head.numpy().data if compute.is_cpu else None
         self._head_wp = wp.from_torch(self.head, dtype=wp.int32)
         self.position = 0
         self.stamp = torch.zeros((self.depth, num_envs), dtype=torch.int32, device=device)
