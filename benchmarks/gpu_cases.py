@@ -465,6 +465,7 @@ def own_sensors(bench: Bench, engine: Any, velocity: bool) -> Call:
     m, d = engine.m, engine.d
 
     def work() -> None:
+        d.sensordata.zero_()  # as its forward does: touch sensors add to what is there
         if velocity:
             mujoco_warp.sensor_vel(m, d)
         mujoco_warp.sensor_acc(m, d)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import platform
+import random
 import re
 import shutil
 import statistics
@@ -119,9 +120,10 @@ class Device:
         slowest = max(once.values(), default=0.0)
         count = min(ROUNDS, max(FEWEST_ROUNDS, int(seconds / slowest))) if slowest else 0
         measured: dict[str, list[tuple[float, float]]] = {name: [] for name in calls}
+        turns = random.Random(0)  # what else runs in a rhythm of its own must not meet the same call each time
         for _ in range(count):
-            for name, call in calls.items():
-                measured[name].append(self._round(call, repeats[name]))
+            for name in turns.sample(list(calls), len(calls)):
+                measured[name].append(self._round(calls[name], repeats[name]))
         return {
             name: Times(tuple(device for device, _ in rounds), statistics.median(host for _, host in rounds))
             for name, rounds in measured.items()

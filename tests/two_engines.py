@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 import sensorium as sn
-from sensorium.spec import Requirement
+from sensorium.engines.mujoco_parts import NEEDS
+from sensorium.spec import Requirement, contact_columns
 
 MODEL = Path(__file__).parent / "models/two_engines.xml"
 ENVS = 3
@@ -120,8 +120,13 @@ def reports() -> list[Requirement]:
     ]
 
 
-def start(engine: Any) -> None:
-    """Write the first state: in the air, about to land, and standing with a ball on the back."""
+def start(engine: Any, *, own_options: bool = True) -> None:
+    """Write the first state: in the air, about to land, and standing with a ball on the back.
+
+    Args:
+        engine: what is written to.
+        own_options: whether each environment gets its own gravity and magnetic flux.
+    """
     generator = torch.Generator().manual_seed(7)
 
     def random(*shape: int) -> torch.Tensor:
@@ -133,6 +138,8 @@ def start(engine: Any) -> None:
     qpos[:, ball + 2] = torch.tensor([2.6, 0.9, 0.513])
     qvel[:] = random(*qvel.shape) * torch.tensor([[2.0], [0.5], [0.1]])
     qvel[1, 2] = -0.8
+    if not own_options:
+        return
     engine.gravity[:] = torch.tensor([[0.0, 0.0, -9.81], [0.5, -0.3, -9.0], [0.0, 0.0, -9.81]])
     engine.magnetic[:] = torch.tensor([2e-5, 1e-6, -4.4e-5]) * torch.tensor([[1.0], [1.1], [0.9]])
 
@@ -204,8 +211,44 @@ LEVER = 0.03
 """Radius of a foot, m. A torque is a sum of forces times levers, and may be 0 because they cancel: of a single contact
 about its own point it is. So its error is seen against that of the forces beside it, on this lever."""
 SMALL = 0.01
-"""What is below this share of the greatest value of its kind is as small by cancellation, or moves along: an error is
-seen against that share."""
+"""Share of the greatest magnitude in a field, which no item's is less than: what is smaller (a link that hardly moves,
+a static body) is what greater numbers leave when they cancel, and has their rounding errors."""
+
+
+def assert_report_agrees(report: Requirement, cpu: torch.Tensor, warp: torch.Tensor, touching: torch.Tensor) -> None:
+    """Assert `assert_agrees` of each field of a contact report, and that something was found."""
+    columns = contact_columns(report)
+    found = cpu[..., columns["found"]]
+    assert (found > 0).any() and torch.equal(found, warp[..., columns["found"]])
+    for name, part in columns.items():
+        lever = cpu[..., columns["force"]] if name == "torque" else None
+        assert_agrees(
+            f"{report} {name}",
+            cpu[..., part],
+            warp[..., part],
+            touching,
+            is_vector=True,
+            lever=lever,
+            is_force=name in ("force", "torque"),
+        )
+
+
+def assert_need_agrees(
+    requirement: Requirement, cpu: dict[str, torch.Tensor], warp: dict[str, torch.Tensor], touching: torch.Tensor
+) -> None:
+    """Assert `assert_agrees` of each array that a requirement brings."""
+    need = NEEDS[requirement]
+    for name, shape in need.arrays.items():
+        assert cpu[name].shape == warp[name].shape
+        assert_agrees(
+            name,
+            cpu[name],
+            warp[name],
+            touching,
+            is_vector=shape[-1] in (3, 4),
+            lever=cpu["body_parent_force_w"] if name == "body_parent_torque_w" else None,
+            is_force=need.wrenches or name in ("joint_effort", "joint_torque"),
+        )
 
 
 def errors(
@@ -247,7 +290,7 @@ def assert_agrees(
     is_vector: bool,
     lever: Any = None,
     is_force: bool = False,
-) -> float:
+) -> None:
     """Assert the bounds: 1e-4, and of accelerations and forces where something touches 1e-2.
 
     Args:
@@ -258,25 +301,14 @@ def assert_agrees(
         is_vector: see `errors`.
         lever: of a torque the forces beside it, `[tick, env, ...]`.
         is_force: whether it is an acceleration or force, or follows from one.
-
-    Returns:
-        The greatest error.
-    """  # fmt: skip
-    worst = 0.0
+    """
     classes = [(~touching, 1e-4), (touching, 1e-2)] if is_force else [(torch.ones_like(touching), 1e-4)]
     for rows, bound in classes:
         floor = 0.0 if lever is None else LEVER * float(lever[rows].abs().max()) if rows.any() else 0.0
         error = float(errors(cpu, warp, rows, is_vector=is_vector, floor=floor).max())
         assert error <= bound, f"{what}: a relative error of {error:.2g}, expected at most {bound:g}"
-        worst = max(worst, error)
-    return worst
 
 
 def stacked(history: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
     """Return name to values `[tick, env, ...]`."""
     return {name: torch.stack([each[name] for each in history]) for name in history[0]}
-
-
-def as_tensor(values: Any) -> torch.Tensor:
-    """Return a copy of an array as a tensor."""
-    return torch.from_numpy(np.array(values))

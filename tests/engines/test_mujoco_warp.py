@@ -63,8 +63,7 @@ def wanted(*requirements):
 def thrown(model=WALKER, num_envs=2, requirements=ALL, *, seed=1, **options):
     """An engine whose environments start with velocities of their own."""
     engine = MujocoWarpEngine(model, num_envs, device="cpu", **options)
-    if requirements:
-        engine.prepare(wanted(*requirements))
+    engine.prepare(wanted(*requirements))
     generator = torch.Generator().manual_seed(seed)
     engine.qvel[:] = torch.randn(8, engine.qvel.shape[1], generator=generator)[:num_envs]
     engine.forward()
@@ -353,22 +352,27 @@ def test_reading_does_not_fill_the_history_of_a_delayed_sensor():
 
 
 def test_reading_wakes_nobody():
-    """With sleeping enabled, who sleeps and when does not depend on who reads."""
-    xml = FALL.replace("timestep", "sleep_tolerance='.05' timestep").replace(
-        "<worldbody>", "<option><flag sleep='enable'/></option><worldbody>"
-    )
-    xml = xml.replace("pos='0 0 1'", "pos='0 0 .1'")
+    """With sleeping enabled, who sleeps and when does not depend on who reads, nor on what was true only meanwhile."""
+    xml = FALL.replace("pos='0 0 1'", "pos='0 0 .1'").replace("timestep", "sleep_tolerance='.05' timestep")
+    xml = xml.replace("<worldbody>", "<option><flag sleep='enable'/></option><worldbody>")
     read, unread = (thrown(xml, requirements=(BODY_ACCELERATION, BODY_VELOCITY)) for _ in range(2))
     slept = []
-    for k in range(400):
+    for k in range(120):
         for engine in (read, unread):
-            if k == 350:
-                engine.qvel[1, 2] = 1.0
+            push = wp.to_torch(engine.d.qfrc_applied)
+            if k == 0:
+                engine.qvel[:] = 0.0
+            if k == 90:
+                push[0, 2] = 1.0
+                read.forward()
+                push[0, 2] = 0.0
+            if k == 100:
+                push[1, 2] = 20.0
             engine.step()
         read.refresh()
         slept.append((wp.to_torch(read.d.tree_asleep) >= 0)[:, 0].tolist())
     assert_same(rows_of(read), rows_of(unread))
-    assert [True, True] in slept and slept[-1] == [True, False]
+    assert slept[80] == [True, True] and slept[95] == [True, True] and slept[-1] == [True, False]
     with pytest.raises(ModelError, match=r"fresh=False with <flag sleep"):
         MujocoWarpEngine(xml, device="cpu", fresh=False)
 
@@ -394,6 +398,9 @@ def test_a_control_callback_is_not_called_by_sensors():
     for _ in range(3):
         engine.step()
     assert engine.ctrl.unique().tolist() == [0.5], "in a graph, too"
+    engine.m.callback.control = lambda m, d: d.ctrl.fill_(0.25)
+    engine.step()
+    assert engine.ctrl.unique().tolist() == [0.25], "a callback that comes later is noticed"
 
 
 def test_graphs_give_the_bits_of_single_launches():
@@ -425,6 +432,26 @@ def test_four_steps_of_one_are_one_step_of_four(fresh):
     assert single.tick == four.tick == 24 and single.lag == four.lag
     assert_same(rows_of(single), rows_of(four))
     assert_same(arrays_of(single), arrays_of(four))
+
+
+@pytest.mark.parametrize(
+    ("flag", "names"),
+    [("", ("potential", "kinetic")), ("<option><flag energy='enable'/></option>", ("potential",))],
+)
+def test_energies_are_those_of_mujoco_and_reading_them_changes_nothing(flag, names):
+    """Sensors of energy, with the energy flag and without, equal MuJoCo's own."""
+    energies = "<sensor><e_potential name='potential'/><e_kinetic name='kinetic'/></sensor></mujoco>"
+    xml = CHAIN.replace("</mujoco>", energies).replace("<worldbody>", f"{flag}<worldbody>")
+    read, unread = (thrown(xml, requirements=map(NATIVE_SENSOR, names)) for _ in range(2))
+    for ctrl in controls(read, 20):
+        for engine in (read, unread):
+            engine.step(ctrl)
+        read.refresh()
+    assert_same(rows_of(read), rows_of(unread))
+    for env in range(2):
+        data = data_of(read, env)
+        for name in names:
+            assert read.array(f"native:{name}")[env].tolist() == pytest.approx(data.sensor(name).data, rel=1e-4)
 
 
 def test_a_refresh_without_news_runs_nothing(monkeypatch):
@@ -559,6 +586,22 @@ def test_reset_of_one_env_leaves_the_others_bit_identical(env_ids):
     assert_same(arrays_of(engine), arrays_of(twin), others)
 
 
+@pytest.mark.parametrize("fresh", [True, False])
+def test_contacts_of_others_survive_the_reset_of_the_first_env(fresh):
+    """What touches in one env is reported on, at the same instant as before, when another env is lifted."""
+    report = CONTACT_REPORT(("geom", ("box",)), None, ("found", "force"), "netforce", 1)
+    engine = MujocoWarpEngine(FALL.replace("pos='0 0 1'", "pos='0 0 .1'"), 3, device="cpu", fresh=fresh)
+    engine.prepare(wanted(report, BODY_VELOCITY))
+    engine.step(substeps=100)
+    engine.refresh()
+    before = arrays_of(engine)
+    assert before[contact_array(report)][..., 0].flatten().tolist() == [4.0] * 3
+    engine.reset([0], {"qpos": [0, 0, 5, 1, 0, 0, 0]})
+    engine.refresh()
+    assert_same(arrays_of(engine), before, [1, 2])
+    assert not engine.array(contact_array(report))[0].any()
+
+
 def test_reset_rows_follow_the_order_of_the_env_ids():
     """Values given for env ids [3, 1] go to env 3 and env 1 in that order, also where they are the state itself."""
     engine = MujocoWarpEngine(CHAIN, 4, device="cpu")
@@ -671,6 +714,17 @@ def test_a_restored_state_resumes_bit_identically(fresh, refreshed):
     assert second.tick == whole.tick
     assert_same(rows_of(second), rows_of(whole))
     assert_same(arrays_of(second), arrays_of(whole))
+
+
+def test_gravity_that_all_envs_share_again_is_restored():
+    """A saved gravity of each env comes back also where the owner put one for all in its place."""
+    engine = MujocoWarpEngine(CHAIN, 4, device="cpu")
+    pair = np.array([[0, 0, -1], [0, 0, -2]], np.float32)
+    engine.m.opt.gravity = wp.array(pair, dtype=wp.vec3, device="cpu")
+    saved = engine.state()
+    engine.m.opt.gravity = wp.array(pair[:1], dtype=wp.vec3, device="cpu")
+    engine.load_state(saved)
+    assert engine.gravity[:, 2].tolist() == [-1, -2, -1, -2]
 
 
 def test_a_state_of_another_model_is_refused():
@@ -938,8 +992,8 @@ def test_too_little_memory_for_contacts_is_said_once_with_what_to_raise():
 
 
 def test_too_little_memory_for_constraints_names_the_env_that_it_was_too_small_for():
-    """Only the env whose boxes touch the ground runs out, and the physics of the other goes on untouched."""
-    engine, twin = MujocoWarpEngine(heap(2), 2, device="cpu", njmax=8), MujocoWarpEngine(heap(2), 2, device="cpu")
+    """Only the env whose box touches the ground runs out, and the physics of the other goes on untouched."""
+    engine, twin = MujocoWarpEngine(heap(1), 2, device="cpu", njmax=8), MujocoWarpEngine(heap(1), 2, device="cpu")
     for each in (engine, twin):
         each.qpos[0, 2::7] += 1.0
     with pytest.warns(SensoriumWarning, match=r"env 1 was too small by tick 1 for constraints.*Raise njmax \(now 8\)"):
@@ -1319,6 +1373,18 @@ def test_a_live_engine_restores_its_readings():
     engine.refresh()
     assert engine.tick == 1
     assert torch.equal(engine.array("body_lin_acc_w"), saved["arrays"]["body_lin_acc_w"])
+
+
+def test_restoring_readings_writes_no_state_of_the_owner():
+    """Joint positions that are a view of the owner's state stay as the owner has them."""
+    m, d, engine = live(spec=mujoco.MjSpec.from_string(CHAIN), requirements=(JOINT_STATE, BODY_POSE))
+    assert engine.array("joint_pos").data_ptr() == address(d.qpos)
+    saved = engine.state()
+    mjw.step(m, d)
+    qpos = wp.to_torch(d.qpos).clone()
+    engine.load_state(saved)
+    assert torch.equal(wp.to_torch(d.qpos), qpos)
+    assert torch.equal(engine.array("body_pos_w"), saved["arrays"]["body_pos_w"])
 
 
 def test_live_accelerations_need_no_preparation_when_fresh():

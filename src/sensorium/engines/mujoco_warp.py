@@ -289,7 +289,7 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
         saved = self._saved_derived()
         return saved | {
             "rows": {name: values.clone() for name, values in self._worlds.states().items()},
-            "options": {name: self._worlds.tensor(f"opt.{name}").clone() for name in ("gravity", "magnetic")},
+            "options": {name: self._worlds.of_each(f"opt.{name}") for name in ("gravity", "magnetic")},
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -310,7 +310,7 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
         for name, values in rows.items():
             values.copy_(state["rows"][name])
         for name, values in state["options"].items():
-            self._worlds.tensor(f"opt.{name}").copy_(values)
+            self._worlds.expand(f"opt.{name}").copy_(values)
         self._load_derived(state)
 
 

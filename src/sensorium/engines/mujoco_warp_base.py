@@ -318,5 +318,11 @@ class WarpModelEngine(MujocoModelEngine):
 
     def _load_derived(self, state: Mapping[str, Any]) -> None:
         self.tick, self.lag = int(state["tick"]), int(state["lag"])
-        missing = [*restore(self._derived.arrays, state["arrays"]), *restore(self._previous, state["previous"])]
+        live = {self._worlds.tensor(name).untyped_storage().data_ptr() for name in STATE_SOURCES}
+        arrays = {  # those that are the state itself are restored with it
+            name: values
+            for name, values in self._derived.arrays.items()
+            if values.untyped_storage().data_ptr() not in live
+        }
+        missing = [*restore(arrays, state["arrays"]), *restore(self._previous, state["previous"])]
         self._dirty = self._needs_forward = bool(missing)

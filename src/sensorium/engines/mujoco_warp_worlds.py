@@ -189,10 +189,13 @@ class Worlds:
         if name not in batched(owner) or field == "opt.timestep":
             raise ValueError(f"{field}: got a field that all environments of mujoco_warp share, expected one for each.")
         if array.shape[0] != worlds:
-            values = self.tensor(field)
-            rows = torch.arange(worlds, device=values.device) % array.shape[0]
-            setattr(owner, name, wp.from_torch(values[rows].contiguous(), dtype=array.dtype))
+            setattr(owner, name, wp.from_torch(self.of_each(field), dtype=array.dtype))
         return self.tensor(field)
+
+    def of_each(self, field: str) -> torch.Tensor:
+        """Return a copy of the values `[world, ...]` that each world has in a batched field of the model."""
+        values = self.tensor(field)
+        return values[torch.arange(int(self.d.nworld), device=values.device) % len(values)]
 
     def take_over(self, old: Worlds, pristine: Any, start: dict[str, np.ndarray]) -> None:
         """Take the place of other worlds, of the same model before sensors added to it: what was written there counts.
