@@ -97,7 +97,8 @@ def _plain(scene: Scene) -> Scene:
         def run(segment: Any = segment) -> None:
             rows = scene.compute._rows(0, segment._mask)
             for launch in segment._launches:
-                args = launch.args if launch.whole else [rows, *launch.args]
+                args = launch.arguments(scene.compute)
+                args = args if launch.whole else [rows, *args]
                 wp.launch(launch.kernel, dim=launch.dim, inputs=args, device=scene.compute.wp_device)
 
         segment.run = run

@@ -209,7 +209,10 @@ FORCE_UNITS = ("m/s^2", "rad/s^2", "N", "N m", "N m or N", "N s", "A")
 """Units of what a solver is in: accelerations, forces, and what follows from them."""
 LEVER = 0.03
 """Radius of a foot, m. A torque is a sum of forces times levers, and may be 0 because they cancel: of a single contact
-about its own point it is. So its error is seen against that of the forces beside it, on this lever."""
+about its own point it is. So its error is seen against that of the forces beside it, on this lever. A distance at a
+contact is what remains of a height when the radius is subtracted: its error is seen against this radius."""
+LEVER_OF = {"dist": 1.0, "dist_history": 1.0}
+"""`lever` of fields that are no torques."""
 SMALL = 0.01
 """Share of the greatest magnitude in a field, which no item's is less than: what is smaller (a link that hardly moves,
 a static body) is what greater numbers leave when they cancel, and has their rounding errors."""
@@ -221,7 +224,7 @@ def assert_report_agrees(report: Requirement, cpu: torch.Tensor, warp: torch.Ten
     found = cpu[..., columns["found"]]
     assert (found > 0).any() and torch.equal(found, warp[..., columns["found"]])
     for name, part in columns.items():
-        lever = cpu[..., columns["force"]] if name == "torque" else None
+        lever = cpu[..., columns["force"]] if name == "torque" else LEVER_OF.get(name)
         assert_agrees(
             f"{report} {name}",
             cpu[..., part],
@@ -299,13 +302,15 @@ def assert_agrees(
         warp: see `errors`.
         touching: bool `[tick, env]`.
         is_vector: see `errors`.
-        lever: of a torque the forces beside it, `[tick, env, ...]`.
+        lever: of a torque the forces beside it, `[tick, env, ...]`; of a distance at a contact 1; see `LEVER`.
         is_force: whether it is an acceleration or force, or follows from one.
     """
     classes = [(~touching, 1e-4), (touching, 1e-2)] if is_force else [(torch.ones_like(touching), 1e-4)]
     for rows, bound in classes:
-        floor = 0.0 if lever is None else LEVER * float(lever[rows].abs().max()) if rows.any() else 0.0
-        error = float(errors(cpu, warp, rows, is_vector=is_vector, floor=floor).max())
+        if not rows.any():
+            continue
+        force = float(lever[rows].abs().max()) if isinstance(lever, torch.Tensor) else lever or 0.0
+        error = float(errors(cpu, warp, rows, is_vector=is_vector, floor=LEVER * force).max())
         assert error <= bound, f"{what}: a relative error of {error:.2g}, expected at most {bound:g}"
 
 

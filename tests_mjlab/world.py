@@ -68,6 +68,7 @@ SENSORS: tuple[sn.SensorCfg[Any], ...] = (
     sn.JointSensorCfg(name="joints", joints="robot/.*_hip", bits=14),
     sn.ContactSensorCfg(
         name="feet", primary=sn.ContactMatch(mode="geom", pattern=".*_foot", entity="robot"),
+        secondary=sn.ContactMatch(mode="body", pattern="terrain"),
         fields=("found", "force", "normal", "pos"), global_frame=True, track_air_time=True,
     ),
     sn.FrameTransformerCfg(

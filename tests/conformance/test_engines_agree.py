@@ -18,6 +18,7 @@ import torch
 from two_engines import (
     ENVS,
     FORCE_UNITS,
+    LEVER_OF,
     MODEL,
     NATIVE,
     Pair,
@@ -104,7 +105,7 @@ def test_a_sensor_says_the_same_on_both_engines(name, trajectory):
             assert torch.equal(cpu[field], warp[field]), what
             continue
         is_vector = spec.axes[-1:] != () and spec.axes[-1] in VECTOR_AXES
-        lever = cpu[forces] if forces is not None and spec.unit == "N m" else None
+        lever = cpu[forces] if forces is not None and spec.unit == "N m" else LEVER_OF.get(field)
         assert_agrees(
             what, cpu[field], warp[field], trajectory.touching, is_vector=is_vector, lever=lever,
             is_force=spec.unit in FORCE_UNITS,

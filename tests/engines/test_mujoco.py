@@ -305,6 +305,15 @@ def test_reset_rows_follow_the_order_of_the_env_ids():
     assert engine.ctrl[:, 0].tolist() == [0.0, 1.0, 0.0, 3.0]
 
 
+def test_reset_may_be_given_the_state_itself():
+    """Values that are part of the live state are those from before the reset."""
+    engine = tumbler(4)
+    engine.reset([3, 1], {"ctrl": [[3.0, 3.0], [1.0, 1.0]]})
+    engine.reset([1, 3], {"ctrl": engine.ctrl[[3, 1]]})
+    engine.reset([3], {"ctrl": engine.ctrl[3]})
+    assert engine.ctrl[:, 0].tolist() == [0.0, 3.0, 0.0, 1.0]
+
+
 def test_reset_takes_the_keyframe_that_was_asked_for():
     """The default state is the model's own; with `keyframe=`, by name or index, it is that one."""
     assert MujocoEngine(TUMBLER).qpos[0, 2] == 0.6

@@ -351,6 +351,7 @@ def test_reading_does_not_fill_the_history_of_a_delayed_sensor():
     assert_same(rows_of(read), rows_of(unread))
 
 
+@pytest.mark.slow
 def test_reading_wakes_nobody():
     """With sleeping enabled, who sleeps and when does not depend on who reads, nor on what was true only meanwhile."""
     xml = FALL.replace("pos='0 0 1'", "pos='0 0 .1'").replace("timestep", "sleep_tolerance='.05' timestep")

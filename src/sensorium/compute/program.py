@@ -13,6 +13,18 @@ A kernel in this package takes `rows: Rows` as its first argument and its thread
 It reads and writes the rows of its own env only. So one recorded launch serves three purposes: all envs at once, a
 shard of envs on one core, or, with another mask, only the envs that were just reset.
 
+A kernel that many sensors use takes what is theirs as a task, a struct, so that one launch serves all of them
+(`Compute.launch_task`):
+
+    @wp.kernel
+    def scale_task(rows: Rows, tasks: wp.array[ScaleTask]):
+        k, i, column = wp.tid()
+        env = rows.start + i
+        t = tasks[k]
+        if rows.mask[env] == wp.uint8(0) or column >= t.x_in.shape[1]:
+            return
+        t.x_out[env, column] = 2.0 * t.x_in[env, column]
+
 A `Segment` is one run of consecutive Warp launches with fixed arguments, or one Python call such as a torch hook. A
 `Program` is segments in order, each with a group; `run(due)` runs those whose group is due.
 
@@ -28,10 +40,12 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby, pairwise
+from math import prod
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 import torch
 import warp as wp
 
@@ -83,7 +97,8 @@ def recorded(hook: Function) -> Function:
 class _Launch:
     """One recorded launch: per env over all envs, or (`whole`) once, independent of envs and masks.
 
-    One that may be `split` can be shared among cores along its last item axis as well.
+    One that may be `split` can be shared among cores along its last item axis as well. One with `tasks` does many at
+    once: its threads are (task, env, *items), and its only argument, besides rows, is the array of the tasks.
     """
 
     kernel: Any
@@ -91,6 +106,59 @@ class _Launch:
     args: list[Any]
     whole: bool
     split: bool = False
+    tasks: list[Any] = field(default_factory=list)
+    threads: int = 0
+    """Threads that the tasks need; the others, up to the largest task's items, return at once."""
+    owners: frozenset[object] = frozenset()
+    memory: torch.Tensor | None = None
+    """Of the array of the tasks."""
+
+    def arguments(self, compute: Compute) -> list[Any]:
+        """Return what the kernel takes after `rows`; the array of the tasks is made when it is first needed."""
+        if self.tasks and not self.args:
+            dtype = self.kernel.adj.args[1].type.dtype
+            host = np.array([task.numpy_value() for task in self.tasks], np.dtype(dtype.numpy_dtype()))
+            self.memory = torch.from_numpy(host.view(np.uint8)).to(compute.device, copy=True)  # as torch's other work
+            place = self.memory.data_ptr()
+            self.args = [wp.array(ptr=place, shape=(len(self.tasks),), dtype=dtype, device=compute.wp_device)]
+        return self.args
+
+    def joined(self, other: _Launch) -> _Launch | None:
+        """Return one launch of both launches' tasks; None where most of its threads would have nothing to do."""
+        dim = (self.dim[0] + other.dim[0], *map(max, self.dim[1:], other.dim[1:]))
+        threads = self.threads + other.threads
+        if prod(dim) > 2 * threads:
+            return None
+        tasks, owners = [*self.tasks, *other.tasks], self.owners | other.owners
+        return _Launch(self.kernel, dim, [], whole=False, tasks=tasks, threads=threads, owners=owners)
+
+
+def _merged(launches: Sequence[_Launch]) -> list[_Launch]:
+    """Let one launch of a kernel do the tasks of several owners.
+
+    A task is moved to an earlier launch of its kernel, ahead of other owners' launches between the two: it depends on
+    none of them, for that is what `Compute.launch_task` asks of a task. It is never moved ahead of a launch of its own
+    owner, or of one without an owner. All other launches stay in order.
+    """
+    out: list[_Launch] = []
+    places: dict[object, list[int]] = {}  # of each kernel's tasks
+    newest: dict[object, int] = {}  # the last launch of each owner
+    barrier = -1
+    for launch in launches:
+        after = max((newest.get(owner, -1) for owner in launch.owners), default=len(out))
+        for place in places.get(launch.kernel, ()) if launch.tasks else ():
+            if place > max(after, barrier) and (joined := out[place].joined(launch)) is not None:
+                out[place] = joined
+                break
+        else:
+            place = len(out)
+            out.append(launch)
+            if launch.tasks:
+                places.setdefault(launch.kernel, []).append(place)
+        newest.update(dict.fromkeys(launch.owners, place))
+        if not launch.owners:
+            barrier = place
+    return out
 
 
 class Compute:
@@ -182,6 +250,22 @@ class Compute:
         """
         self._add(_Launch(kernel, (self.num_envs, *items), [*inputs, *outputs], whole=False, split=split))
 
+    def launch_task(self, kernel: Any, items: Sequence[int], task: Any) -> None:
+        """Run or record one task of a kernel. Tasks that several sensors have in one program become one launch.
+
+        A task reads the engine's state, the clock and memory of its own sensor, and writes memory of its own sensor
+        (and the clock's flags): nothing that another sensor computes. So it does not matter whether it is done before
+        or after other sensors' work at the same tick.
+
+        Args:
+            kernel: a Warp kernel ``(rows: Rows, tasks: wp.array[Task])``. Its thread index is task, env, then the
+                items; a thread whose item the task does not have must return.
+            items: sizes of the thread index after task and env, for this task; as many for all tasks of a kernel.
+            task: a `wp.struct` instance. What it holds is fixed when it is recorded; arrays are kept alive.
+        """
+        dim = (1, self.num_envs, *items)
+        self._add(_Launch(kernel, dim, [], whole=False, tasks=[task], threads=prod(dim)))
+
     def launch_whole(self, kernel: Any, dim: Sequence[int], inputs: Sequence[Any], outputs: Sequence[Any] = ()) -> None:
         """Run or record a kernel that has no env axis, takes no `rows` and is never sharded or masked."""
         self._add(_Launch(kernel, tuple(dim), [*inputs, *outputs], whole=True))
@@ -193,14 +277,23 @@ class Compute:
             return
         if 0 in launch.dim:
             return
-        args = launch.args if launch.whole else [self._rows(0, self._active), *launch.args]
+        args = launch.arguments(self)
+        args = args if launch.whole else [self._rows(0, self._active), *args]
         self._follow()
         with graph.launching:
             wp.launch(launch.kernel, dim=launch.dim, inputs=args, device=self.wp_device, stream=self.stream)
 
     @keeps_current
-    def record(self, hook: Callable[[], object], mask: torch.Tensor | None = None) -> Segment:
-        """Call `hook` once, recording its launches instead of running them, and return them as a segment."""
+    def record(
+        self, hook: Callable[[], object], mask: torch.Tensor | None = None, owner: object | None = None
+    ) -> Segment:
+        """Call `hook` once, recording its launches instead of running them, and return them as a segment.
+
+        Args:
+            hook: what launches.
+            mask: the envs it is for, `all_envs` (also for None) or `reset_envs`.
+            owner: whose work it is: tasks of several owners may become one launch. None keeps the order as it is.
+        """
         if self._recording is not None:
             raise RuntimeError("recordings do not nest")
         self._recording = []
@@ -209,6 +302,8 @@ class Compute:
             with self.masked(self.all_envs if mask is None else mask):
                 hook()
             self._follow()
+            for launch in self._recording:
+                launch.owners = frozenset() if owner is None else frozenset((owner,))
             return Segment(self, self._recording, self.all_envs if mask is None else mask)
         finally:
             self._recording = None
@@ -264,8 +359,6 @@ class Segment:
         self._runs = 0
         self._seconds: list[float] = []
         self._is_captured = False
-        if self._launches:
-            self._make_shards(1)
 
     def __repr__(self) -> str:
         if self._hook is not None:
@@ -276,7 +369,7 @@ class Segment:
     @property
     def shards(self) -> int:
         """Number of pieces the work is split into: the environments, or with one of them the items of a launch."""
-        return max(map(len, self._steps), default=0)
+        return max(map(len, self._steps), default=min(len(self._launches), 1))
 
     @property
     def is_captured(self) -> bool:
@@ -289,11 +382,14 @@ class Segment:
 
     @classmethod
     def joined(cls, segments: Sequence[Segment]) -> Segment:
-        """Join recorded segments under one mask into one; a single segment stays as it is."""
+        """Join recorded segments under one mask into one, tasks of several owners in one launch.
+
+        A single segment stays as it is.
+        """
         first = segments[0]
         if len(segments) == 1:
             return first
-        return cls(first.compute, [launch for segment in segments for launch in segment._launches], first._mask)
+        return cls(first.compute, _merged([launch for each in segments for launch in each._launches]), first._mask)
 
     @property
     def is_recorded(self) -> bool:
@@ -339,6 +435,8 @@ class Segment:
 
     def _run_timed(self) -> None:
         """Run, and after a few runs decide whether shards pay."""
+        if self._launches and not self._steps:  # not before: most segments are joined to others first
+            self._make_shards(1)
         start = time.perf_counter()
         self._run_steps()
         self._seconds.append(time.perf_counter() - start)
@@ -406,10 +504,13 @@ class _Shard:
         self._commands = []
         rows = compute._rows(start, mask, 0 if items is None else items[0])
         for launch in launches:
-            dim = launch.dim if launch.whole else (stop - start, *launch.dim[1:])
+            dim = list(launch.dim)
+            if not launch.whole:
+                dim[1 if launch.tasks else 0] = stop - start
             if items is not None:
-                dim = (*dim[:-1], items[1] - items[0])
-            args = launch.args if launch.whole else [rows, *launch.args]
+                dim[-1] = items[1] - items[0]
+            args = launch.arguments(compute)
+            args = args if launch.whole else [rows, *args]
             self._commands.append(
                 wp.launch(launch.kernel, dim=dim, inputs=args, device=compute.wp_device, record_cmd=True)
             )

@@ -123,7 +123,7 @@ def contact_reason(engine: Engine, report: Requirement, model: Any) -> str | Non
     (kind, names), secondary = report.args[:2]
     wanted = [("primary", kind, name) for name in names]
     wanted += [] if secondary is None else [("secondary", *secondary)]
-    able = _touchable(model)
+    able = touchable(model)
     soft = _soft_bodies(model)
     for what, word, name in wanted:
         i = int(mujoco.mj_name2id(model, _OBJ.mjOBJ_GEOM if word == "geom" else _OBJ.mjOBJ_BODY, name))
@@ -140,7 +140,7 @@ def contact_reason(engine: Engine, report: Requirement, model: Any) -> str | Non
                 f"{what}: the {word} {name!r} is static, and for those MuJoCo forgets contacts with bodies that sleep: "
                 'make what moves the primary and this one the secondary, or remove <flag sleep="enable"/>.'
             )
-        geoms, bodies = _elements(model, word, i)
+        geoms, bodies = elements(model, word, i)
         if not geoms and not soft.keys() & bodies:
             hint = " Take the kind 'subtree' for those of its descendants." if word == "body" else ""
             return f"{what}: the {word} {name!r} has no geoms, so nothing can touch it.{hint}"
@@ -162,7 +162,7 @@ def _body(model: Any, kind: str, i: int) -> int:
     return int(model.geom_bodyid[i]) if kind == "geom" else i
 
 
-def _touchable(model: Any) -> set[int]:
+def touchable(model: Any) -> set[int]:
     """Return the geoms that can be in a contact."""
     able = {int(geom) for geom in np.flatnonzero((model.geom_contype != 0) | (model.geom_conaffinity != 0))}
     return able | {int(geom) for pair in (model.pair_geom1, model.pair_geom2) for geom in np.ravel(pair)}
@@ -182,7 +182,7 @@ def _soft_bodies(model: Any) -> dict[int, str]:
     return soft
 
 
-def _elements(model: Any, kind: str, i: int) -> tuple[set[int], set[int]]:
+def elements(model: Any, kind: str, i: int) -> tuple[set[int], set[int]]:
     """Return the geoms and the bodies that a geom, body or subtree stands for."""
     if kind == "geom":
         return {i}, set()

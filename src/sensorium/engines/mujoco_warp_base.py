@@ -18,8 +18,9 @@ from sensorium.engines.mujoco_contact import contacts
 from sensorium.engines.mujoco_native import native, sensor_id
 from sensorium.engines.mujoco_parts import STATE_SOURCES, fields_of, model_fields_of, needs_wrenches
 from sensorium.engines.mujoco_shapes import with_values
+from sensorium.engines.mujoco_warp_contacts import mistaken
 from sensorium.engines.mujoco_warp_parts import WarpDerived
-from sensorium.engines.mujoco_warp_worlds import Worlds
+from sensorium.engines.mujoco_warp_worlds import Worlds, mujoco_warp
 from sensorium.errors import ModelError, SensoriumWarning, listed
 from sensorium.spec import Requirement
 
@@ -52,9 +53,8 @@ class WarpModelEngine(MujocoModelEngine):
     _worlds: Worlds
 
     def _new_derived(self, threads: int | None) -> Derived:
-        keeps = (
-            not self.owns_time and not self.fresh
-        )  # the owner's forward() between two updates would mix two instants
+        # else the owner's forward() between two updates would mix two instants
+        keeps = not self.owns_time and not self.fresh
         return WarpDerived(self.num_envs, self.device, Compute(self.device, self.num_envs, threads), keeps=keeps)
 
     def _attach(self, worlds: Worlds) -> None:
@@ -92,6 +92,23 @@ class WarpModelEngine(MujocoModelEngine):
         self._wrenches = any(map(needs_wrenches, prepared))
         self._bind(prepared)
         self._needs_forward = self._dirty = True
+        self._warn_of_sides(prepared)
+
+    def _warn_of_sides(self, prepared: frozenset[Requirement]) -> None:
+        """Warn once of each primary whose contacts this version of mujoco_warp mistakes; see `mujoco_warp_contacts`."""
+        version = mujoco_warp().__version__
+        for report in contacts(prepared):
+            names = [name for name in mistaken(report, self._worlds.mjm, version) if name not in self._told]
+            if names:
+                self._told.update(names)
+                warnings.warn(
+                    f"contacts of {listed(names)}: mujoco_warp {version} mistakes the sign of normals and forces where "
+                    f"reduce={report.args[3]!r} orders contacts in which a primary is the first geom and others in "
+                    "which it is the second. Use reduce='netforce' or 'none', a secondary that is always on one side "
+                    "(such as the ground), or mujoco and mujoco_warp 4.",
+                    SensoriumWarning,
+                    stacklevel=4,
+                )
 
     def _bind(self, prepared: frozenset[Requirement]) -> None:
         """Read the fields that are needed from where they are now."""

@@ -401,7 +401,7 @@ class Line:
 
     def before_chain(self, mask: torch.Tensor) -> list[Segment]:
         """Return the work of a sample up to the fused chain, for the envs of a mask."""
-        work = _Work(self.compute, mask)
+        work = _Work(self, mask)
         hooks = self.hooks
         if self.ring is not None:
             work.record(self.ring.begin)
@@ -455,7 +455,7 @@ class Line:
 
     def observation(self, mask: torch.Tensor) -> list[Segment]:
         """Return the work of a tick between samples: the sensor's look at it; for stages, the truth and their look."""
-        work = _Work(self.compute, mask)
+        work = _Work(self, mask)
         raw = self.hooks.raw
         if self.hooks.observe:
             work.record(self.hooks.observe)
@@ -512,7 +512,7 @@ class Line:
         """Return the work of a sample after the fused chain: what it did not freeze, and the stamps."""
         if self.ring is None:
             return []
-        ring, work = self.ring, _Work(self.compute, mask)
+        ring, work = self.ring, _Work(self, mask)
         names = [spec.name for spec in self.specs if not (self.is_fused and spec.name in self._chained)]
         work.record(lambda: ring.freeze(self.work_out, names))
         work.record(ring.dispatch)
@@ -672,14 +672,14 @@ class Line:
 
 
 class _Work:
-    """Collects the segments of one sample in order."""
+    """Collects the segments of one sample of a line in order."""
 
-    def __init__(self, compute: Compute, mask: torch.Tensor) -> None:
-        self.compute, self.mask = compute, mask
+    def __init__(self, line: Line, mask: torch.Tensor) -> None:
+        self.compute, self.line, self.mask = line.compute, line, mask
         self.segments: list[Segment] = []
 
     def record(self, launches: Callable[[], object]) -> None:
-        segment = self.compute.record(launches, self.mask)
+        segment = self.compute.record(launches, self.mask, owner=self.line)
         if self.segments and self.segments[-1].is_recorded:
             self.segments[-1] = self.segments[-1] + segment
         else:

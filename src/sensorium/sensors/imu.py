@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 import warp as wp
@@ -146,113 +146,119 @@ class ImuCfg(MountedSensorCfg[ImuData]):
         return tuple(name for name in FIELDS if name in wanted)
 
 
-@wp.kernel
-def _imu(
-    rows: Rows,
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
-    dt: float,
-    difference: int,
+@wp.struct
+class ImuTask:
+    """One IMU, for the kernels. Of the engine's arrays and the outputs, a length of 0 means that one is not needed."""
+
+    clock: wp.array[wp.int32]
+    reset_tick: wp.array[wp.int32]
+    dt: wp.float32
+    difference: wp.int32
     # Mount
-    mount_body_in: wp.array[wp.int32],
-    mount_pos_in: wp.array2d[wp.vec3],
-    mount_quat_in: wp.array2d[wp.vec4],
-    # Engine; a first axis of length 0 means that the field is not needed, one of length 1 that all envs share it
-    body_pos_in: wp.array2d[wp.vec3],
-    body_quat_in: wp.array2d[wp.vec4],
-    body_lin_vel_in: wp.array2d[wp.vec3],
-    body_ang_vel_in: wp.array2d[wp.vec3],
-    body_lin_acc_in: wp.array2d[wp.vec3],
-    body_ang_acc_in: wp.array2d[wp.vec3],
-    gravity_in: wp.array[wp.vec3],
-    force_bias_in: wp.array[wp.vec3],
-    magnetic_in: wp.array[wp.vec3],
+    mount_body: wp.array[wp.int32]
+    mount_pos: wp.array2d[wp.vec3]
+    mount_quat: wp.array2d[wp.vec4]
+    # Engine; the magnetic field may have one row for all envs
+    body_pos: wp.array2d[wp.vec3]
+    body_quat: wp.array2d[wp.vec4]
+    body_lin_vel: wp.array2d[wp.vec3]
+    body_ang_vel: wp.array2d[wp.vec3]
+    body_lin_acc: wp.array2d[wp.vec3]
+    body_ang_acc: wp.array2d[wp.vec3]
+    gravity: wp.array[wp.vec3]
+    force_bias: wp.array[wp.vec3]
+    magnetic: wp.array[wp.vec3]
     # Memory for differences [env, mount]
-    last_lin_vel: wp.array2d[wp.vec3],
-    last_ang_vel: wp.array2d[wp.vec3],
-    last_tick: wp.array[wp.int32],
+    last_lin_vel: wp.array2d[wp.vec3]
+    last_ang_vel: wp.array2d[wp.vec3]
+    last_tick: wp.array[wp.int32]
     # Output
-    pos_out: wp.array2d[wp.vec3],
-    quat_out: wp.array2d[wp.vec4],
-    projected_gravity_out: wp.array2d[wp.vec3],
-    lin_vel_out: wp.array2d[wp.vec3],
-    ang_vel_out: wp.array2d[wp.vec3],
-    lin_acc_out: wp.array2d[wp.vec3],
-    ang_acc_out: wp.array2d[wp.vec3],
-    mag_out: wp.array2d[wp.vec3],
-    bad_out: wp.array2d[wp.uint8],
-    any_bad: wp.array[wp.int32],
-) -> None:
-    i, mount = wp.tid()
+    pos_w: wp.array2d[wp.vec3]
+    quat_w: wp.array2d[wp.vec4]
+    projected_gravity_b: wp.array2d[wp.vec3]
+    lin_vel_b: wp.array2d[wp.vec3]
+    ang_vel_b: wp.array2d[wp.vec3]
+    lin_acc_b: wp.array2d[wp.vec3]
+    ang_acc_b: wp.array2d[wp.vec3]
+    mag_b: wp.array2d[wp.vec3]
+    bad: wp.array2d[wp.uint8]
+    any_bad: wp.array[wp.int32]
+
+
+@wp.kernel
+def _imu(rows: Rows, tasks: wp.array[ImuTask]) -> None:
+    k, i, mount = wp.tid()
     env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
+    t = tasks[k]
+    if rows.mask[env] == wp.uint8(0) or mount >= t.mount_body.shape[0]:
         return
-    body = mount_body_in[mount]
-    d = mount_pos_in[env, mount]
-    q = mount_quat_in[env, mount]
+    body = t.mount_body[mount]
+    d = t.mount_pos[env, mount]
+    q = t.mount_quat[env, mount]
     p = d
     v = wp.vec3()
     w = wp.vec3()
     a = wp.vec3()
     alpha = wp.vec3()
     if body >= 0:
-        turn = body_quat_in[env, body]
+        turn = t.body_quat[env, body]
         d = quat_rotate(turn, d)
         q = quat_multiply(turn, q)
-        p = body_pos_in[env, body] + d
-        if body_ang_vel_in.shape[0] > 0:
-            w = body_ang_vel_in[env, body]
-            v = body_lin_vel_in[env, body] + wp.cross(w, d)
-        if body_ang_acc_in.shape[0] > 0:
-            alpha = body_ang_acc_in[env, body]
-            a = body_lin_acc_in[env, body] + wp.cross(alpha, d) + wp.cross(w, wp.cross(w, d))
+        p = t.body_pos[env, body] + d
+        if t.body_ang_vel.shape[0] > 0:
+            w = t.body_ang_vel[env, body]
+            v = t.body_lin_vel[env, body] + wp.cross(w, d)
+        if t.body_ang_acc.shape[0] > 0:
+            alpha = t.body_ang_acc[env, body]
+            a = t.body_lin_acc[env, body] + wp.cross(alpha, d) + wp.cross(w, wp.cross(w, d))
     flag = wp.uint8(0)
-    if difference != 0:
-        captured = clock[0] - clock[2]
-        elapsed = captured - last_tick[env]
-        if reset_tick[env] == clock[0] or elapsed <= 0:
+    if t.difference != 0:
+        captured = t.clock[0] - t.clock[2]
+        elapsed = captured - t.last_tick[env]
+        if t.reset_tick[env] == t.clock[0] or elapsed <= 0:
             flag = wp.static(wp.uint8(NO_SAMPLE_BEFORE))
         else:
-            a = (v - last_lin_vel[env, mount]) / (float(elapsed) * dt)
-            alpha = (w - last_ang_vel[env, mount]) / (float(elapsed) * dt)
-        last_lin_vel[env, mount] = v
-        last_ang_vel[env, mount] = w
+            a = (v - t.last_lin_vel[env, mount]) / (float(elapsed) * t.dt)
+            alpha = (w - t.last_ang_vel[env, mount]) / (float(elapsed) * t.dt)
+        t.last_lin_vel[env, mount] = v
+        t.last_ang_vel[env, mount] = w
         # last_tick is advanced once per env, by _imu_tick, after all mounts have read it
     if not (
         is_finite3(p) and is_finite4(q) and is_finite3(v) and is_finite3(w) and is_finite3(a) and is_finite3(alpha)
     ):
         flag = wp.uint8(1)
-        any_bad[0] = 1
-    bad_out[env, mount] = flag
-    if pos_out.shape[0] > 0:
-        pos_out[env, mount] = p
-    if quat_out.shape[0] > 0:
-        quat_out[env, mount] = q
-    if projected_gravity_out.shape[0] > 0:
-        projected_gravity_out[env, mount] = quat_rotate_inverse(q, wp.normalize(gravity_in[env]))
-    if lin_vel_out.shape[0] > 0:
-        lin_vel_out[env, mount] = quat_rotate_inverse(q, v)
-    if ang_vel_out.shape[0] > 0:
-        ang_vel_out[env, mount] = quat_rotate_inverse(q, w)
-    if lin_acc_out.shape[0] > 0:
+        t.any_bad[0] = 1
+    t.bad[env, mount] = flag
+    if t.pos_w.shape[0] > 0:
+        t.pos_w[env, mount] = p
+    if t.quat_w.shape[0] > 0:
+        t.quat_w[env, mount] = q
+    if t.projected_gravity_b.shape[0] > 0:
+        t.projected_gravity_b[env, mount] = quat_rotate_inverse(q, wp.normalize(t.gravity[env]))
+    if t.lin_vel_b.shape[0] > 0:
+        t.lin_vel_b[env, mount] = quat_rotate_inverse(q, v)
+    if t.ang_vel_b.shape[0] > 0:
+        t.ang_vel_b[env, mount] = quat_rotate_inverse(q, w)
+    if t.lin_acc_b.shape[0] > 0:
         f = a
-        if force_bias_in.shape[0] > 0:
-            f = f + force_bias_in[0]
+        if t.force_bias.shape[0] > 0:
+            f = f + t.force_bias[0]
         else:
-            f = f - gravity_in[env]
-        lin_acc_out[env, mount] = quat_rotate_inverse(q, f)
-    if ang_acc_out.shape[0] > 0:
-        ang_acc_out[env, mount] = quat_rotate_inverse(q, alpha)
-    if mag_out.shape[0] > 0:
-        mag_out[env, mount] = quat_rotate_inverse(q, magnetic_in[env % magnetic_in.shape[0]])
+            f = f - t.gravity[env]
+        t.lin_acc_b[env, mount] = quat_rotate_inverse(q, f)
+    if t.ang_acc_b.shape[0] > 0:
+        t.ang_acc_b[env, mount] = quat_rotate_inverse(q, alpha)
+    if t.mag_b.shape[0] > 0:
+        t.mag_b[env, mount] = quat_rotate_inverse(q, t.magnetic[env % t.magnetic.shape[0]])
 
 
 @wp.kernel
-def _imu_tick(rows: Rows, clock: wp.array[wp.int32], last_tick: wp.array[wp.int32]) -> None:
-    i, _one = wp.tid()
+def _imu_tick(rows: Rows, tasks: wp.array[ImuTask]) -> None:
+    k, i = wp.tid()
     env = rows.start + i
+    t = tasks[k]
     if rows.mask[env] != wp.uint8(0):
-        last_tick[env] = clock[0] - clock[2]
+        t.last_tick[env] = t.clock[0] - t.clock[2]
 
 
 class Imu(SimpleSensor[ImuCfg, ImuData]):
@@ -307,61 +313,36 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:
-        """Compute every selected field in one launch."""
-        device, names = self.device, set(self.cfg.selected)
-        none3, none4 = torch.zeros((0, 1, 3), device=device), torch.zeros((0, 1, 4), device=device)
-        moving = bool(names & {"lin_vel_b", "ang_vel_b", "lin_acc_b", "ang_acc_b"})
-
-        def vectors(name: str, needed: bool) -> Any:
-            return wp.from_torch(self.engine.array(name) if needed else none3, dtype=wp.vec3)
-
-        def shared(value: Vec3 | None) -> Any:
-            rows = none3[:, 0] if value is None else torch.tensor([value], dtype=torch.float32, device=device)
-            return wp.from_torch(rows, dtype=wp.vec3)
-
-        def output(name: str) -> Any:
-            if name in names:
-                return getattr(raw.warp, name)
-            return wp.from_torch(none4 if name == "quat_w" else none3, dtype=wp.vec4 if name == "quat_w" else wp.vec3)
-
-        needs_gravity = "projected_gravity_b" in names or ("lin_acc_b" in names and self.cfg.gravity_bias is None)
-        gravity = self.engine.array("gravity_w") if needs_gravity else none3[:, 0]
-        magnetic = shared(self.cfg.magnetic_field)
-        if self.cfg.magnetic_field is None and "mag_b" in names:
-            magnetic = wp.from_torch(self.engine.array("magnetic_w"), dtype=wp.vec3)
-        from_engine = self.acceleration_source == "engine"
-        last = [wp.from_torch(state, dtype=wp.vec3) for state in (self._last if self._difference else [none3, none3])]
-        tick = self._last_capture if self._difference else torch.zeros(0, dtype=torch.int32, device=device)
-        tick_wp = wp.from_torch(tick, dtype=wp.int32)
-        self.compute_on.launch(
-            _imu,
-            (self.mount.count,),
-            [
-                self.clock.words_wp,
-                self.clock.reset_tick_wp,
-                self.clock.dt,
-                int(self._difference),
-                *self.mount.warp_inputs,
-                vectors("body_pos_w", True),
-                wp.from_torch(self.engine.array("body_quat_w"), dtype=wp.vec4),
-                vectors("body_lin_vel_w", moving),
-                vectors("body_ang_vel_w", moving),
-                vectors("body_lin_acc_w", from_engine),
-                vectors("body_ang_acc_w", from_engine),
-                wp.from_torch(gravity, dtype=wp.vec3),
-                shared(self.cfg.gravity_bias),
-                magnetic,
-            ],
-            [
-                *last,
-                tick_wp,
-                *(output(name) for name in FIELDS),
-                wp.from_torch(self.line.bad, dtype=wp.uint8),
-                self.clock.bad_wp,
-            ],
-        )
+        """Compute every selected field in one launch, which all IMUs of one rate share."""
+        cfg, names, engine, t = self.cfg, set(self.cfg.selected), self.engine, ImuTask()
+        t.clock, t.reset_tick, t.dt = self.clock.words_wp, self.clock.reset_tick_wp, self.clock.dt
+        t.mount_body, t.mount_pos, t.mount_quat = self.mount.warp_inputs
+        t.body_pos = wp.from_torch(engine.array("body_pos_w"), dtype=wp.vec3)
+        t.body_quat = wp.from_torch(engine.array("body_quat_w"), dtype=wp.vec4)
+        if names & {"lin_vel_b", "ang_vel_b", "lin_acc_b", "ang_acc_b"}:
+            t.body_lin_vel = wp.from_torch(engine.array("body_lin_vel_w"), dtype=wp.vec3)
+            t.body_ang_vel = wp.from_torch(engine.array("body_ang_vel_w"), dtype=wp.vec3)
+        if self.acceleration_source == "engine":
+            t.body_lin_acc = wp.from_torch(engine.array("body_lin_acc_w"), dtype=wp.vec3)
+            t.body_ang_acc = wp.from_torch(engine.array("body_ang_acc_w"), dtype=wp.vec3)
+        if "projected_gravity_b" in names or ("lin_acc_b" in names and cfg.gravity_bias is None):
+            t.gravity = wp.from_torch(engine.array("gravity_w"), dtype=wp.vec3)
+        if cfg.gravity_bias is not None:
+            t.force_bias = wp.from_torch(torch.tensor([cfg.gravity_bias], device=self.device), dtype=wp.vec3)
+        if cfg.magnetic_field is not None:
+            t.magnetic = wp.from_torch(torch.tensor([cfg.magnetic_field], device=self.device), dtype=wp.vec3)
+        elif "mag_b" in names:
+            t.magnetic = wp.from_torch(engine.array("magnetic_w"), dtype=wp.vec3)
+        for name in names:
+            setattr(t, name, getattr(raw.warp, name))
+        t.bad, t.any_bad = wp.from_torch(self.line.bad, dtype=wp.uint8), self.clock.bad_wp
         if self._difference:
-            self.compute_on.launch(_imu_tick, (1,), [self.clock.words_wp, tick_wp])
+            t.difference = 1
+            t.last_lin_vel, t.last_ang_vel = (wp.from_torch(state, dtype=wp.vec3) for state in self._last)
+            t.last_tick = wp.from_torch(self._last_capture, dtype=wp.int32)
+        self.compute_on.launch_task(_imu, (self.mount.count,), t)
+        if self._difference:
+            self.compute_on.launch_task(_imu_tick, (), t)
 
     def debug_draw(self) -> Iterable[DebugShape]:
         """Draw the specific force as an arrow at each mount, 0.05 m per m/s^2."""
