@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import gc
 import resource
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import sensorium as sn
 from sensorium.compute import Compute, Rows, program
 from tests import synthetic as syn
+from tests.no_waiting import nobody_waits
 
 wp.set_module_options({"enable_backward": False})
 
@@ -409,48 +409,6 @@ def test_torch_hooks_split_the_graph() -> None:
 # No waiting -----------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def nobody_waits(cuda: bool) -> Iterator[None]:
-    """Let everything raise that makes the host wait for a device, or that needs a value of it."""
-
-    def refuse(name: str) -> Callable[..., Any]:
-        def raises(*_: Any, **__: Any) -> Any:
-            raise AssertionError(f"{name} was called in a captured step")
-
-        return raises
-
-    def indexed(plain: Callable[..., Any]) -> Callable[..., Any]:
-        def call(self: Tensor, index: Any, *value: Any) -> Any:
-            parts = index if isinstance(index, tuple) else (index,)
-            if any(isinstance(part, Tensor) and part.dtype in (torch.bool, torch.uint8) for part in parts):
-                raise AssertionError("a boolean index was used in a captured step")
-            return plain(self, index, *value)
-
-        return call
-
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("synchronize", "synchronize_device", "synchronize_stream", "synchronize_event"):
-            patch.setattr(wp, name, refuse(f"wp.{name}"))
-        patch.setattr(wp.array, "numpy", refuse("wp.array.numpy"))
-        for name in (
-            "item", "cpu", "numpy", "tolist", "nonzero", "masked_select", "__bool__", "__int__", "__float__",
-            "__index__", "__array__",
-        ):  # fmt: skip
-            patch.setattr(Tensor, name, refuse(f"Tensor.{name}"))
-        for name in ("nonzero", "masked_select", "unique"):
-            patch.setattr(torch, name, refuse(f"torch.{name}"))
-        for name in ("__getitem__", "__setitem__"):
-            patch.setattr(Tensor, name, indexed(getattr(Tensor, name)))
-        mode = torch.cuda.get_sync_debug_mode() if cuda else 0
-        if cuda:
-            torch.cuda.set_sync_debug_mode("error")
-        try:
-            yield
-        finally:
-            if cuda:
-                torch.cuda.set_sync_debug_mode(mode)
-
-
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("control", ["update", "step"])
 def test_nobody_waits_in_a_captured_step(control: str) -> None:
@@ -474,6 +432,28 @@ def test_nobody_waits_in_a_captured_step(control: str) -> None:
     with nobody_waits(cuda):
         some(60)
     assert all(segment.is_captured for segment in segments(scene))
+
+
+@pytest.mark.usefixtures("at_once")
+def test_nobody_waits_for_a_reset_by_a_mask() -> None:
+    """A mask on the scene's device stays there, as those of terminated episodes do; the readings are those of ids."""
+    cuda = torch.cuda.is_available()
+    device = "cuda:0" if cuda else "cpu"
+    cfgs = [cfg for cfg in configs() if not isinstance(cfg, HeightCfg)]
+    masked, listed = crowd(cfgs=cfgs, device=device), crowd(cfgs=cfgs, device=device)
+    mask = torch.zeros(masked.num_envs, dtype=torch.bool, device=device)
+    mask[1:3] = True
+    for scene, which in ((masked, mask), (listed, [1, 2])):
+        for _ in range(4):  # the work of resets is captured, too
+            advance(scene, WARM // 4)
+            scene.reset(which)
+    with nobody_waits(cuda):
+        masked.reset(mask)
+    listed.reset([1, 2])
+    for _ in range(3):
+        advance(masked)
+        advance(listed)
+        syn.same(readings(masked), readings(listed))
 
 
 @pytest.mark.usefixtures("at_once")

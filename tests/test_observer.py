@@ -289,6 +289,16 @@ def test_what_is_held_in_any_way_is_not_written_again(what: str, counting: tuple
     assert any(next_obs(scene, look).data_ptr() == address for _ in range(12))
 
 
+def test_what_another_process_may_hold_is_not_written_again(counting: tuple[sn.Scene, sn.Observer]) -> None:
+    """Torch moves into shared memory what it sends to another process, which nobody here need hold any more."""
+    scene, look = counting
+    sent = next_obs(scene, look).share_memory_().untyped_storage()._share_filename_cpu_()
+    received = [torch.UntypedStorage._new_shared_filename_cpu(*sent)]
+    kept = torch.empty(0).set_(received[0])[:1]
+    assert [next_obs(scene, look)[0, 0].item() for _ in range(12)] == list(range(2, 14))
+    assert kept.item() == 1.0
+
+
 def test_gradients_flow_through_what_was_kept(counting: tuple[sn.Scene, sn.Observer]) -> None:
     """The gradient of a weight is the sum of the observations as they were."""
     scene, look = counting

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -72,6 +75,27 @@ def test_threads_end_with_their_workers() -> None:
     while threading.active_count() > before and time.monotonic() < end:
         time.sleep(0.01)
     assert threading.active_count() == before
+
+
+FORKED = """
+import os, signal, sys
+from sensorium.compute.workers import Workers
+workers, done = Workers(1), []
+workers.run([int, int])
+child = os.fork()
+signal.alarm(20)
+workers.run([lambda: done.append(0), lambda: done.append(1)])
+assert sorted(done) == [0, 1]
+if child:
+    sys.exit(os.waitpid(child, 0)[1])
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes fork on Unix only")
+def test_a_forked_process_has_workers_of_its_own() -> None:
+    """Threads do not come along: the child would wait for ever for those of its parent."""
+    command = [sys.executable, "-W", "ignore", "-c", FORKED]
+    subprocess.run(command, check=True)
 
 
 def test_a_capture_waits_for_launches_and_launches_for_it() -> None:

@@ -40,6 +40,7 @@ from sensorium.spec import (
     NATIVE_SENSOR,
     contact_array,
 )
+from tests.no_waiting import nobody_waits
 
 mjw = pytest.importorskip("mujoco_warp", reason="the engine of the extra `warp`")
 WALKER = Path(__file__).parents[1] / "models" / "two_engines.xml"
@@ -418,6 +419,24 @@ def test_graphs_give_the_bits_of_single_launches():
     for engine in (plain, mixed):
         assert_same(rows_of(captured), rows_of(engine))
         assert_same(arrays_of(captured), arrays_of(engine))
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_nobody_waits_for_the_device_in_steps_and_in_resets_by_a_mask(fresh):
+    """Physics, sensors and readings stay on the device, and so do masks of terminated episodes."""
+    imu = sn.ImuCfg(name="imu", site="imu", acc_noise=0.1, delay=0.004)
+    scene = sn.Scene(MujocoWarpEngine(WALKER, 3, device="cpu", fresh=fresh), [imu])
+    mask = torch.tensor([False, True, False])
+    for _ in range(4):
+        scene.step(substeps=10)
+        scene.reset(mask)
+    with nobody_waits(cuda=False):
+        for _ in range(3):
+            scene.step(substeps=2)
+            _ = scene[imu].data, scene[imu].ground_truth
+        scene.reset(mask)
+        scene.step()
+    assert scene[imu].frame.tolist()[1] == 2 and scene[imu].data.lin_acc_b.isfinite().all()
 
 
 @pytest.mark.parametrize("fresh", [True, False])
@@ -1240,7 +1259,10 @@ def test_a_scene_around_live_objects_reads_as_our_own():
     cfgs = [
         sn.ImuCfg(name="imu", site="imu", fields=("ang_vel_b", "lin_acc_b", "pos_w")),
         sn.ContactSensorCfg(
-            name="feet", primary=sn.ContactMatch(mode="geom", pattern=".*_foot"), fields=("found", "force")
+            name="feet",
+            primary=sn.ContactMatch(mode="geom", pattern=".*_foot"),
+            fields=("found", "force"),
+            reduce="netforce",
         ),
     ]
     mjm = sn.prepare(mujoco.MjSpec.from_file(str(WALKER)), cfgs).compile()

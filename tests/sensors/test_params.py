@@ -61,6 +61,16 @@ def test_a_number_of_the_config_can_be_set_per_env() -> None:
     assert fresh["r"].data.distance.tolist() == pytest.approx([1e-3, 2e-3, 1e-3])
 
 
+def test_a_state_saved_before_a_number_was_set_brings_back_the_configs() -> None:
+    """Nothing of what was set per env in between is left."""
+    scene = sn.Scene(tumbling_engine(3, shift=0.1), [RangeCfg(name="r", body="body", max_range=1e-3)])
+    before = scene.state()
+    scene["r"].set("max_range", 2e-3, env_ids=[1])
+    scene.load_state(before)
+    scene.step()
+    assert scene["r"].data.distance.tolist() == pytest.approx([1e-3] * 3)
+
+
 def test_the_configs_own_checks_hold_at_run_time() -> None:
     """A value the config refuses is refused by `set`, and nothing changes."""
     scene = sn.Scene(tumbling_engine(3, shift=0.1), [RangeCfg(name="r", body="body", max_range=1e-3)])

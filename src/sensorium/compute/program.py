@@ -98,7 +98,8 @@ class _Launch:
     """One recorded launch: per env over all envs, or (`whole`) once, independent of envs and masks.
 
     One that may be `split` can be shared among cores along its last item axis as well. One with `tasks` does many at
-    once: its threads are (task, env, *items), and its only argument, besides rows, is the array of the tasks.
+    once: its threads are (task, env, *items), or (task, *items) if whole, and besides rows its only argument is the
+    array of the tasks.
     """
 
     kernel: Any
@@ -116,7 +117,7 @@ class _Launch:
     def arguments(self, compute: Compute) -> list[Any]:
         """Return what the kernel takes after `rows`; the array of the tasks is made when it is first needed."""
         if self.tasks and not self.args:
-            dtype = self.kernel.adj.args[1].type.dtype
+            dtype = self.kernel.adj.args[-1].type.dtype
             host = np.array([task.numpy_value() for task in self.tasks], np.dtype(dtype.numpy_dtype()))
             self.memory = torch.from_numpy(host.view(np.uint8)).to(compute.device, copy=True)  # as torch's other work
             place = self.memory.data_ptr()
@@ -130,7 +131,7 @@ class _Launch:
         if prod(dim) > 2 * threads:
             return None
         tasks, owners = [*self.tasks, *other.tasks], self.owners | other.owners
-        return _Launch(self.kernel, dim, [], whole=False, tasks=tasks, threads=threads, owners=owners)
+        return _Launch(self.kernel, dim, [], self.whole, tasks=tasks, threads=threads, owners=owners)
 
 
 def _merged(launches: Sequence[_Launch]) -> list[_Launch]:
@@ -250,7 +251,7 @@ class Compute:
         """
         self._add(_Launch(kernel, (self.num_envs, *items), [*inputs, *outputs], whole=False, split=split))
 
-    def launch_task(self, kernel: Any, items: Sequence[int], task: Any) -> None:
+    def launch_task(self, kernel: Any, items: Sequence[int], task: Any, *, whole: bool = False) -> None:
         """Run or record one task of a kernel. Tasks that several sensors have in one program become one launch.
 
         A task reads the engine's state, the clock and memory of its own sensor, and writes memory of its own sensor
@@ -262,9 +263,10 @@ class Compute:
                 items; a thread whose item the task does not have must return.
             items: sizes of the thread index after task and env, for this task; as many for all tasks of a kernel.
             task: a `wp.struct` instance. What it holds is fixed when it is recorded; arrays are kept alive.
+            whole: the kernel has neither `rows` nor an env axis; it is never sharded or masked.
         """
-        dim = (1, self.num_envs, *items)
-        self._add(_Launch(kernel, dim, [], whole=False, tasks=[task], threads=prod(dim)))
+        dim = (1, *items) if whole else (1, self.num_envs, *items)
+        self._add(_Launch(kernel, dim, [], whole, tasks=[task], threads=prod(dim)))
 
     def launch_whole(self, kernel: Any, dim: Sequence[int], inputs: Sequence[Any], outputs: Sequence[Any] = ()) -> None:
         """Run or record a kernel that has no env axis, takes no `rows` and is never sharded or masked."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -17,6 +18,10 @@ class Workers:
     """
 
     def __init__(self, count: int) -> None:
+        self._begin(count)
+
+    def _begin(self, count: int) -> None:
+        self._process = os.getpid()
         self._workers = [_Worker() for _ in range(count)]
         for worker in self._workers:
             weakref.finalize(self, worker.end)
@@ -26,6 +31,8 @@ class Workers:
 
     def run(self, pieces: Sequence[Work]) -> None:
         """Do the first piece here and one on each thread, at the same time; an error of a piece is raised here."""
+        if self._process != os.getpid():  # a fork has no threads but the one that forked
+            self._begin(len(self._workers))
         used = self._workers[: len(pieces) - 1]
         for worker, piece in zip(used, pieces[1:], strict=True):
             worker.start(piece)

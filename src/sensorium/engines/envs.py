@@ -45,6 +45,25 @@ def env_rows(env_ids: Any, num_envs: int, device: str = "cpu") -> torch.Tensor |
     return ids.to(device)
 
 
+def env_selection(env_ids: Any, num_envs: int, device: str) -> torch.Tensor | None:
+    """Return what `env_rows` returns, or a bool mask `[env]` on the device as it is: the host need not look."""
+    if isinstance(env_ids, torch.Tensor) and env_ids.dtype == torch.bool and env_ids.shape == (num_envs,):
+        if env_ids.device == torch.device(device):
+            return env_ids
+    return env_rows(env_ids, num_envs, device)
+
+
+def mark(mask: torch.Tensor, selected: torch.Tensor | None) -> None:
+    """Set a mask `[env]` to 1 where a selection of `env_selection` is, to 0 elsewhere."""
+    if selected is None:
+        mask.fill_(1)
+    elif selected.dtype == torch.bool:
+        mask.copy_(selected)
+    else:
+        mask.zero_()
+        mask[selected] = 1
+
+
 def row_values(
     state: Mapping[str, Any], targets: Mapping[str, torch.Tensor], rows: int, what: str
 ) -> dict[str, torch.Tensor]:

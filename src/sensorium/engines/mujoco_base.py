@@ -13,6 +13,7 @@ import torch
 
 from sensorium.compute import Compute, Segment, pinned, resolve_device
 from sensorium.engines.base import Engine, FrameOnBody, NameKind, NativeSensor, PoseOnBody
+from sensorium.engines.envs import mark
 from sensorium.engines.mujoco_contact import contact_shape, contacts
 from sensorium.engines.mujoco_hidden import hidden
 from sensorium.engines.mujoco_native import Declared, describe, native, sensor_id
@@ -135,8 +136,7 @@ class Derived:
             self._all.run()
         else:
             mask = self.compute.reset_envs
-            mask.zero_()
-            mask[env_ids] = 1
+            mark(mask, env_ids)
             self._masked.run()
             mask.zero_()
         if self.compute.device != self.device:

@@ -16,7 +16,7 @@ import torch
 import warp as wp
 
 from sensorium.compute import keeps_current, resolve_device
-from sensorium.engines.envs import as_tensor, env_rows, positive_int, row_values
+from sensorium.engines.envs import as_tensor, env_rows, env_selection, mark, positive_int, row_values
 from sensorium.engines.mujoco_owned import STATE_FIELDS, OwnedModelEngine
 from sensorium.engines.mujoco_spec import compose_spec
 from sensorium.engines.mujoco_warp_base import WarpModelEngine, refuse_unfresh_sleep
@@ -252,7 +252,8 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
         step, while that of the others is as it was.
 
         Args:
-            env_ids: None for all, integers, or a bool mask `[env]`.
+            env_ids: None for all, integers, or a bool mask `[env]`; with a mask on the engine's device, and no
+                `state`, the host waits for nothing.
             state: values for `qpos, qvel, act, ctrl, mocap_pos, mocap_quat`, each `[n, ...]` for the n environments in
                 the order given, or what broadcasts to it. What is not given takes the model's default or the keyframe.
                 Fields of the model, gravity and magnetic flux stay.
@@ -261,7 +262,9 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
             ValueError: env ids or values that do not fit.
             UnknownNameError: a key that is no state.
         """
-        ids = env_rows(env_ids, self.num_envs, self.device)
+        ids = env_selection(env_ids, self.num_envs, self.device)
+        if state and ids is not None and ids.dtype == torch.bool:
+            ids = env_rows(ids, self.num_envs, self.device)  # values have one row for each, so the host has to count
         if ids is not None and len(ids) == 0:
             return
         targets = {name: self._state_view(name) for name in STATE_FIELDS}
@@ -269,9 +272,7 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
         if not self.fresh and ids is not None:
             self.refresh()  # the last tick of the others, which the reset would otherwise take from them
         mask = self._reset_mask
-        mask.fill_(ids is None)
-        if ids is not None:
-            mask[ids] = True
+        mark(mask, ids)
         self._worlds.reset(mask)
         _write(self._worlds.states(), self._start, mask)
         for name, value in values.items():

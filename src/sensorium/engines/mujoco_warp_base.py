@@ -12,7 +12,7 @@ import warp as wp
 
 from sensorium.compute import Compute
 from sensorium.compute.copies import AsyncCopy
-from sensorium.engines.envs import copies, restore
+from sensorium.engines.envs import copies, mark, restore
 from sensorium.engines.mujoco_base import Derived, MujocoModelEngine
 from sensorium.engines.mujoco_contact import contacts
 from sensorium.engines.mujoco_native import native, sensor_id
@@ -195,7 +195,7 @@ class WarpModelEngine(MujocoModelEngine):
         self.refresh()
 
     def _refresh_rows(self, ids: torch.Tensor) -> None:
-        """Bring the derived state of some environments up to date; that of the others stays as old as it is."""
+        """Bring the derived state of some environments (ids or a mask) up to date; the others stay as they are."""
         if self.fresh:  # then all of it is wanted at the current tick
             self._dirty = True
             self.refresh()
@@ -203,7 +203,7 @@ class WarpModelEngine(MujocoModelEngine):
         self.refresh()
         self._follow()
         mask = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
-        mask[ids] = True
+        mark(mask, ids)
         fields = [self._worlds.tensor(name) for name in self._fields if name not in STATE_SOURCES]
         before = [values.clone() for values in fields]
         self._compute()

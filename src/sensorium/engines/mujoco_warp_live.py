@@ -7,10 +7,11 @@ from typing import Any
 
 import mujoco
 import numpy as np
+import torch
 import warp as wp
 
 from sensorium.engines.contact import is_contact
-from sensorium.engines.envs import env_rows
+from sensorium.engines.envs import env_selection, mark
 from sensorium.engines.mujoco_base import refuse_unfresh_rk4
 from sensorium.engines.mujoco_contact import contact_reason, lacks_contacts
 from sensorium.engines.mujoco_native import reason, sensor_id
@@ -145,12 +146,14 @@ class LiveMujocoWarpEngine(WarpModelEngine):
                 newest.copy_(self._worlds.tensor(name))
             self._dirty, self._needs_forward = True, False
             self.lag = 0 if self.fresh else 1
+            if not self.fresh:
+                self.refresh()  # before the owner's next forward() writes another instant over it
             self._check_overflow()
 
     def forward(self) -> None:
         """Recompute derived state from the live state as it is now, without taking time; it is then current."""
         super().forward()
-        self._note_newest(slice(None))
+        self._note_newest()
 
     def reset(self, env_ids: Any, state: Mapping[str, Any] | None = None) -> None:
         """Read environments again after their owner reset them; no state is written.
@@ -167,7 +170,7 @@ class LiveMujocoWarpEngine(WarpModelEngine):
                 f"this engine wraps your Data and writes no state to it: write {', '.join(state)} yourself "
                 "(mujoco_warp.reset_data(m, d, reset=mask)), then call scene.reset(env_ids)."
             )
-        ids = env_rows(env_ids, self.num_envs, self.device)
+        ids = env_selection(env_ids, self.num_envs, self.device)
         if ids is None:
             self.forward()
         elif len(ids):
@@ -178,9 +181,13 @@ class LiveMujocoWarpEngine(WarpModelEngine):
         super()._derive(prepared)
         self._newest = {name: values.clone() for name, values in self._previous.items()}
 
-    def _note_newest(self, rows: Any) -> None:
+    def _note_newest(self, ids: torch.Tensor | None = None) -> None:
+        if not self._newest:
+            return
+        mask = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
+        mark(mask, ids)
         for name, newest in self._newest.items():
-            newest[rows] = self._worlds.tensor(name)[rows]
+            newest.copy_(torch.where(mask[:, None], self._worlds.tensor(name), newest))
 
     def state(self) -> dict[str, Any]:
         """Return tick and derived arrays; the physics is its owner's to save."""
@@ -189,4 +196,4 @@ class LiveMujocoWarpEngine(WarpModelEngine):
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned, after the owner restored the physics."""
         self._load_derived(state)
-        self._note_newest(slice(None))
+        self._note_newest()

@@ -16,6 +16,7 @@ import torch
 import warp as wp
 
 from sensorium.compute import Compute, Rows
+from sensorium.engines.envs import mark
 from sensorium.engines.mujoco_base import Derived
 from sensorium.engines.mujoco_contact import contact_sensors, contact_shape, contacts
 from sensorium.engines.mujoco_native import native, sensor_id
@@ -146,8 +147,7 @@ class WarpDerived(Derived):
             self._all.run()
             return
         mask = self.compute.reset_envs
-        mask.zero_()
-        mask[env_ids] = 1
+        mark(mask, env_ids)
         self._masked.run()
         mask.zero_()
 

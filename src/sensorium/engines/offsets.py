@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from sensorium.compute import Compute, Rows, Segment
 from sensorium.engines.base import FrameOnBody, NameKind, PoseOnBody
+from sensorium.engines.envs import mark
 from sensorium.geometry.transforms import compose
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})
@@ -222,8 +223,7 @@ class LiveOffsets:
             whole.run()
         else:
             mask = self._compute.reset_envs
-            mask.zero_()
-            mask[env_ids] = 1
+            mark(mask, env_ids)
             masked.run()
             mask.zero_()
         for mine, wanted in self._copies:

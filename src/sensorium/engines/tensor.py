@@ -11,7 +11,7 @@ import torch
 from sensorium.compute.devices import resolve_device
 from sensorium.engines.base import Engine, FrameOnBody, NameKind, NativeSensor
 from sensorium.engines.contact import contact_fault, is_contact
-from sensorium.engines.envs import as_tensor, copies, env_rows, positive_int, restore, row_values
+from sensorium.engines.envs import as_tensor, copies, env_rows, env_selection, positive_int, restore, row_values
 from sensorium.errors import ModelError, UnknownNameError, listed, nearest, shown
 from sensorium.geometry.shapes import Shape
 from sensorium.spec import (
@@ -660,8 +660,12 @@ class TensorEngine(Engine):
             ValueError: env ids or values that do not fit.
             UnknownNameError: a key that is no array.
         """
+        if not state:
+            env_selection(env_ids, self.num_envs, self.device)  # which may be wrong
+            self.refresh()
+            return
         ids = env_rows(env_ids, self.num_envs)
-        values = row_values(state or {}, self._open, self.num_envs if ids is None else len(ids), "state")
+        values = row_values(state, self._open, self.num_envs if ids is None else len(ids), "state")
         for name, value in values.items():
             self._open[name][slice(None) if ids is None else ids.to(self.device)] = value
         self.refresh()

@@ -67,21 +67,26 @@ def _move(
         copy_word(wide, source, at, target, at)
 
 
+@wp.struct
+class GuardTask:
+    """States of one sensor or stage, and their backup."""
+
+    clock: wp.array[wp.int32]
+    state: wp.array2d[wp.float32]
+    backup: wp.array2d[wp.float32]
+
+
 @wp.kernel
-def _guard(
-    rows: Rows,
-    clock: wp.array[wp.int32],
-    state: wp.array2d[wp.float32],
-    backup: wp.array2d[wp.float32],
-) -> None:
-    i, w = wp.tid()
+def _guard(rows: Rows, tasks: wp.array[GuardTask]) -> None:
+    k, i, w = wp.tid()
     env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
+    t = tasks[k]
+    if rows.mask[env] == wp.uint8(0) or w >= t.state.shape[1]:
         return
-    if clock[1] == 2:
-        state[env, w] = backup[env, w]
+    if t.clock[1] == 2:
+        t.state[env, w] = t.backup[env, w]
     else:
-        backup[env, w] = state[env, w]
+        t.backup[env, w] = t.state[env, w]
 
 
 @wp.kernel
@@ -176,8 +181,9 @@ class States:
     def guard(self, compute: Compute, clock: Clock) -> None:
         """Keep the states of before this sample, or bring them back where the sample is evaluated again (a launch)."""
         if self.memory.shape[1]:
-            both = [wp.from_torch(self.memory), wp.from_torch(self.backup)]
-            compute.launch(_guard, (self.memory.shape[1],), [clock.words_wp, *both])
+            t = GuardTask()
+            t.clock, t.state, t.backup = clock.words_wp, wp.from_torch(self.memory), wp.from_torch(self.backup)
+            compute.launch_task(_guard, (self.memory.shape[1],), t)
 
 
 @dataclass(slots=True)

@@ -34,12 +34,6 @@ _ZERO: Any = 0.0
 _LOSS_NONE, _LOSS_BERNOULLI, _LOSS_GILBERT = 0, 1, 2
 
 
-@wp.kernel
-def _advance(clock: wp.array[wp.int32], depth: int, head: wp.array[wp.int32]) -> None:
-    if clock[1] == 0:
-        head[0] = (head[0] + 1) % depth
-
-
 @wp.struct
 class Row:
     """Where one field's words are: its ring, its carry and what a reader sees (addresses), and words per env."""
@@ -90,11 +84,19 @@ class Transport:
 
 
 @wp.kernel
-def _dispatch(rows: Rows, t: Transport) -> None:
-    i, _none = wp.tid()
+def _advance(tasks: wp.array[Transport]) -> None:
+    t = tasks[wp.tid()]
+    if t.clock[1] == 0:
+        t.head[0] = (t.head[0] + 1) % t.stamp.shape[0]
+
+
+@wp.kernel
+def _dispatch(rows: Rows, tasks: wp.array[Transport]) -> None:
+    k, i = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
+    t = tasks[k]
     head = t.head[0]
     mode = t.clock[1]
     good = wp.uint8(1)
@@ -448,7 +450,7 @@ class Ring:
         It follows `advance` of the host: only an ordinary sample moves.
         """
         if self._head_host is None:
-            self.compute.launch_whole(_advance, (1,), [self.clock.words_wp, self.depth], [self._head_wp])
+            self.compute.launch_task(_advance, (), self._arguments, whole=True)
 
     def seek(self, position: int) -> None:
         """Make a slot the newest one."""
@@ -477,8 +479,8 @@ class Ring:
             )  # fmt: skip
 
     def dispatch(self) -> None:
-        """Stamp the newest slot and draw when it arrives (one recordable launch), after it was stored."""
-        self.compute.launch(_dispatch, (1,), [self._arguments])
+        """Stamp the newest slot and draw when it arrives (a recordable task), after it was stored."""
+        self.compute.launch_task(_dispatch, (), self._arguments)
 
     def redraw(self) -> None:
         """Draw delay and loss anew for the envs of the active mask, where they are distributions."""

@@ -38,6 +38,8 @@ class StateWatch:
         """Report the envs of a reset anew; None means all."""
         if not self._reported:
             return
+        if rows is not None and rows.dtype == torch.bool:
+            rows = rows.nonzero()[:, 0]
         again = None if rows is None else set(rows.tolist())
         for key in [key for key in self._reported if again is None or key[1] in again]:
             self._reported.discard(key)

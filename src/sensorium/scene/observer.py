@@ -138,11 +138,17 @@ class _Buffer:
             self.tensor = torch.empty(shape, dtype=torch.float32, device=device)
         self._storage = self.tensor.untyped_storage()
         self._alone = self._uses()
+        self.address = self.tensor.data_ptr()
         self.runs = 0
         self.segment: Segment | None = None
 
     def _uses(self) -> int:
         return 0 if _USE_COUNT is None else _USE_COUNT(self._storage._cdata)
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether torch moved the memory, for another process to see it, which may hold it without being counted."""
+        return self.tensor.data_ptr() != self.address
 
     @property
     def is_free(self) -> bool:
@@ -418,7 +424,7 @@ class Observer:
         return buffer.tensor.detach()
 
     def _launch(self, buffer: _Buffer) -> None:
-        target = wp.uint64(buffer.tensor.data_ptr())
+        target = wp.uint64(buffer.address)
         self._compute.launch(_gather, (self._lanes,), [self._lanes, self.shape[1], self._pieces, target])
 
     def _next_buffer(self) -> _Buffer:
@@ -426,6 +432,8 @@ class Observer:
         buffers = self._buffers
         for k in range(len(buffers)):
             turn = (self._turn + k) % len(buffers)
+            if buffers[turn].has_moved:
+                buffers[turn] = self._new_buffer()
             if buffers[turn].is_free:
                 self._turn = turn + 1
                 return buffers[turn]

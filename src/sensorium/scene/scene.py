@@ -12,7 +12,7 @@ from sensorium.cfg import SensorCfg
 from sensorium.compute import Clock, Compute, keeps_current
 from sensorium.compute.clock import AGAIN, FIRST, SAMPLE
 from sensorium.engines.base import Engine
-from sensorium.engines.envs import env_rows
+from sensorium.engines.envs import env_selection, mark
 from sensorium.errors import (
     ConfigError,
     DuplicateNameError,
@@ -381,10 +381,10 @@ class Scene:
         """Reset environments: the engine's state, then every stateful part of every sensor, then capture anew.
 
         Args:
-            env_ids: int ids, a bool mask, or None for all.
+            env_ids: int ids, a bool mask, or None for all. A mask on the scene's device is not looked at by the host.
             state: what to write after the engine's own reset, e.g. ``qpos=[n, nq]``, ``qvel=[n, nv]``.
         """
-        rows = env_rows(env_ids, self.num_envs, self.compute.device)
+        rows = env_selection(env_ids, self.num_envs, self.compute.device)
         for sensor in self._sensors.values():
             if sensor.is_pure:
                 sensor.captures.note_look(self.clock.tick, self.engine.lag)
@@ -395,9 +395,8 @@ class Scene:
 
     def _reset_one(self, sensor: Sensor[Any, Any], env_ids: Any) -> None:
         """Start one sensor anew for some envs, in the episode that is under way. The others do not notice."""
-        rows = env_rows(env_ids, self.num_envs, self.compute.device)
         mask = torch.zeros(self.num_envs, dtype=torch.bool, device=self.compute.device)
-        mask[slice(None) if rows is None else rows] = True
+        mark(mask, env_selection(env_ids, self.num_envs, self.compute.device))
         sensor.spoil()
         if sensor.is_pure:
             sensor.captures.note_look(self.clock.tick, self.engine.lag)
@@ -408,11 +407,7 @@ class Scene:
     def _reset_sensors(self, rows: torch.Tensor | None) -> None:
         compute, clock = self.compute, self.clock
         self._spoil_views()
-        if rows is None:
-            compute.reset_envs.fill_(1)
-        else:
-            compute.reset_envs.zero_()
-            compute.reset_envs[rows] = 1
+        mark(compute.reset_envs, rows)
         clock.set(self.engine.tick, FIRST, self.engine.lag)
         clock.begin_episode(compute.reset_envs)
         self._skipped_at_reset.masked_fill_(compute.reset_envs > 0, clock.skipped)

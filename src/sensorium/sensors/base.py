@@ -361,6 +361,7 @@ class Sensor(Readable[CfgT, DataT]):
             saved = tensors[f"knob/{knob}/{name}"]
             if saved.shape != table.values.shape:  # it was set per env after the start
                 table.values = saved.clone().to(self.device)
+        self.params.per_env.clear()  # what was set per env after the save is the config's number again
         for name, saved in tensors.items():
             if name.startswith("param/"):
                 self.params.per_env[name.removeprefix("param/")] = saved.clone().to(self.device)
