@@ -28,6 +28,7 @@ test: lint type  ## everything that a change must pass: format, lint, types, tes
 
 test-mjlab: env-mjlab  ## our sensors inside the real mjlab, with its MuJoCo 3.11, in an environment beside .venv
 	$(PY) -m pytest tests_mjlab $(PYTEST_ARGS)
+	$(PY) -m pytest tests/engines/test_mujoco_warp.py tests/engines/test_mujoco_warp_contacts.py
 
 bench: env-plot  ## measure speed and memory
 	$(PY) -m benchmarks
