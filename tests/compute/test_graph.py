@@ -77,6 +77,31 @@ def test_threads_end_with_their_workers() -> None:
     assert threading.active_count() == before
 
 
+@pytest.mark.parametrize("where", ["start", "wait"])
+@pytest.mark.parametrize("after", [False, True])
+def test_workers_go_on_after_an_interrupt_at_any_point(
+    where: str, after: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal comes while a piece is handed over or waited for, before or after the threads know."""
+    workers, done = Workers(2), []
+    pieces = [lambda k=k: done.append(k) for k in range(3)]
+    hand_over = getattr(type(workers._workers[0]), where)
+
+    def interrupted(*args: Any) -> None:
+        if after:
+            hand_over(*args)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(type(workers._workers[0]), where, interrupted)
+        workers.run(pieces)
+    for _ in range(20):
+        workers.run([int] * 3)  # what was still under way is done by now
+        done.clear()
+        workers.run(pieces)
+        assert sorted(done) == [0, 1, 2]
+
+
 FORKED = """
 import os, signal, sys
 from sensorium.compute.workers import Workers

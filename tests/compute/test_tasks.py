@@ -196,8 +196,18 @@ def imus(count: int, **knobs: Any) -> list[sn.SensorCfg[Any]]:
     return [sn.ImuCfg(name=f"imu_{k}", body=bodies[k], offset=places[k], **knobs) for k in range(count)]
 
 
+def legs(count: int) -> list[sn.SensorCfg[Any]]:
+    """Return a joint sensor and a frame transformer for each of some legs."""
+    frames = [sn.FrameTransformerCfg.FrameCfg(body=body) for body in BODIES[1 : 1 + count]]
+    joints = [sn.JointSensorCfg(name=f"joints_{k}", joints=f"joint_{k}") for k in range(count)]
+    feet: list[sn.SensorCfg[Any]] = [
+        sn.FrameTransformerCfg(name=f"foot_{k}", body="base", target_frames=(frame,)) for k, frame in enumerate(frames)
+    ]
+    return [*joints, *feet]
+
+
 def mixture() -> list[sn.SensorCfg[Any]]:
-    """Return 20 IMUs of all sorts and two rates, and a sensor in torch among them."""
+    """Return 20 IMUs of all sorts and two rates, and a sensor in torch among them; joint sensors and frames."""
     sorts: list[dict[str, Any]] = [
         {},
         {"acc_noise": 0.1, "gyro_random_walk": 1e-3},
@@ -210,7 +220,10 @@ def mixture() -> list[sn.SensorCfg[Any]]:
     cfgs = [cfg.replace(**sorts[k % len(sorts)]) for k, cfg in enumerate(imus(19, magnetic_field=(0.1, 0.2, 0.3)))]
     cfgs.append(sn.ImuCfg(name="many", bodies=BODIES, gyro_noise=0.1))
     cfgs.insert(8, HeightCfg(name="height", noise=0.01))
-    return cfgs
+    cfgs.insert(5, sn.JointSensorCfg(name="encoders", joints=".*", position_noise=1e-3, eccentricity=(0.01, 0.0)))
+    frames = (sn.FrameTransformerCfg.FrameCfg(body=".*"),)
+    cfgs.append(sn.FrameTransformerCfg(name="frames", bodies=("base", "FL"), target_frames=frames, fields="all"))
+    return [*cfgs, *legs(4)]
 
 
 CHANGES: dict[int, Callable[[sn.Scene], object]] = {
@@ -264,3 +277,13 @@ def test_a_step_has_as_many_launches_with_one_imu_as_with_twenty(knobs: dict[str
             readings(scene)
         counts.append(Counter(name for segment in segments(scene) for name in kernels(segment)))
     assert counts[0] == counts[1] == counts[2] and counts[0]["_imu"] == 1
+
+
+def test_so_it_is_with_joint_sensors_and_frame_transformers() -> None:
+    for number in (1, 4):
+        scene = crowd(cfgs=legs(number))
+        for _ in range(3):
+            scene.update()
+            readings(scene)
+        (segment,) = segments(scene)
+        assert sorted(kernels(segment)) == ["_frames", "_joints"]

@@ -736,6 +736,23 @@ def test_a_restored_state_resumes_bit_identically(fresh, refreshed):
     assert_same(arrays_of(second), arrays_of(whole))
 
 
+def test_restored_readings_are_of_mounts_where_they_are():
+    """A sensor is read right after `load_state`: its site is where each environment has it, as before saving."""
+    imu = sn.ImuCfg(name="imu", site="imu")
+    scenes = []
+    for _ in range(2):
+        scene = sn.Scene(MujocoWarpEngine(WALKER, 2, device="cpu"), [imu])
+        scene.engine.expand("site_pos")[1] += 1.0
+        scenes.append(scene)
+    saved, other = scenes
+    saved.engine.qvel[:, 3:6] = torch.tensor([0.0, 0.0, 2.0])
+    saved.update()
+    saved.step(substeps=2)
+    other.load_state(saved.state())
+    assert torch.equal(other[imu].data.lin_acc_b, saved[imu].data.lin_acc_b)
+    assert saved[imu].data.lin_acc_b[1].norm() > 3.0
+
+
 def test_gravity_that_all_envs_share_again_is_restored():
     """A saved gravity of each env comes back also where the owner put one for all in its place."""
     engine = MujocoWarpEngine(CHAIN, 4, device="cpu")
@@ -962,6 +979,27 @@ def test_shapes_that_differ_between_envs_are_refused_by_name():
         other.shapes()
 
 
+@pytest.mark.parametrize("is_mask", [False, True])
+def test_shapes_that_come_to_differ_are_refused_at_the_next_reset(is_mask):
+    """Rays would go on meeting what env 0 had when they were described; what rays do not depend on may differ."""
+    engine = MujocoWarpEngine(WALKER, 2, device="cpu")
+    engine.shapes()
+    post, trunk = engine.model.body("post").id, engine.model.geom("trunk").id
+    ids = torch.tensor([False, True]) if is_mask else [1]
+    engine.expand("geom_friction")[1] = 0.3
+    engine.expand("geom_rgba")[1, :, :3] = 0.3
+    engine.expand("body_pos")[1, engine.model.body("arm").id] += 0.1
+    engine.expand("geom_size")[:, trunk] *= 1.1
+    engine.reset(ids)
+    engine.m.body_pos = wp.clone(engine.m.body_pos)
+    engine.expand("body_pos")[1, post, 0] += 0.1
+    with pytest.raises(ModelError, match="body 'post' has another body_pos in env 1 than in env 0"):
+        engine.reset(ids)
+    engine.expand("body_pos")[1, post, 0] = engine.expand("body_pos")[0, post, 0]
+    engine.reset(ids)
+    engine.step()
+
+
 # Memory for contacts
 
 
@@ -992,6 +1030,12 @@ def test_memory_is_sized_from_the_default_state_and_the_keyframes():
     for size in ("nconmax", "njmax"):
         with pytest.raises(ValueError, match=f"{size}: got 0"):
             MujocoWarpEngine(spec, device="cpu", **{size: 0})
+
+
+def test_more_memory_than_there_can_be_is_refused_with_what_to_lower():
+    """Three billion contacts are beyond what Warp can count: the message names sizes and number of environments."""
+    with pytest.raises(ModelError, match="3 environments with room for nconmax=1000000000 contacts .* a lower nconmax"):
+        MujocoWarpEngine(FALL, 3, device="cpu", nconmax=10**9)
 
 
 def test_too_little_memory_for_contacts_is_said_once_with_what_to_raise():

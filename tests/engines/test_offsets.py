@@ -111,6 +111,30 @@ def test_only_the_chosen_environments_follow() -> None:
         check(pair, old, [0, 2])
 
 
+@pytest.mark.parametrize("capture", [False, True])
+def test_mounts_that_nobody_holds_are_let_go(capture: bool) -> None:
+    """Scenes and sensors come and go on one engine: what is followed does not grow, and those that stay follow on."""
+    live = LiveOffsets(Compute("cpu", ENVS, capture=capture), "cpu")
+    values = fields(0, ENVS)
+    kept = live.add(FRAMES, INNER)
+    alone = live.count
+    for _ in range(4):
+        gone = live.add(FRAMES, INNER)
+        live.bind(lambda kind, name: ROW[kind, name], values)
+        live.follow()
+        assert live.count == 2 * alone
+    address = kept[0].data_ptr()
+    del gone
+    part = live.add(FRAMES[:1], INNER[:1])[1][0]  # a view of one of the two tensors is enough
+    live.bind(lambda kind, name: ROW[kind, name], values)
+    for seed in range(1, 5):
+        for name, value in fields(seed, ENVS).items():
+            values[name][...] = value
+        live.follow()
+        check(kept, values, range(ENVS))
+    assert live.count == alone + 1 and kept[0].data_ptr() == address and part.shape == (1, 4)
+
+
 def test_elements_of_bodies_are_none_to_follow() -> None:
     """A view of bodies alone has no element: nothing is launched for it."""
     live = LiveOffsets(Compute("cpu", ENVS), "cpu")

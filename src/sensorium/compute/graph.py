@@ -1,14 +1,15 @@
 """Captured graphs: launches with fixed arguments that are replayed by one call, on the CPU too.
 
 Warp has one capture at a time in a process, and on the CPU every launch of any thread goes into it instead of being
-run. So captures are serialised here, and wait until nobody launches.
+run. So captures are serialised here, and wait until nobody launches or builds what is launched. Only who calls Warp by
+himself, in another thread than the one that steps a scene, must see to it that no scene captures then.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ContextDecorator, contextmanager
 from typing import Any
 
 import warp as wp
@@ -16,46 +17,56 @@ import warp as wp
 from sensorium.errors import SensoriumError
 
 
-class _Turns:
-    """Many may launch at a time, or one may capture."""
+class _Turns(ContextDecorator):
+    """Many threads may launch at a time, or one may capture."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition(threading.Lock())
-        self._launching = 0
-        self._is_capturing = False
+        self._changed = threading.Condition()
+        self._launching: dict[int, int] = {}  # thread -> how deep
+        self._capturing: int | None = None
 
     def __enter__(self) -> None:
+        me = threading.get_ident()
         with self._changed:
-            while self._is_capturing:
+            while self._capturing not in (None, me):
                 self._changed.wait()
-            self._launching += 1
+            self._launching[me] = self._launching.get(me, 0) + 1
 
     def __exit__(self, *_: object) -> None:
+        me = threading.get_ident()
         with self._changed:
-            self._launching -= 1
-            if not self._launching:
+            depth = self._launching.pop(me, 1) - 1
+            if depth:
+                self._launching[me] = depth
+            elif not self._launching:
                 self._changed.notify_all()
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Wait for all others, and keep them waiting in this block."""
+        """Wait for all other threads, and keep them waiting in this block."""
+        me = threading.get_ident()
         with self._changed:
-            while self._is_capturing or self._launching:
-                self._changed.wait()
-            self._is_capturing = True
+            mine = self._launching.pop(me, 0)  # else two that launch and want to capture would wait for each other
+            self._changed.notify_all()
         try:
+            with self._changed:
+                while self._capturing is not None or self._launching:
+                    self._changed.wait()
+                self._capturing = me
             yield
         finally:
             with self._changed:
-                self._is_capturing = False
+                if self._capturing == me:
+                    self._capturing = None
+                if mine:
+                    self._launching[me] = mine
                 self._changed.notify_all()
 
 
 launching = _Turns()
-"""``with launching:`` around launches that must not fall into a capture of another thread, on the CPU.
-
-``with launching.alone():`` is for the capture, and may not be inside such a block.
-"""
+"""``with launching:`` or ``@launching`` around what may not meet a capture of another thread, on the CPU: launches
+would fall into it, and Warp notes new arrays and recorded launches in it. Such blocks may be nested, and a capture may
+be made in them."""
 
 
 def capture(commands: Sequence[Any], device: Any) -> Any:

@@ -37,6 +37,7 @@ may change lives in device arrays, which are written in place.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
@@ -68,6 +69,9 @@ TIMED_RUNS = 4
 CAPTURE_AFTER = 32
 """Runs of a segment before it is captured on the CPU: a capture costs as much as it saves in about so many runs (0.13
 ms for each launch, against 4 us in each run). On CUDA it costs little, and `TIMED_RUNS` are enough."""
+
+_loading = threading.Lock()
+"""Held where Warp may start, or load a kernel: it crashes where several threads do so at once."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -182,7 +186,8 @@ class Compute:
         if shards is not None and shards < 1:
             raise ConfigError.single("Compute", "shards", shards, "at least 1, or None to measure which segments pay")
         self.device = device = resolve_device(device)
-        self.wp_device = wp.get_device(device)
+        with _loading:
+            self.wp_device = wp.get_device(device)
         self.is_cpu = bool(self.wp_device.is_cpu)
         """Whether launches run on the host."""
         self.num_envs = num_envs
@@ -197,7 +202,8 @@ class Compute:
         """uint8 [env], all 1: the mask of ordinary launches."""
         self.reset_envs = torch.zeros(num_envs, dtype=torch.uint8, device=device)
         """uint8 [env], 1 for the envs that are being reset: the mask of the reset programs."""
-        self._masks = {id(mask): wp.from_torch(mask, dtype=wp.uint8) for mask in (self.all_envs, self.reset_envs)}
+        with graph.launching:
+            self._masks = {id(mask): wp.from_torch(mask, dtype=wp.uint8) for mask in (self.all_envs, self.reset_envs)}
         self._active = self.all_envs
         self._recording: list[_Launch] | None = None
         self.recordings = 0
@@ -279,13 +285,14 @@ class Compute:
             return
         if 0 in launch.dim:
             return
-        args = launch.arguments(self)
-        args = args if launch.whole else [self._rows(0, self._active), *args]
-        self._follow()
-        with graph.launching:
+        with graph.launching, _loading:
+            args = launch.arguments(self)
+            args = args if launch.whole else [self._rows(0, self._active), *args]
+            self._follow()
             wp.launch(launch.kernel, dim=launch.dim, inputs=args, device=self.wp_device, stream=self.stream)
 
     @keeps_current
+    @graph.launching
     def record(
         self, hook: Callable[[], object], mask: torch.Tensor | None = None, owner: object | None = None
     ) -> Segment:
@@ -337,9 +344,11 @@ class Compute:
             self.stream.wait_stream(self.wp_device.stream)
 
     @keeps_current
+    @graph.launching
     def command(self, kernel: Any, dim: Sequence[int], args: Sequence[Any]) -> Any:
         """Return a launch without env axis that is run by `command.launch(compute.stream)`, with other scalars too."""
-        return wp.launch(kernel, dim=tuple(dim), inputs=list(args), device=self.wp_device, record_cmd=True)
+        with _loading:
+            return wp.launch(kernel, dim=tuple(dim), inputs=list(args), device=self.wp_device, record_cmd=True)
 
     @property
     def workers(self) -> Workers:
@@ -492,6 +501,7 @@ class _Shard:
     """The launches of a segment for one range of environments (and of items), and their graph."""
 
     @keeps_current
+    @graph.launching
     def __init__(
         self,
         compute: Compute,
@@ -513,9 +523,9 @@ class _Shard:
                 dim[-1] = items[1] - items[0]
             args = launch.arguments(compute)
             args = args if launch.whole else [rows, *args]
-            self._commands.append(
-                wp.launch(launch.kernel, dim=dim, inputs=args, device=compute.wp_device, record_cmd=True)
-            )
+            with _loading:
+                command = wp.launch(launch.kernel, dim=dim, inputs=args, device=compute.wp_device, record_cmd=True)
+            self._commands.append(command)
 
     def run(self) -> None:
         """Run the recorded launches."""
@@ -540,6 +550,7 @@ class Program:
         segments: pairs of group and segment; neighbours that are both recorded and of one group are joined.
     """
 
+    @graph.launching
     def __init__(self, segments: Sequence[tuple[int, Segment]] = ()) -> None:
         runs: list[tuple[int, list[Segment]]] = []
         for group, segment in segments:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import weakref
@@ -18,21 +19,33 @@ class Workers:
     """
 
     def __init__(self, count: int) -> None:
-        self._begin(count)
+        self._count = count
+        self._begin()
 
-    def _begin(self, count: int) -> None:
+    def _begin(self) -> None:
         self._process = os.getpid()
-        self._workers = [_Worker() for _ in range(count)]
-        for worker in self._workers:
-            weakref.finalize(self, worker.end)
+        self._workers = [_Worker() for _ in range(self._count)]
+        self._ends = [weakref.finalize(self, worker.end) for worker in self._workers]
+        for end in self._ends:
+            end.atexit = False  # a thread that wakes while Python ends may take the process down
+        self._is_whole = True
+
+    def _renew(self) -> None:
+        """Let go of all threads, once they have done what they are at, and take new ones."""
+        for worker, end in zip(self._workers, self._ends, strict=True):
+            worker.end()
+            worker.thread.join()
+            end.detach()
+        self._begin()
 
     def __repr__(self) -> str:
         return f"Workers({len(self._workers)} thread(s))"
 
     def run(self, pieces: Sequence[Work]) -> None:
         """Do the first piece here and one on each thread, at the same time; an error of a piece is raised here."""
-        if self._process != os.getpid():  # a fork has no threads but the one that forked
-            self._begin(len(self._workers))
+        if not self._is_whole or self._process != os.getpid():  # interrupted, or a fork: it has no other threads
+            self._renew()
+        self._is_whole = False
         used = self._workers[: len(pieces) - 1]
         for worker, piece in zip(used, pieces[1:], strict=True):
             worker.start(piece)
@@ -40,6 +53,7 @@ class Workers:
             pieces[0]()
         finally:
             errors = [error for worker in used if (error := worker.wait()) is not None]
+            self._is_whole = True
         if errors:
             raise errors[0]
 
@@ -51,37 +65,35 @@ class _Worker:
         self._given, self._done = threading.Lock(), threading.Lock()
         self._given.acquire()
         self._done.acquire()
-        self._is_busy = False
         self._work: Work | None = None
         self._error: BaseException | None = None
-        threading.Thread(target=self._loop, name="sensorium", daemon=True).start()
+        self.thread = threading.Thread(target=self._loop, name="sensorium", daemon=True)
+        self.thread.start()
 
     def start(self, work: Work) -> None:
         """Hand work over."""
-        if self._is_busy:  # somebody interrupted the wait for the last piece
-            self.wait()
-        self._work, self._is_busy = work, True
+        self._work = work
         self._given.release()
 
     def wait(self) -> BaseException | None:
         """Wait until the work is done, and return what it raised."""
         self._done.acquire()
-        self._is_busy = False
         error, self._error = self._error, None
         return error
 
     def end(self) -> None:
-        """Let the thread end."""
+        """Let the thread end; again does nothing."""
         self._work = None
-        self._given.release()
+        with contextlib.suppress(RuntimeError):  # it was given something and has not taken it
+            self._given.release()
 
     def _loop(self) -> None:
         while True:
             self._given.acquire()
-            if self._work is None:
+            if (work := self._work) is None:
                 return
             try:
-                self._work()
+                work()
             except BaseException as error:  # it is raised where the work was given
                 self._error = error
             self._done.release()

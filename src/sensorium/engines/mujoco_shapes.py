@@ -43,6 +43,7 @@ _LAST_SHOWN = 2
 _SHARED = ("geom_type", "geom_dataid", "geom_size", "geom_pos", "geom_quat", "geom_group", "geom_matid")
 _PLACED, _COLOURED = ("body_pos", "body_quat"), ("geom_rgba", "mat_rgba")
 """Fields that a batch may hold for each environment; shapes depend on them: wholly, on static bodies, by the alpha."""
+SHAPE_FIELDS = (*_SHARED, *_PLACED, *_COLOURED)
 _SAME_SHAPES = "Shapes are shared by all environments: give them the same, or put what differs on a body and move that."
 _ELEMENTS = {"geom": _OBJ.mjOBJ_GEOM, "body": _OBJ.mjOBJ_BODY, "mat": _OBJ.mjOBJ_MATERIAL}
 
@@ -141,15 +142,12 @@ def check_shared(model: Any, expanded: Callable[[str], np.ndarray | None]) -> No
         ModelError: naming the element and the field. Colours may differ, but for those that make invisible.
     """
     static: list[int] = []
-    for field in (*_SHARED, *_PLACED, *_COLOURED):
+    for field in SHAPE_FIELDS:
         values = expanded(field)
         if values is None or not values.size:
             continue
-        if field in _PLACED:
-            static = static or sorted(_static_poses(model))
-            values = values[:, static]
-        if field in _COLOURED:
-            values = values[..., 3] == 0.0
+        static = static or static_bodies(model)
+        values = what_counts(field, values, static)
         differs = (values != values[:1]).reshape(*values.shape[:2], -1).any(axis=2)
         if differs.any():
             env, row = (int(index) for index in np.argwhere(differs)[0])
@@ -157,6 +155,24 @@ def check_shared(model: Any, expanded: Callable[[str], np.ndarray | None]) -> No
             i = static[row] if field in _PLACED else row
             what = f"{obj.name.removeprefix('mjOBJ_').lower()} {_name(model, obj, i) or f'{kind}_{i}'!r}"
             raise ModelError(f"{what} has another {field} in env {env} than in env 0. {_SAME_SHAPES}")
+
+
+def what_counts(field: str, values: Any, static: Any) -> Any:
+    """Return what must be the same in all environments for them to have the same shapes.
+
+    Args:
+        field: one of `SHAPE_FIELDS`.
+        values: its values `[env, ...]`, an array or a tensor.
+        static: the static bodies, as indices.
+    """
+    if field in _PLACED:
+        return values[:, static]
+    return values[..., 3] == 0.0 if field in _COLOURED else values
+
+
+def static_bodies(model: Any) -> list[int]:
+    """Return the ids of the bodies that never move, the world among them."""
+    return sorted(_static_poses(model))
 
 
 def with_values(model: Any, given: Callable[[str], np.ndarray | None]) -> Any:
@@ -169,7 +185,7 @@ def with_values(model: Any, given: Callable[[str], np.ndarray | None]) -> Any:
     Raises:
         ModelError: environments have shapes of their own.
     """
-    found = {field: given(field) for field in (*_SHARED, *_PLACED, *_COLOURED)}
+    found = {field: given(field) for field in SHAPE_FIELDS}
 
     def expanded(field: str) -> np.ndarray | None:
         values = found[field]

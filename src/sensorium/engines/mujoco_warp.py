@@ -15,10 +15,10 @@ from typing import Any
 import torch
 import warp as wp
 
-from sensorium.compute import keeps_current, resolve_device
+from sensorium.compute import graph, keeps_current, resolve_device
 from sensorium.engines.envs import as_tensor, env_rows, env_selection, mark, positive_int, row_values
 from sensorium.engines.mujoco_owned import STATE_FIELDS, OwnedModelEngine
-from sensorium.engines.mujoco_spec import compose_spec
+from sensorium.engines.mujoco_spec import compose_spec, reason_of
 from sensorium.engines.mujoco_warp_base import WarpModelEngine, refuse_unfresh_sleep
 from sensorium.engines.mujoco_warp_live import LiveMujocoWarpEngine
 from sensorium.engines.mujoco_warp_worlds import Worlds, default_state, mujoco_warp, put_model, sizes
@@ -46,8 +46,8 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
 
     Raises:
         MissingDependencyError: mujoco_warp is not installed, or does not match the installed MuJoCo.
-        ModelError: the file is missing or broken, or the model has something that mujoco_warp lacks; `fresh=False` with
-            the RK4 integrator or with bodies that may sleep.
+        ModelError: the file is missing or broken, the model has something that mujoco_warp lacks, or there is no memory
+            for as many environments; `fresh=False` with the RK4 integrator or with bodies that may sleep.
         UnknownNameError: no such keyframe.
         ValueError: no such device.
     """
@@ -170,14 +170,22 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
         self.dt = float(model.opt.timestep)
         self._derive(prepared)
 
+    @graph.launching
     def _made(self, model: Any) -> Worlds:
         """Return new worlds of a compiled model."""
         module, device = mujoco_warp(), self._derived.compute.wp_device
         m = put_model(model, self._label, device)
         self._set_options(m)
         room = sizes(model, module, *self._sizes)
-        with wp.ScopedDevice(device):
-            d = module.make_data(model, nworld=self.num_envs, **room)
+        try:
+            with wp.ScopedDevice(device):
+                d = module.make_data(model, nworld=self.num_envs, **room)
+        except (RuntimeError, ValueError) as error:  # too much memory, or more than Warp can count
+            raise ModelError(
+                f"{self._label}: {self.num_envs} environments with room for nconmax={room['nconmax']} contacts and "
+                f"njmax={room['njmax']} constraints each cannot be made on {device}: {reason_of(error)}. Give fewer "
+                "environments, or a lower nconmax or njmax."
+            ) from error
         return Worlds(model, m, d, self._derived.compute)
 
     def _set_options(self, m: Any) -> None:
@@ -261,6 +269,8 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
         Raises:
             ValueError: env ids or values that do not fit.
             UnknownNameError: a key that is no state.
+            ModelError: shapes were described, and are not the same in all environments any more. On CUDA the host does
+                not wait for that: a later step or reset raises it.
         """
         ids = env_selection(env_ids, self.num_envs, self.device)
         if state and ids is not None and ids.dtype == torch.bool:
@@ -281,6 +291,7 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
             self.forward()
         else:
             self._refresh_rows(ids)
+        self._check_shapes()
 
     def state(self) -> dict[str, Any]:
         """Return all that is needed to resume: state, gravity and flux of each env, derived arrays, tick.

@@ -17,10 +17,10 @@ from sensorium.engines.mujoco_base import Derived, MujocoModelEngine
 from sensorium.engines.mujoco_contact import contacts
 from sensorium.engines.mujoco_native import native, sensor_id
 from sensorium.engines.mujoco_parts import STATE_SOURCES, fields_of, model_fields_of, needs_wrenches
-from sensorium.engines.mujoco_shapes import with_values
+from sensorium.engines.mujoco_shapes import SHAPE_FIELDS, static_bodies, what_counts, with_values
 from sensorium.engines.mujoco_warp_contacts import mistaken
 from sensorium.engines.mujoco_warp_parts import WarpDerived
-from sensorium.engines.mujoco_warp_worlds import Worlds, mujoco_warp
+from sensorium.engines.mujoco_warp_worlds import Worlds, batched, mujoco_warp
 from sensorium.errors import ModelError, SensoriumWarning, listed
 from sensorium.spec import Requirement
 
@@ -61,6 +61,10 @@ class WarpModelEngine(MujocoModelEngine):
         """Work on these worlds from now on."""
         self._worlds = worlds
         self._overflow = AsyncCopy(self._derived.compute, worlds.overflow())
+        self._differ = torch.zeros(1, dtype=torch.bool, device=self.device)
+        self._differing = AsyncCopy(self._derived.compute, self._differ)
+        self._static: torch.Tensor | None = None
+        self._batched = frozenset(batched(worlds.m))
         self._told: set[str] = set()
         self._fields: tuple[str, ...] = ()
         self._model_fields: tuple[str, ...] = ()
@@ -221,6 +225,7 @@ class WarpModelEngine(MujocoModelEngine):
 
         On CUDA the flags travel while the device works on, and are looked at in a later step.
         """
+        self._report_shapes()
         flags = self._overflow.take()
         self._overflow.start()
         if flags is None or not flags.any():
@@ -237,6 +242,33 @@ class WarpModelEngine(MujocoModelEngine):
                     SensoriumWarning,
                     stacklevel=4,
                 )
+
+    def _check_shapes(self) -> None:
+        """Raise where shapes were described as those of all environments, and are not any more.
+
+        On CUDA the answer travels while the device works on, and is looked at in a later step or reset.
+        """
+        model, worlds = self.model, self._worlds
+        if self._shapes is None or self.num_envs == 1:
+            return
+        if self._static is None:
+            self._static = torch.tensor(static_bodies(model), dtype=torch.int64, device="cpu").to(self.device)
+        found = []
+        for name in SHAPE_FIELDS:
+            array = getattr(worlds.m, name, None)
+            if isinstance(array, wp.array) and array.size and array.shape[0] == self.num_envs and name in self._batched:
+                values = what_counts(name, worlds.tensor(name), self._static)
+                found.append((values != values[:1]).any())
+        if found:
+            self._differ.copy_(torch.stack(found).any())
+            self._differing.start()
+            self._report_shapes()
+
+    def _report_shapes(self) -> None:
+        """Raise ModelError, by name, where the last look at the fields of shapes has arrived and found a difference."""
+        flags = self._differing.take()
+        if flags is not None and flags.any():
+            self._shape_model()
 
     def _larger(self, size: str) -> str:
         d = self._worlds.d
@@ -342,4 +374,5 @@ class WarpModelEngine(MujocoModelEngine):
             if values.untyped_storage().data_ptr() not in live
         }
         missing = [*restore(arrays, state["arrays"]), *restore(self._previous, state["previous"])]
+        self._follow_offsets()
         self._dirty = self._needs_forward = bool(missing)

@@ -164,6 +164,8 @@ class LiveMujocoWarpEngine(WarpModelEngine):
 
         Raises:
             ScheduleError: `state` is not empty.
+            ModelError: shapes were described, and are not the same in all environments any more. On CUDA the host does
+                not wait for that: a later update or reset raises it.
         """
         if state:
             raise ScheduleError(
@@ -176,6 +178,7 @@ class LiveMujocoWarpEngine(WarpModelEngine):
         elif len(ids):
             self._refresh_rows(ids)
             self._note_newest(ids)
+        self._check_shapes()
 
     def _derive(self, prepared: frozenset[Requirement]) -> None:
         super()._derive(prepared)

@@ -104,6 +104,7 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) if part.isdigit() else 0 for part in version.split(".")[:2])
 
 
+@graph.launching
 def put_model(mjm: Any, label: str, device: Any) -> Any:
     """Return a model on a device.
 

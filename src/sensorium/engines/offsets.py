@@ -6,6 +6,7 @@ they are, puts the config's own offset on top, and writes what all mounts of all
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -123,28 +124,23 @@ class LiveOffsets:
 
     def __init__(self, compute: Compute, device: str) -> None:
         self._compute, self._device = compute, device
-        self._elements: list[tuple[NameKind, str]] = []
-        self._results: list[tuple[torch.Tensor, torch.Tensor]] = []  # whose addresses the launch has
-        self._fixed: dict[str, list[Any]] = {
-            "inner_pos": [],
-            "inner_quat": [],
-            "mounts": [],
-            "pos_to": [],
-            "quat_to": [],
-        }
+        self._views: list[_View] = []
         self._moves = Moves()
         self._tables: dict[str, torch.Tensor] = {}
         self._sources: list[Any] = []
-        self._copies: list[tuple[torch.Tensor, torch.Tensor]] = []  # where the launch writes, and where it is wanted
-        self._segments: tuple[int, Segment, Segment] | None = None
+        self._segments: tuple[Segment, Segment] | None = None
 
     def __bool__(self) -> bool:
-        return bool(self._elements)
+        return bool(self._views)
 
     @property
     def count(self) -> int:
         """Number of mounts that follow an element."""
         return len(self._elements)
+
+    @property
+    def _elements(self) -> list[tuple[NameKind, str]]:
+        return [element for view in self._views for element in view.elements]
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -154,27 +150,27 @@ class LiveOffsets:
     def add(self, frames: Sequence[FrameOnBody], inner: Sequence[PoseOnBody]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return positions `[env, mount, 3]` and orientations `[env, mount, 4]` of mounts, where their frames say.
 
-        Float32, on the device, at fixed addresses. Call `bind` next. The launch writes where an element is.
+        Float32, on the device, at fixed addresses. Call `bind` next. The launch writes where an element is, for as long
+        as somebody holds one of the tensors.
         """
+        self._views = [view for view in self._views if view.is_held]
+        self._tables, self._segments = {}, None
         poses = [compose(frame.pos, frame.quat, *pose) for frame, pose in zip(frames, inner, strict=True)]
         envs, count, device = self._compute.num_envs, len(frames), self._compute.device
         pos = torch.tensor([pos for pos, _ in poses], dtype=torch.float32, device=device).repeat(envs, 1, 1)
         quat = torch.tensor([quat for _, quat in poses], dtype=torch.float32, device=device).repeat(envs, 1, 1)
+        view = _View(pos, quat, self._device)
         for k, (frame, pose) in enumerate(zip(frames, inner, strict=True)):
             if frame.element is None:
                 continue
             on_top = compose((0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0), *pose)  # of unit length
             entry = {"inner_pos": on_top[0], "inner_quat": on_top[1], "mounts": count,
                      "pos_to": pos.data_ptr() + 12 * k, "quat_to": quat.data_ptr() + 16 * k}  # fmt: skip
-            for name, value in entry.items():
-                self._fixed[name].append(value)
-            self._elements.append(frame.element)
-        self._results.append((pos, quat))
-        if self._compute.device == self._device:
-            return pos, quat
-        wanted = pos.to(self._device), quat.to(self._device)
-        self._copies += zip((pos, quat), wanted, strict=True)
-        return wanted
+            view.fixed.append(entry)
+            view.elements.append(frame.element)
+        if view.elements:
+            self._views.append(view)
+        return view.give()
 
     def bind(self, row_of: Callable[[NameKind, str], int], sources: Mapping[str, Any]) -> None:
         """Take note where the fields are, after `add` and whenever an array was replaced.
@@ -196,12 +192,14 @@ class LiveOffsets:
                 for part, value in zip(_PARTS, (address + row * stride, step, rows), strict=True):
                     values[f"{what}_{part}"].append(value)
         self._sources = [sources[name] for name in self.fields]
-        if len(self._elements) == len(self._tables.get("pos_at", ())):
+        if self._tables:
             for name, numbers in values.items():
                 self._tables[name].copy_(_table(name, numbers))
             return
+        entries = [entry for view in self._views for entry in view.fixed]
+        fixed = {name: [entry[name] for entry in entries] for name in _FIXED}
         self._tables = {
-            name: _table(name, numbers).to(self._compute.device) for name, numbers in {**values, **self._fixed}.items()
+            name: _table(name, numbers).to(self._compute.device) for name, numbers in {**values, **fixed}.items()
         }
         self._moves = Moves()
         self._moves.is_double = int(any(isinstance(source, np.ndarray) for source in self._sources))
@@ -214,11 +212,10 @@ class LiveOffsets:
 
     def follow(self, env_ids: torch.Tensor | None = None) -> None:
         """Bring the mounts of all envs, or of some, up to date with the fields as they are."""
-        if self._segments is None or self._segments[0] != self.count:
-            whole = self._compute.record(self.launch)
+        if self._segments is None:
             masked = self._compute.record(self.launch, mask=self._compute.reset_envs)
-            self._segments = self.count, whole, masked
-        _, whole, masked = self._segments
+            self._segments = self._compute.record(self.launch), masked
+        whole, masked = self._segments
         if env_ids is None:
             whole.run()
         else:
@@ -226,10 +223,44 @@ class LiveOffsets:
             mark(mask, env_ids)
             masked.run()
             mask.zero_()
-        for mine, wanted in self._copies:
-            wanted.copy_(mine)
+        for view in self._views:
+            view.bring()
 
 
+class _View:
+    """The mounts of one view: where the launch writes them, and where they are wanted.
+
+    Attributes:
+        elements: kind and name of what each mount sits on, of those that follow.
+        fixed: what the launch knows of each of them, by the name in `Moves`.
+    """
+
+    def __init__(self, pos: torch.Tensor, quat: torch.Tensor, device: str) -> None:
+        self.elements: list[tuple[NameKind, str]] = []
+        self.fixed: list[dict[str, Any]] = []
+        self._mine = pos, quat  # whose addresses the launch has
+        self._wanted = pos.to(device), quat.to(device)
+        self._given: list[weakref.ref[torch.Tensor]] = []
+
+    @property
+    def is_held(self) -> bool:
+        """Whether somebody has one of the tensors that `give` returned."""
+        return any(tensor() is not None for tensor in self._given)
+
+    def give(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the tensors under names of their own, which tell when nobody has them any more."""
+        pos, quat = (tensor.view_as(tensor) for tensor in self._wanted)
+        self._given = [weakref.ref(pos), weakref.ref(quat)]
+        return pos, quat
+
+    def bring(self) -> None:
+        """Copy what the launch wrote to the device where it is wanted, if that is another."""
+        for mine, wanted in zip(self._mine, self._wanted, strict=True):
+            if mine is not wanted:
+                wanted.copy_(mine)
+
+
+_FIXED = ("inner_pos", "inner_quat", "mounts", "pos_to", "quat_to")
 _PARTS = ("at", "step", "rows")
 _DTYPES: dict[str, Any] = {"at": wp.uint64, "to": wp.uint64, "pos": wp.vec3d, "quat": wp.vec4d}
 """Types of the tables of `Moves`, by the last part of their names; all others hold integers."""

@@ -20,6 +20,7 @@ import torch
 import warp as wp
 
 from sensorium.compute import Compute, Rows
+from sensorium.compute.graph import launching
 from sensorium.compute.program import Segment
 from sensorium.errors import ConfigError, DuplicateNameError, StaleError, UnknownNameError
 from sensorium.sensors.base import Sensor, declared_fields
@@ -352,6 +353,7 @@ class Observer:
 
     # Where they are ---------------------------------------------------------------------------------------------------
 
+    @launching
     def _bind(self) -> None:
         """Find the memory of every field; segments that read elsewhere are forgotten."""
         sources = [self._source(wanted) for wanted in self._wanted]

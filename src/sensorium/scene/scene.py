@@ -11,6 +11,7 @@ from sensorium import registry
 from sensorium.cfg import SensorCfg
 from sensorium.compute import Clock, Compute, keeps_current
 from sensorium.compute.clock import AGAIN, FIRST, SAMPLE
+from sensorium.compute.graph import launching
 from sensorium.engines.base import Engine
 from sensorium.engines.envs import env_selection, mark
 from sensorium.errors import (
@@ -66,6 +67,7 @@ class Scene:
     """
 
     @keeps_current
+    @launching
     def __init__(
         self,
         engine: Engine,
@@ -194,6 +196,7 @@ class Scene:
             self._short[name] = full_name(name, list(self), self._declared.refused, self.engine)
         return self._short[name]
 
+    @launching
     def _find(self, name: str) -> Sensor[Any, Any]:
         """Return a sensor by its full or short name; a discovered one is built now."""
         name = self._full_name(name)
@@ -393,6 +396,7 @@ class Scene:
         self._reset_sensors(rows)
         self._watch.report(self._sensors.values())
 
+    @launching
     def _reset_one(self, sensor: Sensor[Any, Any], env_ids: Any) -> None:
         """Start one sensor anew for some envs, in the episode that is under way. The others do not notice."""
         mask = torch.zeros(self.num_envs, dtype=torch.bool, device=self.compute.device)
@@ -404,6 +408,7 @@ class Scene:
         with starting(self.clock, mask, self.engine.lag):
             begin(sensor)
 
+    @launching
     def _reset_sensors(self, rows: torch.Tensor | None) -> None:
         compute, clock = self.compute, self.clock
         self._spoil_views()
@@ -419,6 +424,7 @@ class Scene:
     # Sensors at run time ----------------------------------------------------------------------------------------------
 
     @keeps_current
+    @launching
     def add(self, cfg: SensorCfg[DataT]) -> Sensor[Any, DataT]:
         """Add a sensor between steps; it is captured at once for all envs.
 
@@ -471,6 +477,7 @@ class Scene:
             self.engine.prepare({requirement: name})
 
     @keeps_current
+    @launching
     def reconfigure(self, name: str | SensorCfg[Any], /, **changes: Any) -> Sensor[Any, Any]:
         """Rebuild one sensor with a changed config, between steps; old views of it raise when used.
 
@@ -514,6 +521,7 @@ class Scene:
             "sensors": {name: saved_state(sensor) for name, sensor in self._sensors.items() if self._is_in_use(sensor)},
         }
 
+    @launching
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned, into a scene with the same configs; discovered sensors need not be the same.
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from sensorium.compute import Clock, Compute, Program, Rate, Segment
+from sensorium.compute.graph import launching
 from sensorium.measurement.chain import EVERYTHING, ChainTable
 from sensorium.measurement.transport import Ring
 from sensorium.sensors.base import Sensor
@@ -69,6 +70,7 @@ class Group:
         self.program = self.table = None
 
 
+@launching
 def work(
     compute: Compute, clock: Clock, sensors: Sequence[Sensor[Any, Any]], mask: torch.Tensor
 ) -> tuple[list[Segment], ChainTable]:

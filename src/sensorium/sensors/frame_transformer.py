@@ -239,69 +239,74 @@ def _upper(q: wp.vec4) -> wp.vec4:
     return q
 
 
-@wp.kernel
-def _frames(
-    rows: Rows,
+@wp.struct
+class FramesTask:
+    """One sensor, for the kernel."""
+
     # Source [mount] and targets [target], each on a body, -1 for the world
-    source_body_in: wp.array[wp.int32],
-    source_pos_in: wp.array2d[wp.vec3],
-    source_quat_in: wp.array2d[wp.vec4],
-    target_body_in: wp.array[wp.int32],
-    target_pos_in: wp.array2d[wp.vec3],
-    target_quat_in: wp.array2d[wp.vec4],
+    source_body: wp.array[wp.int32]
+    source_pos: wp.array2d[wp.vec3]
+    source_quat: wp.array2d[wp.vec4]
+    target_body: wp.array[wp.int32]
+    target_pos: wp.array2d[wp.vec3]
+    target_quat: wp.array2d[wp.vec4]
     # Engine
-    body_pos_in: wp.array2d[wp.vec3],
-    body_quat_in: wp.array2d[wp.vec4],
+    body_pos: wp.array2d[wp.vec3]
+    body_quat: wp.array2d[wp.vec4]
     # Output; a first axis of length 0 means that the field is not selected
-    target_pos_source_out: wp.array3d[wp.vec3],
-    target_quat_source_out: wp.array3d[wp.vec4],
-    target_pos_w_out: wp.array3d[wp.vec3],
-    target_quat_w_out: wp.array3d[wp.vec4],
-    source_pos_w_out: wp.array2d[wp.vec3],
-    source_quat_w_out: wp.array2d[wp.vec4],
-    bad_out: wp.array2d[wp.uint8],
-    any_bad: wp.array[wp.int32],
-) -> None:
-    i, mount, target = wp.tid()
+    target_pos_source: wp.array3d[wp.vec3]
+    target_quat_source: wp.array3d[wp.vec4]
+    target_pos_w: wp.array3d[wp.vec3]
+    target_quat_w: wp.array3d[wp.vec4]
+    source_pos_w: wp.array2d[wp.vec3]
+    source_quat_w: wp.array2d[wp.vec4]
+    bad: wp.array2d[wp.uint8]
+    any_bad: wp.array[wp.int32]
+
+
+@wp.kernel
+def _frames(rows: Rows, tasks: wp.array[FramesTask]) -> None:
+    k, i, mount, target = wp.tid()
     env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
+    t = tasks[k]
+    if rows.mask[env] == wp.uint8(0) or mount >= t.source_body.shape[0] or target >= t.target_body.shape[0]:
         return
-    source_body = source_body_in[mount]
-    p_s = _origin(body_pos_in, env, source_body)
-    turn_s = _attitude(body_quat_in, env, source_body)
-    d_s = quat_rotate(turn_s, source_pos_in[env, mount])
-    q_s = quat_multiply(turn_s, source_quat_in[env, mount])
+    source_body = t.source_body[mount]
+    p_s = _origin(t.body_pos, env, source_body)
+    turn_s = _attitude(t.body_quat, env, source_body)
+    d_s = quat_rotate(turn_s, t.source_pos[env, mount])
+    q_s = quat_multiply(turn_s, t.source_quat[env, mount])
     if target == 0:  # one thread speaks for the mount
-        if source_pos_w_out.shape[0] > 0:
-            source_pos_w_out[env, mount] = p_s + d_s
-        if source_quat_w_out.shape[0] > 0:
-            source_quat_w_out[env, mount] = _upper(q_s)
+        if t.source_pos_w.shape[0] > 0:
+            t.source_pos_w[env, mount] = p_s + d_s
+        if t.source_quat_w.shape[0] > 0:
+            t.source_quat_w[env, mount] = _upper(q_s)
         flag = wp.uint8(0)
         if not (is_finite3(p_s) and is_finite4(turn_s)):
             flag = wp.uint8(1)
-        for k in range(target_body_in.shape[0]):
-            p = _origin(body_pos_in, env, target_body_in[k])
-            q = _attitude(body_quat_in, env, target_body_in[k])
+        for other in range(t.target_body.shape[0]):
+            p = _origin(t.body_pos, env, t.target_body[other])
+            q = _attitude(t.body_quat, env, t.target_body[other])
             if not (is_finite3(p) and is_finite4(q)):
                 flag = wp.uint8(1)
-        bad_out[env, mount] = flag
+        t.bad[env, mount] = flag
         if flag != wp.uint8(0):
-            any_bad[0] = 1
-    target_body = target_body_in[target]
-    p_t = _origin(body_pos_in, env, target_body)
-    turn_t = _attitude(body_quat_in, env, target_body)
-    d_t = quat_rotate(turn_t, target_pos_in[env, target])
-    q_t = quat_multiply(turn_t, target_quat_in[env, target])
-    if target_pos_source_out.shape[0] > 0:
+            t.any_bad[0] = 1
+    target_body = t.target_body[target]
+    p_t = _origin(t.body_pos, env, target_body)
+    turn_t = _attitude(t.body_quat, env, target_body)
+    d_t = quat_rotate(turn_t, t.target_pos[env, target])
+    q_t = quat_multiply(turn_t, t.target_quat[env, target])
+    if t.target_pos_source.shape[0] > 0:
         # the bodies' origins first: far from the world's origin, offsets would lose their last digits to them
-        target_pos_source_out[env, mount, target] = quat_rotate_inverse(q_s, (p_t - p_s) + (d_t - d_s))
-    if target_quat_source_out.shape[0] > 0:
+        t.target_pos_source[env, mount, target] = quat_rotate_inverse(q_s, (p_t - p_s) + (d_t - d_s))
+    if t.target_quat_source.shape[0] > 0:
         back = wp.vec4(q_s[0], -q_s[1], -q_s[2], -q_s[3])
-        target_quat_source_out[env, mount, target] = _upper(quat_multiply(back, q_t))
-    if target_pos_w_out.shape[0] > 0:
-        target_pos_w_out[env, mount, target] = p_t + d_t
-    if target_quat_w_out.shape[0] > 0:
-        target_quat_w_out[env, mount, target] = _upper(q_t)
+        t.target_quat_source[env, mount, target] = _upper(quat_multiply(back, q_t))
+    if t.target_pos_w.shape[0] > 0:
+        t.target_pos_w[env, mount, target] = p_t + d_t
+    if t.target_quat_w.shape[0] > 0:
+        t.target_quat_w[env, mount, target] = _upper(q_t)
 
 
 class FrameTransformer(SimpleSensor[FrameTransformerCfg, FrameTransformerData]):
@@ -369,27 +374,16 @@ class FrameTransformer(SimpleSensor[FrameTransformerCfg, FrameTransformerData]):
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:
-        """Compute every selected field of all targets in one launch."""
-        none = torch.zeros((0, 1, 1, 4), device=self.device)
-
-        def output(name: str) -> Any:
-            if name in self.cfg.selected:
-                return getattr(raw.warp, name)
-            width, dtype = (4, wp.vec4) if "quat" in name else (3, wp.vec3)
-            empty = none[..., :width] if name.startswith("target_") else none[:, 0, :, :width]
-            return wp.from_torch(empty.contiguous(), dtype=dtype)
-
-        self.compute_on.launch(
-            _frames,
-            (self.mount.count, self.targets.count),
-            [
-                *self.mount.warp_inputs,
-                *self.targets.warp_inputs,
-                wp.from_torch(self.engine.array("body_pos_w"), dtype=wp.vec3),
-                wp.from_torch(self.engine.array("body_quat_w"), dtype=wp.vec4),
-            ],
-            [*(output(name) for name in FIELDS), wp.from_torch(self.line.bad, dtype=wp.uint8), self.clock.bad_wp],
-        )
+        """Compute every selected field of all targets in one launch, which all sensors of this kind and rate share."""
+        t = FramesTask()
+        t.source_body, t.source_pos, t.source_quat = self.mount.warp_inputs
+        t.target_body, t.target_pos, t.target_quat = self.targets.warp_inputs
+        t.body_pos = wp.from_torch(self.engine.array("body_pos_w"), dtype=wp.vec3)
+        t.body_quat = wp.from_torch(self.engine.array("body_quat_w"), dtype=wp.vec4)
+        for name in self.cfg.selected:
+            setattr(t, name, getattr(raw.warp, name))
+        t.bad, t.any_bad = wp.from_torch(self.line.bad, dtype=wp.uint8), self.clock.bad_wp
+        self.compute_on.launch_task(_frames, (self.mount.count, self.targets.count), t)
 
     def body_at_fault(self, env: int, mount: int) -> str:
         """Return the name of the first body, of the source and the targets, whose pose is not finite."""

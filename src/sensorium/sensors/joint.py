@@ -252,49 +252,54 @@ def draw_phases(env: int, episode: int, joint: int, key0: wp.uint32, key1: wp.ui
     return wp.vec2(word_to_uniform(words[0]) * _TURN, word_to_uniform(words[1]) * _TURN)
 
 
-@wp.kernel
-def _joints(
-    rows: Rows,
-    column_in: wp.array[wp.int32],
+@wp.struct
+class JointTask:
+    """One sensor, for the kernel that reads the engine."""
+
+    columns: wp.array[wp.int32]
     # Engine [env, joint of the model]; length 0 where a field is not selected
-    pos_in: wp.array2d[wp.float32],
-    vel_in: wp.array2d[wp.float32],
-    effort_in: wp.array2d[wp.float32],
+    joint_pos: wp.array2d[wp.float32]
+    joint_vel: wp.array2d[wp.float32]
+    joint_effort: wp.array2d[wp.float32]
     # Truth [env, joint], then the measured branch of what the encoder does not touch (length 0 without mechanics)
-    pos_out: wp.array2d[wp.float32],
-    vel_out: wp.array2d[wp.float32],
-    effort_out: wp.array2d[wp.float32],
-    vel_slot: wp.array2d[wp.float32],
-    effort_slot: wp.array2d[wp.float32],
-    bad_out: wp.array2d[wp.uint8],
-    any_bad: wp.array[wp.int32],
-) -> None:
-    i, _one = wp.tid()
+    position: wp.array2d[wp.float32]
+    velocity: wp.array2d[wp.float32]
+    effort: wp.array2d[wp.float32]
+    velocity_slot: wp.array2d[wp.float32]
+    effort_slot: wp.array2d[wp.float32]
+    bad: wp.array2d[wp.uint8]
+    any_bad: wp.array[wp.int32]
+
+
+@wp.kernel
+def _joints(rows: Rows, tasks: wp.array[JointTask]) -> None:
+    k, i = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
+    t = tasks[k]
     flag = wp.uint8(0)
-    for joint in range(column_in.shape[0]):
-        column = column_in[joint]
+    for joint in range(t.columns.shape[0]):
+        column = t.columns[joint]
         total = wp.float32(0.0)
-        if pos_in.shape[0] > 0:
-            pos_out[env, joint] = pos_in[env, column]
-            total = total + pos_in[env, column]
-        if vel_in.shape[0] > 0:
-            vel_out[env, joint] = vel_in[env, column]
-            total = total + vel_in[env, column]
-            if vel_slot.shape[0] > 0:
-                vel_slot[env, joint] = vel_in[env, column]
-        if effort_in.shape[0] > 0:
-            effort_out[env, joint] = effort_in[env, column]
-            total = total + effort_in[env, column]
-            if effort_slot.shape[0] > 0:
-                effort_slot[env, joint] = effort_in[env, column]
+        if t.joint_pos.shape[0] > 0:
+            t.position[env, joint] = t.joint_pos[env, column]
+            total = total + t.joint_pos[env, column]
+        if t.joint_vel.shape[0] > 0:
+            t.velocity[env, joint] = t.joint_vel[env, column]
+            total = total + t.joint_vel[env, column]
+            if t.velocity_slot.shape[0] > 0:
+                t.velocity_slot[env, joint] = t.joint_vel[env, column]
+        if t.joint_effort.shape[0] > 0:
+            t.effort[env, joint] = t.joint_effort[env, column]
+            total = total + t.joint_effort[env, column]
+            if t.effort_slot.shape[0] > 0:
+                t.effort_slot[env, joint] = t.joint_effort[env, column]
         if not wp.isfinite(total):
             flag = wp.uint8(1)
-    bad_out[env, 0] = flag
+    t.bad[env, 0] = flag
     if flag != wp.uint8(0):
-        any_bad[0] = 1
+        t.any_bad[0] = 1
 
 
 @wp.kernel
@@ -544,22 +549,16 @@ class JointSensor(SimpleSensor[JointSensorCfg, JointSensorData]):
         return record[name].view(self.num_envs, -1)
 
     def _read(self, raw: Record, slot: Record | None) -> None:
-        """Launch the reading of the engine."""
-        nothing = self._nothing
-        names = {"position": "joint_pos", "velocity": "joint_vel", "effort": "joint_effort"}
-        inputs = [self.engine.array(names[name]) if name in self.cfg.selected else nothing for name in FIELDS]
-        truth = [self._view2(raw, name) for name in FIELDS]
-        passed = [nothing if slot is None else self._view2(slot, name) for name in FIELDS[1:]]
-        self.compute_on.launch(
-            _joints,
-            (1,),
-            [wp.from_torch(self._columns, dtype=wp.int32), *(wp.from_torch(each) for each in inputs)],
-            [
-                *(wp.from_torch(each) for each in (*truth, *passed)),
-                wp.from_torch(self.line.bad, dtype=wp.uint8),
-                self.clock.bad_wp,
-            ],
-        )
+        """Launch the reading of the engine, which all joint sensors of one rate share."""
+        t, names = JointTask(), {"position": "joint_pos", "velocity": "joint_vel", "effort": "joint_effort"}
+        t.columns = wp.from_torch(self._columns, dtype=wp.int32)
+        for name in self.cfg.selected:
+            setattr(t, names[name], wp.from_torch(self.engine.array(names[name])))
+            setattr(t, name, wp.from_torch(self._view2(raw, name)))
+            if slot is not None and name != "position":
+                setattr(t, f"{name}_slot", wp.from_torch(self._view2(slot, name)))
+        t.bad, t.any_bad = wp.from_torch(self.line.bad, dtype=wp.uint8), self.clock.bad_wp
+        self.compute_on.launch_task(_joints, (), t)
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:

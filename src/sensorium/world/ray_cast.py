@@ -234,7 +234,7 @@ class RayCast:
         vector = {3: wp.vec3, 4: wp.vec4}
         arrays = [self._array(part, vector[part.shape[-1]]) for part in parts]
         pose.pos, pose.quat = arrays[:2]
-        none = torch.zeros((0, 1, 4), device=device)
+        none = torch.zeros((0, 1, 4), dtype=torch.float32, device=device)
         if offsets is not None:
             pose.offset_pos = wp.from_torch(offsets[0], dtype=wp.vec3)
             pose.offset_quat = wp.from_torch(offsets[1], dtype=wp.vec4)
