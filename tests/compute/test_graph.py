@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 import warnings
 from typing import Any
 
@@ -17,7 +16,7 @@ import torch
 import warp as wp
 
 import sensorium as sn
-from sensorium.compute import Clock, Compute, Rows, graph
+from sensorium.compute import Clock, Compute, Rows, graph, program
 from sensorium.compute.copies import AsyncCopy
 from sensorium.compute.workers import Workers
 from sensorium.spec import exact_fraction
@@ -65,16 +64,15 @@ def test_an_error_of_a_piece_is_raised_where_it_was_given(where: int) -> None:
 
 
 def test_threads_end_with_their_workers() -> None:
-    before = threading.active_count()
     workers = Workers(3)
     workers.run([int] * 4)
-    assert threading.active_count() == before + 3
+    threads = [worker.thread for worker in workers._workers]
+    assert all(thread.is_alive() for thread in threads)
     del workers
     gc.collect()
-    end = time.monotonic() + 10.0
-    while threading.active_count() > before and time.monotonic() < end:
-        time.sleep(0.01)
-    assert threading.active_count() == before
+    for thread in threads:
+        thread.join(10.0)
+    assert not any(thread.is_alive() for thread in threads)
 
 
 @pytest.mark.parametrize("where", ["start", "wait"])
@@ -95,8 +93,7 @@ def test_workers_go_on_after_an_interrupt_at_any_point(
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(type(workers._workers[0]), where, interrupted)
         workers.run(pieces)
-    for _ in range(20):
-        workers.run([int] * 3)  # what was still under way is done by now
+    for _ in range(20):  # nothing is under way any more that could still be done
         done.clear()
         workers.run(pieces)
         assert sorted(done) == [0, 1, 2]
@@ -150,6 +147,53 @@ def test_a_capture_waits_for_launches_and_launches_for_it() -> None:
     for thread in threads:
         thread.join(10.0)
     assert events == ["others launched", "capture", "captured", "launch"]
+
+
+@pytest.mark.parametrize("where", ["capture_begin", "capture_end"])
+def test_an_interrupt_leaves_no_capture_open(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal comes after Warp began to capture, or before it ends: later launches run all the same."""
+    compute = Compute("cpu", 2, threads=1)
+    compute.capture_after = 0
+    values = torch.zeros(2, 3)
+    segment = compute.record(lambda: compute.launch(_add_one, (3,), [], [wp.from_torch(values)]))
+    for _ in range(program.TIMED_RUNS):
+        segment.run()
+    work, calls = getattr(wp, where), []
+
+    def interrupted(*args: Any, **kwargs: Any) -> Any:
+        calls.append(where)
+        if where == "capture_begin" or len(calls) > 1:
+            done = work(*args, **kwargs)
+        if len(calls) > 1:
+            return done
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(wp, where, interrupted)
+        segment.run()
+    assert not wp.get_device("cpu").is_capturing
+    segment.run()
+    assert segment.is_captured and bool((values == program.TIMED_RUNS + 1).all())
+
+
+def test_captures_may_be_made_where_launches_are_kept_off_them() -> None:
+    """Two threads that build and capture what they build do not wait for each other."""
+    meeting = threading.Barrier(2, timeout=10.0)
+    done: list[int] = []
+
+    def build() -> None:
+        with graph.launching, graph.launching:
+            meeting.wait()
+            with graph.launching.alone():
+                done.append(1)
+        done.append(2)
+
+    threads = [threading.Thread(target=build, daemon=True) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10.0)
+    assert sorted(done) == [1, 1, 2, 2]
 
 
 def test_two_threads_step_and_capture_their_own_work() -> None:

@@ -138,11 +138,15 @@ def keeps_current(method: Function) -> Function:
     """Decorate what works with Warp, so that torch's current CUDA device is afterwards what it was before.
 
     Warp makes the device it works on current and leaves it so; then ``device="cuda"`` in the caller's next line would
-    mean another one. With a single GPU there is nothing to keep.
+    mean another one. With a single GPU there is nothing to keep. It does not work in torch's inference mode either,
+    where the caller may be: what is made there could never be written outside.
     """
 
     @functools.wraps(method)
     def kept(*args: Any, **kwargs: Any) -> Any:
+        if torch.is_inference_mode_enabled():
+            with torch.inference_mode(False), torch.no_grad():
+                return kept(*args, **kwargs)
         if not _several():
             return method(*args, **kwargs)
         with torch.cuda.device(torch.cuda.current_device()):

@@ -21,20 +21,21 @@ class _Turns(ContextDecorator):
     """Many threads may launch at a time, or one may capture."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()  # taken as it is: an interrupt on the way into a Condition leaves it locked
+        self._changed = threading.Condition(self._lock)
         self._launching: dict[int, int] = {}  # thread -> how deep
         self._capturing: int | None = None
 
     def __enter__(self) -> None:
         me = threading.get_ident()
-        with self._changed:
+        with self._lock:
             while self._capturing not in (None, me):
                 self._changed.wait()
             self._launching[me] = self._launching.get(me, 0) + 1
 
     def __exit__(self, *_: object) -> None:
         me = threading.get_ident()
-        with self._changed:
+        with self._lock:
             depth = self._launching.pop(me, 1) - 1
             if depth:
                 self._launching[me] = depth
@@ -45,17 +46,23 @@ class _Turns(ContextDecorator):
     def alone(self) -> Iterator[None]:
         """Wait for all other threads, and keep them waiting in this block."""
         me = threading.get_ident()
-        with self._changed:
+        with self._lock:
             mine = self._launching.pop(me, 0)  # else two that launch and want to capture would wait for each other
             self._changed.notify_all()
         try:
-            with self._changed:
+            with self._lock:
                 while self._capturing is not None or self._launching:
                     self._changed.wait()
                 self._capturing = me
-            yield
+            cpu = wp.get_device("cpu")
+            was_open = cpu.is_capturing
+            try:
+                yield
+            finally:
+                if cpu.is_capturing and not was_open:  # interrupted: all later launches would fall into it
+                    wp.capture_end(cpu)
         finally:
-            with self._changed:
+            with self._lock:
                 if self._capturing == me:
                     self._capturing = None
                 if mine:

@@ -47,13 +47,17 @@ class Workers:
             self._renew()
         self._is_whole = False
         used = self._workers[: len(pieces) - 1]
-        for worker, piece in zip(used, pieces[1:], strict=True):
-            worker.start(piece)
         try:
-            pieces[0]()
+            for worker, piece in zip(used, pieces[1:], strict=True):
+                worker.start(piece)
+            try:
+                pieces[0]()
+            finally:
+                errors = [error for worker in used if (error := worker.wait()) is not None]
+                self._is_whole = True
         finally:
-            errors = [error for worker in used if (error := worker.wait()) is not None]
-            self._is_whole = True
+            if not self._is_whole:  # interrupted while they work: what they work on may be gone next
+                self._renew()
         if errors:
             raise errors[0]
 

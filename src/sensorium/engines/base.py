@@ -237,7 +237,12 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def reset(self, env_ids: Tensor | None, state: Mapping[str, Any]) -> None:
-        """Reset environments (all for None), then write `state` (e.g. `qpos [n, nq]`) into them and go forward."""
+        """Reset environments, then write `state` (e.g. `qpos [n, nq]`) into them and go forward.
+
+        Args:
+            env_ids: int64 indices, a bool mask `[env]` on the engine's device, or None for all.
+            state: values for the n environments meant, in the order of the indices.
+        """
 
     def capture(self, on: bool) -> None:  # noqa: B027  # an engine without kernels of its own has nothing to capture
         """Replay the engine's own kernels as captured graphs, or launch each by itself; by default it has none.

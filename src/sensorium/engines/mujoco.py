@@ -240,9 +240,9 @@ class MujocoEngine(OwnedModelEngine):
         return self._views[name]
 
     def _view_of(self, name: str) -> torch.Tensor:
-        if name in ("gravity", "magnetic"):
-            return torch.from_numpy(self._batch.expand(f"opt.{name}"))
-        return torch.from_numpy(self._batch.bind(name))
+        values = self._batch.expand(f"opt.{name}") if name in ("gravity", "magnetic") else self._batch.bind(name)
+        with torch.inference_mode(False):  # a tensor made in that mode could never be written outside
+            return torch.from_numpy(values)
 
     @property
     def qpos(self) -> torch.Tensor:

@@ -11,7 +11,7 @@ import mujoco
 import numpy as np
 import torch
 
-from sensorium.compute import Compute, Segment, pinned, resolve_device
+from sensorium.compute import Compute, Segment, keeps_current, pinned, resolve_device
 from sensorium.engines.base import Engine, FrameOnBody, NameKind, NativeSensor, PoseOnBody
 from sensorium.engines.envs import mark
 from sensorium.engines.mujoco_contact import contact_shape, contacts
@@ -172,6 +172,7 @@ class MujocoModelEngine(Engine):
 
     name = "mujoco"
 
+    @keeps_current
     def __init__(self, num_envs: int, device: str, fresh: bool, threads: int | None) -> None:
         self.num_envs = num_envs
         self.device = resolve_device(device)

@@ -10,6 +10,7 @@ import mujoco
 import numpy as np
 import torch
 
+from sensorium.compute import keeps_current
 from sensorium.engines.contact import is_contact
 from sensorium.engines.envs import copies, env_rows, restore
 from sensorium.engines.mujoco_base import LIMITS, MujocoModelEngine, refuse_unfresh_rk4
@@ -55,6 +56,7 @@ class LiveMujocoEngine(MujocoModelEngine):
 
     owns_time = False
 
+    @keeps_current
     def __init__(self, model: Any, data: Any, *, device: str = "cpu", fresh: bool = True) -> None:
         if not isinstance(model, mujoco.MjModel):
             raise ModelError(f"from_mj: got {shown(model)} as the model, expected a compiled mujoco.MjModel.")

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 import warp as wp
 
+from sensorium.compute import keeps_current
 from sensorium.engines.contact import is_contact
 from sensorium.engines.envs import env_selection, mark
 from sensorium.engines.mujoco_base import refuse_unfresh_rk4
@@ -46,6 +47,7 @@ class LiveMujocoWarpEngine(WarpModelEngine):
 
     owns_time = False
 
+    @keeps_current
     def __init__(self, mjm: Any, m: Any, d: Any, *, fresh: bool = True) -> None:
         module = mujoco_warp()
         for what, value, kind in (("mjm", mjm, mujoco.MjModel), ("m", m, module.Model), ("d", d, module.Data)):

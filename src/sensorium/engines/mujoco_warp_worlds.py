@@ -170,12 +170,13 @@ class Worlds:
         array = self.field(name)
         bound, tensor = self._tensors.get(name, (None, None))
         if tensor is None or bound is not array:
-            if 0 in array.shape:
-                width = tuple(getattr(array.dtype, "_shape_", ()))
-                device = wp.device_to_torch(array.device)
-                tensor = torch.zeros((*array.shape, *width), dtype=torch.float32, device=device)
-            else:
-                tensor = wp.to_torch(array)
+            with torch.inference_mode(False):  # a tensor made in that mode could never be written outside
+                if 0 in array.shape:
+                    width = tuple(getattr(array.dtype, "_shape_", ()))
+                    device = wp.device_to_torch(array.device)
+                    tensor = torch.zeros((*array.shape, *width), dtype=torch.float32, device=device)
+                else:
+                    tensor = wp.to_torch(array)
             self._tensors[name] = array, tensor
         return tensor
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import torch
 
-from sensorium.compute.devices import resolve_device
+from sensorium.compute.devices import keeps_current, resolve_device
 from sensorium.engines.base import Engine, FrameOnBody, NameKind, NativeSensor
 from sensorium.engines.contact import contact_fault, is_contact
 from sensorium.engines.envs import as_tensor, copies, env_rows, env_selection, positive_int, restore, row_values
@@ -210,6 +210,7 @@ class TensorEngine(Engine):
     name = "tensor"
     owns_time = False
 
+    @keeps_current
     def __init__(
         self,
         num_envs: int = 1,
@@ -271,7 +272,7 @@ class TensorEngine(Engine):
             for name, shape in arrays.items()
         }
         sizes |= {f"{_NATIVE}{sensor.name}": (num_envs, sensor.dim) for sensor in self._native}
-        self._arrays = {name: torch.zeros(size, device=device) for name, size in sizes.items()}
+        self._arrays = {name: torch.zeros(size, dtype=torch.float32, device=device) for name, size in sizes.items()}
         self._open: dict[str, torch.Tensor] = {
             name: array for name, array in self._arrays.items() if name != "body_quat_w"
         }
@@ -362,7 +363,7 @@ class TensorEngine(Engine):
         return array
 
     def _add(self, name: str, shape: tuple[int, ...]) -> None:
-        self._arrays[name] = self._open[name] = torch.zeros(shape, device=self.device)
+        self._arrays[name] = self._open[name] = torch.zeros(shape, dtype=torch.float32, device=self.device)
 
     def _assign(self, name: str, value: Any) -> None:
         array = self._get(name)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 import warp as wp
 
-from sensorium.compute import Compute, Rows
+from sensorium.compute import Compute, Rows, keeps_current
 from sensorium.compute.clock import Clock
 from sensorium.measurement.record import words_at
 from sensorium.random import normal_table, philox, word_to_normal
@@ -253,6 +253,7 @@ class ChainTable:
     captured launches stay valid.
     """
 
+    @keeps_current
     def __init__(self, compute: Compute, clock: Clock, fields: Sequence[ChainField]) -> None:
         self.compute = compute
         self.clock = clock

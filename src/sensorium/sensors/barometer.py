@@ -318,10 +318,10 @@ class Barometer(SimpleSensor[BarometerCfg, BarometerData]):
         warm = cfg.temperature_coefficient * (cfg.temperature - REFERENCE_TEMPERATURE)
         if not (self._has_lag or has_wind or warm):
             return
-        none = torch.zeros((0, 1), device=device)
+        none = torch.zeros((0, 1), dtype=torch.float32, device=device)
 
         def vectors(name: str) -> Any:
-            array = self.engine.array(name) if has_wind else torch.zeros((0, 1, 3), device=device)
+            array = self.engine.array(name) if has_wind else torch.zeros((0, 1, 3), dtype=torch.float32, device=device)
             return wp.from_torch(array, dtype=wp.vec3)
 
         last = self._lagging if self._has_lag else [none] * 3

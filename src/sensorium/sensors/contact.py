@@ -220,7 +220,7 @@ class Contact(SimpleSensor[ContactCfg, ContactFlagData]):
         """Find the reports, and make the memory of debouncing."""
         cfg, shape = self.cfg, (self.mount.count,)
         self._touching = Touching(self, reports(cfg, self.engine, REDUCE[cfg.measure]))
-        self._clean = torch.zeros((self.num_envs, *shape), device=self.device)
+        self._clean = torch.zeros((self.num_envs, *shape), dtype=torch.float32, device=self.device)
         self._debounces = bool(cfg.debounce) or (cfg.debounce_samples or 1) > 1
         if self._debounces:
             self._side, pending = self.new_state("side", shape), self.new_state("pending", shape)

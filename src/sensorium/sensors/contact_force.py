@@ -174,7 +174,7 @@ class Touching:
     def __init__(self, sensor: SimpleSensor[Any, Any], requirements: list[Requirement]) -> None:
         self._sensor = sensor
         self._arrays = [sensor.engine.array(contact_array(requirement))[:, :, 0] for requirement in requirements]
-        self._total = torch.zeros((sensor.num_envs, sensor.mount.count, 4), device=sensor.device)
+        self._total = torch.zeros((sensor.num_envs, sensor.mount.count, 4), dtype=torch.float32, device=sensor.device)
 
     def total(self) -> Any:
         """Sum up (a launch per report where bodies are ignored) and return `[env, mount, (found, force)]`."""
@@ -219,8 +219,10 @@ class ContactForce(SimpleSensor[ContactForceCfg, ContactForceData]):
         """Find the reports."""
         cfg = self.cfg
         self._touching = Touching(self, reports(cfg, self.engine))
-        self._least = torch.tensor(three(cfg.min_force), device=self.device)
-        self._most = torch.tensor(three(math.inf if cfg.max_force is None else cfg.max_force), device=self.device)
+        self._least = torch.tensor(three(cfg.min_force), dtype=torch.float32, device=self.device)
+        self._most = torch.tensor(
+            three(math.inf if cfg.max_force is None else cfg.max_force), dtype=torch.float32, device=self.device
+        )
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:

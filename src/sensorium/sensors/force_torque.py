@@ -300,7 +300,7 @@ class ForceTorque(SimpleSensor[ForceTorqueCfg, ForceTorqueData]):
     def derive_measured(self, slot: Record) -> None:
         """Subtract the tool and the tare from the measured wrench (one launch, none without them)."""
         cfg, device = self.cfg, self.device
-        none = torch.zeros((0, 1, 3), device=device)
+        none = torch.zeros((0, 1, 3), dtype=torch.float32, device=device)
 
         def vectors(name: str, needed: bool) -> Any:
             return wp.from_torch(self.engine.array(name) if needed else none, dtype=wp.vec3)

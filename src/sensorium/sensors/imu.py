@@ -328,9 +328,13 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
         if "projected_gravity_b" in names or ("lin_acc_b" in names and cfg.gravity_bias is None):
             t.gravity = wp.from_torch(engine.array("gravity_w"), dtype=wp.vec3)
         if cfg.gravity_bias is not None:
-            t.force_bias = wp.from_torch(torch.tensor([cfg.gravity_bias], device=self.device), dtype=wp.vec3)
+            t.force_bias = wp.from_torch(
+                torch.tensor([cfg.gravity_bias], dtype=torch.float32, device=self.device), dtype=wp.vec3
+            )
         if cfg.magnetic_field is not None:
-            t.magnetic = wp.from_torch(torch.tensor([cfg.magnetic_field], device=self.device), dtype=wp.vec3)
+            t.magnetic = wp.from_torch(
+                torch.tensor([cfg.magnetic_field], dtype=torch.float32, device=self.device), dtype=wp.vec3
+            )
         elif "mag_b" in names:
             t.magnetic = wp.from_torch(engine.array("magnetic_w"), dtype=wp.vec3)
         for name in names:

@@ -522,7 +522,7 @@ class JointSensor(SimpleSensor[JointSensorCfg, JointSensorData]):
     def setup(self) -> None:
         """Make the memory of the encoder and of its counter."""
         self._columns = torch.tensor(self.joints.columns, dtype=torch.int32, device=self.device)
-        self._nothing = torch.zeros((0, 1), device=self.device)
+        self._nothing = torch.zeros((0, 1), dtype=torch.float32, device=self.device)
         if self.cfg.has_mechanics:
             has_play = self.cfg.backlash is not None
             self._shaft = self.new_state("shaft", (self.joints.count,)) if has_play else self._nothing

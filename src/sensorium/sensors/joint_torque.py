@@ -176,7 +176,9 @@ class JointTorque(SimpleSensor[JointTorqueCfg, JointTorqueData]):
         self._columns = torch.tensor(self.joints.columns, dtype=torch.int32, device=self.device)
         numbers = {name: self.joints.numbers(self.cfg, name, getattr(self.cfg, name) or 0.0)
                    for name in ("ripple", "gear")}  # fmt: skip
-        self._ripple, self._gear = (torch.tensor(row, device=self.device) for row in numbers.values())
+        self._ripple, self._gear = (
+            torch.tensor(row, dtype=torch.float32, device=self.device) for row in numbers.values()
+        )
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:
@@ -189,7 +191,7 @@ class JointTorque(SimpleSensor[JointTorqueCfg, JointTorqueData]):
         self._measure(raw, slot)
 
     def _measure(self, raw: Record, slot: Record | None) -> None:
-        nothing = torch.zeros((0, 1), device=self.device)
+        nothing = torch.zeros((0, 1), dtype=torch.float32, device=self.device)
         phase = self.cfg.ripple_phase
         self.compute_on.launch(
             _torque,

@@ -332,7 +332,7 @@ class MotorCurrent(SimpleSensor[MotorCurrentCfg, MotorCurrentData]):
         self._measure(raw, slot)
 
     def _measure(self, raw: Record, slot: Record | None) -> None:
-        nothing = torch.zeros((0, 1), device=self.device)
+        nothing = torch.zeros((0, 1), dtype=torch.float32, device=self.device)
         has_torque = "torque" in self.cfg.fields
         engine = [
             self.engine.array("joint_effort"),
@@ -364,7 +364,9 @@ class MotorCurrent(SimpleSensor[MotorCurrentCfg, MotorCurrentData]):
     def derive_measured(self, slot: Record) -> None:
         """Estimate the torque from the measured current, as the drive does."""
         velocity = (
-            self.engine.array("joint_vel") if self._subtracts_friction else torch.zeros((0, 1), device=self.device)
+            self.engine.array("joint_vel")
+            if self._subtracts_friction
+            else torch.zeros((0, 1), dtype=torch.float32, device=self.device)
         )
         self.compute_on.launch(
             _estimate,

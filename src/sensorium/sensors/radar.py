@@ -144,7 +144,9 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
             rays = self.pattern
             self._cast = self.ray_cast(starts=rays.starts.numpy(), directions=rays.directions.numpy(), **common)
         else:
-            self._directions = torch.zeros((self.compute_on.num_envs, count, 3), device=self.device)
+            self._directions = torch.zeros(
+                (self.compute_on.num_envs, count, 3), dtype=torch.float32, device=self.device
+            )
             self._directions[..., 0] = 1.0
             spread = math.radians(0.5 * max(cfg.horizontal_fov_deg, cfg.vertical_fov_deg))
             self._cast = self.ray_cast(drawn=self._directions, spread=spread, **common)

@@ -478,7 +478,7 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
         if "points_b" not in record:
             return
         drift, _ = drifts
-        moved = torch.zeros((0, 0, 3), device=self.device) if drift is None else drift
+        moved = torch.zeros((0, 0, 3), dtype=torch.float32, device=self.device) if drift is None else drift
         hits = record.warp.ray_hits_w if "ray_hits_w" in record else record.warp.points_b
         inputs = [
             wp.from_torch(self.mount.pos_w, dtype=wp.vec3),
@@ -502,9 +502,9 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
 
     def _in_world(self, pos: Tensor, quat: Tensor) -> tuple[Tensor, Tensor]:
         """Return starts and directions `[env, mount, ray, 3]` of the rays of mounts in these poses, for drawing."""
-        offset = torch.tensor([self.cfg.offset.rot], device=self.device)
+        offset = torch.tensor([self.cfg.offset.rot], dtype=torch.float32, device=self.device)
         starts = turned(offset, self.pattern.starts.to(self.device)) + torch.tensor(
-            self.cfg.offset.pos, device=self.device
+            self.cfg.offset.pos, dtype=torch.float32, device=self.device
         )
         directions = turned(offset, self.pattern.directions.to(self.device))
         alignment = self.cfg.alignment

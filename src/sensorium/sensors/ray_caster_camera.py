@@ -219,13 +219,13 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
     def setup(self) -> None:
         """Choose the shapes, and build what is not built yet."""
         cfg, device, envs = self.cfg, self.device, self.compute_on.num_envs
-        k = torch.tensor(cfg.pinhole.intrinsic_matrix, device="cpu")
+        k = torch.tensor(cfg.pinhole.intrinsic_matrix, dtype=torch.float32, device="cpu")
         inverse = inverse_intrinsics(k, self._title)
         self._k = k.float().expand(envs, 3, 3).contiguous().to(device)
         self._inverse_k = inverse.float().expand(envs, 3, 3).contiguous().to(device)
         shape = (envs, self.mount.count)
         quat = convert_orientation_convention(
-            torch.tensor(cfg.offset.rot, device="cpu").double(), cfg.convention, "world"
+            torch.tensor(cfg.offset.rot, dtype=torch.float32, device="cpu").double(), cfg.convention, "world"
         )
         quat = quat / quat.norm()
         self._offset_pos = torch.tensor(cfg.offset.pos, device="cpu").float().expand(*shape, 3).contiguous().to(device)
@@ -271,7 +271,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         self._cast.cast(wanted, drift=drift, look=look)
         source = RAY if holder == "distance_to_camera" else RAY_IN_PLANE
         self._make_images(record, record, source, is_last=is_last)
-        moved = torch.zeros((0, 1, 3), device=self.device) if drift is None else drift
+        moved = torch.zeros((0, 1, 3), dtype=torch.float32, device=self.device) if drift is None else drift
         inputs = [
             ("base", "yaw", "world").index(self.cfg.alignment),
             wp.from_torch(self.mount.pos_w, dtype=wp.vec3),
@@ -479,7 +479,9 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         pos, quat = (tensor.reshape(self.num_instances, -1) for tensor in (data.pos_w, data.quat_w_world))
         height, width = self.image_shape
         inverse = self._inverse_k.repeat_interleave(self.mount.count, dim=0)
-        edges = torch.tensor([[0.0, 0, 1], [width, 0, 1], [width, height, 1], [0, height, 1]], device=self.device)
+        edges = torch.tensor(
+            [[0.0, 0, 1], [width, 0, 1], [width, height, 1], [0, height, 1]], dtype=torch.float32, device=self.device
+        )
         p = torch.einsum("nij,kj->nki", inverse, edges)
         corners = pos[:, None] + quat_apply(quat[:, None], 0.3 * torch.stack([p[..., 2], -p[..., 0], -p[..., 1]], -1))
         eye = pos[:, None].expand_as(corners)

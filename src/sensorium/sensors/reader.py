@@ -402,7 +402,9 @@ class Readable(Generic[CfgT, DataT]):
             raise ConfigError.single(title, name, value, f"one number, or {count} of them")
         table = self.params.per_env.get(name)
         if table is None:
-            table = torch.full((self.num_envs, 1), float(getattr(self.cfg, name)), device=self.device)
+            table = torch.full(
+                (self.num_envs, 1), float(getattr(self.cfg, name)), dtype=torch.float32, device=self.device
+            )
             self.params.per_env[name] = table
         if rows is None:
             table.copy_(values.expand_as(table))

@@ -291,7 +291,9 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
         )
         self._shown = (None if cfg.legacy_misses else cfg.miss, cfg.legacy_misses)
         shape = (self.num_envs, self.mount.count, cfg.num_probes)
-        self._distance = None if "distance" in cfg.selected else torch.zeros(shape, device=self.device)
+        self._distance = (
+            None if "distance" in cfg.selected else torch.zeros(shape, dtype=torch.float32, device=self.device)
+        )
         if cfg.lookup is not None:
             self._lookup = torch.tensor(cfg.lookup, dtype=torch.float32, device=self.device)
 
@@ -382,7 +384,7 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
         points = self.data.nearest_points_w
         if points is None:
             return
-        places = torch.tensor(self.cfg.probe_local_pos, device=self.device).view(1, 1, -1, 3)
+        places = torch.tensor(self.cfg.probe_local_pos, dtype=torch.float32, device=self.device).view(1, 1, -1, 3)
         turn, pos = self.mount.quat_w[:, :, None], self.mount.pos_w[:, :, None]
         twice = 2.0 * torch.linalg.cross(turn[..., 1:].expand(*turn.shape[:2], places.shape[2], 3), places)
         ends = pos + places + turn[..., :1] * twice + torch.linalg.cross(turn[..., 1:].expand_as(twice), twice)

@@ -132,7 +132,7 @@ class TerrainHeight(RayCaster, SimpleSensor[TerrainHeightCfg, TerrainHeightData]
     def _follow(self, record: Record, drifts: Iterable[Tensor | None]) -> None:
         super()._follow(record, drifts)
         drift, _ = drifts
-        moved = torch.zeros((0, 0, 3), device=self.device) if drift is None else drift
+        moved = torch.zeros((0, 0, 3), dtype=torch.float32, device=self.device) if drift is None else drift
         cfg, heights = self.cfg, record.heights.view(self.num_envs, self.mount.count, -1)
         inputs = [
             _REDUCTIONS.index(cfg.reduction),

@@ -223,7 +223,7 @@ class RayCast:
         pose = Pose()
         pose.alignment, pose.slots, pose.dt = _ALIGNMENTS[alignment], slots, wp.float64(self._clock.dt)
         if new_state is None:
-            memory = torch.zeros((envs, slots * (mounts * 7 + moving * 10)), device=device)
+            memory = torch.zeros((envs, slots * (mounts * 7 + moving * 10)), dtype=torch.float32, device=device)
         else:
             memory = new_state("motion", (slots * (mounts * 7 + moving * 10),))
         parts, start = [], 0
@@ -246,7 +246,7 @@ class RayCast:
         self._pose, self._memory, self._offsets = pose, memory, offsets
         self._looked = []
         if slots > 1:
-            make = new_state or (lambda name, shape: torch.zeros((envs, *shape), device=device))
+            make = new_state or (lambda name, shape: torch.zeros((envs, *shape), dtype=torch.float32, device=device))
             looked = make("looked", (mounts + moving,)).view(torch.int32)
             none3 = wp.zeros((0, 0, 0), dtype=wp.vec3, device=device)
             for each, arrays_of in (

@@ -122,7 +122,11 @@ class ClockError(StageCfg):
         clock = key.clock
         out = torch.zeros(len(ticks), dtype=torch.float64, device=ticks.device)
         tables = [amount_table(key, getattr(self, name), 1, state.get(name)) for name in ("offset", "skew_ppm")]
-        began = state["began"] if "began" in state else torch.zeros((len(ticks), BEGAN), device=ticks.device)
+        began = (
+            state["began"]
+            if "began" in state
+            else torch.zeros((len(ticks), BEGAN), dtype=torch.float32, device=ticks.device)
+        )
         with key.compute.masked(key.compute.all_envs):
             key.compute.launch(
                 _stamp,

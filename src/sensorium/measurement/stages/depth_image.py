@@ -505,7 +505,7 @@ class DepthStage(StageCfg):
         """
         mounts, height, width = image_shape(truth[field])
         axes = 0
-        normals, quats = (torch.zeros((1, 1, n), device=slot[field].device) for n in (3, 4))
+        normals, quats = (torch.zeros((1, 1, n), dtype=torch.float32, device=slot[field].device) for n in (3, 4))
         for number, name in enumerate(("quat_w_ros", "quat_w_world"), start=1):
             if axes == 0 and "normals" in truth and name in truth:
                 axes = number
