@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -187,3 +190,13 @@ def test_adding_and_removing_leaves_nothing_behind() -> None:
         scene.remove(f"b{k}")
         scene.step()
     assert len(line.tables) == before
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_scene_and_its_engine_say_how_to_be_copied(duplicate: Callable[[object], object]) -> None:
+    """Two scenes on one memory would be a trap; the state is what travels."""
+    scene = sn.Scene(sn.TensorEngine(2, 0.01), [])
+    with pytest.raises(TypeError, match=r"a Scene cannot be copied or pickled.*load_state\(scene\.state\(\)\)"):
+        duplicate(scene)
+    with pytest.raises(TypeError, match=r"a TensorEngine cannot be copied.*load_state\(engine\.state\(\)\)"):
+        duplicate(scene.engine)

@@ -105,6 +105,13 @@ class Engine(abc.ABC):
     lag: int
     prepared: frozenset[Requirement]
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Refuse to be copied or pickled: it holds a simulation."""
+        raise TypeError(
+            f"a {type(self).__name__} cannot be copied or pickled. Build a second one from the same model, and take the "
+            "state along: other.load_state(engine.state())."
+        )
+
     @property
     def dt_exact(self) -> Fraction:
         """The time step as an exact rational, s."""

@@ -123,6 +123,13 @@ class Scene:
         names = listed(self) if len(self) else "no sensors"
         return f"Scene({self.engine!r}, tick={self.clock.tick}, sensors: {names})"
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Refuse to be copied or pickled: it holds memory of a device, graphs and an engine."""
+        raise TypeError(
+            "a Scene cannot be copied or pickled. Build a second one from the same configs, and take the state along: "
+            "other.load_state(scene.state())."
+        )
+
     # Configs and requirements -----------------------------------------------------------------------------------------
 
     def _named(self, configs: Sequence[SensorCfg[Any]], taken: Iterable[str] = ()) -> list[SensorCfg[Any]]:
