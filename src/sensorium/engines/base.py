@@ -108,8 +108,8 @@ class Engine(abc.ABC):
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Refuse to be copied or pickled: it holds a simulation."""
         raise TypeError(
-            f"a {type(self).__name__} cannot be copied or pickled. Build a second one from the same model, and take the "
-            "state along: other.load_state(engine.state())."
+            f"a {type(self).__name__} cannot be copied or pickled. Build a second one from the same model, and take "
+            "the state along: other.load_state(engine.state())."
         )
 
     @property
