@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import resource
 import warnings
 from importlib import metadata
@@ -44,6 +45,8 @@ from tests.no_waiting import nobody_waits
 from tests.two_engines import sensors, values_of
 
 mjw = pytest.importorskip("mujoco_warp", reason="the engine of the extra `warp`")
+HAS_BATCH = importlib.util.find_spec("mujoco.batch") is not None  # MuJoCo since 3.17
+OWN_ENGINES = (*([sn.MujocoEngine] if HAS_BATCH else []), MujocoWarpEngine)
 WALKER = Path(__file__).parents[1] / "models" / "two_engines.xml"
 MOTION = (BODY_POSE, BODY_VELOCITY, BODY_ACCELERATION, GRAVITY, MAGNETIC)
 ALL = (*MOTION, JOINT_STATE, JOINT_EFFORT, JOINT_TORQUE, JOINT_WRENCH)
@@ -738,7 +741,7 @@ def test_a_restored_state_resumes_bit_identically(fresh, refreshed):
 
 
 @pytest.mark.parametrize("built_inside", [False, True])
-@pytest.mark.parametrize("kind", [sn.MujocoEngine, MujocoWarpEngine])
+@pytest.mark.parametrize("kind", OWN_ENGINES)
 def test_what_was_made_in_inference_mode_can_be_written_outside(kind, built_inside):
     """Roll-outs run in that mode, and what they touch first is made then; steps, resets and loads go on outside."""
 
@@ -766,6 +769,7 @@ def test_what_was_made_in_inference_mode_can_be_written_outside(kind, built_insi
     scene.reset(torch.tensor([True, False]))
 
 
+@pytest.mark.filterwarnings("ignore:contacts of:sensorium.SensoriumWarning")  # which mujoco_warp 3 mistakes
 def test_torchs_default_dtype_changes_nothing():
     """Also where it is float64, for a learner of its own, every sensor measures what it does otherwise."""
     readings = []
