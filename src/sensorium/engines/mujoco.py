@@ -17,7 +17,7 @@ import mujoco
 import numpy as np
 import torch
 
-from sensorium.engines.envs import as_tensor, copies, env_rows, positive_int, restore, row_values
+from sensorium.engines.envs import copies, env_rows, positive_int, restore, row_values
 from sensorium.engines.mujoco_base import LIMITS
 from sensorium.engines.mujoco_live import LiveMujocoEngine
 from sensorium.engines.mujoco_owned import STATE_FIELDS, OwnedModelEngine
@@ -320,16 +320,6 @@ class MujocoEngine(OwnedModelEngine):
         self._dirty, self._needs_forward = True, False
         self.lag = 0 if self.fresh else 1
         self._check_state()
-
-    def _write_ctrl(self, ctrl: Any) -> None:
-        values, target = as_tensor(ctrl), self.ctrl
-        nu = target.shape[1]
-        if tuple(values.shape) not in ((self.num_envs, nu), (nu,)):
-            raise ValueError(
-                f"ctrl: got shape {tuple(values.shape)}, expected ({self.num_envs}, {nu}) or ({nu},): {self.num_envs} "
-                f"environments, {nu} controls of {len(self.names('actuator'))} named actuators."
-            )
-        target.copy_(values)
 
     def _check_state(self) -> None:
         counters = self._batch.warning

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import mujoco
+import torch
 
 from sensorium.engines.contact import is_contact
+from sensorium.engines.envs import as_tensor
 from sensorium.engines.mujoco_base import MujocoModelEngine, keyframe_id, refuse_unfresh_rk4
 from sensorium.engines.mujoco_contact import contact_reason, lacks_contacts
 from sensorium.engines.mujoco_native import declared_sensors, reason, sensor_id
@@ -94,6 +96,11 @@ class OwnedModelEngine(MujocoModelEngine):
         """Make the environments of a model; where there were some before the first tick, carry their state over."""
         raise NotImplementedError
 
+    @property
+    def ctrl(self) -> torch.Tensor:
+        """Controls `[env, nu]`, in the actuators' units: the live state."""
+        raise NotImplementedError
+
     def _derive(self, prepared: frozenset[Requirement]) -> None:
         """Make the derived arrays of requirements that the model meets."""
         raise NotImplementedError
@@ -177,3 +184,13 @@ class OwnedModelEngine(MujocoModelEngine):
             self._install(self._compiled(requirements), prepared)
         else:
             self._derive(prepared)
+
+    def _write_ctrl(self, ctrl: Any) -> None:
+        values, target = as_tensor(ctrl), self.ctrl
+        nu = target.shape[1]
+        if tuple(values.shape) not in ((self.num_envs, nu), (nu,)):
+            raise ValueError(
+                f"ctrl: got shape {tuple(values.shape)}, expected ({self.num_envs}, {nu}) or ({nu},): {self.num_envs} "
+                f"environments, {nu} controls of {len(self.names('actuator'))} named actuators."
+            )
+        target.copy_(values)

@@ -16,7 +16,7 @@ import torch
 import warp as wp
 
 from sensorium.compute import graph, keeps_current, resolve_device
-from sensorium.engines.envs import as_tensor, env_rows, env_selection, mark, positive_int, row_values
+from sensorium.engines.envs import env_rows, env_selection, mark, positive_int, row_values
 from sensorium.engines.mujoco_owned import STATE_FIELDS, OwnedModelEngine
 from sensorium.engines.mujoco_spec import compose_spec, reason_of
 from sensorium.engines.mujoco_warp_base import WarpModelEngine, refuse_unfresh_sleep
@@ -242,16 +242,6 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
         self._dirty, self._needs_forward = True, False
         self.lag = 0 if self.fresh else 1
         self._check_overflow()
-
-    def _write_ctrl(self, ctrl: Any) -> None:
-        values, target = as_tensor(ctrl), self.ctrl
-        nu = target.shape[1]
-        if tuple(values.shape) not in ((self.num_envs, nu), (nu,)):
-            raise ValueError(
-                f"ctrl: got shape {tuple(values.shape)}, expected ({self.num_envs}, {nu}) or ({nu},): {self.num_envs} "
-                f"environments, {nu} controls of {len(self.names('actuator'))} named actuators."
-            )
-        target.copy_(values)
 
     def reset(self, env_ids: Any, state: Mapping[str, Any] | None = None) -> None:
         """Reset environments, write `state` into them, and bring their derived state up to date; no others change.
