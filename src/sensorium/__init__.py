@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from sensorium.measurement.stages import ClockError as ClockError
     from sensorium.measurement.stages import Creep as Creep
     from sensorium.measurement.stages import Crosstalk as Crosstalk
+    from sensorium.measurement.stages import DeadTaxels as DeadTaxels
     from sensorium.measurement.stages import Debounce as Debounce
     from sensorium.measurement.stages import Dropout as Dropout
     from sensorium.measurement.stages import Flicker as Flicker
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from sensorium.measurement.stages import GSensitivity as GSensitivity
     from sensorium.measurement.stages import KinectDepth as KinectDepth
     from sensorium.measurement.stages import LowPass as LowPass
+    from sensorium.measurement.stages import Play as Play
+    from sensorium.measurement.stages import RowScan as RowScan
     from sensorium.measurement.stages import Saturation as Saturation
     from sensorium.measurement.stages import SaturationFault as SaturationFault
     from sensorium.measurement.stages import ScaleError as ScaleError
@@ -54,8 +57,12 @@ if TYPE_CHECKING:
     from sensorium.measurement.stages import StageKey as StageKey
     from sensorium.measurement.stages import StereoDepth as StereoDepth
     from sensorium.measurement.stages import StuckFault as StuckFault
+    from sensorium.measurement.stages import StuckTaxels as StuckTaxels
+    from sensorium.measurement.stages import TaxelCrosstalk as TaxelCrosstalk
+    from sensorium.measurement.stages import TaxelGain as TaxelGain
     from sensorium.measurement.stages import TemperatureDrift as TemperatureDrift
     from sensorium.measurement.stages import TofDepth as TofDepth
+    from sensorium.measurement.stages import Viscoelastic as Viscoelastic
     from sensorium.measurement.stages import WindowAverage as WindowAverage
     from sensorium.patterns import BpearlPatternCfg as BpearlPatternCfg
     from sensorium.patterns import DepthCameraPattern as DepthCameraPattern
@@ -131,6 +138,11 @@ if TYPE_CHECKING:
     from sensorium.sensors.joint_wrench import JointWrench as JointWrench
     from sensorium.sensors.joint_wrench import JointWrenchCfg as JointWrenchCfg
     from sensorium.sensors.joint_wrench import JointWrenchData as JointWrenchData
+    from sensorium.sensors.kinematic_tactile import KinematicTactileSensor as KinematicTactileSensor
+    from sensorium.sensors.kinematic_tactile import KinematicTactileSensorCfg as KinematicTactileSensorCfg
+    from sensorium.sensors.kinematic_tactile import KinematicTactileSensorData as KinematicTactileSensorData
+    from sensorium.sensors.kinematic_tactile import KinematicTaxel as KinematicTaxel
+    from sensorium.sensors.kinematic_tactile import KinematicTaxelCfg as KinematicTaxelCfg
     from sensorium.sensors.lidar import Lidar as Lidar
     from sensorium.sensors.lidar import LidarCfg as LidarCfg
     from sensorium.sensors.lidar import LidarData as LidarData
@@ -228,14 +240,15 @@ _MODULES = {
     "ContactSensorData": "sensorium.sensors.contact_sensor",
     "Creep": "sensorium.measurement.stages",
     "Crosstalk": "sensorium.measurement.stages",
+    "DeadTaxels": "sensorium.measurement.stages",
     "Debounce": "sensorium.measurement.stages",
     "DebugShape": "sensorium.readings",
     "DepthCamera": "sensorium.sensors.depth_camera",
     "DepthCameraCfg": "sensorium.sensors.depth_camera",
     "DepthCameraPattern": "sensorium.patterns",
     "DepthCameraSensor": "sensorium.sensors.depth_camera",
-    "Dropout": "sensorium.measurement.stages",
     "DeviceError": "sensorium.errors",
+    "Dropout": "sensorium.measurement.stages",
     "DuplicateNameError": "sensorium.errors",
     "Engine": "sensorium.engines.base",
     "Field": "sensorium.spec",
@@ -275,10 +288,15 @@ _MODULES = {
     "JointWrenchCfg": "sensorium.sensors.joint_wrench",
     "JointWrenchData": "sensorium.sensors.joint_wrench",
     "KinectDepth": "sensorium.measurement.stages",
-    "LidarPatternCfg": "sensorium.patterns",
+    "KinematicTactileSensor": "sensorium.sensors.kinematic_tactile",
+    "KinematicTactileSensorCfg": "sensorium.sensors.kinematic_tactile",
+    "KinematicTactileSensorData": "sensorium.sensors.kinematic_tactile",
+    "KinematicTaxel": "sensorium.sensors.kinematic_tactile",
+    "KinematicTaxelCfg": "sensorium.sensors.kinematic_tactile",
     "Lidar": "sensorium.sensors.lidar",
     "LidarCfg": "sensorium.sensors.lidar",
     "LidarData": "sensorium.sensors.lidar",
+    "LidarPatternCfg": "sensorium.patterns",
     "LidarSensor": "sensorium.sensors.lidar",
     "LidarSensorCfg": "sensorium.sensors.lidar",
     "LowPass": "sensorium.measurement.stages",
@@ -309,6 +327,7 @@ _MODULES = {
     "OffsetCfg": "sensorium.cfg",
     "PatternBaseCfg": "sensorium.patterns",
     "PinholeCameraPatternCfg": "sensorium.patterns",
+    "Play": "sensorium.measurement.stages",
     "Proximity": "sensorium.sensors.surface_distance_probe",
     "ProximityCfg": "sensorium.sensors.surface_distance_probe",
     "ProximitySensor": "sensorium.sensors.surface_distance_probe",
@@ -335,6 +354,7 @@ _MODULES = {
     "RingPatternCfg": "sensorium.patterns",
     "RisleyPatternCfg": "sensorium.patterns",
     "RotatingMirrorPatternCfg": "sensorium.patterns",
+    "RowScan": "sensorium.measurement.stages",
     "Rows": "sensorium.compute",
     "SHAPES": "sensorium.spec",
     "Saturation": "sensorium.measurement.stages",
@@ -363,11 +383,14 @@ _MODULES = {
     "StaleError": "sensorium.errors",
     "StereoDepth": "sensorium.measurement.stages",
     "StuckFault": "sensorium.measurement.stages",
+    "StuckTaxels": "sensorium.measurement.stages",
     "SurfaceDistanceProbe": "sensorium.sensors.surface_distance_probe",
     "SurfaceDistanceProbeCfg": "sensorium.sensors.surface_distance_probe",
     "SurfaceDistanceProbeData": "sensorium.sensors.surface_distance_probe",
     "TablePatternCfg": "sensorium.patterns",
     "Targets": "sensorium.world.ray_scene",
+    "TaxelCrosstalk": "sensorium.measurement.stages",
+    "TaxelGain": "sensorium.measurement.stages",
     "TemperatureDrift": "sensorium.measurement.stages",
     "TensorEngine": "sensorium.engines.tensor",
     "TerrainHeight": "sensorium.sensors.terrain_height",
@@ -383,6 +406,7 @@ _MODULES = {
     "Uniform": "sensorium.random",
     "UnknownNameError": "sensorium.errors",
     "UnsupportedError": "sensorium.errors",
+    "Viscoelastic": "sensorium.measurement.stages",
     "WindowAverage": "sensorium.measurement.stages",
     "prepare": "sensorium.scene",
     "preset": "sensorium.presets",
@@ -434,6 +458,7 @@ __all__ = [
     "ContactSensorData",
     "Creep",
     "Crosstalk",
+    "DeadTaxels",
     "Debounce",
     "DebugShape",
     "DepthCamera",
@@ -476,6 +501,11 @@ __all__ = [
     "JointWrenchCfg",
     "JointWrenchData",
     "KinectDepth",
+    "KinematicTactileSensor",
+    "KinematicTactileSensorCfg",
+    "KinematicTactileSensorData",
+    "KinematicTaxel",
+    "KinematicTaxelCfg",
     "Lidar",
     "LidarCfg",
     "LidarData",
@@ -507,6 +537,7 @@ __all__ = [
     "OffsetCfg",
     "PatternBaseCfg",
     "PinholeCameraPatternCfg",
+    "Play",
     "Proximity",
     "ProximityCfg",
     "ProximitySensor",
@@ -533,6 +564,7 @@ __all__ = [
     "RingPatternCfg",
     "RisleyPatternCfg",
     "RotatingMirrorPatternCfg",
+    "RowScan",
     "Rows",
     "Saturation",
     "SaturationFault",
@@ -560,11 +592,14 @@ __all__ = [
     "StaleError",
     "StereoDepth",
     "StuckFault",
+    "StuckTaxels",
     "SurfaceDistanceProbe",
     "SurfaceDistanceProbeCfg",
     "SurfaceDistanceProbeData",
     "TablePatternCfg",
     "Targets",
+    "TaxelCrosstalk",
+    "TaxelGain",
     "TemperatureDrift",
     "TensorEngine",
     "TerrainHeight",
@@ -580,6 +615,7 @@ __all__ = [
     "Uniform",
     "UnknownNameError",
     "UnsupportedError",
+    "Viscoelastic",
     "WindowAverage",
     "prepare",
     "preset",

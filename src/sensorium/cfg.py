@@ -423,6 +423,14 @@ class StageCfg(Cfg):
         """
         return {}
 
+    def state_shapes(self, key: StageKey) -> Mapping[str, tuple[int, ...]]:
+        """Return all states; override it in place of `state_specs` where their shapes need more than columns.
+
+        Args:
+            key: has the layout of the fields in `specs`, the period and the tick.
+        """
+        return self.state_specs(key.columns)
+
     def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
         """Raise `ValueError`, with what is expected as its text, where the stage cannot work on a sensor.
 

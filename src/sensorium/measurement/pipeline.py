@@ -264,6 +264,11 @@ class Line:
                 continue
             vectors = tuple(name for name, (_, spec) in chained.items() if spec.kind == "vector")
             names = stage.fields or (vectors if stage.on_values else ())
+            others = [spec for spec in self.mid_specs if spec.name in names and spec.dtype != "float32"]
+            if others:
+                expected = f"fields of float32, not {others[0].dtype}: of this sensor {', '.join(chained) or 'none'}"
+                faults.append(Fault(f"stages.{number}.fields", repr(others[0].name), expected))
+                continue
             unknown = [name for name in names if name not in chained]
             if unknown:
                 error = UnknownNameError(f"field of sensor {self.label!r}", unknown[0], chained)
@@ -286,10 +291,11 @@ class Line:
                 stage=f"stage{number}/{kind_of(type(stage))}",
                 period=self.clock.dt * self.rate.period, columns=columns,
                 field_index={name: chained[name][0] for name in names},
+                specs={name: chained[name][1] for name in names},
             )  # fmt: skip
             try:
                 stage.check(columns, {spec.name: spec for spec in self.mid_specs}, key.period)
-                states = States(self.compute, stage.state_specs(columns))
+                states = States(self.compute, stage.state_shapes(key))
             except ValueError as error:
                 faults.append(Fault(f"stages.{number}", kind_of(type(stage)), str(error)))
                 continue

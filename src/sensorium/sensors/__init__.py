@@ -14,6 +14,13 @@ from sensorium.sensors.imu import Imu, ImuCfg, ImuData
 from sensorium.sensors.joint import JointSensor, JointSensorCfg, JointSensorData
 from sensorium.sensors.joint_torque import JointTorque, JointTorqueCfg, JointTorqueData
 from sensorium.sensors.joint_wrench import JointWrench, JointWrenchCfg, JointWrenchData
+from sensorium.sensors.kinematic_tactile import (
+    KinematicTactileSensor,
+    KinematicTactileSensorCfg,
+    KinematicTactileSensorData,
+    KinematicTaxel,
+    KinematicTaxelCfg,
+)
 from sensorium.sensors.lidar import Lidar, LidarCfg, LidarData
 from sensorium.sensors.magnetometer import MagneticDipole, Magnetometer, MagnetometerCfg, MagnetometerData
 from sensorium.sensors.motor_current import MotorCurrent, MotorCurrentCfg, MotorCurrentData
@@ -73,6 +80,11 @@ __all__ = [
     "JointWrench",
     "JointWrenchCfg",
     "JointWrenchData",
+    "KinematicTactileSensor",
+    "KinematicTactileSensorCfg",
+    "KinematicTactileSensorData",
+    "KinematicTaxel",
+    "KinematicTaxelCfg",
     "Lidar",
     "LidarCfg",
     "LidarData",

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, cast, get_args, get_origin
 import torch
 
 from sensorium import registry
-from sensorium.cfg import MountedSensorCfg, OffsetCfg, SensorCfg, SimpleSensorCfg
+from sensorium.cfg import MountedSensorCfg, OffsetCfg, SensorCfg, SimpleSensorCfg, StageCfg
 from sensorium.compute import Program, Rate
 from sensorium.errors import ConfigError, RegistrationError
 from sensorium.measurement.pipeline import Hooks, Line
@@ -239,8 +239,20 @@ class Sensor(Readable[CfgT, DataT]):
                 period=self.clock.dt * self.rate.period,
                 columns={spec.name: spec.columns for spec in specs},
                 field_index={spec.name: k for k, spec in enumerate(specs)},
+                specs={spec.name: spec for spec in specs},
             )
         return self._key
+
+    def stage_state(self, stage: StageCfg) -> Mapping[str, torch.Tensor]:
+        """Return what a stage of the config keeps, name -> float32 `[env, ...]`: live memory, to be read only.
+
+        Raises:
+            KeyError: the config has no such stage.
+        """
+        for run in self.line.stages:
+            if run.cfg == stage:
+                return run.states.views
+        raise KeyError(f"{self.name!r} has no stage {stage!r}; it has {[run.cfg for run in self.line.stages]}")
 
     def stream(self, purpose: str) -> tuple[int, int]:
         """Return the two key words of a random stream of this sensor, for a kernel that draws by itself."""
@@ -361,10 +373,8 @@ class Sensor(Readable[CfgT, DataT]):
             saved = tensors[f"knob/{knob}/{name}"]
             if saved.shape != table.values.shape:  # it was set per env after the start
                 table.values = saved.clone().to(self.device)
-        self.params.per_env.clear()  # what was set per env after the save is the config's number again
-        for name, saved in tensors.items():
-            if name.startswith("param/"):
-                self.params.per_env[name.removeprefix("param/")] = saved.clone().to(self.device)
+        own = {name.removeprefix("param/"): saved for name, saved in tensors.items() if name.startswith("param/")}
+        self.params.load({name: saved.to(self.device) for name, saved in own.items()})
         self.line._knobs_moved()
         for name, tensor in self.tensors().items():
             tensor.copy_(tensors[name])

@@ -31,6 +31,7 @@ from sensorium.compute import Rows, recorded
 from sensorium.errors import ConfigError, listed, nearest
 from sensorium.measurement.pipeline import Hooks
 from sensorium.measurement.record import Record, Timeline
+from sensorium.measurement.stages.hysteresis import play
 from sensorium.random import philox, word_to_uniform
 from sensorium.sensors.base import SimpleSensor, Supports
 from sensorium.sensors.imu import NO_SAMPLE_BEFORE
@@ -331,8 +332,7 @@ def _encoder(
     o = m
     if shaft.shape[0] > 0:
         if reset_tick[env] != clock[0]:
-            b = half_play_in[joint]
-            o = wp.min(wp.max(shaft[env, joint], m - b), m + b)
+            o = play(shaft[env, joint], m, half_play_in[joint])
         shaft[env, joint] = o
     if first_order > 0.0 or second_order > 0.0:
         p = phase

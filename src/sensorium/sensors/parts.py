@@ -83,6 +83,34 @@ class Params:
     def __init__(self, cfg: SensorCfg[Any]) -> None:
         self._cfg = cfg
         self.per_env: dict[str, torch.Tensor] = {}
+        self._tables: set[str] = set()
+
+    def table(self, name: str, num_envs: int, device: str) -> torch.Tensor:
+        """Return a number of the config as float32 `[env, 1]` at an address that stays, for a recorded kernel.
+
+        With it the number may be set per env at run time; None is NaN.
+        """
+        if name not in self._tables:
+            value = getattr(self._cfg, name)
+            number = float("nan") if value is None else float(value)
+            self.per_env[name] = torch.full((num_envs, 1), number, dtype=torch.float32, device=device)
+            self._tables.add(name)
+        return self.per_env[name]
+
+    def has_table(self, name: str) -> bool:
+        """Whether recorded kernels read a number from its table."""
+        return name in self._tables
+
+    def load(self, saved: dict[str, torch.Tensor]) -> None:
+        """Take over the values per env that were saved; what was not is the config's number again."""
+        for name in list(self.per_env):
+            if name not in self._tables:
+                del self.per_env[name]
+        for name, values in saved.items():
+            if name in self._tables:
+                self.per_env[name].copy_(values)
+            else:
+                self.per_env[name] = values.clone()
 
     def __getattr__(self, name: str) -> Any:
         return self.per_env[name] if name in self.per_env else getattr(self._cfg, name)

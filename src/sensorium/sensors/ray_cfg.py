@@ -2,64 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from pydantic import field_validator
-
-from sensorium.cfg import SELECTORS, Cfg, Float, MountedSensorCfg, ObjRef, bad
+from sensorium.cfg import Float
 from sensorium.errors import ConfigError, Fault
-from sensorium.world.ray_scene import Geometry, Targets
+from sensorium.sensors.targets_cfg import RaycastTargetCfg, TargetsCfg, as_tuple
 
 DataT = TypeVar("DataT")
 
 
-class RaycastTargetCfg(Cfg):
-    """One entry of `mesh_prim_paths` in the words of Isaac Lab's ray caster for several meshes."""
-
-    prim_expr: str
-    """Path, or pattern of paths."""
-    is_shared: bool = False
-    """Without effect: what stands still is stored once for all environments, and meshes are always shared."""
-    merge_prim_meshes: bool = True
-    """Without effect: all shapes of a body are met."""
-    track_mesh_transforms: bool = True
-    """False says that the shapes stand still; what moves is always followed, and refused here."""
-
-
-MeshPaths = str | RaycastTargetCfg | tuple[str | RaycastTargetCfg, ...]
-
-
-class RayCfg(MountedSensorCfg[DataT], Generic[DataT]):
+class RayCfg(TargetsCfg[DataT], Generic[DataT]):
     """A sensor that casts rays at the shapes of the scene.
 
     It sees what a viewer shows, of every environment its own shapes only, and not the robot that it sits on.
     """
 
-    frame: ObjRef | tuple[ObjRef, ...] | None = None
-    """Where it sits, as `ObjRef` to a body, a site or a geom, instead of a selector, which it becomes; several give a
-    mount axis."""
-    frames: ObjRef | tuple[ObjRef, ...] | None = None
-    """Alias of `frame`."""
-    geometry: Geometry = "visual"
-    """Which shapes are met: ``"visual"`` (visible, of geom groups 0 to 2), ``"collision"`` (those that take part in
-    contacts) or ``"all"`` (every visible shape)."""
-    include_geom_groups: tuple[int, ...] | None = None
-    """Geom groups that are met, 0 to 5; None leaves that to `geometry`."""
-    targets: str | tuple[str, ...] | None = None
-    """Names or full-match patterns of geoms or bodies that are met; None for all. Paths such as
-    ``{ENV_REGEX_NS}/Robot/base`` or ``/World/ground`` count as well; ``/World`` is everything."""
-    mesh_prim_paths: MeshPaths | None = None
-    """Alias of `targets`."""
-    labels: str | tuple[str, ...] | None = None
-    """Semantic labels (patterns) that are met; None for all. They come from ``Scene(semantics=...)`` or the shapes."""
-    exclude: str | tuple[str, ...] = ()
-    """Names, patterns or paths of geoms or bodies that are not met."""
-    exclude_parent_body: bool = True
-    """Whether the body that the sensor sits on is invisible to it. The world never is."""
-    exclude_own_links: bool = True
-    """Whether the other links of its robot, the bodies of the same kinematic tree, are invisible as well. They are seen
-    with False, with ``exclude_parent_body=False``, and where `targets` or `labels` ask for them."""
     min_distance: Float = 0.0
     """A nearer hit is a miss, m."""
     max_distance: Float = 1.0e6
@@ -67,10 +24,8 @@ class RayCfg(MountedSensorCfg[DataT], Generic[DataT]):
     no_hit_value: Float | None = None
     """The distance that a miss shows, m; None for +inf."""
 
-    RaycastTargetCfg: ClassVar[type[RaycastTargetCfg]] = RaycastTargetCfg
-
     def __init__(self, /, **data: Any) -> None:
-        super().__init__(**_mounted(type(self).__name__.split("[")[0], data))
+        super().__init__(**data)
         faults = []
         if not 0.0 <= self.min_distance < float("inf"):
             faults.append(Fault("min_distance", repr(self.min_distance), "a finite distance >= 0, m"))
@@ -79,44 +34,8 @@ class RayCfg(MountedSensorCfg[DataT], Generic[DataT]):
             faults.append(Fault("max_distance", repr(self.max_distance), expected))
         if self.no_hit_value is not None and self.no_hit_value != self.no_hit_value:
             faults.append(Fault("no_hit_value", repr(self.no_hit_value), "a number, m", "+inf is the default."))
-        if self.targets is not None and self.mesh_prim_paths is not None:
-            got, fix = repr(self.mesh_prim_paths), "They mean the same: keep one."
-            faults.append(Fault("mesh_prim_paths", got, "it absent beside targets", fix))
         if faults:
             raise ConfigError(f"{type(self).__name__.split('[')[0]}({self.label!r})", faults)
-
-    @field_validator("include_geom_groups")
-    @classmethod
-    def _groups(cls, value: tuple[int, ...] | None) -> tuple[int, ...] | None:
-        if value is not None and not (value and all(0 <= group <= 5 for group in value)):
-            raise bad("geom groups from 0 to 5", "None takes all that `geometry` says.")
-        return value
-
-    @field_validator("targets", "mesh_prim_paths", "labels")
-    @classmethod
-    def _some(cls, value: Any) -> Any:
-        if value in ((), ""):
-            raise bad("at least one name", "None takes all.")
-        return value
-
-    @property
-    def seen(self) -> Targets:
-        """The shapes that rays meet."""
-        include = self.targets if self.targets is not None else self.mesh_prim_paths
-        paths = [] if include is None else [include] if isinstance(include, str | RaycastTargetCfg) else include
-        still = [each for each in paths if isinstance(each, RaycastTargetCfg) and not each.track_mesh_transforms]
-        return Targets(
-            geometry=self.geometry,
-            groups=self.include_geom_groups,
-            include=None
-            if include is None
-            else tuple(each if isinstance(each, str) else each.prim_expr for each in paths),
-            labels=None if self.labels is None else as_tuple(self.labels),
-            exclude=as_tuple(self.exclude),
-            exclude_own=self.exclude_parent_body,
-            exclude_robot=self.exclude_own_links,
-            still=tuple(each.prim_expr for each in still),
-        )
 
     @property
     def limits(self) -> tuple[float, float]:
@@ -127,48 +46,6 @@ class RayCfg(MountedSensorCfg[DataT], Generic[DataT]):
     def miss(self) -> float:
         """The distance that a miss shows, m."""
         return float("inf") if self.no_hit_value is None else self.no_hit_value
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether nothing can make the measured values differ from the true ones."""
-        return self.first_imperfection is None
-
-    @property
-    def first_imperfection(self) -> str | None:
-        """Name of the first field that can make the measured values differ from the true ones; None if none does."""
-        knobs = ("noise", "noise_density", "bias", "random_walk", "random_walk_density", "resolution")
-        return next((knob for knob in knobs if getattr(self, knob) is not None), "stages" if self.stages else None)
-
-
-def _mounted(config: str, data: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a config with the selector that `frame` or `frames` stands for."""
-    words = [word for word in ("frame", "frames") if data.get(word) is not None]
-    if not words:
-        return data
-    title = config + (f"({data['name']!r})" if data.get("name") else "")
-    given = data[words[0]]
-    others = [*words[1:], *(name for name in SELECTORS if data.get(name) is not None)]
-    if others:
-        got = f"{words[0]} and {others[0]}"
-        raise ConfigError(title, [Fault("mount", got, "exactly one selector", "Keep one of them.")])
-    is_one = isinstance(given, ObjRef | Mapping)
-    parts = (given,) if is_one else given if isinstance(given, tuple | list) else ()
-    frames = tuple(ObjRef(**each) if isinstance(each, Mapping) else each for each in parts)
-    kinds = {each.type if isinstance(each, ObjRef) else None for each in frames}
-    if len(kinds) != 1 or not kinds <= {"body", "xbody", "site", "geom"}:
-        expected = "one or several ObjRef of one type: body, site or geom"
-        raise ConfigError(title, [Fault(words[0], repr(given), expected)])
-    kind = "body" if kinds & {"body", "xbody"} else str(kinds.pop())
-    if kind == "body":
-        frames = tuple(ObjRef(type="body", name=each.name, entity=each.entity) for each in frames)
-    plural = {"body": "bodies"}.get(kind, f"{kind}s")
-    kept = {name: value for name, value in data.items() if name not in words}
-    return kept | ({kind: frames[0]} if is_one else {plural: frames})
-
-
-def as_tuple(value: str | tuple[str, ...]) -> tuple[str, ...]:
-    """Return one name as a tuple of one."""
-    return (value,) if isinstance(value, str) else value
 
 
 __all__ = ["RayCfg", "RaycastTargetCfg", "as_tuple"]

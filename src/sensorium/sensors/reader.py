@@ -384,12 +384,14 @@ class Readable(Generic[CfgT, DataT]):
         """Whether a name is a number of the config that hooks read through `params`."""
         field = type(self.cfg).model_fields.get(name)
         standard = name in SimpleSensorCfg.model_fields or name in MountedSensorCfg.model_fields
+        if self.params.has_table(name):
+            return getattr(self.cfg, name) is not None
         return field is not None and not standard and field.annotation in (float, int)
 
     def _set_param(self, name: str, value: Any, rows: torch.Tensor | None) -> None:
         title = f"{type(self.cfg).__name__}({self.name!r})"
         hooks = self.line.hooks
-        if any(
+        if not self.params.has_table(name) and any(
             getattr(hook, "__recorded__", False) for hook in (hooks.raw, hooks.fused, hooks.transform, hooks.physics)
         ):
             fix = f"Use scene.reconfigure({self.name!r}, {name}=...)."

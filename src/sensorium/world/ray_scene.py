@@ -23,11 +23,12 @@ from sensorium.geometry.bounds import bounding_sphere, is_upright, rotation, tre
 from sensorium.geometry.hfield import HFields, build_hfields
 from sensorium.geometry.ray_structs import Instances, Surroundings
 from sensorium.geometry.shapes import KINDS, HeightField, Mesh, Shape
+from sensorium.geometry.solids import Solids, build_solids
 from sensorium.world.ray_static import Form, Static, building
 from sensorium.world.select import WORLD, below_namespace, match_prim_path
 
-GEOMETRIES = ("visual", "collision", "all")
-Geometry = Literal["visual", "collision", "all"]
+GEOMETRIES = ("visual", "collision", "all", "any")
+Geometry = Literal["visual", "collision", "all", "any"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +36,8 @@ class Targets:
     """Which shapes rays meet.
 
     Args:
-        geometry: ``"visual"`` (what a viewer shows by default), ``"collision"`` (what takes part in contacts) or
-            ``"all"`` (every visible shape).
+        geometry: ``"visual"`` (what a viewer shows by default), ``"collision"`` (what takes part in contacts),
+            ``"all"`` (every visible shape) or ``"any"`` (every shape).
         groups: geom groups; None for all.
         include: full-match patterns of names of geoms or bodies, or paths of other simulators; None for all.
         labels: patterns of semantic labels; None for all.
@@ -67,6 +68,31 @@ class _Names:
     def names(self, kind: NameKind) -> Sequence[str]:
         """Return the names of the bodies or, as those of geoms, of the shapes."""
         return {"body": self.bodies, "geom": self.shapes}.get(kind, ())
+
+
+def _hidden(own_of: Sequence[set[int]], bodies: NDArray[np.int32]) -> NDArray[np.uint8]:
+    """Return 1 where a mount does not see an instance, `[mount, instance]`; at least one column."""
+    hidden = np.zeros((len(own_of), max(len(bodies), 1)), dtype=np.uint8)
+    for mount, own in enumerate(own_of):
+        hidden[mount, : len(bodies)] = np.isin(bodies, list(own))
+    return hidden
+
+
+@dataclass(frozen=True, slots=True)
+class SolidView:
+    """What sensors with one selection feel.
+
+    Attributes:
+        shapes: numbers of the shapes in the scene, of each instance row.
+        instances: the shapes, first those that stand still.
+        bodies: row of the body of each, -1 for the world.
+        solids: their meshes with signs.
+    """
+
+    shapes: list[int]
+    instances: Instances
+    bodies: NDArray[np.int32]
+    solids: Solids
 
 
 @dataclass(slots=True)
@@ -137,6 +163,7 @@ class RayScene:
             for label, patterns in (labels or {}).items()
         }
         self._views: dict[Any, View] = {}
+        self._solids: dict[Any, SolidView] = {}
         self._meshes: dict[tuple[int, tuple[float, ...]], tuple[Mesh, wp.Mesh]] = {}
 
     def __repr__(self) -> str:
@@ -286,7 +313,7 @@ class RayScene:
             return shape.is_collision
         if targets.geometry == "visual" and targets.groups is None:
             return shape.is_visual and shape.is_visible
-        return shape.is_visible
+        return shape.is_visible or targets.geometry == "any"
 
     def _labelled(self, patterns: Sequence[str], config: str) -> Iterator[int]:
         for pattern in patterns:
@@ -314,10 +341,47 @@ class RayScene:
             SelectionError: nothing matches, or what was chosen is all its own.
             ConfigError: a shape in it cannot be cast at.
         """
+        chosen, own_of = self._seen(targets, own_bodies, config)
+        own = set[int]().union(*own_of)
+        single = tuple(i for i in chosen if self.shapes[i].is_static and self.shapes[i].row in own)
+        key = (tuple(chosen), single)
+        if key not in self._views:
+            self._views[key] = self._build(chosen, set(single))
+        view = self._views[key]
+        return view, _hidden(own_of, view.bodies)
+
+    def solids(self, targets: Targets, own_bodies: Sequence[int], config: str) -> tuple[SolidView, NDArray[np.uint8]]:
+        """Return the shapes that a sensor feels, one by one, and which of them are hidden from each of its mounts.
+
+        Args:
+            targets: its selection.
+            own_bodies: as for `view`.
+            config: for messages.
+
+        Returns:
+            The shapes, and uint8 `[mount, instance]`, 1 where a mount does not feel an instance.
+
+        Raises:
+            SelectionError: nothing matches, or what was chosen is all its own.
+            ConfigError: a shape in it has no surface that we know.
+            ModelError: a mesh in it is not closed, so that it has no inside.
+        """
+        chosen, own_of = self._seen(targets, own_bodies, config)
+        rows = sorted(chosen, key=lambda i: not self.shapes[i].is_static)
+        key = tuple(rows)
+        if key not in self._solids:
+            meshes = [(m, self.shapes[i].scale) if (m := self.shapes[i].mesh) is not None else None for i in rows]
+            instances = self._instances(rows, sum(bool(self.shapes[i].is_static) for i in rows))
+            bodies = np.array([self.shapes[i].row for i in rows], dtype=np.int32)
+            self._solids[key] = SolidView(rows, instances, bodies, build_solids(meshes, self._compute.device))
+        view = self._solids[key]
+        return view, _hidden(own_of, view.bodies)
+
+    def _seen(self, targets: Targets, own_bodies: Sequence[int], config: str) -> tuple[list[int], list[set[int]]]:
+        """Return the shapes that at least one mount sees, and the bodies that each does not see."""
         chosen = self.select(targets, config)
         own_of = [self._own(body, targets) for body in own_bodies]
-        own = set[int]().union(*own_of)
-        everywhere = own.intersection(*own_of)  # what no mount sees need not be there
+        everywhere = set[int]().union(*own_of).intersection(*own_of)  # what no mount sees need not be there
         left = [i for i in chosen if self.shapes[i].row not in everywhere]
         is_choice = targets.include is not None or targets.labels is not None
         if not chosen or (is_choice and not left):  # a robot that is alone may see nothing, but not one that chose so
@@ -327,16 +391,7 @@ class RayScene:
                 fix = f"{listed([self.shapes[i].name for i in chosen])} is its own: exclude_parent_body=False shows it."
             what = f"geometry={targets.geometry!r}, groups={targets.groups}"
             raise SelectionError(config, [Fault("targets", what, "at least one shape", fix)])
-        chosen = left
-        single = tuple(i for i in chosen if self.shapes[i].is_static and self.shapes[i].row in own)
-        key = (tuple(chosen), single)
-        if key not in self._views:
-            self._views[key] = self._build(chosen, set(single))
-        view = self._views[key]
-        hidden = np.zeros((len(own_bodies), max(len(view.shapes), 1)), dtype=np.uint8)
-        for mount, bodies in enumerate(own_of):
-            hidden[mount, : len(view.shapes)] = np.isin(view.bodies, list(bodies))
-        return view, hidden
+        return left, own_of
 
     def _own(self, body: int, targets: Targets) -> set[int]:
         """Return the rows of the bodies that a mount on a body does not see; the world is never one of them."""
@@ -430,4 +485,4 @@ class RayScene:
         return int(heights + trees + sum(view._parts.nbytes for view in self._views.values()))
 
 
-__all__ = ["GEOMETRIES", "Geometry", "RayScene", "Targets", "View", "building"]
+__all__ = ["GEOMETRIES", "Geometry", "RayScene", "SolidView", "Targets", "View", "building"]

@@ -13,15 +13,20 @@ from sensorium.measurement.stages.depth_stereo import StereoDepth
 from sensorium.measurement.stages.depth_tof import TofDepth
 from sensorium.measurement.stages.faults import Dropout, SaturationFault, SpikeFault, StuckFault
 from sensorium.measurement.stages.filters import GroupDelay, LowPass
+from sensorium.measurement.stages.hysteresis import Play, Viscoelastic
 from sensorium.measurement.stages.key import StageKey
+from sensorium.measurement.stages.row_scan import RowScan
 from sensorium.measurement.stages.saturation import Saturation
 from sensorium.measurement.stages.scale import GSensitivity, ScaleError
+from sensorium.measurement.stages.taxel_crosstalk import TaxelCrosstalk
+from sensorium.measurement.stages.taxels import DeadTaxels, StuckTaxels, TaxelGain
 from sensorium.measurement.stages.window import WindowAverage
 
 __all__ = [
     "ClockError",
     "Creep",
     "Crosstalk",
+    "DeadTaxels",
     "Debounce",
     "Dropout",
     "Flicker",
@@ -30,6 +35,8 @@ __all__ = [
     "GroupDelay",
     "KinectDepth",
     "LowPass",
+    "Play",
+    "RowScan",
     "Saturation",
     "SaturationFault",
     "ScaleError",
@@ -37,7 +44,11 @@ __all__ = [
     "StageKey",
     "StereoDepth",
     "StuckFault",
+    "StuckTaxels",
+    "TaxelCrosstalk",
+    "TaxelGain",
     "TemperatureDrift",
     "TofDepth",
+    "Viscoelastic",
     "WindowAverage",
 ]

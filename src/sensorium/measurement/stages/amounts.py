@@ -14,6 +14,7 @@ from sensorium.compute import Rows
 from sensorium.measurement.draws import draw_columns, is_law, law_parameters
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import Choice, Normal, Uniform, normal_table
+from sensorium.spec import exact_fraction
 
 wp.set_module_options({"enable_backward": False})
 
@@ -122,6 +123,13 @@ def within(value: Any, low: float, high: float, expected: str) -> Any:
     if not isinstance(value, Normal) and not low <= least <= most <= high:
         raise bad(expected)
     return value
+
+
+def in_ticks(value: Any, key: StageKey) -> Any:
+    """Return seconds in ticks, exact for the decimals that people write."""
+    if isinstance(value, tuple):
+        return tuple(in_ticks(part, key) for part in value)
+    return float(exact_fraction(value) / key.clock.dt_exact)
 
 
 # Time since a sensor began --------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from sensorium.measurement.stages.amounts import (
     column_values,
     converted,
     draw_amount,
+    in_ticks,
     launch_beginning,
     no_law,
     parts,
@@ -35,7 +36,7 @@ from sensorium.measurement.stages.amounts import (
 )
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import Normal, Uniform, draw, normal_table, philox, word_to_uniform
-from sensorium.spec import FieldSpec, exact_fraction
+from sensorium.spec import FieldSpec
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
@@ -345,7 +346,7 @@ class _Fault(StageCfg):
     def _onset(self, key: StageKey) -> Any:
         """Return the probability per sample, or the tick after the reset, at which a fault begins."""
         if self.start is not None:
-            return converted(self.start, lambda value: _ticks(value, key))
+            return converted(self.start, lambda value: in_ticks(value, key))
         if self.rate is None:
             return self.probability
         return converted(self.rate, lambda value: _times(value, key.period))
@@ -375,7 +376,7 @@ class _Fault(StageCfg):
         """Let faults begin and end (a launch per group, and one that only works at a reset)."""
         launch_beginning(key, state["began"])
         clock = key.clock
-        duration = _FOREVER if self.duration is None else converted(self.duration, lambda value: _ticks(value, key))
+        duration = _FOREVER if self.duration is None else converted(self.duration, lambda value: in_ticks(value, key))
         for group, (count, index) in _groups(self.per, key.columns, key.field_index).items():
             strikes = np.zeros(count) if self.elements else np.ones(count)
             strikes[list(self.elements)] = 1.0
@@ -411,13 +412,6 @@ class _Fault(StageCfg):
 def _times(value: Any, factor: float) -> Any:
     """Return a number or a (nested) vector of numbers times a factor."""
     return tuple(_times(part, factor) for part in value) if isinstance(value, tuple) else value * factor
-
-
-def _ticks(value: Any, key: StageKey) -> Any:
-    """Return seconds in ticks, exact for the decimals that people write."""
-    if isinstance(value, tuple):
-        return tuple(_ticks(part, key) for part in value)
-    return float(exact_fraction(value) / key.clock.dt_exact)
 
 
 # The faults -----------------------------------------------------------------------------------------------------------

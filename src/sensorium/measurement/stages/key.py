@@ -11,6 +11,7 @@ import warp as wp
 from sensorium.compute import Compute, Rows
 from sensorium.compute.clock import Clock
 from sensorium.random import normal_table, normals4, stream_key, uniforms4
+from sensorium.spec import FieldSpec
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
@@ -51,6 +52,7 @@ class StageKey:
         period: mean time between samples, s.
         columns: number of columns of each field.
         field_index: index of each field in the data class.
+        specs: layout of each field, with the mount axis.
     """
 
     def __init__(
@@ -64,11 +66,13 @@ class StageKey:
         period: float,
         columns: Mapping[str, int],
         field_index: Mapping[str, int],
+        specs: Mapping[str, FieldSpec] | None = None,
     ) -> None:
         self.compute, self.clock = compute, clock
         self.period = period
         self.columns = dict(columns)
         self.field_index = dict(field_index)
+        self.specs = dict(specs or {})
         self.sensor = label
         self._seed, self._stage = seed, stage
         self._buffers: dict[tuple[str, str], torch.Tensor] = {}

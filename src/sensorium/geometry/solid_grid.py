@@ -1,0 +1,321 @@
+"""Closed meshes made ready for signed distances: their trees, and grids whose cells list the triangles near them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from sensorium.geometry.bounds import tree_of
+from sensorium.geometry.shapes import Mesh
+from sensorium.geometry.solid_mesh import Surface, surface_of
+from sensorium.geometry.solid_walk import Cell, Entry, Solid, Solids, by_tree, gap_sq
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+CELLS_PER_FACE = 12
+"""Cells of a grid for each triangle."""
+FEWEST_CELLS = 1 << 10
+MOST_CELLS = 1 << 18
+"""Bounds of the cells of a grid."""
+PADDING = 0.08
+"""How far a grid reaches beyond its mesh, in longest sides of the mesh: what is outside of it asks the tree."""
+LONGEST = wp.constant(wp.int32(96))
+"""Triangles that a cell can list."""
+MOST_ENTRIES = 1 << 22
+"""Entries of all lists of a mesh; cells far from the surface go without where there would be more."""
+SLACK = 1e-6
+"""What float32 may lose of a distance, in half diagonals of the mesh."""
+
+_CELL = np.dtype([("distance", np.float32), ("start", np.int32), ("count", np.int32)])
+_ENTRY = np.dtype([("face", np.int32), ("distance", np.float32)])
+
+
+@wp.struct
+class Lattice:
+    """The centres of a grid's cells.
+
+    Attributes:
+        low: the first, m.
+        side: between neighbours, m.
+        count_x: how many along x.
+        count_y: along y.
+        half: half the diagonal of a cell, m, and a bit.
+    """
+
+    low: wp.vec3
+    side: wp.float32
+    count_x: wp.int32
+    count_y: wp.int32
+    half: wp.float32
+
+
+@wp.func
+def _centre(lattice: Lattice, cell: int) -> wp.vec3:
+    row = cell / lattice.count_x
+    x = cell - row * lattice.count_x
+    z = row / lattice.count_y
+    y = row - z * lattice.count_y
+    return lattice.low + lattice.side * wp.vec3(wp.float32(x), wp.float32(y), wp.float32(z))
+
+
+@wp.kernel
+def _measure(solids: Solids, lattice: Lattice, distance: wp.array[wp.float32]) -> None:
+    """Write the signed distance of each cell's centre, m."""
+    cell = wp.tid()
+    far, _arm, _normal = by_tree(solids, solids.solids[0], wp.vec3d(_centre(lattice, cell)), 1.0e30)
+    distance[cell] = far
+
+
+@wp.kernel
+def _count(solids: Solids, lattice: Lattice, distance: wp.array[wp.float32], count: wp.array[wp.int32]) -> None:
+    """Count the triangles that can be nearest to a point of each cell; 0 where there are too many for a list."""
+    cell = wp.tid()
+    q = _centre(lattice, cell)
+    reach = wp.abs(distance[cell]) + 2.0 * lattice.half
+    around = wp.vec3(reach, reach, reach)
+    boxes = wp.mesh_query_aabb(solids.solids[0].mesh, q - around, q + around)
+    face = wp.int32(0)
+    found = wp.int32(0)
+    while wp.mesh_query_aabb_next(boxes, face):
+        if gap_sq(solids, face, q, wp.inf) <= reach * reach:
+            found += 1
+            if found > LONGEST:
+                break
+    if found > LONGEST:
+        found = 0
+    count[cell] = found
+
+
+@wp.kernel
+def _list(
+    solids: Solids,
+    lattice: Lattice,
+    distance: wp.array[wp.float32],
+    count: wp.array[wp.int32],
+    start: wp.array[wp.int32],
+    entries: wp.array[Entry],
+) -> None:
+    """Write the triangles that `_count` counts, the nearest to the centre first; of equals that of the lower number."""
+    cell = wp.tid()
+    if count[cell] == 0:
+        return
+    q = _centre(lattice, cell)
+    reach = wp.abs(distance[cell]) + 2.0 * lattice.half
+    around = wp.vec3(reach, reach, reach)
+    boxes = wp.mesh_query_aabb(solids.solids[0].mesh, q - around, q + around)
+    face = wp.int32(0)
+    first = start[cell]
+    found = wp.int32(0)
+    while wp.mesh_query_aabb_next(boxes, face):
+        gap = gap_sq(solids, face, q, wp.inf)
+        if gap <= reach * reach:
+            far = wp.sqrt(gap)
+            k = first + found
+            while k > first:
+                before = entries[k - 1]
+                if before.distance < far or (before.distance == far and before.face < face):
+                    break
+                entries[k] = before
+                k -= 1
+            entry = Entry()
+            entry.face = face
+            entry.distance = far
+            entries[k] = entry
+            found += 1
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Form:
+    """One mesh, made ready: arrays for kernels on the host, and its tree on the device.
+
+    Attributes:
+        surface: the triangles.
+        tree: the same as a `wp.Mesh`, from the centre.
+        low: least corner of the grid, m.
+        side: side of a cell, m.
+        counts: cells along x, y and z; zeros for no grid.
+        cells: `[cell]`, x runs fastest; `start` and `face` count from the mesh's own first.
+        entries: `[entry]`.
+    """
+
+    surface: Surface
+    tree: wp.Mesh
+    low: NDArray[np.float32]
+    side: float
+    counts: tuple[int, int, int]
+    cells: NDArray[Any]
+    entries: NDArray[Any]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its grid."""
+        return int(self.cells.nbytes + self.entries.nbytes)
+
+
+def make_form(mesh: Mesh, scale: tuple[float, float, float], device: str, *, grid: bool = True) -> Form:
+    """Return a mesh, scaled by positive factors, ready for signed distances.
+
+    Args:
+        mesh: the triangles.
+        scale: factors along its axes.
+        device: where its kernels run.
+        grid: whether to make a grid; without, every point asks the tree, which is slower and gives the same.
+
+    Raises:
+        ModelError: the mesh is not closed; see `require_closed`.
+    """
+    surface = surface_of(mesh, scale)
+    tree = tree_of(surface.vertices, surface.faces, device)
+    nothing = np.zeros(0, _CELL), np.zeros(0, _ENTRY)
+    bare = Form(surface, tree, np.zeros(3, np.float32), 1.0, (0, 0, 0), *nothing)
+    if not grid:
+        return bare
+    wanted = float(np.clip(CELLS_PER_FACE * len(surface.faces), FEWEST_CELLS, MOST_CELLS))
+    sides = 2.0 * (surface.half + PADDING * surface.half.max())
+    side = float((sides.prod() / wanted) ** (1.0 / 3.0))
+    counts = np.maximum(np.ceil(sides / side), 1.0).astype(int)
+    low = (-0.5 * side * counts).astype(np.float32)
+    total = int(counts.prod())
+    solids = gather([bare], device)
+    lattice = Lattice()
+    lattice.low, lattice.side = wp.vec3(*(low + np.float32(0.5 * side))), side
+    lattice.count_x, lattice.count_y = int(counts[0]), int(counts[1])
+    lattice.half = 0.5 * np.sqrt(3.0) * side + 4.0 * SLACK * float(np.linalg.norm(surface.half))
+    distance = wp.zeros(total, dtype=wp.float32, device=device)
+    count = wp.zeros(total, dtype=wp.int32, device=device)
+    wp.launch(_measure, total, [solids, lattice, distance], device=device)
+    wp.launch(_count, total, [solids, lattice, distance, count], device=device)
+    cells = np.zeros(total, _CELL)
+    cells["distance"], cells["count"] = distance.numpy(), count.numpy()
+    nearest_first = np.argsort(np.abs(cells["distance"]), kind="stable")
+    cells["count"][nearest_first[np.cumsum(cells["count"][nearest_first]) > MOST_ENTRIES]] = 0
+    cells["start"] = np.cumsum(cells["count"]) - cells["count"]
+    entries = wp.zeros(max(int(cells["count"].sum()), 1), dtype=Entry, device=device)
+    lists = [wp.array(np.ascontiguousarray(cells[name]), dtype=wp.int32, device=device) for name in ("count", "start")]
+    wp.launch(_list, total, [solids, lattice, distance, *lists, entries], device=device)
+    x, y, z = (int(n) for n in counts)
+    return Form(surface, tree, low, side, (x, y, z), cells, entries.numpy().astype(_ENTRY))
+
+
+def gather(forms: Sequence[Form], device: str) -> Solids:
+    """Return the arrays of some meshes one behind the other, as kernels take them, with no instance yet."""
+    solids: list[Solid] = []
+    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in _TYPES}
+    vertex = face = cell = entry = 0
+    for form in forms:
+        surface, s = form.surface, Solid()
+        s.mesh, s.centre, s.half = form.tree.id, wp.vec3d(*surface.centre), wp.vec3(*surface.half)
+        s.face, s.vertex, s.cell = face, vertex, cell
+        s.low, s.side = wp.vec3(*form.low), form.side
+        s.count_x, s.count_y, s.count_z = form.counts
+        s.slack = SLACK * float(np.linalg.norm(surface.half))
+        solids.append(s)
+        cells, entries = form.cells.copy(), form.entries.copy()
+        cells["start"] += entry
+        entries["face"] += face
+        rows = {
+            "vertices": surface.vertices,
+            "vertex_normals": surface.vertex_normals,
+            "faces": surface.faces + vertex,
+            "face_normals": surface.face_normals,
+            "edge_normals": surface.edge_normals.reshape(-1, 3),
+            "frames": _frames(surface).reshape(-1, 4),
+            "cells": cells,
+            "entries": entries,
+        }
+        for name, values in rows.items():
+            parts[name].append(values)
+        vertex, face = vertex + len(surface.vertices), face + len(surface.faces)
+        cell, entry = cell + len(cells), entry + len(entries)
+    out = Solids()
+    for name, (dtype, kind, width) in _TYPES.items():
+        values = np.concatenate([np.zeros((0, width) if width else 0, kind), *parts[name]]).astype(kind)
+        setattr(out, name, wp.array(values, dtype=dtype, device=device))
+    out.solids = wp.array(solids, dtype=Solid, device=device) if solids else wp.zeros(0, dtype=Solid, device=device)
+    out.solids.trees = [form.tree for form in forms]  # kernels know them by their ids; this keeps them alive
+    out.solid = wp.zeros(0, dtype=wp.int32, device=device)
+    out.scale = wp.zeros(0, dtype=wp.vec3, device=device)
+    return out
+
+
+_TYPES: dict[str, tuple[Any, Any, int]] = {
+    "vertices": (wp.vec3d, np.float64, 3),
+    "vertex_normals": (wp.vec3, np.float32, 3),
+    "faces": (wp.vec3i, np.int32, 3),
+    "face_normals": (wp.vec3, np.float32, 3),
+    "edge_normals": (wp.vec3, np.float32, 3),
+    "frames": (wp.vec4, np.float32, 4),
+    "cells": (Cell, _CELL, 0),
+    "entries": (Entry, _ENTRY, 0),
+}
+"""Of each array of `Solids` its type in kernels, that of its numbers, and how many of them are in a row."""
+
+
+def _frames(surface: Surface) -> NDArray[np.float64]:
+    """Return what `Solids.frames` says, `[face, 4, 4]`."""
+    a, b, c = (surface.vertices[surface.faces[:, k]] for k in range(3))
+    length = np.linalg.norm(b - a, axis=1)
+    along = (b - a) / length[:, None]
+    across = np.cross(surface.face_normals, along)
+    out = np.zeros((len(a), 4, 4))
+    for k, axis in enumerate((surface.face_normals, along, across)):
+        out[:, k, :3], out[:, k, 3] = axis, -(axis * a).sum(axis=1)
+    x, y = ((axis * (c - a)).sum(axis=1) for axis in (along, across))
+    out[:, 3] = np.stack([length, x, y, 1.0 / ((x - length) ** 2 + y**2)], axis=1)
+    return out
+
+
+def build_solids(
+    meshes: Sequence[tuple[Mesh, tuple[float, float, float]] | None],
+    device: str,
+    known: dict[Any, Form] | None = None,
+    *,
+    grid: bool = True,
+) -> Solids:
+    """Return what `signed_distance` needs of the meshes of all instance rows, None for rows of another kind.
+
+    Rows with the same triangles, and scales that differ in size and signs alone, share everything.
+
+    Args:
+        meshes: of each row the mesh and its scale.
+        device: where the arrays live.
+        known: forms of meshes that were made before; those made now are added.
+        grid: see `make_form`.
+
+    Raises:
+        ModelError: a mesh is not closed; see `require_closed`.
+    """
+    known = {} if known is None else known
+    chosen: dict[Any, int] = {}
+    forms: list[Form] = []
+    rows: list[int] = []
+    scales: list[tuple[float, ...]] = []
+    for item in meshes:
+        if item is None:
+            rows.append(-1)
+            scales.append((1.0, 1.0, 1.0))
+            continue
+        mesh, scale = item
+        size = np.abs(scale)
+        is_even = bool((size == size[0]).all())
+        copy = (1.0, 1.0, 1.0) if is_even else (float(size[0]), float(size[1]), float(size[2]))
+        key = (mesh.vertices.tobytes(), mesh.faces.tobytes(), copy, device, grid)
+        if key not in chosen:
+            if key not in known:
+                known[key] = make_form(mesh, copy, device, grid=grid)
+            chosen[key] = len(forms)
+            forms.append(known[key])
+        rows.append(chosen[key])
+        scales.append(tuple(scale) if is_even else tuple(np.sign(scale).tolist()))
+    out = gather(forms, device)
+    out.solid = wp.array(np.array(rows, np.int32), dtype=wp.int32, device=device)
+    out.scale = wp.array(np.array(scales, np.float32).reshape(-1, 3), dtype=wp.vec3, device=device)
+    return out
+
+
+__all__ = ["Form", "build_solids", "gather", "make_form"]

@@ -1,0 +1,248 @@
+"""Closed triangle meshes as solids, on the host: whether one is closed, which side is out, and normals of its features.
+
+The sign of a distance to a mesh is that of the way from the nearest point, along the normal there. On an edge that is
+the sum of the normals of its triangles, at a vertex the sum weighted by their angles: J. A. Baerentzen and H. Aanaes,
+"Signed Distance Computation Using the Angle Weighted Pseudonormal", IEEE TVCG 11 (2005). A normal of one of the
+triangles would tell the wrong side at sharp edges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sensorium.errors import ModelError, listed
+from sensorium.geometry.shapes import Mesh
+
+WELD = 1e-6
+"""Vertices nearer than about this share of the mesh's extent are one, where a mesh is open otherwise."""
+TOLD = 3
+"""How many edges of each kind a message names."""
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Surface:
+    """A closed surface, wound outwards, and what kernels need of it. Float64, m, seen from `centre`.
+
+    Attributes:
+        centre: middle of the box around it, in the mesh's frame.
+        half: half the sides of that box.
+        vertices: `[vertex, 3]`; none is there twice.
+        faces: `[face, 3]`.
+        vertex_normals: `[vertex, 3]`, unit; those of edges and faces too.
+        edge_normals: `[face, 3, 3]`: of the edges from corner 0 to 1, 1 to 2, and 2 to 0.
+        face_normals: `[face, 3]`.
+    """
+
+    centre: Floats
+    half: Floats
+    vertices: Floats
+    faces: Ints
+    vertex_normals: Floats
+    edge_normals: Floats
+    face_normals: Floats
+
+
+def open_edges(mesh: Mesh) -> Floats:
+    """Return both ends of the edges that keep a mesh from being closed and wound alike, `[edge, 2, 3]`, m.
+
+    Corners at one place are one vertex, whichever rows of `vertices` they are: files of some kinds repeat them. A mesh
+    is closed where each edge is run along as often one way as the other way by the triangles that share it.
+    """
+    points, faces, _rows = _welded(mesh)
+    edges, _count, _run, _first = _faulty(faces)
+    ends: Floats = points[edges]
+    return ends
+
+
+def require_closed(mesh: Mesh) -> None:
+    """Raise for a mesh that has no inside.
+
+    Raises:
+        ModelError: some of its edges have one triangle only, or triangles that are wound against each other, or an odd
+            number of them: how many, and where the first are.
+    """
+    _closed(mesh)
+
+
+def surface_of(mesh: Mesh, scale: tuple[float, float, float] = (1.0, 1.0, 1.0)) -> Surface:
+    """Return a mesh, scaled, as a closed surface that is wound outwards.
+
+    A closed part that is wound inwards is a cavity where other parts lie around it; else it is turned.
+
+    Args:
+        mesh: the triangles.
+        scale: factors along its axes, all positive.
+
+    Raises:
+        ModelError: it is not closed; see `require_closed`.
+    """
+    points, faces = _closed(mesh)
+    points = points * np.array(scale)
+    low, high = points.min(axis=0), points.max(axis=0)
+    centre = 0.5 * (low + high)
+    points = points - centre
+    faces = _outwards(points, faces)
+    corners = points[faces]
+    sides = np.roll(corners, -1, axis=1) - corners
+    normals = np.cross(sides[:, 0], sides[:, 1])
+    normals /= np.linalg.norm(normals, axis=1, keepdims=True)
+    back = -np.roll(sides, 1, axis=1)
+    angles = np.arctan2(np.linalg.norm(np.cross(sides, back), axis=-1), (sides * back).sum(axis=-1))
+    at_vertices = np.zeros_like(points)
+    for k in range(3):
+        np.add.at(at_vertices, faces[:, k], angles[:, k, None] * normals)
+    _edges, edge_of = np.unique(_undirected(faces), return_inverse=True)
+    at_edges = np.zeros((len(_edges), 3))
+    np.add.at(at_edges, edge_of.reshape(-1), np.repeat(normals, 3, axis=0))
+    return Surface(
+        centre,
+        0.5 * (high - low),
+        points,
+        faces,
+        _unit(at_vertices),
+        _unit(at_edges)[edge_of.reshape(-1, 3)],
+        normals,
+    )
+
+
+def _unit(vectors: Floats) -> Floats:
+    length = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return np.divide(vectors, length, out=np.zeros_like(vectors), where=length > 0.0)
+
+
+def _closed(mesh: Mesh) -> tuple[Floats, Ints]:
+    """Return points and faces of a mesh without repeated vertices, or raise."""
+    points, faces, rows = _welded(mesh)
+    edges, count, run, first = _faulty(faces)
+    if not len(edges):
+        return points, faces
+    total = len(np.unique(_undirected(faces)))
+    parts = []
+    kinds = (
+        ("open, with one triangle only", count == 1),
+        ("between triangles that are wound against each other", (count > 1) & (count % 2 == 0)),
+        ("shared by an odd number of triangles", (count > 1) & (count % 2 == 1)),
+    )
+    for what, chosen in kinds:
+        if chosen.any():
+            where = [
+                f"{_place(points[a])} to {_place(points[b])} of triangle {mesh.face_ids[rows[face]]}"
+                for (a, b), face in zip(edges[chosen][:TOLD], first[chosen][:TOLD], strict=True)
+            ]
+            more = int(chosen.sum()) - len(where)
+            parts.append(f"{chosen.sum()} of {total} edges are {what}: {listed(where)}" + (f", and {more} more" if more else ""))
+    raise ModelError(
+        f"mesh {mesh.name!r}: a signed distance needs a closed surface whose triangles are wound alike. {'; '.join(parts)}"
+        " (m, in the mesh's frame). Close it, use its convex hull or a primitive instead, or leave the shape out."
+    )
+
+
+def _place(point: Floats) -> str:
+    return f"({', '.join(f'{value:.6g}' for value in point)})"
+
+
+def _welded(mesh: Mesh) -> tuple[Floats, Ints, Ints]:
+    """Return points and faces with one row per place, and the row of each face in the mesh's."""
+    used, corners = np.unique(mesh.faces, return_inverse=True)
+    points = mesh.vertices[used] + 0.0
+    faces = corners.reshape(-1, 3).astype(np.int64)
+    rows = np.arange(len(faces))
+    points, places = np.unique(points, axis=0, return_inverse=True)
+    faces = places.reshape(-1)[faces]
+    if len(_faulty(faces)[0]):
+        step = WELD * float(np.ptp(points, axis=0).max())
+        label = _clusters(points, step)
+        kept, label = np.unique(label, return_inverse=True)
+        points, faces = points[kept], label.reshape(-1)[faces]
+        whole = (faces != np.roll(faces, 1, axis=1)).all(axis=1)
+        faces, rows = faces[whole], rows[whole]
+    return points, faces, rows
+
+
+def _clusters(points: Floats, step: float) -> Ints:
+    """Return for each point the first that it is one with: those in one cell of a grid, or of one shifted by half."""
+    label = np.arange(len(points))
+    cells = [np.floor(points / step + shift).astype(np.int64) for shift in (0.0, 0.5)]
+    grids = []
+    for choice in np.ndindex(2, 2, 2):
+        keys = np.stack([cells[choice[axis]][:, axis] for axis in range(3)], axis=1)
+        grids.append(np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1))
+    return _joined(label, grids)
+
+
+def _joined(label: Ints, groups: list[Ints]) -> Ints:
+    """Return the least label that each item is connected with by groups it shares with others."""
+    while True:
+        before = label
+        for group in groups:
+            least = np.full(int(group.max()) + 1, len(label), dtype=np.int64)
+            np.minimum.at(least, group, label)
+            label = least[group]
+            label = np.minimum(label, label[label])
+        if (label == before).all():
+            return label
+
+
+def _undirected(faces: Ints) -> Ints:
+    """Return a number of each edge `[3 * face]`, the same for both ways along it."""
+    a, b = faces.reshape(-1), np.roll(faces, -1, axis=1).reshape(-1)
+    keys: Ints = np.minimum(a, b) * (int(faces.max()) + 1) + np.maximum(a, b)
+    return keys
+
+
+def _faulty(faces: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return edges that are not run along equally often both ways: ends, triangles, the difference, first triangle."""
+    a, b = faces.reshape(-1), np.roll(faces, -1, axis=1).reshape(-1)
+    _keys, first, edge_of, count = np.unique(
+        _undirected(faces), return_index=True, return_inverse=True, return_counts=True
+    )
+    run = np.zeros(len(count), dtype=np.int64)
+    np.add.at(run, edge_of.reshape(-1), np.where(a < b, 1, -1))
+    bad = np.flatnonzero(run)
+    return np.stack([a[first[bad]], b[first[bad]]], axis=1), count[bad], run[bad], first[bad] // 3
+
+
+def _outwards(points: Floats, faces: Ints) -> Ints:
+    """Return the faces with those turned that belong to closed parts that are wound inwards and are no cavities."""
+    corners = points[faces]
+    volumes = (corners[:, 0] * np.cross(corners[:, 1], corners[:, 2])).sum(axis=1)
+    if volumes.sum() < 0.0:
+        faces, volumes = faces[:, ::-1], -volumes
+        corners = corners[:, ::-1]
+    vertex_part = np.arange(len(points))
+    while True:
+        least = vertex_part[faces].min(axis=1)
+        after = vertex_part.copy()
+        for k in range(3):
+            np.minimum.at(after, faces[:, k], least)
+        after = after[after]
+        if (after == vertex_part).all():
+            break
+        vertex_part = after
+    names, part = np.unique(vertex_part[faces[:, 0]], return_inverse=True)
+    part = part.reshape(-1)
+    volume = np.bincount(part, weights=volumes, minlength=len(names))
+    turned = np.zeros(len(names), dtype=bool)
+    solid = volume[part] > 0.0
+    for name in np.flatnonzero(volume < 0.0):
+        inside = corners[part == name][0].mean(axis=0)
+        turned[name] = abs(_winding(inside, corners[solid])) < 0.5
+    return np.ascontiguousarray(np.where(turned[part][:, None], faces[:, ::-1], faces))
+
+
+def _winding(point: Floats, corners: Floats) -> float:
+    """Return how often triangles are wound around a point: A. van Oosterom and J. Strackee, IEEE TBME 30 (1983)."""
+    a, b, c = (corners[:, k] - point for k in range(3))
+    la, lb, lc = (np.linalg.norm(side, axis=1) for side in (a, b, c))
+    triple = (a * np.cross(b, c)).sum(axis=1)
+    rest = la * lb * lc + (a * b).sum(axis=1) * lc + (b * c).sum(axis=1) * la + (c * a).sum(axis=1) * lb
+    return float(np.arctan2(triple, rest).sum() / (2.0 * np.pi))
+
+
+__all__ = ["Surface", "open_edges", "require_closed", "surface_of"]

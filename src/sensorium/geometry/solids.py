@@ -1,0 +1,239 @@
+"""Signed distance, for kernels: how deep a point is in a solid, and which way is out.
+
+Points are given in the shape's own frame. A distance is negative inside; its gradient is a unit vector away from the
+solid, outside as inside, and on the surface the outward normal. At an edge or a corner it is one of those that point
+out there; where several points of the surface are equally near, one of them is taken, always the same.
+
+Below an unbounded plane, and below a height field without a base, is inside; beside such a field is outside. A plane
+that is bounded is a sheet without an inside. Meshes must be closed; see `sensorium.geometry.solid_mesh`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import warp as wp
+
+from sensorium.geometry.hfield import BASE, HFields, hfield_height, hfield_normal
+from sensorium.geometry.nearest import nearest_hfield, nearest_on_triangle, nearest_primitive
+from sensorium.geometry.primitives import BOX, CAPSULE, CYLINDER, ELLIPSOID, HFIELD, MESH, PLANE, SPHERE
+from sensorium.geometry.ray_structs import Instances
+from sensorium.geometry.solid_grid import build_solids
+from sensorium.geometry.solid_mesh import open_edges, require_closed
+from sensorium.geometry.solid_walk import Solids, signed_mesh
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+if TYPE_CHECKING:  # Warp's scalars have no operators that a type checker could see
+    F64: TypeAlias = Any
+else:
+    F64 = wp.float64
+
+_ZERO: Any = wp.constant(wp.float64(0.0))
+
+
+@wp.func
+def _signed_round(arm: wp.vec3, radius: float) -> tuple[wp.float32, wp.vec3]:
+    """Return the signed distance from the surface around a centre, or an axis, and the gradient."""
+    length = wp.length(arm)
+    if length > 0.0:
+        return length - radius, arm / length
+    return -radius, wp.vec3(1.0, 0.0, 0.0)
+
+
+@wp.func
+def _signed_box(size: wp.vec3, p: wp.vec3) -> tuple[wp.float32, wp.vec3, wp.vec3]:
+    """Return the signed distance to a box, its nearest point, and the gradient."""
+    foot = wp.vec3()
+    over = wp.vec3()
+    outward = wp.vec3()
+    most = -wp.float32(wp.inf)
+    axis = wp.int32(0)
+    for i in range(3):
+        gap = wp.abs(p[i]) - size[i]
+        if gap > most:
+            most = gap
+            axis = i
+        outward[i] = wp.where(p[i] < 0.0, -1.0, 1.0)
+        over[i] = outward[i] * wp.max(gap, 0.0)
+        foot[i] = wp.clamp(p[i], -size[i], size[i])
+    if most > 0.0:
+        length = wp.length(over)
+        return length, foot, over / length
+    foot[axis] = outward[axis] * size[axis]
+    gradient = wp.vec3()
+    gradient[axis] = outward[axis]
+    return most, foot, gradient
+
+
+@wp.func
+def _signed_cylinder(radius: float, half: float, p: wp.vec3) -> tuple[wp.float32, wp.vec3, wp.vec3]:
+    """Return the signed distance to a cylinder along z, its nearest point, and the gradient."""
+    rho = wp.sqrt(p[0] * p[0] + p[1] * p[1])
+    x = wp.float32(1.0)
+    y = wp.float32(0.0)
+    if rho > 0.0:
+        x = p[0] / rho
+        y = p[1] / rho
+    up = wp.where(p[2] < 0.0, -1.0, 1.0)
+    side = rho - radius
+    cap = wp.abs(p[2]) - half
+    foot = wp.vec3(p[0], p[1], p[2])
+    if side >= 0.0 or side >= cap:
+        foot[0] = radius * x
+        foot[1] = radius * y
+    if cap >= 0.0 or cap > side:
+        foot[2] = up * half
+    if side > 0.0 and cap > 0.0:
+        length = wp.sqrt(side * side + cap * cap)
+        return length, foot, wp.vec3(side * x, side * y, up * cap) / length
+    if side >= cap:
+        return side, foot, wp.vec3(x, y, 0.0)
+    return cap, foot, wp.vec3(0.0, 0.0, up)
+
+
+@wp.func
+def _signed_ellipsoid(radii: wp.vec3, p: wp.vec3) -> tuple[wp.float32, wp.vec3, wp.vec3]:
+    """Return the signed distance to an ellipsoid, its nearest point, and the gradient.
+
+    Close to the surface the way from there has few digits; the normal of the surface has all, and far away the way has.
+    """
+    foot, distance = nearest_primitive(ELLIPSOID, radii, p)
+    least = wp.min(radii[0], wp.min(radii[1], radii[2]))
+    normal = wp.vec3()
+    for i in range(3):
+        normal[i] = (foot[i] / radii[i]) * (least / radii[i])
+    normal = wp.normalize(normal)
+    arm = p - foot
+    if wp.abs(distance) > 0.01 * wp.max(radii[0], wp.max(radii[1], radii[2])):
+        return distance, foot, arm / distance
+    return wp.dot(arm, normal), foot, normal
+
+
+@wp.func
+def _signed_plane(size: wp.vec3, p: wp.vec3) -> tuple[wp.float32, wp.vec3, wp.vec3]:
+    """Return the signed distance to a plane, or the distance to a sheet, its nearest point, and the gradient."""
+    up = wp.vec3(0.0, 0.0, 1.0)
+    if size[0] == 0.0 and size[1] == 0.0:
+        return p[2], wp.vec3(p[0], p[1], 0.0), up
+    foot, distance = nearest_primitive(PLANE, size, p)
+    if distance > 0.0:
+        return distance, foot, (p - foot) / distance
+    return distance, foot, up
+
+
+@wp.func
+def signed_analytic(kind: int, size: wp.vec3, p: wp.vec3) -> tuple[wp.float32, wp.vec3, wp.vec3]:
+    """Return the signed distance to an analytic shape, m, its nearest point, and the gradient.
+
+    Args:
+        kind: PLANE to BOX; for another kind the distance is +inf.
+        size: as in `sensorium.geometry.shapes`, m; unused entries are not read.
+        p: a point in the shape's frame, m.
+    """
+    if kind == SPHERE:
+        far, out = _signed_round(p, size[0])
+        return far, size[0] * out, out
+    if kind == CAPSULE:
+        z = wp.clamp(p[2], -size[1], size[1])
+        far, out = _signed_round(wp.vec3(p[0], p[1], p[2] - z), size[0])
+        return far, wp.vec3(0.0, 0.0, z) + size[0] * out, out
+    if kind == BOX:
+        return _signed_box(size, p)
+    if kind == CYLINDER:
+        return _signed_cylinder(size[0], size[1], p)
+    if kind == ELLIPSOID:
+        return _signed_ellipsoid(size, p)
+    if kind == PLANE:
+        return _signed_plane(size, p)
+    return wp.inf, wp.vec3(wp.inf, wp.inf, wp.inf), wp.vec3(0.0, 0.0, 1.0)
+
+
+@wp.func
+def _signed_hfield(fields: HFields, index: int, p: wp.vec3, reach: float) -> tuple[wp.float32, wp.vec3, wp.vec3]:
+    """Return the signed distance to a height field, its nearest point, and the gradient.
+
+    The nearest point is known in float32; the way to it, in float64, from the triangles around it.
+    """
+    h = fields.fields[index]
+    top, face = hfield_height(fields, index, p[0], p[1])
+    inside = p[2] < top and (h.base < 0.0 or p[2] > -h.base)  # beside the field its height is -inf
+    limit = wp.where(inside, wp.inf, reach)
+    foot, far = nearest_hfield(fields, index, p, limit)
+    if not far <= limit:
+        return wp.inf, foot, wp.vec3(0.0, 0.0, 1.0)
+    side = wp.where(inside, -1.0, 1.0)
+    # The foot is known to a few units in the last place: it may be in the cell beside the one it seems to be in.
+    u = (wp.float64(foot[0]) + h.half_x) * h.per_x
+    v = (wp.float64(foot[1]) + h.half_y) * h.per_y
+    near = wp.float64(3.0e-7) * (h.half_x + h.half_y)
+    du = near * h.per_x
+    dv = near * h.per_y
+    best = wp.float64(float(wp.inf))
+    arm = wp.vec3d()
+    for row in range(
+        wp.clamp(wp.int32(wp.floor(v - dv)), 0, h.rows - 2), wp.clamp(wp.int32(wp.floor(v + dv)), 0, h.rows - 2) + 1
+    ):
+        for col in range(
+            wp.clamp(wp.int32(wp.floor(u - du)), 0, h.cols - 2), wp.clamp(wp.int32(wp.floor(u + du)), 0, h.cols - 2) + 1
+        ):
+            at = h.heights + row * h.cols + col
+            x0 = wp.float64(col) / h.per_x - h.half_x - wp.float64(p[0])
+            x1 = wp.float64(col + 1) / h.per_x - h.half_x - wp.float64(p[0])
+            y0 = wp.float64(row) / h.per_y - h.half_y - wp.float64(p[1])
+            y1 = wp.float64(row + 1) / h.per_y - h.half_y - wp.float64(p[1])
+            a = wp.vec3d(x0, y0, wp.float64(fields.heights[at]) - wp.float64(p[2]))
+            b = wp.vec3d(x1, y1, wp.float64(fields.heights[at + h.cols + 1]) - wp.float64(p[2]))
+            c = wp.vec3d(x1, y0, wp.float64(fields.heights[at + 1]) - wp.float64(p[2]))
+            d = wp.vec3d(x0, y1, wp.float64(fields.heights[at + h.cols]) - wp.float64(p[2]))
+            for k in range(2):
+                way = nearest_on_triangle(a, c, b)
+                if k == 1:
+                    way = nearest_on_triangle(a, b, d)
+                if wp.length_sq(way) < best:
+                    best = wp.length_sq(way)
+                    arm = way
+                    face = 2 * (row * (h.cols - 1) + col) + k
+    length = wp.sqrt(best)
+    slack = wp.float64(4.0e-7) * (h.half_x + h.half_y + wp.abs(wp.float64(foot[2])))
+    if length <= wp.float64(far) + slack:
+        if length > slack:
+            return side * wp.float32(length), wp.vec3(wp.vec3d(p) + arm), wp.vec3((-wp.float64(side) / length) * arm)
+        return side * wp.float32(length), foot, hfield_normal(fields, index, face, foot)
+    if wp.float64(far) > slack:  # on a wall or the bottom
+        return side * far, foot, side * wp.normalize(p - foot)
+    return side * far, foot, hfield_normal(fields, index, BASE, foot)
+
+
+@wp.func
+def signed_distance(
+    instances: Instances, solids: Solids, fields: HFields, row: int, p: wp.vec3, reach: float
+) -> tuple[wp.float32, wp.vec3, wp.vec3]:
+    """Return the signed distance to one shape, m, the nearest point of its surface, and the gradient, in its frame.
+
+    Args:
+        instances: the shapes.
+        solids: their meshes.
+        fields: all height fields.
+        row: which shape.
+        p: a point in the shape's frame, m.
+        reach: a distance above this need not be told: it may be +inf, and the point and gradient then mean nothing.
+            Depths are told however great they are.
+    """
+    kind = instances.kind[row]
+    if kind == MESH:
+        scale = solids.scale[row]
+        which = solids.solid[row]
+        size = wp.vec3d(scale)
+        factor = wp.abs(scale[0])
+        centre = solids.solids[which].centre
+        q = wp.cw_div(wp.vec3d(p), size) - centre
+        far, arm, out = signed_mesh(solids, which, q, reach / factor)
+        foot = wp.vec3(wp.cw_mul(q + arm + centre, size))
+        return factor * far, foot, wp.cw_mul(out, scale / factor)
+    if kind == HFIELD:
+        return _signed_hfield(fields, instances.field[row], p, reach)
+    return signed_analytic(kind, instances.size[row], p)
+
+
+__all__ = ["Solids", "build_solids", "open_edges", "require_closed", "signed_analytic", "signed_distance"]

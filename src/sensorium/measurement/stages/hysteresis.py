@@ -1,0 +1,250 @@
+"""Hysteresis: what a soft or a sticky element still shows of where it came from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import warp as wp
+from pydantic import ValidationInfo, field_validator
+
+from sensorium.cfg import Amount, Float, Place, StageCfg, amount_bounds, bad
+from sensorium.compute import Rows
+from sensorium.measurement.draws import is_law
+from sensorium.measurement.record import Record
+from sensorium.measurement.stages.amounts import (
+    amount_row,
+    amount_table,
+    check_fit,
+    column_values,
+    draw_amount,
+    state_views,
+)
+from sensorium.measurement.stages.key import StageKey
+from sensorium.random import Normal
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+
+# Depending on the rate ------------------------------------------------------------------------------------------------
+
+
+@wp.kernel
+def _relax(
+    rows: Rows,
+    decay: float,
+    strength: wp.array2d[wp.float32],
+    clock: wp.array[wp.int32],
+    reset_tick: wp.array[wp.int32],
+    last: wp.array2d[wp.float32],
+    branch: wp.array2d[wp.float32],
+    values: wp.array2d[wp.float32],
+) -> None:
+    i, column = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    x = values[env, column]
+    before = last[env, column]
+    if reset_tick[env] == clock[0] or not wp.isfinite(before):
+        last[env, column] = x
+        branch[env, column] = 0.0
+        return
+    if not wp.isfinite(x):
+        return
+    xi = decay * branch[env, column] + (x - before)
+    last[env, column] = x
+    branch[env, column] = xi
+    values[env, column] = x + strength[env, column] * xi
+
+
+class Viscoelastic(StageCfg):
+    """Viscoelastic hysteresis: y = x + strength * xi, xi <- exp(-period / tau) xi + (x - x of the sample before).
+
+    xi is what a spring in series with a damper (a Maxwell branch) feels of a strain x, in units of x, beside the spring
+    that x itself stands for: the standard linear solid. A step shows 1 + strength of itself at once and relaxes to
+    itself with tau. A sine of angular frequency w leads; its loop has the area `loop_area`. The first sample of an
+    episode passes as it is, and the branch begins relaxed. A value that is not finite passes and is forgotten.
+    """
+
+    place: ClassVar[Place] = "scale"
+    is_recorded: ClassVar[bool] = True
+
+    strength: Amount
+    """Share of a fast change that is shown too much, above -1: a number, one per axis, or a distribution drawn per env
+    and axis at reset. A negative one lags behind instead: 1 + strength of a step at once, the rest creeps after."""
+    tau: Float
+    """Time constant of the relaxation, s."""
+
+    @field_validator("strength")
+    @classmethod
+    def _strength(cls, value: Any) -> Any:
+        if not isinstance(value, Normal) and amount_bounds(value)[0] <= -1.0:
+            raise bad("numbers above -1", "With -1 nothing is left of a fast change.")
+        return value
+
+    @field_validator("tau")
+    @classmethod
+    def _tau(cls, value: float) -> float:
+        if not 0.0 < value < math.inf:
+            raise bad("a finite time > 0 in seconds")
+        return value
+
+    def loop_area(self, amplitude: float, frequency_hz: float, strength: float | None = None) -> float:
+        """Return the area of the loop y(x) of a sine, in the field's unit squared: what a cycle dissipates.
+
+        It is pi strength A^2 wT / (1 + (wT)^2), T = tau: largest at w = 1 / tau. Of samples, it is their limit for
+        short periods.
+
+        Args:
+            amplitude: A, in the field's unit.
+            frequency_hz: w / (2 pi).
+            strength: of the loop; by default the stage's, where that is a number.
+        """
+        share = self.strength if strength is None else strength
+        if not isinstance(share, float):
+            raise ValueError(f"the strength is {share!r}: say for which number the area is asked, strength=...")
+        turn = 2.0 * math.pi * frequency_hz * self.tau
+        return math.pi * share * amplitude**2 * turn / (1.0 + turn * turn)
+
+    def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
+        """Return the last values, the branches, and what is drawn."""
+        specs: dict[str, tuple[int, ...]] = {}
+        for field, width in columns.items():
+            check_fit(width, strength=self.strength)
+            names = ("last", "branch", "strength") if is_law(self.strength) else ("last", "branch")
+            specs |= {f"{name}_{field}": (width,) for name in names}
+        return specs
+
+    def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Let the branches follow, and add them (one launch per field)."""
+        decay = math.exp(-key.period / self.tau)
+        for field, columns in key.columns.items():
+            strength = amount_table(key, self.strength, columns, state.get(f"strength_{field}"))
+            inputs = [decay, strength, key.clock.words_wp, key.clock.reset_tick_wp]
+            outputs = [*state_views(state, f"last_{field}", f"branch_{field}"), column_values(slot[field])]
+            key.compute.launch(_relax, (columns,), inputs, outputs)
+
+    def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Set all states to zero, and draw the strengths."""
+        super().reset(state, key)
+        if is_law(self.strength):
+            for field, columns in key.columns.items():
+                values = state[f"strength_{field}"]
+                draw_amount(key, "strength", self.strength, columns, key.field_index[field], values)
+
+
+# Not depending on the rate --------------------------------------------------------------------------------------------
+
+
+@wp.func
+def play(before: float, x: float, half: float) -> float:
+    """Return what a play of width 2 half lets through: it follows x only as far as it is pushed."""
+    return float(wp.min(wp.max(before, x - half), x + half))
+
+
+@wp.kernel
+def _lose_motion(
+    rows: Rows,
+    half: wp.array[wp.float32],
+    weight: wp.array[wp.float32],
+    clock: wp.array[wp.int32],
+    reset_tick: wp.array[wp.int32],
+    held: wp.array3d[wp.float32],
+    values: wp.array2d[wp.float32],
+) -> None:
+    i, column = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    x = values[env, column]
+    is_new = reset_tick[env] == clock[0] or not wp.isfinite(held[env, column, 0])
+    if not (wp.isfinite(x) or is_new):
+        return
+    y = x
+    for k in range(half.shape[0]):
+        o = x
+        if not is_new:
+            o = play(held[env, column, k], x, half[k])
+            y = y + weight[k] * (o - x)
+        held[env, column, k] = o
+    values[env, column] = y
+
+
+class Play(StageCfg):
+    """Hysteresis of dry friction, the same at any rate: y = (1 - sum of w_k) x + sum of w_k P_k(x), P_k plays.
+
+    A play of width 2 r is o = min(max(o, x - r), x + r) (Brokate & Sprekels, Hysteresis and Phase Transitions, 1996):
+    backlash, or an element that sticks until it is pulled hard enough. Several side by side are the Prandtl-Ishlinskii
+    model, whose complement x - P_k(x) is Maxwell slip. Each closes a loop around a parallelogram, `loop_area`. The
+    first sample of an episode passes as it is. A value that is not finite passes and is forgotten.
+    """
+
+    place: ClassVar[Place] = "scale"
+    is_recorded: ClassVar[bool] = True
+
+    width: Float | tuple[Float, ...]
+    """Width 2 r of the play, or of each of several, from 0 up: in the field's unit, or with `full_scale` as a fraction
+    of that. It is how far x must come back until y does."""
+    weight: Float | tuple[Float, ...] | None = None
+    """Share w of the signal that goes through the play, or through each of several, in [0, 1] and at most 1 in all: the
+    rest passes directly. By default all of it, in equal shares."""
+    full_scale: Float | None = None
+    """Full scale of the field, in its unit: `width` is then in fractions of it, as data sheets have it."""
+
+    @field_validator("width")
+    @classmethod
+    def _width(cls, value: Any) -> Any:
+        widths = np.atleast_1d(np.array(value, np.float64))
+        if not widths.size or not (np.isfinite(widths) & (widths >= 0.0)).all():
+            raise bad("finite widths from 0 up")
+        return value
+
+    @field_validator("weight")
+    @classmethod
+    def _weight(cls, value: Any, info: ValidationInfo) -> Any:
+        if value is None:
+            return value
+        weights = np.atleast_1d(np.array(value, np.float64))
+        if not ((weights >= 0.0).all() and weights.sum() <= 1.0 + 1e-9):
+            raise bad("shares from 0 up, 1 in all at most")
+        if "width" in info.data and np.shape(value) != np.shape(info.data["width"]):
+            raise bad(f"one share for each of {np.size(info.data['width'])} widths, not {np.size(value)}")
+        return value
+
+    @field_validator("full_scale")
+    @classmethod
+    def _full_scale(cls, value: float | None) -> float | None:
+        if value is not None and not 0.0 < value < math.inf:
+            raise bad("a finite number > 0")
+        return value
+
+    def plays(self) -> tuple[tuple[float, float], ...]:
+        """Return width, in the field's unit, and weight of each play."""
+        widths = np.atleast_1d(np.array(self.width, np.float64)) * (1.0 if self.full_scale is None else self.full_scale)
+        weights = np.full(len(widths), 1.0 / len(widths)) if self.weight is None else np.atleast_1d(self.weight)
+        return tuple(zip(widths.tolist(), weights.tolist(), strict=True))
+
+    def loop_area(self, span: float) -> float:
+        """Return the area of the loop y(x) for x to and fro over a span, once it is closed: sum of w 2r (span - 2r).
+
+        Args:
+            span: from the lowest to the highest x, in the field's unit. A play wider than it stands still.
+        """
+        return math.fsum(weight * width * max(0.0, span - width) for width, weight in self.plays())
+
+    def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
+        """Return what the plays let through."""
+        return {f"held_{field}": (count, len(self.plays())) for field, count in columns.items()}
+
+    def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Push the plays (one launch per field)."""
+        widths, weights = zip(*self.plays(), strict=True)
+        inputs = [amount_row(key, np.multiply(widths, 0.5)), amount_row(key, weights)]
+        times = [key.clock.words_wp, key.clock.reset_tick_wp]
+        for field, columns in key.columns.items():
+            outputs = [*state_views(state, f"held_{field}"), column_values(slot[field])]
+            key.compute.launch(_lose_motion, (columns,), [*inputs, *times], outputs)

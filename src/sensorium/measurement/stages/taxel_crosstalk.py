@@ -1,0 +1,243 @@
+"""Crosstalk between the taxels of a pad: what neighbours share, by a kernel or by a matrix."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+import warp as wp
+from pydantic import field_validator, model_validator
+
+from sensorium.cfg import Amount, Float, Place, StageCfg, bad
+from sensorium.compute import Rows
+from sensorium.measurement.record import Record
+from sensorium.measurement.stages.amounts import Row, amount_row, column_values, no_law
+from sensorium.measurement.stages.key import StageKey
+from sensorium.measurement.stages.taxels import TaxelLayout, layout_of
+from sensorium.spec import FieldSpec
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+REACH = 3.0
+"""Standard deviations after which a Gaussian kernel ends."""
+
+
+@wp.kernel
+def _copy(rows: Rows, values: wp.array2d[wp.float32], before: wp.array2d[wp.float32]) -> None:
+    i, column = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] != wp.uint8(0):
+        before[env, column] = values[env, column]
+
+
+@wp.kernel
+def _mix(
+    rows: Rows,
+    taxels: int,
+    elements: int,
+    chosen: wp.array[wp.int32],
+    start: wp.array[wp.int32],
+    source: wp.array[wp.int32],
+    weight: wp.array[wp.float32],
+    before: wp.array2d[wp.float32],
+    values: wp.array2d[wp.float32],
+) -> None:
+    i, column = wp.tid()
+    env = rows.start + i
+    part = column % elements
+    if rows.mask[env] == wp.uint8(0) or chosen[part] == 0:
+        return
+    taxel = (column / elements) % taxels
+    first = column - taxel * elements  # this part of the mount's first taxel
+    total = wp.float32(0.0)
+    for k in range(start[taxel], start[taxel + 1]):
+        total = total + weight[k] * before[env, first + source[k] * elements]
+    values[env, column] = total
+
+
+class TaxelCrosstalk(StageCfg):
+    """Crosstalk between taxels: y_i = sum over j of C_ij x_j, of each mount and each part of a vector by itself.
+
+    C is given as `matrix`; or as a `kernel` that each taxel of a grid spreads over its neighbours; or as such a kernel,
+    (1 - strength) of a taxel itself and `strength` times a Gaussian of standard deviation `sigma` over it and its
+    neighbours, up to three of them away, its weights scaled to the sum 1. `coefficients` returns C.
+
+    Stages with other `components`, or on other fields, spread normal force, shear and torque differently. Where the
+    order of imperfections is that of Genesis, this stage is before `Viscoelastic`, and that before `TaxelGain`.
+    """
+
+    place: ClassVar[Place] = "scale"
+    is_recorded: ClassVar[bool] = True
+
+    strength: Float | None = None
+    """Share of the Gaussian, in [0, 1]."""
+    sigma: Float | tuple[Float, Float] | None = None
+    """Standard deviation of the Gaussian: a number, or along a column (from row to row) and along a row; in taxels,
+    or in m where `spacing` is given."""
+    spacing: Float | tuple[Float, Float] | None = None
+    """Distance of neighbours, m: a number, or from row to row and from column to column."""
+    kernel: Amount | None = None
+    """What a taxel spreads: an odd number of rows of an odd number of weights. The one in the middle is what it keeps,
+    the one below that what the taxel of the next row picks up: a unit poke shows the kernel."""
+    matrix: Amount | None = None
+    """C itself, row i: what taxel i picks up of each. Of a list of taxels as of a grid, which is counted row by row."""
+    border: Literal["keep", "leak"] = "keep"
+    """What happens to the share of a kernel that is over the border: ``"keep"``: the other weights of that taxel are
+    scaled so that their sum is that of the kernel, and a load shows as itself in the sum over the pad, wherever it is.
+    ``"leak"``: it is lost, as Genesis has it."""
+    components: tuple[int, ...] = ()
+    """Parts of a vector that are mixed, e.g. ``(2,)`` for the normal force alone; empty means all."""
+
+    @field_validator("strength")
+    @classmethod
+    def _strength(cls, value: float | None) -> float | None:
+        if value is not None and not 0.0 <= value <= 1.0:
+            raise bad("a share in [0, 1]")
+        return value
+
+    @field_validator("sigma", "spacing")
+    @classmethod
+    def _lengths(cls, value: Any) -> Any:
+        if value is not None:
+            lengths = np.atleast_1d(np.array(value, np.float64))
+            if not (np.isfinite(lengths) & (lengths > 0.0)).all():
+                raise bad("finite lengths above 0")
+        return value
+
+    @field_validator("kernel")
+    @classmethod
+    def _kernel(cls, value: Any) -> Any:
+        if value is not None:
+            shape = np.shape(no_law(value, "All environments share the kernel."))
+            if len(shape) != 2 or not all(size % 2 for size in shape):
+                given = f"{' x '.join(map(str, shape))}" if shape else "a number"
+                raise bad(f"an odd number of rows of an odd number of weights, not {given}", "Its middle is the taxel.")
+        return value
+
+    @field_validator("matrix")
+    @classmethod
+    def _matrix(cls, value: Any) -> Any:
+        if value is not None:
+            shape = np.shape(no_law(value, "All environments share the matrix."))
+            if len(shape) != 2 or shape[0] != shape[1]:
+                raise bad(f"a square matrix, not {' x '.join(map(str, shape)) or 'a number'}")
+        return value
+
+    @field_validator("components")
+    @classmethod
+    def _components(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if any(not 0 <= component <= 3 for component in value):
+            raise bad("numbers of parts of a vector, from 0 up", "2 is z.")
+        return value
+
+    @model_validator(mode="after")
+    def _one(self) -> Any:
+        if sum(value is not None for value in (self.strength, self.kernel, self.matrix)) != 1:
+            raise bad("strength, kernel, matrix: exactly one of them")
+        if (self.strength is None) != (self.sigma is None):
+            raise bad("sigma: a length beside strength, and only there")
+        if self.spacing is not None and self.sigma is None:
+            raise bad("spacing: it absent, for no length is in m without sigma")
+        if self.matrix is not None and self.border == "leak":
+            raise bad("border: 'keep' beside a matrix", "A matrix says itself what is lost.")
+        return self
+
+    def weights(self) -> Row:
+        """Return the kernel, `[row, column]`, also the one that strength and sigma stand for.
+
+        Raises:
+            ValueError: the stage has a matrix.
+        """
+        if self.kernel is not None:
+            return np.array(self.kernel, np.float64)
+        if self.strength is None:
+            raise ValueError("TaxelCrosstalk with a matrix has no kernel")
+        sigma = np.broadcast_to(np.array(self.sigma, np.float64), 2)
+        sigma = sigma / (1.0 if self.spacing is None else np.array(self.spacing, np.float64))
+        sides = []
+        for length in sigma:
+            at = np.arange(-math.floor(REACH * length + 1e-9), math.floor(REACH * length + 1e-9) + 1)
+            bell = np.exp(-0.5 * (at / length) ** 2)
+            sides.append(bell / bell.sum())
+        spread: Row = self.strength * np.outer(*sides)
+        spread[len(sides[0]) // 2, len(sides[1]) // 2] += 1.0 - self.strength
+        return spread
+
+    def coefficients(self, shape: tuple[int, ...]) -> Row:
+        """Return C `[taxel, taxel]` for a pad.
+
+        Args:
+            shape: sizes of its axes: (taxels,) or (rows, columns).
+
+        Raises:
+            ValueError: the stage does not fit such a pad.
+        """
+        count = math.prod(shape)
+        targets, sources, weights = self._entries(shape)
+        matrix = np.zeros((count, count))
+        matrix[targets, sources] = weights
+        return matrix
+
+    def _entries(self, shape: tuple[int, ...]) -> tuple[Any, Any, Row]:
+        """Return what is not 0 of C: rows, columns and values, row by row."""
+        count = math.prod(shape)
+        if self.matrix is not None:
+            matrix = np.array(self.matrix, np.float64)
+            if len(matrix) != count:
+                raise ValueError(f"a matrix over {count} taxels, {count} x {count}, not {len(matrix)} x {len(matrix)}")
+            targets, sources = np.nonzero(matrix)
+            return targets, sources, matrix[targets, sources]
+        if len(shape) != 2:
+            raise ValueError(f"a grid of rows and columns for a kernel, not {count} taxels in a list: give a matrix")
+        kernel = self.weights()
+        source_row, source_column = np.divmod(np.arange(count), shape[1])
+        found = []
+        for (down, right), weight in np.ndenumerate(kernel):
+            row, column = source_row + down - kernel.shape[0] // 2, source_column + right - kernel.shape[1] // 2
+            inside = np.flatnonzero((row >= 0) & (row < shape[0]) & (column >= 0) & (column < shape[1]))
+            if weight != 0.0:
+                found.append(((row * shape[1] + column)[inside], inside, np.full(len(inside), weight)))
+        none = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+        targets, sources, weights = (np.concatenate(parts) for parts in zip(none, *found, strict=True))
+        if self.border == "keep":
+            kept, total = np.bincount(sources, weights, minlength=count), float(kernel.sum())
+            empty = np.flatnonzero(np.abs(kept) < 1e-9 * np.abs(kernel).sum())
+            if len(empty) and total != 0.0:
+                raise ValueError(f"border='leak': within the border the weights of taxel {empty[0]} add up to 0")
+            weights = weights * (total / kept)[sources] if total != 0.0 else weights
+        order = np.lexsort((sources, targets))
+        return targets[order], sources[order], weights[order]
+
+    def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
+        """Raise `ValueError` where kernel or matrix do not fit the taxels of a field, or it lacks a component."""
+        for field in columns:
+            layout = layout_of(specs[field])
+            elements = columns[field] // layout.count
+            if self.components and (elements == 1 or max(self.components) >= elements):
+                raise ValueError(f"components below {elements}; {field!r} has {elements} part(s) for each taxel")
+            self._entries(layout.shape)
+
+    def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Copy, then mix (two launches per field)."""
+        for field, columns in key.columns.items():
+            layout = layout_of(key.specs[field])
+            elements = columns // layout.count
+            chosen = [int(not self.components or part in self.components) for part in range(elements)]
+            before = wp.from_torch(key.scratch("before", field))
+            values = column_values(slot[field])
+            key.compute.launch(_copy, (columns,), [values], [before])
+            inputs = [layout.taxels, elements, _integers(key, chosen), *self._sparse(key, layout), before]
+            key.compute.launch(_mix, (columns,), inputs, [values])
+
+    def _sparse(self, key: StageKey, layout: TaxelLayout) -> list[Any]:
+        """Return C row by row without its zeros: where each row starts, the columns, the values."""
+        targets, sources, weights = self._entries(layout.shape)
+        start = np.searchsorted(targets, np.arange(layout.taxels + 1))
+        return [_integers(key, start), _integers(key, sources), amount_row(key, weights)]
+
+
+def _integers(key: StageKey, values: Any) -> Any:
+    return wp.array(np.asarray(values, np.int32), dtype=wp.int32, device=key.compute.wp_device)

@@ -1,0 +1,402 @@
+"""How taxels lie in a field, and what a sensor with taxels can lose of them: gains, dead and stuck ones.
+
+A field of a skin is `[env, mount, probe]` or `[env, mount, row, column]`, with a last axis of three where it holds
+vectors. Any other axes that count things will do; a field without such axes is one taxel for each mount. Taxels are
+counted row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import warp as wp
+from pydantic import ValidationInfo, field_validator, model_validator
+
+from sensorium.cfg import Amount, Place, StageCfg, amount_bounds, bad
+from sensorium.compute import Rows
+from sensorium.measurement.draws import is_law
+from sensorium.measurement.record import Record
+from sensorium.measurement.stages.amounts import (
+    BEGAN,
+    Row,
+    amount_row,
+    amount_table,
+    column_values,
+    converted,
+    draw_amount,
+    in_ticks,
+    launch_beginning,
+    no_law,
+    parts,
+    row,
+    state_views,
+    ticks_since,
+    within,
+)
+from sensorium.measurement.stages.key import StageKey
+from sensorium.random import Uniform
+from sensorium.spec import VECTOR_AXES, FieldSpec
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+
+# Layout ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TaxelLayout:
+    """How the elements of a field, or of several fields alike, are taxels.
+
+    Attributes:
+        mounts: number of mounts.
+        shape: sizes of the axes of one pad.
+        axes: words for those axes.
+    """
+
+    mounts: int
+    shape: tuple[int, ...]
+    axes: tuple[str, ...]
+
+    @property
+    def taxels(self) -> int:
+        """Taxels of one pad."""
+        return prod(self.shape)
+
+    @property
+    def count(self) -> int:
+        """Taxels of one environment: of all mounts."""
+        return self.mounts * self.taxels
+
+    def __str__(self) -> str:
+        if not self.shape:
+            return "one taxel"
+        return f"{self.taxels} taxels ({' x '.join(map(str, self.shape))}, {', '.join(self.axes)})"
+
+
+def layout_of(spec: FieldSpec) -> TaxelLayout:
+    """Return how a field's elements are taxels."""
+    counts = [(word, size) for word, size in zip(spec.axes, spec.shape, strict=True) if word not in VECTOR_AXES]
+    mounts = prod(size for word, size in counts if word == "mount")
+    own = [(word, size) for word, size in counts if word != "mount"]
+    return TaxelLayout(mounts, tuple(size for _, size in own), tuple(word for word, _ in own))
+
+
+def common_layout(specs: Mapping[str, FieldSpec]) -> TaxelLayout:
+    """Return the layout that all fields have.
+
+    Raises:
+        ValueError: they have not the same.
+    """
+    layouts = {name: layout_of(spec) for name, spec in specs.items()}
+    first, *others = layouts.items()
+    for name, layout in others:
+        if layout != first[1]:
+            raise ValueError(f"fields over the same taxels: {first[0]!r} has {first[1]}, {name!r} has {layout}")
+    return first[1]
+
+
+def check_taxels(layout: TaxelLayout, **amounts: Any) -> None:
+    """Raise `ValueError` where an amount is neither one number nor one for each taxel; None fits."""
+    for name, amount in amounts.items():
+        for part in parts(amount) if amount is not None else ():
+            if np.size(part) not in (1, layout.taxels):
+                raise ValueError(f"{name} with one number, or one for each of {layout}; not {np.size(part)} numbers")
+
+
+def taxel_states(state: Mapping[str, torch.Tensor], *names: str) -> list[Any]:
+    """Return states `[env, mount, ...]` as Warp arrays `[env, taxel]`."""
+    return [wp.from_torch(_flat(state[name]), dtype=wp.float32) for name in names]
+
+
+def _flat(state: torch.Tensor) -> torch.Tensor:
+    return state.view(state.shape[0], -1)
+
+
+# Gain -----------------------------------------------------------------------------------------------------------------
+
+
+@wp.kernel
+def _amplify(rows: Rows, elements: int, gain: wp.array2d[wp.float32], values: wp.array2d[wp.float32]) -> None:
+    i, column = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    x = values[env, column]
+    if wp.isfinite(x):
+        values[env, column] = gain[env, column / elements] * x
+
+
+class TaxelGain(StageCfg):
+    """Gain of each taxel: x -> g x, one g for all fields of the stage and all parts of a vector.
+
+    State `gain`, float32 `[env, mount, ...]` over the taxels, where the gain is drawn. A value that is not finite (the
+    miss of a range sensor) stays.
+    """
+
+    place: ClassVar[Place] = "scale"
+    is_recorded: ClassVar[bool] = True
+
+    gain: Amount
+    """Factor, from 0 up: a number, one per taxel (row by row, or nested like the grid), or a distribution drawn per
+    env and taxel at reset; a normal one is clipped at 0."""
+
+    @field_validator("gain")
+    @classmethod
+    def _gain(cls, value: Any) -> Any:
+        return within(value, 0.0, float("inf"), "factors from 0 up")
+
+    def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
+        """Raise `ValueError` where the fields differ in their taxels, or the gains do not fit."""
+        check_taxels(common_layout({name: specs[name] for name in columns}), gain=self.gain)
+
+    def state_shapes(self, key: StageKey) -> Mapping[str, tuple[int, ...]]:
+        """Return the drawn gains."""
+        layout = common_layout(key.specs)
+        return {"gain": (layout.mounts, *layout.shape)} if is_law(self.gain) else {}
+
+    def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Multiply (one launch per field)."""
+        count = common_layout(key.specs).count
+        drawn = _flat(state["gain"]) if state else None
+        gains = amount_table(key, self.gain, count, drawn)
+        for field, columns in key.columns.items():
+            key.compute.launch(_amplify, (columns,), [columns // count, gains], [column_values(slot[field])])
+
+    def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Draw the gains."""
+        if state:
+            count = common_layout(key.specs).count
+            draw_amount(key, "gain", self.gain, count, 0, _flat(state["gain"]), non_negative=True)
+
+
+# Dead and stuck taxels ------------------------------------------------------------------------------------------------
+
+
+def _nested(mask: Any) -> Any:
+    """Return an array of bools as nested tuples."""
+    return tuple(map(_nested, mask)) if mask.ndim else bool(mask)
+
+
+@wp.kernel
+def _choose(rows: Rows, chance: wp.array[wp.float32], chosen: wp.array2d[wp.float32]) -> None:
+    i, taxel = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    u = chosen[env, taxel]
+    chosen[env, taxel] = wp.where(u < chance[taxel], 1.0, 0.0)
+
+
+class _TaxelFault(StageCfg):
+    """What faults of whole taxels share: which ones are struck."""
+
+    is_recorded: ClassVar[bool] = True
+
+    probability: Amount | None = None
+    """Probability that a taxel is struck, drawn per env and taxel at each reset: a number, or one per taxel."""
+    taxels: tuple[int, ...] = ()
+    """Taxels that are struck in any case, of each mount: numbers from 0, row by row."""
+    mask: Any = None
+    """The same, as a mask over the taxels: true (1) where one is struck; row by row, or nested like the grid."""
+
+    @field_validator("mask")
+    @classmethod
+    def _mask(cls, value: Any) -> Any:
+        if value is None:
+            return value
+        try:
+            given = np.asarray(value.tolist() if hasattr(value, "tolist") else value, np.float64)
+        except (TypeError, ValueError):
+            given = np.full(1, np.nan)
+        if given.ndim == 0 or not np.isin(given, (0.0, 1.0)).all():
+            raise bad("true or false for each taxel")
+        return _nested(given > 0.0)
+
+    @field_validator("probability")
+    @classmethod
+    def _probability(cls, value: Any) -> Any:
+        if value is None:
+            return value
+        return within(no_law(value, "It is drawn per env and taxel already."), 0.0, 1.0, "a probability in [0, 1]")
+
+    @field_validator("taxels")
+    @classmethod
+    def _taxels(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if any(taxel < 0 for taxel in value):
+            raise bad("numbers of taxels from 0 up")
+        return value
+
+    @model_validator(mode="after")
+    def _any(self) -> Any:
+        if self.probability is None and not self.taxels and self.mask is None:
+            raise bad("probability, taxels, mask: at least one of them", "They say which taxels are struck.")
+        return self
+
+    def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
+        """Raise `ValueError` where the fields differ in their taxels, or what is given does not fit them."""
+        layout = common_layout({name: specs[name] for name in columns})
+        check_taxels(layout, probability=self.probability)
+        if self.taxels and max(self.taxels) >= layout.taxels:
+            raise ValueError(f"taxels below {layout.taxels}, for there are {layout}; not {max(self.taxels)}")
+        if self.mask is not None and np.size(self.mask) != layout.taxels:
+            raise ValueError(f"a mask over {layout}, not one of {np.size(self.mask)}")
+
+    def chances(self, layout: TaxelLayout) -> Row:
+        """Return the probability of each taxel of a pad, 1 for those that are given."""
+        chance = row(0.0 if self.probability is None else self.probability, layout.taxels)
+        chance[list(self.taxels)] = 1.0
+        if self.mask is not None:
+            chance[np.asarray(self.mask).reshape(-1)] = 1.0
+        return chance
+
+    def _draw(self, key: StageKey, chosen: torch.Tensor) -> None:
+        """Draw who is struck for the envs whose episode begins (two launches)."""
+        layout = common_layout(key.specs)
+        draw_amount(key, "chosen", Uniform(0.0, 1.0), layout.count, 0, _flat(chosen))
+        chance = amount_row(key, np.tile(self.chances(layout), layout.mounts))
+        key.compute.launch(_choose, (layout.count,), [chance], [wp.from_torch(_flat(chosen))])
+
+
+@wp.kernel
+def _silence(
+    rows: Rows,
+    elements: int,
+    dead: wp.array2d[wp.float32],
+    shown: wp.array2d[wp.float32],
+    values: wp.array2d[wp.float32],
+) -> None:
+    i, column = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    taxel = column / elements
+    if dead[env, taxel] > 0.0:
+        values[env, column] = shown[env, taxel]
+
+
+class DeadTaxels(_TaxelFault):
+    """Taxels that are dead for the whole episode: all parts of all fields of the stage show one value.
+
+    This is behind noise and quantisation: a dead taxel does not flicker. State `dead`, float32 `[env, mount, ...]` over
+    the taxels: 1 where a taxel is dead in this episode, else 0; `sensor.stage_state(stage)["dead"]` reads it.
+    """
+
+    place: ClassVar[Place] = "dropout"
+
+    value: Amount = 0.0
+    """What a dead taxel shows, in the field's unit: a number, one per taxel, or a distribution drawn per env and taxel
+    at reset."""
+
+    def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
+        """Raise `ValueError` where the fields differ in their taxels, or what is given does not fit them."""
+        super().check(columns, specs, period)
+        check_taxels(common_layout({name: specs[name] for name in columns}), value=self.value)
+
+    def state_shapes(self, key: StageKey) -> Mapping[str, tuple[int, ...]]:
+        """Return who is dead, and the drawn values."""
+        layout = common_layout(key.specs)
+        shape = (layout.mounts, *layout.shape)
+        return {"dead": shape, **({"value": shape} if is_law(self.value) else {})}
+
+    def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Replace (one launch per field)."""
+        count = common_layout(key.specs).count
+        drawn = _flat(state["value"]) if "value" in state else None
+        inputs = [*taxel_states(state, "dead"), amount_table(key, self.value, count, drawn)]
+        for field, columns in key.columns.items():
+            key.compute.launch(_silence, (columns,), [columns // count, *inputs], [column_values(slot[field])])
+
+    def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Draw who is dead, and what they show."""
+        self._draw(key, state["dead"])
+        if "value" in state:
+            count = common_layout(key.specs).count
+            draw_amount(key, "value", self.value, count, 0, _flat(state["value"]))
+
+
+@wp.kernel
+def _stick(
+    rows: Rows,
+    elements: int,
+    stuck: wp.array2d[wp.float32],
+    start: wp.array2d[wp.float32],
+    clock: wp.array[wp.int32],
+    reset_tick: wp.array[wp.int32],
+    began: wp.array2d[wp.float32],
+    held: wp.array2d[wp.float32],
+    values: wp.array2d[wp.float32],
+) -> None:
+    i, column = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    taxel = column / elements
+    since = float(ticks_since(clock[0], began, env))
+    if stuck[env, taxel] > 0.0 and since >= start[env, taxel] and reset_tick[env] != clock[0]:
+        values[env, column] = held[env, column]
+    else:
+        held[env, column] = values[env, column]
+
+
+class StuckTaxels(_TaxelFault):
+    """Taxels that freeze and stay frozen until the reset: all parts of all fields hold the last value before.
+
+    One that freezes with the first sample of an episode holds that one. `StuckFault` freezes single elements instead,
+    at random at any time, and lets go of them. State `stuck`, float32 `[env, mount, ...]` over the taxels: 1 where a
+    taxel freezes in this episode, else 0.
+    """
+
+    place: ClassVar[Place] = "dropout"
+
+    start: Amount = 0.0
+    """When they freeze, seconds after the reset, with the first sample at or after that time: a number, one per taxel,
+    or a distribution drawn per env and taxel at reset."""
+
+    @field_validator("start")
+    @classmethod
+    def _start(cls, value: Any, info: ValidationInfo) -> Any:
+        if amount_bounds(value)[0] < 0.0:
+            raise bad("nothing negative, in seconds")
+        return value
+
+    def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
+        """Raise `ValueError` where the fields differ in their taxels, or what is given does not fit them."""
+        super().check(columns, specs, period)
+        check_taxels(common_layout({name: specs[name] for name in columns}), start=self.start)
+
+    def state_shapes(self, key: StageKey) -> Mapping[str, tuple[int, ...]]:
+        """Return who is stuck, drawn times, the tick of the first sample and the held values."""
+        layout = common_layout(key.specs)
+        shape = (layout.mounts, *layout.shape)
+        held = {f"held_{field}": (columns,) for field, columns in key.columns.items()}
+        return {"stuck": shape, **({"start": shape} if is_law(self.start) else {}), "began": (BEGAN,), **held}
+
+    def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Freeze (one launch per field, and one that only works at a reset)."""
+        launch_beginning(key, state["began"])
+        count = common_layout(key.specs).count
+        start = converted(self.start, lambda value: in_ticks(value, key))
+        if not is_law(start):  # a time between two ticks is reached with the later one, exactly
+            start = tuple(np.ceil(row(start, count)).tolist())
+        drawn = _flat(state["start"]) if "start" in state else None
+        inputs = [
+            *taxel_states(state, "stuck"), amount_table(key, start, count, drawn),
+            key.clock.words_wp, key.clock.reset_tick_wp, *state_views(state, "began"),
+        ]  # fmt: skip
+        for field, columns in key.columns.items():
+            outputs = [*state_views(state, f"held_{field}"), column_values(slot[field])]
+            key.compute.launch(_stick, (columns,), [columns // count, *inputs], outputs)
+
+    def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Set all states to zero, and draw who freezes and when."""
+        super().reset(state, key)
+        self._draw(key, state["stuck"])
+        if "start" in state:
+            count = common_layout(key.specs).count
+            start = converted(self.start, lambda value: in_ticks(value, key))
+            draw_amount(key, "start", start, count, 0, _flat(state["start"]), non_negative=True)

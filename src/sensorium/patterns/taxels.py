@@ -1,0 +1,650 @@
+"""Layouts of taxels: pure functions that say where the taxels of a skin are and which way they feel.
+
+All are in the frame of what carries the skin: a sensor on a body takes them as they are. Lists are `[probe, 3]`, grids
+`[row, column, 3]`; a grid's columns go along its x axis and its rows along its y axis, the normal out of the skin.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import index
+from typing import Any, Literal, Protocol, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sensorium.engines.base import Engine
+from sensorium.errors import ConfigError, Fault, SelectionError, UnknownNameError, listed
+from sensorium.geometry.bounds import rotation
+from sensorium.geometry.samples import SurfaceSamples, covered, scattered, surface_area
+from sensorium.geometry.shapes import Mesh, Shape
+from sensorium.world.select import resolve_frames
+
+Array = NDArray[np.float64]
+Region = tuple[Sequence[float], Sequence[float] | float]
+"""A box, (least corner, greatest corner), or a ball, (centre, radius), m."""
+
+MOST_TAXELS = 100_000
+"""More taxels than this in one layout are taken for a slip."""
+_FIRST, _MOST = 20_000, 4_000_000
+"""How many places on a surface are tried first, and at most, to find enough in a patch."""
+_PER_TAXEL, _LEAST_PLACES, _MOST_PLACES = 64, 4096, 32768
+"""Places in a patch to choose from: so many for each taxel, within these bounds, but never fewer than 8 for each."""
+_WORK = 200_000_000
+"""How many distances may be computed to even out a layout."""
+
+
+class _HasEngine(Protocol):
+    @property
+    def engine(self) -> Engine: ...
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TaxelLayout:
+    """Where taxels are, as plain numbers: what configs, JSON and TOML hold.
+
+    Attributes:
+        positions: `[probe, 3]` or `[row, column, 3]` as nested tuples, m, in the frame of what carries them.
+        normals: likewise, unit vectors out of the skin.
+        areas: `[probe]` or `[row, column]`, the skin that each taxel stands for, m2.
+        spacing: least distance between two taxels, m; +inf for one.
+    """
+
+    positions: tuple[Any, ...]
+    normals: tuple[Any, ...]
+    areas: tuple[Any, ...]
+    spacing: float
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(probes,) of a list, (rows, columns) of a grid."""
+        return np.shape(self.areas)
+
+    def __len__(self) -> int:
+        return int(np.prod(self.shape))
+
+    def __repr__(self) -> str:
+        size = " x ".join(map(str, self.shape))
+        return f"TaxelLayout({size} taxels, {1e3 * self.spacing:.4g} mm apart, {1e4 * np.sum(self.areas):.4g} cm2)"
+
+    def cfg(self) -> dict[str, Any]:
+        """Return what configs of tactile sensors take: ``KinematicTactileSensorCfg(..., **layout.cfg())``."""
+        return {"probe_local_pos": self.positions, "probe_local_normal": self.normals}
+
+    def placed(
+        self, pos: Sequence[float] = (0.0, 0.0, 0.0), quat: Sequence[float] = (1.0, 0.0, 0.0, 0.0)
+    ) -> TaxelLayout:
+        """Return the layout in another frame, in which its own is at `pos`, m, turned by `quat` (wxyz).
+
+        Raises:
+            ConfigError: a quaternion that is zero, or numbers that are not finite.
+        """
+        where = "TaxelLayout.placed"
+        at, turn = _vector(pos, where, "pos"), np.asarray(quat, np.float64)
+        if turn.shape != (4,) or not np.isfinite(turn).all() or not np.linalg.norm(turn) > 1e-6:
+            raise ConfigError.single(where, "quat", quat, "a quaternion (w, x, y, z) that is not zero")
+        matrix = rotation((turn / np.linalg.norm(turn)).tolist())
+        return _layout(
+            np.array(self.positions) @ matrix.T + at,
+            np.array(self.normals) @ matrix.T,
+            np.array(self.areas),
+            self.spacing,
+        )
+
+
+# Lists and grids ------------------------------------------------------------------------------------------------------
+
+
+def taxel_list(
+    positions: ArrayLike, normals: ArrayLike = (0.0, 0.0, 1.0), areas: ArrayLike | None = None
+) -> TaxelLayout:
+    """Return a layout of taxels whose places are known.
+
+    Args:
+        positions: `[probe, 3]` or `[row, column, 3]`, m.
+        normals: likewise, or one for all, `[3]`; of any length but zero.
+        areas: `[probe]` or `[row, column]`, or one number for all, m2; by default the square of the spacing,
+            0 for a single taxel.
+
+    Raises:
+        ConfigError: shapes that do not fit, numbers that are not finite, normals of length zero, areas that are not
+            positive.
+    """
+    where = "taxel_list"
+    places = _numbers(positions, where, "positions")
+    if places.ndim not in (2, 3) or places.shape[-1] != 3 or not places.size:
+        raise ConfigError.single(
+            where, "positions", positions, "[probe, 3] or [row, column, 3] with at least one", "Rows have one length."
+        )
+    given = _numbers(normals, where, "normals")
+    if given.shape not in ((3,), places.shape):
+        raise ConfigError.single(where, "normals", normals, f"one normal, or one for each of {places.shape[:-1]}")
+    length = np.linalg.norm(given, axis=-1, keepdims=True)
+    if not (length > 1e-9).all():
+        raise ConfigError.single(where, "normals", normals, "normals that are not zero")
+    spacing = _least_distance(places.reshape(-1, 3))
+    if areas is None:
+        each = np.array(spacing**2 if math.isfinite(spacing) else 0.0)
+    else:
+        each = _numbers(areas, where, "areas")
+        if each.shape not in ((), places.shape[:-1]) or not (each > 0.0).all():
+            raise ConfigError.single(where, "areas", areas, f"positive areas, m2, one or {places.shape[:-1]}")
+    return _layout(
+        places, np.broadcast_to(given / length, places.shape), np.broadcast_to(each, places.shape[:-1]), spacing
+    )
+
+
+def taxel_grid(
+    rows: int,
+    columns: int,
+    spacing: float | tuple[float, float] | None = None,
+    *,
+    size: tuple[float, float] | None = None,
+    origin: Sequence[float] = (0.0, 0.0, 0.0),
+    normal: Sequence[float] = (0.0, 0.0, 1.0),
+    x_axis: Sequence[float] | None = None,
+) -> TaxelLayout:
+    """Return a grid on a flat pad, about its middle: column 0 at the least x, row 0 at the least y.
+
+    Args:
+        rows: taxels along y = normal x x_axis.
+        columns: taxels along x.
+        spacing: distance between neighbours, m: one number, or (along x, along y); or
+        size: extent of the pad, m: (along x, along y). Each taxel has an equal share of it and is in its middle.
+        origin: middle of the pad, m.
+        normal: out of the pad.
+        x_axis: which way columns go; only what is across the normal counts. By default the frame's x axis, or its y
+            axis where that is along the normal.
+
+    Raises:
+        ConfigError: counts, spacing or size that are not positive, neither of these two or both, a normal of length
+            zero, an x axis along the normal.
+    """
+    where = "taxel_grid"
+    rows, columns = _whole(rows, where, "rows"), _whole(columns, where, "columns")
+    _check_number(rows * columns, where, "rows, columns", (rows, columns))
+    if (spacing is None) == (size is None):
+        raise ConfigError.single(where, "spacing, size", (spacing, size), "one of the two")
+    name, given = ("spacing", spacing) if size is None else ("size", size)
+    pair = np.broadcast_to(_numbers(given, where, name), 2) if np.size(cast(Any, given)) in (1, 2) else np.zeros(2)
+    if not (pair > 0.0).all():
+        raise ConfigError.single(where, name, given, "positive lengths, m: one number, or (along x, along y)")
+    dx, dy = pair if size is None else pair / (columns, rows)
+    frame = _axes(normal, x_axis, where)
+    x, y = np.meshgrid(dx * (np.arange(columns) - 0.5 * (columns - 1)), dy * (np.arange(rows) - 0.5 * (rows - 1)))
+    local = np.stack([x, y, np.zeros_like(x)], axis=-1)
+    places = local @ frame + _vector(origin, where, "origin")
+    return _layout(places, np.broadcast_to(frame[2], places.shape), np.full(x.shape, dx * dy))
+
+
+def taxel_cylinder(
+    radius: float,
+    rows: int,
+    columns: int,
+    *,
+    length: float,
+    angle_deg: float = 180.0,
+    origin: Sequence[float] = (0.0, 0.0, 0.0),
+    normal: Sequence[float] = (0.0, 0.0, 1.0),
+    x_axis: Sequence[float] | None = None,
+) -> TaxelLayout:
+    """Return a grid on the outside of a cylinder, such as the skin around a finger or an arm.
+
+    Args:
+        radius: of the cylinder, m.
+        rows: taxels around the axis.
+        columns: taxels along the axis.
+        length: extent of the skin along the axis, m; each taxel has an equal share of it and is in its middle.
+        angle_deg: extent around the axis, degrees, up to 360.
+        origin: middle of the axis, m.
+        normal: from the axis to the middle of the skin.
+        x_axis: along the axis, as for `taxel_grid`.
+
+    Raises:
+        ConfigError: as `taxel_grid`, or an angle that is not above 0 and up to 360.
+    """
+    where = "taxel_cylinder"
+    rows, columns = _whole(rows, where, "rows"), _whole(columns, where, "columns")
+    _check_number(rows * columns, where, "rows, columns", (rows, columns))
+    radius, length = _length(radius, where, "radius"), _length(length, where, "length")
+    arc = math.radians(_angle(angle_deg, where, "angle_deg", 360.0))
+    frame = _axes(normal, x_axis, where)
+    turn = arc * ((np.arange(rows) + 0.5) / rows - 0.5)
+    x, turns = np.meshgrid(length * ((np.arange(columns) + 0.5) / columns - 0.5), turn)
+    local = np.stack([np.zeros_like(x), np.sin(turns), np.cos(turns)], axis=-1)
+    normals = local @ frame
+    places = radius * normals + x[..., None] * frame[0] + _vector(origin, where, "origin")
+    return _layout(places, normals, np.full(x.shape, radius * arc / rows * length / columns))
+
+
+def taxel_dome(
+    radius: float,
+    rows: int,
+    columns: int,
+    *,
+    angle_deg: float = 75.0,
+    origin: Sequence[float] = (0.0, 0.0, 0.0),
+    normal: Sequence[float] = (0.0, 0.0, 1.0),
+    x_axis: Sequence[float] | None = None,
+) -> TaxelLayout:
+    """Return a grid of rings on a spherical cap, such as a domed fingertip.
+
+    Row i is the ring at (i + 1/2) / rows of the cap's angle from its top, column j is at j / columns of a turn from
+    the x axis.
+
+    Args:
+        radius: of the sphere, m.
+        rows: rings, the innermost first.
+        columns: taxels in each ring.
+        angle_deg: from the top of the cap to its rim, degrees, up to 180.
+        origin: middle of the sphere, m.
+        normal: from there to the top of the cap.
+        x_axis: as for `taxel_grid`.
+
+    Raises:
+        ConfigError: as `taxel_grid`, or an angle that is not above 0 and up to 180.
+    """
+    where = "taxel_dome"
+    rows, columns = _whole(rows, where, "rows"), _whole(columns, where, "columns")
+    _check_number(rows * columns, where, "rows, columns", (rows, columns))
+    radius = _length(radius, where, "radius")
+    rim = math.radians(_angle(angle_deg, where, "angle_deg", 180.0))
+    frame = _axes(normal, x_axis, where)
+    turn, polar = np.meshgrid(2.0 * np.pi * np.arange(columns) / columns, rim * (np.arange(rows) + 0.5) / rows)
+    local = np.stack([np.sin(polar) * np.cos(turn), np.sin(polar) * np.sin(turn), np.cos(polar)], axis=-1)
+    normals = local @ frame
+    zones = -np.diff(np.cos(rim * np.arange(rows + 1) / rows)) * 2.0 * math.pi * radius**2
+    areas = np.repeat(zones[:, None] / columns, columns, axis=1)
+    return _layout(radius * normals + _vector(origin, where, "origin"), normals, areas)
+
+
+# Patches --------------------------------------------------------------------------------------------------------------
+
+
+def taxel_patch(
+    surface: Shape | Mesh | Sequence[Shape],
+    *,
+    count: int | None = None,
+    spacing: float | None = None,
+    normal: Sequence[float] = (0.0, 0.0, 1.0),
+    max_angle_deg: float = 60.0,
+    region: Region | None = None,
+    seed: int = 0,
+) -> TaxelLayout:
+    """Return taxels on that part of a surface which faces one way, the innermost first.
+
+    With `count` they are spread evenly (Lloyd's rounds from the farthest of all points). With `spacing` there are as
+    many as fit: none nearer to another than that, and no room left for one more. With both there are `count` of them,
+    none nearer than `spacing`. The same arguments give the same layout.
+
+    Args:
+        surface: a shape, a mesh, or several shapes of one body; what lies inside of another of them does not count.
+        count: how many taxels.
+        spacing: least distance between two, m, in a straight line.
+        normal: which way the patch faces.
+        max_angle_deg: angle up to which a part of the surface faces that way, degrees, up to 180.
+        region: only what is within a box, (least corner, greatest corner), or a ball, (centre, radius), m.
+        seed: which of many layouts that are equally good.
+
+    Returns:
+        A list, in the frame that a shape's `pos` and `quat` are given in (that of its body), with normals of the
+        surface: of the faces, on a mesh.
+
+    Raises:
+        ConfigError: bad numbers; no surface faces that way or lies in the region; or there is no room for so many.
+        ModelError: an unbounded plane, or a shape without a surface that we know.
+    """
+    if isinstance(surface, Mesh):
+        surface = Shape("mesh", surface.name, mesh=surface)
+    shapes = (surface,) if isinstance(surface, Shape) else tuple(surface)
+    return _patch(shapes, count, spacing, normal, max_angle_deg, region, seed, "taxel_patch")
+
+
+def taxels_on(
+    engine: Engine | _HasEngine,
+    body: str | None = None,
+    *,
+    geom: str | Sequence[str] | None = None,
+    count: int | None = None,
+    spacing: float | None = None,
+    normal: Sequence[float] = (0.0, 0.0, 1.0),
+    max_angle_deg: float = 60.0,
+    region: Region | None = None,
+    geometry: Literal["collision", "visual", "all"] = "collision",
+    seed: int = 0,
+) -> TaxelLayout:
+    """Return taxels on the shapes of a body, in the body's frame: N of them on a fingertip.
+
+    Args:
+        engine: an engine, or a scene.
+        body: name or pattern of one body; or
+        geom: names or patterns of geoms of one body.
+        count: as for `taxel_patch`.
+        spacing: likewise.
+        normal: which way the patch faces, in the body's frame.
+        max_angle_deg: as for `taxel_patch`.
+        region: likewise, in the body's frame.
+        geometry: which shapes of a body count: those that take part in contacts, those that a viewer shows, or all.
+            Geoms that are named all count.
+        seed: as for `taxel_patch`.
+
+    Returns:
+        A list, as `taxel_patch` does.
+
+    Raises:
+        SelectionError: not exactly one body is selected.
+        ConfigError: the body has no such shape; and as `taxel_patch`.
+        ModelError: an unbounded plane, or a shape without a surface that we know.
+    """
+    where = "taxels_on"
+    source = engine if isinstance(engine, Engine) else engine.engine
+    if (body is None) == (geom is None):
+        raise ConfigError.single(where, "body, geom", (body, geom), "one of the two")
+    if geometry not in ("collision", "visual", "all"):
+        raise ConfigError.single(where, "geometry", geometry, "collision, visual or all")
+    selector, value = ("body", body) if geom is None else ("geom", geom if isinstance(geom, str) else tuple(geom))
+    names, frames = resolve_frames(selector, value, source, config=where, field=selector, exactly_one=geom is None)
+    rows = {frame.body for frame in frames}
+    if len(rows) > 1:
+        bodies = listed("world" if row < 0 else source.names("body")[row] for row in sorted(rows))
+        raise SelectionError(where, [Fault("geom", repr(geom), "geoms of one body", f"They are on {bodies}.")])
+    on_body = [shape for shape in source.shapes() if shape.row in rows]
+    if geom is not None:
+        chosen = [shape for shape in on_body if shape.name in names]
+    else:
+        is_in = {"collision": "is_collision", "visual": "is_visual"}.get(geometry)
+        chosen = [shape for shape in on_body if is_in is None or getattr(shape, is_in)]
+    if not chosen:
+        there = listed(f"{shape.name} ({'collision' if shape.is_collision else 'visual'})" for shape in on_body)
+        kind = "" if geometry == "all" or geom is not None else f"{geometry} "
+        fix = f"Its shapes: {there}. geometry='all' takes all of them." if on_body else ""
+        raise ConfigError.single(where, selector, value, f"a body with {kind}shapes in engine {source.name!r}", fix)
+    shapes = tuple(_on_its_body(shape, source, where) for shape in chosen)
+    return _patch(shapes, count, spacing, normal, max_angle_deg, region, seed, where)
+
+
+def _on_its_body(shape: Shape, engine: Engine, where: str) -> Shape:
+    """Return a shape with its place on its body; engines give that of one that never moves in the world."""
+    if not shape.is_static or shape.row < 0:
+        return shape
+    from dataclasses import replace
+
+    try:
+        frame = engine.frame("geom", shape.name)
+    except UnknownNameError:
+        raise ConfigError.single(
+            where, "body", engine.names("body")[shape.row], "named geoms on a body that never moves",
+            f"Shape {shape.name!r} has its place in the world only: name its geom.",
+        ) from None  # fmt: skip
+    return replace(shape, pos=frame.pos, quat=frame.quat)
+
+
+def _patch(
+    shapes: Sequence[Shape],
+    count: int | None,
+    spacing: float | None,
+    normal: Sequence[float],
+    max_angle_deg: float,
+    region: Region | None,
+    seed: int,
+    where: str,
+) -> TaxelLayout:
+    if not shapes:
+        raise ConfigError.single(where, "surface", shapes, "at least one shape")
+    if len({shape.body for shape in shapes}) > 1:
+        raise ConfigError.single(where, "surface", [shape.name for shape in shapes], "shapes of one body")
+    if count is None and spacing is None:
+        raise ConfigError.single(where, "count, spacing", None, "one of the two, or both")
+    if count is not None:
+        count = _whole(count, where, "count")
+        _check_number(count, where, "count", count)
+    if spacing is not None:
+        spacing = _length(spacing, where, "spacing")
+    way = _unit(normal, where, "normal")
+    limit = _angle(max_angle_deg, where, "max_angle_deg", 180.0)
+    places = _places(shapes, count, spacing, way, limit, _within(region, where), seed, where)
+    points = places.points
+    if count is not None and count > len(points):
+        fix = f"It has {places.area:.3g} m2. Take fewer, or a larger max_angle_deg or region."
+        raise ConfigError.single(where, "count", count, "a patch with room for so many", fix)
+    wanted = count or MOST_TAXELS
+    chosen, gaps = _farthest(points, wanted, spacing if count is None else None, places.areas)
+    if count is not None:
+        even = _evened(points, places.areas, chosen)
+        if spacing is None or _least_distance(points[even]) >= spacing:
+            chosen = even
+        elif gaps.min() < spacing:
+            fits = 1 + int((np.minimum.accumulate(gaps[1:]) >= spacing).sum())
+            room = f"at most {fits}, what fits on {1e4 * places.area:.4g} cm2 at a spacing of {spacing:g} m"
+            fix = "Take fewer, a smaller spacing, or a larger max_angle_deg or region."
+            raise ConfigError.single(where, "count", count, room, fix)
+    elif len(chosen) == MOST_TAXELS:
+        raise ConfigError.single(where, "spacing", spacing, f"at most {MOST_TAXELS} taxels", "It is in metres.")
+    middle = np.average(points, axis=0, weights=places.areas)
+    chosen = chosen[np.argsort(((points[chosen] - middle) ** 2).sum(axis=1), kind="stable")]
+    cells = np.bincount(_nearest(points, points[chosen]), weights=places.areas, minlength=len(chosen))
+    return _layout(points[chosen], places.normals[chosen], cells.astype(np.float64))
+
+
+def _places(
+    shapes: Sequence[Shape],
+    count: int | None,
+    spacing: float | None,
+    way: Array,
+    limit: float,
+    region: tuple[Array, Array | float] | None,
+    seed: int,
+    where: str,
+) -> SurfaceSamples:
+    """Return enough places to choose taxels from: on the surface, facing the way, in the region, not covered."""
+    whole = sum(surface_area(shape) for shape in shapes)
+    tried = _FIRST
+    while True:
+        found = scattered(shapes, tried, seed)
+        angle = np.degrees(np.arccos(np.clip(found.normals @ way, -1.0, 1.0)))
+        is_in = np.ones(len(found), bool) if region is None else _contains(region, found.points)
+        facing = is_in & (angle <= limit)
+        kept = found[facing]
+        if len(shapes) > 1 and len(kept):
+            kept = kept[~covered(shapes, kept)]
+        most = count or math.ceil(1.3 * len(kept) / len(found) * whole / cast(float, spacing) ** 2)
+        _check_number(most, where, "spacing", spacing)
+        wanted = max(8 * most, min(max(_PER_TAXEL * most, _LEAST_PLACES), _MOST_PLACES))
+        if len(kept) >= wanted or tried >= max(_MOST, 2 * wanted):
+            break
+        share = max(len(kept) / len(found), 1e-3)
+        tried = min(max(math.ceil(1.1 * wanted / share), 2 * tried), max(_MOST, 2 * wanted))
+    if len(kept):
+        return kept
+    names = [shape.name for shape in shapes]
+    if not is_in.any():
+        low, high = found.points.min(axis=0).tolist(), found.points.max(axis=0).tolist()
+        near = f"The surface of {listed(names)} reaches from {_shown(low)} to {_shown(high)} m."
+        raise ConfigError.single(where, "region", region, "a region that holds some of the surface", near)
+    if not facing.any():
+        raise ConfigError.single(
+            where, "normal", _shown(way.tolist()), f"a direction that some surface faces within {limit:g} degrees",
+            f"The nearest part of {listed(names)} is {angle[is_in].min():.1f} degrees off.",
+        )  # fmt: skip
+    raise ConfigError.single(where, "surface", names, "a surface that faces this way and is not inside of another")
+
+
+def _farthest(points: Array, count: int, spacing: float | None, areas: Array) -> tuple[NDArray[np.int64], Array]:
+    """Return which points are each the farthest from all before it, from the middle on, and how far that is, m.
+
+    Args:
+        points: `[place, 3]`.
+        count: how many.
+        spacing: stop where none is as far as this, m.
+        areas: weights of the places, for the middle.
+    """
+    middle = np.average(points, axis=0, weights=areas)
+    at = int(((points - middle) ** 2).sum(axis=1).argmin())
+    x, y, z = np.ascontiguousarray(points.T)
+    left = np.full(len(points), np.inf)
+    chosen, gaps = [at], [math.inf]
+    while len(chosen) < count:
+        np.minimum(left, (x - x[at]) ** 2 + (y - y[at]) ** 2 + (z - z[at]) ** 2, out=left)
+        at = int(left.argmax())
+        gap = math.sqrt(left[at])
+        if spacing is not None and gap < spacing:
+            break
+        chosen.append(at)
+        gaps.append(gap)
+    return np.array(chosen), np.array(gaps)
+
+
+def _evened(points: Array, areas: Array, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return places in the middle of what is nearest to each of those chosen, after some rounds (Lloyd, 1982)."""
+    count = len(chosen)
+    for _ in range(int(np.clip(_WORK / (len(points) * count), 3, 30))):
+        cell = _nearest(points, points[chosen])
+        weight = np.bincount(cell, weights=areas, minlength=count)
+        middle = np.stack([np.bincount(cell, weights=areas * axis, minlength=count) for axis in points.T], axis=1)
+        off = ((points - (middle / weight[:, None])[cell]) ** 2).sum(axis=1)
+        order = np.lexsort((off, cell))
+        new = order[np.searchsorted(cell[order], np.arange(count))]
+        if np.array_equal(new, chosen):
+            break
+        chosen = new
+    return chosen
+
+
+def _nearest(points: Array, chosen: Array) -> NDArray[np.int64]:
+    """Return which of the chosen is nearest to each point."""
+    square = 0.5 * (chosen**2).sum(axis=1)
+    parts = np.array_split(points, max(1, len(points) * len(chosen) // 4_000_000))
+    return np.concatenate([(square - part @ chosen.T).argmin(axis=1) for part in parts])
+
+
+# Numbers --------------------------------------------------------------------------------------------------------------
+
+
+def _layout(positions: Array, normals: Array, areas: Array, spacing: float | None = None) -> TaxelLayout:
+    if spacing is None:
+        spacing = _least_distance(positions.reshape(-1, 3))
+    return TaxelLayout(_tuples(positions + 0.0), _tuples(normals + 0.0), _tuples(areas), spacing)  # + 0.0: no -0.0
+
+
+def _tuples(values: Array) -> tuple[Any, ...]:
+    def plain(part: Any) -> Any:
+        return tuple(plain(each) for each in part) if isinstance(part, list) else part
+
+    return cast(tuple[Any, ...], plain(values.tolist()))
+
+
+def _least_distance(points: Array) -> float:
+    """Return the least distance between two of the points, m; +inf for one."""
+    order = np.argsort(points[:, int(np.ptp(points, axis=0).argmax())], kind="stable")
+    p, best, step = points[order], math.inf, 1
+    along = p[:, int(np.ptp(points, axis=0).argmax())]
+    while step < len(p) and (along[step:] - along[:-step]).min() < best:
+        best = min(best, float(np.linalg.norm(p[step:] - p[:-step], axis=1).min()))
+        step += 1
+    return best
+
+
+def _axes(normal: Sequence[float], x_axis: Sequence[float] | None, where: str) -> Array:
+    """Return x, y and normal of a grid as the rows of a matrix."""
+    z = _unit(normal, where, "normal")
+    if x_axis is None:
+        x_axis = (1.0, 0.0, 0.0) if abs(z[0]) < 1.0 - 1e-9 else (0.0, 1.0, 0.0)
+    given = _unit(x_axis, where, "x_axis")
+    x = given - (given @ z) * z
+    length = np.linalg.norm(x)
+    if not length > 1e-6:
+        raise ConfigError.single(where, "x_axis", tuple(x_axis), "a direction that is not along the normal")
+    x = x / length
+    return np.stack([x, np.cross(z, x), z])
+
+
+def _unit(value: Sequence[float], where: str, field: str) -> Array:
+    vector = _vector(value, where, field)
+    length = float(np.linalg.norm(vector))
+    if not length > 1e-9:
+        raise ConfigError.single(where, field, value, "a direction that is not zero")
+    return np.asarray(vector / length)
+
+
+def _vector(value: Sequence[float], where: str, field: str) -> Array:
+    vector = _numbers(value, where, field)
+    if vector.shape != (3,):
+        raise ConfigError.single(where, field, value, "three numbers (x, y, z)")
+    return vector
+
+
+def _numbers(value: Any, where: str, field: str) -> Array:
+    try:
+        array = np.array(value.tolist() if hasattr(value, "tolist") else value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ConfigError.single(where, field, value, "numbers; rows of a grid have one length") from None
+    if not np.isfinite(array).all():
+        raise ConfigError.single(where, field, value, "finite numbers")
+    return array
+
+
+def _length(value: float, where: str, field: str) -> float:
+    number = _numbers(value, where, field)
+    if number.shape != () or not number > 0.0:
+        raise ConfigError.single(where, field, value, "a positive length, m")
+    return float(number)
+
+
+def _angle(value: float, where: str, field: str, most: float) -> float:
+    number = _numbers(value, where, field)
+    if number.shape != () or not 0.0 < number <= most:
+        raise ConfigError.single(where, field, value, f"an angle above 0 and up to {most:g} degrees")
+    return float(number)
+
+
+def _whole(value: int, where: str, field: str) -> int:
+    try:
+        number = 0 if isinstance(value, bool) else index(value)
+    except TypeError:
+        number = 0
+    if number < 1:
+        raise ConfigError.single(where, field, value, "a whole number from 1 up")
+    return number
+
+
+def _check_number(count: int, where: str, field: str, got: object) -> None:
+    if count > MOST_TAXELS:
+        raise ConfigError.single(where, field, got, f"at most {MOST_TAXELS} taxels, not {count}", "Lengths are in m.")
+
+
+def _within(region: Region | None, where: str) -> tuple[Array, Array | float] | None:
+    if region is None:
+        return None
+    expected = "a box, (least corner, greatest corner), or a ball, (centre, radius), m"
+    if not isinstance(region, Sequence) or len(region) != 2:
+        raise ConfigError.single(where, "region", region, expected)
+    first, second = (_numbers(part, where, "region") for part in region)
+    if first.shape != (3,) or second.shape not in ((), (3,)):
+        raise ConfigError.single(where, "region", region, expected)
+    if not (second > (first if second.ndim else 0.0)).all():
+        raise ConfigError.single(where, "region", region, f"{expected}, that is not empty")
+    return first, second if second.ndim else float(second)
+
+
+def _contains(region: tuple[Array, Array | float], points: Array) -> NDArray[np.bool_]:
+    first, second = region
+    if isinstance(second, float):
+        return np.asarray(np.linalg.norm(points - first, axis=1) <= second)
+    return np.asarray(((points >= first) & (points <= second)).all(axis=1))
+
+
+def _shown(vector: Sequence[float]) -> str:
+    return f"({', '.join(f'{value:.3g}' for value in vector)})"
+
+
+__all__ = [
+    "TaxelLayout",
+    "taxel_cylinder",
+    "taxel_dome",
+    "taxel_grid",
+    "taxel_list",
+    "taxel_patch",
+    "taxels_on",
+]

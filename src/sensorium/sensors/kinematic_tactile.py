@@ -1,0 +1,417 @@
+"""Kinematic tactile sensor: force and torque at point taxels on a link, from how deep and how fast they are pressed.
+
+Axes: ``[env, mount, probe, 3]`` (no mount axis for a singular selector); a grid of probes has two axes instead of one.
+Frame: that of the parent link (of the mount). Force in N, torque about the link's origin in N m.
+
+A probe is a ball of radius R at p, sd the signed distance from p to the shapes of all other links (negative inside):
+
+    d = max(0, R - sd)        s = d ** normal_exponent        both 0 clear of contact, and so is the reading
+    v = velocity of the probe - velocity of the touched surface, at p          w = the same of angular velocities
+    v_n = (v . n) n           v_t = v - v_n
+    F = normal_stiffness s n + normal_damping s v_n + shear
+    T = p x F + twist_scalar (w . n) n                         shear = shear_scalar v_t + shear_stiffness x_t
+
+n is the probe's own normal, out of the skin. F is what the skin presses with: along n when pushed, along v_t when it
+slides. GeneLab's page prints this formula with the opposite sign throughout, but its example reads +10 N along the
+normal for 1000 N/m at 0.01 m; the example holds.
+
+`surface_normals=True` takes the normal of the touched surface (the gradient of the signed distance) instead, and reads
+the force *on the link*, so its opposite: with m that outward normal and u = -v, F = k s m + b s (u . m) m + shear along
+u_t, and the torque likewise. Genesis has the shear and the twist of this variant with the opposite sign, as if friction
+drove a slide; here every part resists the motion in both variants.
+
+`friction` mu bounds the shear by mu F_n, F_n >= 0 then. `shear_stiffness` holds the probe to an anchor, the place on
+the touched shape where it first touched: x_t is how far it is away from there, tangentially, and the anchor follows
+where the bound is reached (P. Cundall and O. Strack, "A discrete numerical model for granular assemblies",
+Geotechnique 29, 1979).
+
+The force is a geometric estimate, not the solver's: shapes that the solver does not let collide are felt as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Self
+
+import torch
+import warp as wp
+from pydantic import field_validator, model_validator
+from torch import Tensor
+
+from sensorium.cfg import Float, Vec3, bad
+from sensorium.compute import Rows, recorded
+from sensorium.geometry.solid_around import Around, Shapes, deepest, surface_velocity
+from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
+from sensorium.measurement.pipeline import Hooks
+from sensorium.measurement.record import Record, Timeline
+from sensorium.readings import DebugShape
+from sensorium.sensors.base import SimpleSensor
+from sensorium.sensors.taxels import (
+    Places,
+    TaxelCfg,
+    Taxels,
+    checked_normals,
+    drawn_radius,
+    laid_out,
+    unit_normals,
+)
+from sensorium.spec import BODY_POSE, BODY_VELOCITY, SHAPES, Field, Requirement
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+
+@dataclass(frozen=True, slots=True)
+class KinematicTactileSensorData:
+    """One sample of tactile sensors."""
+
+    force: Annotated[Tensor, Field("N", (3,), frame="link")]
+    """Force of each probe, N: (tangent x, tangent y, normal) where the link's +z is the probe's normal; 0 clear of
+    contact. With `history_length` H it is `[env, H, ...]` in `data`, newest first."""
+    torque: Annotated[Tensor, Field("N m", (3,), frame="link")]
+    """Torque of each probe about the link's origin, N m; likewise."""
+
+    @property
+    def raw(self) -> Tensor:
+        """Alias of `force`."""
+        return self.force
+
+
+COEFFICIENTS = (
+    "normal_stiffness", "normal_damping", "normal_exponent", "shear_scalar", "twist_scalar", "shear_stiffness",
+    "friction",
+)  # fmt: skip
+"""Numbers of the config that can be set per env while the scene runs."""
+
+
+class KinematicTactileSensorCfg(TaxelCfg[KinematicTactileSensorData]):
+    """Configuration of a kinematic tactile sensor. Coefficients may be set per env: ``sensor.set("friction", 0.4)``."""
+
+    probe_local_normal: Vec3 | Places = (0.0, 0.0, 1.0)
+    """Direction out of the skin, in the link's frame: one for all probes, or one for each in their layout; of any
+    length but 0."""
+    normal_stiffness: Float = 1000.0
+    """Force per depth to the power of `normal_exponent`, N/m (N/m^1.5 for an exponent of 1.5)."""
+    normal_damping: Float = 1.0
+    """Force per such depth and velocity, N s/m^2 for an exponent of 1."""
+    normal_exponent: Float = 1.0
+    """Exponent of the depth: 1 is a linear spring, 1.5 Hertz's ball; at least 1."""
+    shear_scalar: Float = 1.0
+    """Shear force per tangential velocity, N s/m."""
+    twist_scalar: Float = 1.0
+    """Torque per angular velocity about the normal, N m s."""
+    surface_normals: bool = False
+    """Whether forces follow the touched surface's normal and act on the link, as in newer Genesis; see the module."""
+    friction: Float | None = None
+    """Coefficient mu of Coulomb: the shear is at most mu times the normal force, which then never pulls. None leaves
+    both alone."""
+    shear_stiffness: Float = 0.0
+    """Shear force per tangential way from where the probe first touched, N/m; 0 for none."""
+
+    @classmethod
+    def example(cls) -> Self:
+        """Return a config for `sensorium.testing.tumbling_engine`."""
+        return cls(body="body", probe_local_pos=((0.3, 0.0, 0.0), (0.0, 0.3, -0.1)), probe_radius=2.0)
+
+    @field_validator("probe_local_normal")
+    @classmethod
+    def _directed(cls, value: Any) -> Any:
+        return checked_normals(value)
+
+    @field_validator(
+        "normal_stiffness", "normal_damping", "shear_scalar", "twist_scalar", "friction", "shear_stiffness"
+    )
+    @classmethod
+    def _not_below_0(cls, value: float | None) -> float | None:
+        if value is not None and not 0.0 <= value < float("inf"):
+            raise bad("a finite number from 0 up", "A negative one would drive the motion that it should resist.")
+        return value
+
+    @field_validator("normal_exponent")
+    @classmethod
+    def _at_least_1(cls, value: float) -> float:
+        if not 1.0 <= value < float("inf"):
+            raise bad("a finite exponent >= 1", "Below 1 the stiffness is infinite at the first touch.")
+        return value
+
+    @model_validator(mode="after")
+    def _one_normal_each(self) -> Any:
+        unit_normals(self.probe_local_normal, self)
+        return self
+
+
+@wp.struct
+class Law:
+    """What makes a force of a depth, one number per env each; see `COEFFICIENTS`.
+
+    Attributes:
+        stiffness: N/m.
+        damping: N s/m^2.
+        exponent: of the depth.
+        shear: N s/m.
+        twist: N m s.
+        hold: stiffness of the anchor, N/m.
+        friction: NaN for no bound.
+        on_link: 1 for the surface's normals and the force on the link.
+    """
+
+    stiffness: wp.array2d[wp.float32]
+    damping: wp.array2d[wp.float32]
+    exponent: wp.array2d[wp.float32]
+    shear: wp.array2d[wp.float32]
+    twist: wp.array2d[wp.float32]
+    hold: wp.array2d[wp.float32]
+    friction: wp.array2d[wp.float32]
+    on_link: wp.int32
+
+
+@wp.struct
+class Skin:
+    """The probes.
+
+    Attributes:
+        points: places, m, in the mount's frame.
+        normals: unit normals.
+        radius: m.
+        noise: amplitude of the radius of measured readings, m.
+        key0: of the random stream.
+        key1: likewise.
+    """
+
+    points: wp.array[wp.vec3]
+    normals: wp.array[wp.vec3]
+    radius: wp.array[wp.float32]
+    noise: wp.float32
+    key0: wp.uint32
+    key1: wp.uint32
+
+
+@wp.func
+def _normal_force(law: Law, env: int, depth: float, speed: float) -> wp.float32:
+    """Return the force along the normal, N, at a depth, m, and a velocity into the shape, m/s."""
+    s = depth
+    exponent = law.exponent[env, 0]
+    if exponent != 1.0:
+        s = wp.pow(depth, exponent)
+    force = s * (law.stiffness[env, 0] + law.damping[env, 0] * speed)
+    if law.friction[env, 0] >= 0.0:  # not NaN
+        force = wp.max(force, 0.0)
+    return force
+
+
+@wp.func
+def _bounded(shear: wp.vec3, bound: float) -> wp.vec3:
+    """Return a shear force of the same direction that is within the friction cone; a NaN bound is none."""
+    size = wp.length(shear)
+    if size > bound:
+        return shear * (bound / size)
+    return shear
+
+
+@wp.kernel
+def _feel(
+    rows: Rows,
+    skin: Skin,
+    law: Law,
+    shapes: Shapes,
+    around: Around,
+    clock: wp.array[wp.int32],
+    episode: wp.array[wp.int32],
+    anchor: wp.array3d[wp.vec4],
+    force_out: wp.array3d[wp.vec3],
+    torque_out: wp.array3d[wp.vec3],
+    force_measured: wp.array3d[wp.vec3],
+    torque_measured: wp.array3d[wp.vec3],
+) -> None:
+    i, mount, probe = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    is_noisy = force_measured.shape[0] > 0
+    p = skin.points[probe]
+    radius = skin.radius[probe]
+    measured = radius
+    if is_noisy:
+        element = mount * skin.points.shape[0] + probe
+        measured = drawn_radius(radius, skin.noise, clock[0], env, episode[env], element, skin.key0, skin.key1)
+    force = wp.vec3()
+    torque = wp.vec3()
+    force_2 = wp.vec3()
+    torque_2 = wp.vec3()
+    reach = wp.max(radius, measured)
+    touched = deepest(shapes, around, env, mount, p, reach)
+    if touched.near >= 0 and reach > 0.0:
+        n = skin.normals[probe]
+        side = wp.float32(1.0)
+        if law.on_link != 0:
+            n = -touched.normal
+            side = -1.0
+        v = -surface_velocity(around, env, mount, touched.near, p)
+        spin = -wp.dot(around.ang[env, mount, touched.near], n)
+        speed = wp.dot(v, n)
+        shear = law.shear[env, 0] * (v - speed * n)
+        depth = radius - touched.distance
+        mu = law.friction[env, 0]
+        normal = wp.float32(0.0)
+        if depth > 0.0:
+            normal = _normal_force(law, env, depth, speed)
+        if anchor.shape[0] > 0:
+            hold = law.hold[env, 0]
+            held = anchor[env, mount, probe]
+            turn = around.quat[env, mount, touched.near]
+            origin = around.pos[env, mount, touched.near]
+            way = wp.vec3()
+            if held[3] == float(around.row[env, mount, touched.near] + 1):
+                way = p - (origin + quat_rotate(turn, wp.vec3(held[0], held[1], held[2])))
+                way = way - wp.dot(way, n) * n
+            if depth > 0.0:
+                if hold > 0.0:
+                    way = _bounded(hold * way, mu * normal) / hold
+                at = quat_rotate_inverse(turn, p - way - origin)
+                anchor[env, mount, probe] = wp.vec4(
+                    at[0], at[1], at[2], float(around.row[env, mount, touched.near] + 1)
+                )
+            else:
+                anchor[env, mount, probe] = wp.vec4()
+                way = wp.vec3()
+            shear = shear + hold * way
+        twist = law.twist[env, 0] * spin
+        if depth > 0.0:
+            force = side * (normal * n + _bounded(shear, mu * normal))
+            torque = wp.cross(p, force) + side * twist * n
+        if is_noisy:
+            depth = measured - touched.distance
+            if depth > 0.0:
+                normal = _normal_force(law, env, depth, speed)
+                force_2 = side * (normal * n + _bounded(shear, mu * normal))
+                torque_2 = wp.cross(p, force_2) + side * twist * n
+    elif anchor.shape[0] > 0:
+        anchor[env, mount, probe] = wp.vec4()
+    force_out[env, mount, probe] = force
+    torque_out[env, mount, probe] = torque
+    if is_noisy:
+        force_measured[env, mount, probe] = force_2
+        torque_measured[env, mount, probe] = torque_2
+
+
+class KinematicTactileSensor(SimpleSensor[KinematicTactileSensorCfg, KinematicTactileSensorData]):
+    """Force and torque at point taxels on a link, from signed distances and relative motion."""
+
+    requires: ClassVar[tuple[Requirement, ...]] = (BODY_POSE, BODY_VELOCITY, SHAPES)
+
+    def fields(self) -> Mapping[str, Field]:
+        """Return force and torque in the layout of the probes."""
+        return laid_out(super().fields(), self.cfg.layout)
+
+    def _hooks(self) -> Hooks:
+        hooks = super()._hooks()
+        if self.cfg.probe_radius_noise == 0.0:
+            hooks.fused = None  # the measured reading differs by what comes after
+        return hooks
+
+    def setup(self) -> None:
+        """Gather probes and the shapes that they feel."""
+        cfg, device = self.cfg, self.device
+        self._taxels = Taxels(self, with_motion=True)
+        normals = torch.tensor(unit_normals(cfg.probe_local_normal, cfg), dtype=torch.float32, device=device)
+        self._normals = normals
+        self._skin, self._law = Skin(), Law()
+        self._skin.points = wp.from_torch(self._taxels.points, dtype=wp.vec3)
+        self._skin.normals = wp.from_torch(normals, dtype=wp.vec3)
+        self._skin.radius = wp.from_torch(self._taxels.radius, dtype=wp.float32)
+        self._skin.noise = cfg.probe_radius_noise
+        self._skin.key0, self._skin.key1 = (wp.uint32(word) for word in self._taxels.key)
+        names = ("stiffness", "damping", "exponent", "shear", "twist", "hold", "friction")
+        for name, field in zip(names, COEFFICIENTS, strict=True):
+            table = self.params.table(field, self.num_envs, str(device))
+            setattr(self._law, name, wp.from_torch(table, dtype=wp.float32))
+        self._law.on_link = int(cfg.surface_normals)
+        self._anchor = None
+        if cfg.shear_stiffness > 0.0:
+            self._anchor = self.new_state("anchor", (self.mount.count, cfg.num_probes, 4))
+
+    @property
+    def num_probes(self) -> int:
+        """Probes of one mount."""
+        return self.cfg.num_probes
+
+    @property
+    def probe_local_pos(self) -> Tensor:
+        """Places of the probes `[probe, 3]`, m, in the link's frame."""
+        return self._taxels.points
+
+    @property
+    def probe_local_normal(self) -> Tensor:
+        """Unit normals of the probes `[probe, 3]`, in the link's frame."""
+        return self._normals
+
+    @property
+    def data(self) -> KinematicTactileSensorData:
+        """The measured sample `[env, ...]`; with `history_length` H the last H samples `[env, H, ...]`, undelayed."""
+        newest = super().data
+        return self.history if self.cfg.history_length > 0 else newest
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory of this sensor."""
+        return super().nbytes + self._taxels.query.nbytes
+
+    def body_at_fault(self, env: int, mount: int) -> str:
+        """Return the name of the first body, of the mount and of the shapes it feels, whose state is not finite."""
+        return self._taxels.query.body_at_fault(env, mount)
+
+    @recorded
+    def update_raw_data(self, raw: Record) -> None:
+        """Find what is near, and feel it (two launches)."""
+        self._feel(raw, None)
+
+    @recorded
+    def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
+        """Feel once, with the true radius and with the one drawn: depths differ, the signed distance does not."""
+        self._feel(raw, slot)
+
+    def _feel(self, raw: Record, slot: Record | None) -> None:
+        taxels = self._taxels
+        taxels.query.place()
+        anchor = self._anchor
+        if anchor is None:
+            held = wp.zeros((0, 0, 0), dtype=wp.vec4, device=self.device)
+        else:
+            held = wp.from_torch(anchor, dtype=wp.vec4)
+        inputs = [
+            self._skin, self._law, taxels.query.shapes, taxels.query.around, self.clock.words_wp,
+            self.clock.episode_wp,
+        ]  # fmt: skip
+        outputs = [held, taxels.vectors(raw.force), taxels.vectors(raw.torque)]
+        outputs += [taxels.vectors(slot.force if slot else None), taxels.vectors(slot.torque if slot else None)]
+        self.compute_on.launch(_feel, taxels.shape[1:], inputs, outputs)
+
+    def debug_draw(self) -> Iterable[DebugShape]:
+        """Return an arrow of 1 mm per N at each probe that feels something."""
+        force = self.ground_truth.force.view(*self._taxels.shape, 3)
+        turn, pos = self.mount.quat_w[:, :, None], self.mount.pos_w[:, :, None]
+        starts = pos + _turned(turn, self._taxels.points.expand_as(force))
+        lines = torch.stack([starts, starts + 1e-3 * _turned(turn, force)], dim=-2)
+        is_felt = force.abs().amax(dim=-1) > 0.0
+        counts = is_felt.flatten(1).sum(dim=1).tolist()
+        yield DebugShape("lines", lines[is_felt].cpu().numpy(), counts=counts)
+
+
+def _turned(quat: Tensor, vector: Tensor) -> Tensor:
+    """Return vectors `[..., 3]` turned by quaternions `[..., 4]`."""
+    axis = quat[..., 1:].expand_as(vector)
+    twice = 2.0 * torch.linalg.cross(axis, vector)
+    turned: Tensor = vector + quat[..., :1] * twice + torch.linalg.cross(axis, twice)
+    return turned
+
+
+KinematicTaxel = KinematicTactileSensor
+KinematicTaxelCfg = KinematicTactileSensorCfg
+
+__all__ = [
+    "KinematicTactileSensor",
+    "KinematicTactileSensorCfg",
+    "KinematicTactileSensorData",
+    "KinematicTaxel",
+    "KinematicTaxelCfg",
+]

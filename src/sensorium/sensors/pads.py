@@ -1,0 +1,331 @@
+"""Sums of taxels: what a pad of a tactile skin feels as a whole.
+
+Of taxels at x_i with forces F_i and unit normals n_i, all in the frame of the link:
+
+    force  = sum F_i
+    torque = sum (x_i - o) x F_i                   about o; or the sum of the taxels' own torques, moved to o
+    load   = sum w_i,   w_i = |F_i . n_i|          what presses on the pad
+    centre = sum w_i x_i / load                    the centre of pressure
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sensorium.errors import ConfigError, UnknownNameError, shown
+from sensorium.patterns.taxels import TaxelLayout, taxel_list
+
+_TINY = 1e-30
+"""A load that can be divided by, N."""
+
+
+@dataclass(frozen=True, slots=True)
+class PadReading:
+    """What pads feel: views that the next call with tensors of the same shape overwrites.
+
+    `...` are the axes before those of the taxels: `[env, mount]`, or `[env]` where the sensor has no mount axis.
+
+    Attributes:
+        force: float32 `[..., pad, 3]`, N, link frame: the sum of the taxels' forces.
+        torque: float32 `[..., pad, 3]`, N m, link frame, about the pads' reference points.
+        load: float32 `[..., pad]`, N: the sum of the normal forces, each taken as positive.
+        centre: float32 `[..., pad, 3]`, m, link frame: the centre of pressure; where the pad is not loaded the middle
+            of its taxels. Never NaN for finite forces.
+        valid: bool `[..., pad]`: the pad is loaded, so that `centre` is a centre of pressure.
+        active: int32 `[..., pad]`: how many taxels have a normal force.
+    """
+
+    force: Tensor
+    torque: Tensor
+    load: Tensor
+    centre: Tensor
+    valid: Tensor
+    active: Tensor
+
+    def clone(self) -> PadReading:
+        """Return a copy that lasts."""
+        return PadReading(*(getattr(self, item.name).clone() for item in fields(self)))
+
+
+class Pads:
+    """Sums the taxels of a skin into pads, on the device of the taxels and without asking the host.
+
+    Args:
+        layout: where the taxels are.
+        pads: what makes up each pad, by name, as NumPy would index the taxels, `[probe]` or `[row, column]`: a slice, a
+            list of indices, a mask, or for a grid a pair of these, such as ``numpy.s_[:4, :]``. A taxel may belong to
+            several pads, or to none.
+        about: what torques are about: the origin of the link, the middle of each pad's taxels, or one point, m, link
+            frame.
+        loaded_above: load above which a pad counts as loaded, N.
+        active_above: normal force above which a taxel counts as active, N.
+        device: torch device of the forces.
+
+    Attributes:
+        names: of the pads, in the order of the pad axis.
+        centroids: float32 `[pad, 3]`, m, link frame: the middles of the taxels of each.
+
+    Raises:
+        ConfigError: no pads, a pad without taxels or with one of them twice, indices beyond the layout, thresholds
+            below 0, or a bad `about`.
+    """
+
+    def __init__(
+        self,
+        layout: TaxelLayout,
+        pads: Mapping[str, Any],
+        *,
+        about: Literal["link", "pad"] | Sequence[float] = "link",
+        loaded_above: float = 0.0,
+        active_above: float = 0.0,
+        device: str | torch.device = "cpu",
+    ) -> None:
+        self.layout = layout
+        self._taxels = {name: _taxels(layout, name, index) for name, index in dict(pads).items()}
+        if not self._taxels:
+            raise ConfigError.single("Pads", "pads", pads, "at least one pad", "Give {'pad': slice(None)} for all.")
+        for field, value in (("loaded_above", loaded_above), ("active_above", active_above)):
+            if isinstance(value, bool) or not 0.0 <= value < float("inf"):
+                raise ConfigError.single("Pads", field, value, "a force from 0 up, N")
+        self.names = tuple(self._taxels)
+        self._loaded_above, self._active_above = float(loaded_above), float(active_above)
+        places, normals = (np.reshape(part, (-1, 3)) for part in (layout.positions, layout.normals))
+        middles = np.stack([places[rows].mean(axis=0) for rows in self._taxels.values()])
+        points = _reference(about, middles)
+        belongs = np.zeros((len(places), len(self.names)))
+        for pad, rows in enumerate(self._taxels.values()):
+            belongs[rows, pad] = 1.0
+        arms = (places[:, None] - points) * belongs[..., None]
+        shift = np.broadcast_to(-points, arms.shape) * belongs[..., None]
+
+        def put(values: Any) -> Tensor:
+            with torch.inference_mode(False):
+                return torch.tensor(np.ascontiguousarray(values), dtype=torch.float32, device=device)
+
+        self.centroids = put(middles)
+        self._belongs, self._normals = put(belongs), put(normals)
+        self._sum = put(np.einsum("ip,ab->iapb", belongs, np.eye(3)).reshape(3 * len(places), -1))
+        self._moment, self._shift = put(_crossing(arms)), put(_crossing(shift))
+        self._lever = put(((places[:, None] - middles) * belongs[..., None]).reshape(len(places), -1))
+        self._buffers: dict[tuple[int, ...], tuple[PadReading, Tensor, Tensor]] = {}
+
+    @classmethod
+    def of(
+        cls,
+        sensor: Any,
+        pads: Mapping[str, Any],
+        *,
+        about: Literal["link", "pad"] | Sequence[float] = "link",
+        loaded_above: float = 0.0,
+        active_above: float = 0.0,
+    ) -> Self:
+        """Return the pads of a tactile sensor: one whose config has `probe_local_pos` and `probe_local_normal`.
+
+        Args:
+            sensor: as in a scene: ``scene[skin]``.
+            pads: as for `Pads`.
+            about: likewise.
+            loaded_above: likewise.
+            active_above: likewise.
+
+        Raises:
+            ConfigError: the sensor has no taxels; and as `Pads`.
+        """
+        cfg = sensor.cfg
+        if not hasattr(cfg, "probe_local_pos") or not hasattr(cfg, "probe_local_normal"):
+            raise ConfigError.single(
+                "Pads", "sensor", type(sensor).__name__, "a sensor with probe_local_pos and probe_local_normal",
+                "For other tensors give a layout: Pads(sn.taxel_list(positions, normals), ...).",
+            )  # fmt: skip
+        return cls(
+            taxel_list(cfg.probe_local_pos, cfg.probe_local_normal),
+            pads,
+            about=about,
+            loaded_above=loaded_above,
+            active_above=active_above,
+            device=sensor.device,
+        )
+
+    def __repr__(self) -> str:
+        pads = ", ".join(f"{name}: {len(rows)}" for name, rows in self._taxels.items())
+        return f"Pads({pads} of {len(self.layout)} taxels)"
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def index(self, name: str) -> int:
+        """Return the place of a pad on the pad axis.
+
+        Raises:
+            UnknownNameError: no pad has that name.
+        """
+        if name not in self._taxels:
+            raise UnknownNameError("pad", name, self.names)
+        return self.names.index(name)
+
+    def taxels(self, name: str) -> tuple[int, ...]:
+        """Return the numbers of a pad's taxels, counted along the rows of a grid.
+
+        Raises:
+            UnknownNameError: no pad has that name.
+        """
+        return tuple(self._taxels[self.names[self.index(name)]].tolist())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory it holds."""
+        own = [self.centroids, self._belongs, self._normals, self._sum, self._moment, self._shift, self._lever]
+        for reading, *scratch in self._buffers.values():
+            own += [*(getattr(reading, item.name) for item in fields(reading)), *scratch]
+        return sum(tensor.numel() * tensor.element_size() for tensor in own)
+
+    @torch.no_grad()
+    def __call__(self, force: Tensor, torque: Tensor | None = None) -> PadReading:
+        """Return what the pads feel; memory is taken at the first call with tensors of a shape, then kept.
+
+        Args:
+            force: float32 `[..., probe, 3]` or `[..., row, column, 3]`, N, link frame: true, measured, or a history.
+            torque: likewise, N m, about the origin of the link: the taxels' own, which may hold a twist. By default the
+                torque of the forces at their places.
+
+        Raises:
+            ConfigError: a tensor of another shape, dtype or device.
+        """
+        lead = self._lead("force", force)
+        if torque is not None and self._lead("torque", torque) != lead:
+            raise ConfigError.single("Pads", "torque", tuple(torque.shape), f"a tensor as force: {tuple(force.shape)}")
+        reading, products, normal = self._made(lead)
+        number, pads = normal.shape[0], len(self.names)
+        rows = force.reshape(number, -1)
+        torch.mm(rows, self._sum, out=reading.force.view(number, -1))
+        out = reading.torque.view(number, -1)
+        if torque is None:
+            torch.mm(rows, self._moment, out=out)
+        else:
+            torch.mm(torque.reshape(number, -1), self._sum, out=out)
+            out.addmm_(rows, self._shift)
+        torch.mul(rows.view(products.shape), self._normals, out=products)
+        torch.sum(products, dim=-1, out=normal)
+        normal.abs_()
+        load, centre = reading.load.view(number, pads), reading.centre.view(number, pads, 3)
+        torch.mm(normal, self._belongs, out=load)
+        torch.gt(load, self._loaded_above, out=reading.valid.view(number, pads))
+        torch.mm(normal, self._lever, out=centre.view(number, -1))
+        share = products.view(-1)[: number * pads].view(number, pads)  # scratch: the products are spent
+        torch.clamp(load, min=_TINY, out=share)
+        centre.div_(share[..., None]).mul_(reading.valid.view(number, pads)[..., None]).add_(self.centroids)
+        torch.gt(normal, self._active_above, out=normal)
+        torch.mm(normal, self._belongs, out=share)
+        reading.active.view(number, pads).copy_(share)
+        return reading
+
+    def _lead(self, field: str, tensor: Tensor) -> tuple[int, ...]:
+        """Return the sizes of the axes before those of the taxels."""
+        tail = (*self.layout.shape, 3)
+        shape = tuple(tensor.shape)
+        if len(shape) < len(tail) or shape[len(shape) - len(tail) :] != tail:
+            raise ConfigError.single("Pads", field, shape, f"a tensor of shape [..., {', '.join(map(str, tail))}]")
+        if tensor.dtype != torch.float32 or tensor.device != self.centroids.device:
+            got, expected = f"{tensor.dtype} on {tensor.device}", f"torch.float32 on {self.centroids.device}"
+            raise ConfigError.single("Pads", field, got, expected, "Give Pads(..., device=...) that of the forces.")
+        return shape[: len(shape) - len(tail)]
+
+    def _made(self, lead: tuple[int, ...]) -> tuple[PadReading, Tensor, Tensor]:
+        """Return the outputs and scratch memory for tensors with these leading axes."""
+        if lead not in self._buffers:
+            device, pads, taxels = self.centroids.device, len(self.names), len(self.layout)
+            number = int(np.prod(lead, dtype=np.int64))
+
+            def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+                return torch.zeros((*lead, *shape), dtype=dtype, device=device)
+
+            with torch.inference_mode(False):
+                reading = PadReading(
+                    zeros(pads, 3), zeros(pads, 3), zeros(pads), zeros(pads, 3),
+                    zeros(pads, dtype=torch.bool), zeros(pads, dtype=torch.int32),
+                )  # fmt: skip
+                scratch = torch.zeros(number * max(3 * taxels, pads), dtype=torch.float32, device=device)
+                products = scratch[: 3 * number * taxels].view(number, taxels, 3)
+                normal = torch.zeros((number, taxels), dtype=torch.float32, device=device)
+            self._buffers[lead] = (reading, products, normal)
+        return self._buffers[lead]
+
+
+def pad_blocks(layout: TaxelLayout, rows: int, columns: int) -> dict[str, tuple[slice, slice]]:
+    """Return what `Pads` takes to cut a grid into blocks, ``"0,0"`` to ``"rows-1,columns-1"``, as even as it goes.
+
+    Args:
+        layout: a grid.
+        rows: blocks along the rows.
+        columns: blocks along the columns.
+
+    Raises:
+        ConfigError: the layout is a list, or has fewer rows or columns than there are to be blocks.
+    """
+    if len(layout.shape) != 2:
+        raise ConfigError.single("pad_blocks", "layout", layout, "a grid: [row, column, 3]")
+    for field, blocks, taxels in zip(("rows", "columns"), (rows, columns), layout.shape, strict=True):
+        if isinstance(blocks, bool) or not isinstance(blocks, int) or not 0 < blocks <= taxels:
+            raise ConfigError.single("pad_blocks", field, blocks, f"a number of blocks from 1 to {taxels}")
+
+    def cuts(taxels: int, blocks: int) -> list[slice]:
+        return [slice(taxels * i // blocks, taxels * (i + 1) // blocks) for i in range(blocks)]
+
+    along, across = cuts(layout.shape[0], rows), cuts(layout.shape[1], columns)
+    return {f"{i},{j}": (one, other) for i, one in enumerate(along) for j, other in enumerate(across)}
+
+
+def _taxels(layout: TaxelLayout, name: str, index: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return the numbers of the taxels that an index chooses."""
+    numbers = np.arange(len(layout)).reshape(layout.shape)
+    field = f"pads.{name}"
+    if isinstance(index, Tensor):
+        index = index.cpu().numpy()
+    if isinstance(index, list | range):
+        index = np.asarray(index)
+    if getattr(index, "dtype", None) == bool and index.shape != numbers.shape:
+        raise ConfigError.single("Pads", field, f"a mask of shape {index.shape}", f"a mask of shape {layout.shape}")
+    try:
+        rows = np.asarray(numbers[index]).ravel()
+    except (IndexError, TypeError, ValueError) as error:
+        expected = f"what indexes taxels of shape {layout.shape}"
+        raise ConfigError.single("Pads", field, index, expected, f"{str(error).capitalize()}.") from None
+    if not len(rows):
+        raise ConfigError.single("Pads", field, index, "at least one taxel")
+    if len(np.unique(rows)) < len(rows):
+        raise ConfigError.single("Pads", field, index, "each taxel once")
+    return np.asarray(rows, np.int64)
+
+
+def _reference(about: str | Sequence[float], middles: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the point that the torque of each pad is about, `[pad, 3]`, m."""
+    if isinstance(about, str):
+        if about not in ("link", "pad"):
+            raise ConfigError.single("Pads", "about", about, "'link', 'pad' or a point (x, y, z), m")
+        return middles if about == "pad" else np.zeros_like(middles)
+    try:
+        point = np.array(about, dtype=np.float64)
+    except (TypeError, ValueError):
+        point = np.zeros(0)
+    if point.shape != (3,) or not np.isfinite(point).all():
+        raise ConfigError.single("Pads", "about", shown(about), "'link', 'pad' or a point (x, y, z), m")
+    return np.broadcast_to(point, middles.shape)
+
+
+def _crossing(arms: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the matrix `[probe * 3, pad * 3]` that sums arm x force, of arms `[probe, pad, 3]`."""
+    out = np.zeros((arms.shape[0], 3, arms.shape[1], 3))
+    for axis in range(3):
+        unit = np.zeros(3)
+        unit[axis] = 1.0
+        out[:, axis] = np.cross(arms, unit)
+    return out.reshape(3 * arms.shape[0], -1)
+
+
+__all__ = ["PadReading", "Pads", "pad_blocks"]

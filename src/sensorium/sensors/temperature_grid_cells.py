@@ -1,0 +1,258 @@
+"""A link cut into cells, on the host: volumes, faces between cells, surface, and the points that stand for it.
+
+All is in the link's frame and float64. A cell is a box of a grid over the bounding box of the link's shapes; what of it
+is inside of a shape is found by looking at evenly spaced points.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sensorium.errors import ConfigError
+from sensorium.geometry.bounds import local_box, rotation
+from sensorium.geometry.samples import SurfaceSamples, body_samples, inside, is_closed, surface_triangles
+from sensorium.geometry.shapes import Shape
+from sensorium.geometry.transforms import compose
+
+Array = NDArray[np.float64]
+
+ALONG = 48
+"""Least number of points along each axis of a link that volumes are found with."""
+PER_CELL = 4
+"""Least number of them along each axis of a cell."""
+PER_SAMPLE = 64
+"""Points of the surface that areas are found with, for each that is kept."""
+CHUNK = 1_000_000
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class LinkCells:
+    """The cells of one link, in the order of `[x, y, z]`.
+
+    Attributes:
+        grid: number of cells along each axis.
+        low: least corner of the grid, m.
+        size: sides of a cell, m.
+        volume: what is inside of the link's shapes, m^3 `[cell]`; 0 for a cell that is not there.
+        faces: area that each shares with the next one along x, y and z, m^2 `[3, cell]`; 0 at the walls.
+        area: area of the link's surface in each, m^2 `[cell]`.
+        nearest: the nearest cell that is there `[cell]`; of one that is, itself.
+        samples: points that stand for the surface.
+        cell: the cell of each sample.
+    """
+
+    grid: tuple[int, int, int]
+    low: Array
+    size: Array
+    volume: Array
+    faces: Array
+    area: Array
+    nearest: NDArray[np.int32]
+    samples: SurfaceSamples
+    cell: NDArray[np.int32]
+
+
+def link_cells(shapes: Sequence[Shape], grid: tuple[int, int, int], count: int, config: str, link: str) -> LinkCells:
+    """Cut a link into cells.
+
+    Args:
+        shapes: those of the link, in its frame.
+        grid: number of cells along each axis.
+        count: about how many points stand for the surface.
+        config: the asking config, for messages.
+        link: name of the link, for messages.
+
+    Raises:
+        ConfigError: the shapes have no volume.
+    """
+    for shape in shapes:
+        _check_solid(shape, config, link)
+    boxes = np.array([_bounds(shape) for shape in shapes])
+    low, high = boxes[:, 0].min(axis=0), boxes[:, 1].max(axis=0)
+    size = (high - low) / np.array(grid)
+    per_cell = np.maximum(PER_CELL, -(-ALONG // np.array(grid)))
+    share, found = _volumes(shapes, grid, low, size, per_cell)
+    exact = np.array([_volume(shape) for shape in shapes])
+    if not share.any():
+        thin = f"{' x '.join(f'{side:.3g}' for side in high - low)} m in its own axes, with {exact.sum():.3g} m^3 in it"
+        raise ConfigError.single(config, "grid_size", grid, f"cells that see the volume of link {link!r}: {thin}")
+    points = int(per_cell.prod())
+    volume = share * (exact.sum() / found.sum())  # exact for one shape, and close where several overlap
+    faces = np.stack([_shared(shapes, grid, low, size, per_cell, axis, share / points) for axis in range(3)])
+    there = np.flatnonzero(volume > 0.0)
+    nearest = _nearest(grid, size, there)
+    dense = body_samples(shapes, count=count * PER_SAMPLE)
+    cell = nearest[cell_of(dense.points, grid, low, size)]
+    area = np.bincount(cell, dense.areas, minlength=math.prod(grid))
+    samples, kept = _thinned(dense, cell, count)
+    return LinkCells(grid, low, size, volume, faces, area, nearest, samples, kept)
+
+
+def in_link(shape: Shape, pos: Array, quat: Array) -> Shape:
+    """Return a shape that stands still, and so is placed in the world, in the frame of its link at a pose."""
+    back = (float(quat[0]), *(-quat[1:]).tolist())
+    place, turn = compose((0.0, 0.0, 0.0), back, np.array(shape.pos) - pos, shape.quat)
+    return replace(shape, pos=place, quat=turn, is_static=False)
+
+
+def cell_of(points: Array, grid: tuple[int, int, int], low: Array, size: Array) -> NDArray[np.int64]:
+    """Return the cell that each point is in, or nearest to."""
+    place = np.clip(((points - low) / size).astype(np.int64), 0, np.array(grid) - 1)
+    return np.asarray((place[:, 0] * grid[1] + place[:, 1]) * grid[2] + place[:, 2])
+
+
+def _check_solid(shape: Shape, config: str, link: str) -> None:
+    """Raise `ConfigError` where a shape has no inside."""
+    why = ""
+    if shape.kind == "plane":
+        why = "a plane has none"
+    elif shape.kind == "hfield" and (shape.hfield is None or shape.hfield.base is None):
+        why = "a height field without a base has none"
+    elif shape.kind == "mesh" and (shape.mesh is None or not is_closed(shape.mesh.vertices, shape.mesh.faces)):
+        why = "a mesh that is not closed has none" if shape.mesh is not None else shape.fault
+    if why:
+        fix = "Choose other shapes with geometry= or include_geom_groups=, or another link."
+        raise ConfigError.single(config, "mount", link, f"a link whose shapes have a volume; of {shape.name!r} {why}", fix)
+
+
+def _bounds(shape: Shape) -> tuple[Array, Array]:
+    """Return the least and greatest corner of a shape in the link's frame, exactly."""
+    turn, pos = rotation(shape.quat), np.array(shape.pos)
+    if shape.kind in ("mesh", "hfield"):
+        points = surface_triangles(shape).reshape(-1, 3) @ turn.T + pos
+        return points.min(axis=0), points.max(axis=0)
+    centre, half = local_box(shape)
+    along = np.abs(turn[:, 2])
+    if shape.kind == "sphere":
+        reach = half
+    elif shape.kind == "capsule":
+        reach = shape.size[0] + shape.size[1] * along
+    elif shape.kind == "cylinder":
+        reach = shape.size[0] * np.sqrt(np.maximum(1.0 - along**2, 0.0)) + shape.size[1] * along
+    elif shape.kind == "ellipsoid":
+        reach = np.sqrt((turn**2) @ half**2)
+    else:
+        reach = np.abs(turn) @ half
+    middle = turn @ centre + pos
+    return middle - reach, middle + reach
+
+
+def _volume(shape: Shape) -> float:
+    """Return the volume of a solid shape, m^3."""
+    size = shape.size
+    if shape.kind in ("mesh", "hfield"):
+        corners = surface_triangles(shape)
+        return abs(float(np.einsum("ij,ij->", corners[:, 0], np.cross(corners[:, 1], corners[:, 2])))) / 6.0
+    if shape.kind == "box":
+        return 8.0 * math.prod(size[:3])
+    if shape.kind == "cylinder":
+        return 2.0 * math.pi * size[0] ** 2 * size[1]
+    if shape.kind == "capsule":
+        return math.pi * size[0] ** 2 * (2.0 * size[1] + 4.0 / 3.0 * size[0])
+    radii = np.broadcast_to(np.array(size[:3]), 3)
+    return 4.0 / 3.0 * math.pi * float(radii.prod())
+
+
+def _in_shapes(shapes: Sequence[Shape], points: Array) -> NDArray[np.bool_]:
+    """Return whether each point is inside of each shape `[shape, point]`."""
+    return np.stack([inside(shape, (points - np.array(shape.pos)) @ rotation(shape.quat)) for shape in shapes])
+
+
+def _volumes(
+    shapes: Sequence[Shape], grid: tuple[int, int, int], low: Array, size: Array, per_cell: NDArray[np.int64]
+) -> tuple[Array, Array]:
+    """Return how many points of each cell are inside of any shape, and how many of all are inside of each shape."""
+    fine = np.array(grid) * per_cell
+    axes = [low[k] + size[k] / per_cell[k] * (np.arange(fine[k]) + 0.5) for k in range(3)]
+    share, found = np.zeros(math.prod(grid)), np.zeros(len(shapes))
+    layers = max(1, CHUNK // int(fine[1] * fine[2]))
+    for start in range(0, int(fine[0]), layers):
+        part = np.stack(np.meshgrid(axes[0][start : start + layers], *axes[1:], indexing="ij"), axis=-1).reshape(-1, 3)
+        is_in = _in_shapes(shapes, part)
+        found += is_in.sum(axis=1)
+        share += np.bincount(cell_of(part[is_in.any(axis=0)], grid, low, size), minlength=len(share))
+    return share, found
+
+
+def _shared(
+    shapes: Sequence[Shape],
+    grid: tuple[int, int, int],
+    low: Array,
+    size: Array,
+    per_cell: NDArray[np.int64],
+    axis: int,
+    share: Array,
+) -> Array:
+    """Return the area inside of the shapes between each cell and the next one along an axis, m^2 `[cell]`."""
+    area = np.zeros(grid)
+    if grid[axis] == 1:
+        return area.ravel()
+    axes = [low[k] + size[k] / per_cell[k] * (np.arange(grid[k] * per_cell[k]) + 0.5) for k in range(3)]
+    axes[axis] = low[axis] + size[axis] * np.arange(1, grid[axis])
+    is_there = share.reshape(grid) > 0.0
+    across = [k for k in range(3) if k != axis]
+    each = math.prod(size[k] / per_cell[k] for k in across)
+    for wall in range(grid[axis] - 1):
+        here = [axes[k] if k != axis else axes[axis][wall : wall + 1] for k in range(3)]
+        points = np.stack(np.meshgrid(*here, indexing="ij"), axis=-1).reshape(-1, 3)
+        is_in = _in_shapes(shapes, points).any(axis=0)
+        counts = is_in.reshape(grid[across[0]], per_cell[across[0]], grid[across[1]], per_cell[across[1]])
+        pair = np.take(is_there, wall, axis) & np.take(is_there, wall + 1, axis)
+        place = tuple(wall if k == axis else slice(None) for k in range(3))
+        area[place] = counts.sum(axis=(1, 3)) * each * pair
+    return area.ravel()
+
+
+def _nearest(grid: tuple[int, int, int], size: Array, there: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Return for each cell the nearest of some; itself where it is one of them."""
+    centres = np.stack(np.meshgrid(*(np.arange(n) for n in grid), indexing="ij"), axis=-1).reshape(-1, 3) * size
+    nearest = np.arange(len(centres), dtype=np.int32)
+    missing = np.setdiff1d(nearest, there)
+    for start in range(0, len(missing), 256):
+        rows = missing[start : start + 256]
+        gaps = ((centres[rows, None] - centres[None, there]) ** 2).sum(axis=-1)
+        nearest[rows] = there[gaps.argmin(axis=1)]
+    return nearest
+
+
+def _thinned(
+    dense: SurfaceSamples, cell: NDArray[np.int32], count: int
+) -> tuple[SurfaceSamples, NDArray[np.int32]]:
+    """Return about `count` of many samples, each with the area of those around it in its cell and on its side.
+
+    The parts of each side of a cell have equal numbers of samples, so that areas of cells stay as they are.
+    """
+    side = np.abs(dense.normals).argmax(axis=1)
+    side = 2 * side + (dense.normals[np.arange(len(dense)), side] > 0.0)
+    key = cell.astype(np.int64) * 6 + side
+    order = np.argsort(key, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(key[order])) + 1)
+    each = dense.area / count
+    rows, areas = [], []
+    for group in groups:
+        for part in _parts(dense.points, group, max(1, round(float(dense.areas[group].sum()) / each))):
+            middle = np.average(dense.points[part], axis=0, weights=dense.areas[part])
+            rows.append(part[((dense.points[part] - middle) ** 2).sum(axis=1).argmin()])
+            areas.append(dense.areas[part].sum())
+    kept = dense[np.array(rows)]
+    return replace(kept, areas=np.array(areas)), cell[np.array(rows)]
+
+
+def _parts(points: Array, rows: NDArray[np.int64], count: int) -> list[NDArray[np.int64]]:
+    """Return rows of points cut into parts of about equal numbers, always across their longest extent."""
+    count = min(count, len(rows))
+    if count == 1:
+        return [rows]
+    left = count // 2
+    axis = int(np.ptp(points[rows], axis=0).argmax())
+    order = rows[np.argsort(points[rows, axis], kind="stable")]
+    cut = len(rows) * left // count
+    return [*_parts(points, order[:cut], left), *_parts(points, order[cut:], count - left)]
+
+
+__all__ = ["LinkCells", "cell_of", "in_link", "link_cells"]

@@ -1,0 +1,403 @@
+"""Heat in the cells of links, for kernels: who touches what, exchange, conduction, air and radiation, and the element.
+
+Temperatures are kept in float64, as the difference from the first one of their link: in float32 a cell that warms by
+less than 1e-6 K in a step would never warm. A node is a cell, then a link with one temperature, then one whose
+temperature is fixed.
+
+Each process has a step of its own, stable for any time step, and those that only move heat keep all of it: exchange is
+exact for each pair of nodes, conduction is implicit along one axis after another, losses are exact for their rate.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import warp as wp
+
+from sensorium.compute import Rows
+from sensorium.geometry.solid_around import Around, Shapes, deepest
+from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+if TYPE_CHECKING:  # Warp's scalars have no operators that a type checker could see
+    F64: TypeAlias = Any
+else:
+    F64 = wp.float64
+
+STEFAN_BOLTZMANN = 5.670374419e-8
+"""Radiation of a black body, W/(m^2 K^4) (SI 2019, exact to all digits given)."""
+FACING = wp.constant(-0.5)
+"""A surface is touched by what faces it: the cosine between the two outward normals is at most this (within 60
+degrees). So the side walls of a block are not in contact with the table that it stands on."""
+
+_ZERO: F64 = wp.constant(wp.float64(0.0))
+_HALF: F64 = wp.constant(wp.float64(0.5))
+_ONE: F64 = wp.constant(wp.float64(1.0))
+_SMALL: F64 = wp.constant(wp.float64(1e-3))
+_KELVIN: F64 = wp.constant(wp.float64(273.15))
+_SIGMA: F64 = wp.constant(wp.float64(STEFAN_BOLTZMANN))
+
+
+@wp.struct
+class Skin:
+    """The points that stand for the surfaces of the links, `[mount, sample]` each, in the link's frame.
+
+    Attributes:
+        point: places, m.
+        normal: outward unit normals.
+        area: what each stands for, m^2.
+        cell: cell of each among the mount's; -1 beyond the last sample.
+        resistance: of half its cell towards the surface, m^2 K/W.
+    """
+
+    point: wp.array2d[wp.vec3]
+    normal: wp.array2d[wp.vec3]
+    area: wp.array2d[wp.float32]
+    cell: wp.array2d[wp.int32]
+    resistance: wp.array2d[wp.float32]
+
+
+@wp.struct
+class Links:
+    """All bodies as something that can be touched; entry 0 is the world, entry b + 1 is body b.
+
+    Attributes:
+        of_row: entry of each instance row of the shapes.
+        node: its node, of a mount its first.
+        mount: which mount it is; -1 for none.
+        counts: 0 where touch is counted from the other side `[mount, entry]`.
+        half: half sides of its cells, or of the link where that has one temperature; 0 where it is fixed, m.
+        resistivity: 1 / conductivity, m K/W.
+        low: least corner of its cells, m.
+        per_size: cells per metre along each axis.
+        grid_y: cells along y.
+        grid_z: cells along z.
+        last: greatest index of a cell along each axis.
+        nearest: the nearest cell that is there `[mount, cell]`.
+        gap: resistance of the touching surfaces, m^2 K/W.
+        reach: how near counts, m.
+    """
+
+    of_row: wp.array[wp.int32]
+    node: wp.array[wp.int32]
+    mount: wp.array[wp.int32]
+    counts: wp.array2d[wp.uint8]
+    half: wp.array[wp.vec3]
+    resistivity: wp.array[wp.float32]
+    low: wp.array[wp.vec3]
+    per_size: wp.array[wp.vec3]
+    grid_y: wp.int32
+    grid_z: wp.int32
+    last: wp.vec3
+    nearest: wp.array2d[wp.int32]
+    gap: wp.float32
+    reach: wp.float32
+
+
+@wp.kernel
+def touch(
+    rows: Rows,
+    shapes: Shapes,
+    around: Around,
+    skin: Skin,
+    links: Links,
+    mount_pos_in: wp.array2d[wp.vec3],
+    mount_quat_in: wp.array2d[wp.vec4],
+    body_pos_in: wp.array2d[wp.vec3],
+    body_quat_in: wp.array2d[wp.vec4],
+    node_out: wp.array3d[wp.int32],
+    conductance_out: wp.array3d[wp.float32],
+) -> None:
+    """Find the node that each point of a surface touches, -1 for none, and the conductance to it, W/K.
+
+    Args:
+        rows: which environments.
+        shapes: all shapes.
+        around: those near each mount.
+        skin: the points.
+        links: what they can touch.
+        mount_pos_in: where the mounts are, m, world.
+        mount_quat_in: how they are turned.
+        body_pos_in: where the bodies are.
+        body_quat_in: how they are turned.
+        node_out: `[env, mount, sample]`.
+        conductance_out: likewise.
+    """
+    i, mount, sample = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    node = wp.int32(-1)
+    if around.count[env, mount] > 0 and skin.cell[mount, sample] >= 0:
+        p = skin.point[mount, sample]
+        found = deepest(shapes, around, env, mount, p, links.reach)
+        if found.near >= 0 and wp.dot(found.normal, skin.normal[mount, sample]) <= FACING:
+            entry = links.of_row[around.row[env, mount, found.near]]
+            if links.counts[mount, entry] != wp.uint8(0):
+                turn = mount_quat_in[env, mount]
+                normal = quat_rotate(turn, found.normal)
+                place = mount_pos_in[env, mount] + quat_rotate(turn, found.point)
+                if entry > 0:
+                    normal = quat_rotate_inverse(body_quat_in[env, entry - 1], normal)
+                    place = quat_rotate_inverse(body_quat_in[env, entry - 1], place - body_pos_in[env, entry - 1])
+                node = links.node[entry]
+                if links.mount[entry] >= 0:
+                    at = wp.cw_mul(place - links.low[entry], links.per_size[entry])
+                    x = wp.int32(wp.clamp(at[0], 0.0, links.last[0]))
+                    y = wp.int32(wp.clamp(at[1], 0.0, links.last[1]))
+                    z = wp.int32(wp.clamp(at[2], 0.0, links.last[2]))
+                    node = node + links.nearest[links.mount[entry], (x * links.grid_y + y) * links.grid_z + z]
+                depth = wp.length(wp.cw_mul(links.half[entry], normal))
+                resistance = skin.resistance[mount, sample] + links.gap + depth * links.resistivity[entry]
+                conductance_out[env, mount, sample] = skin.area[mount, sample] / resistance
+    node_out[env, mount, sample] = node
+
+
+@wp.func
+def share_gone(x: F64) -> F64:
+    """Return (1 - exp(-x)) / x for x >= 0: the mean of what decays at a rate, over the time of x decays."""
+    if x < _SMALL:
+        return _ONE - x * (_HALF - x * (wp.float64(1.0 / 6.0) - x * wp.float64(1.0 / 24.0)))
+    return (_ONE - wp.exp(-x)) / x
+
+
+@wp.kernel
+def exchange(
+    rows: Rows,
+    clock: wp.array[wp.int32],
+    reset_tick: wp.array[wp.int32],
+    dt: F64,
+    cells: int,
+    samples: int,
+    cell_in: wp.array2d[wp.int32],
+    area_in: wp.array2d[wp.float32],
+    node_in: wp.array3d[wp.int32],
+    conductance_in: wp.array3d[wp.float32],
+    base: wp.array[F64],
+    per_capacity: wp.array[F64],
+    last_tick: wp.array[wp.int32],
+    span: wp.array[F64],
+    covered: wp.array2d[F64],
+    theta: wp.array2d[F64],
+) -> None:
+    """Let all pairs that touch exchange heat, each exactly, in order and then in the reverse order, half a step each.
+
+    Args:
+        rows: which environments.
+        clock: time.
+        reset_tick: when each environment began.
+        dt: s.
+        cells: cells of a mount.
+        samples: points of a mount.
+        cell_in: cell of each point.
+        area_in: its area, m^2.
+        node_in: what each point touches, -1 for nothing.
+        conductance_in: W/K.
+        base: first temperature of each node, degC.
+        per_capacity: 1 / heat capacity of each node, K/J; 0 for a fixed temperature.
+        last_tick: when each environment was sampled last.
+        span: time since then, s; 0 at the first sample.
+        covered: surface of each node that touches something, m^2.
+        theta: temperature of each node above its base, K.
+    """
+    i = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    captured = clock[0] - clock[2]
+    time = wp.max(F64(captured - last_tick[env]) * dt, _ZERO)
+    if reset_tick[env] == clock[0]:
+        time = _ZERO
+    last_tick[env] = captured
+    span[env] = time
+    nodes = theta.shape[1]
+    for k in range(nodes):
+        covered[env, k] = _ZERO
+    if time == _ZERO:
+        return
+    total = node_in.shape[1] * samples
+    for way in range(2):
+        for step in range(total):
+            k = step
+            if way == 1:
+                k = total - 1 - step
+            mount = k / samples
+            sample = k - mount * samples
+            other = node_in[env, mount, sample]
+            if other < 0:
+                continue
+            own = mount * cells + cell_in[mount, sample]
+            both = per_capacity[own] + per_capacity[other]
+            flow = _HALF * time * F64(conductance_in[env, mount, sample])
+            there = base[other]
+            if other < nodes:
+                there = there + theta[env, other]
+            heat = flow * share_gone(flow * both) * (there - base[own] - theta[env, own])
+            theta[env, own] = theta[env, own] + heat * per_capacity[own]
+            if other < nodes:
+                theta[env, other] = theta[env, other] - heat * per_capacity[other]
+            if way == 0:
+                covered[env, own] = covered[env, own] + F64(area_in[mount, sample])
+                if other < nodes:
+                    covered[env, other] = covered[env, other] + F64(area_in[mount, sample])
+
+
+@wp.kernel
+def conduct(
+    rows: Rows,
+    length: int,
+    stride: int,
+    cells: int,
+    span: wp.array[F64],
+    capacity: wp.array2d[F64],
+    conductance: wp.array2d[F64],
+    swept: wp.array2d[F64],
+    theta: wp.array2d[F64],
+) -> None:
+    """Conduct heat along one line of cells: implicit Euler, a tridiagonal system (Thomas 1949).
+
+    Args:
+        rows: which environments.
+        length: cells of a line.
+        stride: from one cell of a line to the next.
+        cells: cells of a mount.
+        span: time step, s.
+        capacity: heat capacity `[mount, cell]`, J/K; anything but 0 for a cell that is not there.
+        conductance: from each cell to the next along the axis `[mount, cell]`, W/K; 0 at walls.
+        swept: memory for the elimination.
+        theta: temperature of each node above its base, K.
+    """
+    i, mount, line = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    time = span[env]
+    if time == _ZERO:
+        return
+    first = line / stride * stride * length + line % stride
+    start = mount * cells
+    flow = _ZERO
+    ratio = _ZERO
+    before = _ZERO
+    for k in range(length):
+        cell = first + k * stride
+        mass = capacity[mount, cell]
+        onward = time * conductance[mount, cell]
+        inverse = _ONE / (mass + flow * (_ONE - ratio) + onward)
+        before = (mass * theta[env, start + cell] + flow * before) * inverse
+        theta[env, start + cell] = before
+        ratio = onward * inverse
+        swept[env, start + cell] = ratio
+        flow = onward
+    for k in range(length - 1):
+        cell = first + (length - 2 - k) * stride
+        before = theta[env, start + cell] + swept[env, start + cell] * before
+        theta[env, start + cell] = before
+
+
+@wp.kernel
+def lose(
+    rows: Rows,
+    cells: int,
+    span: wp.array[F64],
+    base: wp.array[F64],
+    per_capacity: wp.array[F64],
+    area: wp.array[F64],
+    emissivity: wp.array[F64],
+    convection: F64,
+    ambient: F64,
+    covered: wp.array2d[F64],
+    heat: wp.array2d[wp.float32],
+    shown_start: wp.array[wp.int32],
+    shown: wp.array[wp.int32],
+    theta: wp.array2d[F64],
+    temperature_out: wp.array2d[wp.float32],
+) -> None:
+    """Let each node lose heat to the air and by radiation, gain what is generated in it, and show its temperature.
+
+    The rate of radiation is that of the mean of the temperatures before and after: eps sigma (T^2 + Ta^2) (T + Ta), K.
+
+    Args:
+        rows: which environments.
+        cells: cells of all mounts.
+        span: time step, s.
+        base: first temperature of each node, degC.
+        per_capacity: 1 / heat capacity of each node, K/J; 0 for a cell that is not there.
+        area: surface of each node, m^2.
+        emissivity: of each node.
+        convection: W/(m^2 K).
+        ambient: temperature of the surroundings, degC.
+        covered: surface of each node that touches something, m^2.
+        heat: generated in each cell `[env, cell]`, W; empty for none.
+        shown_start: where the cells that show a node begin in `shown` `[node + 1]`.
+        shown: which cells show a node.
+        theta: temperature of each node above its base, K.
+        temperature_out: `[env, cell]`, degC.
+    """
+    i, node = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0) or per_capacity[node] == _ZERO:
+        return
+    value = theta[env, node]
+    time = span[env]
+    if time > _ZERO:
+        power = _ZERO
+        if heat.shape[0] > 0 and node < cells:
+            power = F64(heat[env, node])
+        bare = wp.max(area[node] - covered[env, node], _ZERO)
+        start = value
+        mean = value
+        for step in range(2):
+            rate = convection
+            if emissivity[node] > _ZERO:
+                hot = wp.max(base[node] + mean + _KELVIN, _ZERO)
+                cold = ambient + _KELVIN
+                rate = rate + emissivity[node] * _SIGMA * (hot * hot + cold * cold) * (hot + cold)
+            rate = rate * bare
+            gain = (power + rate * (ambient - base[node] - start)) * time * per_capacity[node]
+            value = start + gain * share_gone(rate * time * per_capacity[node])
+            mean = _HALF * (start + value)
+            if emissivity[node] == _ZERO:
+                break
+        theta[env, node] = value
+    show = wp.float32(base[node] + value)
+    for k in range(shown_start[node], shown_start[node + 1]):
+        temperature_out[env, shown[k]] = show
+
+
+@wp.kernel
+def respond(
+    rows: Rows,
+    tau: F64,
+    span: wp.array[F64],
+    last: wp.array2d[wp.float32],
+    rest: wp.array2d[wp.float32],
+    values: wp.array2d[wp.float32],
+) -> None:
+    """Let the sensing element follow the cell: tau dy/dt = x - y, exact for an x that holds over the step.
+
+    Args:
+        rows: which environments.
+        tau: time constant, s.
+        span: time step, s; 0 at the first sample, which is shown as it is.
+        last: what was shown at the sample before.
+        rest: what rounding took from that: a slow element moves by less than a digit in a step.
+        values: of the cell, then of the element.
+    """
+    i, column = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    x = span[env] / tau
+    if x == _ZERO:
+        rest[env, column] = 0.0
+        return
+    before = F64(last[env, column]) + F64(rest[env, column])
+    after = before + x * share_gone(x) * (F64(values[env, column]) - before)
+    shown = wp.float32(after)
+    rest[env, column] = wp.float32(after - F64(shown))
+    values[env, column] = shown
+
+
+__all__ = ["STEFAN_BOLTZMANN", "Links", "Skin", "conduct", "exchange", "lose", "respond", "touch"]
