@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from sensorium.errors import StaleError as StaleError
     from sensorium.errors import UnknownNameError as UnknownNameError
     from sensorium.errors import UnsupportedError as UnsupportedError
+    from sensorium.geometry.samples import SurfaceSamples as SurfaceSamples
+    from sensorium.geometry.samples import body_samples as body_samples
+    from sensorium.geometry.samples import surface_samples as surface_samples
     from sensorium.geometry.shapes import HeightField as HeightField
     from sensorium.geometry.shapes import Mesh as Mesh
     from sensorium.geometry.shapes import Shape as Shape
@@ -82,6 +85,13 @@ if TYPE_CHECKING:
     from sensorium.patterns import SphericalPatternCfg as SphericalPatternCfg
     from sensorium.patterns import SpinningPatternCfg as SpinningPatternCfg
     from sensorium.patterns import TablePatternCfg as TablePatternCfg
+    from sensorium.patterns.taxels import TaxelLayout as TaxelLayout
+    from sensorium.patterns.taxels import taxel_cylinder as taxel_cylinder
+    from sensorium.patterns.taxels import taxel_dome as taxel_dome
+    from sensorium.patterns.taxels import taxel_grid as taxel_grid
+    from sensorium.patterns.taxels import taxel_list as taxel_list
+    from sensorium.patterns.taxels import taxel_patch as taxel_patch
+    from sensorium.patterns.taxels import taxels_on as taxels_on
     from sensorium.presets import preset as preset
     from sensorium.random import Choice as Choice
     from sensorium.random import Normal as Normal
@@ -155,6 +165,9 @@ if TYPE_CHECKING:
     from sensorium.sensors.motor_current import MotorCurrent as MotorCurrent
     from sensorium.sensors.motor_current import MotorCurrentCfg as MotorCurrentCfg
     from sensorium.sensors.motor_current import MotorCurrentData as MotorCurrentData
+    from sensorium.sensors.pads import PadReading as PadReading
+    from sensorium.sensors.pads import Pads as Pads
+    from sensorium.sensors.pads import pad_blocks as pad_blocks
     from sensorium.sensors.radar import Radar as Radar
     from sensorium.sensors.radar import RadarCfg as RadarCfg
     from sensorium.sensors.radar import RadarData as RadarData
@@ -178,6 +191,11 @@ if TYPE_CHECKING:
     from sensorium.sensors.surface_distance_probe import SurfaceDistanceProbe as SurfaceDistanceProbe
     from sensorium.sensors.surface_distance_probe import SurfaceDistanceProbeCfg as SurfaceDistanceProbeCfg
     from sensorium.sensors.surface_distance_probe import SurfaceDistanceProbeData as SurfaceDistanceProbeData
+    from sensorium.sensors.temperature_grid import LinkThermalCfg as LinkThermalCfg
+    from sensorium.sensors.temperature_grid import TemperatureGrid as TemperatureGrid
+    from sensorium.sensors.temperature_grid import TemperatureGridCfg as TemperatureGridCfg
+    from sensorium.sensors.temperature_grid import TemperatureGridData as TemperatureGridData
+    from sensorium.sensors.temperature_grid import TemperatureGridSensor as TemperatureGridSensor
     from sensorium.sensors.terrain_height import TerrainHeight as TerrainHeight
     from sensorium.sensors.terrain_height import TerrainHeightCfg as TerrainHeightCfg
     from sensorium.sensors.terrain_height import TerrainHeightData as TerrainHeightData
@@ -299,6 +317,7 @@ _MODULES = {
     "LidarPatternCfg": "sensorium.patterns",
     "LidarSensor": "sensorium.sensors.lidar",
     "LidarSensorCfg": "sensorium.sensors.lidar",
+    "LinkThermalCfg": "sensorium.sensors.temperature_grid",
     "LowPass": "sensorium.measurement.stages",
     "MAGNETIC": "sensorium.spec",
     "MODEL_ELEMENTS": "sensorium.spec",
@@ -325,6 +344,8 @@ _MODULES = {
     "ObjRef": "sensorium.cfg",
     "Observer": "sensorium.scene",
     "OffsetCfg": "sensorium.cfg",
+    "PadReading": "sensorium.sensors.pads",
+    "Pads": "sensorium.sensors.pads",
     "PatternBaseCfg": "sensorium.patterns",
     "PinholeCameraPatternCfg": "sensorium.patterns",
     "Play": "sensorium.measurement.stages",
@@ -387,11 +408,17 @@ _MODULES = {
     "SurfaceDistanceProbe": "sensorium.sensors.surface_distance_probe",
     "SurfaceDistanceProbeCfg": "sensorium.sensors.surface_distance_probe",
     "SurfaceDistanceProbeData": "sensorium.sensors.surface_distance_probe",
+    "SurfaceSamples": "sensorium.geometry.samples",
     "TablePatternCfg": "sensorium.patterns",
     "Targets": "sensorium.world.ray_scene",
     "TaxelCrosstalk": "sensorium.measurement.stages",
     "TaxelGain": "sensorium.measurement.stages",
+    "TaxelLayout": "sensorium.patterns.taxels",
     "TemperatureDrift": "sensorium.measurement.stages",
+    "TemperatureGrid": "sensorium.sensors.temperature_grid",
+    "TemperatureGridCfg": "sensorium.sensors.temperature_grid",
+    "TemperatureGridData": "sensorium.sensors.temperature_grid",
+    "TemperatureGridSensor": "sensorium.sensors.temperature_grid",
     "TensorEngine": "sensorium.engines.tensor",
     "TerrainHeight": "sensorium.sensors.terrain_height",
     "TerrainHeightCfg": "sensorium.sensors.terrain_height",
@@ -408,9 +435,18 @@ _MODULES = {
     "UnsupportedError": "sensorium.errors",
     "Viscoelastic": "sensorium.measurement.stages",
     "WindowAverage": "sensorium.measurement.stages",
+    "body_samples": "sensorium.geometry.samples",
+    "pad_blocks": "sensorium.sensors.pads",
     "prepare": "sensorium.scene",
     "preset": "sensorium.presets",
     "recorded": "sensorium.compute",
+    "surface_samples": "sensorium.geometry.samples",
+    "taxel_cylinder": "sensorium.patterns.taxels",
+    "taxel_dome": "sensorium.patterns.taxels",
+    "taxel_grid": "sensorium.patterns.taxels",
+    "taxel_list": "sensorium.patterns.taxels",
+    "taxel_patch": "sensorium.patterns.taxels",
+    "taxels_on": "sensorium.patterns.taxels",
 }
 """Every public name and the module it lives in; a module is imported when one of its names is first used."""
 
@@ -512,6 +548,7 @@ __all__ = [
     "LidarPatternCfg",
     "LidarSensor",
     "LidarSensorCfg",
+    "LinkThermalCfg",
     "LowPass",
     "MagneticDipole",
     "Magnetometer",
@@ -535,6 +572,8 @@ __all__ = [
     "ObjRef",
     "Observer",
     "OffsetCfg",
+    "PadReading",
+    "Pads",
     "PatternBaseCfg",
     "PinholeCameraPatternCfg",
     "Play",
@@ -596,11 +635,17 @@ __all__ = [
     "SurfaceDistanceProbe",
     "SurfaceDistanceProbeCfg",
     "SurfaceDistanceProbeData",
+    "SurfaceSamples",
     "TablePatternCfg",
     "Targets",
     "TaxelCrosstalk",
     "TaxelGain",
+    "TaxelLayout",
     "TemperatureDrift",
+    "TemperatureGrid",
+    "TemperatureGridCfg",
+    "TemperatureGridData",
+    "TemperatureGridSensor",
     "TensorEngine",
     "TerrainHeight",
     "TerrainHeightCfg",
@@ -617,9 +662,18 @@ __all__ = [
     "UnsupportedError",
     "Viscoelastic",
     "WindowAverage",
+    "body_samples",
+    "pad_blocks",
     "prepare",
     "preset",
     "recorded",
+    "surface_samples",
+    "taxel_cylinder",
+    "taxel_dome",
+    "taxel_grid",
+    "taxel_list",
+    "taxel_patch",
+    "taxels_on",
 ]
 
 

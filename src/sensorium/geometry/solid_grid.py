@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sensorium.geometry.bounds import tree_of
 from sensorium.geometry.shapes import Mesh
 from sensorium.geometry.solid_mesh import Surface, surface_of
-from sensorium.geometry.solid_walk import Cell, Entry, Solid, Solids, by_tree, gap_sq
+from sensorium.geometry.solid_walk import FACE_BITS, STEPS, Cell, Solid, Solids, by_tree, gap_sq
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
@@ -32,7 +32,6 @@ SLACK = 1e-6
 """What float32 may lose of a distance, in half diagonals of the mesh."""
 
 _CELL = np.dtype([("distance", np.float32), ("start", np.int32), ("count", np.int32)])
-_ENTRY = np.dtype([("face", np.int32), ("distance", np.float32)])
 
 
 @wp.struct
@@ -45,6 +44,7 @@ class Lattice:
         count_x: how many along x.
         count_y: along y.
         half: half the diagonal of a cell, m, and a bit.
+        band: cells whose centres are farther from the surface have no list, m.
     """
 
     low: wp.vec3
@@ -52,6 +52,7 @@ class Lattice:
     count_x: wp.int32
     count_y: wp.int32
     half: wp.float32
+    band: wp.float32
 
 
 @wp.func
@@ -75,6 +76,9 @@ def _measure(solids: Solids, lattice: Lattice, distance: wp.array[wp.float32]) -
 def _count(solids: Solids, lattice: Lattice, distance: wp.array[wp.float32], count: wp.array[wp.int32]) -> None:
     """Count the triangles that can be nearest to a point of each cell; 0 where there are too many for a list."""
     cell = wp.tid()
+    count[cell] = 0
+    if wp.abs(distance[cell]) > lattice.band:
+        return
     q = _centre(lattice, cell)
     reach = wp.abs(distance[cell]) + 2.0 * lattice.half
     around = wp.vec3(reach, reach, reach)
@@ -98,7 +102,7 @@ def _list(
     distance: wp.array[wp.float32],
     count: wp.array[wp.int32],
     start: wp.array[wp.int32],
-    entries: wp.array[Entry],
+    entries: wp.array[wp.int32],
 ) -> None:
     """Write the triangles that `_count` counts, the nearest to the centre first; of equals that of the lower number."""
     cell = wp.tid()
@@ -114,17 +118,12 @@ def _list(
     while wp.mesh_query_aabb_next(boxes, face):
         gap = gap_sq(solids, face, q, wp.inf)
         if gap <= reach * reach:
-            far = wp.sqrt(gap)
+            more = wp.max(wp.sqrt(gap) - wp.abs(distance[cell]), 0.0) / (2.0 * lattice.half)
+            entry = face + (wp.min(wp.int32(more * wp.float32(STEPS)), STEPS) << FACE_BITS)
             k = first + found
-            while k > first:
-                before = entries[k - 1]
-                if before.distance < far or (before.distance == far and before.face < face):
-                    break
-                entries[k] = before
+            while k > first and entries[k - 1] > entry:
+                entries[k] = entries[k - 1]
                 k -= 1
-            entry = Entry()
-            entry.face = face
-            entry.distance = far
             entries[k] = entry
             found += 1
 
@@ -139,8 +138,9 @@ class Form:
         low: least corner of the grid, m.
         side: side of a cell, m.
         counts: cells along x, y and z; zeros for no grid.
-        cells: `[cell]`, x runs fastest; `start` and `face` count from the mesh's own first.
-        entries: `[entry]`.
+        cells: `[cell]`, x runs fastest; ``start` counts from the mesh's own first.
+        step: see `Solid.step`, m.
+        entries: `[entry]`, int32.
     """
 
     surface: Surface
@@ -149,6 +149,7 @@ class Form:
     side: float
     counts: tuple[int, int, int]
     cells: NDArray[Any]
+    step: float
     entries: NDArray[Any]
 
     @property
@@ -171,12 +172,12 @@ def make_form(mesh: Mesh, scale: tuple[float, float, float], device: str, *, gri
     """
     surface = surface_of(mesh, scale)
     tree = tree_of(surface.vertices, surface.faces, device)
-    nothing = np.zeros(0, _CELL), np.zeros(0, _ENTRY)
-    bare = Form(surface, tree, np.zeros(3, np.float32), 1.0, (0, 0, 0), *nothing)
-    if not grid:
+    nothing = np.zeros(0, _CELL), np.zeros(0, np.int32)
+    bare = Form(surface, tree, np.zeros(3, np.float32), 1.0, (0, 0, 0), nothing[0], 0.0, nothing[1])
+    if not grid or len(surface.faces) > 1 << int(FACE_BITS):
         return bare
     wanted = float(np.clip(CELLS_PER_FACE * len(surface.faces), FEWEST_CELLS, MOST_CELLS))
-    sides = 2.0 * (surface.half + PADDING * surface.half.max())
+    sides = 2.0 * (surface.half + 2.0 * PADDING * surface.half.max())
     side = float((sides.prod() / wanted) ** (1.0 / 3.0))
     counts = np.maximum(np.ceil(sides / side), 1.0).astype(int)
     low = (-0.5 * side * counts).astype(np.float32)
@@ -185,7 +186,9 @@ def make_form(mesh: Mesh, scale: tuple[float, float, float], device: str, *, gri
     lattice = Lattice()
     lattice.low, lattice.side = wp.vec3(*(low + np.float32(0.5 * side))), side
     lattice.count_x, lattice.count_y = int(counts[0]), int(counts[1])
-    lattice.half = 0.5 * np.sqrt(3.0) * side + 4.0 * SLACK * float(np.linalg.norm(surface.half))
+    slack = SLACK * float(np.linalg.norm(surface.half))
+    lattice.half = 0.5 * np.sqrt(3.0) * side + 4.0 * slack
+    lattice.band = PADDING * 2.0 * float(surface.half.max()) + side
     distance = wp.zeros(total, dtype=wp.float32, device=device)
     count = wp.zeros(total, dtype=wp.int32, device=device)
     wp.launch(_measure, total, [solids, lattice, distance], device=device)
@@ -195,11 +198,11 @@ def make_form(mesh: Mesh, scale: tuple[float, float, float], device: str, *, gri
     nearest_first = np.argsort(np.abs(cells["distance"]), kind="stable")
     cells["count"][nearest_first[np.cumsum(cells["count"][nearest_first]) > MOST_ENTRIES]] = 0
     cells["start"] = np.cumsum(cells["count"]) - cells["count"]
-    entries = wp.zeros(max(int(cells["count"].sum()), 1), dtype=Entry, device=device)
+    entries = wp.zeros(max(int(cells["count"].sum()), 1), dtype=wp.int32, device=device)
     lists = [wp.array(np.ascontiguousarray(cells[name]), dtype=wp.int32, device=device) for name in ("count", "start")]
     wp.launch(_list, total, [solids, lattice, distance, *lists, entries], device=device)
     x, y, z = (int(n) for n in counts)
-    return Form(surface, tree, low, side, (x, y, z), cells, entries.numpy().astype(_ENTRY))
+    return Form(surface, tree, low, side, (x, y, z), cells, 2.0 * lattice.half / int(STEPS), entries.numpy())
 
 
 def gather(forms: Sequence[Form], device: str) -> Solids:
@@ -213,11 +216,11 @@ def gather(forms: Sequence[Form], device: str) -> Solids:
         s.face, s.vertex, s.cell = face, vertex, cell
         s.low, s.side = wp.vec3(*form.low), form.side
         s.count_x, s.count_y, s.count_z = form.counts
+        s.step = form.step
         s.slack = SLACK * float(np.linalg.norm(surface.half))
         solids.append(s)
-        cells, entries = form.cells.copy(), form.entries.copy()
+        cells = form.cells.copy()
         cells["start"] += entry
-        entries["face"] += face
         rows = {
             "vertices": surface.vertices,
             "vertex_normals": surface.vertex_normals,
@@ -226,12 +229,12 @@ def gather(forms: Sequence[Form], device: str) -> Solids:
             "edge_normals": surface.edge_normals.reshape(-1, 3),
             "frames": _frames(surface).reshape(-1, 4),
             "cells": cells,
-            "entries": entries,
+            "entries": form.entries,
         }
         for name, values in rows.items():
             parts[name].append(values)
         vertex, face = vertex + len(surface.vertices), face + len(surface.faces)
-        cell, entry = cell + len(cells), entry + len(entries)
+        cell, entry = cell + len(cells), entry + len(form.entries)
     out = Solids()
     for name, (dtype, kind, width) in _TYPES.items():
         values = np.concatenate([np.zeros((0, width) if width else 0, kind), *parts[name]]).astype(kind)
@@ -251,7 +254,7 @@ _TYPES: dict[str, tuple[Any, Any, int]] = {
     "edge_normals": (wp.vec3, np.float32, 3),
     "frames": (wp.vec4, np.float32, 4),
     "cells": (Cell, _CELL, 0),
-    "entries": (Entry, _ENTRY, 0),
+    "entries": (wp.int32, np.int32, 0),
 }
 """Of each array of `Solids` its type in kernels, that of its numbers, and how many of them are in a row."""
 

@@ -25,6 +25,10 @@ else:
 
 _ZERO: Any = wp.constant(wp.float64(0.0))
 _FAR = wp.constant(wp.float32(1.0e30))
+FACE_BITS = wp.constant(wp.int32(20))
+"""Bits of an entry that tell the triangle; a mesh with more triangles has no grid."""
+STEPS = wp.constant(wp.int32(2047))
+"""Steps of the distance in the other bits of an entry."""
 
 
 @wp.struct
@@ -43,6 +47,7 @@ class Solid:
         count_x: cells along x; 0 for no grid.
         count_y: along y.
         count_z: along z.
+        step: what a step of the distance in an entry is, m.
         slack: what float32 may have lost of a distance, m.
     """
 
@@ -57,6 +62,7 @@ class Solid:
     count_x: wp.int32
     count_y: wp.int32
     count_z: wp.int32
+    step: wp.float32
     slack: wp.float32
 
 
@@ -76,19 +82,6 @@ class Cell:
 
 
 @wp.struct
-class Entry:
-    """A triangle in a cell's list.
-
-    Attributes:
-        face: its place among all faces.
-        distance: from the cell's centre, m; a bit less.
-    """
-
-    face: wp.int32
-    distance: wp.float32
-
-
-@wp.struct
 class Solids:
     """Meshes as signed distances need them.
 
@@ -105,7 +98,8 @@ class Solids:
             across both, each with what is left to add to a product with a point; then the second corner's place along
             the first direction, and the third corner's along both.
         cells: of all grids.
-        entries: of all lists.
+        entries: of all lists: a face's place among its mesh's, and above `FACE_BITS` how much farther from the cell's
+            centre it is than the nearest, in `STEPS` of the most that this can be; a bit less.
     """
 
     solid: wp.array[wp.int32]
@@ -118,7 +112,7 @@ class Solids:
     edge_normals: wp.array[wp.vec3]
     frames: wp.array[wp.vec4]
     cells: wp.array[Cell]
-    entries: wp.array[Entry]
+    entries: wp.array[wp.int32]
 
 
 @wp.func
@@ -254,16 +248,18 @@ def _by_list(
     p = wp.vec3(q)
     reach = limit
     best = limit * limit
+    nearest = wp.abs(cell.distance) - away
     face = wp.int32(-1)
     for k in range(cell.start, cell.start + cell.count):
         entry = solids.entries[k]
-        if entry.distance - away >= reach:
+        if nearest + s.step * wp.float32(entry >> FACE_BITS) >= reach:
             break
-        gap = gap_sq(solids, entry.face, p, best)
+        row = s.face + (entry & ((1 << FACE_BITS) - 1))
+        gap = gap_sq(solids, row, p, best)
         if gap < best:
             best = gap
             reach = wp.sqrt(gap)
-            face = entry.face
+            face = row
     if face < 0:
         return wp.inf, wp.vec3d(), wp.vec3(0.0, 0.0, 1.0)
     return _finish(solids, s, face, q)
@@ -308,4 +304,4 @@ def signed_mesh(solids: Solids, row: int, q: wp.vec3d, reach: float) -> tuple[wp
     return by_tree(solids, s, q, limit)
 
 
-__all__ = ["Cell", "Entry", "Solid", "Solids", "by_tree", "gap_sq", "signed_mesh"]
+__all__ = ["FACE_BITS", "STEPS", "Cell", "Solid", "Solids", "by_tree", "gap_sq", "signed_mesh"]

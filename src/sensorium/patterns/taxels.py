@@ -30,9 +30,9 @@ MOST_TAXELS = 100_000
 """More taxels than this in one layout are taken for a slip."""
 _FIRST, _MOST = 20_000, 4_000_000
 """How many places on a surface are tried first, and at most, to find enough in a patch."""
-_PER_TAXEL, _LEAST_PLACES, _MOST_PLACES = 64, 4096, 32768
+_PER_TAXEL, _LEAST_PLACES, _MOST_PLACES = 64, 4096, 16384
 """Places in a patch to choose from: so many for each taxel, within these bounds, but never fewer than 8 for each."""
-_WORK = 200_000_000
+_WORK = 150_000_000
 """How many distances may be computed to even out a layout."""
 
 
@@ -462,10 +462,12 @@ def _places(
     if not is_in.any():
         low, high = found.points.min(axis=0).tolist(), found.points.max(axis=0).tolist()
         near = f"The surface of {listed(names)} reaches from {_shown(low)} to {_shown(high)} m."
-        raise ConfigError.single(where, "region", region, "a region that holds some of the surface", near)
+        got = None if region is None else tuple(part if isinstance(part, float) else part.tolist() for part in region)
+        raise ConfigError.single(where, "region", got, "a region that holds some of the surface", near)
     if not facing.any():
         raise ConfigError.single(
-            where, "normal", _shown(way.tolist()), f"a direction that some surface faces within {limit:g} degrees",
+            where, "normal", tuple(np.round(way, 3).tolist()),
+            f"a direction that some surface faces within {limit:g} degrees",
             f"The nearest part of {listed(names)} is {angle[is_in].min():.1f} degrees off.",
         )  # fmt: skip
     raise ConfigError.single(where, "surface", names, "a surface that faces this way and is not inside of another")
@@ -498,18 +500,17 @@ def _farthest(points: Array, count: int, spacing: float | None, areas: Array) ->
 
 def _evened(points: Array, areas: Array, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return places in the middle of what is nearest to each of those chosen, after some rounds (Lloyd, 1982)."""
-    count = len(chosen)
-    for _ in range(int(np.clip(_WORK / (len(points) * count), 3, 30))):
-        cell = _nearest(points, points[chosen])
+    count, middles = len(chosen), points[chosen]
+    for _ in range(int(np.clip(_WORK / (len(points) * count), 8, 60))):
+        cell = _nearest(points, middles)
         weight = np.bincount(cell, weights=areas, minlength=count)
-        middle = np.stack([np.bincount(cell, weights=areas * axis, minlength=count) for axis in points.T], axis=1)
-        off = ((points - (middle / weight[:, None])[cell]) ** 2).sum(axis=1)
-        order = np.lexsort((off, cell))
-        new = order[np.searchsorted(cell[order], np.arange(count))]
-        if np.array_equal(new, chosen):
-            break
-        chosen = new
-    return chosen
+        sums = np.stack([np.bincount(cell, weights=areas * axis, minlength=count) for axis in points.T], axis=1)
+        middles = np.where(weight[:, None] > 0.0, sums / np.maximum(weight, 1e-300)[:, None], middles)
+    off = ((points - middles[cell]) ** 2).sum(axis=1)
+    order = np.lexsort((off, cell))
+    places = np.searchsorted(cell[order], np.arange(count))
+    has = np.bincount(cell, minlength=count) > 0
+    return np.where(has, order[np.minimum(places, len(order) - 1)], chosen)
 
 
 def _nearest(points: Array, chosen: Array) -> NDArray[np.int64]:

@@ -32,6 +32,7 @@ from sensorium.sensors.surface_distance_probe import (
     SurfaceDistanceProbeCfg,
     SurfaceDistanceProbeData,
 )
+from sensorium.sensors.temperature_grid import LinkThermalCfg, TemperatureGrid, TemperatureGridCfg, TemperatureGridData
 from sensorium.sensors.terrain_height import TerrainHeight, TerrainHeightCfg, TerrainHeightData
 from sensorium.sensors.touch import Touch, TouchCfg, TouchData
 
@@ -88,6 +89,7 @@ __all__ = [
     "Lidar",
     "LidarCfg",
     "LidarData",
+    "LinkThermalCfg",
     "MagneticDipole",
     "Magnetometer",
     "MagnetometerCfg",
@@ -109,6 +111,9 @@ __all__ = [
     "SurfaceDistanceProbe",
     "SurfaceDistanceProbeCfg",
     "SurfaceDistanceProbeData",
+    "TemperatureGrid",
+    "TemperatureGridCfg",
+    "TemperatureGridData",
     "TerrainHeight",
     "TerrainHeightCfg",
     "TerrainHeightData",

@@ -289,7 +289,7 @@ def _taxels(layout: TaxelLayout, name: str, index: Any) -> np.ndarray[Any, np.dt
         index = index.cpu().numpy()
     if isinstance(index, list | range):
         index = np.asarray(index)
-    if getattr(index, "dtype", None) == bool and index.shape != numbers.shape:
+    if isinstance(index, np.ndarray) and index.dtype == np.bool_ and index.shape != numbers.shape:
         raise ConfigError.single("Pads", field, f"a mask of shape {index.shape}", f"a mask of shape {layout.shape}")
     try:
         rows = np.asarray(numbers[index]).ravel()

@@ -81,14 +81,13 @@ def link_cells(shapes: Sequence[Shape], grid: tuple[int, int, int], count: int, 
     if not share.any():
         thin = f"{' x '.join(f'{side:.3g}' for side in high - low)} m in its own axes, with {exact.sum():.3g} m^3 in it"
         raise ConfigError.single(config, "grid_size", grid, f"cells that see the volume of link {link!r}: {thin}")
-    points = int(per_cell.prod())
     volume = share * (exact.sum() / found.sum())  # exact for one shape, and close where several overlap
-    faces = np.stack([_shared(shapes, grid, low, size, per_cell, axis, share / points) for axis in range(3)])
+    faces = np.stack([_shared(shapes, grid, low, size, per_cell, axis, volume) for axis in range(3)])
     there = np.flatnonzero(volume > 0.0)
     nearest = _nearest(grid, size, there)
     dense = body_samples(shapes, count=count * PER_SAMPLE)
     cell = nearest[cell_of(dense.points, grid, low, size)]
-    area = np.bincount(cell, dense.areas, minlength=math.prod(grid))
+    area: Array = np.bincount(cell, dense.areas, minlength=math.prod(grid)).astype(np.float64)
     samples, kept = _thinned(dense, cell, count)
     return LinkCells(grid, low, size, volume, faces, area, nearest, samples, kept)
 
@@ -96,8 +95,9 @@ def link_cells(shapes: Sequence[Shape], grid: tuple[int, int, int], count: int, 
 def in_link(shape: Shape, pos: Array, quat: Array) -> Shape:
     """Return a shape that stands still, and so is placed in the world, in the frame of its link at a pose."""
     back = (float(quat[0]), *(-quat[1:]).tolist())
-    place, turn = compose((0.0, 0.0, 0.0), back, np.array(shape.pos) - pos, shape.quat)
-    return replace(shape, pos=place, quat=turn, is_static=False)
+    arm = (np.array(shape.pos) - pos).tolist()
+    (x, y, z), (w, *turn) = compose((0.0, 0.0, 0.0), back, arm, shape.quat)
+    return replace(shape, pos=(x, y, z), quat=(w, turn[0], turn[1], turn[2]), is_static=False)
 
 
 def cell_of(points: Array, grid: tuple[int, int, int], low: Array, size: Array) -> NDArray[np.int64]:
@@ -117,7 +117,9 @@ def _check_solid(shape: Shape, config: str, link: str) -> None:
         why = "a mesh that is not closed has none" if shape.mesh is not None else shape.fault
     if why:
         fix = "Choose other shapes with geometry= or include_geom_groups=, or another link."
-        raise ConfigError.single(config, "mount", link, f"a link whose shapes have a volume; of {shape.name!r} {why}", fix)
+        raise ConfigError.single(
+            config, "mount", link, f"a link whose shapes have a volume; of {shape.name!r} {why}", fix
+        )
 
 
 def _bounds(shape: Shape) -> tuple[Array, Array]:
@@ -186,7 +188,7 @@ def _shared(
     size: Array,
     per_cell: NDArray[np.int64],
     axis: int,
-    share: Array,
+    volume: Array,
 ) -> Array:
     """Return the area inside of the shapes between each cell and the next one along an axis, m^2 `[cell]`."""
     area = np.zeros(grid)
@@ -194,7 +196,7 @@ def _shared(
         return area.ravel()
     axes = [low[k] + size[k] / per_cell[k] * (np.arange(grid[k] * per_cell[k]) + 0.5) for k in range(3)]
     axes[axis] = low[axis] + size[axis] * np.arange(1, grid[axis])
-    is_there = share.reshape(grid) > 0.0
+    is_there = volume.reshape(grid) > 0.0
     across = [k for k in range(3) if k != axis]
     each = math.prod(size[k] / per_cell[k] for k in across)
     for wall in range(grid[axis] - 1):
@@ -220,9 +222,7 @@ def _nearest(grid: tuple[int, int, int], size: Array, there: NDArray[np.int64]) 
     return nearest
 
 
-def _thinned(
-    dense: SurfaceSamples, cell: NDArray[np.int32], count: int
-) -> tuple[SurfaceSamples, NDArray[np.int32]]:
+def _thinned(dense: SurfaceSamples, cell: NDArray[np.int32], count: int) -> tuple[SurfaceSamples, NDArray[np.int32]]:
     """Return about `count` of many samples, each with the area of those around it in its cell and on its side.
 
     The parts of each side of a cell have equal numbers of samples, so that areas of cells stay as they are.

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import Cfg, Float, bad
+from sensorium.cfg import Cfg, Float, OffsetCfg, bad
 from sensorium.sensors.targets_cfg import TargetsCfg
 from sensorium.spec import Field
 from sensorium.world.ray_scene import Geometry
@@ -27,8 +28,8 @@ class TemperatureGridData:
     """Temperatures of the cells of a link."""
 
     temperature: Annotated[Tensor, Field("degC", low=ABSOLUTE_ZERO)]
-    """Temperature of each cell, `[env, mount, x, y, z]`, degC, the axes of the link; a cell outside of the link's shapes
-    shows that of the nearest cell that has some."""
+    """Temperature of each cell, `[env, mount, x, y, z]`, degC, along the axes of the link; a cell outside of the link's
+    shapes shows that of the nearest cell that has some."""
 
 
 class LinkThermalCfg(Cfg):
@@ -73,7 +74,7 @@ class TemperatureGridCfg(TargetsCfg[TemperatureGridData]):
 
     grid_size: tuple[int, int, int] = (1, 1, 1)
     """Number of cells along the link's x, y and z axis."""
-    properties: dict[str, LinkThermalCfg] = {}
+    properties: dict[str, LinkThermalCfg] = PydanticField(default_factory=dict)
     """Materials by name or full-match pattern of links (``"world"`` is the world); the first that matches counts."""
     default_properties: LinkThermalCfg = LinkThermalCfg()
     """Material of links that no pattern matches."""
@@ -104,6 +105,13 @@ class TemperatureGridCfg(TargetsCfg[TemperatureGridData]):
     def _grid(cls, value: tuple[int, int, int]) -> tuple[int, int, int]:
         if min(value) < 1 or math.prod(value) > 100_000:
             raise bad("three whole numbers from 1 up, at most 100000 cells in all")
+        return value
+
+    @field_validator("offset")
+    @classmethod
+    def _offset(cls, value: OffsetCfg) -> OffsetCfg:
+        if value != OffsetCfg():
+            raise bad("no offset", "The grid is always over the whole link, along the link's own axes.")
         return value
 
     @field_validator("ambient_temperature")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import warp as wp
 
 from sensorium.compute import Rows
+from sensorium.geometry.primitives import PLANE
 from sensorium.geometry.solid_around import Around, Shapes, deepest
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
 
@@ -95,6 +96,23 @@ class Links:
     reach: wp.float32
 
 
+@wp.func
+def _may_touch(shapes: Shapes, around: Around, env: int, mount: int, p: wp.vec3, reach: float) -> wp.bool:
+    """Whether a point is near a plane, or in a ball around one of the other shapes: most points of a link are not."""
+    for k in range(around.count[env, mount]):
+        row = around.row[env, mount, k]
+        turn = around.quat[env, mount, k]
+        arm = p - around.pos[env, mount, k]
+        if shapes.instances.kind[row] == PLANE:
+            if quat_rotate_inverse(turn, arm)[2] <= reach:
+                return True
+        else:
+            far = shapes.instances.radius[row] + reach
+            if wp.length_sq(arm - quat_rotate(turn, shapes.instances.centre[row])) <= far * far:
+                return True
+    return False
+
+
 @wp.kernel
 def touch(
     rows: Rows,
@@ -129,8 +147,8 @@ def touch(
     if rows.mask[env] == wp.uint8(0):
         return
     node = wp.int32(-1)
-    if around.count[env, mount] > 0 and skin.cell[mount, sample] >= 0:
-        p = skin.point[mount, sample]
+    p = skin.point[mount, sample]
+    if skin.cell[mount, sample] >= 0 and _may_touch(shapes, around, env, mount, p, links.reach):
         found = deepest(shapes, around, env, mount, p, links.reach)
         if found.near >= 0 and wp.dot(found.normal, skin.normal[mount, sample]) <= FACING:
             entry = links.of_row[around.row[env, mount, found.near]]
@@ -348,7 +366,7 @@ def lose(
         bare = wp.max(area[node] - covered[env, node], _ZERO)
         start = value
         mean = value
-        for step in range(2):
+        for _step in range(2):
             rate = convection
             if emissivity[node] > _ZERO:
                 hot = wp.max(base[node] + mean + _KELVIN, _ZERO)
