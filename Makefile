@@ -1,5 +1,6 @@
 # `make demo` and `make test` need Python 3.11 or newer on the machine, and nothing else: they make .venv themselves.
 # PYTHON=/path/to/python picks the Python, PYTEST_ARGS="-k imu" goes to pytest, GPU_ARGS to bench-gpu.
+# Tests run in as many processes as there are cores, 4 at most; PYTEST_ARGS="-n 0 -s" runs them in one and shows all.
 
 VENV := .venv
 PY = $(VENV)/bin/python
@@ -11,6 +12,9 @@ TORCH := $(shell grep '^torch==' constraints.txt)
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3.12 python3.11 python3.13 python3)
 PYTEST_ARGS ?=
+# A file's tests stay together and in order. Each process has torch's threads: those that wait for work must sleep, not
+# spin, for another process needs the core.
+PYTEST_ALL = OMP_WAIT_POLICY=passive $(PY) -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 GPU_ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -24,7 +28,7 @@ demo: env-plot  ## a quadruped walks over uneven ground; what its sensors say is
 	$(VENV)/bin/sensorium demo
 
 test: lint type  ## everything that a change must pass: format, lint, types, tests
-	$(PY) -m pytest $(PYTEST_ARGS)
+	$(PYTEST_ALL) $(PYTEST_ARGS)
 
 test-mjlab: env-mjlab  ## our sensors inside the real mjlab, with its MuJoCo 3.11, in an environment beside .venv
 	$(PY) -m pytest tests_mjlab $(PYTEST_ARGS)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from sensorium.compute import program
@@ -12,3 +16,13 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let scenes that are built in this test capture what has run twice, instead of what has run often."""
     monkeypatch.setattr(program, "TIMED_RUNS", 2)
     monkeypatch.setattr(program, "CAPTURE_AFTER", 0)
+
+
+@pytest.fixture
+def mypy_cache(tmp_path: Path) -> Iterator[Path]:
+    """A folder for `mypy --cache-dir`: it has what `make type` found out, and no other process writes into it."""
+    known, own = Path(__file__).parents[1] / ".mypy_cache", tmp_path / "mypy_cache"
+    if known.is_dir():
+        shutil.copytree(known, own)
+    yield own
+    shutil.rmtree(own, ignore_errors=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -31,15 +31,17 @@ class SkinCfg(SimpleSensorCfg[SkinData]):
     layout: tuple[int, ...] = (3, 4)
     """Sizes of the axes of one pad."""
     pads: int = 1
-    """Pads side by side, as mounts."""
+    """Pads side by side, as mounts; one has no mount axis."""
 
 
 class Skin(SimpleSensor[SkinCfg, SkinData]):
     requires = (sn.BODY_POSE,)
 
     def fields(self) -> Mapping[str, Field]:
-        layout = (self.cfg.pads, *self.cfg.layout)
-        axes = ("mount", *(("probe",) if len(self.cfg.layout) == 1 else ("row", "column")))
+        axes = ("probe",) if len(self.cfg.layout) == 1 else ("row", "column")
+        layout = self.cfg.layout
+        if self.cfg.pads > 1:
+            axes, layout = ("mount", *axes), (self.cfg.pads, *layout)
         return {
             name: replace(field, shape=(*layout, *field.shape), axes=(*axes, *("xyz",) * len(field.shape)))
             for name, field in super().fields().items()
@@ -73,35 +75,23 @@ def moving(cfg: SkinCfg) -> Any:
     return engine
 
 
-def drive(cfg: SkinCfg, forces: Array, dt: float = 0.01, **kwargs: Any) -> tuple[sn.Scene, Iterator[Any]]:
-    """Return a scene with the skin, and what goes from tick to tick of forces `[tick, env, taxel, 3]` and yields it."""
-    engine = engine_of(cfg, forces.shape[1], dt)
+def readings(cfg: SkinCfg, forces: Array, field: str = "force", dt: float = 0.01, **kwargs: Any) -> Array:
+    """Return what a skin reads of forces `[tick, env, taxel, 3]`: `[tick, env, pad, ...]` in float64.
+
+    The truth of every sample is checked to be the force itself, bit for bit.
+    """
+    engine, rows = engine_of(cfg, forces.shape[1], dt), []
     values = torch.tensor(forces.copy(), dtype=torch.float32)
     engine.body_pos_w[:] = values[0]
     scene = sn.Scene(engine, [cfg], **kwargs)
-    sensor = next(iter(scene.sensors.values())) if hasattr(scene, "sensors") else scene[cfg.label]
-
-    def run() -> Iterator[Any]:
-        yield sensor
-        for value in values[1:]:
+    sensor = scene[cfg]
+    for tick, value in enumerate(values):
+        if tick > 0:
             engine.body_pos_w[:] = value
             scene.update()
-            yield sensor
-
-    return scene, run()
-
-
-def readings(cfg: SkinCfg, forces: Array, field: str = "force", dt: float = 0.01, **kwargs: Any) -> Array:
-    """Return what the skin reads of forces `[tick, env, taxel, 3]`: `[tick, env, pad, ...]` in float64.
-
-    The truth of every tick is checked to be the force itself.
-    """
-    _, run = drive(cfg, forces, dt, **kwargs)
-    rows = []
-    for tick, sensor in enumerate(run):
-        rows.append(getattr(sensor.data, field).double().numpy().copy())
-        if sensor.cfg.update_period == 0.0 and sensor.cfg.rate_hz is None:
-            true = torch.tensor(forces[tick], dtype=torch.float32).reshape(sensor.ground_truth.force.shape)
-            assert torch.equal(sensor.ground_truth.force, true)
-            assert torch.equal(sensor.ground_truth.torque, 2.0 * true)
+        data = getattr(sensor.data, field)
+        rows.append(data.reshape(len(data), cfg.pads, *data.shape[1 if cfg.pads == 1 else 2 :]).double().numpy().copy())
+        true = values[int(sensor.capture_tick.max())].reshape(sensor.ground_truth.force.shape)
+        assert torch.equal(sensor.ground_truth.force, true)
+        assert torch.equal(sensor.ground_truth.torque, 2.0 * true)
     return np.stack(rows)

@@ -138,9 +138,10 @@ def test_a_new_package_is_clean_for_ruff(folder: Path, package: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_new_package_is_typed(folder: Path) -> None:
+def test_a_new_package_is_typed(folder: Path, mypy_cache: Path) -> None:
     """Under mypy --strict, as our own code is."""
-    python("-m", "mypy", "--no-error-summary", str(folder / "simple/src"), str(folder / "full/src"), cwd=ROOT)
+    mypy = ["mypy", "--no-error-summary", "--cache-dir", str(mypy_cache)]
+    python("-m", *mypy, str(folder / "simple/src"), str(folder / "full/src"), cwd=ROOT)
 
 
 @pytest.mark.slow

@@ -129,9 +129,10 @@ def test_an_example_package_passes_its_own_tests(package: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_example_packages_are_typed() -> None:
+def test_the_example_packages_are_typed(mypy_cache: Path) -> None:
     """Under mypy --strict, as our own code is."""
-    python("-m", "mypy", "--no-error-summary", *(str(package / "src") for package in PACKAGES), cwd=ROOT)
+    mypy = ["mypy", "--no-error-summary", "--cache-dir", str(mypy_cache)]
+    python("-m", *mypy, *(str(package / "src") for package in PACKAGES), cwd=ROOT)
 
 
 # Broken ---------------------------------------------------------------------------------------------------------------

@@ -10,16 +10,13 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 CHECKED = "tests/typing/check_scene_types.py"
+MYPY = ["mypy", "--strict", "--allow-untyped-decorators", "--no-error-summary", "--cache-dir"]
+"""Warp's decorators, which our code has, are untyped; the checked file itself asks for typed ones."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "checker",
-    [
-        pytest.param(["mypy", "--strict", "--no-error-summary"], id="mypy"),
-        pytest.param(["pyright", "--pythonpath", sys.executable], id="pyright"),
-    ],
-)
-def test_a_scene_is_typed_by_its_configs(checker: list[str]) -> None:
-    run = subprocess.run([sys.executable, "-m", *checker, CHECKED], cwd=ROOT, capture_output=True, text=True)
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+def test_a_scene_is_typed_by_its_configs(checker: str, mypy_cache: Path) -> None:
+    options = [*MYPY, str(mypy_cache)] if checker == "mypy" else ["pyright", "--pythonpath", sys.executable]
+    run = subprocess.run([sys.executable, "-m", *options, CHECKED], cwd=ROOT, capture_output=True, text=True)
     assert run.returncode == 0, run.stdout + run.stderr

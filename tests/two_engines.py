@@ -100,6 +100,16 @@ def sensors() -> list[sn.SensorCfg[Any]]:
             name="radar", site="mast", points=24, horizontal_fov_deg=120.0, vertical_fov_deg=80.0, max_distance=5.0,
             fields="all",
         ),
+        sn.ProximityTaxelCfg(
+            name="proximity", body="trunk", probe_local_pos=((0.03, 0.02, 0.05), (0.1, 0.1, -0.05), (-0.2, 0.0, 0.05)),
+            probe_local_normal=((0.0, 0.0, 1.0), (0.0, 1.0, -1.0), (-1.0, 0.0, 0.0)), probe_radius=0.15,
+            targets=("ball", "left_thigh", "tail"), shear_coupling=20.0,
+        ),
+        sn.TemperatureGridCfg(
+            name="heat", bodies=("trunk", "left_foot", "ball"), grid_size=(3, 2, 2), contact_distance=0.003,
+            default_properties=sn.LinkThermalCfg(conductivity=200.0, specific_heat=100.0),
+            properties={"ball": sn.LinkThermalCfg(base_temperature=300.0, conductivity=200.0, specific_heat=100.0)},
+        ),
     ]  # fmt: skip
 
 

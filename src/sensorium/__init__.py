@@ -116,9 +116,19 @@ if TYPE_CHECKING:
     from sensorium.sensors.contact import Contact as Contact
     from sensorium.sensors.contact import ContactCfg as ContactCfg
     from sensorium.sensors.contact import ContactFlagData as ContactFlagData
+    from sensorium.sensors.contact_depth_probe import ContactDepthProbe as ContactDepthProbe
+    from sensorium.sensors.contact_depth_probe import ContactDepthProbeCfg as ContactDepthProbeCfg
+    from sensorium.sensors.contact_depth_probe import ContactDepthProbeData as ContactDepthProbeData
+    from sensorium.sensors.contact_depth_probe import KinematicDepthSensor as KinematicDepthSensor
+    from sensorium.sensors.contact_depth_probe import KinematicDepthSensorCfg as KinematicDepthSensorCfg
     from sensorium.sensors.contact_force import ContactForce as ContactForce
     from sensorium.sensors.contact_force import ContactForceCfg as ContactForceCfg
     from sensorium.sensors.contact_force import ContactForceData as ContactForceData
+    from sensorium.sensors.contact_probe import ContactProbe as ContactProbe
+    from sensorium.sensors.contact_probe import ContactProbeCfg as ContactProbeCfg
+    from sensorium.sensors.contact_probe import ContactProbeData as ContactProbeData
+    from sensorium.sensors.contact_probe import KinematicContactSensor as KinematicContactSensor
+    from sensorium.sensors.contact_probe import KinematicContactSensorCfg as KinematicContactSensorCfg
     from sensorium.sensors.contact_sensor import ContactData as ContactData
     from sensorium.sensors.contact_sensor import ContactSensor as ContactSensor
     from sensorium.sensors.contact_sensor import ContactSensorCfg as ContactSensorCfg
@@ -168,6 +178,9 @@ if TYPE_CHECKING:
     from sensorium.sensors.pads import PadReading as PadReading
     from sensorium.sensors.pads import Pads as Pads
     from sensorium.sensors.pads import pad_blocks as pad_blocks
+    from sensorium.sensors.proximity_taxel import ProximityTaxel as ProximityTaxel
+    from sensorium.sensors.proximity_taxel import ProximityTaxelCfg as ProximityTaxelCfg
+    from sensorium.sensors.proximity_taxel import ProximityTaxelData as ProximityTaxelData
     from sensorium.sensors.radar import Radar as Radar
     from sensorium.sensors.radar import RadarCfg as RadarCfg
     from sensorium.sensors.radar import RadarData as RadarData
@@ -248,11 +261,17 @@ _MODULES = {
     "Contact": "sensorium.sensors.contact",
     "ContactCfg": "sensorium.sensors.contact",
     "ContactData": "sensorium.sensors.contact_sensor",
+    "ContactDepthProbe": "sensorium.sensors.contact_depth_probe",
+    "ContactDepthProbeCfg": "sensorium.sensors.contact_depth_probe",
+    "ContactDepthProbeData": "sensorium.sensors.contact_depth_probe",
     "ContactFlagData": "sensorium.sensors.contact",
     "ContactForce": "sensorium.sensors.contact_force",
     "ContactForceCfg": "sensorium.sensors.contact_force",
     "ContactForceData": "sensorium.sensors.contact_force",
     "ContactMatch": "sensorium.world.contacts",
+    "ContactProbe": "sensorium.sensors.contact_probe",
+    "ContactProbeCfg": "sensorium.sensors.contact_probe",
+    "ContactProbeData": "sensorium.sensors.contact_probe",
     "ContactSensor": "sensorium.sensors.contact_sensor",
     "ContactSensorCfg": "sensorium.sensors.contact_sensor",
     "ContactSensorData": "sensorium.sensors.contact_sensor",
@@ -306,6 +325,10 @@ _MODULES = {
     "JointWrenchCfg": "sensorium.sensors.joint_wrench",
     "JointWrenchData": "sensorium.sensors.joint_wrench",
     "KinectDepth": "sensorium.measurement.stages",
+    "KinematicContactSensor": "sensorium.sensors.contact_probe",
+    "KinematicContactSensorCfg": "sensorium.sensors.contact_probe",
+    "KinematicDepthSensor": "sensorium.sensors.contact_depth_probe",
+    "KinematicDepthSensorCfg": "sensorium.sensors.contact_depth_probe",
     "KinematicTactileSensor": "sensorium.sensors.kinematic_tactile",
     "KinematicTactileSensorCfg": "sensorium.sensors.kinematic_tactile",
     "KinematicTactileSensorData": "sensorium.sensors.kinematic_tactile",
@@ -352,6 +375,9 @@ _MODULES = {
     "Proximity": "sensorium.sensors.surface_distance_probe",
     "ProximityCfg": "sensorium.sensors.surface_distance_probe",
     "ProximitySensor": "sensorium.sensors.surface_distance_probe",
+    "ProximityTaxel": "sensorium.sensors.proximity_taxel",
+    "ProximityTaxelCfg": "sensorium.sensors.proximity_taxel",
+    "ProximityTaxelData": "sensorium.sensors.proximity_taxel",
     "Radar": "sensorium.sensors.radar",
     "RadarCfg": "sensorium.sensors.radar",
     "RadarData": "sensorium.sensors.radar",
@@ -484,11 +510,17 @@ __all__ = [
     "Contact",
     "ContactCfg",
     "ContactData",
+    "ContactDepthProbe",
+    "ContactDepthProbeCfg",
+    "ContactDepthProbeData",
     "ContactFlagData",
     "ContactForce",
     "ContactForceCfg",
     "ContactForceData",
     "ContactMatch",
+    "ContactProbe",
+    "ContactProbeCfg",
+    "ContactProbeData",
     "ContactSensor",
     "ContactSensorCfg",
     "ContactSensorData",
@@ -537,6 +569,10 @@ __all__ = [
     "JointWrenchCfg",
     "JointWrenchData",
     "KinectDepth",
+    "KinematicContactSensor",
+    "KinematicContactSensorCfg",
+    "KinematicDepthSensor",
+    "KinematicDepthSensorCfg",
     "KinematicTactileSensor",
     "KinematicTactileSensorCfg",
     "KinematicTactileSensorData",
@@ -580,6 +616,9 @@ __all__ = [
     "Proximity",
     "ProximityCfg",
     "ProximitySensor",
+    "ProximityTaxel",
+    "ProximityTaxelCfg",
+    "ProximityTaxelData",
     "Radar",
     "RadarCfg",
     "RadarData",

@@ -90,6 +90,9 @@ def test_the_trajectory_has_what_matters(trajectory):
         hit = cpu[name][field].isfinite()
         assert 0.1 < hit.float().mean(), name
     assert len(cpu["lidar"]["geom_ids"].unique()) > 4
+    assert (cpu["proximity"]["force"].norm(dim=-1) > 0.0).any(0).any(0).all(), "something comes near each taxel"
+    heat = cpu["heat"]["temperature"]
+    assert (heat[-1] - heat[0])[2].flatten(1).abs().amax(dim=1)[[0, 2]].min() > 0.1, "the ball warms the trunk"
 
 
 @pytest.mark.parametrize("name", CONFIGS)

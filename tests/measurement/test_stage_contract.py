@@ -34,6 +34,11 @@ STAGES: dict[str, StageCfg] = {
     "low_pass_physics": sn.LowPass(cutoff_hz=8.0, place="physics"),
     "group_delay": sn.GroupDelay(window="hann", length=5),
     "group_delay_pure": sn.GroupDelay(samples=2, place="post"),
+    "taxel_gain": sn.TaxelGain(gain=sn.Normal(1.0, 0.5)),
+    "dead_taxels": sn.DeadTaxels(probability=0.5, value=sn.Uniform(0.0, 1.0)),
+    "stuck_taxels": sn.StuckTaxels(probability=0.5, start=sn.Uniform(0.0, 0.1)),
+    "viscoelastic": sn.Viscoelastic(strength=sn.Uniform(0.5, 1.0), tau=0.05),
+    "play": sn.Play(width=(3.0, 6.0), weight=(0.3, 0.6)),
     "saturation": sn.Saturation(high=20.0, low=-3.0),
     "dropout": sn.Dropout(probability=sn.Uniform(0.1, 0.6)),
     "dropout_bursts": sn.Dropout(probability=sn.GilbertElliott(0.3, 0.4), per="sample", mode="value", value=-1.0),
@@ -64,9 +69,10 @@ def same(a: sn.Scene, b: sn.Scene, rows: Any = slice(None)) -> None:
 def test_no_stage_of_ours_is_forgotten_here() -> None:
     """Each stage that works on the values of a sample is in the table, and known to files by its kind."""
     of_time = {"window_average", "clock_error"}  # what a sample is of, and its stamp: with tests of their own
+    of_grids = {"taxel_crosstalk", "row_scan"}  # tested in test_stage_skin_*.py
     of_images = {"stereo_depth", "kinect_depth", "tof_depth"}  # tested in test_stage_depth.py
     ours = {kind for kind, cls in STAGE_KINDS.items() if cls.__module__.startswith("sensorium.measurement.stages")}
-    assert ours - of_time - of_images == {stage.to_dict()["kind"] for stage in STAGES.values()}
+    assert ours - of_time - of_grids - of_images == {stage.to_dict()["kind"] for stage in STAGES.values()}
     assert all(stage.place in PLACES for stage in STAGES.values())
 
 

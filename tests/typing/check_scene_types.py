@@ -1,3 +1,4 @@
+# mypy: disallow-untyped-decorators
 """What a type checker must know of a scene. Never run: `tests/test_typing.py` gives it to mypy and pyright."""
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ import warp as wp
 
 from sensorium.compute import Rows
 from sensorium.geometry.hfield import HFields
-from sensorium.geometry.primitives import PLANE
+from sensorium.geometry.primitives import MESH, PLANE
 from sensorium.geometry.ray_structs import Instances
-from sensorium.geometry.solids import Solids, signed_distance
+from sensorium.geometry.solids import Solids, signed_analytic, signed_distance
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})
@@ -107,7 +107,7 @@ def place_solids(
         body_lin_in: velocities of their origins; likewise.
         body_ang_in: angular velocities.
         around: what is written.
-        bad_out: 1 where the state is not finite `[env, mount]`.
+        bad_out: 1 where the state is not finite, else 0 `[env, mount]`.
         any_bad: 1 where any is.
     """
     i, mount = wp.tid()
@@ -117,6 +117,9 @@ def place_solids(
     pos = pos_in[env, mount]
     quat = quat_in[env, mount]
     moves = around.lin.shape[0] > 0
+    is_bad = not (wp.isfinite(wp.length_sq(pos)) and wp.isfinite(wp.length_sq(quat)))
+    if moves and not is_bad:
+        is_bad = not (wp.isfinite(wp.length_sq(lin_in[env, mount])) and wp.isfinite(wp.length_sq(ang_in[env, mount])))
     count = wp.int32(0)
     for row in range(instances.kind.shape[0]):
         if hidden[mount, row] != wp.uint8(0):
@@ -129,8 +132,7 @@ def place_solids(
             shape_pos = body_pos_in[env, body] + quat_rotate(turn, shape_pos)
             shape_quat = quat_multiply(turn, shape_quat)
             if not (wp.isfinite(wp.length_sq(shape_pos)) and wp.isfinite(wp.length_sq(shape_quat))):
-                bad_out[env, mount] = wp.uint8(1)
-                any_bad[0] = 1
+                is_bad = True
                 continue
         arm = quat_rotate_inverse(quat, shape_pos - pos)
         turned = quat_multiply(wp.vec4(quat[0], -quat[1], -quat[2], -quat[3]), shape_quat)
@@ -150,12 +152,14 @@ def place_solids(
                 lin = lin + body_lin_in[env, body] + wp.cross(spin, pos - body_pos_in[env, body])
                 ang = ang + spin
                 if not (wp.isfinite(wp.length_sq(lin)) and wp.isfinite(wp.length_sq(ang))):
-                    bad_out[env, mount] = wp.uint8(1)
-                    any_bad[0] = 1
+                    is_bad = True
             around.lin[env, mount, count] = quat_rotate_inverse(quat, lin)
             around.ang[env, mount, count] = quat_rotate_inverse(quat, ang)
         count += 1
     around.count[env, mount] = count
+    bad_out[env, mount] = wp.where(is_bad, wp.uint8(1), wp.uint8(0))
+    if is_bad:
+        any_bad[0] = 1
 
 
 @wp.func
@@ -178,8 +182,12 @@ def deepest(shapes: Shapes, around: Around, env: int, mount: int, p: wp.vec3, re
         arm = around.pos[env, mount, k]
         local = quat_rotate_inverse(turn, p - arm)
         row = around.row[env, mount, k]
-        limit = wp.max(out.distance, 0.0)
-        distance, foot, gradient = signed_distance(shapes.instances, shapes.solids, shapes.fields, row, local, limit)
+        kind = shapes.instances.kind[row]
+        distance, foot, gradient = signed_analytic(kind, shapes.instances.size[row], local)
+        if kind >= MESH:  # by itself: a call copies all it is told, of every probe
+            distance, foot, gradient = signed_distance(
+                shapes.instances, shapes.solids, shapes.fields, row, local, wp.max(out.distance, 0.0)
+            )
         if distance < out.distance:
             out.distance = distance
             out.near = k

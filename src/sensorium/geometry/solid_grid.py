@@ -17,19 +17,23 @@ from sensorium.geometry.solid_walk import FACE_BITS, STEPS, Cell, Solid, Solids,
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
-CELLS_PER_FACE = 12
+CELLS_PER_FACE = 6
 """Cells of a grid for each triangle."""
 FEWEST_CELLS = 1 << 10
 MOST_CELLS = 1 << 18
 """Bounds of the cells of a grid."""
 PADDING = 0.08
 """How far a grid reaches beyond its mesh, in longest sides of the mesh: what is outside of it asks the tree."""
-LONGEST = wp.constant(wp.int32(96))
-"""Triangles that a cell can list."""
+LONGEST = wp.constant(wp.int32(160))
+"""Triangles that a cell can list, before the list is thinned out."""
 MOST_ENTRIES = 1 << 22
 """Entries of all lists of a mesh; cells far from the surface go without where there would be more."""
 SLACK = 1e-6
 """What float32 may lose of a distance, in half diagonals of the mesh."""
+
+PARTS = wp.constant(wp.int32(2))
+"""Parts of a cell along each axis, when its list is thinned out."""
+Reaches = wp.types.vector(length=8, dtype=wp.float32)
 
 _CELL = np.dtype([("distance", np.float32), ("start", np.int32), ("count", np.int32)])
 
@@ -45,6 +49,7 @@ class Lattice:
         count_y: along y.
         half: half the diagonal of a cell, m, and a bit.
         band: cells whose centres are farther from the surface have no list, m.
+        slack: what float32 may have lost of a distance, m.
     """
 
     low: wp.vec3
@@ -53,6 +58,7 @@ class Lattice:
     count_y: wp.int32
     half: wp.float32
     band: wp.float32
+    slack: wp.float32
 
 
 @wp.func
@@ -62,6 +68,15 @@ def _centre(lattice: Lattice, cell: int) -> wp.vec3:
     z = row / lattice.count_y
     y = row - z * lattice.count_y
     return lattice.low + lattice.side * wp.vec3(wp.float32(x), wp.float32(y), wp.float32(z))
+
+
+@wp.func
+def _within(k: int) -> wp.vec3:
+    """Return the centre of a part of a cell, in sides of a part."""
+    x = k % PARTS
+    y = (k / PARTS) % PARTS
+    z = k / (PARTS * PARTS)
+    return wp.vec3(wp.float32(x) + 0.5, wp.float32(y) + 0.5, wp.float32(z) + 0.5)
 
 
 @wp.kernel
@@ -128,6 +143,42 @@ def _list(
             found += 1
 
 
+@wp.kernel
+def _thin(
+    solids: Solids,
+    lattice: Lattice,
+    count: wp.array[wp.int32],
+    start: wp.array[wp.int32],
+    entries: wp.array[wp.int32],
+    left: wp.array[wp.int32],
+) -> None:
+    """Make those entries -1 that cannot be nearest in any of the smaller cubes of a cell, and count the others."""
+    cell = wp.tid()
+    first = start[cell]
+    end = first + count[cell]
+    low = _centre(lattice, cell) - 0.5 * lattice.side * wp.vec3(1.0, 1.0, 1.0)
+    part = lattice.side / wp.float32(PARTS)
+    reach = Reaches()
+    for k in range(PARTS * PARTS * PARTS):
+        q = low + part * _within(k)
+        best = float(wp.inf)
+        for i in range(first, end):
+            best = wp.min(best, gap_sq(solids, entries[i] & ((1 << FACE_BITS) - 1), q, best))
+        reach[k] = wp.sqrt(best) + 2.0 * lattice.half / wp.float32(PARTS) + lattice.slack
+    found = wp.int32(0)
+    for i in range(first, end):
+        face = entries[i] & ((1 << FACE_BITS) - 1)
+        is_needed = bool(False)
+        for k in range(PARTS * PARTS * PARTS):
+            if not is_needed:
+                is_needed = gap_sq(solids, face, low + part * _within(k), wp.inf) <= reach[k] * reach[k]
+        if is_needed:
+            found += 1
+        else:
+            entries[i] = -1
+    left[cell] = found
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Form:
     """One mesh, made ready: arrays for kernels on the host, and its tree on the device.
@@ -187,7 +238,7 @@ def make_form(mesh: Mesh, scale: tuple[float, float, float], device: str, *, gri
     lattice.low, lattice.side = wp.vec3(*(low + np.float32(0.5 * side))), side
     lattice.count_x, lattice.count_y = int(counts[0]), int(counts[1])
     slack = SLACK * float(np.linalg.norm(surface.half))
-    lattice.half = 0.5 * np.sqrt(3.0) * side + 4.0 * slack
+    lattice.half, lattice.slack = 0.5 * np.sqrt(3.0) * side + 4.0 * slack, 4.0 * slack
     lattice.band = PADDING * 2.0 * float(surface.half.max()) + side
     distance = wp.zeros(total, dtype=wp.float32, device=device)
     count = wp.zeros(total, dtype=wp.int32, device=device)
@@ -198,11 +249,16 @@ def make_form(mesh: Mesh, scale: tuple[float, float, float], device: str, *, gri
     nearest_first = np.argsort(np.abs(cells["distance"]), kind="stable")
     cells["count"][nearest_first[np.cumsum(cells["count"][nearest_first]) > MOST_ENTRIES]] = 0
     cells["start"] = np.cumsum(cells["count"]) - cells["count"]
-    entries = wp.zeros(max(int(cells["count"].sum()), 1), dtype=wp.int32, device=device)
+    listed = int(cells["count"].sum())
+    entries = wp.zeros(max(listed, 1), dtype=wp.int32, device=device)
     lists = [wp.array(np.ascontiguousarray(cells[name]), dtype=wp.int32, device=device) for name in ("count", "start")]
     wp.launch(_list, total, [solids, lattice, distance, *lists, entries], device=device)
+    wp.launch(_thin, total, [solids, lattice, *lists, entries, count], device=device)
+    cells["count"] = count.numpy()
+    cells["start"] = np.cumsum(cells["count"]) - cells["count"]
+    kept = entries.numpy()[:listed]
     x, y, z = (int(n) for n in counts)
-    return Form(surface, tree, low, side, (x, y, z), cells, 2.0 * lattice.half / int(STEPS), entries.numpy())
+    return Form(surface, tree, low, side, (x, y, z), cells, 2.0 * lattice.half / int(STEPS), kept[kept >= 0])
 
 
 def gather(forms: Sequence[Form], device: str) -> Solids:
@@ -213,7 +269,7 @@ def gather(forms: Sequence[Form], device: str) -> Solids:
     for form in forms:
         surface, s = form.surface, Solid()
         s.mesh, s.centre, s.half = form.tree.id, wp.vec3d(*surface.centre), wp.vec3(*surface.half)
-        s.face, s.vertex, s.cell = face, vertex, cell
+        s.face, s.count, s.cell = face, len(surface.faces), cell
         s.low, s.side = wp.vec3(*form.low), form.side
         s.count_x, s.count_y, s.count_z = form.counts
         s.step = form.step

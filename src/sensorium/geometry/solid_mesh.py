@@ -113,13 +113,14 @@ def surface_of(mesh: Mesh, scale: tuple[float, float, float] = (1.0, 1.0, 1.0)) 
 
 def _unit(vectors: Floats) -> Floats:
     length = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return np.divide(vectors, length, out=np.zeros_like(vectors), where=length > 0.0)
+    out: Floats = np.divide(vectors, length, out=np.zeros_like(vectors), where=length > 0.0)
+    return out
 
 
 def _closed(mesh: Mesh) -> tuple[Floats, Ints]:
     """Return points and faces of a mesh without repeated vertices, or raise."""
     points, faces, rows = _welded(mesh)
-    edges, count, run, first = _faulty(faces)
+    edges, count, _run, first = _faulty(faces)
     if not len(edges):
         return points, faces
     total = len(np.unique(_undirected(faces)))
@@ -136,10 +137,13 @@ def _closed(mesh: Mesh) -> tuple[Floats, Ints]:
                 for (a, b), face in zip(edges[chosen][:TOLD], first[chosen][:TOLD], strict=True)
             ]
             more = int(chosen.sum()) - len(where)
-            parts.append(f"{chosen.sum()} of {total} edges are {what}: {listed(where)}" + (f", and {more} more" if more else ""))
+            parts.append(
+                f"{chosen.sum()} of {total} edges are {what}: {listed(where)}" + (f", and {more} more" if more else "")
+            )
     raise ModelError(
-        f"mesh {mesh.name!r}: a signed distance needs a closed surface whose triangles are wound alike. {'; '.join(parts)}"
-        " (m, in the mesh's frame). Close it, use its convex hull or a primitive instead, or leave the shape out."
+        f"mesh {mesh.name!r}: a signed distance needs a closed surface whose triangles are wound alike. "
+        f"{'; '.join(parts)} (m, in the mesh's frame). Close it, use its convex hull or a primitive instead, or leave "
+        "the shape out."
     )
 
 

@@ -1,10 +1,10 @@
 """Signed distances to closed meshes, for kernels: by lists of triangles in the cells of a grid, else by a tree.
 
-A mesh has a grid of cubes around it, which all environments share. Each cell knows the signed distance d of its centre.
-A distance changes by no more than the way that a point goes; so a point at a distance r from the centre is between d - r
-and d + r from the surface, and most points are told apart by that. Where the surface is near, a cell also has a list of
-all triangles that can be the nearest to any of its points, those nearest to the centre first: a walk ends where the
-rest cannot be nearer than what was found. Cells that would need long lists leave it to the tree, with the limit d + r.
+A mesh has a grid of cubes around it, which all environments share. Each cell knows the distance d of its centre, with
+its sign. A distance changes by no more than the way that a point goes: a point at a distance r from the centre is from
+d - r to d + r away from the surface, and that is enough to tell that most points are too far. Where the surface is
+near, a cell also lists all triangles that can be the nearest to any of its points, those nearest to the centre first: a
+walk ends where the rest cannot be nearer than what was found. Other cells ask the tree, with the limit d + r.
 
 The nearest triangle is sought in float32, in a frame of each triangle, where nothing is lost to differences of squares;
 the nearest point on it, its distance and the sign are worked out in float64.
@@ -29,6 +29,8 @@ FACE_BITS = wp.constant(wp.int32(20))
 """Bits of an entry that tell the triangle; a mesh with more triangles has no grid."""
 STEPS = wp.constant(wp.int32(2047))
 """Steps of the distance in the other bits of an entry."""
+FEW = wp.constant(wp.int32(64))
+"""A mesh of no more triangles never asks its tree: all of them are tried."""
 
 
 @wp.struct
@@ -40,7 +42,7 @@ class Solid:
         centre: middle of the box, in the mesh's frame, m.
         half: half the sides of the box, m.
         face: place of its first face; edges have three times this place.
-        vertex: place of its first vertex.
+        count: how many faces.
         cell: place of its first cell.
         low: least corner of the grid, m.
         side: side of a cell, m.
@@ -55,7 +57,7 @@ class Solid:
     centre: wp.vec3d
     half: wp.vec3
     face: wp.int32
-    vertex: wp.int32
+    count: wp.int32
     cell: wp.int32
     low: wp.vec3
     side: wp.float32
@@ -201,9 +203,7 @@ def _finish(solids: Solids, s: Solid, face: int, q: wp.vec3d) -> tuple[wp.float3
         q: the point, from the mesh's centre, m.
     """
     corner = solids.faces[face]
-    arm, feature = _foot(
-        solids.vertices[corner[0]] - q, solids.vertices[corner[1]] - q, solids.vertices[corner[2]] - q
-    )
+    arm, feature = _foot(solids.vertices[corner[0]] - q, solids.vertices[corner[1]] - q, solids.vertices[corner[2]] - q)
     length = wp.length(arm)
     if feature == 6:
         normal = solids.face_normals[face]
@@ -234,10 +234,23 @@ def by_tree(solids: Solids, s: Solid, q: wp.vec3d, limit: float) -> tuple[wp.flo
         q: the point, from the mesh's centre, m.
         limit: how far to look, m.
     """
-    query = wp.mesh_query_point_no_sign(s.mesh, wp.vec3(q), limit)
-    if not query.result:
+    face = wp.int32(-1)
+    if s.count <= FEW:
+        p = wp.vec3(q)
+        best = limit * limit
+        for k in range(s.face, s.face + s.count):
+            gap = gap_sq(solids, k, p, best)
+            if gap < best:
+                best = gap
+                face = k
+    else:
+        query = wp.mesh_query_point_no_sign(s.mesh, wp.vec3(q), limit)
+        if query.result:
+            face = s.face + query.face
+    if face < 0:
         return wp.inf, wp.vec3d(), wp.vec3(0.0, 0.0, 1.0)
-    return _finish(solids, s, s.face + query.face, q)
+    far, arm, out = _finish(solids, s, face, q)
+    return far, arm, out
 
 
 @wp.func
@@ -262,7 +275,8 @@ def _by_list(
             face = row
     if face < 0:
         return wp.inf, wp.vec3d(), wp.vec3(0.0, 0.0, 1.0)
-    return _finish(solids, s, face, q)
+    far, arm, out = _finish(solids, s, face, q)
+    return far, arm, out
 
 
 @wp.func
@@ -280,8 +294,10 @@ def signed_mesh(solids: Solids, row: int, q: wp.vec3d, reach: float) -> tuple[wp
     over = wp.vec3()
     for i in range(3):
         over[i] = wp.max(wp.abs(p[i]) - s.half[i], 0.0)
+    if wp.isnan(p[0] + p[1] + p[2]):
+        return wp.nan, wp.vec3d(), wp.vec3(0.0, 0.0, 1.0)
     outside = wp.length(over)
-    if outside > reach + s.slack:
+    if outside > reach + s.slack or wp.isinf(outside):
         return wp.inf, wp.vec3d(), wp.vec3(0.0, 0.0, 1.0)
     limit = wp.float32(_FAR)
     if s.count_x > 0:
@@ -298,10 +314,12 @@ def signed_mesh(solids: Solids, row: int, q: wp.vec3d, reach: float) -> tuple[wp
                 return wp.inf, wp.vec3d(), wp.vec3(0.0, 0.0, 1.0)
             limit = wp.min(limit, reach + s.slack)
         if cell.count > 0 and wp.max(wp.max(wp.abs(off[0]), wp.abs(off[1])), wp.abs(off[2])) <= 0.5:
-            return _by_list(solids, s, cell, q, away, limit)
+            far, arm, out = _by_list(solids, s, cell, q, away, limit)
+            return far, arm, out
     elif outside > 0.0:
         limit = wp.min(limit, reach + s.slack)
-    return by_tree(solids, s, q, limit)
+    far, arm, out = by_tree(solids, s, q, limit)
+    return far, arm, out
 
 
-__all__ = ["FACE_BITS", "STEPS", "Cell", "Solid", "Solids", "by_tree", "gap_sq", "signed_mesh"]
+__all__ = ["FACE_BITS", "FEW", "STEPS", "Cell", "Solid", "Solids", "by_tree", "gap_sq", "signed_mesh"]

@@ -139,13 +139,17 @@ def signed_analytic(kind: int, size: wp.vec3, p: wp.vec3) -> tuple[wp.float32, w
         far, out = _signed_round(wp.vec3(p[0], p[1], p[2] - z), size[0])
         return far, wp.vec3(0.0, 0.0, z) + size[0] * out, out
     if kind == BOX:
-        return _signed_box(size, p)
+        far, foot, out = _signed_box(size, p)
+        return far, foot, out
     if kind == CYLINDER:
-        return _signed_cylinder(size[0], size[1], p)
+        far, foot, out = _signed_cylinder(size[0], size[1], p)
+        return far, foot, out
     if kind == ELLIPSOID:
-        return _signed_ellipsoid(size, p)
+        far, foot, out = _signed_ellipsoid(size, p)
+        return far, foot, out
     if kind == PLANE:
-        return _signed_plane(size, p)
+        far, foot, out = _signed_plane(size, p)
+        return far, foot, out
     return wp.inf, wp.vec3(wp.inf, wp.inf, wp.inf), wp.vec3(0.0, 0.0, 1.0)
 
 
@@ -232,8 +236,10 @@ def signed_distance(
         foot = wp.vec3(wp.cw_mul(q + arm + centre, size))
         return factor * far, foot, wp.cw_mul(out, scale / factor)
     if kind == HFIELD:
-        return _signed_hfield(fields, instances.field[row], p, reach)
-    return signed_analytic(kind, instances.size[row], p)
+        far, foot, out = _signed_hfield(fields, instances.field[row], p, reach)
+        return far, foot, out
+    far, foot, out = signed_analytic(kind, instances.size[row], p)
+    return far, foot, out
 
 
 __all__ = ["Solids", "build_solids", "open_edges", "require_closed", "signed_analytic", "signed_distance"]

@@ -28,11 +28,11 @@ Region = tuple[Sequence[float], Sequence[float] | float]
 
 MOST_TAXELS = 100_000
 """More taxels than this in one layout are taken for a slip."""
-_FIRST, _MOST = 20_000, 4_000_000
-"""How many places on a surface are tried first, and at most, to find enough in a patch."""
+_FIRST, _ENOUGH, _MOST = 20_000, 400_000, 4_000_000
+"""How many places on a surface are tried to find enough in a patch: at first, to find any at all, and at most."""
 _PER_TAXEL, _LEAST_PLACES, _MOST_PLACES = 64, 4096, 16384
 """Places in a patch to choose from: so many for each taxel, within these bounds, but never fewer than 8 for each."""
-_WORK = 150_000_000
+_WORK = 100_000_000
 """How many distances may be computed to even out a layout."""
 
 
@@ -191,6 +191,8 @@ def taxel_cylinder(
     x_axis: Sequence[float] | None = None,
 ) -> TaxelLayout:
     """Return a grid on the outside of a cylinder, such as the skin around a finger or an arm.
+
+    It is a flat grid that is bent: column 0 at the least x, row 0 at the least y = normal x x_axis.
 
     Args:
         radius: of the cylinder, m.
@@ -449,13 +451,14 @@ def _places(
         kept = found[facing]
         if len(shapes) > 1 and len(kept):
             kept = kept[~covered(shapes, kept)]
-        most = count or math.ceil(1.3 * len(kept) / len(found) * whole / cast(float, spacing) ** 2)
-        _check_number(most, where, "spacing", spacing)
-        wanted = max(8 * most, min(max(_PER_TAXEL * most, _LEAST_PLACES), _MOST_PLACES))
-        if len(kept) >= wanted or tried >= max(_MOST, 2 * wanted):
+        taxels = count or math.ceil(1.3 * len(kept) / len(found) * whole / cast(float, spacing) ** 2)
+        _check_number(taxels, where, "spacing", spacing)
+        wanted = max(8 * taxels, min(max(_PER_TAXEL * taxels, _LEAST_PLACES), _MOST_PLACES))
+        if len(kept) >= wanted or tried >= max(_MOST, 2 * wanted) or (not len(kept) and tried >= _ENOUGH):
             break
         share = max(len(kept) / len(found), 1e-3)
-        tried = min(max(math.ceil(1.1 * wanted / share), 2 * tried), max(_MOST, 2 * wanted))
+        most = max(_MOST, 2 * wanted) if len(kept) else _ENOUGH
+        tried = min(max(math.ceil(1.1 * wanted / share), 2 * tried), most)
     if len(kept):
         return kept
     names = [shape.name for shape in shapes]

@@ -4,7 +4,21 @@ from sensorium.sensors.barometer import Barometer, BarometerCfg, BarometerData
 from sensorium.sensors.builtin import BuiltinSensor, BuiltinSensorCfg, BuiltinSensorData
 from sensorium.sensors.collision_events import CollisionEvents, CollisionEventsCfg, CollisionEventsData
 from sensorium.sensors.contact import Contact, ContactCfg, ContactFlagData
+from sensorium.sensors.contact_depth_probe import (
+    ContactDepthProbe,
+    ContactDepthProbeCfg,
+    ContactDepthProbeData,
+    KinematicDepthSensor,
+    KinematicDepthSensorCfg,
+)
 from sensorium.sensors.contact_force import ContactForce, ContactForceCfg, ContactForceData
+from sensorium.sensors.contact_probe import (
+    ContactProbe,
+    ContactProbeCfg,
+    ContactProbeData,
+    KinematicContactSensor,
+    KinematicContactSensorCfg,
+)
 from sensorium.sensors.contact_sensor import ContactData, ContactSensor, ContactSensorCfg, ContactSensorData
 from sensorium.sensors.depth_camera import DepthCamera, DepthCameraCfg, DepthCameraSensor
 from sensorium.sensors.force_torque import ForceTorque, ForceTorqueCfg, ForceTorqueData
@@ -24,6 +38,7 @@ from sensorium.sensors.kinematic_tactile import (
 from sensorium.sensors.lidar import Lidar, LidarCfg, LidarData
 from sensorium.sensors.magnetometer import MagneticDipole, Magnetometer, MagnetometerCfg, MagnetometerData
 from sensorium.sensors.motor_current import MotorCurrent, MotorCurrentCfg, MotorCurrentData
+from sensorium.sensors.proximity_taxel import ProximityTaxel, ProximityTaxelCfg, ProximityTaxelData
 from sensorium.sensors.radar import Radar, RadarCfg, RadarData
 from sensorium.sensors.ray_caster import RayCaster, RayCasterCfg, RayCasterData, RayCastSensor, RayCastSensorCfg
 from sensorium.sensors.ray_caster_camera import CameraData, RayCasterCamera, RayCasterCameraCfg
@@ -50,10 +65,16 @@ __all__ = [
     "Contact",
     "ContactCfg",
     "ContactData",
+    "ContactDepthProbe",
+    "ContactDepthProbeCfg",
+    "ContactDepthProbeData",
     "ContactFlagData",
     "ContactForce",
     "ContactForceCfg",
     "ContactForceData",
+    "ContactProbe",
+    "ContactProbeCfg",
+    "ContactProbeData",
     "ContactSensor",
     "ContactSensorCfg",
     "ContactSensorData",
@@ -81,6 +102,10 @@ __all__ = [
     "JointWrench",
     "JointWrenchCfg",
     "JointWrenchData",
+    "KinematicContactSensor",
+    "KinematicContactSensorCfg",
+    "KinematicDepthSensor",
+    "KinematicDepthSensorCfg",
     "KinematicTactileSensor",
     "KinematicTactileSensorCfg",
     "KinematicTactileSensorData",
@@ -97,6 +122,9 @@ __all__ = [
     "MotorCurrent",
     "MotorCurrentCfg",
     "MotorCurrentData",
+    "ProximityTaxel",
+    "ProximityTaxelCfg",
+    "ProximityTaxelData",
     "Radar",
     "RadarCfg",
     "RadarData",

@@ -208,9 +208,11 @@ def _bounded(shear: wp.vec3, bound: float) -> wp.vec3:
     return shear
 
 
-@wp.kernel
+@wp.func
 def _feel(
-    rows: Rows,
+    env: int,
+    mount: int,
+    probe: int,
     skin: Skin,
     law: Law,
     shapes: Shapes,
@@ -223,10 +225,6 @@ def _feel(
     force_measured: wp.array3d[wp.vec3],
     torque_measured: wp.array3d[wp.vec3],
 ) -> None:
-    i, mount, probe = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
     is_noisy = force_measured.shape[0] > 0
     p = skin.points[probe]
     radius = skin.radius[probe]
@@ -294,10 +292,50 @@ def _feel(
         torque_measured[env, mount, probe] = torque_2
 
 
+@wp.kernel
+def _feel_all(
+    rows: Rows,
+    block: int,
+    skin: Skin,
+    law: Law,
+    shapes: Shapes,
+    around: Around,
+    clock: wp.array[wp.int32],
+    episode: wp.array[wp.int32],
+    anchor: wp.array3d[wp.vec4],
+    force_out: wp.array3d[wp.vec3],
+    torque_out: wp.array3d[wp.vec3],
+    force_measured: wp.array3d[wp.vec3],
+    torque_measured: wp.array3d[wp.vec3],
+) -> None:
+    i, mount, first = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    last = wp.min((first + 1) * block, skin.points.shape[0])
+    if around.count[env, mount] == 0:
+        zero = wp.vec3()
+        for probe in range(first * block, last):
+            force_out[env, mount, probe] = zero
+            torque_out[env, mount, probe] = zero
+            if force_measured.shape[0] > 0:
+                force_measured[env, mount, probe] = zero
+                torque_measured[env, mount, probe] = zero
+            if anchor.shape[0] > 0:
+                anchor[env, mount, probe] = wp.vec4()
+        return
+    for probe in range(first * block, last):
+        _feel(
+            env, mount, probe, skin, law, shapes, around, clock, episode, anchor, force_out, torque_out,
+            force_measured, torque_measured,
+        )  # fmt: skip
+
+
 class KinematicTactileSensor(SimpleSensor[KinematicTactileSensorCfg, KinematicTactileSensorData]):
     """Force and torque at point taxels on a link, from signed distances and relative motion."""
 
     requires: ClassVar[tuple[Requirement, ...]] = (BODY_POSE, BODY_VELOCITY, SHAPES)
+    checks_state: ClassVar[bool] = True
 
     def fields(self) -> Mapping[str, Field]:
         """Return force and torque in the layout of the probes."""
@@ -379,12 +417,12 @@ class KinematicTactileSensor(SimpleSensor[KinematicTactileSensorCfg, KinematicTa
         else:
             held = wp.from_torch(anchor, dtype=wp.vec4)
         inputs = [
-            self._skin, self._law, taxels.query.shapes, taxels.query.around, self.clock.words_wp,
+            taxels.block, self._skin, self._law, taxels.query.shapes, taxels.query.around, self.clock.words_wp,
             self.clock.episode_wp,
         ]  # fmt: skip
         outputs = [held, taxels.vectors(raw.force), taxels.vectors(raw.torque)]
         outputs += [taxels.vectors(slot.force if slot else None), taxels.vectors(slot.torque if slot else None)]
-        self.compute_on.launch(_feel, taxels.shape[1:], inputs, outputs)
+        self.compute_on.launch(_feel_all, taxels.items, inputs, outputs)
 
     def debug_draw(self) -> Iterable[DebugShape]:
         """Return an arrow of 1 mm per N at each probe that feels something."""

@@ -109,7 +109,7 @@ class Pads:
                 return torch.tensor(np.ascontiguousarray(values), dtype=torch.float32, device=device)
 
         self.centroids = put(middles)
-        self._belongs, self._normals = put(belongs), put(normals)
+        self._belongs, self._normals = put(belongs), put(normals.T)
         self._sum = put(np.einsum("ip,ab->iapb", belongs, np.eye(3)).reshape(3 * len(places), -1))
         self._moment, self._shift = put(_crossing(arms)), put(_crossing(shift))
         self._lever = put(((places[:, None] - middles) * belongs[..., None]).reshape(len(places), -1))
@@ -200,7 +200,7 @@ class Pads:
         lead = self._lead("force", force)
         if torque is not None and self._lead("torque", torque) != lead:
             raise ConfigError.single("Pads", "torque", tuple(torque.shape), f"a tensor as force: {tuple(force.shape)}")
-        reading, products, normal = self._made(lead)
+        reading, normal, share = self._made(lead)
         number, pads = normal.shape[0], len(self.names)
         rows = force.reshape(number, -1)
         torch.mm(rows, self._sum, out=reading.force.view(number, -1))
@@ -210,17 +210,16 @@ class Pads:
         else:
             torch.mm(torque.reshape(number, -1), self._sum, out=out)
             out.addmm_(rows, self._shift)
-        torch.mul(rows.view(products.shape), self._normals, out=products)
-        torch.sum(products, dim=-1, out=normal)
-        normal.abs_()
+        x, y, z = rows.view(number, -1, 3).unbind(-1)
+        torch.mul(x, self._normals[0], out=normal)
+        normal.addcmul_(y, self._normals[1]).addcmul_(z, self._normals[2]).abs_()
         load, centre = reading.load.view(number, pads), reading.centre.view(number, pads, 3)
         torch.mm(normal, self._belongs, out=load)
         torch.gt(load, self._loaded_above, out=reading.valid.view(number, pads))
         torch.mm(normal, self._lever, out=centre.view(number, -1))
-        share = products.view(-1)[: number * pads].view(number, pads)  # scratch: the products are spent
         torch.clamp(load, min=_TINY, out=share)
         centre.div_(share[..., None]).mul_(reading.valid.view(number, pads)[..., None]).add_(self.centroids)
-        torch.gt(normal, self._active_above, out=normal)
+        normal.gt_(self._active_above)
         torch.mm(normal, self._belongs, out=share)
         reading.active.view(number, pads).copy_(share)
         return reading
@@ -250,10 +249,10 @@ class Pads:
                     zeros(pads, 3), zeros(pads, 3), zeros(pads), zeros(pads, 3),
                     zeros(pads, dtype=torch.bool), zeros(pads, dtype=torch.int32),
                 )  # fmt: skip
-                scratch = torch.zeros(number * max(3 * taxels, pads), dtype=torch.float32, device=device)
-                products = scratch[: 3 * number * taxels].view(number, taxels, 3)
-                normal = torch.zeros((number, taxels), dtype=torch.float32, device=device)
-            self._buffers[lead] = (reading, products, normal)
+                normal, share = (
+                    torch.zeros((number, width), dtype=torch.float32, device=device) for width in (taxels, pads)
+                )
+            self._buffers[lead] = (reading, normal, share)
         return self._buffers[lead]
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from pydantic import field_validator, model_validator
 
 from sensorium.cfg import Float, ObjRef, Vec3, bad
+from sensorium.compute import Rows
 from sensorium.geometry.bounds import in_world, local_box, rotation
 from sensorium.random import uniforms4
 from sensorium.sensors.base import Sensor
@@ -28,6 +29,8 @@ from sensorium.world.solid_query import SolidQuery
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
+BLOCK = 64
+"""Probes of one CPU thread."""
 DataT = TypeVar("DataT")
 Line = tuple[Vec3, ...]
 Places = Line | tuple[Line, ...]
@@ -196,12 +199,21 @@ def drawn_radius(
     return wp.max(radius + (2.0 * draws[0] - 1.0) * noise, 0.0)
 
 
+@wp.kernel
+def _clear_fillers(rows: Rows, radius_in: wp.array[wp.float32], values: wp.array3d[wp.float32]) -> None:
+    i, mount, probe = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] != wp.uint8(0) and radius_in[probe] == 0.0:
+        values[env, mount, probe] = 0.0
+
+
 class Taxels:
     """The probes of one sensor as its kernels need them, and the solids around them.
 
     Args:
         sensor: whose config has the probes; its mounts carry them.
         with_motion: whether velocities are needed; then the sensor requires BODY_VELOCITY.
+        with_inside: whether signed distances are; else meshes may be open.
 
     Raises:
         SelectionError: nothing is selected.
@@ -212,7 +224,7 @@ class Taxels:
         UserWarning: a probe is farther outside its link than the link is large.
     """
 
-    def __init__(self, sensor: Sensor[Any, Any], *, with_motion: bool = False) -> None:
+    def __init__(self, sensor: Sensor[Any, Any], *, with_motion: bool = False, with_inside: bool = True) -> None:
         cfg, mount = sensor.cfg, sensor.mount
         assert isinstance(cfg, TaxelCfg) and mount is not None
         self._sensor, self.cfg, self._mount = sensor, cfg, mount
@@ -227,6 +239,7 @@ class Taxels:
             points=cfg.places,
             reach=cfg.radii + cfg.probe_radius_noise,
             with_motion=with_motion,
+            with_inside=with_inside,
             targets=cfg.seen,
             config=self.config,
         )
@@ -247,7 +260,11 @@ class Taxels:
             for shape in own:
                 centre, half = local_box(shape)
                 signs = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], dtype=np.float64)
-                corners.append(in_world(shape, centre + signs * half))
+                places = in_world(shape, centre + signs * half)
+                if shape.is_static:  # its place is given in the world
+                    at, turn = (self._sensor.engine.array(f"body_{name}_w")[0, body] for name in ("pos", "quat"))
+                    places = (places - at.double().cpu().numpy()) @ rotation(turn.tolist())
+                corners.append(places)
             low, high = np.concatenate(corners).min(axis=0), np.concatenate(corners).max(axis=0)
             pos, quat = (each[0, mount].tolist() for each in (self._mount.offset_pos, self._mount.offset_quat))
             places = self.cfg.places @ rotation(quat).T + np.array(pos)
@@ -268,10 +285,33 @@ class Taxels:
         """Sizes of env, mount and probe."""
         return self._sensor.num_envs, self._mount.count, self.cfg.num_probes
 
+    @property
+    def block(self) -> int:
+        """Probes that one thread does after each other: on the CPU a thread costs more than what it does for one."""
+        return BLOCK if self._sensor.device.startswith("cpu") else 1
+
+    @property
+    def items(self) -> tuple[int, int]:
+        """Items of a launch over mounts and blocks of probes."""
+        return self._mount.count, -(-self.cfg.num_probes // self.block)
+
     @cached_property
     def key(self) -> tuple[int, int]:
         """Key of the random stream of radii."""
         return self._sensor.stream("probe_radius")
+
+    @property
+    def points_w(self) -> torch.Tensor:
+        """Where the probes are now `[env, mount, probe, 3]`, m, world; the sensor requires BODY_POSE."""
+        axis, points = self._mount.quat_w[:, :, None, 1:].expand(*self.shape, 3), self.points.expand(*self.shape, 3)
+        twice = 2.0 * torch.linalg.cross(axis, points)
+        turned: torch.Tensor = points + self._mount.quat_w[:, :, None, :1] * twice + torch.linalg.cross(axis, twice)
+        return turned + self._mount.pos_w[:, :, None]
+
+    def clear_fillers(self, tensor: torch.Tensor) -> None:
+        """Set a field of one number per probe to 0 where the probe has no radius, whatever noise was added there."""
+        inputs = [wp.from_torch(self.radius, dtype=wp.float32)]
+        self._sensor.compute_on.launch(_clear_fillers, self.shape[1:], inputs, [self.scalars(tensor)])
 
     def scalars(self, tensor: torch.Tensor | None) -> wp.array3d[wp.float32]:
         """Return a field `[env, mount, ...]` of one number per probe for a kernel; None is an empty array."""

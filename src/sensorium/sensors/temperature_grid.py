@@ -347,7 +347,7 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
         poses = [wp.from_torch(each, dtype=kind) for each, kind in zip(poses, (wp.vec3, wp.vec4) * 2, strict=True)]
         touching = [wp.from_torch(self._node), wp.from_torch(self._conductance)]
         inputs = [self._query.shapes, self._query.around, self._skin, self._table, *poses]
-        launch(kernels.touch, (mount.count, samples), inputs, touching)
+        launch(kernels.touch, (mount.count, -(-samples // int(kernels.BLOCK))), inputs, touching)
         times = [self.clock.words_wp, self.clock.reset_tick_wp, wp.float64(self.clock.dt)]
         inputs = [*times, self._cells, samples, self._skin.cell, self._skin.area, *touching, self._base]
         tick, span, covered, swept, theta = (

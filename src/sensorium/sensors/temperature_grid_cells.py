@@ -21,13 +21,16 @@ from sensorium.geometry.transforms import compose
 
 Array = NDArray[np.float64]
 
-ALONG = 48
+ALONG = 36
 """Least number of points along each axis of a link that volumes are found with."""
 PER_CELL = 4
 """Least number of them along each axis of a cell."""
-PER_SAMPLE = 64
+PER_SAMPLE = 32
 """Points of the surface that areas are found with, for each that is kept."""
 CHUNK = 1_000_000
+"""Points that are looked at together."""
+ASIDE = 1e-6
+"""How far off a wall between cells both sides of it are looked at, in cells."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -202,7 +205,8 @@ def _shared(
     for wall in range(grid[axis] - 1):
         here = [axes[k] if k != axis else axes[axis][wall : wall + 1] for k in range(3)]
         points = np.stack(np.meshgrid(*here, indexing="ij"), axis=-1).reshape(-1, 3)
-        is_in = _in_shapes(shapes, points).any(axis=0)
+        step = np.eye(3)[axis] * size[axis] * ASIDE  # where two shapes are flush, no point of the wall is in either
+        is_in = np.logical_and(*(_in_shapes(shapes, points + side * step).any(axis=0) for side in (-1.0, 1.0)))
         counts = is_in.reshape(grid[across[0]], per_cell[across[0]], grid[across[1]], per_cell[across[1]])
         pair = np.take(is_there, wall, axis) & np.take(is_there, wall + 1, axis)
         place = tuple(wall if k == axis else slice(None) for k in range(3))

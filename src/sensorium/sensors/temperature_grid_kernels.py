@@ -28,6 +28,8 @@ else:
 
 STEFAN_BOLTZMANN = 5.670374419e-8
 """Radiation of a black body, W/(m^2 K^4) (SI 2019, exact to all digits given)."""
+BLOCK = wp.constant(wp.int32(32))
+"""Points of a surface that one thread looks at: a thread costs more than a point that is near nothing."""
 FACING = wp.constant(-0.5)
 """A surface is touched by what faces it: the cosine between the two outward normals is at most this (within 60
 degrees). So the side walls of a block are not in contact with the table that it stands on."""
@@ -142,34 +144,38 @@ def touch(
         node_out: `[env, mount, sample]`.
         conductance_out: likewise.
     """
-    i, mount, sample = wp.tid()
+    i, mount, block = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    node = wp.int32(-1)
-    p = skin.point[mount, sample]
-    if skin.cell[mount, sample] >= 0 and _may_touch(shapes, around, env, mount, p, links.reach):
+    for sample in range(block * BLOCK, wp.min(block * BLOCK + BLOCK, node_out.shape[2])):
+        node_out[env, mount, sample] = -1
+        p = skin.point[mount, sample]
+        if skin.cell[mount, sample] < 0 or not _may_touch(shapes, around, env, mount, p, links.reach):
+            continue
         found = deepest(shapes, around, env, mount, p, links.reach)
-        if found.near >= 0 and wp.dot(found.normal, skin.normal[mount, sample]) <= FACING:
-            entry = links.of_row[around.row[env, mount, found.near]]
-            if links.counts[mount, entry] != wp.uint8(0):
-                turn = mount_quat_in[env, mount]
-                normal = quat_rotate(turn, found.normal)
-                place = mount_pos_in[env, mount] + quat_rotate(turn, found.point)
-                if entry > 0:
-                    normal = quat_rotate_inverse(body_quat_in[env, entry - 1], normal)
-                    place = quat_rotate_inverse(body_quat_in[env, entry - 1], place - body_pos_in[env, entry - 1])
-                node = links.node[entry]
-                if links.mount[entry] >= 0:
-                    at = wp.cw_mul(place - links.low[entry], links.per_size[entry])
-                    x = wp.int32(wp.clamp(at[0], 0.0, links.last[0]))
-                    y = wp.int32(wp.clamp(at[1], 0.0, links.last[1]))
-                    z = wp.int32(wp.clamp(at[2], 0.0, links.last[2]))
-                    node = node + links.nearest[links.mount[entry], (x * links.grid_y + y) * links.grid_z + z]
-                depth = wp.length(wp.cw_mul(links.half[entry], normal))
-                resistance = skin.resistance[mount, sample] + links.gap + depth * links.resistivity[entry]
-                conductance_out[env, mount, sample] = skin.area[mount, sample] / resistance
-    node_out[env, mount, sample] = node
+        if found.near < 0 or wp.dot(found.normal, skin.normal[mount, sample]) > FACING:
+            continue
+        entry = links.of_row[around.row[env, mount, found.near]]
+        if links.counts[mount, entry] == wp.uint8(0):
+            continue
+        turn = mount_quat_in[env, mount]
+        normal = quat_rotate(turn, found.normal)
+        place = mount_pos_in[env, mount] + quat_rotate(turn, found.point)
+        if entry > 0:
+            normal = quat_rotate_inverse(body_quat_in[env, entry - 1], normal)
+            place = quat_rotate_inverse(body_quat_in[env, entry - 1], place - body_pos_in[env, entry - 1])
+        node = links.node[entry]
+        if links.mount[entry] >= 0:
+            at = wp.cw_mul(place - links.low[entry], links.per_size[entry])
+            x = wp.int32(wp.clamp(at[0], 0.0, links.last[0]))
+            y = wp.int32(wp.clamp(at[1], 0.0, links.last[1]))
+            z = wp.int32(wp.clamp(at[2], 0.0, links.last[2]))
+            node = node + links.nearest[links.mount[entry], (x * links.grid_y + y) * links.grid_z + z]
+        depth = wp.length(wp.cw_mul(links.half[entry], normal))
+        resistance = skin.resistance[mount, sample] + links.gap + depth * links.resistivity[entry]
+        conductance_out[env, mount, sample] = skin.area[mount, sample] / resistance
+        node_out[env, mount, sample] = node
 
 
 @wp.func

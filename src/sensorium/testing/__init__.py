@@ -4,7 +4,8 @@
     check_sensor(MySensorCfg(body="body"))
 
 Everything runs on a `TensorEngine` with a body that tumbles along a smooth, known path, so no simulator is needed.
-Beside it are slow references that fast code is compared with: `reference_cast` for rays.
+Beside it are slow references that fast code is compared with: `reference_cast` for rays, `reference_distance`
+for signed distances.
 """
 
 from sensorium.testing.check import check_sensor
@@ -18,9 +19,11 @@ from sensorium.testing.rays import (
     random_shapes,
     reference_cast,
 )
+from sensorium.testing.surfaces import ReferenceDistance, reference_distance
 from sensorium.testing.trial import ContractError
 
 __all__ = [
-    "CastComparison", "ContractError", "EngineFactory", "ReferenceHits", "check_sensor", "compare_casts",
-    "random_poses", "random_rays", "random_shapes", "reference_cast", "tumbling_engine",
+    "CastComparison", "ContractError", "EngineFactory", "ReferenceDistance", "ReferenceHits", "check_sensor",
+    "compare_casts", "random_poses", "random_rays", "random_shapes", "reference_cast", "reference_distance",
+    "tumbling_engine",
 ]  # fmt: skip

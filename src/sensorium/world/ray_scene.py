@@ -350,13 +350,16 @@ class RayScene:
         view = self._views[key]
         return view, _hidden(own_of, view.bodies)
 
-    def solids(self, targets: Targets, own_bodies: Sequence[int], config: str) -> tuple[SolidView, NDArray[np.uint8]]:
+    def solids(
+        self, targets: Targets, own_bodies: Sequence[int], config: str, *, with_inside: bool = True
+    ) -> tuple[SolidView, NDArray[np.uint8]]:
         """Return the shapes that a sensor feels, one by one, and which of them are hidden from each of its mounts.
 
         Args:
             targets: its selection.
             own_bodies: as for `view`.
             config: for messages.
+            with_inside: whether it must be known what is inside; else meshes may be open, and are none of `solids`.
 
         Returns:
             The shapes, and uint8 `[mount, instance]`, 1 where a mount does not feel an instance.
@@ -368,9 +371,10 @@ class RayScene:
         """
         chosen, own_of = self._seen(targets, own_bodies, config)
         rows = sorted(chosen, key=lambda i: not self.shapes[i].is_static)
-        key = tuple(rows)
+        key = (tuple(rows), with_inside)
         if key not in self._solids:
-            meshes = [(m, self.shapes[i].scale) if (m := self.shapes[i].mesh) is not None else None for i in rows]
+            found = [self.shapes[i].mesh if with_inside else None for i in rows]
+            meshes = [None if m is None else (m, self.shapes[i].scale) for i, m in zip(rows, found, strict=True)]
             instances = self._instances(rows, sum(bool(self.shapes[i].is_static) for i in rows))
             bodies = np.array([self.shapes[i].row for i in rows], dtype=np.int32)
             self._solids[key] = SolidView(rows, instances, bodies, build_solids(meshes, self._compute.device))

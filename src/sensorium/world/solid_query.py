@@ -30,6 +30,7 @@ class SolidQuery:
         points: all points that will be asked for, `[point, 3]`, m, in the mount's frame.
         reach: how far each looks, m: a number, or `[point]`.
         with_motion: whether velocities are needed; then the sensor requires BODY_VELOCITY.
+        with_inside: whether signed distances are; else meshes may be open.
         targets: which shapes count.
         config: the asking config, for messages.
 
@@ -50,13 +51,16 @@ class SolidQuery:
         points: ArrayLike,
         reach: ArrayLike,
         with_motion: bool = False,
+        with_inside: bool = True,
         targets: Targets | None = None,
         config: str = "SolidQuery",
     ) -> None:
         self._engine, self._compute, self._clock, self._mount, self.scene = engine, compute, clock, mount, scene
         self._config, self._with_motion = config, with_motion
         device = compute.device
-        self.view, hidden = scene.solids(targets or Targets(geometry="any"), mount.body.tolist(), config)
+        self.view, hidden = scene.solids(
+            targets or Targets(geometry="any"), mount.body.tolist(), config, with_inside=with_inside
+        )
         self._hidden = torch.from_numpy(hidden).to(device)
         places = np.asarray(points, np.float64).reshape(-1, 3)
         far = np.broadcast_to(np.asarray(reach, np.float64), len(places))

@@ -94,7 +94,7 @@ class Viscoelastic(StageCfg):
         return value
 
     def loop_area(self, amplitude: float, frequency_hz: float, strength: float | None = None) -> float:
-        """Return the area of the loop y(x) of a sine, in the field's unit squared: what a cycle dissipates.
+        """Return the area of the loop y(x) of a sine, in the field's unit squared: the integral of y dx.
 
         It is pi strength A^2 wT / (1 + (wT)^2), T = tau: largest at w = 1 / tau. Of samples, it is their limit for
         short periods.
@@ -230,6 +230,8 @@ class Play(StageCfg):
 
     def loop_area(self, span: float) -> float:
         """Return the area of the loop y(x) for x to and fro over a span, once it is closed: sum of w 2r (span - 2r).
+
+        It is positive, though y lags and the integral of y dx is minus that.
 
         Args:
             span: from the lowest to the highest x, in the field's unit. A play wider than it stands still.

@@ -25,27 +25,23 @@ wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 @wp.kernel
 def _keep(
     rows: Rows,
-    last: int,
     clock: wp.array[wp.int32],
     now: wp.array2d[wp.float32],
-    begun: wp.array[wp.float32],
+    begun: wp.array2d[wp.float32],
     past: wp.array3d[wp.float32],
 ) -> None:
     """Keep a tick. The first one after a reset has always been."""
-    i, _one = wp.tid()
+    i, column = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
     depth = past.shape[1]
-    at = clock[0] % depth
-    for column in range(now.shape[1]):
-        x = now[env, column]
-        if begun[env] == 0.0:
-            for k in range(depth):
-                past[env, k, column] = x
-        past[env, at, column] = x
-    if last != 0:  # the fields of a sensor begin together
-        begun[env] = 1.0
+    x = now[env, column]
+    if begun[env, column] == 0.0:
+        begun[env, column] = 1.0
+        for k in range(depth):
+            past[env, k, column] = x
+    past[env, clock[0] % depth, column] = x
 
 
 @wp.kernel
@@ -169,14 +165,14 @@ class RowScan(StageCfg):
         if self.between == "samples":
             return {f"last_{field}": (count,) for field, count in key.columns.items()}
         depth = self._depth(key)
-        return {**{f"past_{field}": (depth, count) for field, count in key.columns.items()}, "begun": ()}
+        past = {f"past_{field}": (depth, count) for field, count in key.columns.items()}
+        return {**past, **{f"begun_{field}": (count,) for field, count in key.columns.items()}}
 
     def observe(self, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Keep a tick (one launch per field)."""
-        final = list(key.columns)[-1]
-        for field in key.columns:
-            inputs = [int(field == final), key.clock.words_wp, column_values(truth[field])]
-            key.compute.launch(_keep, (1,), inputs, state_views(state, "begun", f"past_{field}"))
+        for field, columns in key.columns.items():
+            inputs = [key.clock.words_wp, column_values(truth[field])]
+            key.compute.launch(_keep, (columns,), inputs, state_views(state, f"begun_{field}", f"past_{field}"))
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Show each row as it was when its turn came (two launches per field, or one between samples)."""

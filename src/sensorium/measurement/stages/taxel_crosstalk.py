@@ -34,11 +34,38 @@ def _copy(rows: Rows, values: wp.array2d[wp.float32], before: wp.array2d[wp.floa
 
 
 @wp.kernel
-def _mix(
+def _mix_vectors(
+    rows: Rows,
+    taxels: int,
+    chosen: wp.vec3,
+    start: wp.array[wp.int32],
+    source: wp.array[wp.int32],
+    weight: wp.array[wp.float32],
+    before: wp.array2d[wp.vec3],
+    values: wp.array2d[wp.vec3],
+) -> None:
+    i, at = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    taxel = at % taxels
+    first = at - taxel  # the mount's first taxel
+    y = wp.vec3()
+    for k in range(start[taxel], start[taxel + 1]):
+        y = y + weight[k] * before[env, first + source[k]]
+    x = before[env, at]
+    values[env, at] = wp.vec3(
+        wp.where(chosen[0] > 0.0, y[0], x[0]),
+        wp.where(chosen[1] > 0.0, y[1], x[1]),
+        wp.where(chosen[2] > 0.0, y[2], x[2]),
+    )
+
+
+@wp.kernel
+def _mix_numbers(
     rows: Rows,
     taxels: int,
     elements: int,
-    chosen: wp.array[wp.int32],
     start: wp.array[wp.int32],
     source: wp.array[wp.int32],
     weight: wp.array[wp.float32],
@@ -47,15 +74,14 @@ def _mix(
 ) -> None:
     i, column = wp.tid()
     env = rows.start + i
-    part = column % elements
-    if rows.mask[env] == wp.uint8(0) or chosen[part] == 0:
+    if rows.mask[env] == wp.uint8(0):
         return
     taxel = (column / elements) % taxels
-    first = column - taxel * elements  # this part of the mount's first taxel
-    total = wp.float32(0.0)
+    first = column - taxel * elements
+    y = wp.float32(0.0)
     for k in range(start[taxel], start[taxel + 1]):
-        total = total + weight[k] * before[env, first + source[k] * elements]
-    values[env, column] = total
+        y = y + weight[k] * before[env, first + source[k] * elements]
+    values[env, column] = y
 
 
 class TaxelCrosstalk(StageCfg):
@@ -129,8 +155,8 @@ class TaxelCrosstalk(StageCfg):
     @field_validator("components")
     @classmethod
     def _components(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        if any(not 0 <= component <= 3 for component in value):
-            raise bad("numbers of parts of a vector, from 0 up", "2 is z.")
+        if any(component not in (0, 1, 2) for component in value):
+            raise bad("parts of a vector: 0, 1 or 2", "2 is z.")
         return value
 
     @model_validator(mode="after")
@@ -216,8 +242,8 @@ class TaxelCrosstalk(StageCfg):
         for field in columns:
             layout = layout_of(specs[field])
             elements = columns[field] // layout.count
-            if self.components and (elements == 1 or max(self.components) >= elements):
-                raise ValueError(f"components below {elements}; {field!r} has {elements} part(s) for each taxel")
+            if self.components and elements != 3:
+                raise ValueError(f"components of vectors with three parts; {field!r} has {elements} for each taxel")
             self._entries(layout.shape)
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
@@ -225,12 +251,17 @@ class TaxelCrosstalk(StageCfg):
         for field, columns in key.columns.items():
             layout = layout_of(key.specs[field])
             elements = columns // layout.count
-            chosen = [int(not self.components or part in self.components) for part in range(elements)]
-            before = wp.from_torch(key.scratch("before", field))
-            values = column_values(slot[field])
-            key.compute.launch(_copy, (columns,), [values], [before])
-            inputs = [layout.taxels, elements, _integers(key, chosen), *self._sparse(key, layout), before]
-            key.compute.launch(_mix, (columns,), inputs, [values])
+            before, values = key.scratch("before", field), slot[field].view(key.compute.num_envs, columns)
+            key.compute.launch(_copy, (columns,), [column_values(values)], [column_values(before)])
+            sparse = self._sparse(key, layout)
+            if elements == 3:
+                chosen = wp.vec3(*(float(not self.components or part in self.components) for part in range(3)))
+                vectors = [wp.from_torch(each.view(-1, layout.count, 3), dtype=wp.vec3) for each in (before, values)]
+                inputs = [layout.taxels, chosen, *sparse, vectors[0]]
+                key.compute.launch(_mix_vectors, (layout.count,), inputs, vectors[1:])
+            else:
+                inputs = [layout.taxels, elements, *sparse, column_values(before)]
+                key.compute.launch(_mix_numbers, (columns,), inputs, [column_values(values)])
 
     def _sparse(self, key: StageKey, layout: TaxelLayout) -> list[Any]:
         """Return C row by row without its zeros: where each row starts, the columns, the values."""

@@ -1,0 +1,233 @@
+"""Surfaces as clouds of points, each for an area, with a small grid: sums over the points that are near a place.
+
+Each shape has a cloud and a grid in its own frame, the same for all environments. A cell of the grid lists all points
+that are in reach of any place in it, so a place looks at one list.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from sensorium.geometry.bounds import rotation
+from sensorium.geometry.samples import SurfaceSamples
+from sensorium.geometry.shapes import Shape
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+Array = NDArray[np.float64]
+
+CELLS = 64
+"""A grid has at most this many cells for each of its points; larger ones where these would be more."""
+ENTRIES = 4_000_000
+"""The lists of a cloud have together at most this many entries, or twice as many as it has points."""
+COARSER = 1.25
+"""What the side of a cell is multiplied by where there would be more."""
+
+
+@wp.struct
+class Clouds:
+    """The clouds of all shapes that a sensor tracks, by instance rows.
+
+    Attributes:
+        points: place in the shape's frame, m, and area, m2, of the points that each cell lists, cell by cell.
+        start: number of the first entry of each cell, x fastest, and after the last cell of a shape its end.
+        first: place in `start` of the first cell of each shape; -1 for an unbounded plane, which has no points.
+        low: least corner of each grid, m.
+        pace: cells per metre of each grid.
+        size: number of cells of each grid along its axes.
+    """
+
+    points: wp.array[wp.vec4]
+    start: wp.array[wp.int32]
+    first: wp.array[wp.int32]
+    low: wp.array[wp.vec3]
+    pace: wp.array[wp.float32]
+    size: wp.array[wp.vec3i]
+
+
+@dataclass(frozen=True, slots=True)
+class FiledClouds:
+    """Clouds with what the host knows of them.
+
+    Attributes:
+        clouds: for kernels.
+        nbytes: bytes of their memory.
+    """
+
+    clouds: Clouds
+    nbytes: int
+
+
+def file_clouds(samples: Sequence[SurfaceSamples | None], reach: float, device: str) -> FiledClouds:
+    """Return clouds with their grids.
+
+    Args:
+        samples: points of each shape in its frame; None for an unbounded plane.
+        reach: how far a place looks at most, m.
+        device: where they go.
+    """
+    points, starts, first, low, pace, size = [np.zeros((0, 4))], [np.zeros(0, np.int64)], [], [], [], []
+    total, entries = 0, 0
+    for each in samples:
+        if each is None or not len(each):  # a shape whose points are all covered has one empty cell, far away
+            first.append(-1 if each is None else entries)
+            low.append(np.full(3, np.inf))
+            pace.append(1.0)
+            size.append((1, 1, 1))
+            if each is not None:
+                starts.append(np.array([total, total]))
+                entries += 2
+            continue
+        corner, side, count = _grid(each.points, reach)
+        listed, ends = _lists(each.points, corner, side, count, reach)
+        points.append(np.concatenate([each.points, each.areas[:, None]], axis=1)[listed])
+        starts.append(total + np.concatenate([[0], ends]))
+        first.append(entries)
+        low.append(corner)
+        pace.append(1.0 / side)
+        size.append(tuple(count.tolist()))
+        total, entries = total + len(listed), entries + len(ends) + 1
+    out = Clouds()
+    out.points = wp.array(np.concatenate(points).astype(np.float32), dtype=wp.vec4, device=device)
+    out.start = wp.array(np.concatenate(starts).astype(np.int32), dtype=wp.int32, device=device)
+    out.first = wp.array(np.array(first, np.int32), dtype=wp.int32, device=device)
+    out.low = wp.array(np.array(low, np.float32).reshape(-1, 3), dtype=wp.vec3, device=device)
+    out.pace = wp.array(np.array(pace, np.float32), dtype=wp.float32, device=device)
+    out.size = wp.array(np.array(size, np.int32).reshape(-1, 3), dtype=wp.vec3i, device=device)
+    arrays = (out.points, out.start, out.first, out.low, out.pace, out.size)
+    return FiledClouds(out, sum(int(each.capacity) for each in arrays))
+
+
+def _grid(points: Array, reach: float) -> tuple[Array, float, NDArray[np.int64]]:
+    """Return the least corner, the side of a cell and the numbers of cells of the grid around a cloud and its reach."""
+    low, extent = points.min(axis=0) - reach, np.ptp(points, axis=0) + 2.0 * reach
+    side = reach
+    while True:
+        count = np.floor(extent / side).astype(np.int64) + 1
+        fits = np.prod(count.astype(np.float64)) <= CELLS * len(points) + 64
+        around = (1.0 + 2.0 * reach / side) ** 3  # cells that list a point, more than there are
+        if fits and (len(points) * around <= ENTRIES or around <= 2.0):
+            return low, side, count
+        side *= COARSER
+
+
+def _lists(
+    points: Array, low: Array, side: float, count: NDArray[np.int64], reach: float
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the points that the cells list, cell by cell, and where the list of each cell ends."""
+    margin = 1e-4 * side + 1e-6 * float((count * side).max() + np.abs(low).max())  # above what rounding can do
+    at = np.floor((points - low) / side).astype(np.int64)
+    span = math.ceil((reach + margin) / side)
+    cells, rows = [], []
+    for step in itertools.product(range(-span, span + 1), repeat=3):
+        cell = at + np.array(step)
+        corner = low + cell * side
+        gap = np.maximum(0.0, np.maximum(corner - points, points - corner - side))
+        near = np.flatnonzero(((gap**2).sum(axis=1) <= (reach + margin) ** 2) & ((cell >= 0) & (cell < count)).all(1))
+        cells.append((cell[near, 2] * count[1] + cell[near, 1]) * count[0] + cell[near, 0])
+        rows.append(near)
+    where = np.concatenate(cells)
+    order = np.argsort(where, kind="stable")
+    return np.concatenate(rows)[order], np.cumsum(np.bincount(where, minlength=int(count.prod())))
+
+
+def on_shapes(shapes: Sequence[Shape], samples: SurfaceSamples) -> list[SurfaceSamples]:
+    """Return the samples of a body shape by shape, each in the shape's own frame."""
+    parts = []
+    for row, shape in enumerate(shapes):
+        part, turn = samples[samples.shape == row], rotation(shape.quat)
+        points, normals = (part.points - np.array(shape.pos)) @ turn, part.normals @ turn
+        parts.append(SurfaceSamples(points, normals, part.areas, part.shape))
+    return parts
+
+
+@wp.func
+def _over_plane(p: wp.vec3, radius: float) -> wp.vec4:
+    """Return `_over_cloud` of an unbounded plane through the origin, across z.
+
+    With r from |z| to R the points at that distance have the area 2 pi r dr, so the integral of R - r is
+    pi / 3 (R - |z|)^2 (R + 2 |z|); by symmetry its centre is the foot of p.
+    """
+    z = wp.abs(p[2])
+    if z >= radius:
+        return wp.vec4()
+    weight = wp.pi / 3.0 * (radius - z) * (radius - z) * (radius + 2.0 * z)
+    return wp.vec4(0.0, 0.0, -weight * p[2], weight)
+
+
+@wp.func
+def _over_cloud(clouds: Clouds, row: int, p: wp.vec3, radius: float, other: float) -> tuple[wp.vec4, wp.vec4]:
+    """Return the sums over one cloud, for two radii, of area P (o - p) and of area P; see `over_surface`."""
+    one = wp.vec4()
+    two = wp.vec4()
+    at = (p - clouds.low[row]) * clouds.pace[row]
+    size = clouds.size[row]
+    if wp.min(wp.min(at[0], at[1]), at[2]) < 0.0:
+        return one, two
+    if at[0] >= float(size[0]) or at[1] >= float(size[1]) or at[2] >= float(size[2]):
+        return one, two
+    cell = clouds.first[row] + (wp.int32(at[2]) * size[1] + wp.int32(at[1])) * size[0] + wp.int32(at[0])
+    far = wp.max(radius, other)
+    for k in range(clouds.start[cell], clouds.start[cell + 1]):
+        o = clouds.points[k]
+        arm = wp.vec3(o[0] - p[0], o[1] - p[1], o[2] - p[2])
+        square = wp.dot(arm, arm)
+        if square < far * far:
+            r = wp.sqrt(square)
+            weight = o[3] * wp.max(radius - r, 0.0)
+            one = one + wp.vec4(weight * arm[0], weight * arm[1], weight * arm[2], weight)
+            if other > 0.0:
+                weight = o[3] * wp.max(other - r, 0.0)
+                two = two + wp.vec4(weight * arm[0], weight * arm[1], weight * arm[2], weight)
+    return one, two
+
+
+@wp.func
+def way_to_reach(clouds: Clouds, row: int, p: wp.vec3, reach: float) -> wp.float32:
+    """Return how far a place is, at least, from any place that is in reach of a surface, m.
+
+    Args:
+        clouds: all of them.
+        row: which shape.
+        p: the place in the shape's frame, m.
+        reach: how far a place looks, m: as the clouds were filed for.
+    """
+    if clouds.first[row] < 0:
+        return wp.max(wp.abs(p[2]) - reach, 0.0)
+    low = clouds.low[row]
+    size = clouds.size[row]
+    gap = wp.vec3()
+    for i in range(3):
+        high = low[i] + float(size[i]) / clouds.pace[row]
+        gap[i] = wp.max(wp.max(low[i] - p[i], p[i] - high), 0.0)
+    return wp.length(gap)
+
+
+@wp.func
+def over_surface(clouds: Clouds, row: int, p: wp.vec3, radius: float, other: float) -> tuple[wp.vec4, wp.vec4]:
+    """Return what a ball sees of a surface, for two radii: the sums of a P (o - p), m4, and, last, of a P, m3.
+
+    P = max(0, R - |p - o|) for a point at o of area a.
+
+    Args:
+        clouds: all of them.
+        row: which shape.
+        p: centre of the ball in the shape's frame, m.
+        radius: R of the first sums, m.
+        other: R of the second, m; 0 for none.
+    """
+    if clouds.first[row] < 0:
+        one, two = _over_plane(p, radius), _over_plane(p, other)
+    else:
+        one, two = _over_cloud(clouds, row, p, radius, other)
+    return one, two
+
+
+__all__ = ["Clouds", "FiledClouds", "file_clouds", "on_shapes", "over_surface", "way_to_reach"]

@@ -1,0 +1,182 @@
+"""Contact depth probe: how deep probes on a link are in the shapes around them.
+
+Axes: ``[env, mount, probe]``, m (no mount axis for a singular selector); a grid of probes has two axes instead of one.
+
+A probe is a ball of radius R at p, sd the signed distance from p to the deepest shape of all other links (negative
+inside). It reads
+
+    depth = max(0, R - sd)
+
+which is 0 clear of contact, at most R while the centre is outside, and goes on growing inside. It is a geometric
+estimate: shapes that the solver does not let collide are felt as well, and its own penetration plays no part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
+
+import warp as wp
+from torch import Tensor
+
+from sensorium.compute import Rows, recorded
+from sensorium.geometry.solid_around import Around, Shapes, deepest
+from sensorium.measurement.pipeline import Hooks
+from sensorium.measurement.record import Record, Timeline
+from sensorium.readings import DebugShape
+from sensorium.sensors.base import SimpleSensor
+from sensorium.sensors.taxels import TaxelCfg, Taxels, drawn_radius, laid_out
+from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+
+@dataclass(frozen=True, slots=True)
+class ContactDepthProbeData:
+    """One sample of contact depth probes: `.data` is the tensor itself."""
+
+    depth: Annotated[Tensor, Field("m")]
+    """How deep each probe is in the deepest shape, m; 0 clear of contact."""
+
+
+class ContactDepthProbeCfg(TaxelCfg[ContactDepthProbeData]):
+    """Configuration of contact depth probes. Knobs such as `noise` act on the depth, m."""
+
+    @classmethod
+    def example(cls) -> Self:
+        """Return a config for `sensorium.testing.tumbling_engine`."""
+        return cls(body="body", probe_local_pos=((0.3, 0.0, 0.0), (0.0, 0.3, -0.1)), probe_radius=2.0)
+
+
+TaxelCfgT = TypeVar("TaxelCfgT", bound=TaxelCfg[Any])
+ProbeDataT = TypeVar("ProbeDataT")
+
+
+@wp.kernel
+def _depth(
+    rows: Rows,
+    points: wp.array[wp.vec3],
+    radius_in: wp.array[wp.float32],
+    noise: float,
+    key0: wp.uint32,
+    key1: wp.uint32,
+    shapes: Shapes,
+    around: Around,
+    clock: wp.array[wp.int32],
+    episode: wp.array[wp.int32],
+    depth_out: wp.array3d[wp.float32],
+    depth_measured: wp.array3d[wp.float32],
+) -> None:
+    i, mount, probe = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    radius = radius_in[probe]
+    measured = radius
+    is_noisy = depth_measured.shape[0] > 0
+    if is_noisy:
+        element = mount * points.shape[0] + probe
+        measured = drawn_radius(radius, noise, clock[0], env, episode[env], element, key0, key1)
+    depth = wp.float32(0.0)
+    depth_2 = wp.float32(0.0)
+    if radius > 0.0:
+        touched = deepest(shapes, around, env, mount, points[probe], wp.max(radius, measured))
+        if touched.near >= 0:
+            depth = wp.max(radius - touched.distance, 0.0)
+            depth_2 = wp.max(measured - touched.distance, 0.0)
+    depth_out[env, mount, probe] = depth
+    if is_noisy:
+        depth_measured[env, mount, probe] = depth_2
+
+
+class DepthSensor(SimpleSensor[TaxelCfgT, ProbeDataT], Generic[TaxelCfgT, ProbeDataT]):
+    """A sensor whose pipeline has the depth of each probe as its field `depth`."""
+
+    single: ClassVar[bool] = True
+    requires: ClassVar[tuple[Requirement, ...]] = (BODY_POSE, SHAPES)
+
+    def fields(self) -> Mapping[str, Field]:
+        """Return the field in the layout of the probes."""
+        return laid_out(super().fields(), self.cfg.layout)
+
+    def _hooks(self) -> Hooks:
+        hooks, cfg = super()._hooks(), self.cfg
+        if cfg.probe_radius_noise == 0.0:
+            hooks.fused = None  # the measured depth differs by what comes after
+        if cfg.is_clean or cfg.radii.all():
+            hooks.derive = None
+        return hooks
+
+    def setup(self) -> None:
+        """Gather probes and the shapes that they feel."""
+        self._taxels = Taxels(self)
+
+    @property
+    def num_probes(self) -> int:
+        """Probes of one mount."""
+        return self.cfg.num_probes
+
+    @property
+    def probe_local_pos(self) -> Tensor:
+        """Places of the probes `[probe, 3]`, m, in the link's frame."""
+        return self._taxels.points
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory of this sensor."""
+        return super().nbytes + self._taxels.query.nbytes
+
+    def body_at_fault(self, env: int, mount: int) -> str:
+        """Return the name of the first body, of the mount and of the shapes it feels, whose state is not finite."""
+        return self._taxels.query.body_at_fault(env, mount)
+
+    @recorded
+    def update_raw_data(self, raw: Record) -> None:
+        """Find what is near, and how deep each probe is in it (two launches)."""
+        self._feel(raw, None)
+
+    @recorded
+    def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
+        """Feel once, with the true radius and with the one drawn: depths differ, the signed distance does not."""
+        self._feel(raw, slot)
+
+    def _feel(self, raw: Record, slot: Record | None) -> None:
+        taxels = self._taxels
+        taxels.query.place()
+        inputs = [
+            wp.from_torch(taxels.points, dtype=wp.vec3), wp.from_torch(taxels.radius, dtype=wp.float32),
+            self.cfg.probe_radius_noise, *(wp.uint32(word) for word in taxels.key), taxels.query.shapes,
+            taxels.query.around, self.clock.words_wp, self.clock.episode_wp,
+        ]  # fmt: skip
+        outputs = [taxels.scalars(raw.depth), taxels.scalars(slot.depth if slot else None)]
+        self.compute_on.launch(_depth, taxels.shape[1:], inputs, outputs)
+
+    @recorded
+    def derive_measured(self, slot: Record) -> None:
+        """Let probes without a radius read 0, whatever noise was added there."""
+        self._taxels.clear_fillers(slot.depth)
+
+    def debug_draw(self) -> Iterable[DebugShape]:
+        """Return a point at each probe that touches something."""
+        truth: Any = self.ground_truth
+        touches = truth.view(self._taxels.shape) > 0
+        counts = touches.flatten(1).sum(dim=1).tolist()
+        yield DebugShape("points", self._taxels.points_w[touches].cpu().numpy(), counts=counts)
+
+
+class ContactDepthProbe(DepthSensor[ContactDepthProbeCfg, ContactDepthProbeData]):
+    """How deep probes on a link are in the shapes around them."""
+
+
+KinematicDepthSensor = ContactDepthProbe
+KinematicDepthSensorCfg = ContactDepthProbeCfg
+
+__all__ = [
+    "ContactDepthProbe",
+    "ContactDepthProbeCfg",
+    "ContactDepthProbeData",
+    "DepthSensor",
+    "KinematicDepthSensor",
+    "KinematicDepthSensorCfg",
+]

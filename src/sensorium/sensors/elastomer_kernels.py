@@ -1,0 +1,437 @@
+"""Kernels of elastomer taxels: depths of the probes, anchors of surface points, and the sums over both."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import warp as wp
+
+from sensorium.compute import Rows
+from sensorium.geometry.solid_around import Around, Shapes, deepest
+from sensorium.geometry.solids import signed_distance
+from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+if TYPE_CHECKING:  # Warp's scalars have no operators that a type checker could see
+    F64: TypeAlias = Any
+else:
+    F64 = wp.float64
+
+ON_SURFACE = wp.constant(1e-6)
+"""A foot that is so far outside of its shape, m, is on a wall that goes through the skin: rounding, not a gap."""
+
+
+@wp.struct
+class Gel:
+    """The elastomer: its probes, and how far each place acts.
+
+    Attributes:
+        points: places of the probes, m, in the mount's frame.
+        normals: unit normals out of the skin.
+        radius: m; a probe of radius 0 is none.
+        rows: of a regular grid; 0 where there is none.
+        columns: likewise.
+        width: elements from row to row in `heights`.
+        origin: place of the first probe of a regular grid, m.
+        along_rows: unit vector from row to row.
+        along_columns: unit vector from column to column.
+        per_row: rows per metre.
+        per_column: columns per metre.
+        reach: how far beside a probe the skin goes on, m.
+        deepest: depth from which on a point is not under this skin, m.
+        gauss: weight of exp(-lambda_d r^2).
+        inverse: weight of 1 / (r^2 + soft2).
+        lambda_d: 1/m^2.
+        lambda_s: 1/m^2.
+        soft2: m^2.
+        layer: in-plane displacement by a unit depth, along rows and columns, of `[rows between + rows - 1, columns
+            between + columns - 1]`; empty where the two weights say it.
+    """
+
+    points: wp.array[wp.vec3]
+    normals: wp.array[wp.vec3]
+    radius: wp.array[wp.float32]
+    rows: wp.int32
+    columns: wp.int32
+    width: wp.int32
+    origin: wp.vec3
+    along_rows: wp.vec3
+    along_columns: wp.vec3
+    per_row: wp.float32
+    per_column: wp.float32
+    reach: wp.float32
+    deepest: wp.float32
+    gauss: wp.float32
+    inverse: wp.float32
+    lambda_d: wp.float32
+    lambda_s: wp.float32
+    soft2: wp.float32
+    layer: wp.array2d[wp.vec2]
+
+
+@wp.struct
+class Law:
+    """Numbers that may differ from env to env; see the config.
+
+    Attributes:
+        dilate: factor of the dilation.
+        exponent: of the depth, along the normal.
+        shear: factor of the shear.
+        threshold: depth at which a point sticks, m.
+        release: depth at which it comes off, m.
+        slip: farthest that the skin is dragged along, m; NaN for no bound.
+    """
+
+    dilate: wp.array2d[wp.float32]
+    exponent: wp.array2d[wp.float32]
+    shear: wp.array2d[wp.float32]
+    threshold: wp.array2d[wp.float32]
+    release: wp.array2d[wp.float32]
+    slip: wp.array2d[wp.float32]
+
+
+@wp.struct
+class Surface:
+    """Points on the surfaces that can stick to the skin, in blocks of one link each.
+
+    Attributes:
+        point: in the link's frame, m.
+        weight: of each.
+        start: first point of each block, and at the end the number of all points.
+        centre: of a ball around each block, in the link's frame, m.
+        radius: m.
+        body: row of the link's body, -1 for what stands still.
+        link: number of the link.
+        hidden: 1 where a mount does not feel a block `[mount, block]`.
+        link_of_row: number of the link of each instance row.
+    """
+
+    point: wp.array[wp.vec3]
+    weight: wp.array[wp.float32]
+    start: wp.array[wp.int32]
+    centre: wp.array[wp.vec3]
+    radius: wp.array[wp.float32]
+    body: wp.array[wp.int32]
+    link: wp.array[wp.int32]
+    hidden: wp.array2d[wp.uint8]
+    link_of_row: wp.array[wp.int32]
+
+
+@wp.func
+def _slot(gel: Gel, probe: int) -> wp.int32:
+    """Return where the depth of a probe is in memory: rows of a grid have room for the transform behind them."""
+    if gel.width > 0:
+        return (probe / gel.columns) * gel.width + probe % gel.columns
+    return probe
+
+
+@wp.kernel
+def press(
+    rows: Rows, block: int, gel: Gel, law: Law, shapes: Shapes, around: Around, heights: wp.array4d[wp.float32]
+) -> None:
+    """Write how deep each probe is in the shapes, `heights[env, mount, 0]`, and that to the exponent."""
+    i, mount, first = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    exponent = law.exponent[env, 0]
+    is_clear = around.count[env, mount] == 0
+    for probe in range(first * block, wp.min((first + 1) * block, gel.points.shape[0])):
+        depth = wp.float32(0.0)
+        power = wp.float32(0.0)
+        if gel.radius[probe] > 0.0 and not is_clear:
+            touched = deepest(shapes, around, env, mount, gel.points[probe], 0.0)
+            depth = wp.max(-touched.distance, 0.0)
+            power = depth * depth
+            if exponent != 2.0 and depth > 0.0:
+                power = wp.pow(depth, exponent)
+        slot = _slot(gel, probe)
+        heights[env, mount, 0, slot] = depth
+        heights[env, mount, 1, slot] = power
+
+
+@wp.func
+def _nearest(gel: Gel, x: wp.vec3) -> wp.int32:
+    """Return the probe that is nearest to a point; -1 where all those around have no radius."""
+    best = wp.int32(-1)
+    least = wp.float32(wp.inf)
+    if gel.rows == 0:
+        for probe in range(gel.points.shape[0]):
+            far = wp.length_sq(x - gel.points[probe])
+            if gel.radius[probe] > 0.0 and far < least:
+                least = far
+                best = probe
+        return best
+    arm = x - gel.origin
+    row = wp.clamp(wp.int32(wp.round(wp.dot(arm, gel.along_rows) * gel.per_row)), 0, gel.rows - 1)
+    column = wp.clamp(wp.int32(wp.round(wp.dot(arm, gel.along_columns) * gel.per_column)), 0, gel.columns - 1)
+    if gel.radius[row * gel.columns + column] > 0.0:
+        return row * gel.columns + column
+    for r in range(wp.max(row - 1, 0), wp.min(row + 2, gel.rows)):
+        for c in range(wp.max(column - 1, 0), wp.min(column + 2, gel.columns)):
+            probe = r * gel.columns + c
+            far = wp.length_sq(x - gel.points[probe])
+            if gel.radius[probe] > 0.0 and far < least:
+                least = far
+                best = probe
+    return best
+
+
+@wp.func
+def _is_inside(shapes: Shapes, around: Around, surface: Surface, env: int, mount: int, link: int, p: wp.vec3) -> bool:
+    """Return whether a point of the mount is in, or on, a shape of a link."""
+    for k in range(around.count[env, mount]):
+        row = around.row[env, mount, k]
+        if surface.link_of_row[row] == link:
+            local = quat_rotate_inverse(around.quat[env, mount, k], p - around.pos[env, mount, k])
+            far, _foot, _out = signed_distance(
+                shapes.instances, shapes.solids, shapes.fields, row, local, 2.0 * ON_SURFACE
+            )
+            if far <= ON_SURFACE:
+                return True
+    return False
+
+
+@wp.kernel
+def stick(
+    rows: Rows,
+    ball: wp.vec3,
+    ball_radius: float,
+    gel: Gel,
+    law: Law,
+    surface: Surface,
+    shapes: Shapes,
+    around: Around,
+    pos_in: wp.array2d[wp.vec3],
+    quat_in: wp.array2d[wp.vec4],
+    body_pos_in: wp.array2d[wp.vec3],
+    body_quat_in: wp.array2d[wp.vec4],
+    anchor: wp.array3d[wp.vec4],
+    pressed: wp.array3d[wp.float32],
+    place: wp.array3d[wp.vec3],
+    drag: wp.array3d[wp.vec3],
+) -> None:
+    """Let points stick to the skin where they come under it, and come off; write how deep they are and how far dragged.
+
+    Args:
+        rows: which environments.
+        ball: centre of a ball around all that is under the skin, in the mount's frame, m.
+        ball_radius: its radius, m.
+        gel: the elastomer.
+        law: numbers.
+        surface: the points.
+        shapes: the shapes.
+        around: those near each mount.
+        pos_in: where the mounts are, m, world.
+        quat_in: how they are turned.
+        body_pos_in: where the bodies are.
+        body_quat_in: how they are turned.
+        anchor: where each point stuck `[env, mount, point]`, m, in the mount's frame, and 1; 0 for none.
+        pressed: weighted depth of each, m; 0 for those that do not press.
+        place: where they are now, of those that press.
+        drag: how far they are from their anchors.
+    """
+    i, mount, block = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    pos = pos_in[env, mount]
+    quat = quat_in[env, mount]
+    body = surface.body[block]
+    link = surface.link[block]
+    at = wp.vec3()
+    turn = wp.vec4(1.0, 0.0, 0.0, 0.0)
+    if body >= 0:
+        at = body_pos_in[env, body]
+        turn = body_quat_in[env, body]
+    centre = quat_rotate_inverse(quat, at + quat_rotate(turn, surface.centre[block]) - pos)
+    is_near = surface.hidden[mount, block] == wp.uint8(0) and around.count[env, mount] > 0
+    is_near = is_near and wp.length(centre - ball) <= ball_radius + surface.radius[block]
+    for point in range(surface.start[block], surface.start[block + 1]):
+        held = anchor[env, mount, point]
+        depth = wp.float32(0.0)
+        stays = wp.bool(False)
+        if is_near:
+            x = quat_rotate_inverse(quat, at + quat_rotate(turn, surface.point[point]) - pos)
+            probe = _nearest(gel, x)
+            if probe >= 0:
+                normal = gel.normals[probe]
+                arm = x - gel.points[probe]
+                depth = -wp.dot(normal, arm)
+                limit = law.threshold[env, 0]
+                if held[3] != 0.0:
+                    limit = law.release[env, 0]
+                stays = depth > limit and depth <= gel.deepest and wp.length(arm + depth * normal) <= gel.reach
+                if stays and depth > 0.0:
+                    stays = _is_inside(shapes, around, surface, env, mount, link, x + depth * normal)
+        if not stays:
+            if held[3] != 0.0:
+                anchor[env, mount, point] = wp.vec4()
+            pressed[env, mount, point] = 0.0
+            continue
+        if held[3] == 0.0:
+            held = wp.vec4(x[0], x[1], x[2], 1.0)
+            anchor[env, mount, point] = held
+        away = x - wp.vec3(held[0], held[1], held[2])
+        slip = law.slip[env, 0]
+        flat = away - wp.dot(away, normal) * normal
+        if wp.length(flat) > slip:  # never for NaN
+            away = away - flat + flat * (slip / wp.length(flat))
+            anchor[env, mount, point] = wp.vec4(x[0] - away[0], x[1] - away[1], x[2] - away[2], 1.0)
+        pressed[env, mount, point] = wp.max(depth, 0.0) * surface.weight[point]
+        place[env, mount, point] = x
+        drag[env, mount, point] = away
+
+
+@wp.kernel
+def gather(
+    rows: Rows, pressed: wp.array3d[wp.float32], count: wp.array2d[wp.int32], listed: wp.array3d[wp.int32]
+) -> None:
+    """List the points that press, in order, so that sums do not depend on threads."""
+    i, mount = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    number = wp.int32(0)
+    for point in range(pressed.shape[2]):
+        if pressed[env, mount, point] > 0.0:
+            listed[env, mount, number] = point
+            number += 1
+    count[env, mount] = number
+
+
+@wp.struct
+class Dragged:
+    """The points that press, as `gather` and `stick` left them; empty arrays where there is no shear.
+
+    Attributes:
+        count: how many.
+        listed: which.
+        pressed: weighted depths, m.
+        place: where they are, m.
+        drag: how far they are from their anchors, m.
+    """
+
+    count: wp.array2d[wp.int32]
+    listed: wp.array3d[wp.int32]
+    pressed: wp.array3d[wp.float32]
+    place: wp.array3d[wp.vec3]
+    drag: wp.array3d[wp.vec3]
+
+
+@wp.func
+def _flat(v: wp.vec3, normal: wp.vec3) -> wp.vec3:
+    """Return the part of a vector across a unit normal."""
+    return v - wp.dot(v, normal) * normal
+
+
+@wp.func
+def _shear(gel: Gel, law: Law, dragged: Dragged, env: int, mount: int, probe: int) -> wp.vec3:
+    """Return by how much the dragged points shear a probe."""
+    total = wp.vec3()
+    if dragged.count.shape[0] == 0:
+        return total
+    p = gel.points[probe]
+    for k in range(dragged.count[env, mount]):
+        point = dragged.listed[env, mount, k]
+        far = wp.length_sq(p - dragged.place[env, mount, point])
+        weight = dragged.pressed[env, mount, point] * wp.exp(-gel.lambda_s * far)
+        total += weight * dragged.drag[env, mount, point]
+    return law.shear[env, 0] * _flat(total, gel.normals[probe])
+
+
+@wp.kernel
+def displace_direct(
+    rows: Rows,
+    block: int,
+    gel: Gel,
+    law: Law,
+    heights: wp.array4d[wp.float32],
+    dragged: Dragged,
+    out: wp.array3d[wp.vec3],
+) -> None:
+    """Write the displacement of each probe, summing over all probes one by one, in float64."""
+    i, mount, first = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    is_layer = gel.layer.shape[0] > 0
+    for probe in range(first * block, wp.min((first + 1) * block, gel.points.shape[0])):
+        if gel.radius[probe] == 0.0:
+            out[env, mount, probe] = wp.vec3()
+            continue
+        p = gel.points[probe]
+        across = wp.vec3d()
+        along = F64(0.0)
+        for other in range(gel.points.shape[0]):
+            depth = heights[env, mount, 0, other]
+            if depth == 0.0:
+                continue
+            arm = p - gel.points[other]
+            far = wp.length_sq(arm)
+            near = wp.exp(-gel.lambda_d * far)
+            along += F64(heights[env, mount, 1, other] * near)
+            if is_layer:
+                u = gel.layer[
+                    probe / gel.columns - other / gel.columns + gel.rows - 1,
+                    probe % gel.columns - other % gel.columns + gel.columns - 1,
+                ]
+                across += wp.vec3d(depth * (u[0] * gel.along_rows + u[1] * gel.along_columns))
+            else:
+                weight = gel.gauss * near
+                if gel.inverse > 0.0:
+                    weight += gel.inverse / (far + gel.soft2)
+                across += wp.vec3d(depth * weight * arm)
+        n = gel.normals[probe]
+        dilate = _flat(wp.vec3(across), n) + wp.float32(along) * n
+        out[env, mount, probe] = law.dilate[env, 0] * dilate + _shear(gel, law, dragged, env, mount, probe)
+
+
+@wp.kernel
+def displace_fft(
+    rows: Rows,
+    block: int,
+    gel: Gel,
+    law: Law,
+    sums: wp.array4d[wp.float32],
+    dragged: Dragged,
+    out: wp.array3d[wp.vec3],
+) -> None:
+    """Write the displacement of each probe from the convolutions: along rows, along columns, along the normal."""
+    i, mount, first = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    for probe in range(first * block, wp.min((first + 1) * block, gel.points.shape[0])):
+        if gel.radius[probe] == 0.0:
+            out[env, mount, probe] = wp.vec3()
+            continue
+        at = _slot(gel, probe)
+        n = gel.normals[probe]
+        across = sums[env, mount, 0, at] * gel.along_rows + sums[env, mount, 1, at] * gel.along_columns
+        dilate = _flat(across, n) + sums[env, mount, 2, at] * n
+        out[env, mount, probe] = law.dilate[env, 0] * dilate + _shear(gel, law, dragged, env, mount, probe)
+
+
+@wp.kernel
+def clear_fillers(rows: Rows, radius_in: wp.array[wp.float32], values: wp.array3d[wp.vec3]) -> None:
+    """Write 0 where a probe has no radius."""
+    i, mount, probe = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] != wp.uint8(0) and radius_in[probe] == 0.0:
+        values[env, mount, probe] = wp.vec3()
+
+
+__all__ = [
+    "Dragged",
+    "Gel",
+    "Law",
+    "Surface",
+    "clear_fillers",
+    "displace_direct",
+    "displace_fft",
+    "gather",
+    "press",
+    "stick",
+]

@@ -1,0 +1,327 @@
+"""Signed distances to closed meshes: against all triangles and winding numbers in float64; meshes without an inside."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import warp as wp
+from numpy.typing import NDArray
+from solid_meshes import blade, bumpy, closed_meshes, fins, hull, icosphere, joined, moved, places_around, single, torus
+from solid_meshes import turned as wound_inwards
+
+from sensorium.errors import ModelError
+from sensorium.geometry.bounds import box_mesh
+from sensorium.geometry.hfield import HFields, build_hfields
+from sensorium.geometry.ray_structs import Instances
+from sensorium.geometry.shapes import KINDS, Mesh, Shape
+from sensorium.geometry.solid_grid import Form, make_form
+from sensorium.geometry.solids import Solids, build_solids, open_edges, require_closed, signed_distance
+from sensorium.testing import reference_distance
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+Array = NDArray[np.float64]
+Scale = tuple[float, float, float]
+
+MESHES = sorted(closed_meshes())
+ROUNDING = 1e-6
+"""Distances are right to this share of the size of the mesh and of the way to it."""
+
+
+@wp.kernel
+def _signed(
+    instances: Instances,
+    solids: Solids,
+    fields: HFields,
+    row: int,
+    reach: float,
+    p: wp.array[wp.vec3],
+    distance: wp.array[float],
+    foot: wp.array[wp.vec3],
+    gradient: wp.array[wp.vec3],
+) -> None:
+    i = wp.tid()
+    far, spot, out = signed_distance(instances, solids, fields, row, p[i], reach)
+    distance[i] = far
+    foot[i] = spot
+    gradient[i] = out
+
+
+def ask(solids: Solids, row: int, p: Array, reach: float = np.inf) -> tuple[Array, Array, Array]:
+    """Return distances, nearest points and gradients of one instance row, as kernels give them."""
+    count, rows = len(p), solids.solid.shape[0]
+    instances = Instances()
+    instances.kind = wp.array([KINDS.index("mesh")] * rows, dtype=wp.int32, device="cpu")
+    distance = wp.zeros(count, dtype=float, device="cpu")
+    foot, gradient = (wp.zeros(count, dtype=wp.vec3, device="cpu") for _ in range(2))
+    places = wp.array(p, dtype=wp.vec3, device="cpu")
+    args = [instances, solids, build_hfields([]), row, reach, places, distance, foot, gradient]
+    wp.launch(_signed, count, args, device="cpu")
+    return tuple(out.numpy().astype(np.float64) for out in (distance, foot, gradient))  # type: ignore[return-value]
+
+
+def signed(
+    mesh: Mesh, p: Array, reach: float = np.inf, scale: Scale = (1.0, 1.0, 1.0), *, grid: bool = True
+) -> tuple[Array, Array, Array]:
+    return ask(build_solids([(mesh, scale)], "cpu", grid=grid), 0, p, reach)
+
+
+def shape_of(mesh: Mesh, scale: Scale = (1.0, 1.0, 1.0)) -> Shape:
+    return Shape("mesh", "m", mesh=mesh, scale=scale)
+
+
+def compare(mesh: Mesh, p: Array, scale: Scale = (1.0, 1.0, 1.0), *, grid: bool = True) -> None:
+    """Distances, signs, nearest points and gradients are those of the reference."""
+    distance, foot, gradient = signed(mesh, p, scale=scale, grid=grid)
+    reference = reference_distance(shape_of(mesh, scale), p)
+    placed = mesh.vertices * scale
+    size = np.linalg.norm(np.ptp(placed, axis=0))
+    rounding = ROUNDING * (size + np.abs(reference.distance)) + 2e-7 * np.abs(foot).max(axis=1)
+    assert (np.abs(np.abs(distance) - np.abs(reference.distance)) <= rounding).all()
+    clear = np.abs(reference.distance) > rounding
+    assert clear.mean() > 0.9
+    wrong = np.sign(distance[clear]) != np.sign(reference.distance[clear])
+    assert not wrong.any(), f"{wrong.sum()} wrong, {np.abs(reference.distance[clear][wrong]).max():.1e} m away at most"
+    assert (np.abs(np.linalg.norm(p - foot, axis=1) - np.abs(distance)) <= rounding).all()
+    assert (np.abs(reference_distance(shape_of(mesh, scale), foot).distance) <= rounding).all()
+    np.testing.assert_allclose(np.linalg.norm(gradient, axis=1), 1.0, atol=3e-7)
+    same = (np.linalg.norm(foot - reference.point, axis=1) <= rounding) & clear
+    assert same.mean() > 0.8
+    turn = np.linalg.norm(gradient - reference.gradient, axis=1)
+    assert (turn <= 1e-5 + 4.0 * rounding / np.abs(reference.distance))[same].all()
+
+
+# Against the reference ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("grid", [True, False], ids=["grid", "tree"])
+@pytest.mark.parametrize("name", MESHES)
+def test_the_signed_distance_to_a_closed_mesh_is_that_of_the_reference(name: str, grid: bool) -> None:
+    """Near its faces, edges and corners at all scales, deep in it, and far away."""
+    mesh = closed_meshes(3)[name]
+    compare(mesh, places_around(mesh, 1200, np.random.default_rng(1)), grid=grid)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_over_several_hundred_thousand_points_the_sign_is_right_and_the_distance_to_a_tenth_of_a_millimetre(
+    seed: int,
+) -> None:
+    wrong = total = 0
+    for mesh in closed_meshes(10 + seed).values():
+        p = places_around(mesh, 16_000, np.random.default_rng(seed))
+        distance = signed(mesh, p)[0]
+        reference = reference_distance(shape_of(mesh), p).distance
+        assert np.abs(np.abs(distance) - np.abs(reference)).max() < 1e-5
+        off = np.abs(reference) > 1e-4
+        wrong += int((np.sign(distance) != np.sign(reference))[off].sum())
+        total += int(off.sum())
+    assert total > 90_000 and wrong == 0
+
+
+def test_the_normal_of_a_single_face_would_tell_the_wrong_side_at_these_blades() -> None:
+    """So the meshes with sharp edges are hard: by the face that is found first, points beyond a tip seem inside."""
+    for mesh in (fins(), blade()):
+        p = places_around(mesh, 1200, np.random.default_rng(1))
+        reference = reference_distance(shape_of(mesh), p)
+        corners = mesh.vertices[mesh.faces]
+        normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+        normals /= np.linalg.norm(normals, axis=1, keepdims=True)
+        doubtful = np.zeros(len(p), bool)
+        for triangle, normal in zip(corners, normals, strict=True):
+            shared = np.abs(np.linalg.norm(reference.point[:, None] - triangle, axis=2)).min(axis=1) < 1e-9
+            doubtful |= shared & (((p - reference.point) @ normal > 0.0) != (reference.distance > 0.0))
+        assert doubtful.sum() > 20
+
+
+@pytest.mark.parametrize(
+    "scale",
+    [(0.02, 0.02, 0.02), (-1.0, 1.0, 1.0), (-2.0, -2.0, -2.0), (0.5, 2.0, 1.0), (0.3, -1.0, 2.0), (-1.5, -0.2, 1.0)],
+)
+def test_scales_may_be_unequal_and_mirror(scale: Scale) -> None:
+    mesh = bumpy(np.random.default_rng(5), 1)
+    p = single(places_around(Mesh(mesh.vertices * np.abs(scale), mesh.faces), 800, np.random.default_rng(2)))
+    compare(mesh, p * np.sign(scale), scale)
+
+
+@pytest.mark.parametrize("size", [1e-3, 100.0])
+def test_meshes_may_be_tiny_or_huge(size: float) -> None:
+    for mesh in (moved(bumpy(np.random.default_rng(1)), 0.0, size), moved(fins(), 0.0, size)):
+        compare(mesh, places_around(mesh, 800, np.random.default_rng(0)))
+
+
+def test_a_mesh_may_be_far_from_its_origin() -> None:
+    """The rounding of its vertices and of the points to float32 is not multiplied."""
+    mesh = moved(torus(), (300.0, -200.0, 50.0), 0.1)
+    p = places_around(mesh, 800, np.random.default_rng(0))
+    distance = signed(mesh, p)[0]
+    reference = reference_distance(shape_of(mesh), p).distance
+    assert np.abs(np.abs(distance) - np.abs(reference)).max() < 1e-6
+    off = np.abs(reference) > 1e-5
+    assert (np.sign(distance) == np.sign(reference))[off].all()
+
+
+def test_a_mesh_of_five_thousand_triangles_has_short_lists_in_bounded_memory() -> None:
+    """And what its grid tells is what its tree tells, near the surface and deep inside."""
+    points, faces = icosphere(4)
+    mesh = Mesh(single(points * (1.0 + 0.1 * np.sin(5 * points[:, :1]) * np.cos(4 * points[:, 1:2]))), faces)
+    form = make_form(mesh, (1.0, 1.0, 1.0), "cpu")
+    assert form.nbytes < 8e6 and len(form.entries) > len(form.cells)
+    p = places_around(mesh, 4000, np.random.default_rng(0))
+    by_grid, by_tree = signed(mesh, p), signed(mesh, p, grid=False)
+    np.testing.assert_allclose(by_grid[0], by_tree[0], atol=1e-6, rtol=1e-6)
+    compare(mesh, p[::20])
+
+
+# Reach, surface, determinism ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("grid", [True, False], ids=["grid", "tree"])
+@pytest.mark.parametrize("name", MESHES)
+def test_what_is_within_reach_or_inside_is_told_in_full(name: str, grid: bool) -> None:
+    mesh = closed_meshes(4)[name]
+    p = places_around(mesh, 1200, np.random.default_rng(2))
+    everything = signed(mesh, p, grid=grid)
+    for reach in (0.0, 0.003, 0.2):
+        told = signed(mesh, p, reach, grid=grid)
+        near = everything[0] <= reach
+        for got, expected in zip(told, everything, strict=True):
+            np.testing.assert_array_equal(got[near], expected[near])
+        assert (told[0][~near] > reach).all()
+        assert near.any() and (~near).any()
+
+
+@pytest.mark.parametrize("name", MESHES)
+def test_on_the_surface_the_gradient_is_the_normal_of_the_face_and_on_an_edge_it_leads_outside(name: str) -> None:
+    mesh = closed_meshes(5)[name]
+    corners = mesh.vertices[mesh.faces]
+    normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    normals /= np.linalg.norm(normals, axis=1, keepdims=True)
+    distance, _, gradient = signed(mesh, single(corners.mean(axis=1)))
+    assert np.abs(distance).max() < 1e-6
+    np.testing.assert_allclose(gradient, normals, atol=1e-6)
+    on_edges = 0.5 * (corners[:, 0] + corners[:, 1])
+    distance, _, gradient = signed(mesh, on_edges)
+    assert np.abs(distance).max() < 1e-6
+    assert (reference_distance(shape_of(mesh), on_edges + 1e-3 * gradient).distance > 0.0).all()
+    distance, _, gradient = signed(mesh, mesh.vertices)
+    assert np.abs(distance).max() < 1e-6
+    np.testing.assert_allclose(np.linalg.norm(gradient, axis=1), 1.0, atol=3e-7)
+
+
+def test_close_to_a_face_the_gradient_is_its_normal_to_the_last_digit() -> None:
+    mesh = box_mesh((0.5, 0.3, 0.2))
+    p = np.array([[0.1, 0.05, z] for z in 0.2 + np.array([1e-7, -1e-7, 1e-5, -1e-5, 1e-3, -1e-3])])
+    _, _, gradient = signed(mesh, p)
+    np.testing.assert_allclose(gradient, np.broadcast_to([0.0, 0.0, 1.0], gradient.shape), atol=1e-7)
+
+
+def test_two_builds_and_two_queries_give_the_same_bits() -> None:
+    mesh = bumpy(np.random.default_rng(0))
+    p = places_around(mesh, 3000, np.random.default_rng(0))
+    first, second = (make_form(mesh, (1.0, 1.0, 1.0), "cpu") for _ in range(2))
+    assert (first.cells == second.cells).all() and (first.entries == second.entries).all()
+    for a, b in zip(signed(mesh, p), signed(mesh, p), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_point_that_is_not_a_number_has_no_distance() -> None:
+    p = np.array([[np.nan, 0.0, 0.0], [0.0, 0.0, np.nan], [np.inf, 0.0, 0.0]])
+    for mesh in (box_mesh((1.0, 1.0, 1.0)), bumpy(np.random.default_rng(0))):
+        for reach in (0.1, np.inf):
+            distance = signed(mesh, p, reach)[0]
+            assert np.isnan(distance[:2]).all() and distance[2] == np.inf
+
+
+def test_rows_with_the_same_triangles_share_all_work() -> None:
+    rng = np.random.default_rng(0)
+    a, b = hull(rng), bumpy(rng, 1)
+    again = Mesh(a.vertices.copy(), a.faces.copy(), "another object")
+    known: dict[object, Form] = {}
+    rows = [(a, (1.0, 1.0, 1.0)), None, (b, (1.0, 1.0, 1.0)), (again, (-2.0, 2.0, 2.0)), (a, (1.0, 2.0, 1.0)),
+            (again, (1.0, 2.0, -1.0))]  # fmt: skip
+    solids = build_solids(rows, "cpu", known)
+    assert solids.solid.numpy().tolist() == [0, -1, 1, 0, 2, 2] and len(known) == 3
+    forms = list(known.values())
+    build_solids(rows[:1], "cpu", known)
+    assert list(known.values()) == forms
+    p = places_around(a, 300, rng)
+    for row, item in enumerate(rows):
+        if item is not None:
+            reference = reference_distance(shape_of(*item), p).distance
+            np.testing.assert_allclose(ask(solids, row, p)[0], reference, atol=3e-6)
+
+
+# Meshes without an inside ---------------------------------------------------------------------------------------------
+
+
+def test_an_open_mesh_is_an_error_that_says_which_edges_and_what_to_do() -> None:
+    box = box_mesh((0.5, 0.25, 0.125))
+    mesh = Mesh(box.vertices, box.faces[:-1], "tub")
+    ends = open_edges(mesh)
+    assert ends.shape == (3, 2, 3)
+    expected = {tuple(sorted(map(tuple, edge))) for edge in box.vertices[[[1, 7], [7, 3], [3, 1]]].tolist()}
+    assert {tuple(sorted(map(tuple, edge))) for edge in ends.tolist()} == expected
+    with pytest.raises(
+        ModelError, match=r"mesh 'tub'.*3 of 18 edges are open.*\(-0.5, .*0.125\).*triangle.*convex hull"
+    ):
+        require_closed(mesh)
+    with pytest.raises(ModelError, match="tub"):
+        build_solids([None, (mesh, (1.0, 1.0, 1.0))], "cpu")
+
+
+def test_triangles_that_are_wound_against_their_neighbours_are_an_error() -> None:
+    box = box_mesh((0.5, 0.25, 0.125))
+    faces = box.faces.copy()
+    faces[4] = faces[4, ::-1]
+    with pytest.raises(ModelError, match="3 of 18 edges are between triangles that are wound against each other"):
+        require_closed(Mesh(box.vertices, faces))
+
+
+def test_an_edge_with_three_triangles_is_an_error() -> None:
+    box = box_mesh((0.5, 0.25, 0.125))
+    mesh = Mesh([*box.vertices, [0.9, 0.9, 0.9]], [*box.faces, [0, 1, 8]])
+    with pytest.raises(ModelError, match=r"2 of 20 edges are open.*1 of 20 edges are shared by an odd number"):
+        require_closed(mesh)
+
+
+def test_a_closed_mesh_has_no_open_edges_and_a_message_names_the_first_of_many() -> None:
+    for mesh in closed_meshes().values():
+        assert open_edges(mesh).shape == (0, 2, 3)
+        require_closed(mesh)
+    ring = torus()
+    with pytest.raises(ModelError, match=r"and \d+ more"):
+        require_closed(Mesh(ring.vertices, ring.faces[20:]))
+
+
+@pytest.mark.parametrize("apart", [0.0, 1e-8])
+def test_corners_at_one_place_are_one_vertex(apart: float) -> None:
+    """As in files that repeat the corners of each triangle, also where rounding has set them apart a little."""
+    mesh = bumpy(np.random.default_rng(2), 1)
+    soup = mesh.vertices[mesh.faces].reshape(-1, 3)
+    soup = soup + np.random.default_rng(0).uniform(-apart, apart, soup.shape)
+    split = Mesh(soup, np.arange(len(soup)).reshape(-1, 3))
+    assert not len(open_edges(split))
+    p = places_around(mesh, 600, np.random.default_rng(3))
+    np.testing.assert_allclose(signed(split, p)[0], signed(mesh, p)[0], atol=1e-6)
+
+
+def test_meshes_that_are_wound_inwards_are_turned_and_cavities_are_kept() -> None:
+    for mesh in closed_meshes(6).values():
+        p = places_around(mesh, 600, np.random.default_rng(1))
+        np.testing.assert_array_equal(signed(wound_inwards(mesh), p)[0], signed(mesh, p)[0])
+
+
+def test_a_part_that_is_wound_inwards_beside_others_is_no_cavity() -> None:
+    left, right = moved(box_mesh((0.2, 0.2, 0.2)), (-0.5, 0.0, 0.0)), moved(box_mesh((0.1, 0.1, 0.1)), (0.5, 0.0, 0.0))
+    p = np.array([[-0.5, 0.0, 0.0], [0.5, 0.01, 0.0], [0.0, 0.0, 0.0]])
+    distance = signed(joined(left, wound_inwards(right)), p)[0]
+    np.testing.assert_allclose(distance, [-0.2, -0.09, 0.3], atol=1e-6)
+
+
+def test_the_depth_in_a_box_is_that_of_the_analytic_box() -> None:
+    rng = np.random.default_rng(0)
+    p = single(rng.uniform(-1.0, 1.0, (2000, 3)) * [0.7, 0.5, 0.4])
+    expected = reference_distance(Shape("box", "b", (0.5, 0.3, 0.2)), p)
+    mesh = Mesh(box_mesh((0.5, 0.3, 0.2)).vertices, box_mesh((0.5, 0.3, 0.2)).faces)
+    np.testing.assert_allclose(signed(mesh, p)[0], expected.distance, atol=2e-7)

@@ -1,0 +1,228 @@
+"""Hysteresis: loops whose areas are known, a float64 reference sample by sample, and how a loop starts."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import skin
+import torch
+from skin import BOTH, Array, SkinCfg, readings
+
+import sensorium as sn
+from sensorium.testing import check_sensor
+
+EPS = 2.0**-24
+FORCE = ("force",)
+
+
+def response(stage: sn.StageCfg, x: Array, dt: float = 0.01, layout: tuple[int, ...] = (2, 3), **kwargs: Any) -> Array:
+    """Return what taxels read whose numbers all are x `[tick]`, `[tick]`; they are all the same."""
+    forces = np.broadcast_to(x[:, None, None, None], (len(x), 2, math.prod(layout), 3))
+    out = readings(SkinCfg(name="s", layout=layout, stages=(stage,), **kwargs), forces, dt=dt).reshape(len(x), -1)
+    assert (out == out[:, :1]).all()
+    return out[:, 0]
+
+
+def area(x: Array, y: Array) -> float:
+    """Return the integral of y dx around a closed polygon: > 0 where y leads, and work is lost; < 0 where y lags."""
+    return float(0.5 * np.sum(y * (np.roll(x, -1) - np.roll(x, 1))))
+
+
+# Play -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("stage", "expected"),
+    [
+        (sn.Play(fields=FORCE, width=2.0), 2.0 * (8.0 - 2.0)),
+        (sn.Play(fields=FORCE, width=2.0, weight=0.25), 0.25 * 2.0 * (8.0 - 2.0)),
+        (sn.Play(fields=FORCE, width=(1.0, 4.0, 16.0)), (1.0 * 7.0 + 4.0 * 4.0) / 3.0),
+        (sn.Play(fields=FORCE, width=(1.0, 4.0), weight=(0.5, 0.25)), 0.5 * 1.0 * 7.0 + 0.25 * 4.0 * 4.0),
+        (sn.Play(fields=FORCE, width=0.1, full_scale=20.0, weight=0.5), 0.5 * 2.0 * 6.0),
+        (sn.Play(fields=FORCE, width=0.0), 0.0),
+    ],
+)
+@pytest.mark.parametrize("steps", [16, 64])
+def test_the_loop_of_a_triangular_cycle_has_the_area_as_configured(stage: sn.Play, expected: float, steps: int) -> None:
+    """From 0 to 8 and back, at any rate: the sum of w 2r (8 - 2r) over the plays, as parallelograms have it.
+
+    Every turn of the loop is at a multiple of 1/2, and so at a sample: the polygon of the samples is the loop.
+    """
+    up = np.linspace(0.0, 8.0, steps + 1)
+    x = np.tile(np.concatenate([up, up[-2:0:-1]]), 3)
+    y = response(stage, x)
+    last = slice(4 * steps, 6 * steps)  # the third cycle: the loop is closed
+    assert np.array_equal(y[last], y[2 * steps : 4 * steps])
+    assert area(x[last], y[last]) == pytest.approx(-expected, abs=1e-5)
+    assert stage.loop_area(8.0) == pytest.approx(expected, abs=1e-12)
+
+
+def test_plays_follow_the_slow_reference() -> None:
+    """A random walk of loads in float64, play by play: y = x + sum of w (P(x) - x)."""
+    stage = sn.Play(fields=FORCE, width=(0.3, 0.8, 2.0), weight=(0.2, 0.3, 0.1))
+    x = np.random.default_rng(2).normal(scale=0.4, size=300).cumsum().astype(np.float32).astype(np.float64)
+    y, states = [], [x[0]] * 3
+    for value in x:
+        states = [
+            min(max(o, value - 0.5 * w), value + 0.5 * w) for o, (w, _) in zip(states, stage.plays(), strict=True)
+        ]
+        y.append(value + sum(w * (o - value) for o, (_, w) in zip(states, stage.plays(), strict=True)))
+    np.testing.assert_allclose(response(stage, x), y, atol=8.0 * EPS * np.abs(x).max())
+
+
+def test_it_does_not_depend_on_the_rate() -> None:
+    """The same loads at another pace, or held in between, give the same readings."""
+    stage = sn.Play(fields=FORCE, width=0.5)
+    x = np.sin(np.arange(60) * 0.4)
+    y = response(stage, x)
+    assert np.array_equal(response(stage, np.repeat(x, 3))[2::3], y)
+    assert np.array_equal(response(stage, x, dt=0.001), y)
+
+
+# Viscoelastic ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("strength", "tau", "turns"), [(0.3, 0.05, 40), (-0.5, 0.2, 25), (2.0, 0.01, 8)])
+def test_a_step_shows_too_much_and_relaxes(strength: float, tau: float, turns: int) -> None:
+    """n samples after a step of 1, 1 + strength exp(-n period / tau) of it is there: 36.8 % of the excess at tau."""
+    x = np.concatenate([np.full(3, 2.0), np.full(turns, 3.0)])
+    y = response(sn.Viscoelastic(fields=FORCE, strength=strength, tau=tau), x)
+    assert (y[:3] == 2.0).all()
+    np.testing.assert_allclose(y[3:], 3.0 + strength * np.exp(-np.arange(turns) * 0.01 / tau), rtol=1e-6)
+
+
+@pytest.mark.parametrize("strength", [0.4, -0.3])
+def test_the_loop_of_a_sine_has_the_area_as_configured(strength: float) -> None:
+    """Of N samples a turn: N/2 sin(2 pi/N) strength A^2 Im H(exp(iwT)), H = (1 - 1/z) / (1 - a/z), to rounding.
+
+    For short periods that is pi strength A^2 wT/(1 + (wT)^2), the area of the continuous loop, which `loop_area` is.
+    """
+    count, amplitude, tau, dt = 200, 3.0, 0.05, 0.001
+    turn = 2.0 * math.pi / count  # 5 Hz at 1000 samples/s
+    x = amplitude * np.sin(turn * np.arange(6 * count))  # after one second, 20 tau, 2e-9 of the start is left
+    y = response(sn.Viscoelastic(fields=FORCE, strength=strength, tau=tau), x, dt)
+    z, a = np.exp(1j * turn), math.exp(-dt / tau)
+    h = (1.0 - 1.0 / z) / (1.0 - a / z)
+    exact = 0.5 * count * math.sin(turn) * strength * amplitude**2 * h.imag
+    corner = EPS * amplitude * (1.0 + 2.0 * abs(strength) / (1.0 - a))  # what the recursion adds up to at one of them
+    assert area(x[-count:], y[-count:]) == pytest.approx(exact, abs=4.0 * amplitude * corner)
+    stage = sn.Viscoelastic(strength=strength, tau=tau)
+    assert exact == pytest.approx(
+        stage.loop_area(amplitude, 5.0), rel=dt / tau
+    )  # H differs from its limit by O(dt/tau)
+    assert np.sign(exact) == np.sign(strength)
+
+
+def test_the_loop_is_largest_at_the_time_constant() -> None:
+    """The area over frequency has its maximum pi/2 strength A^2 at w = 1/tau."""
+    stage = sn.Viscoelastic(strength=0.4, tau=0.05)
+    peak = stage.loop_area(3.0, 1.0 / (2.0 * math.pi * 0.05))
+    assert peak == pytest.approx(0.5 * math.pi * 0.4 * 9.0)
+    assert all(stage.loop_area(3.0, f) < peak for f in (1.0, 3.0, 3.3, 10.0))
+    drawn = sn.Viscoelastic(strength=sn.Uniform(0.1, 0.2), tau=0.05)
+    with pytest.raises(ValueError, match="strength="):
+        drawn.loop_area(3.0, 1.0)
+    assert drawn.loop_area(3.0, 1.0, strength=0.4) == stage.loop_area(3.0, 1.0)
+
+
+def test_two_samples_are_exactly_the_recursion() -> None:
+    """A load d put on at a tick: (1 + s) d, then (1 + s a) d, (1 + s a^2) d, at the sensor's own rate."""
+    x = np.array([0.0] + [1.5] * 12)
+    y = response(sn.Viscoelastic(fields=FORCE, strength=0.25, tau=0.1), x, rate_hz=25.0)
+    a = math.exp(-0.04 / 0.1)
+    np.testing.assert_allclose(y[[4, 8, 12]], 1.5 * (1.0 + 0.25 * a ** np.arange(3)), rtol=2e-7)
+
+
+def test_a_strength_can_be_drawn_per_env_and_number() -> None:
+    """Just after a step the excess is the strength: within its law, another one in each env."""
+    stage = sn.Viscoelastic(fields=FORCE, strength=sn.Uniform(0.1, 0.2), tau=1.0)
+    x = np.concatenate([np.zeros((1, 300, 4, 3)), np.ones((1, 300, 4, 3))])
+    out = readings(SkinCfg(name="s", layout=(4,), stages=(stage,)), x)[1] - 1.0
+    assert out.min() >= 0.1 - 1e-7 and out.max() <= 0.2 + 1e-7
+    sd = 0.1 / math.sqrt(12.0)
+    assert out.std() == pytest.approx(
+        sd, rel=5.0 * math.sqrt(0.2 / out.size)
+    )  # kurtosis 1.8: sd of s^2 is 0.89 / sqrt n
+    assert abs(out.mean() - 0.15) < 5.0 * sd / math.sqrt(out.size)
+
+
+# Both -----------------------------------------------------------------------------------------------------------------
+
+
+STAGES = (
+    sn.Viscoelastic(fields=BOTH, strength=0.5, tau=0.1),
+    sn.Play(fields=BOTH, width=0.2, weight=0.5),
+)
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=["viscoelastic", "play"])
+def test_nothing_is_left_after_a_reset(stage: sn.StageCfg) -> None:
+    """The first sample of an episode is the truth, and what rests then stays; the other env does not notice."""
+    cfg = SkinCfg(name="s", stages=(stage,))
+    engine = skin.engine_of(cfg, 2)
+    scene = sn.Scene(engine, [cfg])
+    force = scene["s"].data.force
+    assert torch.equal(force, scene["s"].ground_truth.force)
+    for k in range(1, 5):
+        engine.body_pos_w[:] = float(k)
+        scene.update()
+    before = scene["s"].data.force.clone()
+    assert (before != 4.0).all()
+    scene.reset([1], body_pos_w=torch.full((1, 12, 3), -5.0))
+    after = scene["s"].data.force.clone()
+    assert torch.equal(after[0], before[0]) and (after[1] == -5.0).all()
+    for _ in range(3):
+        scene.update()
+    assert (scene["s"].data.force[1] == -5.0).all()
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=["viscoelastic", "play"])
+def test_a_miss_passes_and_is_forgotten(stage: sn.StageCfg) -> None:
+    """Infinity is shown as it is, also as the first sample, and no value behind it is infinite or NaN."""
+    x = np.array([math.inf, 1.0, 1.0, 2.0, math.inf, 2.0, 2.5])
+    y = response(stage, x)
+    assert np.array_equal(np.isposinf(y), np.isposinf(x)) and not np.isnan(y).any()
+    assert (y[1:3] == 1.0).all()
+    whole = response(stage, np.array([1.0, 1.0, 2.0, 2.0, 2.5])) if isinstance(stage, sn.Play) else None
+    if whole is not None:
+        assert np.array_equal(y[[1, 2, 3, 5, 6]], whole)
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: sn.Viscoelastic(tau=1.0), "strength: got nothing"),
+        (lambda: sn.Viscoelastic(strength=0.1, tau=0.0), r"tau: got 0\.0, expected a finite time > 0"),
+        (lambda: sn.Viscoelastic(strength=0.1, tau=-1.0), "a finite time > 0"),
+        (lambda: sn.Viscoelastic(strength=0.1, tau=math.inf), "a finite time > 0"),
+        (lambda: sn.Viscoelastic(strength=0.1, tau=math.nan), "a finite time > 0"),
+        (lambda: sn.Viscoelastic(strength=-1.0, tau=0.1), r"strength: got -1\.0, expected numbers above -1"),
+        (lambda: sn.Play(width=-0.1), r"width: got -0\.1, expected finite widths from 0 up"),
+        (lambda: sn.Play(width=(0.1, math.nan)), "finite widths"),
+        (lambda: sn.Play(width=()), "finite widths"),
+        (lambda: sn.Play(width=0.1, weight=1.5), r"weight: got 1\.5, expected shares from 0 up, 1 in all at most"),
+        (lambda: sn.Play(width=(0.1, 0.2), weight=(0.6, 0.6)), "1 in all at most"),
+        (lambda: sn.Play(width=(0.1, 0.2), weight=0.5), "one share for each of 2 widths, not 1"),
+        (lambda: sn.Play(width=0.1, full_scale=0.0), r"full_scale: got 0\.0, expected a finite number > 0"),
+    ],
+)  # fmt: skip
+def test_what_is_no_hysteresis_is_refused(make: Any, match: str) -> None:
+    with pytest.raises(sn.ConfigError, match=match):
+        make()
+
+
+def test_a_strength_that_does_not_fit_the_columns_is_refused() -> None:
+    """Five numbers do not fit 36 columns."""
+    cfg = SkinCfg(name="s", stages=(sn.Viscoelastic(fields=FORCE, strength=(0.1,) * 5, tau=1.0),))
+    with pytest.raises(sn.ConfigError, match="strength that fits: an amount of 5 numbers"):
+        sn.Scene(skin.engine_of(cfg, 1), [cfg])
+
+
+def test_the_contract_holds() -> None:
+    """A skin with both passes every law."""
+    stages = (*STAGES, sn.Viscoelastic(fields=("pressure",), strength=sn.Normal(0.1, 0.02), tau=0.02))
+    cfg = SkinCfg(stages=stages)
+    assert "resuming_is_exact" in check_sensor(cfg, engine=skin.moving(cfg))

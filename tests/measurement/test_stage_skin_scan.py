@@ -1,0 +1,207 @@
+"""Row scan and RC time constant of a skin: exact skews of ramps, and 63.2 % at tau."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import skin
+import torch
+from skin import BOTH, Array, SkinCfg, readings
+
+import sensorium as sn
+from sensorium.testing import check_sensor
+
+FORCE = ("force",)
+DT = 1.0 / 64.0  # a binary fraction: all skews of a ramp are exact in float32
+
+
+def ramps(ticks: int, envs: int = 2, taxels: int = 20, pace: float = 64.0) -> Array:
+    """Return forces that rise by `pace` per second, each taxel and part from a start of its own."""
+    start = np.arange(envs * taxels * 3).reshape(envs, taxels, 3)
+    return start + pace * DT * np.arange(ticks)[:, None, None, None]
+
+
+# Row scan -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scan", [0.25, 0.5, 1.0, 2.5, 4.0])
+@pytest.mark.parametrize("order", [("row", "rising"), ("row", "falling"), ("column", "rising"), ("column", "falling")])
+def test_each_row_of_a_ramp_is_late_by_its_share_of_the_scan(scan: float, order: tuple[Any, Any]) -> None:
+    """Row r of n shows t - scan_time (n - 1 - r)/n exactly, whether the scan is shorter or longer than a tick."""
+    axis, direction = order
+    stage = sn.RowScan(fields=BOTH, scan_time=scan * DT, axis=axis, direction=direction)
+    cfg = SkinCfg(name="s", layout=(4, 5) if axis == "row" else (5, 4), update_period=4.0 * DT, stages=(stage,))
+    forces = ramps(9)
+    out = readings(cfg, forces, dt=DT)
+    lags = scan * np.arange(3, -1, -1) / 4.0  # in ticks, of which each is one unit of force
+    lags = lags if direction == "rising" else lags[::-1]
+    late = lags[:, None, None] if axis == "row" else lags[:, None]
+    for tick in (4, 8):
+        expected = forces[tick].reshape(2, 1, *cfg.layout, 3) - late
+        np.testing.assert_array_equal(out[tick], expected)
+        np.testing.assert_array_equal(readings(cfg, forces, "torque", dt=DT)[tick], 2.0 * expected)
+
+
+def test_any_signal_is_interpolated_between_its_ticks() -> None:
+    """NumPy's interpolation over the ticks at t - scan_time (n - 1 - r)/n, of noise and of several pads."""
+    forces = np.random.default_rng(5).normal(size=(13, 3, 24, 3)).astype(np.float32).astype(np.float64)
+    stage = sn.RowScan(fields=FORCE, scan_time=0.037)
+    cfg = SkinCfg(name="s", pads=2, rate_hz=25.0, stages=(stage,))
+    out = readings(cfg, forces)
+    times, flat = 0.01 * np.arange(13), forces.reshape(13, 3, 2, 3, 4, 3)
+    for tick in (4, 8, 12):
+        for row in range(3):
+            at = tick * 0.01 - 0.037 * (2 - row) / 3
+            k = int(at // 0.01)
+            share = (at - times[k]) / 0.01
+            expected = (1.0 - share) * flat[k, :, :, row] + share * flat[k + 1, :, :, row]
+            np.testing.assert_allclose(out[tick, :, :, row], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("between", ["ticks", "samples"])
+def test_a_scan_of_no_time_changes_no_bit(between: Any) -> None:
+    """With scan_time=0 all rows are of the instant of capture."""
+    forces = np.random.default_rng(5).normal(size=(9, 2, 12, 3)).astype(np.float32).astype(np.float64)
+    stage = sn.RowScan(fields=FORCE, scan_time=0.0, between=between)
+    out = readings(SkinCfg(name="s", rate_hz=25.0, stages=(stage,)), forces)
+    for tick in range(9):
+        assert np.array_equal(out[tick].reshape(2, 12, 3), forces[4 * (tick // 4)])
+
+
+@pytest.mark.parametrize("between", ["ticks", "samples"])
+def test_between_samples_a_ramp_is_just_as_late(between: Any) -> None:
+    """A straight signal is the same interpolated over four ticks or over one period."""
+    stage = sn.RowScan(fields=FORCE, scan_time=4.0 * DT, between=between)
+    cfg, forces = SkinCfg(name="s", layout=(4, 5), update_period=4.0 * DT, stages=(stage,)), ramps(9)
+    late = np.arange(3, -1, -1)[:, None, None]
+    out = readings(cfg, forces, dt=DT)
+    for tick in (4, 8):
+        np.testing.assert_array_equal(out[tick], forces[tick].reshape(2, 1, 4, 5, 3) - late)
+
+
+@pytest.mark.parametrize("between", ["ticks", "samples"])
+def test_what_is_older_than_the_episode_is_its_first_value(between: Any) -> None:
+    """The first sample has no skew; after a reset nothing from before shows, and the other env does not notice."""
+    stage = sn.RowScan(fields=FORCE, scan_time=0.04, between=between)
+    cfg = SkinCfg(name="s", layout=(4, 3), rate_hz=25.0, stages=(stage,))
+    engine = skin.engine_of(cfg, 2)
+    engine.body_pos_w[:] = 100.0
+    scene = sn.Scene(engine, [cfg])
+    assert (scene["s"].data.force == 100.0).all()
+    for k in range(1, 7):
+        engine.body_pos_w[:] = 100.0 + k
+        scene.update()
+    before = scene["s"].data.force.clone()
+    scene.reset([1], body_pos_w=torch.full((1, 12, 3), -7.0))  # in the middle of a period
+    force = scene["s"].data.force
+    assert torch.equal(force[0], before[0]) and (force[1] == -7.0).all()
+    for k in range(7, 9):
+        engine.body_pos_w[:] = torch.tensor([100.0 + k, -7.0 + 6.0 * (k - 6)])[:, None, None]
+        scene.update()
+    rows = scene["s"].data.force[:, :, 0, 0]
+    torch.testing.assert_close(rows[0], torch.tensor([105.0, 106.0, 107.0, 108.0]))
+    last = {"ticks": [-7.0, -7.0, -1.0, 5.0], "samples": [-7.0 + 12.0 * (r + 1) / 4 for r in range(4)]}
+    torch.testing.assert_close(rows[1], torch.tensor(last[between]))
+
+
+def test_evaluating_again_changes_only_the_newest_tick() -> None:
+    """update(ticks=0) after an edit, once or often, replaces what this tick gives and nothing before."""
+    for between in ("ticks", "samples"):
+        stage = sn.RowScan(fields=FORCE, scan_time=0.04, between=between)
+        cfg = SkinCfg(name="s", layout=(4, 3), rate_hz=25.0, stages=(stage,))
+        engine = skin.engine_of(cfg, 1)
+        scene = sn.Scene(engine, [cfg])
+        for k in range(1, 5):
+            engine.body_pos_w[:] = float(k)
+            scene.update()
+        for value in (20.0, 4.0, 4.0):
+            engine.body_pos_w[:] = value
+            scene.update(ticks=0)
+        torch.testing.assert_close(scene["s"].data.force[0, :, 0, 0], torch.tensor([1.0, 2.0, 3.0, 4.0]))
+
+
+def test_a_miss_is_not_interpolated() -> None:
+    """Between infinity and a number the nearer of the two is shown: never NaN."""
+    forces = ramps(5, 1, 12)
+    forces[3] = math.inf
+    stage = sn.RowScan(fields=FORCE, scan_time=2.4 * DT)
+    out = readings(SkinCfg(name="s", update_period=4.0 * DT, stages=(stage,)), forces, dt=DT)[4, 0, 0]
+    # the rows look back by 1.6, 0.8 and 0 ticks: the nearest of them are 2 (a number), 3 (infinity) and 4
+    flat = forces.reshape(5, 3, 4, 3)
+    assert np.array_equal(out[0], flat[2, 0]) and np.isposinf(out[1]).all() and np.array_equal(out[2], flat[4, 2])
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        ({}, "scan_time: got nothing"),
+        ({"scan_time": -0.001}, r"scan_time: got -0\.001, expected a finite number of seconds from 0 up"),
+        ({"scan_time": math.inf}, "a finite number of seconds"),
+        ({"scan_time": 0.001, "axis": "diagonal"}, "axis: got 'diagonal'"),
+    ],
+)
+def test_what_is_no_scan_is_refused(make: dict[str, Any], match: str) -> None:
+    with pytest.raises(sn.ConfigError, match=match):
+        sn.RowScan(fields=FORCE, **make)
+
+
+@pytest.mark.parametrize(
+    ("layout", "stage", "match"),
+    [
+        ((12,), sn.RowScan(fields=FORCE, scan_time=0.01), r"a grid of rows and columns; 'force' has 12 taxels"),
+        ((3, 4), sn.RowScan(fields=FORCE, scan_time=0.02), r"a scan_time of at most the period, 0\.01 s, not 0\.02 s"),
+        ((3, 4), sn.RowScan(fields=("touch",), scan_time=0.01), "fields of float32, not bool"),
+    ],
+)
+def test_what_does_not_fit_the_skin_is_refused(layout: tuple[int, ...], stage: sn.StageCfg, match: str) -> None:
+    """Found when the scene is built."""
+    cfg = SkinCfg(name="s", layout=layout, stages=(stage,))
+    with pytest.raises(sn.ConfigError, match=match):
+        sn.Scene(skin.engine_of(cfg, 1), [cfg])
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("between", ["ticks", "samples"])
+def test_env_counts_and_captures_do_not_matter(between: Any) -> None:
+    """Env 1 of 2 equals env 1 of 300, bit for bit, launched or captured, with a reset in between."""
+    stage = sn.RowScan(fields=BOTH, scan_time=0.025, between=between)
+    cfg = SkinCfg(name="s", layout=(6, 5), pads=2, rate_hz=30.0, stages=(stage,))
+    scenes = [sn.Scene(skin.moving(cfg)(envs), [cfg], capture=capture) for envs, capture in
+              ((2, False), (300, False), (2, True))]  # fmt: skip
+    for k in range(14):
+        for scene in scenes:
+            scene.update()
+            if k == 5:
+                scene.reset([1])
+        few, many, captured = (torch.cat([s["s"].data.force[:2], s["s"].data.torque[:2]]) for s in scenes)
+        assert few.numpy().tobytes() == many.numpy().tobytes() == captured.numpy().tobytes()
+
+
+@pytest.mark.parametrize("between", ["ticks", "samples"])
+@pytest.mark.parametrize("rate", [{}, {"rate_hz": 25.0}], ids=["every tick", "25 Hz"])
+def test_the_contract_holds(between: Any, rate: dict[str, float]) -> None:
+    """A skin that scans its rows passes every law, files among them."""
+    cfg = SkinCfg(stages=(sn.RowScan(fields=BOTH, scan_time=0.008, between=between),), **rate)
+    assert SkinCfg.from_toml(cfg.to_toml()) == cfg == SkinCfg.from_json(cfg.to_json())
+    assert "resuming_is_exact" in check_sensor(cfg, engine=skin.moving(cfg))
+
+
+# RC time constant -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", [(5,), (3, 4)])
+@pytest.mark.parametrize("field", ["force", "pressure"])
+def test_a_low_pass_is_the_rc_element_of_a_taxel(layout: tuple[int, ...], field: str) -> None:
+    """A time tau after a step 63.2 % of it is there, in every taxel and part; before it, the settled first value."""
+    tau, count = 0.02, math.prod(layout)
+    low = np.random.default_rng(1).normal(size=(1, 2, count, 3)).astype(np.float32).astype(np.float64)
+    forces = np.concatenate([low] * 3 + [low + 8.0] * 20)
+    stage = sn.LowPass(fields=(field,), time_constant=tau)
+    out = readings(SkinCfg(name="s", layout=layout, stages=(stage,)), forces, field, dt=0.001)
+    low = low[0] if field == "force" else low[0, ..., 2]
+    assert np.array_equal(out[2].reshape(low.shape), low)
+    rise = (out[22].reshape(low.shape) - low) / 8.0
+    np.testing.assert_allclose(rise, 1.0 - math.exp(-1.0), atol=1e-6)

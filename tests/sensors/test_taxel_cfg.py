@@ -1,0 +1,166 @@
+"""What all taxel sensors share: how a link is named, how probes are laid out, and what is said of those far away."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import sensorium as sn
+from sensorium.sensors.taxels import unit_normals
+
+BALL = sn.Shape("sphere", "ball", (0.1,), body="ball")
+ARM = """
+<mujoco><worldbody><body name="base"><geom size=".1"/>
+  <body name="tip" pos="0 0 1"><joint/><geom name="tip" size=".02"/></body></body></worldbody></mujoco>
+"""
+
+
+def skin(**given: Any) -> sn.ContactDepthProbeCfg:
+    return sn.ContactDepthProbeCfg(name="skin", **given)
+
+
+def mounts(engine: sn.Engine, **given: Any) -> tuple[str, ...]:
+    return sn.Scene(engine, [skin(**given)])["skin"].info.mounts
+
+
+# Names ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_link_is_looked_for_in_its_entity() -> None:
+    """The default entity is "robot"; a pattern of links stays in it, too."""
+    engine = sn.MujocoEngine.compose({"robot": ARM, "other": ARM})
+    assert mounts(engine, link_name="tip") == ("robot/tip",)
+    assert mounts(engine, link_name="tip", entity_name="other") == ("other/tip",)
+    assert mounts(engine, link_names="base|tip") == ("robot/base", "robot/tip")
+    assert mounts(engine, link_names=("tip", "base"), entity_name="other") == ("other/tip", "other/base")
+
+
+def test_in_a_model_without_entities_the_entity_says_nothing() -> None:
+    engine = sn.MujocoEngine(ARM)
+    assert mounts(engine, link_name="tip") == ("tip",)
+    assert mounts(engine, link_name="tip", entity_name="anything") == ("tip",)
+
+
+def test_a_full_name_needs_no_entity() -> None:
+    """Nor does a reference, the world, or a selector that is not a link."""
+    engine = sn.MujocoEngine.compose({"robot": ARM, "other": ARM})
+    assert mounts(engine, link_name="other/tip") == ("other/tip",)
+    assert mounts(engine, link_name=sn.ObjRef(type="body", name="tip", entity="other")) == ("other/tip",)
+    assert mounts(engine, link_name="world") == ("world",)
+    assert mounts(engine, body="other/tip") == ("other/tip",)
+
+
+def test_a_link_that_is_not_there_is_an_error_that_says_what_is() -> None:
+    """Also where it is in another entity only."""
+    engine = sn.MujocoEngine.compose({"hand": ARM})
+    with pytest.raises(sn.SelectionError, match=r"link_name: got 'tip'.*hand/tip"):
+        mounts(engine, link_name="tip")
+    with pytest.raises(sn.SelectionError, match="tipp"):
+        mounts(sn.MujocoEngine(ARM), link_name="tipp")
+
+
+def test_the_link_must_be_named() -> None:
+    with pytest.raises(sn.ConfigError, match=r"mount: got no selector.*link_name"):
+        skin()
+    with pytest.raises(sn.ConfigError, match="exactly one selector"):
+        skin(link_name="tip", body="tip")
+
+
+# Layout ---------------------------------------------------------------------------------------------------------------
+
+
+def test_probes_are_a_list_or_a_grid_and_arrays_are_taken() -> None:
+    """Layout, places and radii row by row; TOML and JSON give the same config back."""
+    grid = np.arange(18.0).reshape(2, 3, 3)
+    cfg = skin(link_name="tip", probe_local_pos=grid, probe_radius=np.arange(6.0))
+    assert cfg.layout == (2, 3) and cfg.num_probes == 6
+    np.testing.assert_array_equal(cfg.places, grid.reshape(6, 3))
+    np.testing.assert_array_equal(cfg.radii, np.arange(6.0))
+    assert sn.ContactDepthProbeCfg.from_toml(cfg.to_toml()) == cfg == sn.ContactDepthProbeCfg.from_json(cfg.to_json())
+    flat = skin(link_name="tip", probe_local_pos=torch.zeros(4, 3), probe_radius=0.02)
+    assert flat.layout == (4,) and flat.radii.tolist() == [0.02] * 4
+    plain = skin(link_name="tip")
+    assert plain.places.tolist() == [[0.0, 0.0, 0.0]] and plain.probe_radius == 0.01 and plain.probe_radius_noise == 0.0
+
+
+def test_a_normal_may_be_one_for_all_or_one_for_each_in_the_layout() -> None:
+    """Of any length; they come out as unit vectors, row by row."""
+    grid = skin(link_name="tip", probe_local_pos=np.zeros((2, 2, 3)))
+    np.testing.assert_array_equal(unit_normals((0.0, 0.0, 5.0), grid), [[0.0, 0.0, 1.0]] * 4)
+    each = np.array([[[3.0, 0.0, 4.0], [0.0, 2.0, 0.0]], [[-1.0, 0.0, 0.0], [0.0, 0.0, -9.0]]])
+    expected = [[0.6, 0.0, 0.8], [0.0, 1.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.0, -1.0]]
+    np.testing.assert_allclose(unit_normals(each, grid), expected, atol=1e-15)
+    with pytest.raises(ValueError, match="one for each of 4 probes in their layout, not 4"):
+        unit_normals(each.reshape(4, 3), grid)
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        ({"probe_local_pos": ()}, r"probe_local_pos.*\[probe, 3\] or \[row, column, 3\]"),
+        ({"probe_local_pos": ((0, 0, math.nan),)}, "probe_local_pos.*finite places, m"),
+        ({"probe_local_pos": (((0, 0, 0),), ((0, 0, 0), (0, 0, 1)))}, r"probe_local_pos.*Rows of a grid"),
+        ({"probe_radius": -0.01}, r"probe_radius: got -0\.01, expected finite radii from 0 up, m"),
+        ({"probe_radius": math.inf}, "probe_radius: got inf, expected finite radii from 0 up, m"),
+        ({"probe_radius": 0.0}, r"probe_radius: got 0\.0, expected at least one radius above 0, m"),
+        ({"probe_radius": (0.01, 0.02)}, "probe_radius.*one number, or 1, one for each probe; not 2"),
+        ({"probe_radius_noise": -0.001}, r"probe_radius_noise: got -0\.001, expected nothing negative"),
+        ({"probe_radius_noise": math.nan}, "probe_radius_noise: got nan, expected a finite number from 0 up, m"),
+    ],
+    ids=str,
+)
+def test_probes_that_cannot_be_are_refused_by_name(given: dict[str, Any], match: str) -> None:
+    with pytest.raises(sn.ConfigError, match=match):
+        skin(link_name="tip", **given)
+
+
+def test_a_mesh_that_is_open_has_no_inside_and_is_refused_unless_it_is_left_out() -> None:
+    sheet = sn.Mesh([[0, 0, 0], [1, 0, 0], [0, 1, 0]], [[0, 1, 2]])
+    shapes = [BALL, sn.Shape("mesh", "sheet", mesh=sheet, is_collision=False)]
+    engine = sn.TensorEngine(1, bodies=("tip", "ball"), shapes=shapes)
+    with pytest.raises(sn.ModelError, match="3 of 3 edges are open"):
+        sn.Scene(engine, [skin(link_name="tip")])
+    for left_out in ({"geometry": "collision"}, {"exclude": "sheet"}, {"targets": "ball"}):
+        assert sn.Scene(engine, [skin(link_name="tip", **left_out)])["skin"].data.item() > 0.0
+
+
+# Probes far away ------------------------------------------------------------------------------------------------------
+
+SHELL = sn.Shape("box", "shell", (0.03, 0.04, 0.05), body="tip", pos=(0.0, 0.0, 0.1))
+"""Its diagonal, the size of the link, is 0.1414 m."""
+
+
+def test_probes_outside_their_link_by_more_than_its_size_are_warned_of_with_how_far(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    """In mm instead of m, for instance. Just within, and on a link without shapes, nothing is said."""
+    engine = sn.TensorEngine(1, bodies=("tip", "ball"), shapes=[SHELL, BALL])
+    near = ((0.0, 0.0, 0.0), (0.0, 0.0, 0.15 + 0.141), (0.03 + 0.14, 0.0, 0.1))
+    sn.Scene(engine, [skin(link_name="tip", probe_local_pos=near)])
+    bare = sn.TensorEngine(1, bodies=("tip", "ball"), shapes=[BALL])
+    sn.Scene(bare, [skin(link_name="tip", probe_local_pos=((50.0, 0.0, 0.0),))])
+    assert not recwarn
+    far = (*near, (0.0, 0.0, 0.15 + 0.142), (5.03, 0.0, 0.1))
+    with pytest.warns(UserWarning, match=r"2 of 5 probes are outside 'tip' .* size of 0\.141 m; probe 4 is 5 m away"):
+        sn.Scene(engine, [skin(link_name="tip", probe_local_pos=far)])
+
+
+def test_the_size_is_that_of_the_link_wherever_it_stands_and_the_offset_counts(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    """A post that is welded to the world far from its origin, turned, with probes on it, and then off it."""
+    post = """
+    <mujoco><worldbody><geom type="plane" size="1 1 1"/>
+      <body name="post" pos="50 0 1" euler="0 90 30"><geom type="box" size=".1 .2 .3" pos="0 0 .3"/></body>
+      <body name="ball" pos="0 0 9"><freejoint/><geom size=".1"/></body></worldbody></mujoco>
+    """
+    on_it = ((0.1, 0.2, 0.6), (-0.1, -0.2, 0.0))
+    sn.Scene(sn.MujocoEngine(post), [skin(link_name="post", probe_local_pos=on_it)])
+    assert not recwarn
+    away = sn.OffsetCfg(pos=(0.0, 0.0, 4.0))
+    with pytest.warns(UserWarning, match=r"2 of 2 probes .* size of 0\.748 m; probe 0 is 4 m away"):
+        sn.Scene(sn.MujocoEngine(post), [skin(link_name="post", probe_local_pos=on_it, offset=away)])
