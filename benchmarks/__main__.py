@@ -10,7 +10,7 @@ import warp
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import capture, chain, observer, rays, scene, sensors
+from benchmarks import capture, chain, observer, proximity, rays, scene, sensors, skin, solids
 
 BENCHMARKS: list[tuple[str, Callable[[], list[tuple[str, str, str]]]]] = [
     ("chain/1", lambda: chain.run(1)),
@@ -37,6 +37,10 @@ BENCHMARKS: list[tuple[str, Callable[[], list[tuple[str, str, str]]]]] = [
     ("rays/lidar/mesh", lambda: rays.lidar("mesh")),
     ("rays/lidar/hfield", lambda: rays.lidar("hfield")),
     ("rays/memory", rays.memory),
+    ("solids/mesh", solids.mesh),
+    ("skin/1", skin.small),
+    ("skin/1024", skin.large),
+    ("proximity", proximity.fingertip),
     ("discovery", scene.discovery),
     ("with_physics", scene.with_physics),
     ("memory", scene.memory),

@@ -100,6 +100,18 @@ def sensors() -> list[sn.SensorCfg[Any]]:
             name="radar", site="mast", points=24, horizontal_fov_deg=120.0, vertical_fov_deg=80.0, max_distance=5.0,
             fields="all",
         ),
+        sn.ContactDepthProbeCfg(
+            name="depths", body="trunk", probe_local_pos=((0.15, 0.1, -0.05), (0.03, 0.02, 0.0), (-0.2, 0.0, 0.05)),
+            probe_radius=0.1,
+        ),
+        sn.ContactProbeCfg(
+            name="contacts", bodies=".*_foot", probe_local_pos=((0.0, 0.0, -0.03), (0.0, 0.0, 0.0)),
+            probe_radius=(0.01, 0.05), release_threshold=5e-5,
+        ),
+        sn.KinematicTactileSensorCfg(
+            name="skin", body="trunk", probe_local_pos=(((0.0, 0.0, 0.06), (0.02, 0.01, 0.06)),), probe_radius=0.03,
+            probe_local_normal=(0.1, 0.0, 1.0), friction=0.8, shear_stiffness=200.0,
+        ),
         sn.ProximityTaxelCfg(
             name="proximity", body="trunk", probe_local_pos=((0.03, 0.02, 0.05), (0.1, 0.1, -0.05), (-0.2, 0.0, 0.05)),
             probe_local_normal=((0.0, 0.0, 1.0), (0.0, 1.0, -1.0), (-1.0, 0.0, 0.0)), probe_radius=0.15,

@@ -70,7 +70,7 @@ def draw(path: Path) -> None:
             side.text(y + 1e3 * place[1], z + 4.8, f"{depth:.1f}", ha="center", fontsize=8, color=color)
         curve.axvline(run["time"][k], color="gray", lw=0.5)
     side.set(xlabel="y (mm)", ylabel="z (mm)", aspect="equal", xlim=(-24, 74), ylim=(-7, 25),
-             title="Probes of 4 mm radius on a finger that is dragged to the right, and their true depths (mm)")  # fmt: skip
+             title="Probes of 4 mm radius on a finger dragged to the right, and their true depths (mm)")  # fmt: skip
     for probe, name, color in SHOWN:
         curve.plot(run["time"], 1e3 * run["measured"][:, probe], ".", ms=2, color=color, label=f"{name}, measured")
         curve.plot(run["time"], 1e3 * run["true"][:, probe], "-", lw=1.0, color="black")

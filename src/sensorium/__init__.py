@@ -136,6 +136,11 @@ if TYPE_CHECKING:
     from sensorium.sensors.depth_camera import DepthCamera as DepthCamera
     from sensorium.sensors.depth_camera import DepthCameraCfg as DepthCameraCfg
     from sensorium.sensors.depth_camera import DepthCameraSensor as DepthCameraSensor
+    from sensorium.sensors.elastomer_taxel import ElastomerDisplacementSensor as ElastomerDisplacementSensor
+    from sensorium.sensors.elastomer_taxel import ElastomerDisplacementSensorCfg as ElastomerDisplacementSensorCfg
+    from sensorium.sensors.elastomer_taxel import ElastomerTaxel as ElastomerTaxel
+    from sensorium.sensors.elastomer_taxel import ElastomerTaxelCfg as ElastomerTaxelCfg
+    from sensorium.sensors.elastomer_taxel import ElastomerTaxelData as ElastomerTaxelData
     from sensorium.sensors.force_torque import ForceTorque as ForceTorque
     from sensorium.sensors.force_torque import ForceTorqueCfg as ForceTorqueCfg
     from sensorium.sensors.force_torque import ForceTorqueData as ForceTorqueData
@@ -287,6 +292,11 @@ _MODULES = {
     "DeviceError": "sensorium.errors",
     "Dropout": "sensorium.measurement.stages",
     "DuplicateNameError": "sensorium.errors",
+    "ElastomerDisplacementSensor": "sensorium.sensors.elastomer_taxel",
+    "ElastomerDisplacementSensorCfg": "sensorium.sensors.elastomer_taxel",
+    "ElastomerTaxel": "sensorium.sensors.elastomer_taxel",
+    "ElastomerTaxelCfg": "sensorium.sensors.elastomer_taxel",
+    "ElastomerTaxelData": "sensorium.sensors.elastomer_taxel",
     "Engine": "sensorium.engines.base",
     "Field": "sensorium.spec",
     "FieldSpec": "sensorium.spec",
@@ -536,6 +546,11 @@ __all__ = [
     "DeviceError",
     "Dropout",
     "DuplicateNameError",
+    "ElastomerDisplacementSensor",
+    "ElastomerDisplacementSensorCfg",
+    "ElastomerTaxel",
+    "ElastomerTaxelCfg",
+    "ElastomerTaxelData",
     "Engine",
     "Field",
     "FieldSpec",

@@ -90,6 +90,8 @@ def test_the_trajectory_has_what_matters(trajectory):
         hit = cpu[name][field].isfinite()
         assert 0.1 < hit.float().mean(), name
     assert len(cpu["lidar"]["geom_ids"].unique()) > 4
+    assert (cpu["depths"]["depth"] > 0.01).any(0).any(0).all(), "each probe is deep in something"
+    assert cpu["contacts"]["contact"].any(0).any(0).all() and not cpu["contacts"]["contact"].all(0).all(0).all()
     assert (cpu["proximity"]["force"].norm(dim=-1) > 0.0).any(0).any(0).all(), "something comes near each taxel"
     heat = cpu["heat"]["temperature"]
     assert (heat[-1] - heat[0])[2].flatten(1).abs().amax(dim=1)[[0, 2]].min() > 0.1, "the ball warms the trunk"
@@ -166,6 +168,8 @@ def test_the_owners_own_models_and_data_give_the_same_arrays(trajectory):
 # Noise ----------------------------------------------------------------------------------------------------------------
 
 OWN_IMPERFECTIONS: dict[str, dict[str, Any]] = {
+    "contact_depth_probe": {"probe_radius_noise": 0.01},
+    "contact_probe": {"probe_radius_noise": 0.01},
     "gnss": {"horizontal_sd": 2.0, "vertical_sd": 3.0},
     "lidar": {"range_noise": 0.02, "drop_rate": 0.2, "intensity_noise": 0.1},
     "radar": {"clutter_rate": 8.0, "clutter_speed": 9.0},

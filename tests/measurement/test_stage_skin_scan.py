@@ -12,7 +12,7 @@ import torch
 from skin import BOTH, Array, SkinCfg, readings
 
 import sensorium as sn
-from sensorium.testing import check_sensor
+from sensorium.testing import check_sensor, tumbling_engine
 
 FORCE = ("force",)
 DT = 1.0 / 64.0  # a binary fraction: all skews of a ramp are exact in float32
@@ -205,3 +205,69 @@ def test_a_low_pass_is_the_rc_element_of_a_taxel(layout: tuple[int, ...], field:
     assert np.array_equal(out[2].reshape(low.shape), low)
     rise = (out[22].reshape(low.shape) - low) / 8.0
     np.testing.assert_allclose(rise, 1.0 - math.exp(-1.0), atol=1e-6)
+
+
+# A sensor of touch ----------------------------------------------------------------------------------------------------
+
+
+def pad(**fields: Any) -> sn.KinematicTactileSensorCfg:
+    """Return a tactile sensor of 3 x 4 probes, each 0.3 m around."""
+    places = [[(0.2 * x, 0.2 * y, 0.0) for x in range(-2, 2)] for y in range(-1, 2)]
+    return sn.KinematicTactileSensorCfg(name="pad", body="body", probe_local_pos=places, probe_radius=0.3, **fields)
+
+
+def floor() -> sn.TensorEngine:
+    """Return an engine whose body moves along a floor that its probes reach."""
+    ground = sn.Shape("plane", "floor", size=(5.0, 5.0, 0.1), pos=(0.0, 0.0, -0.2))
+    engine = sn.TensorEngine(3, 0.01, bodies=("body",), shapes=(ground,))
+    engine.motion = lambda t: {"body_pos_w": (0.0, 0.0, -0.1 * t), "body_lin_vel_w": (0.0, 0.0, -0.1)}
+    return engine
+
+
+def test_a_sensor_that_cannot_be_asked_between_samples_scans_between_samples() -> None:
+    """With anchors it remembers where it was touched: the ticks are refused by name, the samples are not."""
+    ticks = sn.RowScan(fields=BOTH, scan_time=0.04)
+    with pytest.raises(sn.ConfigError, match=r"row_scan.*remembers earlier samples"):
+        sn.Scene(floor(), [pad(rate_hz=25.0, shear_stiffness=10.0, stages=(ticks,))])
+    cfg = pad(rate_hz=25.0, shear_stiffness=10.0, stages=(ticks.replace(between="samples"),))
+    scene = sn.Scene(floor(), [cfg])
+    for _ in range(4):
+        scene.update()
+    rows = scene["pad"].data.force[0, :, 0, 2]
+    assert rows[0] < rows[1] < rows[2] == scene["pad"].ground_truth.force[0, 2, 0, 2]
+
+
+def test_a_tactile_sensor_scans_its_rows() -> None:
+    """Pressed at 0.1 m/s, k = 1000 N/m, a row is late by 100 N/s times its lag; both ways to scan agree."""
+    stage = sn.RowScan(fields=("force",), scan_time=0.03)
+    cfgs = [pad(rate_hz=25.0, stages=(each,)).replace(name=each.between) for each in
+            (stage, stage.replace(between="samples"))]  # fmt: skip
+    scene = sn.Scene(floor(), cfgs)
+    for _ in range(8):
+        scene.update()
+    for cfg in cfgs:
+        late = (scene[cfg].ground_truth.force - scene[cfg].data.force)[..., 2]
+        torch.testing.assert_close(late, torch.tensor([2.0, 1.0, 0.0])[:, None].expand(3, 3, 4), rtol=0.0, atol=1e-3)
+
+
+def test_the_contract_holds_for_a_tactile_sensor_with_every_stage() -> None:
+    """All of a skin's imperfections on one sensor pass every law."""
+    stages = (
+        sn.RowScan(fields=BOTH, scan_time=0.0015),
+        sn.TaxelCrosstalk(fields=BOTH, strength=0.3, sigma=0.2, spacing=0.2),
+        sn.Viscoelastic(fields=BOTH, strength=0.1, tau=0.01),
+        sn.Play(fields=BOTH, width=0.5, weight=0.5),
+        sn.TaxelGain(fields=BOTH, gain=sn.Normal(1.0, 0.1)),
+        sn.LowPass(fields=BOTH, time_constant=0.005),
+        sn.DeadTaxels(fields=BOTH, probability=0.1),
+        sn.StuckTaxels(fields=BOTH, probability=0.1, start=sn.Uniform(0.0, 0.02)),
+    )
+
+    def engine(envs: int) -> sn.TensorEngine:
+        ground = sn.Shape("plane", "ground", pos=(0.0, 0.0, -0.3))
+        words = ("pose", "velocity", "acceleration")
+        return sn.TensorEngine(
+            envs, 0.002, bodies=("body",), shapes=(ground,), motion=tumbling_engine(envs).motion, provides=words
+        )
+
+    assert "resuming_is_exact" in check_sensor(pad(stages=stages), engine)

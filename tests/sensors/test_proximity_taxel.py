@@ -499,12 +499,13 @@ def test_a_grid_and_several_links_keep_their_axes() -> None:
     assert skin.specs[0].axes == ("mount", "row", "column", "xyz")
 
 
-def test_a_state_that_is_not_finite_is_flagged() -> None:
+@pytest.mark.parametrize(("body", "name"), [(0, "tip"), (1, "thing")])
+def test_a_state_that_is_not_finite_is_flagged(body: int, name: str) -> None:
     engine = engine_of([BALL], 2)
     scene, skin = taxels(engine)
     scene.update()
-    engine.body_pos_w[1, 1] = float("nan")
-    with pytest.warns(UserWarning, match="thing"):
+    engine.body_pos_w[1, body] = float("nan")
+    with pytest.warns(UserWarning, match=name):
         scene.update()
         assert skin.valid.tolist() == [True, False]
 

@@ -251,6 +251,28 @@ def test_a_sphere_touches_with_the_cap_that_is_near_enough():
     assert abs(float(sensor._covered) / (2.0 * math.pi * 0.05 * 0.003) - 1.0) < 0.03
 
 
+def test_a_mesh_touches_as_the_box_that_it_is_does():
+    """A cold bar under one half of a warm pad, as a primitive and as twelve triangles: the same temperatures."""
+    corners = [[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]
+    faces = [[0, 1, 3], [0, 3, 2], [4, 6, 7], [4, 7, 5], [0, 4, 5], [0, 5, 1],
+             [2, 3, 7], [2, 7, 6], [0, 2, 6], [0, 6, 4], [1, 5, 7], [1, 7, 3]]  # fmt: skip
+    cfg = sn.TemperatureGridCfg(
+        body="pad", grid_size=(4, 2, 2), default_properties=METAL, properties={"bar": PLASTIC},
+        simulate_all_link_temperatures=True,
+    )  # fmt: skip
+    shown = []
+    for bar in (
+        box("bar", 0.01, 0.05, 0.01),
+        sn.Shape("mesh", "bar", body="bar", mesh=sn.Mesh(corners, faces), scale=(0.01, 0.05, 0.01)),
+    ):
+        places = {"pad": (0.0, 0.0, 0.0), "bar": (-0.0113, 0.0, -0.0152)}
+        scene, sensor = world(cfg, [box("pad", 0.02, 0.02, 0.005), bar], places)
+        run(scene, 20)
+        shown.append(torch.cat([sensor.ground_truth.flatten(), sensor.link_temperature("bar").float()]))
+    assert shown[0][0] < shown[0][-2] - 0.05 and shown[0][-1] > 22.0
+    assert torch.allclose(shown[0], shown[1], atol=0.01 * float(shown[0][-1] - 21.0))
+
+
 @pytest.mark.parametrize("order", [("pad", "table"), ("table", "pad")])
 def test_between_two_grids_a_contact_counts_once_with_the_area_of_the_finer_one(order):
     """A pad of 4 cm2 in the middle of a table whose points are 4 cm apart, the table first or last."""

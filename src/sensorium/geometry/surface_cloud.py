@@ -108,7 +108,7 @@ def file_clouds(samples: Sequence[SurfaceSamples | None], reach: float, device: 
 def _grid(points: Array, reach: float) -> tuple[Array, float, NDArray[np.int64]]:
     """Return the least corner, the side of a cell and the numbers of cells of the grid around a cloud and its reach."""
     low, extent = points.min(axis=0) - reach, np.ptp(points, axis=0) + 2.0 * reach
-    side = reach
+    side = 1.01 * reach  # so that a point is in reach of its own cell and of those next to it only
     while True:
         count = np.floor(extent / side).astype(np.int64) + 1
         fits = np.prod(count.astype(np.float64)) <= CELLS * len(points) + 64
@@ -169,10 +169,9 @@ def _over_cloud(clouds: Clouds, row: int, p: wp.vec3, radius: float, other: floa
     two = wp.vec4()
     at = (p - clouds.low[row]) * clouds.pace[row]
     size = clouds.size[row]
-    if wp.min(wp.min(at[0], at[1]), at[2]) < 0.0:
-        return one, two
-    if at[0] >= float(size[0]) or at[1] >= float(size[1]) or at[2] >= float(size[2]):
-        return one, two
+    for i in range(3):
+        if not (at[i] >= 0.0 and at[i] < float(size[i])):  # also what is not a number
+            return one, two
     cell = clouds.first[row] + (wp.int32(at[2]) * size[1] + wp.int32(at[1])) * size[0] + wp.int32(at[0])
     far = wp.max(radius, other)
     for k in range(clouds.start[cell], clouds.start[cell + 1]):

@@ -21,6 +21,13 @@ from sensorium.sensors.contact_probe import (
 )
 from sensorium.sensors.contact_sensor import ContactData, ContactSensor, ContactSensorCfg, ContactSensorData
 from sensorium.sensors.depth_camera import DepthCamera, DepthCameraCfg, DepthCameraSensor
+from sensorium.sensors.elastomer_taxel import (
+    ElastomerDisplacementSensor,
+    ElastomerDisplacementSensorCfg,
+    ElastomerTaxel,
+    ElastomerTaxelCfg,
+    ElastomerTaxelData,
+)
 from sensorium.sensors.force_torque import ForceTorque, ForceTorqueCfg, ForceTorqueData
 from sensorium.sensors.frame_transformer import FrameTransformer, FrameTransformerCfg, FrameTransformerData
 from sensorium.sensors.gnss import Gnss, GnssCfg, GnssData, SkyZone
@@ -81,6 +88,11 @@ __all__ = [
     "DepthCamera",
     "DepthCameraCfg",
     "DepthCameraSensor",
+    "ElastomerDisplacementSensor",
+    "ElastomerDisplacementSensorCfg",
+    "ElastomerTaxel",
+    "ElastomerTaxelCfg",
+    "ElastomerTaxelData",
     "ForceTorque",
     "ForceTorqueCfg",
     "ForceTorqueData",

@@ -1,4 +1,4 @@
-"""Regular grids of probes: what each place does to every other, as a table over offsets, and as a convolution by FFT."""
+"""Regular grids of probes: what each place does to every other, as a table over offsets and as a convolution."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ class Convolution:
         """Rows and columns of the transform."""
         wrapped = np.zeros((3, *self.size))
         at = [np.arange(1 - count, count) % size for count, size in zip(counts, self.size, strict=True)]
-        wrapped[np.ix_(range(3), *at)] = tables
+        wrapped[np.ix_([0, 1, 2], *at)] = tables
         self._response = torch.from_numpy(np.fft.rfft2(wrapped)).to(device, torch.complex64)
         half = (self.size[0], self.size[1] // 2 + 1)
         self.heights = torch.zeros((*batch, 2, *self.size), dtype=torch.float32, device=device)

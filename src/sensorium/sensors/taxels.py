@@ -214,6 +214,7 @@ class Taxels:
         sensor: whose config has the probes; its mounts carry them.
         with_motion: whether velocities are needed; then the sensor requires BODY_VELOCITY.
         with_inside: whether signed distances are; else meshes may be open.
+        reach: how far from a probe shapes matter, m, where that is more than its radius.
 
     Raises:
         SelectionError: nothing is selected.
@@ -224,7 +225,9 @@ class Taxels:
         UserWarning: a probe is farther outside its link than the link is large.
     """
 
-    def __init__(self, sensor: Sensor[Any, Any], *, with_motion: bool = False, with_inside: bool = True) -> None:
+    def __init__(
+        self, sensor: Sensor[Any, Any], *, with_motion: bool = False, with_inside: bool = True, reach: float = 0.0
+    ) -> None:
         cfg, mount = sensor.cfg, sensor.mount
         assert isinstance(cfg, TaxelCfg) and mount is not None
         self._sensor, self.cfg, self._mount = sensor, cfg, mount
@@ -237,7 +240,7 @@ class Taxels:
             sensor.clock,
             mount,
             points=cfg.places,
-            reach=cfg.radii + cfg.probe_radius_noise,
+            reach=np.maximum(cfg.radii + cfg.probe_radius_noise, reach),
             with_motion=with_motion,
             with_inside=with_inside,
             targets=cfg.seen,

@@ -206,7 +206,8 @@ def _shared(
         here = [axes[k] if k != axis else axes[axis][wall : wall + 1] for k in range(3)]
         points = np.stack(np.meshgrid(*here, indexing="ij"), axis=-1).reshape(-1, 3)
         step = np.eye(3)[axis] * size[axis] * ASIDE  # where two shapes are flush, no point of the wall is in either
-        is_in = np.logical_and(*(_in_shapes(shapes, points + side * step).any(axis=0) for side in (-1.0, 1.0)))
+        below, above = (_in_shapes(shapes, points + side * step).any(axis=0) for side in (-1.0, 1.0))
+        is_in = below & above
         counts = is_in.reshape(grid[across[0]], per_cell[across[0]], grid[across[1]], per_cell[across[1]])
         pair = np.take(is_there, wall, axis) & np.take(is_there, wall + 1, axis)
         place = tuple(wall if k == axis else slice(None) for k in range(3))

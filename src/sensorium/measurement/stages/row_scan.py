@@ -119,7 +119,7 @@ class RowScan(StageCfg):
     between: Literal["ticks", "samples"] = "ticks"
     """Known instants: the physics ticks, or the sensor's samples only. Samples are enough where the sensor samples at
     every tick, or the signal is straight between two of them; and they are what a sensor can offer that remembers
-    earlier samples itself, or whose truth and measured value come from one kernel: it cannot be asked in between."""
+    earlier samples itself: it cannot be asked in between."""
 
     @property
     def observes(self) -> bool:  # type: ignore[override]  # a choice of each instance

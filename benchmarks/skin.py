@@ -1,0 +1,92 @@
+"""Taxels on a fingertip against a sphere, a box and a mesh: a sensor's step, beside the same law in torch."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from benchmarks.solids import bumpy_ball, fingertips
+from benchmarks.timing import interleaved
+from sensorium import KinematicTactileSensorCfg, Scene, Shape, TensorEngine
+
+Row = tuple[str, str, str]
+RADIUS = 0.004
+"""Radius of a probe, m."""
+SHAPES = {
+    "sphere": Shape("sphere", "ball", (0.05,), body="thing"),
+    "box": Shape("box", "box", (0.05, 0.05, 0.05), body="thing"),
+    "mesh": Shape("mesh", "mesh", mesh=bumpy_ball(), body="thing"),
+}
+
+
+def grid(rows: int, columns: int) -> np.ndarray:
+    """Return places on the top of a box-shaped fingertip of 4 cm, `[row, column, 3]`, m."""
+    x, y = np.meshgrid(np.linspace(-0.02, 0.02, columns), np.linspace(-0.02, 0.02, rows))
+    return np.stack([x, y, np.full_like(x, 0.02)], axis=-1)
+
+
+def finger(shape: str, num_envs: int, places: np.ndarray, **options: object) -> Scene:
+    """Return a scene in which the shape is pressed 0.5 mm deep; for the mesh a dome whose probes are partly near it."""
+    tip = Shape("box", "tip", (0.02, 0.02, 0.02), body="tip")
+    engine = TensorEngine(num_envs, 0.001, bodies=("tip", "thing"), shapes=[tip, SHAPES[shape]])
+    engine.body_pos_w[:, 1, 2] = 0.02 + 0.05 - 0.0005
+    engine.body_lin_vel_w[:, 1] = torch.tensor([0.1, 0.0, -0.01])
+    if shape == "mesh":
+        engine.body_pos_w[:, 1] = 0.0
+    cfg = KinematicTactileSensorCfg(
+        name="skin", body="tip", probe_local_pos=places, probe_radius=RADIUS, evaluate="always", **options
+    )
+    return Scene(engine, [cfg])
+
+
+class InTorch:
+    """The contract's formula for a sphere, as one would write it with batched tensors."""
+
+    def __init__(self, num_envs: int, places: np.ndarray) -> None:
+        self.points = torch.tensor(places.reshape(-1, 3), dtype=torch.float32)
+        self.normal = torch.tensor([0.0, 0.0, 1.0])
+        self.pos = torch.tensor([0.0, 0.0, 0.0695]).repeat(num_envs, 1)
+        self.vel = torch.tensor([0.1, 0.0, -0.01]).repeat(num_envs, 1)
+
+    def __call__(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return force and torque `[env, probe, 3]`; poses are the identity's, which saves two turns of vectors."""
+        arm = self.points - self.pos[:, None]
+        depth = (RADIUS - (arm.norm(dim=-1) - 0.05)).clamp_(min=0.0)[..., None]
+        v = -self.vel[:, None].expand_as(arm)
+        v_n = (v @ self.normal)[..., None] * self.normal
+        force = 1000.0 * depth * self.normal + depth * v_n + (v - v_n) * (depth > 0.0)
+        return force, torch.linalg.cross(self.points.expand_as(force), force)
+
+
+def touch(num_envs: int, rows: int, columns: int) -> list[Row]:
+    """A step of one tactile sensor."""
+    places = grid(rows, columns)
+    scenes = {name: finger(name, num_envs, places) for name in ("sphere", "box")}
+    noisy = finger("sphere", num_envs, places, probe_radius_noise=1e-4)
+    held = finger("sphere", num_envs, places, friction=0.5, shear_stiffness=100.0)
+    calls = {name: scene.update for name, scene in scenes.items()}
+    calls |= {"radius noise": noisy.update, "anchors": held.update, "torch": InTorch(num_envs, places)}
+    if rows * columns == 64:
+        dome = fingertips(bumpy_ball(), 1)  # the mesh is not centred on the tip: a third of the probes are near
+        calls["mesh"] = finger("mesh", num_envs, dome).update
+    best = interleaved(calls, 20, rounds=12, warm_up=50)
+    base = best.pop("torch")
+    count = rows * columns
+    return [
+        (
+            f"{count} taxels, {name}, {num_envs} env(s)",
+            f"{1e3 * time:.3f} ms",
+            f"law for a sphere in torch {1e3 * base:.3f} ms ({base / time:.1f}x)",
+        )
+        for name, time in best.items()
+    ]
+
+
+def small() -> list[Row]:
+    """1000 taxels of one environment."""
+    return touch(1, 25, 40)
+
+
+def large() -> list[Row]:
+    """64 taxels of each of 1024 environments."""
+    return touch(1024, 8, 8)
