@@ -30,7 +30,7 @@ KINDS = sorted(
 )
 TOPICS = ("stages", "patterns")
 """Pages with a picture that are of no kind of sensor."""
-FURTHER = ("depth_errors",)
+FURTHER = ("depth_errors", "skin_stages")
 """Further pictures of those pages."""
 PAGES = [*sorted((DOCS / "sensors").glob("*.md")), *(DOCS / f"{topic}.md" for topic in TOPICS)]
 SCRIPTS = sorted((DOCS / "pictures").glob("*.py"))

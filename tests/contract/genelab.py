@@ -2,56 +2,94 @@
 
 from __future__ import annotations
 
-from .rows import Document, NotApplicable, Present, Replaced, Row, With, section
+from .rows import Alias, Document, NotApplicable, Present, Replaced, Row, section
 
 CFG = "sn.KinematicTactileSensorCfg"
 DATA = "sn.KinematicTactileSensorData"
+TEST = "tests/sensors/test_kinematic_tactile.py::test_"
+LAW = TEST + "oblique_normals_and_velocities_follow_the_law*"
 
 ROWS = (
     *section(
         "KinematicTactileSensor",
-        Row("KinematicTactileSensor", "class", With("Touch"), "point taxels on a link: force and torque per probe"),
+        Row(
+            "KinematicTactileSensor",
+            "class",
+            Present("sn.KinematicTactileSensor"),
+            "point taxels on a link: force and torque per probe",
+        ),
         Row(
             "genesis.sensors.KinematicTaxel",
             "class",
             NotApplicable("Genesis", "the Genesis sensor object that the class wraps"),
         ),
-        Row("taxels ride on a parent link", "guarantee", With("Touch")),
-        Row("penetration comes from signed distance", "guarantee", With("Touch"), "of probe against geometry"),
-        Row("relative motion is that of probe and touched geometry", "guarantee", With("Touch")),
-        Row("normal velocity", "guarantee", With("Touch"), "v_n = (v . n) n"),
-        Row("tangential velocity", "guarantee", With("Touch"), "v_t = v - v_n"),
-        Row("exponent of penetration", "guarantee", With("Touch"), "s = penetration ** normal_exponent"),
+        Row("taxels ride on a parent link", "guarantee", Present("sn.KinematicTactileSensor", LAW)),
+        Row(
+            "penetration comes from signed distance",
+            "guarantee",
+            Present(test=TEST + "deep_inside_the_depth_goes_on"),
+            "of probe against geometry",
+        ),
+        Row("relative motion is that of probe and touched geometry", "guarantee", Present(test=LAW)),
+        Row("normal velocity", "guarantee", Present(test=LAW), "v_n = (v . n) n"),
+        Row("tangential velocity", "guarantee", Present(test=LAW), "v_t = v - v_n"),
+        Row(
+            "exponent of penetration",
+            "guarantee",
+            Present(test=TEST + "force_over_depth_has_the_configured_exponent*"),
+            "s = penetration ** normal_exponent",
+        ),
         Row(
             "force formula",
             "guarantee",
-            With("Touch", note="Formula and example of the document disagree in sign; the example holds."),
+            Present(
+                test=LAW, note="Formula and example of the document disagree in sign; the example holds, so all is -F."
+            ),
             "spring, damping scaled by s, and shear: F = -k s n - c s v_n - g v_t",
         ),
-        Row("torque formula", "guarantee", With("Touch"), "T = p x F - h (w . n) n"),
+        Row(
+            "torque formula",
+            "guarantee",
+            Present(test=LAW, note="With the sign of the force."),
+            "T = p x F - h (w . n) n",
+        ),
         Row(
             "the direction of the force carries the contact normal",
             "guarantee",
-            With("Touch"),
+            Present(test=TEST + "each_probe_may_have_its_own_normal"),
             "along the probe's normal",
         ),
-        Row("outputs are in the parent link's frame", "guarantee", With("Touch")),
+        Row(
+            "outputs are in the parent link's frame",
+            "guarantee",
+            Present(test=TEST + "the_reading_is_in_the_links_axes_wherever_the_link_is"),
+        ),
     ),
     *section(
         "Fidelity",
         Row(
             "a geometric estimate, not the solver's force",
             "guarantee",
-            With("Touch"),
+            Present(test=TEST + "own_link_is_not_felt_and_every_other_shape_is_collision_enabled_or_not"),
             "nor a deformable or optical skin",
         ),
-        Row("KinematicContactSensor", "class", With("Touch"), "a binary contact flag instead"),
-        Row("KinematicDepthSensor", "class", With("Touch"), "the raw penetration depth instead"),
+        Row(
+            "KinematicContactSensor",
+            "class",
+            Alias("sn.ContactProbe", where="sn.KinematicContactSensor"),
+            "a binary contact flag instead",
+        ),
+        Row(
+            "KinematicDepthSensor",
+            "class",
+            Alias("sn.ContactDepthProbe", where="sn.KinematicDepthSensor"),
+            "the raw penetration depth instead",
+        ),
     ),
     *section(
         "Configuration",
         Row("SensorCfg", "class", Present("sn.SensorCfg"), "base of the config"),
-        Row("KinematicTactileSensorCfg", "class", With("Touch"), "extends SensorCfg"),
+        Row("KinematicTactileSensorCfg", "class", Present(CFG), "extends SensorCfg"),
         Row(
             "all fields are keyword-only",
             "guarantee",
@@ -66,79 +104,88 @@ ROWS = (
         Row(
             "KinematicTactileSensorCfg.entity_name",
             "cfg field",
-            With("Touch", where=f"{CFG}.entity_name"),
+            Present(f"{CFG}.entity_name"),
             "inherited; entity that carries the taxels",
             default="robot",
         ),
         Row(
             "KinematicTactileSensorCfg.link_name",
             "cfg field",
-            With("Touch", where=f"{CFG}.link_name"),
+            Present(f"{CFG}.link_name", default=None, why="A link, or another selector, must be given; see the error."),
             "parent link; must be given",
             default="",
         ),
-        Row("link_name must be given", "error", With("Touch")),
+        Row(
+            "link_name must be given",
+            "error",
+            Present("sn.ConfigError", TEST + "the_link_must_be_named", builtin="ValueError"),
+        ),
         Row(
             "KinematicTactileSensorCfg.probe_local_pos",
             "cfg field",
-            With("Touch", where=f"{CFG}.probe_local_pos"),
+            Present(f"{CFG}.probe_local_pos"),
             "positions of the taxels in the link's frame, m",
             default=((0.0, 0.0, 0.0),),
         ),
         Row(
             "KinematicTactileSensorCfg.probe_local_normal",
             "cfg field",
-            With("Touch", where=f"{CFG}.probe_local_normal"),
+            Present(f"{CFG}.probe_local_normal"),
             "one normal for all, in the link's frame",
             default=(0.0, 0.0, 1.0),
         ),
         Row(
             "KinematicTactileSensorCfg.probe_radius",
             "cfg field",
-            With("Touch", where=f"{CFG}.probe_radius"),
+            Present(f"{CFG}.probe_radius"),
             "radius of the distance query, m",
             default=0.01,
         ),
         Row(
             "KinematicTactileSensorCfg.probe_radius_noise",
             "cfg field",
-            With("Touch", where=f"{CFG}.probe_radius_noise"),
+            Present(f"{CFG}.probe_radius_noise"),
             "magnitude of a second, perturbed radius, m; 0 switches it off",
             default=0.0,
         ),
         Row(
             "KinematicTactileSensorCfg.normal_stiffness",
             "cfg field",
-            With("Touch", where=f"{CFG}.normal_stiffness"),
+            Present(f"{CFG}.normal_stiffness"),
             "N/m",
             default=1000.0,
         ),
         Row(
             "KinematicTactileSensorCfg.normal_damping",
             "cfg field",
-            With("Touch", where=f"{CFG}.normal_damping"),
+            Present(f"{CFG}.normal_damping"),
             "against the rate of penetration",
             default=1.0,
         ),
         Row(
             "KinematicTactileSensorCfg.normal_exponent",
             "cfg field",
-            With("Touch", where=f"{CFG}.normal_exponent"),
+            Present(f"{CFG}.normal_exponent"),
             "1 linear, 1.5 Hertz",
             default=1.0,
         ),
-        Row("normal_exponent below 1", "error", With("Touch"), "must be at least 1"),
+        Row(
+            "normal_exponent below 1",
+            "error",
+            Present("sn.ConfigError", TEST + "bad_input_names_field_and_fix*", builtin="ValueError"),
+            "must be at least 1",
+        ),
         Row(
             "KinematicTactileSensorCfg.shear_scalar",
             "cfg field",
-            With("Touch", where=f"{CFG}.shear_scalar"),
+            Present(f"{CFG}.shear_scalar"),
             "shear force per tangential velocity",
             default=1.0,
         ),
         Row(
             "KinematicTactileSensorCfg.twist_scalar",
             "cfg field",
-            With("Touch", where=f"{CFG}.twist_scalar"),
+            Present(f"{CFG}.twist_scalar"),
             "torque per angular velocity about the normal",
             default=1.0,
         ),
@@ -152,46 +199,68 @@ ROWS = (
         Row(
             "history as a leading axis of force and torque",
             "guarantee",
-            With("Touch"),
+            Present(test=TEST + "history_is_a_leading_axis_of_force_and_torque", note="After env."),
             "data.force and data.torque carry it where history_length > 0",
         ),
     ),
     *section(
         "Data",
-        Row("KinematicTactileSensorData", "class", With("Touch")),
+        Row("KinematicTactileSensorData", "class", Present(DATA)),
         Row(
             "KinematicTactileSensorData.force",
             "data field",
-            With("Touch", where=f"{DATA}.force"),
+            Present(f"{DATA}.force", unit="N"),
             "spring-damper force in the link's frame, N; (tangent x, tangent y, normal) where the normal is +z",
             shape=("env", "probe", 3),
         ),
         Row(
             "KinematicTactileSensorData.torque",
             "data field",
-            With("Touch", where=f"{DATA}.torque"),
+            Present(f"{DATA}.torque", unit="N m"),
             "in the link's frame, N m",
             shape=("env", "probe", 3),
         ),
         Row(
             "KinematicTactileSensorData.raw",
             "data field",
-            With("Touch", where=f"{DATA}.raw"),
+            Alias(
+                f"{DATA}.force",
+                where=f"{DATA}.raw",
+                test=TEST + "the_contracts_example_reads_ten_newtons_along_the_normal",
+            ),
             "alias of force",
             shape=("env", "probe", 3),
         ),
-        Row("raw serves reward functions", "guarantee", With("Touch"), "which read data.raw"),
+        Row(
+            "raw serves reward functions",
+            "guarantee",
+            Present(test=TEST + "the_contracts_example_reads_ten_newtons_along_the_normal"),
+            "which read data.raw",
+        ),
     ),
     *section(
         "Example",
         Row("InteractiveSceneCfg", "class", Replaced(("sn.Scene",), "The scene takes engine and configs by itself")),
         Row("InteractiveSceneCfg.sensors", "cfg field", Present("sn.Scene.sensors", default=())),
-        Row("three taxels on a fingertip", "example", With("Touch"), "probes at 0 and 5 mm to either side"),
-        Row("clear of contact reads about 0", "guarantee", With("Touch")),
         Row(
-            "a pressed fingertip reads stiffness times penetration", "guarantee", With("Touch"), "k p along the normal"
+            "three taxels on a fingertip",
+            "example",
+            Present(test=TEST + "the_contracts_example_reads_ten_newtons_along_the_normal"),
+            "probes at 0 and 5 mm to either side",
         ),
-        Row("10 N at 1000 N/m and 1 cm", "example", With("Touch"), "force about (0, 0, 10) N"),
+        Row("clear of contact reads about 0", "guarantee", Present(test=TEST + "clear_of_contact_reads_exactly_zero")),
+        Row(
+            "a pressed fingertip reads stiffness times penetration",
+            "guarantee",
+            Present(test=TEST + "deep_inside_the_depth_goes_on"),
+            "k p along the normal",
+        ),
+        Row(
+            "10 N at 1000 N/m and 1 cm",
+            "example",
+            Present(test=TEST + "the_contracts_example_reads_ten_newtons_along_the_normal"),
+            "force about (0, 0, 10) N",
+        ),
     ),
 )
 

@@ -957,8 +957,13 @@ ROWS = (
         Row("ProximitySensor", "class", Alias("sn.SurfaceDistanceProbe", where="sn.ProximitySensor")),
         Row("RaycasterSensor", "class", Alias("sn.RayCaster", where="sn.RaycasterSensor")),
         Row("DepthCameraSensor", "class", Alias("sn.DepthCamera", where="sn.DepthCameraSensor")),
-        Row("TemperatureGridSensor", "class", With("Touch"), "RC filter through timeline.at(1)"),
-        Row("ElastomerDisplacementSensor", "class", With("Touch")),
+        Row(
+            "TemperatureGridSensor",
+            "class",
+            Alias("sn.TemperatureGrid", where="sn.TemperatureGridSensor"),
+            "RC filter through timeline.at(1)",
+        ),
+        Row("ElastomerDisplacementSensor", "class", Alias("sn.ElastomerTaxel", where="sn.ElastomerDisplacementSensor")),
         Row(
             "recurrence on both branches stays clean",
             "guarantee",

@@ -21,7 +21,6 @@ CATEGORIES: tuple[Category, ...] = (
 )  # fmt: skip
 
 ISSUES = {
-    "Touch": "touch, proximity and heat: sensors on the skin",
     "Streaming": "sensors in one process, listeners in others",
     "Cameras": "cameras and rendering",
 }

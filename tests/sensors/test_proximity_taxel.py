@@ -162,6 +162,31 @@ def test_readings_are_the_formula_summed_point_by_point(radius: Any) -> None:
         np.testing.assert_allclose(got, wanted, atol=2e-5 * np.abs(wanted).max(), rtol=1e-4)
 
 
+@pytest.mark.parametrize(("cells", "entries"), [(64, 4_000_000), (1, 4_000_000), (64, 0), (0.01, 0)])
+def test_cells_of_any_size_list_all_points_in_reach(
+    cells: float, entries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sums over the points of a cell are those over all points, also where a cloud is far larger than the reach."""
+    from sensorium.geometry import surface_cloud
+
+    monkeypatch.setattr(surface_cloud, "CELLS", cells)
+    monkeypatch.setattr(surface_cloud, "ENTRIES", entries)
+    rng = np.random.default_rng(9)
+    engine = engine_of([sn.Shape("cylinder", "rod", (0.02, 0.6), body="thing")], 200)
+    state = random_state(rng, 200, 2, 0.03)
+    state[:, 1, :3] = state[:, 0, :3]
+    for env in range(200):
+        state[env, 1, :3] -= matrix(state[env, 1, 3:7]) @ np.array(
+            (*rng.uniform(-0.03, 0.03, 2), rng.uniform(-0.6, 0.6))
+        )
+    state = written(engine, state)
+    scene, skin = taxels(engine, probe_radius=0.012, n_sample_points=3000)
+    scene.update()
+    wanted = np.array([reference(skin, engine, state, env, 0)[0] for env in range(200)])
+    assert wanted.any(axis=1).sum() > 50
+    np.testing.assert_allclose(numpy(skin.data.force)[:, 0], wanted, atol=2e-5 * np.abs(wanted).max())
+
+
 def test_over_a_flat_plate_the_sum_is_its_closed_form() -> None:
     """A bounded plate of many points, at 30 heights from deep below to out of reach: within 1 % of the greatest."""
     engine = engine_of([sn.Shape("plane", "plate", (0.1, 0.1), pos=(0.003, -0.002, 0.0))], 30)

@@ -269,7 +269,7 @@ def test_a_mesh_touches_as_the_box_that_it_is_does():
         scene, sensor = world(cfg, [box("pad", 0.02, 0.02, 0.005), bar], places)
         run(scene, 20)
         shown.append(torch.cat([sensor.ground_truth.flatten(), sensor.link_temperature("bar").float()]))
-    assert shown[0][0] < shown[0][-2] - 0.05 and shown[0][-1] > 22.0
+    assert shown[0][0] < shown[0][-2] - 0.05 and shown[0][-1] > 21.05
     assert torch.allclose(shown[0], shown[1], atol=0.01 * float(shown[0][-1] - 21.0))
 
 

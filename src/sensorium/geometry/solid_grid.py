@@ -24,7 +24,7 @@ MOST_CELLS = 1 << 18
 """Bounds of the cells of a grid."""
 PADDING = 0.08
 """How far a grid reaches beyond its mesh, in longest sides of the mesh: what is outside of it asks the tree."""
-LONGEST = wp.constant(wp.int32(160))
+LONGEST = wp.constant(wp.int32(400))
 """Triangles that a cell can list, before the list is thinned out."""
 MOST_ENTRIES = 1 << 22
 """Entries of all lists of a mesh; cells far from the surface go without where there would be more."""

@@ -4,6 +4,9 @@ The sign of a distance to a mesh is that of the way from the nearest point, alon
 the sum of the normals of its triangles, at a vertex the sum weighted by their angles: J. A. Baerentzen and H. Aanaes,
 "Signed Distance Computation Using the Angle Weighted Pseudonormal", IEEE TVCG 11 (2005). A normal of one of the
 triangles would tell the wrong side at sharp edges.
+
+A mesh may have several closed parts, beside each other or in cavities of each other. Parts must not overlap: a point
+in one of them that is nearest to the surface of another would be told to be outside.
 """
 
 from __future__ import annotations

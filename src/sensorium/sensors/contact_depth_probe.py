@@ -54,8 +54,9 @@ ProbeDataT = TypeVar("ProbeDataT")
 
 
 @wp.kernel
-def _depth(
+def _depths(
     rows: Rows,
+    block: int,
     points: wp.array[wp.vec3],
     radius_in: wp.array[wp.float32],
     noise: float,
@@ -68,26 +69,28 @@ def _depth(
     depth_out: wp.array3d[wp.float32],
     depth_measured: wp.array3d[wp.float32],
 ) -> None:
-    i, mount, probe = wp.tid()
+    i, mount, first = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    radius = radius_in[probe]
-    measured = radius
     is_noisy = depth_measured.shape[0] > 0
-    if is_noisy:
-        element = mount * points.shape[0] + probe
-        measured = drawn_radius(radius, noise, clock[0], env, episode[env], element, key0, key1)
-    depth = wp.float32(0.0)
-    depth_2 = wp.float32(0.0)
-    if radius > 0.0:
-        touched = deepest(shapes, around, env, mount, points[probe], wp.max(radius, measured))
-        if touched.near >= 0:
-            depth = wp.max(radius - touched.distance, 0.0)
-            depth_2 = wp.max(measured - touched.distance, 0.0)
-    depth_out[env, mount, probe] = depth
-    if is_noisy:
-        depth_measured[env, mount, probe] = depth_2
+    count = points.shape[0]
+    for probe in range(first * block, wp.min((first + 1) * block, count)):
+        depth = wp.float32(0.0)
+        depth_2 = wp.float32(0.0)
+        radius = radius_in[probe]
+        if radius > 0.0 and around.count[env, mount] > 0:
+            measured = radius
+            if is_noisy:
+                element = mount * count + probe
+                measured = drawn_radius(radius, noise, clock[0], env, episode[env], element, key0, key1)
+            touched = deepest(shapes, around, env, mount, points[probe], wp.max(radius, measured))
+            if touched.near >= 0:
+                depth = wp.max(radius - touched.distance, 0.0)
+                depth_2 = wp.max(measured - touched.distance, 0.0)
+        depth_out[env, mount, probe] = depth
+        if is_noisy:
+            depth_measured[env, mount, probe] = depth_2
 
 
 class DepthSensor(SimpleSensor[TaxelCfgT, ProbeDataT], Generic[TaxelCfgT, ProbeDataT]):
@@ -95,6 +98,7 @@ class DepthSensor(SimpleSensor[TaxelCfgT, ProbeDataT], Generic[TaxelCfgT, ProbeD
 
     single: ClassVar[bool] = True
     requires: ClassVar[tuple[Requirement, ...]] = (BODY_POSE, SHAPES)
+    checks_state: ClassVar[bool] = True
 
     def fields(self) -> Mapping[str, Field]:
         """Return the field in the layout of the probes."""
@@ -145,12 +149,12 @@ class DepthSensor(SimpleSensor[TaxelCfgT, ProbeDataT], Generic[TaxelCfgT, ProbeD
         taxels = self._taxels
         taxels.query.place()
         inputs = [
-            wp.from_torch(taxels.points, dtype=wp.vec3), wp.from_torch(taxels.radius, dtype=wp.float32),
+            taxels.block, wp.from_torch(taxels.points, dtype=wp.vec3), wp.from_torch(taxels.radius, dtype=wp.float32),
             self.cfg.probe_radius_noise, *(wp.uint32(word) for word in taxels.key), taxels.query.shapes,
             taxels.query.around, self.clock.words_wp, self.clock.episode_wp,
         ]  # fmt: skip
         outputs = [taxels.scalars(raw.depth), taxels.scalars(slot.depth if slot else None)]
-        self.compute_on.launch(_depth, taxels.shape[1:], inputs, outputs)
+        self.compute_on.launch(_depths, taxels.items, inputs, outputs)
 
     @recorded
     def derive_measured(self, slot: Record) -> None:

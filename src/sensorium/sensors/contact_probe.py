@@ -18,15 +18,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
+import torch
+import warp as wp
 from pydantic import field_validator, model_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, bad
+from sensorium.compute import Rows
 from sensorium.errors import ConfigError
 from sensorium.measurement.record import Record, Timeline
 from sensorium.sensors.contact_depth_probe import DepthSensor
 from sensorium.sensors.taxels import TaxelCfg, laid_out
 from sensorium.spec import Field
+
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,26 @@ class ContactProbeCfg(TaxelCfg[ContactProbeData]):
         return self
 
 
+@wp.kernel
+def _latch(
+    rows: Rows,
+    block: int,
+    on: wp.array2d[wp.float32],
+    off: wp.array2d[wp.float32],
+    depth_in: wp.array3d[wp.float32],
+    before_in: wp.array3d[wp.bool],
+    contact_out: wp.array3d[wp.bool],
+) -> None:
+    i, mount, first = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    for probe in range(first * block, wp.min((first + 1) * block, depth_in.shape[2])):
+        depth = depth_in[env, mount, probe]
+        is_kept = before_in[env, mount, probe] and depth > off[env, 0]
+        contact_out[env, mount, probe] = depth > on[env, 0] or is_kept
+
+
 class ContactProbe(DepthSensor[ContactProbeCfg, ContactProbeData]):
     """Whether probes on a link touch the shapes around them."""
 
@@ -84,6 +109,8 @@ class ContactProbe(DepthSensor[ContactProbeCfg, ContactProbeData]):
             for name in ("contact_threshold", "release_threshold")
         )
         self._off = self._on if self.cfg.release_threshold is None else release
+        shape = (self.num_envs, self.mount.count, *self.cfg.layout)
+        self._flags = torch.zeros(shape, dtype=torch.bool, device=self.device)
 
     def set(self, knob: str, value: Any, env_ids: Any = None) -> None:
         """Set a knob as `Sensor.set` does, or a threshold, m, for some envs.
@@ -106,10 +133,14 @@ class ContactProbe(DepthSensor[ContactProbeCfg, ContactProbeData]):
             raise ConfigError.single(title, knob, value, "release_threshold at most contact_threshold in each env")
 
     def post_process(self, data: Record, timeline: Timeline, *, is_measured: bool) -> Tensor:
-        """Compare with the thresholds."""
-        depth, before = data.depth, timeline.at(0).contact
-        axes = (-1, *(1,) * (depth.dim() - 1))
-        return (depth > self._on.view(axes)) | (before & (depth > self._off.view(axes)))
+        """Compare with the thresholds (one launch)."""
+        taxels, flags = self._taxels, self._flags
+        before = wp.from_torch(timeline.at(0).contact.view(taxels.shape), dtype=wp.bool)
+        levels = [wp.from_torch(self._on, dtype=wp.float32), wp.from_torch(self._off, dtype=wp.float32)]
+        inputs = [taxels.block, *levels, taxels.scalars(data.depth), before]
+        outputs = [wp.from_torch(flags.view(taxels.shape), dtype=wp.bool)]
+        self.compute_on.launch(_latch, taxels.items, inputs, outputs)
+        return flags
 
 
 KinematicContactSensor = ContactProbe

@@ -18,6 +18,9 @@ SHALLOW, DEEP = 1e-3, 30.0
 """The wave number times the thickness is held between these: below, the response of a layer grows beyond all bounds;
 above, it is 0 in float32."""
 
+CHUNK = 32
+"""Grids that are transformed together on the CPU: so many fit into its caches."""
+
 
 @dataclass(frozen=True, slots=True)
 class Lattice:
@@ -160,22 +163,27 @@ class Convolution:
         """Rows and columns of the transform."""
         wrapped = np.zeros((3, *self.size))
         at = [np.arange(1 - count, count) % size for count, size in zip(counts, self.size, strict=True)]
-        wrapped[np.ix_([0, 1, 2], *at)] = tables
+        wrapped[:, at[0][:, None], at[1]] = tables
         self._response = torch.from_numpy(np.fft.rfft2(wrapped)).to(device, torch.complex64)
-        half = (self.size[0], self.size[1] // 2 + 1)
         self.heights = torch.zeros((*batch, 2, *self.size), dtype=torch.float32, device=device)
         """Depths and their powers `[env, mount, 2, *size]`, m, written in the first rows and columns only."""
         self.sums = torch.zeros((*batch, 3, *self.size), dtype=torch.float32, device=device)
         """What came out, likewise."""
-        self._waves = torch.zeros((*batch, 2, *half), dtype=torch.complex64, device=device)
-        self._products = torch.zeros((*batch, 3, *half), dtype=torch.complex64, device=device)
+        count = batch[0] * batch[1]
+        chunk = min(CHUNK, count) if torch.device(device).type == "cpu" else count
+        half = (self.size[0], self.size[1] // 2 + 1)
+        self._waves = torch.zeros((chunk, 2, *half), dtype=torch.complex64, device=device)
+        self._products = torch.zeros((chunk, 3, *half), dtype=torch.complex64, device=device)
+        pairs = zip(self.heights.flatten(0, 1).split(chunk), self.sums.flatten(0, 1).split(chunk), strict=True)
+        self._chunks = [(x, y, self._waves[: len(x)], self._products[: len(x)]) for x, y in pairs]
 
     def run(self) -> None:
         """Convolve `heights` into `sums`."""
-        torch.fft.rfft2(self.heights, out=self._waves)
-        torch.mul(self._waves[:, :, :1], self._response[:2], out=self._products[:, :, :2])
-        torch.mul(self._waves[:, :, 1], self._response[2], out=self._products[:, :, 2])
-        torch.fft.irfft2(self._products, s=self.size, out=self.sums)
+        for heights, sums, waves, products in self._chunks:
+            torch.fft.rfft2(heights, out=waves)
+            torch.mul(waves[:, :1], self._response[:2], out=products[:, :2])
+            torch.mul(waves[:, 1], self._response[2], out=products[:, 2])
+            torch.fft.irfft2(products, s=self.size, out=sums)
 
     @property
     def nbytes(self) -> int:

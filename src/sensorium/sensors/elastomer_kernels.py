@@ -303,7 +303,7 @@ def gather(
 
 @wp.struct
 class Dragged:
-    """The points that press, as `gather` and `stick` left them; empty arrays where there is no shear.
+    """The points that press, as `gather` and `stick` left them.
 
     Attributes:
         count: how many.
@@ -326,19 +326,65 @@ def _flat(v: wp.vec3, normal: wp.vec3) -> wp.vec3:
     return v - wp.dot(v, normal) * normal
 
 
-@wp.func
-def _shear(gel: Gel, law: Law, dragged: Dragged, env: int, mount: int, probe: int) -> wp.vec3:
-    """Return by how much the dragged points shear a probe."""
-    total = wp.vec3()
-    if dragged.count.shape[0] == 0:
-        return total
-    p = gel.points[probe]
+@wp.kernel
+def shear_list(rows: Rows, block: int, gel: Gel, law: Law, dragged: Dragged, out: wp.array3d[wp.vec3]) -> None:
+    """Write by how much the dragged points shear each probe."""
+    i, mount, first = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    for probe in range(first * block, wp.min((first + 1) * block, gel.points.shape[0])):
+        p = gel.points[probe]
+        total = wp.vec3()
+        for k in range(dragged.count[env, mount]):
+            point = dragged.listed[env, mount, k]
+            far = wp.length_sq(p - dragged.place[env, mount, point])
+            weight = dragged.pressed[env, mount, point] * wp.exp(-gel.lambda_s * far)
+            total += weight * dragged.drag[env, mount, point]
+        out[env, mount, probe] = law.shear[env, 0] * _flat(total, gel.normals[probe])
+
+
+@wp.kernel
+def shear_grid(rows: Rows, gel: Gel, law: Law, dragged: Dragged, out: wp.array3d[wp.vec3]) -> None:
+    """Write by how much the dragged points shear each probe of a regular grid, one row of it per thread.
+
+    From a column to the next, a Gaussian changes by a factor that changes by a constant factor itself: from the nearest
+    column outwards no more exponentials are needed. Products are in float64, so that their rounding does not add up.
+    """
+    i, mount, row = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    start = row * gel.columns
+    step = 1.0 / gel.per_column
+    fall = F64(wp.exp(-2.0 * gel.lambda_s * step * step))
+    up = wp.cross(gel.along_rows, gel.along_columns)
+    for probe in range(start, start + gel.columns):
+        out[env, mount, probe] = wp.vec3()
     for k in range(dragged.count[env, mount]):
         point = dragged.listed[env, mount, k]
-        far = wp.length_sq(p - dragged.place[env, mount, point])
-        weight = dragged.pressed[env, mount, point] * wp.exp(-gel.lambda_s * far)
-        total += weight * dragged.drag[env, mount, point]
-    return law.shear[env, 0] * _flat(total, gel.normals[probe])
+        drag = dragged.drag[env, mount, point]
+        arm = dragged.place[env, mount, point] - gel.origin
+        along = wp.dot(arm, gel.along_columns)
+        column = wp.clamp(wp.int32(wp.round(along * gel.per_column)), 0, gel.columns - 1)
+        x = float(row) / gel.per_row - wp.dot(arm, gel.along_rows)
+        y = float(column) * step - along
+        z = wp.dot(arm, up)
+        top = F64(dragged.pressed[env, mount, point] * wp.exp(-gel.lambda_s * (x * x + y * y + z * z)))
+        weight = top
+        factor = F64(wp.exp(-gel.lambda_s * (step + 2.0 * y) * step))
+        for probe in range(start + column, start + gel.columns):
+            out[env, mount, probe] = out[env, mount, probe] + wp.float32(weight) * drag
+            weight *= factor
+            factor *= fall
+        factor = F64(wp.exp(-gel.lambda_s * (step - 2.0 * y) * step))
+        weight = top * factor
+        for probe in range(start + column - 1, start - 1, -1):
+            factor *= fall
+            out[env, mount, probe] = out[env, mount, probe] + wp.float32(weight) * drag
+            weight *= factor
+    for probe in range(start, start + gel.columns):
+        out[env, mount, probe] = law.shear[env, 0] * _flat(out[env, mount, probe], gel.normals[probe])
 
 
 @wp.kernel
@@ -348,10 +394,10 @@ def displace_direct(
     gel: Gel,
     law: Law,
     heights: wp.array4d[wp.float32],
-    dragged: Dragged,
+    has_shear: int,
     out: wp.array3d[wp.vec3],
 ) -> None:
-    """Write the displacement of each probe, summing over all probes one by one, in float64."""
+    """Add the dilation to the shear of each probe, summing over all probes one by one, in float64."""
     i, mount, first = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -385,7 +431,10 @@ def displace_direct(
                 across += wp.vec3d(depth * weight * arm)
         n = gel.normals[probe]
         dilate = _flat(wp.vec3(across), n) + wp.float32(along) * n
-        out[env, mount, probe] = law.dilate[env, 0] * dilate + _shear(gel, law, dragged, env, mount, probe)
+        dilate = law.dilate[env, 0] * dilate
+        if has_shear != 0:
+            dilate += out[env, mount, probe]
+        out[env, mount, probe] = dilate
 
 
 @wp.kernel
@@ -395,10 +444,10 @@ def displace_fft(
     gel: Gel,
     law: Law,
     sums: wp.array4d[wp.float32],
-    dragged: Dragged,
+    has_shear: int,
     out: wp.array3d[wp.vec3],
 ) -> None:
-    """Write the displacement of each probe from the convolutions: along rows, along columns, along the normal."""
+    """Add the dilation to the shear of each probe, from the convolutions along rows, columns and normals."""
     i, mount, first = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -411,7 +460,10 @@ def displace_fft(
         n = gel.normals[probe]
         across = sums[env, mount, 0, at] * gel.along_rows + sums[env, mount, 1, at] * gel.along_columns
         dilate = _flat(across, n) + sums[env, mount, 2, at] * n
-        out[env, mount, probe] = law.dilate[env, 0] * dilate + _shear(gel, law, dragged, env, mount, probe)
+        dilate = law.dilate[env, 0] * dilate
+        if has_shear != 0:
+            dilate += out[env, mount, probe]
+        out[env, mount, probe] = dilate
 
 
 @wp.kernel
@@ -433,5 +485,7 @@ __all__ = [
     "displace_fft",
     "gather",
     "press",
+    "shear_grid",
+    "shear_list",
     "stick",
 ]

@@ -321,7 +321,7 @@ class ElastomerTaxel(SimpleSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
         self._displace(raw)
 
     def _touch(self) -> None:
-        """Find what is near, how deep each probe is in it, and which points stick (two to four launches)."""
+        """Find what is near, how deep each probe is in it, and which points stick (two launches, or four)."""
         taxels, launch, mount, array = self._taxels, self.compute_on.launch, self.mount, self.engine.array
         query = taxels.query
         query.place()
@@ -344,12 +344,17 @@ class ElastomerTaxel(SimpleSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
         launch(kernels.gather, (mount.count,), [dragged.pressed], [dragged.count, dragged.listed])
 
     def _displace(self, raw: Record) -> None:
-        taxels = self._taxels
+        taxels, launch, out = self._taxels, self.compute_on.launch, self._taxels.vectors(raw.displacement)
+        if self._has_shear and self._lattice is not None:
+            items = (self.mount.count, self._lattice.rows)
+            launch(kernels.shear_grid, items, [self._gel, self._law, self._dragged], [out])
+        elif self._has_shear:
+            launch(kernels.shear_list, taxels.items, [taxels.block, self._gel, self._law, self._dragged], [out])
         kernel, sums = kernels.displace_direct, self._heights
         if self._convolution is not None:
             kernel, sums = kernels.displace_fft, self._convolution.sums.flatten(3)
-        inputs = [taxels.block, self._gel, self._law, wp.from_torch(sums), self._dragged]
-        self.compute_on.launch(kernel, taxels.items, inputs, [taxels.vectors(raw.displacement)])
+        inputs = [taxels.block, self._gel, self._law, wp.from_torch(sums), int(self._has_shear)]
+        launch(kernel, taxels.items, inputs, [out])
 
     @recorded
     def derive_measured(self, slot: Record) -> None:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import warp as wp
 
 from sensorium.compute import Rows
-from sensorium.geometry.primitives import PLANE
-from sensorium.geometry.solid_around import Around, Shapes, deepest
+from sensorium.geometry.primitives import MESH, PLANE
+from sensorium.geometry.solid_around import Around, Shapes
+from sensorium.geometry.solids import signed_analytic, signed_distance
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})
@@ -98,23 +99,6 @@ class Links:
     reach: wp.float32
 
 
-@wp.func
-def _may_touch(shapes: Shapes, around: Around, env: int, mount: int, p: wp.vec3, reach: float) -> wp.bool:
-    """Whether a point is near a plane, or in a ball around one of the other shapes: most points of a link are not."""
-    for k in range(around.count[env, mount]):
-        row = around.row[env, mount, k]
-        turn = around.quat[env, mount, k]
-        arm = p - around.pos[env, mount, k]
-        if shapes.instances.kind[row] == PLANE:
-            if quat_rotate_inverse(turn, arm)[2] <= reach:
-                return True
-        else:
-            far = shapes.instances.radius[row] + reach
-            if wp.length_sq(arm - quat_rotate(turn, shapes.instances.centre[row])) <= far * far:
-                return True
-    return False
-
-
 @wp.kernel
 def touch(
     rows: Rows,
@@ -150,18 +134,40 @@ def touch(
         return
     for sample in range(block * BLOCK, wp.min(block * BLOCK + BLOCK, node_out.shape[2])):
         node_out[env, mount, sample] = -1
+        if skin.cell[mount, sample] < 0:
+            continue
         p = skin.point[mount, sample]
-        if skin.cell[mount, sample] < 0 or not _may_touch(shapes, around, env, mount, p, links.reach):
+        deepest = links.reach
+        touched = wp.int32(-1)
+        normal = wp.vec3()
+        place = wp.vec3()
+        for k in range(around.count[env, mount]):  # as `solid_around.deepest`, which copies all its structs per point
+            row = around.row[env, mount, k]
+            turn = around.quat[env, mount, k]
+            arm = around.pos[env, mount, k]
+            local = quat_rotate_inverse(turn, p - arm)
+            kind = shapes.instances.kind[row]
+            far = shapes.instances.radius[row] + links.reach
+            if kind != PLANE and wp.length_sq(local - shapes.instances.centre[row]) > far * far:
+                continue
+            distance, foot, gradient = signed_analytic(kind, shapes.instances.size[row], local)
+            if kind >= MESH:
+                limit = wp.max(deepest, 0.0)
+                distance, foot, gradient = signed_distance(
+                    shapes.instances, shapes.solids, shapes.fields, row, local, limit
+                )
+            if distance < deepest:
+                deepest = distance
+                touched = row
+                place = arm + quat_rotate(turn, foot)
+                normal = quat_rotate(turn, gradient)
+        if touched < 0 or wp.dot(normal, skin.normal[mount, sample]) > FACING:
             continue
-        found = deepest(shapes, around, env, mount, p, links.reach)
-        if found.near < 0 or wp.dot(found.normal, skin.normal[mount, sample]) > FACING:
-            continue
-        entry = links.of_row[around.row[env, mount, found.near]]
+        entry = links.of_row[touched]
         if links.counts[mount, entry] == wp.uint8(0):
             continue
-        turn = mount_quat_in[env, mount]
-        normal = quat_rotate(turn, found.normal)
-        place = mount_pos_in[env, mount] + quat_rotate(turn, found.point)
+        normal = quat_rotate(mount_quat_in[env, mount], normal)
+        place = mount_pos_in[env, mount] + quat_rotate(mount_quat_in[env, mount], place)
         if entry > 0:
             normal = quat_rotate_inverse(body_quat_in[env, entry - 1], normal)
             place = quat_rotate_inverse(body_quat_in[env, entry - 1], place - body_pos_in[env, entry - 1])
@@ -241,7 +247,10 @@ def exchange(
     if time == _ZERO:
         return
     total = node_in.shape[1] * samples
+    touching = wp.int32(0)
     for way in range(2):
+        if way == 1 and touching == 0:
+            return
         for step in range(total):
             k = step
             if way == 1:
@@ -251,6 +260,7 @@ def exchange(
             other = node_in[env, mount, sample]
             if other < 0:
                 continue
+            touching += 1
             own = mount * cells + cell_in[mount, sample]
             both = per_capacity[own] + per_capacity[other]
             flow = _HALF * time * F64(conductance_in[env, mount, sample])

@@ -186,7 +186,7 @@ def _on_box(size: Floats, p: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]
     """Return the same for a box of any number of axes."""
     foot = np.clip(p, -size, size)
     room = size - np.abs(p)
-    inside = (room > 0.0).all(axis=1)
+    inside: NDArray[np.bool_] = np.all(room > 0.0, axis=1)
     rows, axis = np.arange(len(p)), room.argmin(axis=1)
     normal = np.zeros_like(p)
     normal[rows, axis] = np.where(p[rows, axis] < 0.0, -1.0, 1.0)

@@ -17,7 +17,8 @@ import numpy as np
 
 from sensorium.errors import MissingDependencyError, UnknownNameError
 from sensorium.readings import Array
-from sensorium.view.maps import MOST_NUMBERS, Spec, draw_maps, map_fields, maps_inches
+from sensorium.view.maps import MOST_NUMBERS, draw_maps, map_fields, maps_inches
+from sensorium.view.panels import Spec
 from sensorium.view.style import COLORS, FAINT, INK, PAPER, TRUTH, column_of, heading, tidy, unit_text
 
 if TYPE_CHECKING:
