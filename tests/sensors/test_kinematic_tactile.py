@@ -389,8 +389,12 @@ def test_radius_noise_is_in_the_measured_branch_only_and_uniform() -> None:
 def test_a_probe_without_radius_fills_a_place_and_reads_zero() -> None:
     engine = engine_of([BOX])
     engine.body_pos_w[:, 1, 2] = 0.05
-    scene, skin = tactile(engine, probe_local_pos=THREE, probe_radius=(0.01, 0.0, 0.01), probe_radius_noise=0.003)
+    scene, skin = tactile(
+        engine, probe_local_pos=THREE, probe_radius=(0.01, 0.0, 0.01), probe_radius_noise=0.003,
+        noise={"force": 0.1, "torque": 0.1},
+    )  # fmt: skip
     scene.update()
+    assert not skin.data.torque[0, 1].any() and skin.data.torque[0, [0, 2]].all()
     for data in (skin.data, skin.ground_truth):
         assert (data.force[0, :, 2] != 0.0).tolist() == [True, False, True]
 

@@ -255,3 +255,181 @@ def test_large_scans_make_small_files(tmp_path: Path) -> None:
     lines = sensor("imu", [ACC])
     width, height = size(plot_recording(recording(wide, lines), tmp_path / "both.png"))
     assert width == 1400 and 300 < height < 700
+
+
+# Skins ----------------------------------------------------------------------------------------------------------------
+
+
+def skin(
+    shape: Sequence[int],
+    unit: str = "N",
+    *,
+    name: str = "force",
+    axes: Sequence[str] | None = None,
+    dtype: str = "float32",
+    vector: bool = True,
+    rows: int = 60,
+    **cfg: Any,
+) -> SensorRecording:
+    """Return a recording of taxels: a load that grows to 0.3 s and falls again, on the first taxels, 0 on the others.
+
+    The truth of taxel 0 is a triangle up to 2, half of it along x; measured is 0.25 more, along the normal.
+    """
+    words = list(axes or (("probe",) if len(shape) == 1 else ("row", "column")))
+    spec = field(name, [*words, *(["xyz"] if vector else [])], [*shape, *([3] if vector else [])], dtype)
+    made = sensor("pad", [{**spec, "unit": unit, "role": "scalar"}], rows, kind="skin", **cfg)
+    load = 2.0 * np.interp(made.time, (0.0, 0.3, 0.6), (0.0, 1.0, 0.0))
+    taxels = np.zeros((rows, 2, int(np.prod(shape)), 3))
+    taxels[:, :, 0, 2] = load[:, None]
+    taxels[:, :, 0, 0] = 0.5 * load[:, None]
+    measured = taxels + np.array([0.0, 0.0, 0.25])
+    branches = []
+    for values in (taxels, measured):
+        numbers = values if vector else values[..., 2]
+        branches.append(numbers.reshape(rows, 2, *spec["shape"]).astype(dtype))
+    return dataclasses.replace(made, truth={name: branches[0]}, measured={name: branches[1]})
+
+
+def places(rows: int, columns: int, x: float = 0.0) -> list[list[list[float]]]:
+    return [[[0.002 * c, 0.002 * r, x * c * c] for c in range(columns)] for r in range(rows)]
+
+
+FLAT = {"probe_local_pos": places(4, 5)}
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (
+            skin((4, 5), **FLAT),
+            [
+                "force [N], true", "t = 0.3 s", "error +0.25 ± ", "x [mm]", "y [mm]", "sum [N]", "shear,",
+                "active taxels", "(&gt; 0.1 N)", "colour: normal part · arrows: shear, up to 1 N",
+            ],
+        ),
+        (skin((4, 5)), ["force [N], true", "column", "row", "arrows: shear, up to 1 N"]),
+        (skin((4, 5), probe_local_pos=places(4, 5, 0.0005)), ["column", "row"]),
+        (skin((20,), probe_local_pos=np.reshape(places(4, 5), (20, 3)).tolist()), ["t = 0.3 s", "x [mm]", "y [mm]"]),
+        (skin((20,)), ["force [N], along z", "taxel", "error +0.25 ± "]),
+        (skin((4, 5), "m", name="depth", vector=False, **FLAT), ["depth [m], true", "greatest", "active taxels"]),
+        (skin((4, 5), "m", name="displacement", **FLAT), ["displacement [m], true", "shear [m]", "t = 0.3 s"]),
+        (skin((4, 5), "N m", name="torque", **FLAT), ["arrows: along the skin, up to 1 N m"]),
+        (skin((4, 5), "1", name="contact", dtype="bool", vector=False, **FLAT), ["contact, true", "of 20 differ"]),
+        (skin((40,), "1", name="contact", dtype="bool", vector=False), ["contact", "of 2400 differ"]),
+        (
+            skin((3, 4, 2), "degC", name="temperature", axes=("x", "y", "z"), vector=False),
+            ["temperature [degC], true", "layer 1 of 2 in z", "cell, x", "cell, y"],
+        ),
+    ],
+)  # fmt: skip
+def test_a_skin_is_drawn_as_pressure_maps(tmp_path: Path, made: SensorRecording, words: list[str]) -> None:
+    """At the moment of the largest load, 0.3 s: true beside measured; in the axes of the link where it knows places."""
+    assert plottable(made)
+    text = svg(made, tmp_path, env=5)
+    for word in words:
+        assert word in text, word
+    assert "ms close-up" not in text  # no lines
+
+
+def test_few_numbers_of_taxels_are_lines(tmp_path: Path) -> None:
+    """Three vectors are nine numbers and so lines; four are a map."""
+    assert "ms close-up" in svg(skin((3,)), tmp_path)
+    assert "ms close-up" not in svg(skin((4,)), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("normal", "labels"),
+    [
+        ((0.0, 0.0, 1.0), ("x", "y")),
+        ((0.0, 0.0, -2.0), ("x", "-y")),
+        ((1.0, 0.0, 0.0), ("y", "z")),
+        ((-1.0, 0.0, 0.0), ("-y", "z")),
+        ((0.0, 1.0, 0.0), ("-x", "z")),
+        ((0.0, -0.8, -0.1), ("x", "about z")),
+    ],
+)
+def test_a_skin_is_seen_from_outside(
+    tmp_path: Path, normal: tuple[float, float, float], labels: tuple[str, str]
+) -> None:
+    """Right and up of the picture are axes of the link that make a right-handed frame with the normal."""
+    cube = [[0.01 * x, 0.01 * y, 0.01 * z] for x in (0, 1) for y in (0, 1) for z in (0, 1)]
+    text = svg(skin((8,), probe_local_pos=cube, probe_local_normal=list(normal)), tmp_path)
+    assert all(f"{label} [mm]" in text for label in labels)
+    layout = skin_layout(skin((8,), probe_local_pos=cube, probe_local_normal=list(normal)))
+    unit = np.array(normal) / np.linalg.norm(normal)
+    assert np.allclose(np.cross(layout.right, layout.up), unit)
+    assert np.allclose(layout.at, 1e3 * np.stack([cube @ layout.right[0], cube @ layout.up[0]], axis=1))
+
+
+def skin_layout(made: SensorRecording) -> Any:
+    from sensorium.view.taxels import _skin
+
+    return _skin(made, made.info["fields"][0])
+
+
+def test_arrows_on_a_bent_grid_follow_its_rows_and_columns() -> None:
+    """Around a cylinder, right is along the circumference and up along the axis, at each taxel."""
+    angles = np.linspace(-1.0, 1.0, 9)
+    normals = np.stack([np.sin(angles), 0.0 * angles, np.cos(angles)], axis=-1)
+    rings = [(0.01 * normals + np.array([0.0, 0.002 * row, 0.0])).tolist() for row in range(4)]
+    layout = skin_layout(skin((4, 9), probe_local_pos=rings, probe_local_normal=[normals.tolist()] * 4))
+    around = np.stack([np.cos(angles), 0.0 * angles, -np.sin(angles)], axis=-1)
+    assert layout.at is None and layout.labels == ("column", "row")
+    assert np.allclose(layout.right.reshape(4, 9, 3), around, atol=1e-6)
+    assert np.allclose(layout.up, (0.0, 1.0, 0.0))
+
+
+def test_loads_are_those_of_the_vectors(tmp_path: Path) -> None:
+    """The parts along the normal and along the skin are those of the force, at any normal, and the sums their sums."""
+    from sensorium.view import taxels
+
+    random = np.random.default_rng(3)
+    normals = random.normal(size=(12, 3))
+    made = skin((12,), probe_local_pos=random.normal(size=(12, 3)).tolist(), probe_local_normal=normals.tolist())
+    force = random.normal(size=made.truth["force"].shape)
+    spec, unit = made.info["fields"][0], normals / np.linalg.norm(normals, axis=1, keepdims=True)
+    felt = taxels._felt(force, np.arange(60), 1, spec, skin_layout(made))
+    along = force[:, 1] @ np.eye(3) - (force[:, 1] * unit).sum(-1, keepdims=True) * unit
+    assert np.allclose(felt.normal, (force[:, 1] * unit).sum(-1))
+    assert np.allclose(felt.net_shear, np.linalg.norm(along.sum(axis=1), axis=-1))
+    curves = [curve(felt) for _, curve in taxels._curves(spec, felt)]
+    assert np.allclose(curves[0], felt.normal.sum(axis=1)) and np.allclose(curves[1], felt.net_shear)
+
+
+@pytest.mark.parametrize(
+    "made", [skin((4, 5), **FLAT), skin((20,)), skin((3, 4, 2), axes=("x", "y", "z"), vector=False)]
+)
+def test_skins_of_nothing_and_of_one_capture_are_drawn(tmp_path: Path, made: SensorRecording) -> None:
+    """Samples that never arrived, no load at all, values that are not finite, and a single capture are no obstacle."""
+    lost = dataclasses.replace(made, valid=np.full_like(made.valid, False))
+    assert "force: no sample arrived" in svg(lost, tmp_path)
+    for value in (0.0, np.nan):
+        flat = dataclasses.replace(made, truth={"force": value * made.truth["force"]})
+        svg(dataclasses.replace(flat, measured=flat.truth), tmp_path)
+    first = dataclasses.replace(made, capture_time=0.0 * made.capture_time, truth_time=0.0 * made.truth_time)
+    svg(first, tmp_path, env=5)
+
+
+def test_places_without_a_taxel_are_left_out(tmp_path: Path) -> None:
+    """A probe of radius 0 fills a place of the layout: it is neither coloured nor has it an arrow."""
+    radii = [0.0, *[0.001] * 19]
+    assert "arrows" not in svg(skin((4, 5), probe_radius=radii, **FLAT), tmp_path)
+
+
+def test_a_skin_on_several_links_shows_the_first(tmp_path: Path) -> None:
+    """With a mount axis the taxels of the first mount are drawn, and the heading says so."""
+    made = skin((4, 5), **FLAT)
+    spec = {**made.info["fields"][0], "axes": ["env", "mount", "row", "column", "xyz"], "shape": [2, 4, 5, 3]}
+    info = {**made.info, "fields": [spec]}
+    branches = [{"force": np.stack([b["force"], 9.0 * b["force"]], axis=2)} for b in (made.truth, made.measured)]
+    both = dataclasses.replace(made, info=info, truth=branches[0], measured=branches[1])
+    text = svg(both, tmp_path)
+    assert "mount 1 of 2" in text and "arrows: shear, up to 1 N" in text
+
+
+def test_large_skins_make_small_files(tmp_path: Path) -> None:
+    """A skin of 10,000 noisy taxels is a picture of less than 200 kB."""
+    made = skin((100, 100))
+    noise = np.random.default_rng(0).normal(size=made.truth["force"].shape)
+    noisy = dataclasses.replace(made, measured={"force": made.truth["force"] + noise})
+    assert plot_recording(recording(noisy), tmp_path / "large.png").stat().st_size < 200_000

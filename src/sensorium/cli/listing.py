@@ -61,7 +61,7 @@ class List:
             console.print("[bold]options of every sensor[/] (where it is mounted, of those that are mounted somewhere)")
             console.print(_options(_shared(), _shared().model_fields))
             console.print(
-                "Shapes are without mounts, and without what a config decides: joints, targets, rays, pixels.\n"
+                "Shapes are without mounts, and without what a config decides: joints, targets, rays, pixels, taxels.\n"
             )
         patterns = {kind: PATTERN_KINDS[kind] for kind in in_files if wanted(kind)}
         if patterns:
@@ -143,7 +143,8 @@ def _options(cls: Any, names: Iterable[str]) -> Any:
     rows, texts = [], meanings(cls)
     for name in names:
         info = cls.model_fields[name]
-        default = "(to be given)" if info.is_required() else "" if info.default is None else _default(info.default)
+        value = None if info.is_required() else info.get_default(call_default_factory=True)
+        default = "(to be given)" if info.is_required() else "" if value is None else _default(value)
         rows.append((name, default, " ".join(texts.get(name, "").split())))
     return _table(("option", "default", "meaning"), rows, wrapped="default meaning")
 

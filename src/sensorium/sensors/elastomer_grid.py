@@ -22,7 +22,7 @@ CHUNK = 32
 """Grids that are transformed together on the CPU: so many fit into its caches."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Lattice:
     """A regular rectangular grid of places.
 
@@ -174,8 +174,11 @@ class Convolution:
         half = (self.size[0], self.size[1] // 2 + 1)
         self._waves = torch.zeros((chunk, 2, *half), dtype=torch.complex64, device=device)
         self._products = torch.zeros((chunk, 3, *half), dtype=torch.complex64, device=device)
-        pairs = zip(self.heights.flatten(0, 1).split(chunk), self.sums.flatten(0, 1).split(chunk), strict=True)
-        self._chunks = [(x, y, self._waves[: len(x)], self._products[: len(x)]) for x, y in pairs]
+        self._chunks = []
+        for start in range(0, count, chunk):
+            some, number = slice(start, start + chunk), min(chunk, count - start)
+            put, got = self.heights.flatten(0, 1)[some], self.sums.flatten(0, 1)[some]
+            self._chunks.append((put, got, self._waves[:number], self._products[:number]))
 
     def run(self) -> None:
         """Convolve `heights` into `sums`."""

@@ -41,7 +41,9 @@ from torch import Tensor
 
 from sensorium.cfg import Float, Vec3, bad
 from sensorium.compute import Rows, recorded
-from sensorium.geometry.solid_around import Around, Shapes, deepest, surface_velocity
+from sensorium.geometry.primitives import MESH
+from sensorium.geometry.solid_around import Around, Shapes
+from sensorium.geometry.solids import signed_analytic, signed_distance
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
 from sensorium.measurement.pipeline import Hooks
 from sensorium.measurement.record import Record, Timeline
@@ -187,14 +189,15 @@ class Skin:
 
 
 @wp.func
-def _normal_force(law: Law, env: int, depth: float, speed: float) -> wp.float32:
+def _normal_force(
+    stiffness: float, damping: float, exponent: float, is_one_way: bool, depth: float, speed: float
+) -> wp.float32:
     """Return the force along the normal, N, at a depth, m, and a velocity into the shape, m/s."""
     s = depth
-    exponent = law.exponent[env, 0]
     if exponent != 1.0:
         s = wp.pow(depth, exponent)
-    force = s * (law.stiffness[env, 0] + law.damping[env, 0] * speed)
-    if law.friction[env, 0] >= 0.0:  # not NaN
+    force = s * (stiffness + damping * speed)
+    if is_one_way:
         force = wp.max(force, 0.0)
     return force
 
@@ -208,92 +211,8 @@ def _bounded(shear: wp.vec3, bound: float) -> wp.vec3:
     return shear
 
 
-@wp.func
-def _feel(
-    env: int,
-    mount: int,
-    probe: int,
-    skin: Skin,
-    law: Law,
-    shapes: Shapes,
-    around: Around,
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
-    anchor: wp.array3d[wp.vec4],
-    force_out: wp.array3d[wp.vec3],
-    torque_out: wp.array3d[wp.vec3],
-    force_measured: wp.array3d[wp.vec3],
-    torque_measured: wp.array3d[wp.vec3],
-) -> None:
-    is_noisy = force_measured.shape[0] > 0
-    p = skin.points[probe]
-    radius = skin.radius[probe]
-    measured = radius
-    if is_noisy:
-        element = mount * skin.points.shape[0] + probe
-        measured = drawn_radius(radius, skin.noise, clock[0], env, episode[env], element, skin.key0, skin.key1)
-    force = wp.vec3()
-    torque = wp.vec3()
-    force_2 = wp.vec3()
-    torque_2 = wp.vec3()
-    reach = wp.max(radius, measured)
-    touched = deepest(shapes, around, env, mount, p, reach)
-    if touched.near >= 0 and reach > 0.0:
-        n = skin.normals[probe]
-        side = wp.float32(1.0)
-        if law.on_link != 0:
-            n = -touched.normal
-            side = -1.0
-        v = -surface_velocity(around, env, mount, touched.near, p)
-        spin = -wp.dot(around.ang[env, mount, touched.near], n)
-        speed = wp.dot(v, n)
-        shear = law.shear[env, 0] * (v - speed * n)
-        depth = radius - touched.distance
-        mu = law.friction[env, 0]
-        normal = wp.float32(0.0)
-        if depth > 0.0:
-            normal = _normal_force(law, env, depth, speed)
-        if anchor.shape[0] > 0:
-            hold = law.hold[env, 0]
-            held = anchor[env, mount, probe]
-            turn = around.quat[env, mount, touched.near]
-            origin = around.pos[env, mount, touched.near]
-            way = wp.vec3()
-            if held[3] == float(around.row[env, mount, touched.near] + 1):
-                way = p - (origin + quat_rotate(turn, wp.vec3(held[0], held[1], held[2])))
-                way = way - wp.dot(way, n) * n
-            if depth > 0.0:
-                if hold > 0.0:
-                    way = _bounded(hold * way, mu * normal) / hold
-                at = quat_rotate_inverse(turn, p - way - origin)
-                anchor[env, mount, probe] = wp.vec4(
-                    at[0], at[1], at[2], float(around.row[env, mount, touched.near] + 1)
-                )
-            else:
-                anchor[env, mount, probe] = wp.vec4()
-                way = wp.vec3()
-            shear = shear + hold * way
-        twist = law.twist[env, 0] * spin
-        if depth > 0.0:
-            force = side * (normal * n + _bounded(shear, mu * normal))
-            torque = wp.cross(p, force) + side * twist * n
-        if is_noisy:
-            depth = measured - touched.distance
-            if depth > 0.0:
-                normal = _normal_force(law, env, depth, speed)
-                force_2 = side * (normal * n + _bounded(shear, mu * normal))
-                torque_2 = wp.cross(p, force_2) + side * twist * n
-    elif anchor.shape[0] > 0:
-        anchor[env, mount, probe] = wp.vec4()
-    force_out[env, mount, probe] = force
-    torque_out[env, mount, probe] = torque
-    if is_noisy:
-        force_measured[env, mount, probe] = force_2
-        torque_measured[env, mount, probe] = torque_2
-
-
 @wp.kernel
-def _feel_all(
+def _feel(
     rows: Rows,
     block: int,
     skin: Skin,
@@ -312,23 +231,91 @@ def _feel_all(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    last = wp.min((first + 1) * block, skin.points.shape[0])
-    if around.count[env, mount] == 0:
-        zero = wp.vec3()
-        for probe in range(first * block, last):
-            force_out[env, mount, probe] = zero
-            torque_out[env, mount, probe] = zero
-            if force_measured.shape[0] > 0:
-                force_measured[env, mount, probe] = zero
-                torque_measured[env, mount, probe] = zero
-            if anchor.shape[0] > 0:
-                anchor[env, mount, probe] = wp.vec4()
-        return
-    for probe in range(first * block, last):
-        _feel(
-            env, mount, probe, skin, law, shapes, around, clock, episode, anchor, force_out, torque_out,
-            force_measured, torque_measured,
-        )  # fmt: skip
+    is_noisy = force_measured.shape[0] > 0
+    is_held = anchor.shape[0] > 0
+    stiffness = law.stiffness[env, 0]
+    damping = law.damping[env, 0]
+    exponent = law.exponent[env, 0]
+    slide = law.shear[env, 0]
+    twist = law.twist[env, 0]
+    hold = law.hold[env, 0]
+    mu = law.friction[env, 0]
+    is_one_way = mu >= 0.0  # not NaN
+    count = around.count[env, mount]
+    for probe in range(first * block, wp.min((first + 1) * block, skin.points.shape[0])):
+        p = skin.points[probe]
+        radius = skin.radius[probe]
+        measured = radius
+        if is_noisy:
+            element = mount * skin.points.shape[0] + probe
+            measured = drawn_radius(radius, skin.noise, clock[0], env, episode[env], element, skin.key0, skin.key1)
+        force = wp.vec3()
+        torque = wp.vec3()
+        force_2 = wp.vec3()
+        torque_2 = wp.vec3()
+        held = wp.vec4()
+        least = wp.max(radius, measured)
+        near = wp.int32(-1)
+        out = wp.vec3()
+        if least > 0.0:
+            for k in range(count):
+                row = around.row[env, mount, k]
+                local = quat_rotate_inverse(around.quat[env, mount, k], p - around.pos[env, mount, k])
+                distance, _foot, gradient = signed_analytic(
+                    shapes.instances.kind[row], shapes.instances.size[row], local
+                )
+                if shapes.instances.kind[row] >= MESH:
+                    distance, _foot, gradient = signed_distance(
+                        shapes.instances, shapes.solids, shapes.fields, row, local, wp.max(least, 0.0)
+                    )
+                if distance < least:
+                    least = distance
+                    near = k
+                    out = gradient
+        if near >= 0:
+            n = skin.normals[probe]
+            side = wp.float32(1.0)
+            if law.on_link != 0:
+                n = -quat_rotate(around.quat[env, mount, near], out)
+                side = -1.0
+            ang = around.ang[env, mount, near]
+            v = -(around.lin[env, mount, near] + wp.cross(ang, p))
+            speed = wp.dot(v, n)
+            shear = slide * (v - speed * n)
+            turning = -twist * wp.dot(ang, n)
+            depth = radius - least
+            normal = wp.float32(0.0)
+            if depth > 0.0:
+                normal = _normal_force(stiffness, damping, exponent, is_one_way, depth, speed)
+            if is_held and depth > 0.0:
+                turn = around.quat[env, mount, near]
+                origin = around.pos[env, mount, near]
+                name = float(around.row[env, mount, near] + 1)
+                last = anchor[env, mount, probe]
+                way = wp.vec3()
+                if last[3] == name:
+                    way = p - (origin + quat_rotate(turn, wp.vec3(last[0], last[1], last[2])))
+                    way = way - wp.dot(way, n) * n
+                if hold > 0.0:
+                    way = _bounded(hold * way, mu * normal) / hold
+                at = quat_rotate_inverse(turn, p - way - origin)
+                held = wp.vec4(at[0], at[1], at[2], name)
+                shear = shear + hold * way
+            if depth > 0.0:
+                force = side * (normal * n + _bounded(shear, mu * normal))
+                torque = wp.cross(p, force) + side * turning * n
+            depth = measured - least
+            if is_noisy and depth > 0.0:
+                normal = _normal_force(stiffness, damping, exponent, is_one_way, depth, speed)
+                force_2 = side * (normal * n + _bounded(shear, mu * normal))
+                torque_2 = wp.cross(p, force_2) + side * turning * n
+        force_out[env, mount, probe] = force
+        torque_out[env, mount, probe] = torque
+        if is_noisy:
+            force_measured[env, mount, probe] = force_2
+            torque_measured[env, mount, probe] = torque_2
+        if is_held:
+            anchor[env, mount, probe] = held
 
 
 class KinematicTactileSensor(SimpleSensor[KinematicTactileSensorCfg, KinematicTactileSensorData]):
@@ -342,9 +329,11 @@ class KinematicTactileSensor(SimpleSensor[KinematicTactileSensorCfg, KinematicTa
         return laid_out(super().fields(), self.cfg.layout)
 
     def _hooks(self) -> Hooks:
-        hooks = super()._hooks()
-        if self.cfg.probe_radius_noise == 0.0:
+        hooks, cfg = super()._hooks(), self.cfg
+        if cfg.probe_radius_noise == 0.0:
             hooks.fused = None  # the measured reading differs by what comes after
+        if cfg.is_clean or cfg.radii.all():
+            hooks.derive = None
         return hooks
 
     def setup(self) -> None:
@@ -422,25 +411,25 @@ class KinematicTactileSensor(SimpleSensor[KinematicTactileSensorCfg, KinematicTa
         ]  # fmt: skip
         outputs = [held, taxels.vectors(raw.force), taxels.vectors(raw.torque)]
         outputs += [taxels.vectors(slot.force if slot else None), taxels.vectors(slot.torque if slot else None)]
-        self.compute_on.launch(_feel_all, taxels.items, inputs, outputs)
+        self.compute_on.launch(_feel, taxels.items, inputs, outputs)
+
+    @recorded
+    def derive_measured(self, slot: Record) -> None:
+        """Let probes without a radius read 0, whatever noise was added there."""
+        self._taxels.clear_fillers(slot.force)
+        self._taxels.clear_fillers(slot.torque)
 
     def debug_draw(self) -> Iterable[DebugShape]:
-        """Return an arrow of 1 mm per N at each probe that feels something."""
+        """Return a line of 1 mm per N at each probe that feels something."""
         force = self.ground_truth.force.view(*self._taxels.shape, 3)
-        turn, pos = self.mount.quat_w[:, :, None], self.mount.pos_w[:, :, None]
-        starts = pos + _turned(turn, self._taxels.points.expand_as(force))
-        lines = torch.stack([starts, starts + 1e-3 * _turned(turn, force)], dim=-2)
+        axis = self.mount.quat_w[:, :, None, 1:].expand_as(force)
+        twice = 2.0 * torch.linalg.cross(axis, force)
+        turned = force + self.mount.quat_w[:, :, None, :1] * twice + torch.linalg.cross(axis, twice)
+        starts = self._taxels.points_w
+        lines = torch.stack([starts, starts + 1e-3 * turned], dim=-2)
         is_felt = force.abs().amax(dim=-1) > 0.0
         counts = is_felt.flatten(1).sum(dim=1).tolist()
         yield DebugShape("lines", lines[is_felt].cpu().numpy(), counts=counts)
-
-
-def _turned(quat: Tensor, vector: Tensor) -> Tensor:
-    """Return vectors `[..., 3]` turned by quaternions `[..., 4]`."""
-    axis = quat[..., 1:].expand_as(vector)
-    twice = 2.0 * torch.linalg.cross(axis, vector)
-    turned: Tensor = vector + quat[..., :1] * twice + torch.linalg.cross(axis, twice)
-    return turned
 
 
 KinematicTaxel = KinematicTactileSensor

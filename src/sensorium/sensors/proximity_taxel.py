@@ -333,9 +333,11 @@ class ProximityTaxel(SimpleSensor[ProximityTaxelCfg, ProximityTaxelData]):
         return laid_out(super().fields(), self.cfg.layout)
 
     def _hooks(self) -> Hooks:
-        hooks = super()._hooks()
-        if self.cfg.probe_radius_noise == 0.0:
+        hooks, cfg = super()._hooks(), self.cfg
+        if cfg.probe_radius_noise == 0.0:
             hooks.fused = None  # the measured reading differs by what comes after
+        if cfg.is_clean or cfg.radii.all():
+            hooks.derive = None
         return hooks
 
     def setup(self) -> None:
@@ -423,6 +425,12 @@ class ProximityTaxel(SimpleSensor[ProximityTaxelCfg, ProximityTaxelData]):
         outputs = [taxels.vectors(raw.force), taxels.vectors(raw.torque)]
         outputs += [taxels.vectors(slot.force if slot else None), taxels.vectors(slot.torque if slot else None)]
         self.compute_on.launch(_sense, taxels.items, inputs, outputs)
+
+    @recorded
+    def derive_measured(self, slot: Record) -> None:
+        """Let probes without a radius read 0, whatever noise was added there."""
+        self._taxels.clear_fillers(slot.force)
+        self._taxels.clear_fillers(slot.torque)
 
     def debug_draw(self) -> Iterable[DebugShape]:
         """Return the probes that something is near to, as points."""

@@ -200,11 +200,12 @@ def drawn_radius(
 
 
 @wp.kernel
-def _clear_fillers(rows: Rows, radius_in: wp.array[wp.float32], values: wp.array3d[wp.float32]) -> None:
+def _clear_fillers(rows: Rows, radius_in: wp.array[wp.float32], values: wp.array4d[wp.float32]) -> None:
     i, mount, probe = wp.tid()
     env = rows.start + i
     if rows.mask[env] != wp.uint8(0) and radius_in[probe] == 0.0:
-        values[env, mount, probe] = 0.0
+        for k in range(values.shape[3]):
+            values[env, mount, probe, k] = 0.0
 
 
 class Taxels:
@@ -283,7 +284,7 @@ class Taxels:
                     stacklevel=2,
                 )
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, int, int]:
         """Sizes of env, mount and probe."""
         return self._sensor.num_envs, self._mount.count, self.cfg.num_probes
@@ -296,7 +297,7 @@ class Taxels:
     @property
     def items(self) -> tuple[int, int]:
         """Items of a launch over mounts and blocks of probes."""
-        return self._mount.count, -(-self.cfg.num_probes // self.block)
+        return self._mount.count, -(-self.shape[2] // self.block)
 
     @cached_property
     def key(self) -> tuple[int, int]:
@@ -312,9 +313,10 @@ class Taxels:
         return turned + self._mount.pos_w[:, :, None]
 
     def clear_fillers(self, tensor: torch.Tensor) -> None:
-        """Set a field of one number per probe to 0 where the probe has no radius, whatever noise was added there."""
+        """Set a field `[env, mount, ...]` to 0 where the probe has no radius, whatever noise was added there."""
+        values = wp.from_torch(tensor.view(*self.shape, -1), dtype=wp.float32)
         inputs = [wp.from_torch(self.radius, dtype=wp.float32)]
-        self._sensor.compute_on.launch(_clear_fillers, self.shape[1:], inputs, [self.scalars(tensor)])
+        self._sensor.compute_on.launch(_clear_fillers, self.shape[1:], inputs, [values])
 
     def scalars(self, tensor: torch.Tensor | None) -> wp.array3d[wp.float32]:
         """Return a field `[env, mount, ...]` of one number per probe for a kernel; None is an empty array."""

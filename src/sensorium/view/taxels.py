@@ -334,11 +334,11 @@ def _draw_moment(
             scale = max(longest, 0.3 * float(np.nan_to_num(np.abs(both)).max(initial=0.0)))
             _draw_arrows(axes, skin, felt.along[moment], scale, spacing)
         axes.set_xlabel(text[0], fontsize=8, color=INK)
-        title = f"{_called(spec)}, true{text[2]}\nt = {time:.4g} s"
+        title = f"{_called(spec)}, true\nt = {time:.4g} s{text[2]}"
         if which == "measured":
             title = f"measured\n{_error(both, spec)}"
         axes.set_title(title, fontsize=8.5, color=INK, loc="left", pad=4.0)
-        if which == "measured" and not is_flag and np.ptp(both[np.isfinite(both)]) > 0.0:
+        if which == "measured" and not is_flag and np.ptp(np.nan_to_num(both)) > 0.0:
             _bar_beside(figure, axes, drawn)
     panels[0].set_ylabel(text[1], fontsize=8, color=INK, labelpad=1.0)
     panels[1].tick_params(labelleft=False)
@@ -346,8 +346,8 @@ def _draw_moment(
         unit = unit_text(spec["unit"])
         arrows = f" · arrows: {_shear(spec)}, up to {longest:.2g} {unit}" if longest > 0.0 else ""
         panels[0].annotate(
-            f"colour: normal part{arrows}", (0.0, 0.0), xycoords="axes fraction", xytext=(0.0, -29.0), textcoords="offset points", fontsize=7,
-            color=FAINT, va="top",
+            f"colour: normal part{arrows}", (0.0, 0.0), xycoords="axes fraction", xytext=(0.0, -29.0),
+            textcoords="offset points", fontsize=7, color=FAINT, va="top",
         )  # fmt: skip
 
 
@@ -402,7 +402,7 @@ def _layer(true: Array, skin: _Skin, spec: Spec) -> tuple[tuple[Any, ...], tuple
     cell = np.unravel_index(int(np.nan_to_num(np.abs(true), nan=-1.0).argmax()), skin.shape)[axis]
     first, second = (word for k, word in enumerate("xyz") if k != axis)
     count = skin.shape[axis]
-    which = f", layer {'xyz'[axis]} = {int(cell)} of {count}" if count > 1 else ""
+    which = f", layer {int(cell) + 1} of {count} in {'xyz'[axis]}" if count > 1 else ""
     return tuple(int(cell) if k == axis else slice(None) for k in range(3)), (
         f"cell, {first}",
         f"cell, {second}",
