@@ -374,6 +374,15 @@ def test_list_shows_ray_patterns(capsys: pytest.CaptureFixture[str]) -> None:
         assert word in text, word
 
 
+def test_list_shows_defaults_that_are_configs_as_toml(capsys: pytest.CaptureFixture[str]) -> None:
+    """A default that is a config shows what it holds, and an empty table is one."""
+    assert main(["list", "temperature_grid"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for word in ("{base_temperature = ", "conductivity", " properties {} ", "{pos = (0.0, 0.0, 0.0), rot = "):
+        assert word in text, word
+    assert "Undefined" not in text and "Cfg()" not in text
+
+
 def test_help_is_quick_and_loads_nothing_heavy() -> None:
     """`--help` imports neither torch nor an engine."""
     code = (

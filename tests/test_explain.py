@@ -126,6 +126,36 @@ def test_needs_are_the_requirements(described: dict[str, Any], scene: sn.Scene) 
     assert [sensor.get("preset") for sensor in described["sensors"].values()] == ["bmi088", None, None, None]
 
 
+SKIN = """
+[[sensor]]
+kind = "kinematic_tactile"
+name = "skin"
+link_name = "FL_shank"
+probe_local_pos = [[0.0, 0.0, 0.00], [0.0, 0.0, 0.01], [0.0, 0.0, 0.02], [0.0, 0.0, 0.03], [0.0, 0.0, 0.04], [0.0, 0.0, 0.05], [0.0, 0.0, 0.06], [0.0, 0.0, 0.07], [0.0, 0.0, 0.08], [0.0, 0.0, 0.09], [0.0, 0.0, 0.10], [0.0, 0.0, 0.11]]
+geometry = "collision"
+exclude = ["F._.*"]
+"""
+
+
+def test_a_skin_says_what_it_feels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The link is shown as it was written, many places by their number, and the shapes that the taxels can feel."""
+    assert main(["explain", MODEL, "--rig", rig(tmp_path, SKIN), "--json"]) == 0
+    skin = json.loads(capsys.readouterr().out)["sensors"]["skin"]
+    assert skin["selector"] == {"link_name": "FL_shank"} and skin["mounts"] == [
+        {"name": "FL_shank", "body": "FL_shank"}
+    ]
+    assert len(skin["options"]["probe_local_pos"]) == 12
+    cfg = sn.KinematicTactileSensorCfg.from_dict(skin["options"])
+    scene = sn.Scene(sn.MujocoEngine(MODEL), [cfg])
+    felt = scene[cfg]._taxels.query
+    assert [shape["name"] for shape in skin["feels"]] == list(felt.names)
+    names = {shape["name"]: shape["moves"] for shape in skin["feels"]}
+    assert names["floor"] is False and not any(name.startswith(("FL_", "FR_")) for name in names)
+    text = table(tmp_path, capsys, text=SKIN)
+    assert "link_name='FL_shank': FL_shank" in text and "probe_local_pos=12 x 3 numbers" in text
+    assert f"feels {len(names)} shapes, {sum(names.values())} of them moving: " in text
+
+
 def test_options_are_those_that_were_given(described: dict[str, Any], scene: sn.Scene) -> None:
     """With them the config can be built again."""
     for name, sensor in described["sensors"].items():

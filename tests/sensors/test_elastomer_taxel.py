@@ -275,7 +275,7 @@ def test_the_less_compressible_the_farther_the_field_reaches() -> None:
         scene.update()
         moved = in_plane(gel.data)
         shares.append(moved[15, 30] / moved.max())
-    assert shares[0] < 0.01 * shares[1] and shares[1] < 0.9 * shares[2]
+    assert shares[0] < 0.9 * shares[1] and shares[1] < 0.9 * shares[2]
 
 
 def test_a_thick_layer_moves_less_aside() -> None:
@@ -358,7 +358,7 @@ def test_a_drag_gives_the_integral_over_the_cap() -> None:
 def test_a_pure_twist_gives_a_field_that_turns_around_the_contact() -> None:
     """Around the centre, along z x r, of one sense all around; the centre itself rests."""
     engine, scene, gel = dragged(n_sample_points=40000)
-    press(engine, 1e-3, angle=0.1)
+    press(engine, 1e-3, angle=0.01)
     scene.update()
     field, places = numpy(gel.data)[0], grid(15, 15)
     around = np.cross(UP, places)
@@ -367,9 +367,9 @@ def test_a_pure_twist_gives_a_field_that_turns_around_the_contact() -> None:
     radial = np.abs((field * places).sum(axis=-1))
     assert (radial < 0.06 * sense + 1e-3 * sense.max()).all()
     assert np.linalg.norm(field[7, 7]) < 0.02 * np.linalg.norm(field, axis=-1).max()
-    press(engine, 1e-3, angle=-0.1)
+    press(engine, 1e-3, angle=-0.01)
     scene.update()
-    np.testing.assert_allclose(numpy(gel.data)[0], -field, atol=0.05 * np.abs(field).max())
+    np.testing.assert_allclose(numpy(gel.data)[0], -field, atol=0.02 * np.abs(field).max())
 
 
 def test_press_drag_and_twist_together_are_the_sum_of_dilation_and_shear() -> None:
@@ -389,13 +389,12 @@ def test_press_drag_and_twist_together_are_the_sum_of_dilation_and_shear() -> No
 
 
 def test_shear_vanishes_with_the_way_back() -> None:
+    """A ball that only slides keeps its points: back where it came from, all are where they entered."""
     engine, scene, gel = dragged()
-    for x in (1e-4, 3e-4, 0.0):
-        press(engine, 1e-3, x)
+    for x, y in ((1e-4, 0.0), (3e-4, -2e-4), (0.0, 0.0)):
+        press(engine, 1e-3, x, y)
         scene.update()
-        if x:
-            most = float(gel.data.abs().max())
-    assert 0.0 < float(gel.data.abs().max()) < 0.05 * most  # what came in meanwhile is still dragged
+        assert bool(gel.data.any()) == (x > 0.0)
 
 
 def test_anchors_hold_through_a_gap_up_to_release_and_drop_beyond() -> None:
@@ -620,7 +619,6 @@ def tumbling_over_ground(num_envs: int) -> sn.TensorEngine:
     )  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("given", [{}, {"method": "fft", "noise": 1e-3}, {"shear_scale": 0.0, "noise": 1e-3}])
 def test_it_keeps_the_laws_of_sensors(given: dict[str, Any]) -> None:
     places: Any = grid(8, 9, 0.05) if given.get("method") == "fft" else ((0.1, 0.0, 0.0), (0.0, 0.3, -0.1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sensorium.scene import Scene
     from sensorium.sensors.base import Sensor
     from sensorium.world.ray_cast import RayCast
+    from sensorium.world.solid_query import SolidQuery
 
 SHOWN_SHAPES = 12
 """Names of shapes that the tables show at most."""
@@ -127,10 +128,27 @@ def _sensor(sensor: Sensor[Any, Any], preset: str | None) -> dict[str, Any]:
     }
     selector = getattr(cfg, "selector", None)
     if isinstance(selector, tuple):
-        out["selector"] = {selector[0]: _plain(selector[1])}
+        given = getattr(cfg, selector[0], None)  # as it was written: a link is looked for in its entity
+        out["selector"] = {selector[0]: _plain(selector[1] if given is None else given)}
     if rays := _rays(sensor):
         out["rays"] = rays
+    if query := _solids(sensor):
+        out["feels"] = _described(sensor, query.view.shapes)
     return out
+
+
+def _described(sensor: Sensor[Any, Any], numbers: Iterable[int]) -> list[dict[str, Any]]:
+    """Return what shapes of the scene are, by their numbers."""
+    shapes = sensor.rays.shapes
+    return [{"name": shapes[i].name, "kind": shapes[i].kind, "moves": not shapes[i].is_static} for i in numbers]
+
+
+def _solids(sensor: Sensor[Any, Any]) -> SolidQuery | None:
+    """Return what tells a sensor with taxels how deep it is in which shapes; None for other sensors."""
+    from sensorium.world.solid_query import SolidQuery
+
+    held = [each for value in vars(sensor).values() for each in (value, getattr(value, "query", None))]
+    return next((each for each in held if isinstance(each, SolidQuery)), None)
 
 
 def _casts(sensor: Sensor[Any, Any]) -> list[RayCast]:
@@ -160,19 +178,22 @@ def _rays(sensor: Sensor[Any, Any]) -> dict[str, Any]:
     pattern = getattr(sensor.cfg, "pattern", None)
     if isinstance(pattern, PatternBaseCfg):
         out["pattern"], out["return_shape"] = pattern.to_dict(), list(pattern.return_shape)
-    shapes = sensor.rays.shapes
     met = sorted({number for cast in casts for number in cast.view.met})
     return out | {
         "count": casts[0].count,
-        "shapes": [{"name": shapes[i].name, "kind": shapes[i].kind, "moves": not shapes[i].is_static} for i in met],
+        "shapes": _described(sensor, met),
         "nbytes": sum(cast.nbytes for cast in casts),
     }
 
 
 def _plain(selected: Any) -> Any:
     """Return what a selector holds as text, or a list of texts."""
+    from sensorium.cfg import ObjRef
+
     if isinstance(selected, tuple):
         return [_plain(each) for each in selected]
+    if isinstance(selected, ObjRef):
+        return f"{selected.entity}/{selected.name}" if selected.entity else selected.name
     return selected if isinstance(selected, str) else str(selected)
 
 
@@ -279,6 +300,8 @@ def _facts(sensor: Mapping[str, Any]) -> Table:
         if "rays" not in sensor["notes"]:
             view.add_row("rays", f"{rays['count']}" + (f", {shape}" if " x " in shape else ""))
         view.add_row("meets", escape(_shapes(rays["shapes"])))
+    if "feels" in sensor:
+        view.add_row("feels", escape(_shapes(sensor["feels"])))
     more = f", its rays {bytes_text(rays['nbytes'])}" if rays else ""
     view.add_row("memory", bytes_text(sensor["nbytes"]) + more)
     for key, value in (*sensor["constants"].items(), *sensor["notes"].items()):
@@ -350,4 +373,17 @@ def bytes_text(count: float) -> str:
 
 def _short(value: object, limit: int = 60) -> str:
     text = json.dumps(value)
+    if len(text) > limit and isinstance(value, list) and (shape := _sizes(value)):
+        return f"{' x '.join(map(str, shape))} numbers"
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def _sizes(value: object) -> tuple[int, ...]:
+    """Return the sizes of nested lists of numbers in which all rows are alike; nothing for anything else."""
+    import numpy as np
+
+    try:
+        numbers = np.array(value)
+    except ValueError:
+        return ()
+    return numbers.shape if numbers.dtype.kind in "if" else ()

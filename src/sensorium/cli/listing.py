@@ -150,8 +150,16 @@ def _options(cls: Any, names: Iterable[str]) -> Any:
 
 
 def _default(value: Any) -> str:
-    """Return a default as it is shown; of a pattern its kind, with what would be given for it as far as it is short."""
+    """Return a default as it is shown: of a config what it holds, as TOML would have it.
+
+    Of a pattern it is the kind, with what would be given for it as far as it is short.
+    """
+    from pydantic import BaseModel
+
     kind = getattr(type(value), "kind", None)
+    if kind is None and isinstance(value, BaseModel):
+        parts = [f"{name} = {part}" for name, part in value if part is not None]
+        return f"{{{', '.join(parts)}}}"
     if kind is None:
         return repr(value)
     given = {name: part for name, part in value.to_dict().items() if name != "kind"}

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from sensorium.compute import Compute
 from sensorium.engines.base import Engine, NameKind
-from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest
+from sensorium.errors import ConfigError, Fault, ModelError, SelectionError, listed, nearest
 from sensorium.geometry.bounds import bounding_sphere, is_upright, rotation, tree_of
 from sensorium.geometry.hfield import HFields, build_hfields
 from sensorium.geometry.ray_structs import Instances, Surroundings
@@ -164,6 +164,7 @@ class RayScene:
         }
         self._views: dict[Any, View] = {}
         self._solids: dict[Any, SolidView] = {}
+        self._forms: dict[Any, Any] = {}
         self._meshes: dict[tuple[int, tuple[float, ...]], tuple[Mesh, wp.Mesh]] = {}
 
     def __repr__(self) -> str:
@@ -377,7 +378,15 @@ class RayScene:
             meshes = [None if m is None else (m, self.shapes[i].scale) for i, m in zip(rows, found, strict=True)]
             instances = self._instances(rows, sum(bool(self.shapes[i].is_static) for i in rows))
             bodies = np.array([self.shapes[i].row for i in rows], dtype=np.int32)
-            self._solids[key] = SolidView(rows, instances, bodies, build_solids(meshes, self._compute.device))
+            triangles = sum(len(mesh.faces) for mesh in {id(m): m for m in found if m is not None}.values())
+            with building("signed distances", triangles):
+                try:
+                    solids = build_solids(meshes, self._compute.device, self._forms)
+                except ModelError as error:
+                    raise ModelError(
+                        f"{config}: {error} To leave out: exclude=(its name,), or geometry='collision'."
+                    ) from None
+            self._solids[key] = SolidView(rows, instances, bodies, solids)
         view = self._solids[key]
         return view, _hidden(own_of, view.bodies)
 
