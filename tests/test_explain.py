@@ -126,12 +126,12 @@ def test_needs_are_the_requirements(described: dict[str, Any], scene: sn.Scene) 
     assert [sensor.get("preset") for sensor in described["sensors"].values()] == ["bmi088", None, None, None]
 
 
-SKIN = """
+SKIN = f"""
 [[sensor]]
 kind = "kinematic_tactile"
 name = "skin"
 link_name = "FL_shank"
-probe_local_pos = [[0.0, 0.0, 0.00], [0.0, 0.0, 0.01], [0.0, 0.0, 0.02], [0.0, 0.0, 0.03], [0.0, 0.0, 0.04], [0.0, 0.0, 0.05], [0.0, 0.0, 0.06], [0.0, 0.0, 0.07], [0.0, 0.0, 0.08], [0.0, 0.0, 0.09], [0.0, 0.0, 0.10], [0.0, 0.0, 0.11]]
+probe_local_pos = {[[0.0, 0.0, -0.01 * k] for k in range(12)]}
 geometry = "collision"
 exclude = ["F._.*"]
 """
@@ -150,7 +150,7 @@ def test_a_skin_says_what_it_feels(tmp_path: Path, capsys: pytest.CaptureFixture
     felt = scene[cfg]._taxels.query
     assert [shape["name"] for shape in skin["feels"]] == list(felt.names)
     names = {shape["name"]: shape["moves"] for shape in skin["feels"]}
-    assert names["floor"] is False and not any(name.startswith(("FL_", "FR_")) for name in names)
+    assert names["terrain"] is False and not any(name.startswith(("FL_", "FR_")) for name in names)
     text = table(tmp_path, capsys, text=SKIN)
     assert "link_name='FL_shank': FL_shank" in text and "probe_local_pos=12 x 3 numbers" in text
     assert f"feels {len(names)} shapes, {sum(names.values())} of them moving: " in text

@@ -28,6 +28,7 @@ GROUND = sn.ContactMatch(mode="geom", pattern="ground")
 EVERYTHING = ("found", "force", "torque", "dist", "pos", "normal", "tangent")
 SCAN = sn.GridPatternCfg(resolution=0.2, size=(0.6, 0.4))
 PINHOLE = sn.PinholeCameraPatternCfg(width=6, height=4, focal_length=20.0, horizontal_aperture=20.0)
+GEL = tuple(tuple((0.01 * row, 0.01 * column - 0.02, 0.064) for column in range(8)) for row in range(8))
 TARGET = sn.FrameTransformerCfg.FrameCfg
 NATIVE = (
     "gyro", "accelerometer", "velocimeter", "flange_force", "flange_torque", "compass", "cable_length", "cable_speed",
@@ -111,6 +112,9 @@ def sensors() -> list[sn.SensorCfg[Any]]:
         sn.KinematicTactileSensorCfg(
             name="skin", body="trunk", probe_local_pos=(((0.0, 0.0, 0.06), (0.02, 0.01, 0.06)),), probe_radius=0.03,
             probe_local_normal=(0.1, 0.0, 1.0), friction=0.8, shear_stiffness=200.0,
+        ),
+        sn.ElastomerTaxelCfg(
+            name="gel", body="trunk", probe_local_pos=GEL, targets="ball", compressibility=0.5, n_sample_points=2000,
         ),
         sn.ProximityTaxelCfg(
             name="proximity", body="trunk", probe_local_pos=((0.03, 0.02, 0.05), (0.1, 0.1, -0.05), (-0.2, 0.0, 0.05)),

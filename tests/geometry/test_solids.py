@@ -112,8 +112,7 @@ def test_the_signed_distance_to_an_analytic_shape_is_that_of_the_reference(shape
     assert (np.abs(distance - reference.distance) <= rounding).all()
     assert (np.abs(np.linalg.norm(p - foot, axis=1) - np.abs(distance)) <= rounding).all()
     assert (np.abs(reference_distance(shape, foot).distance) <= rounding).all()
-    if shape.kind != "plane" or not shape.size[0]:
-        assert (distance < 0.0).any() and (distance > 0.0).any()
+    assert (distance < 0.0).any() and (distance > 0.0).any()
 
 
 @pytest.mark.parametrize("shape", CASES)
@@ -175,12 +174,12 @@ def test_where_all_ways_out_are_equal_one_of_them_is_taken() -> None:
         np.testing.assert_allclose(foot[0], 0.5 * gradient[0], atol=1e-7)
 
 
-def test_a_bounded_plane_has_two_outer_sides_and_an_unbounded_one_an_inside() -> None:
-    p = np.array([[0.1, 0.2, -0.5], [0.1, 0.2, 0.5], [0.1, 0.2, 0.0]])
-    distance, _, gradient = signed(Shape("plane", "s", (1.0, 1.0)), p)
-    assert distance.tolist() == [0.5, 0.5, 0.0] and gradient[:, 2].tolist() == [-1.0, 1.0, 1.0]
-    distance, _, gradient = signed(Shape("plane", "s"), p)
-    assert distance.tolist() == [-0.5, 0.5, 0.0] and gradient[:, 2].tolist() == [1.0, 1.0, 1.0]
+def test_below_a_plane_is_inside_however_large_it_is_drawn() -> None:
+    """As MuJoCo's solver has it, which reads no size of a plane; beside the rectangle, too."""
+    p = np.array([[0.1, 0.2, -0.5], [0.1, 0.2, 0.5], [0.1, 0.2, 0.0], [9.0, 0.0, -0.5]])
+    for size in ((), (1.0, 1.0), (1.0, 0.0)):
+        distance, _, gradient = signed(Shape("plane", "s", size), p)
+        assert distance.tolist() == [-0.5, 0.5, 0.0, -0.5] and gradient[:, 2].tolist() == [1.0, 1.0, 1.0, 1.0]
 
 
 # Height fields --------------------------------------------------------------------------------------------------------

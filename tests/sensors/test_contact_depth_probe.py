@@ -164,7 +164,7 @@ def test_beside_a_surface_it_is_the_radius_less_what_a_distance_probe_reads() ->
 WORLD = """
 <mujoco>
   <worldbody>
-    <geom name="floor" type="plane" size="0 0 1" pos="0 0 -2" euler="10 20 0"/>
+    <geom name="floor" type="plane" size="0.1 0.1 1" pos="0 0 -2" euler="10 20 0"/>
     <geom name="box" type="box" size=".2 .3 .4" pos="1 0 0" euler="20 30 40"/>
     <geom name="capsule" type="capsule" size=".1 .3" pos="-1 .2 0" euler="50 10 0"/>
     <body pos="0 1 .5"><freejoint/><geom name="cylinder" type="cylinder" size=".2 .3" euler="10 80 0"/></body>

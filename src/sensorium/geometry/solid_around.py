@@ -136,7 +136,7 @@ def place_solids(
                 continue
         arm = quat_rotate_inverse(quat, shape_pos - pos)
         turned = quat_multiply(wp.vec4(quat[0], -quat[1], -quat[2], -quat[3]), shape_quat)
-        if instances.kind[row] == PLANE and instances.size[row][0] == 0.0 and instances.size[row][1] == 0.0:
+        if instances.kind[row] == PLANE:
             if quat_rotate_inverse(turned, centre - arm)[2] > radius:
                 continue
         elif wp.length(arm + quat_rotate(turned, instances.centre[row]) - centre) > radius + instances.radius[row]:

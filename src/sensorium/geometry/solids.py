@@ -4,8 +4,9 @@ Points are given in the shape's own frame. A distance is negative inside; its gr
 solid, outside as inside, and on the surface the outward normal. At an edge or a corner it is one of those that point
 out there; where several points of the surface are equally near, one of them is taken, always the same.
 
-Below an unbounded plane, and below a height field without a base, is inside; beside such a field is outside. A plane
-that is bounded is a sheet without an inside. Meshes must be closed; see `sensorium.geometry.solid_mesh`.
+Below a plane is inside, however large the plane is drawn, for so do solvers collide with it; only rays see its size.
+Below a height field without a base is inside, too; beside such a field is outside. Meshes must be closed; see
+`sensorium.geometry.solid_mesh`.
 """
 
 from __future__ import annotations
@@ -111,18 +112,6 @@ def _signed_ellipsoid(radii: wp.vec3, p: wp.vec3) -> tuple[wp.float32, wp.vec3, 
 
 
 @wp.func
-def _signed_plane(size: wp.vec3, p: wp.vec3) -> tuple[wp.float32, wp.vec3, wp.vec3]:
-    """Return the signed distance to a plane, or the distance to a sheet, its nearest point, and the gradient."""
-    up = wp.vec3(0.0, 0.0, 1.0)
-    if size[0] == 0.0 and size[1] == 0.0:
-        return p[2], wp.vec3(p[0], p[1], 0.0), up
-    foot, distance = nearest_primitive(PLANE, size, p)
-    if distance > 0.0:
-        return distance, foot, (p - foot) / distance
-    return distance, foot, up
-
-
-@wp.func
 def signed_analytic(kind: int, size: wp.vec3, p: wp.vec3) -> tuple[wp.float32, wp.vec3, wp.vec3]:
     """Return the signed distance to an analytic shape, m, its nearest point, and the gradient.
 
@@ -148,8 +137,7 @@ def signed_analytic(kind: int, size: wp.vec3, p: wp.vec3) -> tuple[wp.float32, w
         far, foot, out = _signed_ellipsoid(size, p)
         return far, foot, out
     if kind == PLANE:
-        far, foot, out = _signed_plane(size, p)
-        return far, foot, out
+        return p[2], wp.vec3(p[0], p[1], 0.0), wp.vec3(0.0, 0.0, 1.0)
     return wp.inf, wp.vec3(wp.inf, wp.inf, wp.inf), wp.vec3(0.0, 0.0, 1.0)
 
 

@@ -45,8 +45,7 @@ def reference_distance(
 ) -> ReferenceDistance:
     """Return signed distances of points to a shape.
 
-    Below an unbounded plane, and below a height field without a base inside its extent, is inside. A bounded plane has
-    no inside.
+    Below a plane, however large it is drawn, and below a height field without a base inside its extent, is inside.
 
     Args:
         shape: of any kind; a mesh must be closed, either side of its triangles may be out.
@@ -169,10 +168,8 @@ def _analytic(kind: str, size: Floats, p: Floats) -> tuple[Floats, Floats, NDArr
         foot = _on_ellipsoid(size, p)
         return foot, _unit(foot / size**2), ((p / size) ** 2).sum(axis=1) < 1.0
     if kind == "plane":
-        most = np.array([size[0] or np.inf, size[1] or np.inf, 0.0])
-        foot = np.clip(p, -most, most)
-        below: NDArray[np.bool_] = p[:, 2] < (-np.inf if size[:2].any() else 0.0)
-        return foot, np.broadcast_to([0.0, 0.0, 1.0], p.shape), below
+        below: NDArray[np.bool_] = p[:, 2] < 0.0
+        return p * [1.0, 1.0, 0.0], np.broadcast_to([0.0, 0.0, 1.0], p.shape), below
     if kind == "cylinder":
         around = _unit(p * [1.0, 1.0, 0.0])
         flat = np.stack([np.hypot(p[:, 0], p[:, 1]), p[:, 2]], axis=1)
