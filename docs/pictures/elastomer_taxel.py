@@ -8,7 +8,7 @@ import numpy as np
 
 import sensorium as sn
 
-SIDE, SPACING, RADIUS = 13, 1.5e-3, 0.008
+SIDE, SPACING, RADIUS = 11, 1.5e-3, 0.008
 STAGES = (("pressed 0.8 mm", 100), ("dragged 0.3 mm along x", 200), ("back, and twisted by 20 degrees", 300))
 
 
@@ -31,8 +31,8 @@ def simulate() -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray], np.ndarr
     engine = sn.TensorEngine(1, 0.01, bodies=("pad", "ball"), shapes=[ball])
     engine.body_pos_w[0, 1, 2] = 2.0 * RADIUS
     gel = sn.ElastomerTaxelCfg(
-        name="gel", body="pad", targets="ball", probe_local_pos=places(), lambda_d=8e4, lambda_s=6e4,
-        dilate_scale=30.0, shear_scale=20.0, n_sample_points=4000, noise=5e-6,
+        name="gel", body="pad", targets="ball", probe_local_pos=places(), lambda_d=5e4, lambda_s=6e4,
+        dilate_scale=25.0, shear_scale=20.0, n_sample_points=4000, noise=1e-5,
     )  # fmt: skip
     scene = sn.Scene(engine, [gel], seed=0)
     true, measured, balls = [], [], []
@@ -64,16 +64,16 @@ def draw(path: Path) -> None:
 
     balls, true, measured, grid, rows = simulate()
     x, y = 1e3 * grid[..., 0], 1e3 * grid[..., 1]
-    fig, axes = plt.subplots(1, 4, figsize=(10.5, 3.3), dpi=95, layout="constrained", width_ratios=[1, 1, 1, 1.15])
+    fig, axes = plt.subplots(1, 4, figsize=(11, 3.5), dpi=100, layout="constrained", width_ratios=[1, 1, 1, 1.15])
     for axis, (title, _), ball, truth, seen in zip(axes, STAGES, balls, true, measured, strict=False):
         patch = np.sqrt(2.0 * RADIUS * ball[1]) * 1e3
         axis.add_patch(plt.Circle((1e3 * ball[0], 0.0), patch, color="0.88"))
-        for field, color, width in ((seen, "tab:orange", 0.006), (truth, "black", 0.004)):
+        for field, color, width in ((seen, "tab:orange", 0.011), (truth, "black", 0.005)):
             axis.quiver(x, y, 1e3 * field[..., 0], 1e3 * field[..., 1], angles="xy", scale_units="xy", scale=0.25,
                         color=color, width=width)  # fmt: skip
         most = 1e3 * np.linalg.norm(truth[..., :2], axis=-1).max()
-        axis.set(title=f"{title}\nlongest {most:.2f} mm", xlabel="x (mm)", aspect="equal", xlim=(-10.5, 10.5),
-                 ylim=(-10.5, 10.5))  # fmt: skip
+        axis.set(title=f"{title}\nlongest {most:.2f} mm", xlabel="x (mm)", aspect="equal", xlim=(-9.5, 9.5),
+                 ylim=(-9.5, 9.5))  # fmt: skip
         axis.title.set_fontsize(9)
     axes[0].set_ylabel("y (mm)")
     last = axes[3]
@@ -84,14 +84,15 @@ def draw(path: Path) -> None:
         last.text(at, 0.97, text, transform=last.get_xaxis_transform(), ha="center", va="top", fontsize=8)
     for at in (1.0, 2.0, 2.5):
         last.axvline(at, color="gray", lw=0.5)
-    last.set(title="Marker at (0, 2.5) mm", xlabel="time (s)", ylabel="displacement (mm)", xlim=(0.0, 3.0))
+    last.set(title="Marker at (0, 3) mm", xlabel="time (s)", ylabel="displacement (mm)", xlim=(0.0, 3.0))
     low, high = last.get_ylim()
     last.set_ylim(low, high + 0.12 * (high - low))
     last.title.set_fontsize(9)
-    last.legend(fontsize=7, markerscale=4, loc="center left")
+    last.legend(fontsize=7, markerscale=4, loc="lower left")
     last.grid(alpha=0.3)
-    fig.suptitle("Markers of a gel pad under a ball (grey: contact): black true, orange measured; arrows 4 times as long",
-                 fontsize=10)  # fmt: skip
+    fig.suptitle(
+        "Markers of a gel under a ball (grey: contact). Black: true, orange: measured, 4 times as long", fontsize=10
+    )
     fig.savefig(path)
     plt.close(fig)
 

@@ -1,4 +1,4 @@
-"""Draws docs/images/kinematic_tactile.png: a sphere is pressed on a pad of taxels, held, and dragged until it slides."""
+"""Draws docs/images/kinematic_tactile.png: a sphere is pressed on a pad of taxels, held, and dragged along it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import sensorium as sn
 RADIUS, LOAD, MU, SPEED = 0.012, 5.0, 0.5, 0.015  # m, N, 1, m/s
 SCENE = f"""
 <mujoco>
-  <option timestep="0.001" cone="elliptic" impratio="10" gravity="0 0 0"/>
+  <option timestep="0.001" cone="elliptic" impratio="100" gravity="0 0 0"/>
   <default><geom solref="-6000 -20" solimp="0.9 0.9 0.001" friction="{MU}"/></default>
   <worldbody>
     <body name="pad"><geom type="box" size="0.02 0.014 0.005" pos="0 0 -0.005"/></body>
@@ -38,8 +38,11 @@ def skin(stiffness: float) -> sn.KinematicTactileSensorCfg:
     return sn.KinematicTactileSensorCfg(
         name="skin", link_name="pad", probe_radius=0.0005, normal_stiffness=stiffness, normal_damping=0.0,
         friction=MU, shear_stiffness=stiffness, shear_scalar=0.0, twist_scalar=0.0, noise={"force": 0.005},
-        stages=(sn.TaxelGain(fields=("force",), gain=sn.Normal(1.0, 0.08)), sn.DeadTaxels(fields=("force",), probability=0.02)), rate_hz=200.0,
-        **layout.cfg(),
+        stages=(
+            sn.TaxelGain(fields=("force",), gain=sn.Normal(1.0, 0.08)),
+            sn.DeadTaxels(fields=("force",), probability=0.02),
+        ),
+        rate_hz=200.0, **layout.cfg(),
     )  # fmt: skip
 
 
@@ -72,10 +75,13 @@ def show(axis: Any, force: np.ndarray, most: float, title: str) -> Any:
     x, y, _ = 1e3 * np.moveaxis(np.array(layout.positions), -1, 0)
     image = axis.pcolormesh(x, y, force[..., 2], cmap="viridis", vmin=0.0, vmax=most, shading="nearest")
     shown = np.hypot(force[..., 0], force[..., 1]) > 0.02
-    axis.quiver(
+    arrows = axis.quiver(
         x[shown], y[shown], force[shown, 0], force[shown, 1], angles="xy", scale_units="xy", scale=0.3 / 4.0,
         color="white", edgecolor="black", linewidth=0.3, width=0.012,
     )  # fmt: skip
+    if shown.any():
+        key = {"labelcolor": "white", "labelpos": "E", "coordinates": "data", "fontproperties": {"size": 7}}
+        axis.quiverkey(arrows, -15.0, -10.3, 0.3, "0.3 N of shear", **key)
     axis.set_title(title, fontsize=8, loc="left")
     axis.set_aspect("equal")
     axis.tick_params(labelsize=7)

@@ -30,7 +30,7 @@ from sensorium.measurement.chain import (
     ChainTable,
 )
 from sensorium.measurement.knobs import Knobs
-from sensorium.measurement.record import Record, Timeline, copy_word, words_of
+from sensorium.measurement.record import Record, Timeline, clear_word, copy_word, words_of
 from sensorium.measurement.stages import StageKey
 from sensorium.measurement.transport import Ring
 from sensorium.random import stream_key
@@ -67,6 +67,19 @@ def _move(
         copy_word(wide, source, at, target, at)
 
 
+@wp.kernel
+def _forget(
+    rows: Rows, clock: wp.array[wp.int32], reset_tick: wp.array[wp.int32], count: int, wide: int, target: wp.uint64
+) -> None:
+    i, piece = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0) or reset_tick[env] != clock[0]:
+        return
+    first = env * count + piece * WORDS
+    for at in range(first, wp.min(first + WORDS, (env + 1) * count)):
+        clear_word(wide, target, at)
+
+
 @wp.struct
 class GuardTask:
     """States of one sensor or stage, and their backup."""
@@ -78,15 +91,16 @@ class GuardTask:
 
 @wp.kernel
 def _guard(rows: Rows, tasks: wp.array[GuardTask]) -> None:
-    k, i, w = wp.tid()
+    k, i, piece = wp.tid()
     env = rows.start + i
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or w >= t.state.shape[1]:
+    if rows.mask[env] == wp.uint8(0):
         return
-    if t.clock[1] == 2:
-        t.state[env, w] = t.backup[env, w]
-    else:
-        t.backup[env, w] = t.state[env, w]
+    for w in range(piece * WORDS, wp.min((piece + 1) * WORDS, t.state.shape[1])):
+        if t.clock[1] == 2:
+            t.state[env, w] = t.backup[env, w]
+        else:
+            t.backup[env, w] = t.state[env, w]
 
 
 @wp.kernel
@@ -183,7 +197,7 @@ class States:
         if self.memory.shape[1]:
             t = GuardTask()
             t.clock, t.state, t.backup = clock.words_wp, wp.from_torch(self.memory), wp.from_torch(self.backup)
-            compute.launch_task(_guard, (self.memory.shape[1],), t)
+            compute.launch_task(_guard, (-(-self.memory.shape[1] // int(WORDS)),), t)
 
 
 @dataclass(slots=True)
@@ -588,21 +602,40 @@ class Line:
             for newer, older in reversed(list(pairwise(chain))):
                 work.record(partial(self._move, newer, older, ON_SAMPLE))
             timeline = Timeline(kept, lambda: self.clock.reset_tick == self.clock.tick, offset=1)
+            work.record(partial(self._forget, kept))
 
             def run(
                 source: Record = source,
                 target: Record = target,
-                kept: list[Record] = kept,
                 timeline: Timeline = timeline,
                 is_measured: bool = bool(measured),
             ) -> None:
-                first = timeline.first
-                for record in kept:  # nothing from before a reset: the outputs before the first one are zero
-                    for view in record.tensors_by_env():
-                        view.masked_fill_(first.reshape(-1, *(1,) * (view.dim() - 1)), 0)
-                target.copy_from(as_fields(post(source, timeline, is_measured=is_measured), self.specs))
+                made = as_fields(post(source, timeline, is_measured=is_measured), self.specs)
+                if getattr(post, "__recorded__", False):
+                    self._copy(made, target)
+                else:
+                    target.copy_from(made)
 
-            work.call(run)
+            (work.record if getattr(post, "__recorded__", False) else work.call)(run)
+
+    def _forget(self, kept: Sequence[Record]) -> None:
+        """Have nothing from before a reset in the outputs that a `post_process` looks back at: they are zero."""
+        for record in kept:
+            for name in record:
+                words = words_of(record[name])
+                inputs = [self.clock.words_wp, self.clock.reset_tick_wp, words.count, words.wide, words.address]
+                self.compute.launch(_forget, (-(-words.count // int(WORDS)),), inputs)
+
+    def _copy(self, source: Mapping[str, torch.Tensor], target: Record) -> None:
+        """Copy what a recorded `post_process` returned, tensors at addresses that stay (launches)."""
+        for name in target:
+            given, wanted = source[name], target[name]
+            if given.shape != wanted.shape or given.dtype != wanted.dtype:
+                got, expected = f"{tuple(given.shape)} {given.dtype}", f"{tuple(wanted.shape)} {wanted.dtype}"
+                raise ValueError(f"post_process returned {name!r} as {got}, expected {expected}.")
+            words = words_of(given)
+            inputs = [ALWAYS, self.clock.words_wp, self.clock.reset_tick_wp, words.count, words.wide, words.address]
+            self.compute.launch(_move, (-(-words.count // int(WORDS)),), inputs, [words_of(wanted).address])
 
     def _move(self, source: Record, target: Record, when: int, names: Sequence[str] | None = None) -> None:
         for name in source if names is None else names:
@@ -648,8 +681,9 @@ class Line:
         """Whether a hook is a plain Python call, which works on all envs."""
         hooks = [self.hooks.raw, self.hooks.fused, self.hooks.compute, self.hooks.physics, self.hooks.transform,
                  self.hooks.hardware, self.hooks.derive]  # fmt: skip
+        hooks.append(self.hooks.post)
         python = [hook for hook in hooks if hook is not None and not getattr(hook, "__recorded__", False)]
-        return bool(python or self.hooks.post or any(not run.cfg.is_recorded for run in self.stages))
+        return bool(python or any(not run.cfg.is_recorded for run in self.stages))
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return all that must be saved to resume, by name."""

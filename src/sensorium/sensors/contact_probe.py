@@ -24,7 +24,7 @@ from pydantic import field_validator, model_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, bad
-from sensorium.compute import Rows
+from sensorium.compute import Rows, recorded
 from sensorium.errors import ConfigError
 from sensorium.measurement.record import Record, Timeline
 from sensorium.sensors.contact_depth_probe import DepthSensor
@@ -132,6 +132,7 @@ class ContactProbe(DepthSensor[ContactProbeCfg, ContactProbeData]):
             title = f"{type(self.cfg).__name__}({self.name!r})"
             raise ConfigError.single(title, knob, value, "release_threshold at most contact_threshold in each env")
 
+    @recorded
     def post_process(self, data: Record, timeline: Timeline, *, is_measured: bool) -> Tensor:
         """Compare with the thresholds (one launch)."""
         taxels, flags = self._taxels, self._flags
