@@ -28,7 +28,7 @@ KINDS = sorted(
     for cfg_class in registry.registered()
     if cfg_class.__module__.startswith("sensorium.sensors.") and cfg_class.kind() not in WITH_OTHER_DEFAULTS
 )
-TOPICS = ("stages", "patterns")
+TOPICS = ("stages", "patterns", "taxels")
 """Pages with a picture that are of no kind of sensor."""
 FURTHER = ("depth_errors", "skin_stages")
 """Further pictures of those pages."""

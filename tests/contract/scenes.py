@@ -80,6 +80,11 @@ def _sensor(cfg: Any, engine: Any = None) -> Any:
     return scene[cfg]
 
 
+def _skin() -> Any:
+    engine = sn.TensorEngine(2, bodies=("tip",), shapes=[sn.Shape("plane", "ground")])
+    return sn.Scene(engine, [sn.KinematicTactileSensorCfg(name="skin", link_name="tip")])["skin"]
+
+
 SENSORS: dict[str, Callable[[], Any]] = {
     "ImuData": _imu,
     "BuiltinSensorData": _builtin,
@@ -88,6 +93,7 @@ SENSORS: dict[str, Callable[[], Any]] = {
     "ContactSensorData": _contact_forces,
     "RayCasterData": _rays,
     "CameraData": _camera,
+    "KinematicTactileSensorData": _skin,
 }
 """Name of a data class -> a sensor that has all its fields. One with two names has two forms, one under each."""
 

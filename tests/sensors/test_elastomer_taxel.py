@@ -586,6 +586,41 @@ def test_a_reset_drops_the_anchors_of_its_envs_only() -> None:
         assert not after[1].any() and torch.equal(after[[0, 2]], before[[0, 2]])
 
 
+def test_resuming_amid_a_drag_keeps_the_anchors() -> None:
+    """What was saved while the ball sticks goes on bit for bit in a scene that has never seen the entry."""
+    for method in ("fft", "direct"):
+        scenes = []
+        for is_fresh in (False, True):
+            engine = engine_of(envs=2)
+            press(engine, -1e-3 if is_fresh else 1e-3)
+            scenes.append(elastomer(engine, method=method, dilate_scale=0.0))
+        (scene, gel), (other, copy) = scenes
+        press(scene.engine, 1e-3, 2e-4)  # type: ignore[arg-type]
+        scene.update()
+        other.load_state(scene.state())
+        for each in (scene, other):
+            press(each.engine, 1e-3, 3e-4)  # type: ignore[arg-type]
+            each.update()
+        assert torch.equal(gel.data, copy.data) and (gel.data[..., 0] > 0.0).all()
+
+
+def test_what_happens_in_one_env_does_not_show_in_another() -> None:
+    """Environments are independent: three together read what each reads alone."""
+    depths = torch.tensor([5e-4, 1e-3, 2e-3])
+    together = engine_of(envs=3)
+    scene, gel = elastomer(together, n_sample_points=2000)
+    alone = [engine_of() for _ in range(3)]
+    others = [elastomer(engine, n_sample_points=2000) for engine in alone]
+    for x in (0.0, 2e-4):
+        together.body_pos_w[:, 1] = torch.stack([torch.full((3,), x), torch.zeros(3), RADIUS - depths], dim=1)
+        scene.update()
+        for env, (engine, (one, _)) in enumerate(zip(alone, others, strict=True)):
+            engine.body_pos_w[0, 1] = together.body_pos_w[env, 1]
+            one.update()
+    for env, (_, each) in enumerate(others):
+        assert each.data.any() and torch.equal(each.data[0], gel.data[env])
+
+
 def test_imperfections_leave_the_truth_alone() -> None:
     fields = []
     for extra in ({}, {"noise": 1e-4, "bias": (1e-4, 0.0, 0.0), "resolution": 1e-5}):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import mujoco
@@ -336,6 +337,30 @@ def test_an_anchor_is_dropped_when_contact_is_lost_and_at_a_reset() -> None:
     assert skin.data.force[:, 0, 0].tolist() == pytest.approx([0.0, 0.0], abs=1e-3)
 
 
+def test_an_anchor_stays_while_shapes_of_one_body_take_turns_to_be_the_deepest() -> None:
+    """Two blocks of a body, turned and moved in it: the shear is the whole way at each step; another body's is not."""
+    half = np.sqrt(0.5)
+    left = sn.Shape("box", "left", (0.1, 0.05, 0.1), body="thing", pos=(-0.05, 0.0, 0.0), quat=(half, 0.0, 0.0, half))
+    right = sn.Shape("box", "right", (0.05, 0.1, 0.1), body="thing", pos=(0.05, 0.0, 0.0001))
+    for body, is_one in (("thing", True), ("other", False)):
+        shapes = [left, replace(right, body=body)]
+        engine = sn.TensorEngine(1, 0.001, bodies=("tip", "thing", "other"), shapes=shapes)
+        engine.body_pos_w[:, 1:, 2] = 0.1
+        engine.body_pos_w[:, 0, 0] = -0.002
+        scene, skin = tactile(engine, shear_stiffness=500.0, shear_scalar=0.0, friction=2.0)
+        scene.update()
+        ways = (-0.001, 0.001, 0.003, -0.003)
+        shears = []
+        for way in ways:
+            engine.body_pos_w[:, 0, 0] = way
+            scene.update()
+            shears.append(float(skin.data.force[0, 0, 0]))
+        expected = [500.0 * (way + 0.002) for way in ways]
+        if not is_one:  # a new anchor where a shape of the other body becomes the deepest
+            expected[1:] = [0.0, 500.0 * 0.002, 0.0]
+        assert shears == pytest.approx(expected, abs=1e-3)
+
+
 def test_the_friction_cone_holds_for_anchors_along_random_drags() -> None:
     generator = torch.Generator().manual_seed(6)
     engine = engine_of([BALL], 64)
@@ -433,6 +458,22 @@ def test_coefficients_may_be_set_per_env_while_the_scene_runs() -> None:
     assert skin.data.force[:, 0, 2].tolist() == pytest.approx([2.0, 10.0, 3.0], rel=1e-5)
     with pytest.raises(sn.ConfigError, match="exponent"):
         skin.set("normal_exponent", 0.5)
+
+
+def test_what_the_config_leaves_out_cannot_be_set_but_what_it_gives_as_zero_can() -> None:
+    """Nothing that was set is ignored: without anchors, or without a bound, `set` says what to do."""
+    engine = engine_of([BOX])
+    engine.body_pos_w[:, 1, 2] = 0.1
+    scene, skin = tactile(engine, shear_scalar=0.0)
+    for knob in ("shear_stiffness", "friction"):
+        with pytest.raises(sn.ConfigError, match=rf"scene.reconfigure\('skin', {knob}=...\)"):
+            skin.set(knob, 0.5)
+    scene, skin = tactile(engine, shear_scalar=0.0, shear_stiffness=0.0)
+    skin.set("shear_stiffness", 500.0)
+    scene.update()
+    engine.body_pos_w[:, 0, 0] += 0.002
+    scene.update()
+    assert skin.data.force[0, 0].tolist() == pytest.approx([1.0, 0.0, 10.0], abs=1e-3)
 
 
 def test_a_grid_and_several_links_keep_their_axes() -> None:

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+import sensorium as sn
 from sensorium.errors import MissingDependencyError, UnknownNameError
-from sensorium.record import Recording, SensorRecording
+from sensorium.record import NpzRecorder, Recording, SensorRecording, load
 from sensorium.view import imu_figure, plot_recording, plottable
 
 pytest.importorskip("matplotlib")
@@ -408,6 +410,53 @@ def test_skins_of_nothing_and_of_one_capture_are_drawn(tmp_path: Path, made: Sen
         svg(dataclasses.replace(flat, measured=flat.truth), tmp_path)
     first = dataclasses.replace(made, capture_time=0.0 * made.capture_time, truth_time=0.0 * made.truth_time)
     svg(first, tmp_path, env=5)
+
+
+def test_a_grid_of_distances_is_a_map_of_the_nearest_moment(tmp_path: Path) -> None:
+    """Of a grid of distance probes all rows and columns are drawn, at the time of the least; misses are no error."""
+    made = scanner(ray("distance", [4, 5], "range", ("row", "column")))
+    for branch in (made.measured, made.truth):
+        branch["distance"][:, :, 0] = np.inf
+    made.truth["distance"][40, :, 2, 3] = 0.125
+    text = svg(made, tmp_path)
+    for word in ("distance [m], true", "t = 0.4 s", "least", "column", "row", "error +"):
+        assert word in text, word
+
+
+def test_rounding_errors_are_no_load(tmp_path: Path) -> None:
+    """Where the load along the normals is rounding beside what is along the skin, the colours say that it is none."""
+    from sensorium.view import taxels
+
+    normal, along = np.array([[1e-9, -1e-9, 0.0]]), np.array([[[0.1, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.2, 0.0]]])
+    spec = {"dtype": "float32", "role": "scalar"}
+    low, high, _ = taxels._scale(normal[0], normal[0], spec, taxels._least(taxels._Felt(normal, along)))
+    assert (low, high) == (0.0, pytest.approx(0.02 * 0.2))
+    both = np.array([-1.0, 0.0, 3.0])
+    assert taxels._scale(both, both, spec, 0.0) == (-3.0, 3.0, "RdBu_r")
+    assert taxels._scale(-np.abs(both), both, spec, 0.0) == (-3.0, 0.0, "viridis_r")
+    warm = np.array([20.0, 21.0])
+    assert taxels._scale(warm, warm + 1.0, spec, 0.0) == (20.0, 22.0, "viridis")
+
+
+def test_a_real_skin_is_seen_where_it_is(tmp_path: Path) -> None:
+    """A recorded tactile sensor carries its places: a ball pressed at x = 4 mm, y = -2 mm is there in the picture."""
+    layout = sn.taxel_grid(6, 8, 0.002)
+    ball = sn.Shape("sphere", "ball", (0.008,), body="ball")
+    engine = sn.TensorEngine(2, 0.01, bodies=("pad", "ball"), provides=("pose", "velocity"), shapes=[ball])
+    engine.body_pos_w[:, 1] = torch.tensor([0.004, -0.002, 0.0078])
+    scene = sn.Scene(
+        engine, [sn.KinematicTactileSensorCfg(name="skin", link_name="pad", probe_radius=1e-4, **layout.cfg())]
+    )
+    recorder = NpzRecorder()
+    for _ in range(3):
+        scene.update()
+        recorder.add_all(scene.publish())
+    recorder.save(tmp_path / "skin.npz", scene.description())
+    made = load(tmp_path / "skin.npz")["skin"]
+    text = svg(made, tmp_path)
+    assert "force [N], true" in text and "torque [N m], true" in text and "x [mm]" in text
+    at, force = skin_layout(made).at, made.truth["force"][-1, 0, ..., 2].ravel()
+    assert np.allclose((force[:, None] * at).sum(axis=0) / force.sum(), (4.0, -2.0), atol=0.2)
 
 
 def test_places_without_a_taxel_are_left_out(tmp_path: Path) -> None:

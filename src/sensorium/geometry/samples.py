@@ -121,8 +121,8 @@ def body_samples(
         count: how many points, on all shapes together, split by area; or
         spacing: as for `surface_samples`.
         seed: likewise.
-        keep_covered: whether points that lie inside of another of the shapes stay. Else there are fewer than `count`,
-            and their areas sum to about that of the union's surface.
+        keep_covered: whether points that `covered` tells of stay. Else there are fewer than `count`, and their areas
+            sum to about that of the union's surface.
 
     Raises:
         ConfigError: as `surface_samples`; no shapes; shapes of several bodies; or all points are covered.
@@ -136,29 +136,33 @@ def body_samples(
     areas = np.array([surface_area(shape) for shape in shapes])
     number = _count(float(areas.sum()), count, spacing, where)
     found = _on_shapes(shapes, areas, number, seed)
-    if keep_covered or len(shapes) == 1:
-        return found
-    found = found[~covered(shapes, found)]
+    if not keep_covered:
+        found = found[~covered(shapes, found)]
     if not len(found):
         raise ConfigError.single(where, "shapes", [shape.name for shape in shapes], "a surface that is not covered")
     return found
 
 
 def covered(shapes: Sequence[Shape], samples: SurfaceSamples) -> NDArray[np.bool_]:
-    """Return `[sample]` whether each is inside of another of the shapes than its own, `samples.shape`.
+    """Return `[sample]` whether each is inside of another of the shapes than its own, or of another part of its mesh.
 
-    A sample is looked at from just outside of its own surface: where two solids touch, both sides are covered; where
-    they are flush, none is.
+    A sample is looked at from just outside of its own surface: where two solids touch, both sides are covered. Where
+    they are flush, such as a shape and its copy, all but the first are.
 
     Args:
         shapes: of one body.
-        samples: in the body's frame.
+        samples: in the body's frame; `samples.shape` counts the shapes.
     """
-    outside = samples.points + _ASIDE * float(np.ptp(samples.points, axis=0).max()) * samples.normals
+    step = _ASIDE * float(np.ptp(samples.points, axis=0).max(initial=0.0)) * samples.normals
     hidden = np.zeros(len(samples), bool)
     for row, shape in enumerate(shapes):
-        others = np.flatnonzero((samples.shape != row) & ~hidden)
-        hidden[others] = inside(shape, (outside[others] - np.array(shape.pos)) @ rotation(shape.quat))
+        is_other = samples.shape != row
+        for points, which in (
+            (samples.points + step, is_other | (shape.kind == "mesh")),
+            (samples.points - step, samples.shape > row),
+        ):
+            left = np.flatnonzero(which & ~hidden)
+            hidden[left] = inside(shape, (points[left] - np.array(shape.pos)) @ rotation(shape.quat))
     return hidden
 
 

@@ -449,7 +449,7 @@ def _places(
         is_in = np.ones(len(found), bool) if region is None else _contains(region, found.points)
         facing = is_in & (angle <= limit)
         kept = found[facing]
-        if len(shapes) > 1 and len(kept):
+        if len(kept):
             kept = kept[~covered(shapes, kept)]
         taxels = count or math.ceil(1.3 * len(kept) / len(found) * whole / cast(float, spacing) ** 2)
         _check_number(taxels, where, "spacing", spacing)

@@ -65,7 +65,8 @@ class ElastomerTaxelCfg(TaxelCfg[ElastomerTaxelData]):
     contact_threshold: Float = 1e-5
     """Depth below the skin at which a point of a surface sticks to it, m."""
     release: Float = -1e-4
-    """Depth at which it comes off, m; negative above the skin. At most `contact_threshold`."""
+    """Depth at which it comes off, m; negative above the skin. At most `contact_threshold`. A point whose shape is away
+    from the skin by more than the probes are wide comes off in any case."""
     max_shear: Float | None = None
     """Farthest that a point drags the skin along, m: beyond it slips. None for no bound."""
     n_sample_points: int = 500

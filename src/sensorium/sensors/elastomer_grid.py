@@ -13,12 +13,12 @@ Array = NDArray[np.float64]
 EXACT = 1e-4
 """A grid is regular whose probes are off by no more than this times the spacing."""
 PERIOD = 8
-"""The layer repeats itself after so many times the grid's extent; its own images then change it by less than 1 %."""
+"""The layer repeats itself after so many times the grid's extent; its images then change it by 1 % of its peak."""
 SHALLOW, DEEP = 1e-3, 30.0
 """The wave number times the thickness is held between these: below, the response of a layer grows beyond all bounds;
 above, it is 0 in float32."""
 
-CHUNK = 32
+CHUNK = 64
 """Grids that are transformed together on the CPU: so many fit into its caches."""
 
 

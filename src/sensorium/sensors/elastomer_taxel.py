@@ -30,7 +30,7 @@ Lengths are in metres and so is the displacement, where the scales have the unit
 for c = 1 (with an exponent of 2 along the normal, too), m for c = 0, and none between and for a layer; `shear_scale`
 1/m, or 1/m^3 for areas. Scales of 1, the defaults, are those of Genesis: model units, to be calibrated.
 
-The model follows C. Zhao et al., "FOTS: A Fast Optical Tactile Simulator for Sim2Real Learning of Tactile-motor Robot
+The model follows Y. Zhao et al., "FOTS: A Fast Optical Tactile Simulator for Sim2Real Learning of Tactile-motor Robot
 Manipulation Skills", IEEE Robotics and Automation Letters, 2024 (dilation, shear and twist of markers by Gaussians),
 with the anchors and the kernels of Genesis's elastomer taxels.
 """

@@ -21,9 +21,9 @@ u_t, and the torque likewise. Genesis has the shear and the twist of this varian
 drove a slide; here every part resists the motion in both variants.
 
 `friction` mu bounds the shear by mu F_n, F_n >= 0 then. `shear_stiffness` holds the probe to an anchor, the place on
-the touched shape where it first touched: x_t is how far it is away from there, tangentially, and the anchor follows
+the touched body where it first touched: x_t is how far it is away from there, tangentially, and the anchor follows
 where the bound is reached (P. Cundall and O. Strack, "A discrete numerical model for granular assemblies",
-Geotechnique 29, 1979).
+Geotechnique 29, 1979). Another shape of the same body may become the deepest: the anchor stays.
 
 The force is a geometric estimate, not the solver's: shapes that the solver does not let collide are felt as well.
 """
@@ -42,6 +42,7 @@ from torch import Tensor
 from sensorium.cfg import Float, Vec3, bad
 from sensorium.compute import Rows, recorded
 from sensorium.geometry.primitives import MESH
+from sensorium.geometry.ray_structs import Instances
 from sensorium.geometry.solid_around import Around, Shapes
 from sensorium.geometry.solids import signed_analytic, signed_distance
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
@@ -107,8 +108,8 @@ class KinematicTactileSensorCfg(TaxelCfg[KinematicTactileSensorData]):
     friction: Float | None = None
     """Coefficient mu of Coulomb: the shear is at most mu times the normal force, which then never pulls. None leaves
     both alone."""
-    shear_stiffness: Float = 0.0
-    """Shear force per tangential way from where the probe first touched, N/m; 0 for none."""
+    shear_stiffness: Float | None = None
+    """Shear force per tangential way from where the probe first touched, N/m. None keeps no anchors."""
 
     @classmethod
     def example(cls) -> Self:
@@ -152,7 +153,7 @@ class Law:
         exponent: of the depth.
         shear: N s/m.
         twist: N m s.
-        hold: stiffness of the anchor, N/m.
+        hold: stiffness of the anchor, N/m; NaN where none is kept.
         friction: NaN for no bound.
         on_link: 1 for the surface's normals and the force on the link.
     """
@@ -209,6 +210,15 @@ def _bounded(shear: wp.vec3, bound: float) -> wp.vec3:
     if size > bound:
         return shear * (bound / size)
     return shear
+
+
+@wp.func
+def _on_shape(instances: Instances, before: int, row: int, at: wp.vec3) -> wp.vec3:
+    """Return a point of one shape's frame in the frame of another shape of the same body."""
+    if before == row:
+        return at
+    arm = instances.pos[before] - instances.pos[row] + quat_rotate(instances.quat[before], at)
+    return quat_rotate_inverse(instances.quat[row], arm)
 
 
 @wp.kernel
@@ -290,16 +300,18 @@ def _feel(
             if is_held and depth > 0.0:
                 turn = around.quat[env, mount, near]
                 origin = around.pos[env, mount, near]
-                name = float(around.row[env, mount, near] + 1)
+                row = around.row[env, mount, near]
                 last = anchor[env, mount, probe]
+                before = wp.int32(last[3]) - 1
                 way = wp.vec3()
-                if last[3] == name:
-                    way = p - (origin + quat_rotate(turn, wp.vec3(last[0], last[1], last[2])))
+                if before >= 0 and shapes.instances.body[before] == shapes.instances.body[row]:
+                    at = _on_shape(shapes.instances, before, row, wp.vec3(last[0], last[1], last[2]))
+                    way = p - (origin + quat_rotate(turn, at))
                     way = way - wp.dot(way, n) * n
                 if hold > 0.0:
                     way = _bounded(hold * way, mu * normal) / hold
                 at = quat_rotate_inverse(turn, p - way - origin)
-                held = wp.vec4(at[0], at[1], at[2], name)
+                held = wp.vec4(at[0], at[1], at[2], wp.float32(row + 1))
                 shear = shear + hold * way
             if depth > 0.0:
                 force = side * (normal * n + _bounded(shear, mu * normal))
@@ -354,7 +366,7 @@ class KinematicTactileSensor(SimpleSensor[KinematicTactileSensorCfg, KinematicTa
             setattr(self._law, name, wp.from_torch(table, dtype=wp.float32))
         self._law.on_link = int(cfg.surface_normals)
         self._anchor = None
-        if cfg.shear_stiffness > 0.0:
+        if cfg.shear_stiffness is not None:
             self._anchor = self.new_state("anchor", (self.mount.count, cfg.num_probes, 4))
 
     @property

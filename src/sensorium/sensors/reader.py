@@ -378,6 +378,11 @@ class Readable(Generic[CfgT, DataT]):
         if self._is_param(knob):
             self._set_param(knob, value, rows)
             return
+        if self.params.has_table(knob):
+            raise ConfigError.single(
+                f"{type(self.cfg).__name__}({self.name!r})", knob, value, "a number that the config gives",
+                f"None leaves out what it is for: use scene.reconfigure({self.name!r}, {knob}=...).",
+            )  # fmt: skip
         self.line.knobs.set(knob, value, rows)
 
     def _is_param(self, name: str) -> bool:

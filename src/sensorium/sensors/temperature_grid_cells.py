@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +26,19 @@ ALONG = 36
 """Least number of points along each axis of a link that volumes are found with."""
 PER_CELL = 4
 """Least number of them along each axis of a cell."""
+MOST = 4_000_000
+"""Points after which finer ones are not tried, though the volumes of thin shapes are not right yet."""
+CLOSE = 0.02
+"""How far off volumes should be at most, relative."""
+BLIND = 0.1
+"""How far off they are where cells and the faces between them are not found any more."""
 PER_SAMPLE = 32
 """Points of the surface that areas are found with, for each that is kept."""
 CHUNK = 1_000_000
 """Points that are looked at together."""
+PHASES = (0.7548776662466927, 0.5698402909980532, 0.6180339887498949)
+"""How much each row of points is set off from the one beside it, in points, so that no tilted sheet falls between all:
+fractions of the plastic number along x, and of the golden ratio (Roberts, R2 sequence, 2018)."""
 ASIDE = 1e-6
 """How far off a wall between cells both sides of it are looked at, in cells."""
 
@@ -78,14 +88,12 @@ def link_cells(shapes: Sequence[Shape], grid: tuple[int, int, int], count: int, 
     boxes = np.array([_bounds(shape) for shape in shapes])
     low, high = boxes[:, 0].min(axis=0), boxes[:, 1].max(axis=0)
     size = (high - low) / np.array(grid)
-    per_cell = np.maximum(PER_CELL, -(-ALONG // np.array(grid)))
-    share, found = _volumes(shapes, grid, low, size, per_cell)
-    exact = np.array([_volume(shape) for shape in shapes])
-    if not share.any():
-        thin = f"{' x '.join(f'{side:.3g}' for side in high - low)} m in its own axes, with {exact.sum():.3g} m^3 in it"
-        raise ConfigError.single(config, "grid_size", grid, f"cells that see the volume of link {link!r}: {thin}")
-    volume = share * (exact.sum() / found.sum())  # exact for one shape, and close where several overlap
-    faces = np.stack([_shared(shapes, grid, low, size, per_cell, axis, volume) for axis in range(3)])
+    per_cell, volume, faces, off = _cut(shapes, grid, low, size)
+    if off > BLIND:
+        expected = f"shapes that are not too thin for link {link!r} to be cut along its own axes"
+        fix = f"It is looked at every {' x '.join(f'{side:.2g}' for side in size / per_cell)} m. "
+        fix += "Use grid_size=(1, 1, 1), or other shapes with geometry= or include_geom_groups=."
+        raise ConfigError.single(config, "grid_size", grid, expected, fix)
     there = np.flatnonzero(volume > 0.0)
     nearest = _nearest(grid, size, there)
     dense = body_samples(shapes, count=count * PER_SAMPLE)
@@ -168,16 +176,52 @@ def _in_shapes(shapes: Sequence[Shape], points: Array) -> NDArray[np.bool_]:
     return np.stack([inside(shape, (points - np.array(shape.pos)) @ rotation(shape.quat)) for shape in shapes])
 
 
-def _volumes(
+def _cut(
+    shapes: Sequence[Shape], grid: tuple[int, int, int], low: Array, size: Array
+) -> tuple[NDArray[np.int64], Array, Array, float]:
+    """Return points along each axis of a cell, volumes and faces of the cells, and the share of volume not seen so.
+
+    Points are made finer until shapes have their volume and hang together: thin ones, such as sheets that are tilted,
+    want more. Shapes have their exact volume, but for meshes whose parts overlap, which have what the points see of
+    them. Cells that a corner of a shape just reaches, and that hang together with nothing, are not there.
+    """
+    exact = np.array([_volume(shape) for shape in shapes])
+    is_mesh = np.array([shape.kind == "mesh" for shape in shapes])
+    parts = sum(_parts_of(shape) for shape in shapes)
+    per_cell = np.maximum(PER_CELL, -(-ALONG // np.array(grid)))
+    seen = np.zeros(len(shapes))
+    while True:
+        share, found = _counted(shapes, grid, low, size, per_cell)
+        before, seen = seen, found * math.prod(size / per_cell)
+        is_steady = is_mesh & (np.abs(seen - before) <= CLOSE * seen)
+        true = np.where(is_steady & (seen < exact * (1.0 - CLOSE)), seen, exact)
+        faces = np.stack([_shared(shapes, grid, low, size, per_cell, axis, share) for axis in range(3)])
+        label = _labels(len(share), *_neighbours(grid, faces))
+        each = np.bincount(label, share, minlength=len(share))
+        is_there = np.isin(label, np.argsort(-each, kind="stable")[:parts]) & (share > 0.0)
+        whole = max(float(share.sum()), 1.0)
+        off = max(float(np.abs(seen - true).sum() / true.sum()), 1.0 - float(share[is_there].sum()) / whole)
+        if len(share) == 1 and found.any():
+            off = 0.0 if (found > 0.0).all() else off
+        if off <= CLOSE or 8 * math.prod(np.array(grid) * per_cell) > MOST:
+            break
+        per_cell = 2 * per_cell
+    share[~is_there] = 0.0
+    faces *= is_there
+    return per_cell, share * (true.sum() / max(float(found.sum()), 1.0) * whole / max(float(share.sum()), 1.0)), faces, off
+
+
+def _counted(
     shapes: Sequence[Shape], grid: tuple[int, int, int], low: Array, size: Array, per_cell: NDArray[np.int64]
 ) -> tuple[Array, Array]:
     """Return how many points of each cell are inside of any shape, and how many of all are inside of each shape."""
     fine = np.array(grid) * per_cell
-    axes = [low[k] + size[k] / per_cell[k] * (np.arange(fine[k]) + 0.5) for k in range(3)]
     share, found = np.zeros(math.prod(grid)), np.zeros(len(shapes))
     layers = max(1, CHUNK // int(fine[1] * fine[2]))
     for start in range(0, int(fine[0]), layers):
-        part = np.stack(np.meshgrid(axes[0][start : start + layers], *axes[1:], indexing="ij"), axis=-1).reshape(-1, 3)
+        i, j, k = np.meshgrid(np.arange(start, min(start + layers, fine[0])), *map(np.arange, fine[1:]), indexing="ij")
+        place = np.stack([i + (0.5 + PHASES[0] * j + PHASES[1] * k) % 1.0, j + (0.5 + PHASES[2] * k) % 1.0, k + 0.5], -1)
+        part = low + place.reshape(-1, 3) * (size / per_cell)
         is_in = _in_shapes(shapes, part)
         found += is_in.sum(axis=1)
         share += np.bincount(cell_of(part[is_in.any(axis=0)], grid, low, size), minlength=len(share))
@@ -197,22 +241,55 @@ def _shared(
     area = np.zeros(grid)
     if grid[axis] == 1:
         return area.ravel()
-    axes = [low[k] + size[k] / per_cell[k] * (np.arange(grid[k] * per_cell[k]) + 0.5) for k in range(3)]
-    axes[axis] = low[axis] + size[axis] * np.arange(1, grid[axis])
     is_there = volume.reshape(grid) > 0.0
     across = [k for k in range(3) if k != axis]
     each = math.prod(size[k] / per_cell[k] for k in across)
+    i, j = np.meshgrid(*(np.arange(grid[k] * per_cell[k]) for k in across), indexing="ij")
+    place = np.stack([i + (0.5 + PHASES[2] * j) % 1.0, j + 0.5], axis=-1).reshape(-1, 2)
+    points = np.empty((len(place), 3))
+    points[:, across] = low[across] + place * (size / per_cell)[across]
     for wall in range(grid[axis] - 1):
-        here = [axes[k] if k != axis else axes[axis][wall : wall + 1] for k in range(3)]
-        points = np.stack(np.meshgrid(*here, indexing="ij"), axis=-1).reshape(-1, 3)
+        points[:, axis] = low[axis] + size[axis] * (wall + 1)
         step = np.eye(3)[axis] * size[axis] * ASIDE  # where two shapes are flush, no point of the wall is in either
         below, above = (_in_shapes(shapes, points + side * step).any(axis=0) for side in (-1.0, 1.0))
         is_in = below & above
         counts = is_in.reshape(grid[across[0]], per_cell[across[0]], grid[across[1]], per_cell[across[1]])
         pair = np.take(is_there, wall, axis) & np.take(is_there, wall + 1, axis)
-        place = tuple(wall if k == axis else slice(None) for k in range(3))
-        area[place] = counts.sum(axis=(1, 3)) * each * pair
+        at = tuple(wall if k == axis else slice(None) for k in range(3))
+        area[at] = counts.sum(axis=(1, 3)) * each * pair
     return area.ravel()
+
+
+def _neighbours(grid: tuple[int, int, int], faces: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return all pairs of cells that share a face."""
+    strides = (grid[1] * grid[2], grid[2], 1)
+    cells = [np.flatnonzero(faces[axis]) for axis in range(3)]
+    return np.concatenate(cells), np.concatenate([each + step for each, step in zip(cells, strides, strict=True)])
+
+
+def _labels(count: int, one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.int64]:
+    """Return for each of some things the least that it hangs together with, by pairs that do."""
+    label = np.arange(count)
+    while True:
+        low = np.minimum(label[one], label[other])
+        new = label.copy()
+        np.minimum.at(new, one, low)
+        np.minimum.at(new, other, low)
+        new = new[new]
+        if np.array_equal(new, label):
+            return label
+        label = new
+
+
+def _parts_of(shape: Shape) -> int:
+    """Return how many parts a shape has that do not hang together by corners."""
+    if shape.mesh is None:
+        return 1
+    used = np.unique(shape.mesh.faces)
+    places, corner = np.unique(shape.mesh.vertices[used], axis=0, return_inverse=True)
+    faces = corner.ravel()[np.searchsorted(used, shape.mesh.faces)]
+    label = _labels(len(places), np.concatenate([faces[:, 0], faces[:, 1]]), np.concatenate([faces[:, 1], faces[:, 2]]))
+    return len(np.unique(label))
 
 
 def _nearest(grid: tuple[int, int, int], size: Array, there: NDArray[np.int64]) -> NDArray[np.int32]:

@@ -20,6 +20,7 @@ from sensorium.readings import Array
 from sensorium.view.maps import MOST_NUMBERS, draw_maps, map_fields, maps_inches
 from sensorium.view.panels import Spec
 from sensorium.view.style import COLORS, FAINT, INK, PAPER, TRUTH, column_of, heading, tidy, unit_text
+from sensorium.view.taxels import is_skin
 
 if TYPE_CHECKING:
     from sensorium.record import Recording, SensorRecording
@@ -66,7 +67,7 @@ def plot_recording(
     """Draw true against measured values over time, and return the picture's path.
 
     At most three sensors with six axes each are drawn, and what is left out is said there; choose with `names`. Scans,
-    images and clouds of points are drawn as maps instead, see `sensorium.view.maps`.
+    images, clouds of points and skins are drawn as maps instead, see `sensorium.view.maps`.
 
     Args:
         recording: what `sensorium.record.load` or `NpzRecorder.recording` returned.
@@ -134,8 +135,8 @@ def _rows(sensor: SensorRecording) -> list[_Row]:
     fields = []
     for spec in sensor.info.get("fields", ()):
         axes, shape = list(spec["axes"][1:]), list(spec["shape"])
-        if axes[:1] == ["event"]:
-            continue  # no value at every time
+        if axes[:1] == ["event"] or (is_skin(spec) and int(np.prod(shape)) > MOST_NUMBERS):
+            continue  # no value at every time, or a map
         items = 0
         if axes and _is_item_axis(axes[0], shape[0], len(shape)):
             items, axes, shape = shape[0], axes[1:], shape[1:]

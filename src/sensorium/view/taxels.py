@@ -306,7 +306,7 @@ def _draw_moment(
     both = np.stack([felt.normal[moment] for felt in branches])
     both[:, skin.fillers] = np.nan
     is_flag = np.dtype(spec["dtype"]).kind == "b"
-    low, high, colors = _scale(both[0], both[1], spec)
+    low, high, colors = _scale(both[0], both[1], spec, _least(branches[0]))
     options = {"cmap": color_map(colors), "vmin": low, "vmax": high}
     layer, text = _layer(both[0], skin, spec)
     shear = np.stack([felt.shear[moment] for felt in branches])
@@ -372,26 +372,36 @@ def _shear(spec: Spec) -> str:
     return "along the skin" if spec["unit"] == "N m" else "shear"
 
 
-def _scale(true: Array, measured: Array, spec: Spec) -> tuple[float, float, str]:
-    """Return limits of the colours, and their name: from 0 on where the truth has one sign, else to both sides."""
+def _least(true: _Felt) -> float:
+    """Return a span of values that is too small to matter: rounding errors are no load."""
+    most = max(float(np.nan_to_num(np.abs(part)).max(initial=0.0)) for part in (true.normal, true.shear))
+    return (0.02 if (true.normal == 0.0).any() else 1e-5) * most
+
+
+def _scale(true: Array, measured: Array, spec: Spec, least: float) -> tuple[float, float, str]:
+    """Return limits of the colours, and their name: from 0 on where the truth has one sign, else to both sides.
+
+    Args:
+        true: the true values to be drawn.
+        measured: likewise.
+        spec: the field.
+        least: span that the colours have at least.
+    """
     if np.dtype(spec["dtype"]).kind == "b":
         return 0.0, 1.0, "viridis"
     known = np.concatenate([each[np.isfinite(each)] for each in (true, measured)])
     if not len(known):
         return 0.0, 1.0, "viridis"
     low, high = float(known.min()), float(known.max())
-    signs = true[np.isfinite(true)]
-    least, most = (float(signs.min()), float(signs.max())) if len(signs) else (low, high)
-    if spec.get("role") == "range" or not (signs == 0.0).any():
-        pass
-    elif least >= 0.0:
-        low = 0.0
-    elif most <= 0.0:
-        return low, 0.0, "viridis_r"
-    if least < -0.02 * max(most, 0.0) < 0.0:
-        size = max(-low, high)
-        return -size, size, "RdBu_r"
-    return (low, high, "viridis") if high > low else (low, low + 1.0, "viridis")
+    signs = true[np.isfinite(true)] if np.isfinite(true).any() else known
+    below, above = -float(signs.min()), float(signs.max())
+    if spec.get("role") != "range" and (signs == 0.0).any():
+        least = max(least, TINY)
+        if below > 0.02 * max(above, least) and above > 0.02 * max(below, least):
+            size = max(-low, high, least)
+            return -size, size, "RdBu_r"
+        return (0.0, max(high, least), "viridis") if above >= below else (min(low, -least), 0.0, "viridis_r")
+    return low, max(high, low + max(least, TINY)), "viridis"
 
 
 def _layer(true: Array, skin: _Skin, spec: Spec) -> tuple[tuple[Any, ...], tuple[str, str, str]]:
@@ -453,7 +463,7 @@ def _draw_over_time(
 ) -> None:
     """Draw taxels without places by their number, over time."""
     both = [felt.normal for felt in branches]
-    low, high, colors = _scale(both[0].ravel(), both[1].ravel(), spec)
+    low, high, colors = _scale(both[0].ravel(), both[1].ravel(), spec, _least(branches[0]))
     columns = np.unique(np.linspace(0, len(time) - 1, min(len(time), MAX_COLUMNS)).round().astype(int))
     step = (time[-1] - time[0]) / max(len(columns) - 1, 1) or 1e-3
     extent = (time[0] - 0.5 * step, time[-1] + 0.5 * step, -0.5, both[0].shape[1] - 0.5)
