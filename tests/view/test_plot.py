@@ -334,9 +334,12 @@ def test_a_skin_is_drawn_as_pressure_maps(tmp_path: Path, made: SensorRecording,
 
 
 def test_few_numbers_of_taxels_are_lines(tmp_path: Path) -> None:
-    """Three vectors are nine numbers and so lines; four are a map."""
+    """Three vectors are nine numbers and so lines; four are a map, and so are a few on each of several links."""
     assert "ms close-up" in svg(skin((3,)), tmp_path)
     assert "ms close-up" not in svg(skin((4,)), tmp_path)
+    feet = sensor("feet", [field("force", ["mount", "probe", "xyz"], [4, 2, 3])], kind="skin")
+    text = svg(feet, tmp_path)
+    assert "force [m/s²], along z" in text and "mount 1 of 4" in text  # no line shows these
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from sensorium.world.mount import MountView
 from sensorium.world.ray_cast import RayCast
 from sensorium.world.ray_scene import RayScene
 from sensorium.world.select import Named, resolve_mounts
+from sensorium.world.solid_query import SolidQuery
 
 Supports = Callable[[Requirement], str | None]
 """A function telling why a requirement cannot be given; None where it can."""
@@ -301,6 +302,17 @@ class Sensor(Readable[CfgT, DataT]):
         config = f"{type(self.cfg).__name__}({self.cfg.label!r})"
         assert self.mount is not None, f"{config} is not mounted anywhere that rays could start from"
         return RayCast(self.rays, self.engine, self.compute_on, self.clock, self.mount, **{"config": config, **options})
+
+    def solids(self, **options: Any) -> SolidQuery:
+        """Return the solids around this sensor's mounts; make it in `setup`, `place` it in a hook, ask in a kernel.
+
+        Args:
+            options: see `SolidQuery`, from `points` on.
+        """
+        config = f"{type(self.cfg).__name__}({self.cfg.label!r})"
+        assert self.mount is not None, f"{config} is not mounted anywhere that could touch something"
+        given = {"config": config, **options}
+        return SolidQuery(self.rays, self.engine, self.compute_on, self.clock, self.mount, **given)
 
     def _specs(self, fields: Mapping[str, Field]) -> list[FieldSpec]:
         mounts = self.mount.count if self.mount is not None else None

@@ -25,7 +25,6 @@ from sensorium.sensors.base import Sensor
 from sensorium.sensors.targets_cfg import TargetsCfg
 from sensorium.spec import Field
 from sensorium.world.ray_scene import Geometry
-from sensorium.world.solid_query import SolidQuery
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
@@ -234,18 +233,12 @@ class Taxels:
         self._sensor, self.cfg, self._mount = sensor, cfg, mount
         self.config = f"{type(cfg).__name__}({cfg.label!r})"
         """For messages."""
-        self.query = SolidQuery(
-            sensor.rays,
-            sensor.engine,
-            sensor.compute_on,
-            sensor.clock,
-            mount,
+        self.query = sensor.solids(
             points=cfg.places,
             reach=np.maximum(cfg.radii + cfg.probe_radius_noise, reach),
             with_motion=with_motion,
             with_inside=with_inside,
             targets=cfg.seen,
-            config=self.config,
         )
         device = sensor.device
         self.points = torch.tensor(cfg.places, dtype=torch.float32, device=device)

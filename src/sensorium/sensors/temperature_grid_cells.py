@@ -193,7 +193,7 @@ def _cut(
     while True:
         share, found = _counted(shapes, grid, low, size, per_cell)
         before, seen = seen, found * math.prod(size / per_cell)
-        is_steady = is_mesh & (np.abs(seen - before) <= CLOSE * seen)
+        is_steady = is_mesh & (seen > 0.0) & (np.abs(seen - before) <= CLOSE * seen)
         true = np.where(is_steady & (seen < exact * (1.0 - CLOSE)), seen, exact)
         faces = np.stack([_shared(shapes, grid, low, size, per_cell, axis, share) for axis in range(3)])
         label = _labels(len(share), *_neighbours(grid, faces))
@@ -201,11 +201,12 @@ def _cut(
         is_there = np.isin(label, np.argsort(-each, kind="stable")[:parts]) & (share > 0.0)
         whole = max(float(share.sum()), 1.0)
         off = max(float(np.abs(seen - true).sum() / true.sum()), 1.0 - float(share[is_there].sum()) / whole)
-        if len(share) == 1 and found.any():
-            off = 0.0 if (found > 0.0).all() else off
-        if off <= CLOSE or 8 * math.prod(np.array(grid) * per_cell) > MOST:
+        is_plain = len(share) == 1 and not is_mesh.any()
+        if off <= CLOSE or is_plain or 8 * math.prod(np.array(grid) * per_cell) > MOST:
             break
         per_cell = 2 * per_cell
+    if len(share) == 1:  # there are no faces to be found
+        share, is_there, off = np.maximum(share, 1.0), np.ones(1, bool), 0.0
     share[~is_there] = 0.0
     faces *= is_there
     return per_cell, share * (true.sum() / max(float(found.sum()), 1.0) * whole / max(float(share.sum()), 1.0)), faces, off

@@ -52,8 +52,8 @@ HEIGHTS = {"taxels": 2.9, "range": 2.5, "image": 2.4, "point": 3.8}
 def map_fields(sensor: SensorRecording) -> list[Spec]:
     """Return the fields that are maps, in the order in which they are drawn: skins, scans, images, and one of points.
 
-    These are fields of taxels with more than nine numbers, of role ``range`` and ``point`` with more than nine items
-    besides env and mount, and images with one channel.
+    These are fields of taxels with more than nine numbers of an env, of role ``range`` and ``point`` with more than nine
+    items besides env and mount, and images with one channel.
     """
     found: dict[str, list[Spec]] = {kind: [] for kind in HEIGHTS}
     for spec in sensor.info.get("fields", ()):
@@ -61,7 +61,7 @@ def map_fields(sensor: SensorRecording) -> list[Spec]:
         if kind not in found or spec["name"] not in sensor.measured or spec["axes"][1:2] == ["event"] or 0 in shape:
             continue
         is_float = np.dtype(spec["dtype"]).kind == "f"
-        items = shape[:-1] if kind == "point" else shape
+        items = {"point": shape[:-1], "taxels": spec["shape"]}.get(kind, shape)
         if kind == "point":
             fits = is_float and len(shape) > 1 and shape[-1] == 3
         elif kind == "image":
