@@ -40,6 +40,7 @@ BENCHMARKS: list[tuple[str, Callable[[], list[tuple[str, str, str]]]]] = [
     ("solids/mesh", solids.mesh),
     ("skin/1", skin.small),
     ("skin/1024", skin.large),
+    ("skin/kinds", skin.kinds),
     ("proximity", proximity.fingertip),
     ("discovery", scene.discovery),
     ("with_physics", scene.with_physics),

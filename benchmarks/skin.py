@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 
 from benchmarks.solids import bumpy_ball, fingertips
 from benchmarks.timing import interleaved
-from sensorium import KinematicTactileSensorCfg, Scene, Shape, TensorEngine
+from sensorium import (
+    ContactDepthProbeCfg,
+    ContactProbeCfg,
+    ElastomerTaxelCfg,
+    KinematicTactileSensorCfg,
+    ProximityTaxelCfg,
+    Scene,
+    Shape,
+    TaxelCrosstalk,
+    TaxelGain,
+    TemperatureGridCfg,
+    TensorEngine,
+    Uniform,
+    Viscoelastic,
+)
 
 Row = tuple[str, str, str]
 RADIUS = 0.004
@@ -90,3 +106,39 @@ def small() -> list[Row]:
 def large() -> list[Row]:
     """64 taxels of each of 1024 environments."""
     return touch(1024, 8, 8)
+
+
+def kinds(num_envs: int = 1024) -> list[Row]:
+    """A step of each kind of sensor on the skin, 8 x 8 taxels under a ball; and of one with imperfections."""
+    places = grid(8, 8)
+    probes = {"body": "tip", "probe_local_pos": places, "probe_radius": RADIUS, "evaluate": "always"}
+    force = ("force",)
+    skin = (
+        TaxelCrosstalk(fields=force, strength=0.2, sigma=1.0),
+        Viscoelastic(fields=force, strength=0.3, tau=0.1),
+        TaxelGain(fields=force, gain=Uniform(0.9, 1.1)),
+    )
+    cfgs = {
+        "kinematic tactile": KinematicTactileSensorCfg(name="skin", **probes),
+        "... with gain, crosstalk, hysteresis": KinematicTactileSensorCfg(name="skin", stages=skin, **probes),
+        "contact depth probe": ContactDepthProbeCfg(name="skin", **probes),
+        "contact probe": ContactProbeCfg(name="skin", **probes),
+        "elastomer taxel, dilation": ElastomerTaxelCfg(name="skin", shear_scale=0.0, **probes),
+        "elastomer taxel, 500 points": ElastomerTaxelCfg(name="skin", targets="thing", **probes),
+        "proximity taxel, 500 points": ProximityTaxelCfg(name="skin", targets="thing", **probes),
+        "temperature grid, 8 x 8 x 2 cells": TemperatureGridCfg(name="skin", body="tip", grid_size=(8, 8, 2)),
+    }
+    tip = Shape("box", "tip", (0.02, 0.02, 0.02), body="tip")
+    calls: dict[str, Callable[[], object]] = {}
+    for name, cfg in cfgs.items():
+        engine = TensorEngine(num_envs, 0.001, bodies=("tip", "thing"), shapes=[tip, SHAPES["sphere"]])
+        engine.body_pos_w[:, 1, 2] = 0.02 + 0.05 - 0.0005
+        calls[name] = Scene(engine, [cfg]).update
+    calls["torch"] = InTorch(num_envs, places)
+    best = interleaved(calls, 5, rounds=8, warm_up=50)
+    base = best.pop("torch")
+    against = f"law of the first in torch {1e3 * base:.1f} ms"
+    return [
+        (f"{name}, {num_envs} envs", f"{1e3 * time:.2f} ms", f"{against} ({base / time:.1f}x)")
+        for name, time in best.items()
+    ]

@@ -28,6 +28,10 @@ LONGEST = wp.constant(wp.int32(400))
 """Triangles that a cell can list, before the list is thinned out."""
 MOST_ENTRIES = 1 << 22
 """Entries of all lists of a mesh; cells far from the surface go without where there would be more."""
+RINGS = 16
+"""Steps in which cells are given lists, those nearest to the surface first."""
+WORTHWHILE = 0.05
+"""Farther steps are not tried where a smaller share of a step's cells has a list that is short enough."""
 SLACK = 1e-6
 """What float32 may lose of a distance, in half diagonals of the mesh."""
 
@@ -48,7 +52,6 @@ class Lattice:
         count_x: how many along x.
         count_y: along y.
         half: half the diagonal of a cell, m, and a bit.
-        band: cells whose centres are farther from the surface have no list, m.
         slack: what float32 may have lost of a distance, m.
     """
 
@@ -57,7 +60,6 @@ class Lattice:
     count_x: wp.int32
     count_y: wp.int32
     half: wp.float32
-    band: wp.float32
     slack: wp.float32
 
 
@@ -88,12 +90,15 @@ def _measure(solids: Solids, lattice: Lattice, distance: wp.array[wp.float32]) -
 
 
 @wp.kernel
-def _count(solids: Solids, lattice: Lattice, distance: wp.array[wp.float32], count: wp.array[wp.int32]) -> None:
-    """Count the triangles that can be nearest to a point of each cell; 0 where there are too many for a list."""
-    cell = wp.tid()
-    count[cell] = 0
-    if wp.abs(distance[cell]) > lattice.band:
-        return
+def _count(
+    solids: Solids,
+    lattice: Lattice,
+    distance: wp.array[wp.float32],
+    cells: wp.array[wp.int32],
+    count: wp.array[wp.int32],
+) -> None:
+    """Count the triangles that can be nearest to a point of some cells; 0 where there are too many for a list."""
+    cell = cells[wp.tid()]
     q = _centre(lattice, cell)
     reach = wp.abs(distance[cell]) + 2.0 * lattice.half
     around = wp.vec3(reach, reach, reach)
@@ -239,14 +244,20 @@ def make_form(mesh: Mesh, scale: tuple[float, float, float], device: str, *, gri
     lattice.count_x, lattice.count_y = int(counts[0]), int(counts[1])
     slack = SLACK * float(np.linalg.norm(surface.half))
     lattice.half, lattice.slack = 0.5 * np.sqrt(3.0) * side + 4.0 * slack, 4.0 * slack
-    lattice.band = PADDING * 2.0 * float(surface.half.max()) + side
     distance = wp.zeros(total, dtype=wp.float32, device=device)
     count = wp.zeros(total, dtype=wp.int32, device=device)
     wp.launch(_measure, total, [solids, lattice, distance], device=device)
-    wp.launch(_count, total, [solids, lattice, distance, count], device=device)
     cells = np.zeros(total, _CELL)
-    cells["distance"], cells["count"] = distance.numpy(), count.numpy()
-    nearest_first = np.argsort(np.abs(cells["distance"]), kind="stable")
+    cells["distance"] = distance.numpy()
+    away = np.abs(cells["distance"])
+    nearest_first = np.argsort(away, kind="stable").astype(np.int32)
+    band = PADDING * 2.0 * float(surface.half.max()) + side
+    for ring in np.array_split(nearest_first[: int((away <= band).sum())], RINGS):
+        some = wp.array(ring, dtype=wp.int32, device=device)
+        wp.launch(_count, len(ring), [solids, lattice, distance, some, count], device=device)
+        cells["count"] = count.numpy()
+        if (cells["count"][ring] > 0).sum() < WORTHWHILE * len(ring) or cells["count"].sum() > MOST_ENTRIES:
+            break
     cells["count"][nearest_first[np.cumsum(cells["count"][nearest_first]) > MOST_ENTRIES]] = 0
     cells["start"] = np.cumsum(cells["count"]) - cells["count"]
     listed = int(cells["count"].sum())

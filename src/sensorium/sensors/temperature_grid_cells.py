@@ -26,7 +26,7 @@ ALONG = 36
 """Least number of points along each axis of a link that volumes are found with."""
 PER_CELL = 4
 """Least number of them along each axis of a cell."""
-MOST = 4_000_000
+MOST = 1_000_000
 """Points after which finer ones are not tried, though the volumes of thin shapes are not right yet."""
 CLOSE = 0.02
 """How far off volumes should be at most, relative."""
@@ -36,9 +36,9 @@ PER_SAMPLE = 32
 """Points of the surface that areas are found with, for each that is kept."""
 CHUNK = 1_000_000
 """Points that are looked at together."""
-PHASES = (0.7548776662466927, 0.5698402909980532, 0.6180339887498949)
-"""How much each row of points is set off from the one beside it, in points, so that no tilted sheet falls between all:
-fractions of the plastic number along x, and of the golden ratio (Roberts, R2 sequence, 2018)."""
+PHASES = (0.7548776662466927, 0.5698402909980532)
+"""How much each point is set off from those beside it, in points, so that no sheet falls between all of them: powers of
+1 / 1.3247..., the plastic number, whose multiples are spread most evenly (Roberts, R2 sequence, 2018)."""
 ASIDE = 1e-6
 """How far off a wall between cells both sides of it are looked at, in cells."""
 
@@ -221,7 +221,7 @@ def _counted(
     layers = max(1, CHUNK // int(fine[1] * fine[2]))
     for start in range(0, int(fine[0]), layers):
         i, j, k = np.meshgrid(np.arange(start, min(start + layers, fine[0])), *map(np.arange, fine[1:]), indexing="ij")
-        place = np.stack([i + (0.5 + PHASES[0] * j + PHASES[1] * k) % 1.0, j + (0.5 + PHASES[2] * k) % 1.0, k + 0.5], -1)
+        place = np.stack([i + _phase(j, k), j + _phase(k, i), k + _phase(i, j)], axis=-1)
         part = low + place.reshape(-1, 3) * (size / per_cell)
         is_in = _in_shapes(shapes, part)
         found += is_in.sum(axis=1)
@@ -246,7 +246,7 @@ def _shared(
     across = [k for k in range(3) if k != axis]
     each = math.prod(size[k] / per_cell[k] for k in across)
     i, j = np.meshgrid(*(np.arange(grid[k] * per_cell[k]) for k in across), indexing="ij")
-    place = np.stack([i + (0.5 + PHASES[2] * j) % 1.0, j + 0.5], axis=-1).reshape(-1, 2)
+    place = np.stack([i + _phase(j, i), j + _phase(i, j)], axis=-1).reshape(-1, 2)
     points = np.empty((len(place), 3))
     points[:, across] = low[across] + place * (size / per_cell)[across]
     for wall in range(grid[axis] - 1):
@@ -293,11 +293,20 @@ def _parts_of(shape: Shape) -> int:
     return len(np.unique(label))
 
 
+def _phase(one: NDArray[np.int64], other: NDArray[np.int64]) -> Array:
+    return np.asarray((0.5 + PHASES[0] * one + PHASES[1] * other) % 1.0)
+
+
 def _nearest(grid: tuple[int, int, int], size: Array, there: NDArray[np.int64]) -> NDArray[np.int32]:
     """Return for each cell the nearest of some; itself where it is one of them."""
     centres = np.stack(np.meshgrid(*(np.arange(n) for n in grid), indexing="ij"), axis=-1).reshape(-1, 3) * size
     nearest = np.arange(len(centres), dtype=np.int32)
     missing = np.setdiff1d(nearest, there)
+    is_there = np.zeros(np.array(grid) + 2, bool)
+    inner = is_there[1:-1, 1:-1, 1:-1]
+    inner.flat[there] = True
+    beside = [np.roll(is_there, step, axis)[1:-1, 1:-1, 1:-1] for axis in range(3) for step in (-1, 1)]
+    there = np.flatnonzero(inner & ~np.logical_and.reduce(beside))  # a cell all around which are others is not nearest
     for start in range(0, len(missing), 256):
         rows = missing[start : start + 256]
         gaps = ((centres[rows, None] - centres[None, there]) ** 2).sum(axis=-1)

@@ -52,8 +52,8 @@ HEIGHTS = {"taxels": 2.9, "range": 2.5, "image": 2.4, "point": 3.8}
 def map_fields(sensor: SensorRecording) -> list[Spec]:
     """Return the fields that are maps, in the order in which they are drawn: skins, scans, images, and one of points.
 
-    These are fields of taxels with more than nine numbers of an env, of role ``range`` and ``point`` with more than nine
-    items besides env and mount, and images with one channel.
+    These are fields of taxels with more than nine numbers of an env, of role ``range`` and ``point`` with more than
+    nine items besides env and mount, and images with one channel.
     """
     found: dict[str, list[Spec]] = {kind: [] for kind in HEIGHTS}
     for spec in sensor.info.get("fields", ()):
