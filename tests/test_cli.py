@@ -15,7 +15,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from sensorium.cli import main
+from sensorium.cli import main, simulation
 from sensorium.demo import model_path
 from sensorium.record import load
 
@@ -184,6 +184,16 @@ def test_many_numbers_are_summed_up(demo: Result) -> None:
     for kind in ("ray_caster", "terrain_height", "lidar"):
         picture = (demo.out / f"{kind}.png").read_bytes()
         assert picture.startswith(PNG) and len(picture) < 200_000
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"),
+    [(0.0, "+0.000"), (-1.25, "-1.250"), (0.0005, "+0.001"), (1.3e-4, "+1.30e-04"), (-2e-7, "-2.00e-07"),
+     (12345.6, "+1.23e+04"), (float("inf"), "  +inf"), (float("nan"), "  +nan")],
+)  # fmt: skip
+def test_numbers_are_not_shown_as_zero_unless_they_are(number: float, shown: str) -> None:
+    """A marker of a gel moves by a tenth of a millimetre, and the unit is metres."""
+    assert simulation._number(number) == shown
 
 
 def test_demo_shows_noise_and_latency_that_were_configured(demo: Result) -> None:

@@ -395,6 +395,8 @@ class StageCfg(Cfg):
     """True where `apply` only launches Warp kernels with fixed arguments: it is called once and replayed."""
     observes: ClassVar[bool] = False
     """True where the stage also looks at the ticks between samples, in `observe`."""
+    otherwise: ClassVar[str] = ""
+    """What to give instead where a sensor cannot be asked between samples: a sentence for the message."""
     on_values: ClassVar[bool] = True
     """False where the stage alters no field, and so takes no `fields`."""
 

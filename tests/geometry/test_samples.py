@@ -236,6 +236,33 @@ def test_what_two_boxes_hide_of_each_other_has_no_samples() -> None:
     assert set(shown.shape) == {0, 1}
 
 
+@pytest.mark.parametrize("offset", [0.0, 0.1])
+def test_surfaces_that_are_flush_count_once(offset: float) -> None:
+    """A box and a copy of it, then two that overlap along x: the surface is that of the bar which they make."""
+    pair = [Shape("box", "one", (0.1, 0.05, 0.05)), Shape("box", "two", (0.1, 0.05, 0.05), pos=(offset, 0.0, 0.0))]
+    samples = body_samples(pair, count=20000)
+    assert samples.area == pytest.approx(4 * 0.1 * (0.2 + offset) + 2 * 0.01, rel=0.01)
+
+
+def test_a_mesh_and_its_copy_have_one_surface() -> None:
+    """What a viewer shows and what collides are often one mesh: the first one has all samples."""
+    shapes = [bumpy(), bumpy()]
+    samples = body_samples(shapes, count=2000)
+    assert samples.area == pytest.approx(surface_area(shapes[0])) and (samples.shape == 0).all()
+
+
+def test_what_parts_of_one_mesh_hide_of_each_other_has_no_samples() -> None:
+    """Two cubes of 12 triangles in one mesh, of which each has a corner of one eighth inside of the other."""
+    corners = np.array([[x, y, z] for x in (0, 1) for y in (0, 1) for z in (0, 1)], np.float64)
+    faces = np.array([[0, 1, 3], [0, 3, 2], [4, 6, 7], [4, 7, 5], [0, 4, 5], [0, 5, 1],
+                      [2, 3, 7], [2, 7, 6], [0, 2, 6], [0, 6, 4], [1, 5, 7], [1, 7, 3]])  # fmt: skip
+    mesh = Mesh(np.concatenate([corners, corners + 0.5]), np.concatenate([faces, faces + 8]))
+    shape = Shape("mesh", "two", mesh=mesh)
+    assert surface_area(shape) == pytest.approx(12.0)
+    assert body_samples([shape], count=20000).area == pytest.approx(12.0 - 6 * 0.25, rel=0.01)
+    assert body_samples([shape], count=200, keep_covered=True).area == pytest.approx(12.0)
+
+
 def test_a_ball_half_sunk_into_a_box_shows_its_upper_half_and_hides_a_disc() -> None:
     """The count that a curve of length s cuts off is uncertain by the samples along it: s over their distance."""
     r, n = 0.05, 6000

@@ -14,7 +14,7 @@ from sensorium.geometry.bounds import box_mesh
 from sensorium.geometry.hfield import HFields, build_hfields
 from sensorium.geometry.ray_structs import Instances
 from sensorium.geometry.shapes import KINDS, Mesh, Shape
-from sensorium.geometry.solid_grid import Form, make_form
+from sensorium.geometry.solid_grid import Forms, make_form
 from sensorium.geometry.solids import Solids, build_solids, open_edges, require_closed, signed_distance
 from sensorium.testing import reference_distance
 
@@ -173,6 +173,19 @@ def test_a_mesh_of_five_thousand_triangles_has_short_lists_in_bounded_memory() -
     assert (by_tree[0] < -0.5).any()
 
 
+@pytest.mark.slow
+def test_a_mesh_of_eighty_thousand_triangles_has_lists_for_some_cells_in_bounded_memory() -> None:
+    """Cells without a list ask the tree: both tell what the tree tells."""
+    points, faces = icosphere(6)
+    waves = 1.0 + 0.2 * np.sin(5 * points[:, :1]) * np.cos(4 * points[:, 1:2])
+    mesh = Mesh(single(points * waves * (1.0, 0.5, 0.3)), faces)
+    form = make_form(mesh, (1.0, 1.0, 1.0), "cpu")
+    listed = (form.cells["count"] > 0).mean()
+    assert form.nbytes < 4e7 and 0.02 < listed < 0.9
+    p = places_around(mesh, 4000, np.random.default_rng(0))
+    np.testing.assert_allclose(signed(mesh, p)[0], signed(mesh, p, grid=False)[0], atol=1e-6, rtol=1e-6)
+
+
 # Reach, surface, determinism ------------------------------------------------------------------------------------------
 
 
@@ -244,19 +257,21 @@ def test_rows_with_the_same_triangles_share_all_work() -> None:
     rng = np.random.default_rng(0)
     a, b = hull(rng), bumpy(rng, 1)
     again = Mesh(a.vertices.copy(), a.faces.copy(), "another object")
-    known: dict[object, Form] = {}
+    forms = Forms("cpu")
     rows = [(a, (1.0, 1.0, 1.0)), None, (b, (1.0, 1.0, 1.0)), (again, (-2.0, 2.0, 2.0)), (a, (1.0, 2.0, 1.0)),
             (again, (1.0, 2.0, -1.0))]  # fmt: skip
-    solids = build_solids(rows, "cpu", known)
-    assert solids.solid.numpy().tolist() == [0, -1, 1, 0, 2, 2] and len(known) == 3
-    forms = list(known.values())
-    build_solids(rows[:1], "cpu", known)
-    assert list(known.values()) == forms
+    solids = build_solids(rows, "cpu", forms)
+    assert solids.solid.numpy().tolist() == [0, -1, 1, 0, 2, 2] and len(forms) == 3
+    part = build_solids(rows[2:3], "cpu", forms)
+    assert len(forms) == 3 and part.cells.ptr == solids.cells.ptr and part.vertices.ptr == solids.vertices.ptr
+    more = build_solids([*rows[2:3], (bumpy(rng, 1), (1.0, 1.0, 1.0))], "cpu", forms)
+    assert len(forms) == 4 and more.cells.ptr != solids.cells.ptr
     p = places_around(a, 300, rng)
-    for row, item in enumerate(rows):
-        if item is not None:
-            reference = reference_distance(shape_of(*item), p).distance
-            np.testing.assert_allclose(ask(solids, row, p)[0], reference, atol=3e-6)
+    for made, chosen in ((solids, rows), (part, rows[2:3]), (more, rows[2:3])):
+        for row, item in enumerate(chosen):
+            if item is not None:
+                reference = reference_distance(shape_of(*item), p).distance
+                np.testing.assert_allclose(ask(made, row, p)[0], reference, atol=3e-6)
 
 
 # Meshes without an inside ---------------------------------------------------------------------------------------------
@@ -311,6 +326,26 @@ def test_corners_at_one_place_are_one_vertex(apart: float) -> None:
     assert not len(open_edges(split))
     p = places_around(mesh, 600, np.random.default_rng(3))
     np.testing.assert_allclose(signed(split, p)[0], signed(mesh, p)[0], atol=1e-6)
+
+
+def test_a_vertex_on_an_edge_splits_it_and_the_mesh_is_closed() -> None:
+    """Where a triangle without an area was left out; several on one edge, and on each edge of a triangle."""
+    box = box_mesh((0.5, 0.4, 0.3))
+    faces, points = box.faces.tolist(), box.vertices.tolist()
+    for a, b, shares in ((0, 4, (0.5,)), (4, 5, (0.2, 0.3, 0.9)), (5, 0, (0.1, 0.7))):
+        points += [(1.0 - s) * box.vertices[a] + s * box.vertices[b] for s in shares]
+    points.append(box.vertices[[0, 4, 5]].mean(axis=0))
+    faces.remove([0, 4, 5])
+    around, middle = [0, 8, 4, 9, 10, 11, 5, 12, 13], 14  # its neighbours have no vertices on these sides
+    fan = [[a, b, middle] for a, b in zip(around, [*around[1:], 0], strict=True)]
+    flat = [[0, 4, 8]]  # this is how some files close a side
+    mesh = Mesh(points, [*faces, *fan, *flat], "box", drop_degenerate=True)
+    assert len(mesh.faces) == 11 + 9
+    require_closed(mesh)
+    assert len(open_edges(mesh)) == 0
+    compare(mesh, places_around(mesh, 1200, np.random.default_rng(5)))
+    with pytest.raises(ModelError, match=r"edges are open, with one triangle only"):
+        require_closed(Mesh(points, [*faces, *fan[1:]], "box"))
 
 
 def test_meshes_that_are_wound_inwards_are_turned_and_cavities_are_kept() -> None:

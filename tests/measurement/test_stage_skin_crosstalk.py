@@ -50,6 +50,36 @@ def test_a_matrix_is_recovered_by_unit_pokes(layout: tuple[int, ...], pads: int)
     np.testing.assert_allclose(numbers[:, 2], np.broadcast_to(matrix.T[:, None], numbers[:, 2].shape), atol=1e-6)
 
 
+@pytest.mark.parametrize("given", [{"strength": 0.3, "sigma": 1.0}, {"matrix": RNG.normal(0.0, 0.3, (12, 12))}])
+def test_the_matrix_is_recovered_by_pokes_at_the_probes_of_a_tactile_sensor(given: dict[str, Any]) -> None:
+    """A ball of 1 mm pokes one probe in each environment; what all read over what that one feels is its column."""
+    layout = sn.taxel_grid(3, 4, 0.004)
+    stage = sn.TaxelCrosstalk(fields=FORCE, **given)
+    engine = sn.TensorEngine(12, bodies=("pad", "ball"), shapes=(sn.Shape("sphere", "ball", (0.001,), body="ball"),))
+    engine.body_pos_w[:, 1] = torch.tensor(layout.positions).view(12, 3) + torch.tensor((0.0, 0.0, 0.0012))
+    cfg = sn.KinematicTactileSensorCfg(name="s", body="pad", probe_radius=0.001, stages=(stage,), **layout.cfg())
+    scene = sn.Scene(engine, [cfg])
+    felt, read = (
+        part.force[..., 2].view(12, 12).double().numpy() for part in (scene["s"].ground_truth, scene["s"].data)
+    )
+    assert np.array_equal(felt > 0.0, np.eye(12, dtype=bool))
+    np.testing.assert_allclose((read / felt.diagonal()[:, None]).T, stage.coefficients((3, 4)), atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(5, 8), (1, 6), (2, 2)])
+@pytest.mark.parametrize("field", ["force", "pressure"])
+@pytest.mark.parametrize("border", ["keep", "leak"])
+def test_a_gaussian_is_the_kernel_that_it_stands_for(shape: tuple[int, int], field: str, border: Any) -> None:
+    """Spread one way after the other, also on a pad narrower than the bell: to 1e-6 the sum over all."""
+    bell = sn.TaxelCrosstalk(fields=(field,), strength=0.6, sigma=(0.5, 1.4), border=border)
+    kernel = sn.TaxelCrosstalk(fields=(field,), kernel=bell.weights(), border=border)
+    forces = RNG.normal(size=(1, 4, math.prod(shape) * 2, 3))
+    shown = [
+        readings(SkinCfg(name="s", layout=shape, pads=2, stages=(each,)), forces, field) for each in (bell, kernel)
+    ]
+    np.testing.assert_allclose(*shown, rtol=0.0, atol=1e-6)
+
+
 def test_readings_are_the_product_with_the_matrix() -> None:
     """y = C x of any loads, in float64, to rounding of a sum of twelve."""
     matrix = RNG.normal(0.0, 0.3, (12, 12))

@@ -31,6 +31,40 @@ def area(x: Array, y: Array) -> float:
     return float(0.5 * np.sum(y * (np.roll(x, -1) - np.roll(x, 1))))
 
 
+# A sensor of touch ----------------------------------------------------------------------------------------------------
+
+
+def test_the_loops_of_a_press_have_the_areas_as_configured() -> None:
+    """A probe of 1000 N/m on a floor goes 1 mm in and out: the loop of 1 N of a play; a sine, of a viscoelastic.
+
+    The play turns at samples. The sine has 500 samples a turn, whose loop differs by a period over tau, 1 %.
+    """
+    floor, dt = sn.Shape("plane", "floor"), 0.001
+    play = sn.Play(fields=FORCE, width=0.2, weight=0.5)
+    branch = sn.Viscoelastic(fields=FORCE, strength=0.2, tau=0.1)
+    engine = sn.TensorEngine(1, dt, bodies=("flat", "round"), shapes=(floor,))
+
+    def motion(t: float) -> dict[str, Any]:
+        to_and_fro = -0.001 * abs((t / 0.25) % 2.0 - 1.0)
+        return {"body_pos_w": ((0.0, 0.0, to_and_fro), (0.0, 0.0, -0.0015 - 0.0005 * math.sin(4.0 * math.pi * t)))}
+
+    engine.motion = motion
+    cfgs = [
+        sn.KinematicTactileSensorCfg(name=body, body=body, probe_local_pos=((0.0, 0.0, 0.0),), probe_radius=radius,
+                                     stages=(stage,))
+        for body, radius, stage in (("flat", 1e-6, play), ("round", 0.001, branch))
+    ]  # fmt: skip
+    scene = sn.Scene(engine, cfgs)
+    rows = []
+    for _ in range(2000):
+        scene.update()
+        rows.append([part[0, 0, 2].item() for each in cfgs for part in
+                     (scene[each].ground_truth.force, scene[each].data.force)])  # fmt: skip
+    x, y, sine, shown = np.array(rows[-500:]).T
+    assert area(x, y) == pytest.approx(-play.loop_area(1.0), abs=1e-5)
+    assert area(sine, shown) == pytest.approx(branch.loop_area(0.5, 2.0), rel=0.01)
+
+
 # Play -----------------------------------------------------------------------------------------------------------------
 
 

@@ -134,6 +134,27 @@ def test_a_miss_is_not_interpolated() -> None:
     assert np.array_equal(out[0], flat[2, 0]) and np.isposinf(out[1]).all() and np.array_equal(out[2], flat[4, 2])
 
 
+@pytest.mark.parametrize("between", ["ticks", "samples"])
+def test_a_tick_that_was_not_finite_leaves_no_nan_in_the_valid_samples_after_it(between: Any) -> None:
+    """Sampled at every tick, row 0 looks two thirds of a tick back: at the bad tick, and then from the one after it."""
+    forces = ramps(5, 1, 12).astype(np.float32)
+    cfg = SkinCfg(name="s", stages=(sn.RowScan(fields=FORCE, scan_time=DT, between=between),))
+    engine = skin.engine_of(cfg, 1, DT)
+    engine.body_pos_w[:] = torch.tensor(forces[0])
+    scene = sn.Scene(engine, [cfg])
+    for tick in range(1, 5):
+        engine.body_pos_w[:] = torch.tensor(forces[tick]) if tick != 2 else math.nan
+        if tick == 2:
+            with pytest.warns(sn.NonFiniteStateWarning):
+                scene.update()
+                assert not scene["s"].valid.any()
+            continue
+        scene.update()
+        assert scene["s"].valid.all() and torch.isfinite(scene["s"].data.force).all()
+    late = (scene["s"].ground_truth.force - scene["s"].data.force)[0, :, 0, 0]
+    torch.testing.assert_close(late, torch.tensor([2.0, 1.0, 0.0]) / 3.0, rtol=0.0, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("make", "match"),
     [
@@ -227,7 +248,7 @@ def floor() -> sn.TensorEngine:
 def test_a_sensor_that_cannot_be_asked_between_samples_scans_between_samples() -> None:
     """With anchors it remembers where it was touched: the ticks are refused by name, the samples are not."""
     ticks = sn.RowScan(fields=BOTH, scan_time=0.04)
-    with pytest.raises(sn.ConfigError, match=r"row_scan.*remembers earlier samples"):
+    with pytest.raises(sn.ConfigError, match=r"row_scan.*remembers earlier samples.*between='samples'\) interpolates"):
         sn.Scene(floor(), [pad(rate_hz=25.0, shear_stiffness=10.0, stages=(ticks,))])
     cfg = pad(rate_hz=25.0, shear_stiffness=10.0, stages=(ticks.replace(between="samples"),))
     scene = sn.Scene(floor(), [cfg])
@@ -248,6 +269,28 @@ def test_a_tactile_sensor_scans_its_rows() -> None:
     for cfg in cfgs:
         late = (scene[cfg].ground_truth.force - scene[cfg].data.force)[..., 2]
         torch.testing.assert_close(late, torch.tensor([2.0, 1.0, 0.0])[:, None].expand(3, 3, 4), rtol=0.0, atol=1e-3)
+
+
+def test_a_scan_while_a_ball_is_dragged_over_the_skin_is_late_row_by_row() -> None:
+    """Every 8 ms a scan of 7.3 ms: row r shows what an unscanned twin had 7.3 (4 - r) / 5 ms before, between ticks."""
+    layout = sn.taxel_grid(5, 6, 0.004)
+    ball = sn.Shape("sphere", "ball", (0.01,), body="ball")
+    engine = sn.TensorEngine(1, 0.001, bodies=("pad", "ball"), shapes=(ball,))
+    engine.motion = lambda t: {"body_pos_w": ((0, 0, 0), (0.15 * t - 0.01, 0.002 * math.sin(30.0 * t), 0.0098))}
+    twin = sn.KinematicTactileSensorCfg(name="twin", body="pad", probe_radius=0.001, **layout.cfg())
+    cfg = twin.replace(name="scan", rate_hz=125.0, stages=(sn.RowScan(fields=FORCE, scan_time=0.0073),))
+    scene = sn.Scene(engine, [twin, cfg])
+    known = [scene[twin].data.force[0].double().numpy().copy()]
+    for tick in range(1, 121):
+        scene.update()
+        known.append(scene[twin].data.force[0].double().numpy().copy())
+        if tick % 8 == 0 and tick > 16:
+            for row in range(5):
+                at = tick - 7.3 * (4 - row) / 5
+                share = at - math.floor(at)
+                expected = (1.0 - share) * known[math.floor(at)][row] + share * known[math.ceil(at)][row]
+                np.testing.assert_allclose(scene[cfg].data.force[0, row].numpy(), expected, rtol=0.0, atol=1e-6)
+    assert np.abs(known).max() > 1.0
 
 
 def test_the_contract_holds_for_a_tactile_sensor_with_every_stage() -> None:

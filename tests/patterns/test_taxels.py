@@ -122,6 +122,26 @@ def test_a_layout_can_be_put_into_another_frame() -> None:
 # Patches --------------------------------------------------------------------------------------------------------------
 
 
+def test_taxels_of_a_list_share_with_their_neighbours_by_distance() -> None:
+    """Columns sum to 1, so a load stays; what leaves a taxel falls as a Gaussian of the distance, up to three sigma."""
+    layout = sn.taxel_dome(0.01, 4, 9, angle_deg=60.0)
+    crosstalk = np.array(layout.crosstalk(0.4, 0.002))
+    far = cdist(*[np.array(layout.positions).reshape(-1, 3)] * 2)
+    np.testing.assert_allclose(crosstalk.sum(axis=0), 1.0, atol=1e-12)
+    given = crosstalk - 0.6 * np.eye(36)
+    np.testing.assert_allclose(given.diagonal() * np.exp(-0.5 * (far / 0.002) ** 2) * (far < 0.006), given, atol=1e-12)
+    assert (given[:, 0] > 0.0).sum() < 36 and json.loads(json.dumps(crosstalk.tolist())) == crosstalk.tolist()
+    sn.TaxelCrosstalk(matrix=layout.crosstalk(0.4, 0.002))
+
+
+def test_in_the_middle_of_a_grid_that_is_the_kernel_of_a_grid() -> None:
+    """But for its corners beyond three sigma: a Gaussian has exp(-4.5) out there."""
+    crosstalk = np.array(sn.taxel_grid(15, 15, 0.001).crosstalk(0.4, 0.0015))
+    kernel = sn.TaxelCrosstalk(strength=0.4, sigma=0.0015, spacing=0.001).coefficients((15, 15))
+    assert np.abs(crosstalk - kernel)[:, 112].sum() < 2 * 0.4 * math.exp(-4.5)
+    assert kernel[112, 112] < 0.7
+
+
 @pytest.mark.parametrize("count", [1, 2, 20, 64])
 def test_a_patch_has_exactly_so_many_taxels_on_the_cap_that_faces_that_way(count: int) -> None:
     """The cap's area is known; no set of n points on area A can be wider than the densest packing, and ours is near."""
@@ -335,6 +355,8 @@ PAD = sn.Shape("box", "pad", (0.01, 0.01, 0.002))
         (lambda: sn.taxel_patch(PAD, count=3, region=0.3), "a box, .* or a ball"),  # type: ignore[arg-type]
         (lambda: sn.taxel_patch([], count=3), "at least one shape"),
         (lambda: sn.taxel_grid(1, 1, 0.1).placed(quat=(0, 0, 0, 0)), "not zero"),
+        (lambda: sn.taxel_grid(2, 2, 0.1).crosstalk(1.1, 0.1), "crosstalk.strength: got 1.1, expected a share"),
+        (lambda: sn.taxel_grid(2, 2, 0.1).crosstalk(0.1, 0.0), "crosstalk.sigma: .*a finite length above 0"),
     ],
 )  # fmt: skip
 def test_bad_input_is_an_error_that_names_it(call: Any, message: str) -> None:

@@ -119,6 +119,34 @@ def test_one_indenting_sphere_gives_the_closed_form(method: str) -> None:
     assert_near(gel.data.view(400, 3), wanted, 1e-6)
 
 
+@pytest.mark.parametrize("method", ["direct", "fft"])
+def test_each_pad_in_each_env_has_the_closed_form_of_its_own_sphere(method: str) -> None:
+    """Two pads that face different ways in four envs, a ball at each, none pressed as deep as another: to 1e-6."""
+    balls = (BALL, sn.Shape("sphere", "bead", (0.5 * RADIUS,), body="bead"))
+    engine = engine_of(balls, 4, ("left", "right", "ball", "bead"))
+    faces = [(1.0, 0.0, 0.0, 0.0), (0.5, 0.5, 0.5, 0.5), (0.5, -0.5, 0.5, 0.5), (0.0, 1.0, 0.0, 0.0)]
+    for env in range(4):
+        for pad, radius in ((0, RADIUS), (1, 0.5 * RADIUS)):
+            quat, pos = faces[(env + 2 * pad + env * pad) % 4], np.array([0.25 * env, 0.5 * pad, -0.125])
+            near = np.array([4e-4 * env, -3e-4 * pad, radius - 1e-3 - 4e-4 * env - 2e-4 * pad])
+            engine.body_pos_w[env, pad] = torch.tensor(pos, dtype=torch.float32)
+            engine.body_quat_w[env, pad] = torch.tensor(quat)
+            engine.body_pos_w[env, 2 + pad] = torch.tensor(pos + turned(quat, near), dtype=torch.float32)
+    scene, gel = elastomer(
+        engine, bodies=("left", "right"), targets=("ball", "bead"), probe_local_pos=grid(12, 15, 7e-4), method=method,
+        shear_scale=0.0,
+    )  # fmt: skip
+    scene.update()
+    places = grid(12, 15, 7e-4).reshape(-1, 3)
+    for env in range(4):
+        for pad, radius in ((0, RADIUS), (1, 0.5 * RADIUS)):
+            way = numpy(engine.body_pos_w[env, 2 + pad]) - numpy(engine.body_pos_w[env, pad])
+            centre = back(numpy(engine.body_quat_w[env, pad]), way)
+            depth = np.maximum(0.0, radius - np.linalg.norm(places - centre, axis=1))
+            wanted = dilation(places, np.tile(UP, (180, 1)), depth, soft=7e-4)
+            assert_near(gel.data[env, pad].reshape(180, 3), wanted, 1e-6)
+
+
 def test_a_lone_probe_moves_along_its_normal_by_the_power_of_its_depth() -> None:
     engine = engine_of(envs=3)
     engine.body_pos_w[:, 1, 2] = RADIUS - torch.tensor([1e-3, 2e-3, 4e-3])
@@ -386,6 +414,22 @@ def test_press_drag_and_twist_together_are_the_sum_of_dilation_and_shear() -> No
         fields.append(gel.data.clone())
     assert fields[0].any() and fields[1].any()
     assert_near(fields[2], numpy(fields[0]) + numpy(fields[1]), 1e-6)
+
+
+def test_a_copy_of_a_shape_for_the_eye_changes_nothing() -> None:
+    """An object with one box for contacts and the same for pictures presses and drags as one that has a single box."""
+    fields, counts = [], []
+    for names in (("brick",), ("brick", "look")):
+        box = [sn.Shape("box", name, (0.004, 0.003, 0.004), body="ball") for name in names]
+        engine = engine_of([*box, sn.Shape("sphere", "knob", (0.002,), pos=(0.0, 0.0, 0.004), body="ball")])
+        scene, gel = elastomer(engine, n_sample_points=400)
+        for x in (0.0, 3e-4):
+            engine.body_pos_w[:, 1] = torch.tensor([x, 0.0, 0.003])
+            scene.update()
+        fields.append(gel.data.clone())
+        counts.append(len(gel.sample_points["ball"]))
+    assert counts[0] == pytest.approx(400, abs=12) and counts[1] == pytest.approx(400, abs=12)
+    assert_near(fields[1], numpy(fields[0]), 0.05)  # the points lie elsewhere
 
 
 def test_shear_vanishes_with_the_way_back() -> None:
@@ -698,7 +742,9 @@ def slanted() -> Array:
         ({"elastomer_thickness": 1e-3, "probe_local_pos": grid(3, 3)[0]}, "regular plane grid, and it is a list of 3"),
         ({"release": 1e-3}, "release.*come off at once"),
         ({"max_shear": 0.0}, "max_shear.*above 0"),
-        ({"n_sample_points": 0}, "n_sample_points.*one point"),
+        ({"n_sample_points": 0}, "n_sample_points.*points from 1 to 10000000"),
+        ({"n_sample_points": 10**8}, "n_sample_points.*points from 1 to 10000000"),
+        ({"track_link": "box"}, "track_link: the same as targets, 'ball', or absent"),
         ({"probe_radius_noise": 1e-3}, "probe_radius_noise.*do not depend on a radius"),
         ({"targets": None}, "targets.*shear_scale=0"),
         ({"method": "fft", "probe_local_pos": grid(3, 3)[0]}, "method.*a list of 3 probes"),
@@ -722,6 +768,14 @@ def test_an_unbounded_plane_presses_but_cannot_drag() -> None:
     scene, gel = elastomer(engine, targets="ground", shear_scale=0.0)
     scene.update()
     assert (gel.data[..., 2] > 0.0).all()
+
+
+def test_points_that_are_too_many_are_refused_by_name() -> None:
+    """A spacing in millimetres by mistake the other way round: 1e-7 m on a ball of 12.6 square centimetres."""
+    with pytest.raises(
+        sn.ConfigError, match=r"Cfg\('gel'\).sample_spacing: got 1e-07, .*not 1.26e\+11, on .*0.00126 m"
+    ):
+        elastomer(engine_of(), sample_spacing=1e-7)
 
 
 def test_what_the_tables_are_built_from_cannot_be_set_while_running() -> None:

@@ -557,7 +557,7 @@ def test_it_keeps_the_laws_of_sensors() -> None:
             shapes=[ground], provides=("pose", "velocity", "acceleration", "gravity"),
         )  # fmt: skip
 
-    for extra in ({}, {"probe_radius_noise": 0.05, "shear_stiffness": 10.0, "friction": 0.5}):
+    for extra in ({}, {"probe_radius_noise": 0.05, "shear_stiffness": 10.0, "friction": 0.5}, {"history_length": 3}):
         check_sensor(sn.KinematicTactileSensorCfg.example().replace(**extra), make)
 
 

@@ -127,3 +127,12 @@ def test_a_fault_in_the_middle_of_a_control_step_is_named_with_its_tick() -> Non
         scene.step(substeps=5)
     assert len(caught) == 1
     assert scene["imu"].valid.tolist() == [True, True]
+
+
+@pytest.mark.parametrize("value", [None, "far", [[1.0], [1.0, 2.0]], [None]])
+def test_what_is_no_number_is_refused_by_name(value: object) -> None:
+    scene = sn.Scene(tumbling_engine(3), [RangeCfg(name="r", body="body")])
+    with pytest.raises(
+        sn.ConfigError, match=r"RangeCfg\('r'\).max_range: got .*expected a number, or one for each env"
+    ):
+        scene["r"].set("max_range", value)

@@ -448,6 +448,18 @@ def test_radius_noise_is_in_the_measured_branch_only_and_uniform() -> None:
     assert len(np.unique(values.round(9))) > 0.9 * n
 
 
+def test_radius_noise_does_not_change_a_bit_of_the_truth() -> None:
+    """Over a cloud as well, whose cells are larger where probes may look farther."""
+    x, y = np.meshgrid(np.linspace(-0.01, 0.01, 4), np.linspace(-0.01, 0.01, 5))
+    places, truths = np.stack([x, y, np.full(x.shape, 0.053)], axis=-1), []
+    for noise in (0.0, 1e-4, 3e-3):
+        scene, skin = taxels(engine_of([BALL]), probe_local_pos=places, probe_radius_noise=noise)
+        scene.update()
+        truths.append(torch.cat([skin.ground_truth.force, skin.ground_truth.torque]))
+    assert truths[0][0, ..., 2].all()
+    assert torch.equal(truths[0], truths[1]) and torch.equal(truths[0], truths[2])
+
+
 def test_gain_and_noise_leave_the_truth_alone() -> None:
     engine = engine_of([BALL], 4)
     engine.body_pos_w[:, 1, 2] = 0.053
@@ -599,6 +611,7 @@ def test_in_mujoco_a_palm_senses_a_can_before_it_touches() -> None:
         ({"n_sample_points": 100_000_000}, "from 1 to 10000000"),
         ({"sample_spacing": 0.0}, "sample_spacing"),
         ({"reference_area": -1.0}, "reference_area"),
+        ({"track_link": "can", "targets": "box"}, "track_link: the same as targets, 'box', or absent"),
         ({"probe_radius": 0.0}, "at least one radius above 0"),
         ({"probe_radius_noise": -1e-3}, "probe_radius_noise"),
     ],
@@ -617,6 +630,13 @@ def test_nothing_to_track_is_an_error() -> None:
         taxels(engine_of([shell]), track_link="tip")
     with pytest.raises(sn.ConfigError, match="a shape that is not its own"):
         taxels(engine_of([shell]))
+
+
+def test_points_that_are_too_many_are_refused_by_name() -> None:
+    with pytest.raises(
+        sn.ConfigError, match=r"Cfg\('.*'\).sample_spacing: got 1e-07, expected at most 10000000 points"
+    ):
+        taxels(engine_of([BALL]), sample_spacing=1e-7)
 
 
 def test_a_plane_without_an_area_is_named_where_one_is_needed() -> None:

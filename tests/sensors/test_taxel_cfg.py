@@ -102,6 +102,10 @@ def test_a_normal_may_be_one_for_all_or_one_for_each_in_the_layout() -> None:
     ("given", "match"),
     [
         ({"probe_local_pos": ()}, r"probe_local_pos.*\[probe, 3\] or \[row, column, 3\]"),
+        ({"probe_local_pos": (0.01, 0.0, 0.0)}, r"probe_local_pos: got \(0.01, 0.0, 0.0\), expected \[probe, 3\]"),
+        ({"probe_local_pos": ((0.0, 0.0), (0.0, 0.1))}, r"probe_local_pos: got \(\(0.0, 0.0\).*expected \[probe, 3\]"),
+        ({"probe_local_pos": "tip"}, r"probe_local_pos: got 'tip', expected \[probe, 3\]"),
+        ({"probe_local_pos": None}, r"probe_local_pos: got None, expected \[probe, 3\]"),
         ({"probe_local_pos": ((0, 0, math.nan),)}, "probe_local_pos.*finite places, m"),
         ({"probe_local_pos": (((0, 0, 0),), ((0, 0, 0), (0, 0, 1)))}, r"probe_local_pos.*Rows of a grid"),
         ({"probe_radius": -0.01}, r"probe_radius: got -0\.01, expected finite radii from 0 up, m"),

@@ -132,6 +132,32 @@ def test_surfaces_that_cover_each_other_lose_no_heat():
     assert abs(cells.faces[0].sum() - 3 * 0.01) < 1e-9, "heat passes from one box to the other"
 
 
+@pytest.mark.parametrize("geometry", ["collision", "all"])
+def test_what_a_viewer_shows_and_what_collides_are_one_body(geometry):
+    """A link with a shape for each, at one place, has the volume and the surface of one."""
+    shapes = [
+        box("seen", 0.05, 0.02, 0.02, body="link", is_collision=False),
+        box("felt", 0.05, 0.02, 0.02, body="link", is_visual=False),
+    ]
+    cfg = sn.TemperatureGridCfg(body="link", grid_size=(4, 1, 1), geometry=geometry)
+    _, sensor = world(cfg, shapes, {"link": (0.0, 0.0, 0.0)})
+    (cells,) = sensor.link_cells
+    assert abs(cells.volume.sum() / (8 * 0.05 * 0.02 * 0.02) - 1.0) < 1e-9
+    assert abs(cells.area.sum() / (8 * (2 * 0.05 * 0.02 + 0.02 * 0.02)) - 1.0) < 1e-9
+
+
+def test_a_mesh_whose_parts_overlap_has_the_volume_and_the_surface_of_both_together():
+    """Two octahedra in one mesh, one unit apart, against a point count of their union; 1 %, that of the cells."""
+    vertices, faces = OCTAHEDRON.vertices, OCTAHEDRON.faces
+    both = sn.Mesh(np.concatenate([vertices, vertices + np.array((1.0, 0.0, 0.0))]), np.concatenate([faces, faces + 6]))
+    shape = sn.Shape("mesh", "s", body="link", mesh=both, scale=(0.05, 0.05, 0.05))
+    _, sensor = world(sn.TemperatureGridCfg(body="link", grid_size=(3, 2, 2)), [shape], {"link": (0.0, 0.0, 0.0)})
+    (cells,) = sensor.link_cells
+    shared, cut = 2 / 3 * (0.5 * 0.05) ** 3 * 2, 8 * math.sqrt(3) / 4 * 2 * (0.5 * 0.05) ** 2
+    assert abs(cells.volume.sum() / (8 / 3 * 0.05**3 - shared) - 1.0) < 0.01
+    assert abs(cells.area.sum() / (2 * 8 * math.sqrt(3) / 4 * 2 * 0.05**2 - cut) - 1.0) < 0.01
+
+
 # Conduction -----------------------------------------------------------------------------------------------------------
 
 
@@ -152,6 +178,44 @@ def test_a_cosine_across_a_slab_decays_at_its_analytic_rate(axis):
     end = (sensor.ground_truth[0].double().numpy().ravel() - 121.0) @ mode
     rate = math.log(start / end) / 20.0
     assert abs(rate / (200.0 / (2700.0 * 900.0) * (math.pi / 0.2) ** 2) - 1.0) < 0.01
+
+
+def resistance(cells: Any, one: int, other: int) -> float:
+    """Return the resistance between two cells over that of a unit of conductivity, 1/m, by the graph's Laplacian."""
+    count = cells.volume.size
+    flows = np.zeros((count, count))
+    for axis, step in enumerate((cells.grid[1] * cells.grid[2], cells.grid[2], 1)):
+        for cell in np.flatnonzero(cells.faces[axis]):
+            flows[cell, cell + step] = flows[cell + step, cell] = cells.faces[axis][cell] / cells.size[axis]
+    poke = np.zeros(count)
+    poke[[one, other]] = 1.0, -1.0
+    return float(poke @ np.linalg.pinv(np.diag(flows.sum(axis=1)) - flows) @ poke)
+
+
+@pytest.mark.parametrize("degrees", [20.0, 45.0, 70.0])
+@pytest.mark.parametrize("thickness", [0.001, 0.002])
+def test_a_thin_sheet_that_is_tilted_conducts_along_itself(degrees, thickness):
+    """1 and 2 mm of 100 mm, in cells along other axes: all hangs together, with L / (k A), to 10 % for its stairs."""
+    half = 0.5 * math.radians(degrees)
+    sheet = box("s", 0.05, 0.02, 0.5 * thickness, body="link", quat=(math.cos(half), 0.0, math.sin(half), 0.0))
+    cfg = sn.TemperatureGridCfg(body="link", grid_size=(6, 1, 6))
+    _, sensor = world(cfg, [sheet], {"link": (0.0, 0.0, 0.0)})
+    (cells,) = sensor.link_cells
+    there = np.argwhere(cells.volume.reshape(6, 6) > 0.0)
+    ends = there[[np.argmin(there @ (1, -1)), np.argmax(there @ (1, -1))]]
+    length = np.linalg.norm((ends[1] - ends[0]) * cells.size[[0, 2]])
+    found = resistance(cells, *(ends @ (6, 1)))
+    assert abs(found * thickness * 0.04 / length - 1.0) < 0.1
+
+
+def test_a_sheet_that_is_too_thin_for_its_cells_is_refused_and_has_its_heat_as_one_cell():
+    """20 um at 30 degrees: points do not find it, but one cell needs no points."""
+    sheet = box("s", 0.05, 0.02, 1e-5, body="link", quat=(math.cos(0.26), 0.0, math.sin(0.26), 0.0))
+    cfg = sn.TemperatureGridCfg(body="link", grid_size=(6, 1, 6))
+    with pytest.raises(sn.ConfigError, match=r"grid_size.*thin.*grid_size=\(1, 1, 1\)"):
+        world(cfg, [sheet], {"link": (0.0, 0.0, 0.0)})
+    _, sensor = world(cfg.replace(grid_size=(1, 1, 1)), [sheet], {"link": (0.0, 0.0, 0.0)})
+    assert abs(float(sensor.heat_capacity.sum()) / (1050.0 * 1400.0 * 8e-8) - 1.0) < 1e-6
 
 
 def slow_solver(cells: Any, each: Any, watts: np.ndarray, convection: float, ambient: float, seconds: float) -> Any:
@@ -332,6 +396,50 @@ def test_two_links_that_touch_the_same_object_share_its_one_temperature():
     mass = 2700.0 * 900.0 * 0.04**2
     total = energy(sensor, finger1=mass * 0.02, finger2=mass * 0.02, cube=mass * 0.04)
     assert abs(total / (2 * mass * 0.02 * 60.0) - 1.0) < 1e-6 and float(sensor.link_temperature("cube")) > 5.0
+
+
+CHAIN = {"a": (90.0, 2700.0), "b": (10.0, 8000.0), "c": (50.0, 1000.0), "d": (0.0, 2000.0), "o": (30.0, 5000.0)}
+
+
+def chain(order: str, dt: float, ticks: int) -> tuple[torch.Tensor, float]:
+    """Return the temperatures of four blocks in a row on a fifth, `[env, link]`, and the heat lost, relative.
+
+    In env 1 the fifth is not there, in env 2 the second of the row.
+    """
+    properties = {name: METAL.replace(base_temperature=base, density=rho) for name, (base, rho) in CHAIN.items()}
+    cfg = sn.TemperatureGridCfg(
+        bodies=tuple(order), grid_size=(3, 2, 2), properties=properties, simulate_all_link_temperatures=True, **AIRLESS
+    )
+    shapes = [*(box(name, 0.02, 0.02, 0.02) for name in "abcd"), box("o", 0.1, 0.1, 0.01)]
+    places: dict[str, Any] = {name: (0.0401 * k - 0.06, 0.0, 0.0301) for k, name in enumerate("abcd")}
+    scene, sensor = world(cfg, shapes, places | {"o": (0.0, 0.0, 0.0)}, dt=dt, num_envs=3)
+    scene.engine.body_pos_w[1, 4, 2] = -1.0
+    scene.engine.body_pos_w[2, 1, 1] = 5.0
+    volumes = torch.tensor([0.04**3] * 4 + [0.2 * 0.2 * 0.02], dtype=torch.float64)
+    capacity = 900.0 * volumes * torch.tensor([rho for _, rho in CHAIN.values()])
+    start = sum(float(c) * base for c, (base, _) in zip(capacity, CHAIN.values(), strict=True))
+    run(scene, ticks)
+    values = torch.stack([sensor.link_temperature(name) for name in CHAIN], dim=1)
+    return values, float((values @ capacity / start - 1.0).abs().max())
+
+
+@pytest.mark.parametrize(("dt", "ticks"), [(0.1, 300), (100.0, 200)])
+def test_links_in_a_chain_on_one_object_keep_their_energy_in_each_env(dt, ticks):
+    """All touch their neighbours and the object; at the end of long steps all that hang together are equally warm."""
+    values, lost = chain("abcd", dt, ticks)
+    assert lost < 1e-12
+    assert values[1, 4] == 30.0 and values[2, 1] == 10.0, "what touches nothing"
+    if dt == 100.0:
+        for env, alike in enumerate(([0, 1, 2, 3, 4], [0, 1, 2, 3], [0, 2, 3, 4])):
+            assert float(values[env, alike].max() - values[env, alike].min()) < 1e-3
+
+
+@pytest.mark.parametrize("order", ["dcba", "cadb"])
+def test_the_order_of_the_mounts_does_not_matter(order):
+    """Pairs exchange heat one after the other and back again: the order counts for as little as the step squared."""
+    off = [float((chain("abcd", dt, ticks)[0] - chain(order, dt, ticks)[0]).abs().max())
+           for dt, ticks in ((0.2, 50), (0.05, 200))]  # fmt: skip
+    assert off[0] < 1e-3 and off[1] < off[0] / 8.0
 
 
 def test_what_is_covered_does_not_lose_heat_to_the_air():
@@ -636,8 +744,9 @@ def test_heat_can_be_set_only_where_the_config_gives_it_and_in_shapes_that_fit()
     with pytest.raises(sn.ConfigError, match=r"heat_generation=0\.0"):
         sensor.set("heat_generation", 1.0)
     _, sensor = world(cfg.replace(heat_generation=0.0), [box("cube", 0.05, 0.05, 0.05)], {"cube": (0.0, 0.0, 0.0)})
-    with pytest.raises(sn.ConfigError, match="watts"):
-        sensor.set("heat_generation", [1.0, 2.0, 3.0])
+    for value in ([1.0, 2.0, 3.0], "warm", [[1.0, 2.0], [3.0]], None, float("nan")):
+        with pytest.raises(sn.ConfigError, match="watts"):
+            sensor.set("heat_generation", value)
     with pytest.raises(sn.UnknownNameError, match="cube"):
         sensor.link_temperature("cubs")
 

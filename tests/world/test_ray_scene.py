@@ -188,7 +188,11 @@ def test_labels_that_a_scene_gives_by_name_and_body() -> None:
         ({"labels": ("terain",)}, r"Test.*labels.*'terain'.*semantic label.*terrain"),
         ({"include": ("hi(",)}, r"Test.*targets.*'hi\('.*pattern is broken"),
         ({"groups": (5,)}, r"Test.*targets.*groups=\(5,\).*at least one shape.*ground"),
-        ({"include": ("ghost",)}, r"Test.*targets.*at least one shape"),
+        (
+            {"include": ("ghost",)},
+            r"Test.*'visual'.*at least one shape. What it leaves out: ghost. geometry='any' takes",
+        ),
+        ({"groups": (5,)}, r"geometry='any', include_geom_groups=None takes every shape"),
     ],
 )
 def test_what_matches_nothing_is_an_error_that_names_what_there_is(targets: dict[str, Any], message: str) -> None:

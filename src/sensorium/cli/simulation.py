@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -240,7 +241,9 @@ def _numbers(value: Array, spec: FieldSpec, no_hit_value: float | None) -> str:
 
 
 def _number(number: float) -> str:
-    return f"{number:+6.3f}" if abs(number) < 1e3 else f"{number:+.2e}"
+    """Return a number with three decimals; with an exponent where those would show none of it, or it is large."""
+    is_plain = number == 0.0 or 5e-4 <= abs(number) < 1e3 or not math.isfinite(number)
+    return f"{number:+6.3f}" if is_plain else f"{number:+.2e}"
 
 
 def _summary(value: Array, spec: FieldSpec, no_hit_value: float | None) -> str:

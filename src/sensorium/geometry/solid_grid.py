@@ -340,10 +340,54 @@ def _frames(surface: Surface) -> NDArray[np.float64]:
     return out
 
 
+class Forms:
+    """The meshes of a scene that were made ready, for all who ask: a new set of arrays only where a mesh is new.
+
+    Args:
+        device: where the arrays live.
+        grid: see `make_form`.
+    """
+
+    def __init__(self, device: str, *, grid: bool = True) -> None:
+        self._device, self._grid = device, grid
+        self._rows: dict[Any, int] = {}
+        self._forms: list[Form] = []
+        self._gathered: Solids | None = None
+
+    def __len__(self) -> int:
+        return len(self._forms)
+
+    def row(self, mesh: Mesh, scale: tuple[float, float, float]) -> int:
+        """Return the place of a mesh, scaled by positive factors, in `gathered`.
+
+        Raises:
+            ModelError: the mesh is not closed; see `require_closed`.
+        """
+        key = (mesh.vertices.tobytes(), mesh.faces.tobytes(), scale)
+        if key not in self._rows:
+            form = make_form(mesh, scale, self._device, grid=self._grid)
+            self._rows[key] = len(self._forms)
+            self._forms.append(form)
+            self._gathered = None
+        return self._rows[key]
+
+    @property
+    def gathered(self) -> Solids:
+        """All of them as kernels take them; those who have older arrays keep these."""
+        if self._gathered is None:
+            self._gathered = gather(self._forms, self._device)
+        return self._gathered
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return sum(int(getattr(self.gathered, name).capacity) for name in _TYPES)
+
+
 def build_solids(
     meshes: Sequence[tuple[Mesh, tuple[float, float, float]] | None],
     device: str,
-    known: dict[Any, Form] | None = None,
+    forms: Forms | None = None,
     *,
     grid: bool = True,
 ) -> Solids:
@@ -354,15 +398,13 @@ def build_solids(
     Args:
         meshes: of each row the mesh and its scale.
         device: where the arrays live.
-        known: forms of meshes that were made before; those made now are added.
-        grid: see `make_form`.
+        forms: meshes that were made before, whose arrays are shared; those made now are added.
+        grid: see `make_form`; without effect where `forms` are given.
 
     Raises:
         ModelError: a mesh is not closed; see `require_closed`.
     """
-    known = {} if known is None else known
-    chosen: dict[Any, int] = {}
-    forms: list[Form] = []
+    forms = Forms(device, grid=grid) if forms is None else forms
     rows: list[int] = []
     scales: list[tuple[float, ...]] = []
     for item in meshes:
@@ -374,18 +416,14 @@ def build_solids(
         size = np.abs(scale)
         is_even = bool((size == size[0]).all())
         copy = (1.0, 1.0, 1.0) if is_even else (float(size[0]), float(size[1]), float(size[2]))
-        key = (mesh.vertices.tobytes(), mesh.faces.tobytes(), copy, device, grid)
-        if key not in chosen:
-            if key not in known:
-                known[key] = make_form(mesh, copy, device, grid=grid)
-            chosen[key] = len(forms)
-            forms.append(known[key])
-        rows.append(chosen[key])
+        rows.append(forms.row(mesh, copy))
         scales.append(tuple(scale) if is_even else tuple(np.sign(scale).tolist()))
-    out = gather(forms, device)
+    out = Solids()
+    for name in ("solids", *_TYPES):
+        setattr(out, name, getattr(forms.gathered, name))
     out.solid = wp.array(np.array(rows, np.int32), dtype=wp.int32, device=device)
     out.scale = wp.array(np.array(scales, np.float32).reshape(-1, 3), dtype=wp.vec3, device=device)
     return out
 
 
-__all__ = ["Form", "build_solids", "gather", "make_form"]
+__all__ = ["Form", "Forms", "build_solids", "gather", "make_form"]

@@ -21,6 +21,8 @@ from sensorium.geometry.shapes import Mesh
 
 WELD = 1e-6
 """Vertices nearer than about this share of the mesh's extent are one, where a mesh is open otherwise."""
+MOST_PAIRS = 1 << 24
+"""Open edges times their vertices, above which vertices on edges are not looked for: the mesh is open."""
 TOLD = 3
 """How many edges of each kind a message names."""
 
@@ -54,8 +56,9 @@ class Surface:
 def open_edges(mesh: Mesh) -> Floats:
     """Return both ends of the edges that keep a mesh from being closed and wound alike, `[edge, 2, 3]`, m.
 
-    Corners at one place are one vertex, whichever rows of `vertices` they are: files of some kinds repeat them. A mesh
-    is closed where each edge is run along as often one way as the other way by the triangles that share it.
+    Corners at one place are one vertex, whichever rows of `vertices` they are: files of some kinds repeat them. A
+    vertex on the edge of another triangle splits that edge: triangles without an area, which are left out, leave such.
+    A mesh is closed where each edge is run along as often one way as the other way by the triangles that share it.
     """
     points, faces, _rows = _welded(mesh)
     edges, _count, _run, _first = _faulty(faces)
@@ -169,7 +172,42 @@ def _welded(mesh: Mesh) -> tuple[Floats, Ints, Ints]:
         points, faces = points[kept], label.reshape(-1)[faces]
         whole = (faces != np.roll(faces, 1, axis=1)).all(axis=1)
         faces, rows = faces[whole], rows[whole]
+        split, rows_of_split = _split(points, faces, rows, step)
+        if not len(_faulty(split)[0]):
+            faces, rows = split, rows_of_split
     return points, faces, rows
+
+
+def _split(points: Floats, faces: Ints, rows: Ints, step: float) -> tuple[Ints, Ints]:
+    """Return faces, and the row of each, with those split that have a vertex of an open edge on an open edge."""
+    while True:
+        edges, _count, _run, first = _faulty(faces)
+        ends = np.unique(edges)
+        if len(edges) * len(ends) > MOST_PAIRS:
+            return faces, rows
+        start, way = points[edges[:, 0]], points[edges[:, 1]] - points[edges[:, 0]]
+        length = np.linalg.norm(way, axis=1)
+        arm = points[ends] - start[:, None]
+        along = (arm * (way / length[:, None])[:, None]).sum(axis=-1)
+        beside = np.linalg.norm(arm - along[..., None] * (way / length[:, None])[:, None], axis=-1)
+        on = (beside <= step) & (along > step) & (along < length[:, None] - step)
+        chosen = np.flatnonzero(on.any(axis=1))
+        chosen = chosen[np.unique(first[chosen], return_index=True)[1]]  # one edge of a triangle at a time
+        if not len(chosen):
+            return faces, rows
+        face, vertex = first[chosen], ends[on[chosen].argmax(axis=1)]
+        side = (np.sort(edges[chosen], axis=1)[:, None] == _sides(faces[face])).all(axis=-1).argmax(axis=1)
+        one, other = faces[face], faces[face]
+        one[np.arange(len(face)), (side + 1) % 3] = vertex
+        other[np.arange(len(face)), side] = vertex
+        faces, rows = np.concatenate([faces, other]), np.concatenate([rows, rows[face]])
+        faces[face] = one
+
+
+def _sides(faces: Ints) -> Ints:
+    """Return the lesser and the greater vertex of each side `[face, 3, 2]`."""
+    sides: Ints = np.sort(np.stack([faces, np.roll(faces, -1, axis=1)], axis=-1), axis=-1)
+    return sides
 
 
 def _clusters(points: Floats, step: float) -> Ints:

@@ -133,9 +133,9 @@ def _lists(
         near = np.flatnonzero(((gap**2).sum(axis=1) <= (reach + margin) ** 2) & ((cell >= 0) & (cell < count)).all(1))
         cells.append((cell[near, 2] * count[1] + cell[near, 1]) * count[0] + cell[near, 0])
         rows.append(near)
-    where = np.concatenate(cells)
-    order = np.argsort(where, kind="stable")
-    return np.concatenate(rows)[order], np.cumsum(np.bincount(where, minlength=int(count.prod())))
+    where, listed = np.concatenate(cells), np.concatenate(rows)
+    order = np.lexsort((listed, where))  # a cell in the order of points: the reach does not change a digit of a sum
+    return listed[order], np.cumsum(np.bincount(where, minlength=int(count.prod())))
 
 
 def on_shapes(shapes: Sequence[Shape], samples: SurfaceSamples) -> list[SurfaceSamples]:

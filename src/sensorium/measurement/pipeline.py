@@ -503,7 +503,7 @@ class Line:
         """Raise `ConfigError` where a stage observes every tick, but the truth of a tick cannot be had by itself."""
         if not self.observers:
             return
-        stage = kind_of(type(self.observers[0].cfg))
+        stage, otherwise = kind_of(type(self.observers[0].cfg)), self.observers[0].cfg.otherwise
         if self.hooks.raw is None:
             why = "its truth and its measured value come from one kernel, and only at samples"
         elif self.custom:
@@ -514,7 +514,7 @@ class Line:
             return
         raise ConfigError.single(
             f"{type(self.cfg).__name__}({self.label!r})", "stages", stage, "no stage that looks at every tick",
-            f"This sensor cannot be asked for its truth between samples: {why}.",
+            f"This sensor cannot be asked for its truth between samples: {why}. {otherwise}".strip(),
         )  # fmt: skip
 
     def _observed_flags(self, when: int) -> None:

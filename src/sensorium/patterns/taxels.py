@@ -93,6 +93,30 @@ class TaxelLayout:
             self.spacing,
         )
 
+    def crosstalk(self, strength: float, sigma: float) -> tuple[tuple[float, ...], ...]:
+        """Return what ``TaxelCrosstalk(matrix=...)`` takes: each taxel shares with those around it, as in a grid.
+
+        A taxel keeps 1 - `strength`. The rest goes to it and to all taxels up to three `sigma` away, measured in a
+        straight line, in proportion to exp(-distance^2 / 2 sigma^2). So columns sum to 1: the sum over the skin stays.
+
+        Args:
+            strength: share, in [0, 1].
+            sigma: standard deviation, m.
+
+        Raises:
+            ConfigError: a number that is outside of its range.
+        """
+        where = "TaxelLayout.crosstalk"
+        if not 0.0 <= strength <= 1.0:
+            raise ConfigError.single(where, "strength", strength, "a share in [0, 1]")
+        if not 0.0 < sigma < math.inf:
+            raise ConfigError.single(where, "sigma", sigma, "a finite length above 0, m")
+        places = np.array(self.positions).reshape(-1, 3)
+        square = ((places[:, None] - places) ** 2).sum(axis=2) / sigma**2
+        bell = np.where(square <= 9.0, np.exp(-0.5 * square), 0.0)
+        matrix = (1.0 - strength) * np.eye(len(places)) + strength * bell / bell.sum(axis=0)
+        return tuple(tuple(row) for row in matrix.tolist())
+
 
 # Lists and grids ------------------------------------------------------------------------------------------------------
 
@@ -282,7 +306,8 @@ def taxel_patch(
     none nearer than `spacing`. The same arguments give the same layout.
 
     Args:
-        surface: a shape, a mesh, or several shapes of one body; what lies inside of another of them does not count.
+        surface: a shape, a mesh, or several shapes of one body; what lies inside of another of them, or of another part
+            of a mesh, does not count.
         count: how many taxels.
         spacing: least distance between two, m, in a straight line.
         normal: which way the patch faces.

@@ -49,6 +49,9 @@ class Sensor(Readable[CfgT, DataT]):
     """What the sensor needs of the engine; see `requirements` where that depends on the config."""
     own_history: ClassVar[bool] = False
     """True where `history_length` is for fields of the sensor's own, one entry per tick; `.history` is not kept."""
+    history_in_data: ClassVar[bool] = False
+    """True where a contract wants the last `history_length` samples in `.data` itself: `.data` and `read()` are then
+    `.history`, where there is one. All other outputs have the newest sample."""
     lookback: ClassVar[int] = 0
     """Deepest k that a hook reads with `timeline.at(k)`; it sizes the timelines."""
     single: ClassVar[bool] = False

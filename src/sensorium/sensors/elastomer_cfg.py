@@ -11,6 +11,7 @@ from pydantic import field_validator, model_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, Vec3, bad
+from sensorium.geometry.samples import MOST_SAMPLES
 from sensorium.sensors.elastomer_grid import Lattice, lattice_of
 from sensorium.sensors.taxels import Places, TaxelCfg, checked_normals, unit_normals
 from sensorium.spec import Field
@@ -133,8 +134,8 @@ class ElastomerTaxelCfg(TaxelCfg[ElastomerTaxelData]):
     @field_validator("n_sample_points")
     @classmethod
     def _some_points(cls, value: int) -> int:
-        if value < 1:
-            raise bad("at least one point")
+        if not 1 <= value <= MOST_SAMPLES:
+            raise bad(f"a number of points from 1 to {MOST_SAMPLES}")
         return value
 
     @field_validator("probe_radius_noise")
@@ -146,6 +147,8 @@ class ElastomerTaxelCfg(TaxelCfg[ElastomerTaxelData]):
 
     @model_validator(mode="after")
     def _consistent(self) -> Any:
+        if self.track_link is not None and self.track_link != self.targets:
+            raise bad(f"track_link: the same as targets, {self.targets!r}, or absent", "They mean the same: keep one.")
         unit_normals(self.probe_local_normal, self)
         if not -float("inf") < self.release <= self.contact_threshold:
             raise bad(

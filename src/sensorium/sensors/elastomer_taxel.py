@@ -50,7 +50,7 @@ from torch import Tensor
 
 from sensorium.compute import Segment, recorded
 from sensorium.errors import ConfigError
-from sensorium.geometry.samples import SurfaceSamples, body_samples, surface_area
+from sensorium.geometry.samples import SurfaceSamples, body_samples, covered, scattered, surface_area
 from sensorium.geometry.shapes import Shape
 from sensorium.measurement.pipeline import Hooks
 from sensorium.measurement.record import Record
@@ -59,9 +59,11 @@ from sensorium.sensors import elastomer_kernels as kernels
 from sensorium.sensors.base import SimpleSensor
 from sensorium.sensors.elastomer_cfg import LIVE, LIVE_SHEAR, ElastomerTaxelCfg, ElastomerTaxelData
 from sensorium.sensors.elastomer_grid import Convolution, Lattice, layer_table, typical_spacing
-from sensorium.sensors.taxels import Taxels, laid_out, unit_normals
+from sensorium.sensors.taxels import Taxels, check_spacing, laid_out, unit_normals
 from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
 
+TRIED = 4000
+"""Places at which the shapes of a link are asked whether another of them covers them."""
 BESIDE = 1.001
 """Cells overlap by so much, so that rounding leaves no seam between them."""
 
@@ -183,9 +185,9 @@ class ElastomerTaxel(SimpleSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
         Raises:
             ConfigError: nothing that is tracked has a surface of bounded area.
         """
-        cfg, device = self.cfg, self.device
+        cfg, device, config = self.cfg, self.device, self._taxels.config
         shapes, bodies = self.rays.shapes, self.mount.body.tolist()
-        view, hidden = self.rays.solids(cfg.seen, bodies, self._taxels.config)
+        view, hidden = self.rays.solids(cfg.seen, bodies, config)
         links: dict[int, list[Shape]] = {}
         for k in view.shapes:
             if shapes[k].kind != "plane" or 0.0 not in shapes[k].size:
@@ -193,9 +195,9 @@ class ElastomerTaxel(SimpleSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
         if not links:
             names = [shapes[k].name for k in view.shapes]
             fix = "Unbounded planes have no points that could stick: shear_scale=0 leaves shear out."
-            raise ConfigError.single(self._taxels.config, "targets", names, "a link with a bounded surface", fix)
-        area = sum(surface_area(shape) for each in links.values() for shape in each)
-        spacing = cfg.sample_spacing or math.sqrt(area / cfg.n_sample_points)
+            raise ConfigError.single(config, "targets", names, "a link with a bounded surface", fix)
+        check_spacing(cfg.sample_spacing, sum(surface_area(shape) for each in links.values() for shape in each), config)
+        spacing = cfg.sample_spacing or math.sqrt(sum(map(_open_area, links.values())) / cfg.n_sample_points)
         self._samples = [body_samples(each, spacing=spacing) for each in links.values()]
         bodies_of = self.engine.names("body")
         self._links = tuple(bodies_of[row] if row >= 0 else "world" for row in links)
@@ -374,6 +376,15 @@ class ElastomerTaxel(SimpleSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
         is_moved = moved.abs().amax(dim=-1) > 0.0
         counts = is_moved.flatten(1).sum(dim=1).tolist()
         yield DebugShape("lines", torch.stack([starts, ends], dim=-2)[is_moved].cpu().numpy(), counts=counts)
+
+
+def _open_area(shapes: list[Shape]) -> float:
+    """Return the area of the shapes of a link, m^2, without what lies in another of them, such as in a copy."""
+    whole = sum(map(surface_area, shapes))
+    if len(shapes) == 1 or not whole:
+        return whole
+    tried = scattered(shapes, TRIED)
+    return float(tried.areas[~covered(shapes, tried)].sum())
 
 
 def _parts(points: NDArray[np.float64], size: int) -> list[NDArray[np.int64]]:

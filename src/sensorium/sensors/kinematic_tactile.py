@@ -335,6 +335,7 @@ class KinematicTactileSensor(SimpleSensor[KinematicTactileSensorCfg, KinematicTa
 
     requires: ClassVar[tuple[Requirement, ...]] = (BODY_POSE, BODY_VELOCITY, SHAPES)
     checks_state: ClassVar[bool] = True
+    history_in_data: ClassVar[bool] = True
 
     def fields(self) -> Mapping[str, Field]:
         """Return force and torque in the layout of the probes."""
@@ -383,12 +384,6 @@ class KinematicTactileSensor(SimpleSensor[KinematicTactileSensorCfg, KinematicTa
     def probe_local_normal(self) -> Tensor:
         """Unit normals of the probes `[probe, 3]`, in the link's frame."""
         return self._normals
-
-    @property
-    def data(self) -> KinematicTactileSensorData:
-        """The measured sample `[env, ...]`; with `history_length` H the last H samples `[env, H, ...]`, undelayed."""
-        newest = super().data
-        return self.history if self.cfg.history_length > 0 else newest
 
     @property
     def nbytes(self) -> int:

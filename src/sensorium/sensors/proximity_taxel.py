@@ -53,6 +53,7 @@ from sensorium.sensors.taxels import (
     Places,
     TaxelCfg,
     Taxels,
+    check_spacing,
     checked_normals,
     drawn_radius,
     laid_out,
@@ -162,6 +163,8 @@ class ProximityTaxelCfg(TaxelCfg[ProximityTaxelData]):
 
     @model_validator(mode="after")
     def _one_normal_each(self) -> Any:
+        if self.track_link is not None and self.track_link != self.targets:
+            raise bad(f"track_link: the same as targets, {self.targets!r}, or absent", "They mean the same: keep one.")
         unit_normals(self.probe_local_normal, self)
         return self
 
@@ -455,6 +458,7 @@ def _tracked(cfg: ProximityTaxelCfg, shapes: list[Shape], config: str) -> list[S
             bodies.setdefault((shape.row, bool(shape.is_static)), []).append(i)
     areas = {body: sum(surface_area(shapes[i]) for i in rows) for body, rows in bodies.items()}
     whole = sum(areas.values())
+    check_spacing(cfg.sample_spacing, whole, config)
     out: list[SurfaceSamples | None] = [None] * len(shapes)
     sparsest, place = 0.0, ""
     for body, rows in bodies.items():

@@ -31,6 +31,7 @@ class Readable(Generic[CfgT, DataT]):
     single: ClassVar[bool]
     uses_ring_pipeline: ClassVar[bool]
     own_history: ClassVar[bool]
+    history_in_data: ClassVar[bool]
     data_class: ClassVar[type[Any]]
 
     cfg: CfgT
@@ -113,7 +114,12 @@ class Readable(Generic[CfgT, DataT]):
 
     @property
     def data(self) -> DataT:
-        """The measured sample as it arrives at a reader now: live views, `[env, ...]`, valid until the next step."""
+        """The measured sample as it arrives at a reader now: live views, `[env, ...]`, valid until the next step.
+
+        Where the sensor has `history_in_data` and the config a `history_length`, it is `history`.
+        """
+        if self.history_in_data and self.cfg.history_length > 0:
+            return self.history
         if self.captures.shown != self.clock.version or self._lent is not None:
             self.bring_up_to_date(is_measured=True)
             return self._show(is_measured=True)
@@ -401,7 +407,11 @@ class Readable(Generic[CfgT, DataT]):
         ):
             fix = f"Use scene.reconfigure({self.name!r}, {name}=...)."
             raise ConfigError.single(title, name, value, "a value that this sensor's kernels read anew", fix)
-        values = torch.as_tensor(value, dtype=torch.float32, device=self.device).reshape(-1, 1)
+        try:
+            values = torch.as_tensor(value, dtype=torch.float32, device=self.device).reshape(-1, 1)
+        except (TypeError, ValueError, RuntimeError):
+            fix = f"To leave it out, use scene.reconfigure({self.name!r}, {name}=None)." if value is None else ""
+            raise ConfigError.single(title, name, value, "a number, or one for each environment", fix) from None
         for end in {float(values.min()), float(values.max())}:
             self.cfg.replace(**{name: end})  # the config's own checks
         count = self.num_envs if rows is None else len(rows)

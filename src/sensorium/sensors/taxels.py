@@ -19,7 +19,9 @@ from pydantic import field_validator, model_validator
 
 from sensorium.cfg import Float, ObjRef, Vec3, bad
 from sensorium.compute import Rows
+from sensorium.errors import ConfigError
 from sensorium.geometry.bounds import in_world, local_box, rotation
+from sensorium.geometry.samples import MOST_SAMPLES
 from sensorium.random import uniforms4
 from sensorium.sensors.base import Sensor
 from sensorium.sensors.targets_cfg import TargetsCfg
@@ -81,12 +83,12 @@ class TaxelCfg(TargetsCfg[DataT], Generic[DataT]):
         )
         return kind, inside if isinstance(value, tuple) else inside[0]
 
-    @field_validator("probe_local_pos")
+    @field_validator("probe_local_pos", mode="before")
     @classmethod
     def _placed(cls, value: Any) -> Any:
         try:
             places = np.array(value, dtype=np.float64)
-        except ValueError:
+        except (TypeError, ValueError):
             places = np.zeros(0)
         if places.ndim not in (2, 3) or places.shape[-1] != 3 or not places.size:
             raise bad("[probe, 3] or [row, column, 3] with at least one probe", "Rows of a grid have one length.")
@@ -185,6 +187,19 @@ def laid_out(declared: Mapping[str, Field], layout: tuple[int, ...]) -> dict[str
         name: replace(field, shape=(*layout, *field.shape), axes=(*axes, *(("xyz",) if field.shape else ())))
         for name, field in declared.items()
     }
+
+
+def check_spacing(spacing: float | None, area: float, config: str) -> None:
+    """Raise `ConfigError` where points on surfaces are so near to each other that they are too many.
+
+    Args:
+        spacing: `sample_spacing` of a config, m.
+        area: of all surfaces, m^2.
+        config: for messages.
+    """
+    if spacing is not None and area / spacing**2 > MOST_SAMPLES:
+        expected = f"at most {MOST_SAMPLES} points, not {area / spacing**2:.3g}, on surfaces of {area:.3g} m^2"
+        raise ConfigError.single(config, "sample_spacing", spacing, expected, "It is in metres.")
 
 
 @wp.func
@@ -330,6 +345,7 @@ __all__ = [
     "TaxelCfg",
     "Taxels",
     "as_plain",
+    "check_spacing",
     "checked_normals",
     "drawn_radius",
     "laid_out",

@@ -100,7 +100,7 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
         if cfg.heat_generation is not None:
             size = (self.num_envs, self.mount.count * self._cells)
             self._heat = torch.zeros(size, dtype=torch.float32, device=self.device)
-            self._heat.copy_(self._watts(np.asarray(cfg.heat_generation, np.float64), 1))
+            self._heat.copy_(self._watts(cfg.heat_generation, 1))
 
     def _mounted_bodies(self) -> list[int]:
         """Return the row of each mount's body.
@@ -283,21 +283,24 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
             raise ConfigError.single(self._config, knob, value, "a knob that the config gives", fix)
         rows = env_rows(env_ids, self.num_envs, self.device)
         count = self.num_envs if rows is None else len(rows)
-        given = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
-        watts = self._watts(np.asarray(given, np.float64), count)
+        watts = self._watts(value, count)
         if rows is None:
             self._heat.copy_(watts.expand_as(self._heat))
         else:
             self._heat[rows] = watts.expand(count, -1)
 
-    def _watts(self, given: np.ndarray[Any, Any], count: int) -> Tensor:
+    def _watts(self, value: Any, count: int) -> Tensor:
         """Return what is generated in each cell, `[1 or env, mount * cell]`, W."""
+        try:
+            given = np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value, np.float64)
+        except (TypeError, ValueError):
+            given = np.full(0, np.nan)
         grid, mounts = self.cfg.grid_size, self.mount.count
         shapes = {0: (), 1: (count,), 2: (count, mounts), 3: grid, 4: (count, *grid), 5: (count, mounts, *grid)}
         if shapes.get(given.ndim) != given.shape or not np.isfinite(given).all():
             expected = f"watts: a number or finite numbers of shape {(count,)}, {(count, mounts)}, {grid}, "
             expected += f"{(count, *grid)} or {(count, mounts, *grid)}"
-            raise ConfigError.single(self._config, "heat_generation", given.tolist(), expected)
+            raise ConfigError.single(self._config, "heat_generation", value, expected)
         lead = given.shape[0] if given.ndim not in (0, 3) else 1
         if given.ndim < 3:
             share = np.stack([link.volume / link.volume.sum() for link in self._links])

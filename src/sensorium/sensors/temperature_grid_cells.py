@@ -209,7 +209,8 @@ def _cut(
         share, is_there, off = np.maximum(share, 1.0), np.ones(1, bool), 0.0
     share[~is_there] = 0.0
     faces *= is_there
-    return per_cell, share * (true.sum() / max(float(found.sum()), 1.0) * whole / max(float(share.sum()), 1.0)), faces, off
+    union = true.sum() / max(float(found.sum()), 1.0) * whole
+    return per_cell, share * (union / max(float(share.sum()), 1.0)), faces, off
 
 
 def _counted(

@@ -49,7 +49,8 @@ class Laws(Trial):
                 for spec in sensor.specs:
                     value = data if sensor.single else getattr(data, spec.name)
                     where = f"{what}.{spec.name}"
-                    shape = (num_envs, *spec.shape)
+                    length = self.cfg.history_length if sensor.history_in_data and what != "ground_truth" else 0
+                    shape = (num_envs, *((length,) if length else ()), *spec.shape)
                     self.need(isinstance(value, torch.Tensor), "a field is a tensor", where)
                     self.need(tuple(value.shape) == shape, f"the shape is {shape}, got {tuple(value.shape)}", where)
                     self.need(value.dtype == TORCH_DTYPES[spec.dtype], f"the dtype is {spec.dtype}", where)
@@ -469,6 +470,8 @@ class Laws(Trial):
         if self.dirty is self.cfg:
             return False
         prompt_cfg = self.cfg.replace(delay=None, jitter=None, loss=None)
+        if self.sensor_class.history_in_data:  # which is never delayed
+            prompt_cfg = prompt_cfg.replace(history_length=0)
         prompt = self.scene(prompt_cfg)
         late = self.scene(prompt_cfg.replace(delay=3 * prompt.engine.dt))
         if not late["subject"].rate.every_tick:

@@ -23,6 +23,7 @@ from sensorium.geometry.bounds import bounding_sphere, is_upright, rotation, tre
 from sensorium.geometry.hfield import HFields, build_hfields
 from sensorium.geometry.ray_structs import Instances, Surroundings
 from sensorium.geometry.shapes import KINDS, HeightField, Mesh, Shape
+from sensorium.geometry.solid_grid import Forms
 from sensorium.geometry.solids import Solids, build_solids
 from sensorium.world.ray_static import Form, Static, building
 from sensorium.world.select import WORLD, below_namespace, match_prim_path
@@ -164,7 +165,7 @@ class RayScene:
         }
         self._views: dict[Any, View] = {}
         self._solids: dict[Any, SolidView] = {}
-        self._forms: dict[Any, Any] = {}
+        self._forms = Forms(compute.device)
         self._meshes: dict[tuple[int, tuple[float, ...]], tuple[Mesh, wp.Mesh]] = {}
 
     def __repr__(self) -> str:
@@ -286,15 +287,7 @@ class RayScene:
             SelectionError: a pattern matches nothing, or nothing is left.
             ConfigError: a shape in it cannot be cast at.
         """
-        wanted = range(len(self.shapes))
-        keep = set(wanted)
-        if targets.include is not None:
-            keep &= set(self._matching(targets.include, config, "targets"))
-        if targets.labels is not None:
-            keep &= set(self._labelled(targets.labels, config))
-        if targets.exclude:
-            keep -= set(self._matching(targets.exclude, config, "exclude", may_be_empty=True))
-        found = [i for i in wanted if i in keep and self._is_wanted(self.shapes[i], targets)]
+        found = [i for i in self._named(targets, config) if self._is_wanted(self.shapes[i], targets)]
         for i in set(found) & set(self._matching(targets.still, config, "targets")):
             if not self.shapes[i].is_static:
                 got = f"{self.shapes[i].name!r}, which moves with {self.body_names[i]!r}"
@@ -306,6 +299,17 @@ class RayScene:
                 fix = f"Leave it out: exclude=({name!r},)."
                 raise ConfigError.single(config, "targets", name, f"shapes that rays meet: {self.shapes[i].fault}", fix)
         return found
+
+    def _named(self, targets: Targets, config: str) -> list[int]:
+        """Return the numbers of the shapes that names and labels hold, of whatever geometry."""
+        keep = set(range(len(self.shapes)))
+        if targets.include is not None:
+            keep &= set(self._matching(targets.include, config, "targets"))
+        if targets.labels is not None:
+            keep &= set(self._labelled(targets.labels, config))
+        if targets.exclude:
+            keep -= set(self._matching(targets.exclude, config, "exclude", may_be_empty=True))
+        return sorted(keep)
 
     def _is_wanted(self, shape: Shape, targets: Targets) -> bool:
         if targets.groups is not None and shape.group not in targets.groups:
@@ -400,6 +404,9 @@ class RayScene:
         if not chosen or (is_choice and not left):  # a robot that is alone may see nothing, but not one that chose so
             known = listed([shape.name for shape in self.shapes])
             fix = f"Shapes in this model: {known}." if self.shapes else "This model has no shapes."
+            if others := [] if chosen else self._named(targets, config):
+                takes = "geometry='any'" if targets.groups is None else "geometry='any', include_geom_groups=None"
+                fix = f"What it leaves out: {listed([self.shapes[i].name for i in others])}. {takes} takes every shape."
             if chosen:
                 fix = f"{listed([self.shapes[i].name for i in chosen])} is its own: exclude_parent_body=False shows it."
             what = f"geometry={targets.geometry!r}, groups={targets.groups}"
@@ -495,7 +502,8 @@ class RayScene:
         """Bytes of height fields, trees and indices, about; they do not grow with the number of environments."""
         trees = sum(tree.points.capacity + tree.indices.capacity for _, tree in self._meshes.values())
         heights = self.fields.heights.capacity + self.fields.blocks.capacity
-        return int(heights + trees + sum(view._parts.nbytes for view in self._views.values()))
+        forms = self._forms.nbytes if len(self._forms) else 0
+        return int(heights + trees + forms + sum(view._parts.nbytes for view in self._views.values()))
 
 
 __all__ = ["GEOMETRIES", "Geometry", "RayScene", "SolidView", "Targets", "View", "building"]

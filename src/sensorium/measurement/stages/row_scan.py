@@ -44,6 +44,18 @@ def _keep(
     past[env, clock[0] % depth, column] = x
 
 
+@wp.func
+def between(newer: float, older: float, f: float) -> float:
+    """Return the signal a fraction f before the newer instant."""
+    if wp.isnan(newer):
+        return older
+    if wp.isnan(older):  # of a sample that was not valid: this one does not say so
+        return newer
+    if wp.isfinite(newer) and wp.isfinite(older):
+        return newer + f * (older - newer)
+    return float(wp.where(f > 0.5, older, newer))
+
+
 @wp.kernel
 def _scan(
     rows: Rows,
@@ -63,11 +75,7 @@ def _scan(
     values[env, column] = newer
     f = share[column]
     if f > 0.0:
-        older = past[env, (at - 1) % depth, column]
-        if wp.isfinite(newer) and wp.isfinite(older):
-            values[env, column] = newer + f * (older - newer)
-        elif f > 0.5:
-            values[env, column] = older
+        values[env, column] = between(newer, past[env, (at - 1) % depth, column], f)
 
 
 @wp.kernel
@@ -89,10 +97,7 @@ def _scan_between(
     f = share[column]
     if reset_tick[env] == clock[0] or f == 0.0:
         return
-    if wp.isfinite(newer) and wp.isfinite(older):
-        values[env, column] = newer + f * (older - newer)
-    elif f > 0.5:
-        values[env, column] = older
+    values[env, column] = between(newer, older, f)
 
 
 class RowScan(StageCfg):
@@ -102,12 +107,13 @@ class RowScan(StageCfg):
     is stamped with the last. Between two instants that are known the signal is interpolated linearly. What is older
     than the first sample of an episode shows that one. The truth stays the point sample.
 
-    The sensor is evaluated at every tick for it, see `between`. A value that is not finite is not interpolated: the
-    nearer of the two is shown.
+    The sensor is evaluated at every tick for it, see `between`. An infinite value is not interpolated: the nearer of
+    the two is shown. Of NaN and a number it is the number.
     """
 
     place: ClassVar[Place] = "physics"
     is_recorded: ClassVar[bool] = True
+    otherwise: ClassVar[str] = "RowScan(between='samples') interpolates between its samples instead."
 
     scan_time: Float
     """Time of a whole scan, s: from 0, where all rows are of one instant, to the period of the sensor."""

@@ -84,6 +84,113 @@ def _mix_numbers(
     values[env, column] = y
 
 
+@wp.kernel
+def _spread_vectors_along(
+    rows: Rows,
+    columns: int,
+    bell: wp.array[wp.float32],
+    scale: wp.array[wp.float32],
+    values: wp.array2d[wp.vec3],
+    along: wp.array2d[wp.vec3],
+) -> None:
+    """Spread along the rows what each taxel gives away: the first half of a Gaussian, which is a product."""
+    i, at = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    taxel = at % scale.shape[0]
+    column = taxel % columns
+    half = bell.shape[0] / 2
+    y = wp.vec3()
+    for k in range(wp.max(-half, -column), wp.min(half, columns - 1 - column) + 1):
+        y = y + bell[k + half] * scale[taxel + k] * values[env, at + k]
+    along[env, at] = y
+
+
+@wp.kernel
+def _spread_vectors_across(
+    rows: Rows,
+    columns: int,
+    chosen: wp.vec3,
+    own: float,
+    bell: wp.array[wp.float32],
+    scale: wp.array[wp.float32],
+    along: wp.array2d[wp.vec3],
+    values: wp.array2d[wp.vec3],
+) -> None:
+    """Spread that across the rows, and add what each taxel keeps."""
+    i, at = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    taxel = at % scale.shape[0]
+    row = taxel / columns
+    last = scale.shape[0] / columns - 1
+    half = bell.shape[0] / 2
+    y = wp.vec3()
+    for k in range(wp.max(-half, -row), wp.min(half, last - row) + 1):
+        y = y + bell[k + half] * along[env, at + k * columns]
+    x = values[env, at]
+    if own > 0.0:
+        y = y + own * scale[taxel] * x
+    values[env, at] = wp.vec3(
+        wp.where(chosen[0] > 0.0, y[0], x[0]),
+        wp.where(chosen[1] > 0.0, y[1], x[1]),
+        wp.where(chosen[2] > 0.0, y[2], x[2]),
+    )
+
+
+@wp.kernel
+def _spread_numbers_along(
+    rows: Rows,
+    columns: int,
+    bell: wp.array[wp.float32],
+    scale: wp.array[wp.float32],
+    values: wp.array2d[wp.float32],
+    along: wp.array2d[wp.float32],
+) -> None:
+    """Spread along the rows what each taxel gives away: the first half of a Gaussian, which is a product."""
+    i, at = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    taxel = at % scale.shape[0]
+    column = taxel % columns
+    half = bell.shape[0] / 2
+    y = wp.float32(0.0)
+    for k in range(wp.max(-half, -column), wp.min(half, columns - 1 - column) + 1):
+        y = y + bell[k + half] * scale[taxel + k] * values[env, at + k]
+    along[env, at] = y
+
+
+@wp.kernel
+def _spread_numbers_across(
+    rows: Rows,
+    columns: int,
+    own: float,
+    bell: wp.array[wp.float32],
+    scale: wp.array[wp.float32],
+    along: wp.array2d[wp.float32],
+    values: wp.array2d[wp.float32],
+) -> None:
+    """Spread that across the rows, and add what each taxel keeps."""
+    i, at = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    taxel = at % scale.shape[0]
+    row = taxel / columns
+    last = scale.shape[0] / columns - 1
+    half = bell.shape[0] / 2
+    y = wp.float32(0.0)
+    for k in range(wp.max(-half, -row), wp.min(half, last - row) + 1):
+        y = y + bell[k + half] * along[env, at + k * columns]
+    x = values[env, at]
+    if own > 0.0:
+        y = y + own * scale[taxel] * x
+    values[env, at] = y
+
+
 class TaxelCrosstalk(StageCfg):
     """Crosstalk between taxels: y_i = sum over j of C_ij x_j, of each mount and each part of a vector by itself.
 
@@ -181,6 +288,13 @@ class TaxelCrosstalk(StageCfg):
             return np.array(self.kernel, np.float64)
         if self.strength is None:
             raise ValueError("TaxelCrosstalk with a matrix has no kernel")
+        across, along = self._bells()
+        spread: Row = self.strength * np.outer(across, along)
+        spread[len(across) // 2, len(along) // 2] += 1.0 - self.strength
+        return spread
+
+    def _bells(self) -> tuple[Row, Row]:
+        """Return the Gaussian from row to row, and that along a row."""
         sigma = np.broadcast_to(np.array(self.sigma, np.float64), 2)
         sigma = sigma / (1.0 if self.spacing is None else np.array(self.spacing, np.float64))
         sides = []
@@ -188,9 +302,7 @@ class TaxelCrosstalk(StageCfg):
             at = np.arange(-math.floor(REACH * length + 1e-9), math.floor(REACH * length + 1e-9) + 1)
             bell = np.exp(-0.5 * (at / length) ** 2)
             sides.append(bell / bell.sum())
-        spread: Row = self.strength * np.outer(*sides)
-        spread[len(sides[0]) // 2, len(sides[1]) // 2] += 1.0 - self.strength
-        return spread
+        return sides[0], sides[1]
 
     def coefficients(self, shape: tuple[int, ...]) -> Row:
         """Return C `[taxel, taxel]` for a pad.
@@ -217,7 +329,10 @@ class TaxelCrosstalk(StageCfg):
             targets, sources = np.nonzero(matrix)
             return targets, sources, matrix[targets, sources]
         if len(shape) != 2:
-            raise ValueError(f"a grid of rows and columns for a kernel, not {count} taxels in a list: give a matrix")
+            raise ValueError(
+                f"a grid of rows and columns for a kernel, not {count} taxels in a list: "
+                "give a matrix, such as matrix=layout.crosstalk(strength, sigma)"
+            )
         kernel = self.weights()
         source_row, source_column = np.divmod(np.arange(count), shape[1])
         found = []
@@ -247,21 +362,56 @@ class TaxelCrosstalk(StageCfg):
             self._entries(layout.shape)
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Copy, then mix (two launches per field)."""
+        """Spread along the rows and across them, or copy and mix (two launches per field)."""
         for field, columns in key.columns.items():
             layout = layout_of(key.specs[field])
             elements = columns // layout.count
+            if self.strength and elements in (1, 3) and min(map(len, self._bells())) > 1:
+                self._spread(slot[field], key, field, layout)
+                continue
             before, values = key.scratch("before", field), slot[field].view(key.compute.num_envs, columns)
             key.compute.launch(_copy, (columns,), [column_values(values)], [column_values(before)])
             sparse = self._sparse(key, layout)
             if elements == 3:
-                chosen = wp.vec3(*(float(not self.components or part in self.components) for part in range(3)))
                 vectors = [wp.from_torch(each.view(-1, layout.count, 3), dtype=wp.vec3) for each in (before, values)]
-                inputs = [layout.taxels, chosen, *sparse, vectors[0]]
+                inputs = [layout.taxels, self._chosen(), *sparse, vectors[0]]
                 key.compute.launch(_mix_vectors, (layout.count,), inputs, vectors[1:])
             else:
                 inputs = [layout.taxels, elements, *sparse, column_values(before)]
                 key.compute.launch(_mix_numbers, (columns,), inputs, [column_values(values)])
+
+    def _spread(self, values: torch.Tensor, key: StageKey, field: str, layout: TaxelLayout) -> None:
+        """Spread a Gaussian: both ways one after the other, a sum of far fewer terms than that over all neighbours."""
+        assert self.strength is not None
+        across, along = self._bells()
+        elements = key.columns[field] // layout.count
+        scale = amount_row(key, self._scale(layout.shape, across, along))
+        bells, own = [amount_row(key, along), amount_row(key, self.strength * across)], 1.0 - self.strength
+        half, flat, first = key.scratch("before", field), values.view(key.compute.num_envs, -1), layout.shape[1]
+        if elements == 3:
+            kernels, kind, chosen = (_spread_vectors_along, _spread_vectors_across), wp.vec3, [self._chosen()]
+            half, flat = (each.view(-1, layout.count, 3) for each in (half, flat))
+        else:
+            kernels, kind, chosen = (_spread_numbers_along, _spread_numbers_across), wp.float32, []
+        half, flat = (wp.from_torch(each, dtype=kind) for each in (half, flat))
+        key.compute.launch(kernels[0], (layout.count,), [first, bells[0], scale, flat], [half])
+        key.compute.launch(kernels[1], (layout.count,), [first, *chosen, own, bells[1], scale, half], [flat])
+
+    def _scale(self, shape: tuple[int, ...], across: Row, along: Row) -> Row:
+        """Return what each taxel's weights are multiplied by for what would be over the border, `[taxel]`."""
+        assert self.strength is not None
+        if self.border == "leak":
+            return np.ones(math.prod(shape))
+        rows, columns = (
+            np.array([bell[max(0, len(bell) // 2 - at) : len(bell) // 2 + count - at].sum() for at in range(count)])
+            for count, bell in zip(shape, (across, along), strict=True)
+        )
+        kept: Row = 1.0 - self.strength + self.strength * np.outer(rows, columns)
+        return 1.0 / kept.reshape(-1)
+
+    def _chosen(self) -> wp.vec3:
+        """Return 1 for each part of a vector that is mixed."""
+        return wp.vec3(*(float(not self.components or part in self.components) for part in range(3)))
 
     def _sparse(self, key: StageKey, layout: TaxelLayout) -> list[Any]:
         """Return C row by row without its zeros: where each row starts, the columns, the values."""
