@@ -143,6 +143,7 @@ def test_state_comes_back():
     ("options", "message"),
     [
         ({"dt": 0.0}, "dt: got 0.0"),
+        ({"dt": float("inf")}, "dt: got inf"),
         ({"bodies": ("a", "a")}, "without repetition"),
         ({"quat_order": "zyxw"}, "quat_order: got 'zyxw'"),
         ({"provides": ("pose", "speed")}, "provides: got 'speed', expected any of pose"),

@@ -744,7 +744,7 @@ def slanted() -> Array:
         ({"max_shear": 0.0}, "max_shear.*above 0"),
         ({"n_sample_points": 0}, "n_sample_points.*points from 1 to 10000000"),
         ({"n_sample_points": 10**8}, "n_sample_points.*points from 1 to 10000000"),
-        ({"track_link": "box"}, "track_link: the same as targets, 'ball', or absent"),
+        ({"track_link": "box"}, "track_link: got 'box', expected the same as targets, 'ball', or absent"),
         ({"probe_radius_noise": 1e-3}, "probe_radius_noise.*do not depend on a radius"),
         ({"targets": None}, "targets.*shear_scale=0"),
         ({"method": "fft", "probe_local_pos": grid(3, 3)[0]}, "method.*a list of 3 probes"),

@@ -608,6 +608,53 @@ def test_the_taxels_of_a_pad_add_up_to_the_engines_contact_force_and_balance_its
     np.testing.assert_allclose(3.0 * lever[4:], ctrl[4:, 1].numpy(), rtol=0.05)
 
 
+BALL_PRESS = """
+<mujoco>
+  <option timestep="0.001" gravity="0 0 0"/>
+  <default><geom solref="-8000 -200" solimp="0.9 0.9 0.001"/></default>
+  <worldbody>
+    <body name="pad"><geom name="pad" type="box" size="0.05 0.05 0.02" pos="0 0 -0.02"/></body>
+    <body name="ball" pos="0 0 0.03">
+      <joint name="along" type="slide" axis="1 0 0"/>
+      <joint name="lift" type="slide" axis="0 0 1"/>
+      <geom name="ball" type="sphere" size="0.03" mass="1"/>
+    </body>
+  </worldbody>
+  <actuator><motor name="press" joint="lift"/></actuator>
+</mujoco>
+"""
+
+
+def test_a_pressed_sphere_reads_the_engines_contact_force() -> None:
+    """Calibrated at 10 N, within 5 %: a fine skin at that load anywhere, a taxel as large as the contact at any load.
+
+    The solver's force is linear in the depth. So is that of one spring; that of many under a sphere is not.
+    """
+    loads, places = [10.0, 10.0, 10.0, 5.0, 7.0, 14.0, 20.0], [0.0, 0.0033, 0.0101, 0.0, 0.0, 0.0, 0.0]
+    engine = sn.MujocoEngine(mujoco.MjSpec.from_string(BALL_PRESS), num_envs=len(loads))
+    engine.qpos[:, 0] = torch.tensor(places)
+    cfgs: list[sn.SensorCfg[Any]] = [sn.ContactForceCfg(name="contact", body="pad")]
+    for name, spacing in (("fine", 1e-3), ("coarse", 5e-3)):
+        side = spacing * np.arange(-3.0 if name == "coarse" else -15.0, 4.0 if name == "coarse" else 16.0)
+        grid = np.stack([*np.meshgrid(side, side, indexing="ij"), np.full((side.size, side.size), -1e-3)], axis=-1)
+        cfgs.append(
+            sn.KinematicTactileSensorCfg(
+                name=name, link_name="pad", probe_local_pos=grid, probe_radius=1e-3, normal_damping=0.0
+            )
+        )
+    scene = sn.Scene(engine, cfgs)
+    for _ in range(20):
+        scene.step(-torch.tensor(loads)[:, None], substeps=100)
+    wanted = numpy(scene["contact"].data).reshape(len(loads), 3)
+    wanted = np.linalg.norm(wanted, axis=1)
+    np.testing.assert_allclose(wanted, loads, rtol=1e-3)
+    for name, rows in (("fine", slice(0, 3)), ("coarse", [0, 3, 4, 5, 6])):
+        force = numpy(scene[name].data.force)[..., 2]
+        assert np.count_nonzero(force[0]) == (1 if name == "coarse" else 21)
+        total = force.sum(axis=(1, 2))
+        np.testing.assert_allclose((total * wanted[0] / total[0])[rows], wanted[rows], rtol=0.05)
+
+
 def test_a_sphere_on_a_bed_of_springs_makes_the_force_of_its_indentation() -> None:
     """Winkler's foundation: sum k (d - r^2 / 2 R) over the taxels is k n pi R d^2 for n taxels per area."""
     spacing, depth, radius = 2.5e-4, 2e-4, 0.05

@@ -611,7 +611,7 @@ def test_in_mujoco_a_palm_senses_a_can_before_it_touches() -> None:
         ({"n_sample_points": 100_000_000}, "from 1 to 10000000"),
         ({"sample_spacing": 0.0}, "sample_spacing"),
         ({"reference_area": -1.0}, "reference_area"),
-        ({"track_link": "can", "targets": "box"}, "track_link: the same as targets, 'box', or absent"),
+        ({"track_link": "can", "targets": "box"}, "track_link: got 'can', expected the same as targets, 'box'"),
         ({"probe_radius": 0.0}, "at least one radius above 0"),
         ({"probe_radius_noise": -1e-3}, "probe_radius_noise"),
     ],

@@ -231,8 +231,8 @@ class TensorEngine(Engine):
         motion: Callable[[float], Mapping[Any, Any]] | None = None,
     ) -> None:
         self.num_envs = positive_int(num_envs, "num_envs")
-        if not dt > 0.0:
-            raise ValueError(f"dt: got {shown(dt)}, expected a time step above 0, in seconds.")
+        if not 0.0 < dt < float("inf"):
+            raise ValueError(f"dt: got {shown(dt)}, expected a finite time step above 0, in seconds.")
         for what, given in (("bodies", bodies), ("joints", joints)):
             if isinstance(given, str) or len(set(given)) != len(tuple(given)):
                 raise ValueError(f"{what}: got {shown(given)}, expected a sequence of names without repetition.")

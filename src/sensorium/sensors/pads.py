@@ -16,13 +16,14 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import torch
+import warp as wp
 from torch import Tensor
 
+from sensorium.compute import graph
 from sensorium.errors import ConfigError, UnknownNameError, shown
 from sensorium.patterns.taxels import TaxelLayout, taxel_list
 
-_TINY = 1e-30
-"""A load that can be divided by, N."""
+wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,57 @@ class PadReading:
     def clone(self) -> PadReading:
         """Return a copy that lasts."""
         return PadReading(*(getattr(self, item.name).clone() for item in fields(self)))
+
+
+@wp.kernel
+def _sum(
+    first: wp.array[wp.int32],
+    taxels: wp.array[wp.int32],
+    points: wp.array[wp.vec3],
+    normals: wp.array[wp.vec3],
+    about: wp.array[wp.vec3],
+    middle: wp.array[wp.vec3],
+    loaded_above: float,
+    active_above: float,
+    force_in: wp.array2d[wp.vec3],
+    torque_in: wp.array2d[wp.vec3],
+    force_out: wp.array2d[wp.vec3],
+    torque_out: wp.array2d[wp.vec3],
+    load_out: wp.array2d[wp.float32],
+    centre_out: wp.array2d[wp.vec3],
+    valid_out: wp.array2d[wp.bool],
+    active_out: wp.array2d[wp.int32],
+) -> None:
+    row, pad = wp.tid()
+    force = wp.vec3()
+    torque = wp.vec3()
+    load = wp.float32(0.0)
+    moment = wp.vec3()
+    active = wp.int32(0)
+    for k in range(first[pad], first[pad + 1]):
+        i = taxels[k]
+        f = force_in[row, i]
+        arm = points[i] - about[pad]
+        if torque_in.shape[0] > 0:
+            torque = torque + torque_in[row, i]
+            arm = -about[pad]
+        force = force + f
+        torque = torque + wp.cross(arm, f)
+        normal = wp.abs(wp.dot(f, normals[i]))
+        load = load + normal
+        moment = moment + normal * (points[i] - middle[pad])  # about the middle, which keeps the digits
+        if normal > active_above:
+            active += 1
+    centre = middle[pad]
+    is_loaded = load > loaded_above
+    if is_loaded:
+        centre = centre + moment / load
+    force_out[row, pad] = force
+    torque_out[row, pad] = torque
+    load_out[row, pad] = load
+    centre_out[row, pad] = centre
+    valid_out[row, pad] = is_loaded
+    active_out[row, pad] = active
 
 
 class Pads:
@@ -98,22 +150,18 @@ class Pads:
         places, normals = (np.reshape(part, (-1, 3)) for part in (layout.positions, layout.normals))
         middles = np.stack([places[rows].mean(axis=0) for rows in self._taxels.values()])
         points = _reference(about, middles)
-        belongs = np.zeros((len(places), len(self.names)))
-        for pad, rows in enumerate(self._taxels.values()):
-            belongs[rows, pad] = 1.0
-        arms = (places[:, None] - points) * belongs[..., None]
-        shift = np.broadcast_to(-points, arms.shape) * belongs[..., None]
+        chosen = list(self._taxels.values())
 
-        def put(values: Any) -> Tensor:
+        def put(values: Any, dtype: torch.dtype = torch.float32) -> Tensor:
             with torch.inference_mode(False):
-                return torch.tensor(np.ascontiguousarray(values), dtype=torch.float32, device=device)
+                return torch.tensor(np.ascontiguousarray(values), dtype=dtype, device=device)
 
         self.centroids = put(middles)
-        self._belongs, self._normals = put(belongs), put(normals.T)
-        self._sum = put(np.einsum("ip,ab->iapb", belongs, np.eye(3)).reshape(3 * len(places), -1))
-        self._moment, self._shift = put(_crossing(arms)), put(_crossing(shift))
-        self._lever = put(((places[:, None] - middles) * belongs[..., None]).reshape(len(places), -1))
-        self._buffers: dict[tuple[int, ...], tuple[PadReading, Tensor, Tensor]] = {}
+        self._starts = put(np.cumsum([0, *map(len, chosen)]), torch.int32)
+        self._rows = put(np.concatenate(chosen), torch.int32)
+        self._places, self._normals, self._about = put(places), put(normals), put(points)
+        self._device = wp.get_device(str(self.centroids.device))
+        self._buffers: dict[tuple[int, ...], PadReading] = {}
 
     @classmethod
     def of(
@@ -180,9 +228,9 @@ class Pads:
     @property
     def nbytes(self) -> int:
         """Bytes of memory it holds."""
-        own = [self.centroids, self._belongs, self._normals, self._sum, self._moment, self._shift, self._lever]
-        for reading, *scratch in self._buffers.values():
-            own += [*(getattr(reading, item.name) for item in fields(reading)), *scratch]
+        own = [self.centroids, self._starts, self._rows, self._places, self._normals, self._about]
+        for reading in self._buffers.values():
+            own += [getattr(reading, item.name) for item in fields(reading)]
         return sum(tensor.numel() * tensor.element_size() for tensor in own)
 
     @torch.no_grad()
@@ -200,28 +248,29 @@ class Pads:
         lead = self._lead("force", force)
         if torque is not None and self._lead("torque", torque) != lead:
             raise ConfigError.single("Pads", "torque", tuple(torque.shape), f"a tensor as force: {tuple(force.shape)}")
-        reading, normal, share = self._made(lead)
-        number, pads = normal.shape[0], len(self.names)
-        rows = force.reshape(number, -1)
-        torch.mm(rows, self._sum, out=reading.force.view(number, -1))
-        out = reading.torque.view(number, -1)
-        if torque is None:
-            torch.mm(rows, self._moment, out=out)
-        else:
-            torch.mm(torque.reshape(number, -1), self._sum, out=out)
-            out.addmm_(rows, self._shift)
-        x, y, z = rows.view(number, -1, 3).unbind(-1)
-        torch.mul(x, self._normals[0], out=normal)
-        normal.addcmul_(y, self._normals[1]).addcmul_(z, self._normals[2]).abs_()
-        load, centre = reading.load.view(number, pads), reading.centre.view(number, pads, 3)
-        torch.mm(normal, self._belongs, out=load)
-        torch.gt(load, self._loaded_above, out=reading.valid.view(number, pads))
-        torch.mm(normal, self._lever, out=centre.view(number, -1))
-        torch.clamp(load, min=_TINY, out=share)
-        centre.div_(share[..., None]).mul_(reading.valid.view(number, pads)[..., None]).add_(self.centroids)
-        normal.gt_(self._active_above)
-        torch.mm(normal, self._belongs, out=share)
-        reading.active.view(number, pads).copy_(share)
+        reading = self._made(lead)
+        number, taxels, pads = int(np.prod(lead, dtype=np.int64)), len(self.layout), len(self.names)
+
+        def vectors(tensor: Tensor, *shape: int) -> Any:
+            return wp.from_torch(tensor.detach().reshape(*shape, 3), dtype=wp.vec3)
+
+        own = torque if torque is not None else force[:0]
+        inputs = [
+            wp.from_torch(self._starts), wp.from_torch(self._rows), vectors(self._places, taxels),
+            vectors(self._normals, taxels), vectors(self._about, pads), vectors(self.centroids, pads),
+            self._loaded_above, self._active_above, vectors(force, number, taxels),
+            vectors(own, number if torque is not None else 0, taxels),
+        ]  # fmt: skip
+        outputs = [
+            vectors(reading.force, number, pads), vectors(reading.torque, number, pads),
+            wp.from_torch(reading.load.view(number, pads)), vectors(reading.centre, number, pads),
+            wp.from_torch(reading.valid.view(number, pads), dtype=wp.bool),
+            wp.from_torch(reading.active.view(number, pads)),
+        ]  # fmt: skip
+        device = self._device
+        stream = wp.stream_from_torch(torch.cuda.current_stream(force.device)) if device.is_cuda else None
+        with graph.launching:
+            wp.launch(_sum, dim=(number, pads), inputs=inputs, outputs=outputs, device=device, stream=stream)
         return reading
 
     def _lead(self, field: str, tensor: Tensor) -> tuple[int, ...]:
@@ -235,24 +284,19 @@ class Pads:
             raise ConfigError.single("Pads", field, got, expected, "Give Pads(..., device=...) that of the forces.")
         return shape[: len(shape) - len(tail)]
 
-    def _made(self, lead: tuple[int, ...]) -> tuple[PadReading, Tensor, Tensor]:
-        """Return the outputs and scratch memory for tensors with these leading axes."""
+    def _made(self, lead: tuple[int, ...]) -> PadReading:
+        """Return the outputs for tensors with these leading axes."""
         if lead not in self._buffers:
-            device, pads, taxels = self.centroids.device, len(self.names), len(self.layout)
-            number = int(np.prod(lead, dtype=np.int64))
+            device, pads = self.centroids.device, len(self.names)
 
             def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
                 return torch.zeros((*lead, *shape), dtype=dtype, device=device)
 
             with torch.inference_mode(False):
-                reading = PadReading(
+                self._buffers[lead] = PadReading(
                     zeros(pads, 3), zeros(pads, 3), zeros(pads), zeros(pads, 3),
                     zeros(pads, dtype=torch.bool), zeros(pads, dtype=torch.int32),
                 )  # fmt: skip
-                normal, share = (
-                    torch.zeros((number, width), dtype=torch.float32, device=device) for width in (taxels, pads)
-                )
-            self._buffers[lead] = (reading, normal, share)
         return self._buffers[lead]
 
 
@@ -315,16 +359,6 @@ def _reference(about: str | Sequence[float], middles: np.ndarray[Any, Any]) -> n
     if point.shape != (3,) or not np.isfinite(point).all():
         raise ConfigError.single("Pads", "about", shown(about), "'link', 'pad' or a point (x, y, z), m")
     return np.broadcast_to(point, middles.shape)
-
-
-def _crossing(arms: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return the matrix `[probe * 3, pad * 3]` that sums arm x force, of arms `[probe, pad, 3]`."""
-    out = np.zeros((arms.shape[0], 3, arms.shape[1], 3))
-    for axis in range(3):
-        unit = np.zeros(3)
-        unit[axis] = 1.0
-        out[:, axis] = np.cross(arms, unit)
-    return out.reshape(3 * arms.shape[0], -1)
 
 
 __all__ = ["PadReading", "Pads", "pad_blocks"]
