@@ -247,6 +247,25 @@ def test_surface_normals_give_the_force_on_the_link_along_the_touched_surface() 
     assert numpy(skin.data.force)[0, 0] @ v < 0.0  # it takes energy from the slide
 
 
+def test_legacy_shear_gives_the_numbers_of_genesis() -> None:
+    """F = k s m + b s (u . m) m - g u_t and T = p x F - h (w . m) m, u and w those of the surface less the probe's."""
+    engine = engine_of([BALL])
+    out, p = unit(-1.0, 2.0, 0.5), np.array([0.01, -0.02, 0.005])
+    engine.body_pos_w[:, 1] = torch.tensor(p - 0.055 * out, dtype=torch.float32)
+    engine.body_lin_vel_w[:, 1] = torch.tensor([0.3, -0.2, 0.1])
+    engine.body_ang_vel_w[:, 1] = torch.tensor([1.0, 2.0, 3.0])
+    numbers = {"normal_stiffness": 500.0, "normal_damping": 20.0, "shear_scalar": 4.0, "twist_scalar": 0.3}
+    scene, skin = tactile(engine, surface_normals=True, legacy_shear=True, probe_local_pos=p[None], **numbers)
+    scene.update()
+    w = np.array([1.0, 2.0, 3.0])
+    u = np.array([0.3, -0.2, 0.1]) + np.cross(w, 0.055 * out)
+    u_n = (u @ out) * out
+    force = 500.0 * 0.005 * out + 20.0 * 0.005 * u_n - 4.0 * (u - u_n)
+    np.testing.assert_allclose(numpy(skin.data.force)[0, 0], force, rtol=1e-3, atol=1e-3)
+    torque = np.cross(p, force) - 0.3 * (w @ out) * out
+    np.testing.assert_allclose(numpy(skin.data.torque)[0, 0], torque, rtol=1e-3, atol=1e-4)
+
+
 # Hertz and springs ----------------------------------------------------------------------------------------------------
 
 
@@ -508,6 +527,8 @@ def test_each_probe_may_have_its_own_normal() -> None:
         ({"shear_scalar": float("nan")}, "shear_scalar"),
         ({"twist_scalar": -0.1}, "twist_scalar"),
         ({"friction": -0.1}, "friction"),
+        ({"legacy_shear": True}, "without surface_normals"),
+        ({"legacy_shear": True, "surface_normals": True, "friction": 0.5}, "beside friction"),
         ({"shear_stiffness": float("inf")}, "shear_stiffness"),
         ({"probe_radius": -0.01}, "radii"),
         ({"probe_radius": 0.0}, "at least one radius above 0"),

@@ -18,7 +18,7 @@ normal for 1000 N/m at 0.01 m; the example holds.
 `surface_normals=True` takes the normal of the touched surface (the gradient of the signed distance) instead, and reads
 the force *on the link*, so its opposite: with m that outward normal and u = -v, F = k s m + b s (u . m) m + shear along
 u_t, and the torque likewise. Genesis has the shear and the twist of this variant with the opposite sign, as if friction
-drove a slide; here every part resists the motion in both variants.
+drove a slide; here every part resists the motion in both variants. `legacy_shear=True` gives Genesis' numbers.
 
 `friction` mu bounds the shear by mu F_n, F_n >= 0 then. `shear_stiffness` holds the probe to an anchor, the place on
 the touched body where it first touched: x_t is how far it is away from there, tangentially, and the anchor follows
@@ -105,6 +105,9 @@ class KinematicTactileSensorCfg(TaxelCfg[KinematicTactileSensorData]):
     """Torque per angular velocity about the normal, N m s."""
     surface_normals: bool = False
     """Whether forces follow the touched surface's normal and act on the link, as in newer Genesis; see the module."""
+    legacy_shear: bool = False
+    """Whether, with `surface_normals`, shear and twist have the sign that Genesis gives them, along the motion of the
+    link; for what was trained there."""
     friction: Float | None = None
     """Coefficient mu of Coulomb: the shear is at most mu times the normal force, which then never pulls. None leaves
     both alone."""
@@ -140,6 +143,10 @@ class KinematicTactileSensorCfg(TaxelCfg[KinematicTactileSensorData]):
     @model_validator(mode="after")
     def _one_normal_each(self) -> Any:
         unit_normals(self.probe_local_normal, self)
+        if self.legacy_shear and not self.surface_normals:
+            raise bad("legacy_shear: it absent without surface_normals", "The other variant has one sign only.")
+        if self.legacy_shear and (self.friction is not None or self.shear_stiffness is not None):
+            raise bad("legacy_shear: it absent beside friction and shear_stiffness", "Genesis has neither.")
         return self
 
 
@@ -155,7 +162,7 @@ class Law:
         twist: N m s.
         hold: stiffness of the anchor, N/m; NaN where none is kept.
         friction: NaN for no bound.
-        on_link: 1 for the surface's normals and the force on the link.
+        on_link: 1 for the surface's normals and the force on the link, 2 for that with the legacy shear.
     """
 
     stiffness: wp.array2d[wp.float32]
@@ -288,6 +295,7 @@ def _feel(
             if law.on_link != 0:
                 n = -quat_rotate(around.quat[env, mount, near], out)
                 side = -1.0
+            along = wp.where(law.on_link == 2, -side, side)
             ang = around.ang[env, mount, near]
             v = -(around.lin[env, mount, near] + wp.cross(ang, p))
             speed = wp.dot(v, n)
@@ -314,13 +322,13 @@ def _feel(
                 held = wp.vec4(at[0], at[1], at[2], wp.float32(row + 1))
                 shear = shear + hold * way
             if depth > 0.0:
-                force = side * (normal * n + _bounded(shear, mu * normal))
-                torque = wp.cross(p, force) + side * turning * n
+                force = side * normal * n + along * _bounded(shear, mu * normal)
+                torque = wp.cross(p, force) + along * turning * n
             depth = measured - least
             if is_noisy and depth > 0.0:
                 normal = _normal_force(stiffness, damping, exponent, is_one_way, depth, speed)
-                force_2 = side * (normal * n + _bounded(shear, mu * normal))
-                torque_2 = wp.cross(p, force_2) + side * turning * n
+                force_2 = side * normal * n + along * _bounded(shear, mu * normal)
+                torque_2 = wp.cross(p, force_2) + along * turning * n
         force_out[env, mount, probe] = force
         torque_out[env, mount, probe] = torque
         if is_noisy:
@@ -365,7 +373,7 @@ class KinematicTactileSensor(SimpleSensor[KinematicTactileSensorCfg, KinematicTa
         for name, field in zip(names, COEFFICIENTS, strict=True):
             table = self.params.table(field, self.num_envs, str(device))
             setattr(self._law, name, wp.from_torch(table, dtype=wp.float32))
-        self._law.on_link = int(cfg.surface_normals)
+        self._law.on_link = int(cfg.surface_normals) + int(cfg.legacy_shear)
         self._anchor = None
         if cfg.shear_stiffness is not None:
             self._anchor = self.new_state("anchor", (self.mount.count, cfg.num_probes, 4))
