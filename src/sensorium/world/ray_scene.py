@@ -387,9 +387,10 @@ class RayScene:
                 try:
                     solids = build_solids(meshes, self._compute.device, self._forms)
                 except ModelError as error:
-                    raise ModelError(
-                        f"{config}: {error} To leave out: exclude=(its name,), or geometry='collision'."
-                    ) from None
+                    pairs = zip(rows, found, strict=True)
+                    name = next(self.shapes[i].name for i, m in pairs if m is not None and repr(m.name) in str(error))
+                    fix = f"That is exclude=({name!r},), or geometry='collision' where it is only looked at."
+                    raise ModelError(f"{config}: {error} {fix}") from None
             self._solids[key] = SolidView(rows, instances, bodies, solids)
         view = self._solids[key]
         return view, _hidden(own_of, view.bodies)
