@@ -85,7 +85,7 @@ def _within(k: int) -> wp.vec3:
 def _measure(solids: Solids, lattice: Lattice, distance: wp.array[wp.float32]) -> None:
     """Write the signed distance of each cell's centre, m."""
     cell = wp.tid()
-    far, _arm, _normal = by_tree(solids, solids.solids[0], wp.vec3d(_centre(lattice, cell)), 1.0e30)
+    far = by_tree(solids, solids.solids[0], wp.vec3d(_centre(lattice, cell)), 1.0e30)
     distance[cell] = far
 
 
@@ -106,7 +106,7 @@ def _count(
     face = wp.int32(0)
     found = wp.int32(0)
     while wp.mesh_query_aabb_next(boxes, face):
-        if gap_sq(solids, face, q, wp.inf) <= reach * reach:
+        if gap_sq(solids.frames, face, q, wp.inf) <= reach * reach:
             found += 1
             if found > LONGEST:
                 break
@@ -136,7 +136,7 @@ def _list(
     first = start[cell]
     found = wp.int32(0)
     while wp.mesh_query_aabb_next(boxes, face):
-        gap = gap_sq(solids, face, q, wp.inf)
+        gap = gap_sq(solids.frames, face, q, wp.inf)
         if gap <= reach * reach:
             more = wp.max(wp.sqrt(gap) - wp.abs(distance[cell]), 0.0) / (2.0 * lattice.half)
             entry = face + (wp.min(wp.int32(more * wp.float32(STEPS)), STEPS) << FACE_BITS)
@@ -168,7 +168,7 @@ def _thin(
         q = low + part * _within(k)
         best = float(wp.inf)
         for i in range(first, end):
-            best = wp.min(best, gap_sq(solids, entries[i] & ((1 << FACE_BITS) - 1), q, best))
+            best = wp.min(best, gap_sq(solids.frames, entries[i] & ((1 << FACE_BITS) - 1), q, best))
         reach[k] = wp.sqrt(best) + 2.0 * lattice.half / wp.float32(PARTS) + lattice.slack
     found = wp.int32(0)
     for i in range(first, end):
@@ -176,7 +176,7 @@ def _thin(
         is_needed = bool(False)
         for k in range(PARTS * PARTS * PARTS):
             if not is_needed:
-                is_needed = gap_sq(solids, face, low + part * _within(k), wp.inf) <= reach[k] * reach[k]
+                is_needed = gap_sq(solids.frames, face, low + part * _within(k), wp.inf) <= reach[k] * reach[k]
         if is_needed:
             found += 1
         else:

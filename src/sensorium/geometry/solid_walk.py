@@ -118,25 +118,25 @@ class Solids:
 
 
 @wp.func
-def gap_sq(solids: Solids, face: int, q: wp.vec3, best: float) -> wp.float32:
+def gap_sq(frames: wp.array[wp.vec4], face: int, q: wp.vec3, best: float) -> wp.float32:
     """Return the square of the distance from a point to a triangle; infinite where its plane is that far already.
 
     Args:
-        solids: all meshes.
+        frames: those of `Solids`; by themselves, for a call copies what it is given.
         face: place of the face.
         q: the point, from the mesh's centre, m.
         best: a square of a distance, m^2.
     """
-    f = solids.frames[4 * face]
+    f = frames[4 * face]
     w = f[0] * q[0] + f[1] * q[1] + f[2] * q[2] + f[3]
     out = w * w
     if out >= best:
         return wp.inf
-    f = solids.frames[4 * face + 1]
+    f = frames[4 * face + 1]
     u = f[0] * q[0] + f[1] * q[1] + f[2] * q[2] + f[3]
-    f = solids.frames[4 * face + 2]
+    f = frames[4 * face + 2]
     v = f[0] * q[0] + f[1] * q[1] + f[2] * q[2] + f[3]
-    f = solids.frames[4 * face + 3]
+    f = frames[4 * face + 3]
     gap = wp.float32(_FAR)
     if v < 0.0:  # beyond the first side; a point is nearest to a side that it is beyond
         x = u - wp.clamp(u, 0.0, f[0])
@@ -225,8 +225,26 @@ def _finish(solids: Solids, s: Solid, face: int, q: wp.vec3d) -> tuple[wp.float3
 
 
 @wp.func
-def by_tree(solids: Solids, s: Solid, q: wp.vec3d, limit: float) -> tuple[wp.float32, wp.vec3d, wp.vec3]:
-    """Return the signed distance to a mesh, m, the way to the nearest point, and the gradient; infinite beyond a limit.
+def _nearest_face(s: Solid, frames: wp.array[wp.vec4], p: wp.vec3, limit: float) -> wp.int32:
+    """Return the place of the face that is nearest to a point, by the tree; -1 beyond a limit."""
+    face = wp.int32(-1)
+    if s.count <= FEW:
+        best = limit * limit
+        for k in range(s.face, s.face + s.count):
+            gap = gap_sq(frames, k, p, best)
+            if gap < best:
+                best = gap
+                face = k
+        return face
+    query = wp.mesh_query_point_no_sign(s.mesh, p, limit)
+    if query.result:
+        face = s.face + query.face
+    return face
+
+
+@wp.func
+def by_tree(solids: Solids, s: Solid, q: wp.vec3d, limit: float) -> wp.float32:
+    """Return the signed distance to a mesh, m, without its grid; infinite beyond a limit.
 
     Args:
         solids: all meshes.
@@ -234,62 +252,24 @@ def by_tree(solids: Solids, s: Solid, q: wp.vec3d, limit: float) -> tuple[wp.flo
         q: the point, from the mesh's centre, m.
         limit: how far to look, m.
     """
-    face = wp.int32(-1)
-    if s.count <= FEW:
-        p = wp.vec3(q)
-        best = limit * limit
-        for k in range(s.face, s.face + s.count):
-            gap = gap_sq(solids, k, p, best)
-            if gap < best:
-                best = gap
-                face = k
-    else:
-        query = wp.mesh_query_point_no_sign(s.mesh, wp.vec3(q), limit)
-        if query.result:
-            face = s.face + query.face
+    face = _nearest_face(s, solids.frames, wp.vec3(q), limit)
     if face < 0:
-        return wp.inf, wp.vec3d(), wp.vec3(0.0, 0.0, 1.0)
-    far, arm, out = _finish(solids, s, face, q)
-    return far, arm, out
+        return wp.inf
+    far, _arm, _out = _finish(solids, s, face, q)
+    return far
 
 
 @wp.func
-def _by_list(
-    solids: Solids, s: Solid, cell: Cell, q: wp.vec3d, away: float, limit: float
-) -> tuple[wp.float32, wp.vec3d, wp.vec3]:
-    """Return what `by_tree` does, for a point in a cell that has a list, at a distance from the cell's centre."""
-    p = wp.vec3(q)
-    reach = limit
-    best = limit * limit
-    nearest = wp.abs(cell.distance) - away
-    face = wp.int32(-1)
-    for k in range(cell.start, cell.start + cell.count):
-        entry = solids.entries[k]
-        if nearest + s.step * wp.float32(entry >> FACE_BITS) >= reach:
-            break
-        row = s.face + (entry & ((1 << FACE_BITS) - 1))
-        gap = gap_sq(solids, row, p, best)
-        if gap < best:
-            best = gap
-            reach = wp.sqrt(gap)
-            face = row
-    if face < 0:
-        return wp.inf, wp.vec3d(), wp.vec3(0.0, 0.0, 1.0)
-    far, arm, out = _finish(solids, s, face, q)
-    return far, arm, out
-
-
-@wp.func
-def signed_mesh(solids: Solids, row: int, q: wp.vec3d, reach: float) -> tuple[wp.float32, wp.vec3d, wp.vec3]:
+def signed_mesh(solids: Solids, which: int, q: wp.vec3d, reach: float) -> tuple[wp.float32, wp.vec3d, wp.vec3]:
     """Return the signed distance to a mesh, m, the way to the nearest point, and the gradient, in the mesh's axes.
 
     Args:
         solids: all meshes.
-        row: which of `solids.solids`.
+        which: row in `solids.solids`.
         q: the point, from the mesh's centre, m.
         reach: an outer distance above this may be told as +inf, m.
     """
-    s = solids.solids[row]
+    s = solids.solids[which]
     p = wp.vec3(q)
     over = wp.vec3()
     for i in range(3):
@@ -300,6 +280,8 @@ def signed_mesh(solids: Solids, row: int, q: wp.vec3d, reach: float) -> tuple[wp
     if outside > reach + s.slack or wp.isinf(outside):
         return wp.inf, wp.vec3d(), wp.vec3(0.0, 0.0, 1.0)
     limit = wp.float32(_FAR)
+    face = wp.int32(-1)
+    is_listed = wp.bool(False)
     if s.count_x > 0:
         at = (p - s.low) / s.side
         x = wp.clamp(wp.int32(wp.floor(at[0])), 0, s.count_x - 1)
@@ -314,12 +296,28 @@ def signed_mesh(solids: Solids, row: int, q: wp.vec3d, reach: float) -> tuple[wp
                 return wp.inf, wp.vec3d(), wp.vec3(0.0, 0.0, 1.0)
             limit = wp.min(limit, reach + s.slack)
         if cell.count > 0 and wp.max(wp.max(wp.abs(off[0]), wp.abs(off[1])), wp.abs(off[2])) <= 0.5:
-            far, arm, out = _by_list(solids, s, cell, q, away, limit)
-            return far, arm, out
+            is_listed = True
+            far = limit
+            best = limit * limit
+            nearest = wp.abs(cell.distance) - away
+            for k in range(cell.start, cell.start + cell.count):
+                entry = solids.entries[k]
+                if nearest + s.step * wp.float32(entry >> FACE_BITS) >= far:
+                    break
+                row = s.face + (entry & ((1 << FACE_BITS) - 1))
+                gap = gap_sq(solids.frames, row, p, best)
+                if gap < best:
+                    best = gap
+                    far = wp.sqrt(gap)
+                    face = row
     elif outside > 0.0:
         limit = wp.min(limit, reach + s.slack)
-    far, arm, out = by_tree(solids, s, q, limit)
-    return far, arm, out
+    if not is_listed:
+        face = _nearest_face(s, solids.frames, p, limit)
+    if face < 0:
+        return wp.inf, wp.vec3d(), wp.vec3(0.0, 0.0, 1.0)
+    distance, arm, out = _finish(solids, s, face, q)
+    return distance, arm, out
 
 
 __all__ = ["FACE_BITS", "FEW", "STEPS", "Cell", "Solid", "Solids", "by_tree", "gap_sq", "signed_mesh"]
