@@ -13,21 +13,19 @@ estimate: shapes that the solver does not let collide are felt as well, and its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 
 import warp as wp
 from torch import Tensor
 
-from sensorium.compute import Rows, recorded
+from sensorium.compute import Rows
 from sensorium.geometry.solid_around import Around, Shapes, deepest
-from sensorium.measurement.pipeline import Hooks
-from sensorium.measurement.record import Record, Timeline
+from sensorium.measurement.record import Record
 from sensorium.readings import DebugShape
-from sensorium.sensors.base import SimpleSensor
-from sensorium.sensors.taxels import TaxelCfg, Taxels, drawn_radius, laid_out
-from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
+from sensorium.sensors.taxels import TaxelCfg, TaxelSensor, drawn_radius
+from sensorium.spec import Field
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
@@ -93,61 +91,14 @@ def _depths(
             depth_measured[env, mount, probe] = depth_2
 
 
-class DepthSensor(SimpleSensor[TaxelCfgT, ProbeDataT], Generic[TaxelCfgT, ProbeDataT]):
+class DepthSensor(TaxelSensor[TaxelCfgT, ProbeDataT], Generic[TaxelCfgT, ProbeDataT]):
     """A sensor whose pipeline has the depth of each probe as its field `depth`."""
 
     single: ClassVar[bool] = True
-    requires: ClassVar[tuple[Requirement, ...]] = (BODY_POSE, SHAPES)
-    checks_state: ClassVar[bool] = True
 
-    def fields(self) -> Mapping[str, Field]:
-        """Return the field in the layout of the probes."""
-        return laid_out(super().fields(), self.cfg.layout)
-
-    def _hooks(self) -> Hooks:
-        hooks, cfg = super()._hooks(), self.cfg
-        if cfg.probe_radius_noise == 0.0:
-            hooks.fused = None  # the measured depth differs by what comes after
-        if cfg.is_clean or cfg.radii.all():
-            hooks.derive = None
-        return hooks
-
-    def setup(self) -> None:
-        """Gather probes and the shapes that they feel."""
-        self._taxels = Taxels(self)
-
-    @property
-    def num_probes(self) -> int:
-        """Probes of one mount."""
-        return self.cfg.num_probes
-
-    @property
-    def probe_local_pos(self) -> Tensor:
-        """Places of the probes `[probe, 3]`, m, in the link's frame."""
-        return self._taxels.points
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory of this sensor."""
-        return super().nbytes + self._taxels.query.nbytes
-
-    def body_at_fault(self, env: int, mount: int) -> str:
-        """Return the name of the first body, of the mount and of the shapes it feels, whose state is not finite."""
-        return self._taxels.query.body_at_fault(env, mount)
-
-    @recorded
-    def update_raw_data(self, raw: Record) -> None:
-        """Find what is near, and how deep each probe is in it (two launches)."""
-        self._feel(raw, None)
-
-    @recorded
-    def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
-        """Feel once, with the true radius and with the one drawn: depths differ, the signed distance does not."""
-        self._feel(raw, slot)
-
-    def _feel(self, raw: Record, slot: Record | None) -> None:
+    def feel(self, raw: Record, slot: Record | None) -> None:
+        """Write how deep each probe is (a launch)."""
         taxels = self._taxels
-        taxels.query.place()
         inputs = [
             taxels.block, wp.from_torch(taxels.points, dtype=wp.vec3), wp.from_torch(taxels.radius, dtype=wp.float32),
             self.cfg.probe_radius_noise, *(wp.uint32(word) for word in taxels.key), taxels.query.shapes,
@@ -155,11 +106,6 @@ class DepthSensor(SimpleSensor[TaxelCfgT, ProbeDataT], Generic[TaxelCfgT, ProbeD
         ]  # fmt: skip
         outputs = [taxels.scalars(raw.depth), taxels.scalars(slot.depth if slot else None)]
         self.compute_on.launch(_depths, taxels.items, inputs, outputs)
-
-    @recorded
-    def derive_measured(self, slot: Record) -> None:
-        """Let probes without a radius read 0, whatever noise was added there."""
-        self._taxels.clear_fillers(slot.depth)
 
     def debug_draw(self) -> Iterable[DebugShape]:
         """Return a point at each probe that touches something."""

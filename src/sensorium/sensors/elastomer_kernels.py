@@ -466,21 +466,11 @@ def displace_fft(
         out[env, mount, probe] = dilate
 
 
-@wp.kernel
-def clear_fillers(rows: Rows, radius_in: wp.array[wp.float32], values: wp.array3d[wp.vec3]) -> None:
-    """Write 0 where a probe has no radius."""
-    i, mount, probe = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] != wp.uint8(0) and radius_in[probe] == 0.0:
-        values[env, mount, probe] = wp.vec3()
-
-
 __all__ = [
     "Dragged",
     "Gel",
     "Law",
     "Surface",
-    "clear_fillers",
     "displace_direct",
     "displace_fft",
     "gather",

@@ -56,11 +56,9 @@ from sensorium.measurement.pipeline import Hooks
 from sensorium.measurement.record import Record
 from sensorium.readings import DebugShape
 from sensorium.sensors import elastomer_kernels as kernels
-from sensorium.sensors.base import SimpleSensor
 from sensorium.sensors.elastomer_cfg import LIVE, LIVE_SHEAR, ElastomerTaxelCfg, ElastomerTaxelData
 from sensorium.sensors.elastomer_grid import Convolution, Lattice, layer_table, typical_spacing
-from sensorium.sensors.taxels import Taxels, check_spacing, laid_out, unit_normals
-from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
+from sensorium.sensors.taxels import TaxelSensor, check_spacing
 
 TRIED = 4000
 """Places at which the shapes of a link are asked whether another of them covers them."""
@@ -68,22 +66,16 @@ BESIDE = 1.001
 """Cells overlap by so much, so that rounding leaves no seam between them."""
 
 
-class ElastomerTaxel(SimpleSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
+class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
     """Displacements of markers in a soft skin, from signed distances and from points that stick to it."""
 
     single: ClassVar[bool] = True
-    requires: ClassVar[tuple[Requirement, ...]] = (BODY_POSE, SHAPES)
-
-    def fields(self) -> Mapping[str, Field]:
-        """Return the field in the layout of the probes."""
-        return laid_out(super().fields(), self.cfg.layout)
+    checks_state: ClassVar[bool] = False
 
     def _hooks(self) -> Hooks:
-        hooks, cfg = super()._hooks(), self.cfg
-        if not cfg.uses_fft:
+        hooks = super()._hooks()
+        if not self.cfg.uses_fft:
             hooks.raw = self._direct
-        if cfg.is_clean or cfg.radii.all():
-            hooks.derive = None
         return hooks
 
     # Set-up -----------------------------------------------------------------------------------------------------------
@@ -99,8 +91,7 @@ class ElastomerTaxel(SimpleSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
         else:
             self._reach = BESIDE * math.sqrt(0.5) * widest if widest > 0.0 else float(cfg.radii.max())
         self._soft = cfg.elastomer_thickness or typical or self._reach
-        self._taxels = Taxels(self, reach=self._reach)
-        self._normals = torch.tensor(unit_normals(cfg.probe_local_normal, cfg), dtype=torch.float32, device=device)
+        self._make_taxels(reach=self._reach)
         self._law = kernels.Law()
         names = (("dilate", "dilate_scale"), ("exponent", "normal_exponent"), ("shear", "shear_scale"),
                  ("threshold", "contact_threshold"), ("release", "release"), ("slip", "max_shear"))  # fmt: skip
@@ -245,16 +236,6 @@ class ElastomerTaxel(SimpleSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
     # What is asked of it ----------------------------------------------------------------------------------------------
 
     @property
-    def num_probes(self) -> int:
-        """Probes of one mount."""
-        return self.cfg.num_probes
-
-    @property
-    def probe_local_pos(self) -> Tensor:
-        """Places of the probes `[probe, 3]`, m, in the link's frame."""
-        return self._taxels.points
-
-    @property
     def probe_local_normal(self) -> Tensor:
         """Unit normals of the probes `[probe, 3]`, in the link's frame."""
         return self._normals
@@ -292,16 +273,12 @@ class ElastomerTaxel(SimpleSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
             found[link] = f"{len(samples)} points on {samples.area:.3g} m^2"
         return found
 
-    def body_at_fault(self, env: int, mount: int) -> str:
-        """Return the name of the first body, of the mount and of the shapes it feels, whose state is not finite."""
-        return self._taxels.query.body_at_fault(env, mount)
-
     @property
     def nbytes(self) -> int:
         """Bytes of memory of this sensor."""
         sums = self._heights.numel() * 4 if self._convolution is None else self._convolution.nbytes
         work = sum(each.numel() * each.element_size() for each in self._work)
-        return super().nbytes + self._taxels.query.nbytes + sums + work
+        return super().nbytes + sums + work
 
     # One sample -------------------------------------------------------------------------------------------------------
 
@@ -357,13 +334,6 @@ class ElastomerTaxel(SimpleSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
             kernel, sums = kernels.displace_fft, self._convolution.sums.flatten(3)
         inputs = [taxels.block, self._gel, self._law, wp.from_torch(sums), int(self._has_shear)]
         launch(kernel, taxels.items, inputs, [out])
-
-    @recorded
-    def derive_measured(self, slot: Record) -> None:
-        """Let probes without a radius read 0, whatever noise was added there."""
-        inputs = [self._gel.radius]
-        outputs = [self._taxels.vectors(slot.displacement)]
-        self.compute_on.launch(kernels.clear_fillers, self._taxels.shape[1:], inputs, outputs)
 
     def debug_draw(self) -> Iterable[DebugShape]:
         """Return a line from the place of each marker at rest to where it is."""

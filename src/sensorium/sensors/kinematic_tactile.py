@@ -30,7 +30,7 @@ The force is a geometric estimate, not the solver's: shapes that the solver does
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
 
@@ -40,23 +40,20 @@ from pydantic import field_validator, model_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, Vec3, bad
-from sensorium.compute import Rows, recorded
+from sensorium.compute import Rows
 from sensorium.geometry.primitives import MESH
 from sensorium.geometry.ray_structs import Instances
 from sensorium.geometry.solid_around import Around, Shapes
 from sensorium.geometry.solids import signed_analytic, signed_distance
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
-from sensorium.measurement.pipeline import Hooks
-from sensorium.measurement.record import Record, Timeline
+from sensorium.measurement.record import Record
 from sensorium.readings import DebugShape
-from sensorium.sensors.base import SimpleSensor
 from sensorium.sensors.taxels import (
     Places,
     TaxelCfg,
-    Taxels,
+    TaxelSensor,
     checked_normals,
     drawn_radius,
-    laid_out,
     unit_normals,
 )
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, SHAPES, Field, Requirement
@@ -338,40 +335,26 @@ def _feel(
             anchor[env, mount, probe] = held
 
 
-class KinematicTactileSensor(SimpleSensor[KinematicTactileSensorCfg, KinematicTactileSensorData]):
+class KinematicTactileSensor(TaxelSensor[KinematicTactileSensorCfg, KinematicTactileSensorData]):
     """Force and torque at point taxels on a link, from signed distances and relative motion."""
 
     requires: ClassVar[tuple[Requirement, ...]] = (BODY_POSE, BODY_VELOCITY, SHAPES)
-    checks_state: ClassVar[bool] = True
+    with_motion: ClassVar[bool] = True
     history_in_data: ClassVar[bool] = True
 
-    def fields(self) -> Mapping[str, Field]:
-        """Return force and torque in the layout of the probes."""
-        return laid_out(super().fields(), self.cfg.layout)
-
-    def _hooks(self) -> Hooks:
-        hooks, cfg = super()._hooks(), self.cfg
-        if cfg.probe_radius_noise == 0.0:
-            hooks.fused = None  # the measured reading differs by what comes after
-        if cfg.is_clean or cfg.radii.all():
-            hooks.derive = None
-        return hooks
-
     def setup(self) -> None:
-        """Gather probes and the shapes that they feel."""
-        cfg, device = self.cfg, self.device
-        self._taxels = Taxels(self, with_motion=True)
-        normals = torch.tensor(unit_normals(cfg.probe_local_normal, cfg), dtype=torch.float32, device=device)
-        self._normals = normals
+        """Gather probes, the shapes that they feel, and the law."""
+        super().setup()
+        cfg = self.cfg
         self._skin, self._law = Skin(), Law()
         self._skin.points = wp.from_torch(self._taxels.points, dtype=wp.vec3)
-        self._skin.normals = wp.from_torch(normals, dtype=wp.vec3)
+        self._skin.normals = wp.from_torch(self._normals, dtype=wp.vec3)
         self._skin.radius = wp.from_torch(self._taxels.radius, dtype=wp.float32)
         self._skin.noise = cfg.probe_radius_noise
         self._skin.key0, self._skin.key1 = (wp.uint32(word) for word in self._taxels.key)
         names = ("stiffness", "damping", "exponent", "shear", "twist", "hold", "friction")
         for name, field in zip(names, COEFFICIENTS, strict=True):
-            table = self.params.table(field, self.num_envs, str(device))
+            table = self.params.table(field, self.num_envs, self.device)
             setattr(self._law, name, wp.from_torch(table, dtype=wp.float32))
         self._law.on_link = int(cfg.surface_normals) + int(cfg.legacy_shear)
         self._anchor = None
@@ -379,43 +362,13 @@ class KinematicTactileSensor(SimpleSensor[KinematicTactileSensorCfg, KinematicTa
             self._anchor = self.new_state("anchor", (self.mount.count, cfg.num_probes, 4))
 
     @property
-    def num_probes(self) -> int:
-        """Probes of one mount."""
-        return self.cfg.num_probes
-
-    @property
-    def probe_local_pos(self) -> Tensor:
-        """Places of the probes `[probe, 3]`, m, in the link's frame."""
-        return self._taxels.points
-
-    @property
     def probe_local_normal(self) -> Tensor:
         """Unit normals of the probes `[probe, 3]`, in the link's frame."""
         return self._normals
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory of this sensor."""
-        return super().nbytes + self._taxels.query.nbytes
-
-    def body_at_fault(self, env: int, mount: int) -> str:
-        """Return the name of the first body, of the mount and of the shapes it feels, whose state is not finite."""
-        return self._taxels.query.body_at_fault(env, mount)
-
-    @recorded
-    def update_raw_data(self, raw: Record) -> None:
-        """Find what is near, and feel it (two launches)."""
-        self._feel(raw, None)
-
-    @recorded
-    def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
-        """Feel once, with the true radius and with the one drawn: depths differ, the signed distance does not."""
-        self._feel(raw, slot)
-
-    def _feel(self, raw: Record, slot: Record | None) -> None:
-        taxels = self._taxels
-        taxels.query.place()
-        anchor = self._anchor
+    def feel(self, raw: Record, slot: Record | None) -> None:
+        """Write forces and torques (a launch)."""
+        taxels, anchor = self._taxels, self._anchor
         if anchor is None:
             held = wp.zeros((0, 0, 0), dtype=wp.vec4, device=self.device)
         else:
@@ -427,12 +380,6 @@ class KinematicTactileSensor(SimpleSensor[KinematicTactileSensorCfg, KinematicTa
         outputs = [held, taxels.vectors(raw.force), taxels.vectors(raw.torque)]
         outputs += [taxels.vectors(slot.force if slot else None), taxels.vectors(slot.torque if slot else None)]
         self.compute_on.launch(_feel, taxels.items, inputs, outputs)
-
-    @recorded
-    def derive_measured(self, slot: Record) -> None:
-        """Let probes without a radius read 0, whatever noise was added there."""
-        self._taxels.clear_fillers(slot.force)
-        self._taxels.clear_fillers(slot.torque)
 
     def debug_draw(self) -> Iterable[DebugShape]:
         """Return a line of 1 mm per N at each probe that feels something."""

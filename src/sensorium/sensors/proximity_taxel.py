@@ -27,36 +27,32 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-import torch
 import warp as wp
 from pydantic import field_validator, model_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, Vec3, bad
-from sensorium.compute import Rows, recorded
+from sensorium.compute import Rows
 from sensorium.errors import ConfigError
 from sensorium.geometry.samples import MOST_SAMPLES, SurfaceSamples, body_samples, covered, surface_area
 from sensorium.geometry.shapes import Shape
 from sensorium.geometry.solid_around import Around
 from sensorium.geometry.surface_cloud import Clouds, file_clouds, on_shapes, over_surface, way_to_reach
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
-from sensorium.measurement.pipeline import Hooks
-from sensorium.measurement.record import Record, Timeline
+from sensorium.measurement.record import Record
 from sensorium.readings import DebugShape
-from sensorium.sensors.base import SimpleSensor
 from sensorium.sensors.taxels import (
     Places,
     TaxelCfg,
-    Taxels,
+    TaxelSensor,
     check_spacing,
     checked_normals,
     drawn_radius,
-    laid_out,
     unit_normals,
 )
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, SHAPES, Field, Requirement
@@ -326,32 +322,20 @@ def _sense(
             torque_measured[env, mount, probe] = torque_2
 
 
-class ProximityTaxel(SimpleSensor[ProximityTaxelCfg, ProximityTaxelData]):
+class ProximityTaxel(TaxelSensor[ProximityTaxelCfg, ProximityTaxelData]):
     """Force and torque at taxels on a link, from how much surface is how near."""
 
     requires: ClassVar[tuple[Requirement, ...]] = (BODY_POSE, BODY_VELOCITY, SHAPES)
-
-    def fields(self) -> Mapping[str, Field]:
-        """Return force and torque in the layout of the probes."""
-        return laid_out(super().fields(), self.cfg.layout)
-
-    def _hooks(self) -> Hooks:
-        hooks, cfg = super()._hooks(), self.cfg
-        if cfg.probe_radius_noise == 0.0:
-            hooks.fused = None  # the measured reading differs by what comes after
-        if cfg.is_clean or cfg.radii.all():
-            hooks.derive = None
-        return hooks
+    with_motion: ClassVar[bool] = True
+    with_inside: ClassVar[bool] = False
 
     def setup(self) -> None:
         """Gather probes, and spread points over the shapes that count."""
+        super().setup()
         cfg, device = self.cfg, self.device
-        self._taxels = Taxels(self, with_motion=True, with_inside=False)
-        normals = torch.tensor(unit_normals(cfg.probe_local_normal, cfg), dtype=torch.float32, device=device)
-        self._normals = normals
         self._skin, self._law = Skin(), Law()
         self._skin.points = wp.from_torch(self._taxels.points, dtype=wp.vec3)
-        self._skin.normals = wp.from_torch(normals, dtype=wp.vec3)
+        self._skin.normals = wp.from_torch(self._normals, dtype=wp.vec3)
         self._skin.radius = wp.from_torch(self._taxels.radius, dtype=wp.float32)
         centre = 0.5 * (cfg.places.min(axis=0) + cfg.places.max(axis=0))
         self._skin.centre = wp.vec3(*centre)
@@ -360,7 +344,7 @@ class ProximityTaxel(SimpleSensor[ProximityTaxelCfg, ProximityTaxelData]):
         self._skin.noise = cfg.probe_radius_noise
         self._skin.key0, self._skin.key1 = (wp.uint32(word) for word in self._taxels.key)
         for name, field in zip(("stiffness", "shear", "twist", "density"), COEFFICIENTS, strict=True):
-            table = self.params.table(field, self.num_envs, str(device))
+            table = self.params.table(field, self.num_envs, device)
             setattr(self._law, name, wp.from_torch(table, dtype=wp.float32))
         shapes = [self.rays.shapes[i] for i in self._taxels.query.view.shapes]
         samples = _tracked(cfg, shapes, self._taxels.config)
@@ -373,16 +357,6 @@ class ProximityTaxel(SimpleSensor[ProximityTaxelCfg, ProximityTaxelData]):
         self._area = sum(each.area for each in self._samples)
         self._law.area = self._area if cfg.reference_area == "tracked" else cfg.reference_area
         self._filed = file_clouds(samples, self._skin.reach, device)
-
-    @property
-    def num_probes(self) -> int:
-        """Probes of one mount."""
-        return self.cfg.num_probes
-
-    @property
-    def probe_local_pos(self) -> Tensor:
-        """Places of the probes `[probe, 3]`, m, in the link's frame."""
-        return self._taxels.points
 
     @property
     def probe_local_normal(self) -> Tensor:
@@ -402,25 +376,11 @@ class ProximityTaxel(SimpleSensor[ProximityTaxelCfg, ProximityTaxelData]):
     @property
     def nbytes(self) -> int:
         """Bytes of memory of this sensor."""
-        return super().nbytes + self._taxels.query.nbytes + self._filed.nbytes
+        return super().nbytes + self._filed.nbytes
 
-    def body_at_fault(self, env: int, mount: int) -> str:
-        """Return the name of the first body, of the mount and of the tracked shapes, whose state is not finite."""
-        return self._taxels.query.body_at_fault(env, mount)
-
-    @recorded
-    def update_raw_data(self, raw: Record) -> None:
-        """Find what is near, and sum it up (two launches)."""
-        self._sense(raw, None)
-
-    @recorded
-    def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
-        """Sum once, with the true radius and with the one drawn."""
-        self._sense(raw, slot)
-
-    def _sense(self, raw: Record, slot: Record | None) -> None:
+    def feel(self, raw: Record, slot: Record | None) -> None:
+        """Sum up what is near (a launch)."""
         taxels = self._taxels
-        taxels.query.place()
         inputs = [
             taxels.block, self._skin, self._law, self._filed.clouds, taxels.query.around, self.clock.words_wp,
             self.clock.episode_wp,
@@ -428,12 +388,6 @@ class ProximityTaxel(SimpleSensor[ProximityTaxelCfg, ProximityTaxelData]):
         outputs = [taxels.vectors(raw.force), taxels.vectors(raw.torque)]
         outputs += [taxels.vectors(slot.force if slot else None), taxels.vectors(slot.torque if slot else None)]
         self.compute_on.launch(_sense, taxels.items, inputs, outputs)
-
-    @recorded
-    def derive_measured(self, slot: Record) -> None:
-        """Let probes without a radius read 0, whatever noise was added there."""
-        self._taxels.clear_fillers(slot.force)
-        self._taxels.clear_fillers(slot.torque)
 
     def debug_draw(self) -> Iterable[DebugShape]:
         """Return the probes that something is near to, as points."""

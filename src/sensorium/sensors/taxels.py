@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -18,14 +18,16 @@ from numpy.typing import NDArray
 from pydantic import field_validator, model_validator
 
 from sensorium.cfg import Float, ObjRef, Vec3, bad
-from sensorium.compute import Rows
+from sensorium.compute import Rows, recorded
 from sensorium.errors import ConfigError
 from sensorium.geometry.bounds import in_world, local_box, rotation
 from sensorium.geometry.samples import MOST_SAMPLES
+from sensorium.measurement.pipeline import Hooks
+from sensorium.measurement.record import Record, Timeline
 from sensorium.random import uniforms4
-from sensorium.sensors.base import Sensor
+from sensorium.sensors.base import Sensor, SimpleSensor
 from sensorium.sensors.targets_cfg import TargetsCfg
-from sensorium.spec import Field
+from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
 from sensorium.world.ray_scene import Geometry
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})
@@ -339,10 +341,91 @@ class Taxels:
         return wp.from_torch(tensor.view(*self.shape, 3), dtype=wp.vec3)
 
 
+TaxelCfgT = TypeVar("TaxelCfgT", bound=TaxelCfg[Any])
+TaxelDataT = TypeVar("TaxelDataT")
+
+
+class TaxelSensor(SimpleSensor[TaxelCfgT, TaxelDataT], Generic[TaxelCfgT, TaxelDataT]):
+    """A sensor of probes on a link: what they feel is written by `feel`, for the true radii and for those drawn.
+
+    A class derives from it with its config and data, as from `SimpleSensor`.
+    """
+
+    requires: ClassVar[tuple[Requirement, ...]] = (BODY_POSE, SHAPES)
+    checks_state: ClassVar[bool] = True
+    with_motion: ClassVar[bool] = False
+    """Whether it needs velocities; then it requires BODY_VELOCITY."""
+    with_inside: ClassVar[bool] = True
+    """Whether it needs signed distances, so that meshes must be closed."""
+
+    def fields(self) -> Mapping[str, Field]:
+        """Return the fields in the layout of the probes."""
+        return laid_out(super().fields(), self.cfg.layout)
+
+    def _hooks(self) -> Hooks:
+        hooks, cfg = super()._hooks(), self.cfg
+        if cfg.probe_radius_noise == 0.0:
+            hooks.fused = None  # the measured reading differs by what comes after
+        if cfg.is_clean or cfg.radii.all():
+            hooks.derive = None
+        return hooks
+
+    def setup(self) -> None:
+        """Gather probes and the shapes that they feel."""
+        self._make_taxels()
+
+    def _make_taxels(self, reach: float = 0.0) -> None:
+        self._taxels = Taxels(self, with_motion=self.with_motion, with_inside=self.with_inside, reach=reach)
+        normals = unit_normals(getattr(self.cfg, "probe_local_normal", (0.0, 0.0, 1.0)), self.cfg)
+        self._normals = torch.tensor(normals, dtype=torch.float32, device=self.device)
+
+    @property
+    def num_probes(self) -> int:
+        """Probes of one mount."""
+        return self.cfg.num_probes
+
+    @property
+    def probe_local_pos(self) -> torch.Tensor:
+        """Places of the probes `[probe, 3]`, m, in the link's frame."""
+        return self._taxels.points
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory of this sensor."""
+        return super().nbytes + self._taxels.query.nbytes
+
+    def body_at_fault(self, env: int, mount: int) -> str:
+        """Return the name of the first body, of the mount and of the shapes it feels, whose state is not finite."""
+        return self._taxels.query.body_at_fault(env, mount)
+
+    @recorded
+    def update_raw_data(self, raw: Record) -> None:
+        """Find what is near, and feel it (a launch, and those of `feel`)."""
+        self._taxels.query.place()
+        self.feel(raw, None)
+
+    @recorded
+    def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
+        """Feel once, with the true radius and with the one drawn: what differs is how deep, not how far."""
+        self._taxels.query.place()
+        self.feel(raw, slot)
+
+    def feel(self, raw: Record, slot: Record | None) -> None:
+        """Write the truth into `raw` and, where there is one, the reading of the drawn radii into `slot` (launches)."""
+        raise NotImplementedError(f"{type(self).__name__} must define feel(self, raw, slot)")
+
+    @recorded
+    def derive_measured(self, slot: Record) -> None:
+        """Let probes without a radius read 0, whatever noise was added there."""
+        for name in slot:
+            self._taxels.clear_fillers(slot[name])
+
+
 __all__ = [
     "Line",
     "Places",
     "TaxelCfg",
+    "TaxelSensor",
     "Taxels",
     "as_plain",
     "check_spacing",
