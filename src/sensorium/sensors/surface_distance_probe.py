@@ -18,7 +18,7 @@ import warp as wp
 from pydantic import field_validator, model_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, Vec3, bad
+from sensorium.cfg import Float, bad
 from sensorium.compute import Rows, recorded
 from sensorium.errors import nearest
 from sensorium.measurement.pipeline import Hooks
@@ -27,6 +27,7 @@ from sensorium.random import normal_table, normals4
 from sensorium.readings import DebugShape
 from sensorium.sensors.base import SimpleSensor
 from sensorium.sensors.ray_cfg import RayCfg
+from sensorium.sensors.taxels import Line, Places, as_plain, checked_places
 from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
 from sensorium.world.surface_query import SurfaceQuery
 
@@ -55,13 +56,12 @@ class SurfaceDistanceProbeData:
 
 FIELDS = ("distance", "nearest_points_w", "geom_ids", "value")
 ALIASES = {"nearest_points": "nearest_points_w"}
-Line = tuple[Vec3, ...]
 
 
 class SurfaceDistanceProbeCfg(RayCfg[SurfaceDistanceProbeData]):
     """Configuration of surface distance probes. Knobs such as `noise` act on the distances, m; points follow."""
 
-    probe_local_pos: Line | tuple[Line, ...] = ((0.0, 0.0, 0.0),)
+    probe_local_pos: Places = ((0.0, 0.0, 0.0),)
     """Places of the probes in the sensor's frame, m: a list `[probe, 3]`, or a grid `[row, column, 3]`, whose layout
     readings keep."""
     probe_radius: Float | tuple[Float, ...] = 0.5
@@ -84,7 +84,7 @@ class SurfaceDistanceProbeCfg(RayCfg[SurfaceDistanceProbeData]):
         if "probe_radius" not in data and "max_distance" in data:
             data["probe_radius"] = data["max_distance"]
         given = data.get("probe_radius", 0.5)
-        radii = _plain(given)
+        radii = as_plain(given)
         if "max_distance" not in data:
             try:
                 data["max_distance"] = float(np.max(np.asarray(radii, np.float64)))
@@ -94,7 +94,7 @@ class SurfaceDistanceProbeCfg(RayCfg[SurfaceDistanceProbeData]):
             data["targets"] = data["track_link"]
         for name in ("probe_local_pos", "probe_radius", "lookup"):
             if name in data:
-                data[name] = _plain(data[name])
+                data[name] = as_plain(data[name])
         if data.get("lookup") is not None and "fields" not in data:
             data["fields"] = (*type(self).model_fields["fields"].default, "value")
         super().__init__(**data)
@@ -109,25 +109,17 @@ class SurfaceDistanceProbeCfg(RayCfg[SurfaceDistanceProbeData]):
         if "max_distance" in changes and "probe_radius" not in changes:
             changes["probe_radius"] = changes["max_distance"]
         elif "probe_radius" in changes and "max_distance" not in changes:
-            changes["max_distance"] = float(np.max(np.asarray(_plain(changes["probe_radius"]), np.float64)))
+            changes["max_distance"] = float(np.max(np.asarray(as_plain(changes["probe_radius"]), np.float64)))
         if "track_link" in changes and "targets" not in changes:
             changes["targets"] = changes["track_link"]
         elif "targets" in changes and "track_link" not in changes:
             changes["track_link"] = None
         return super().replace(**changes)
 
-    @field_validator("probe_local_pos")
+    @field_validator("probe_local_pos", mode="before")
     @classmethod
     def _placed(cls, value: Any) -> Any:
-        try:
-            places = np.array(value, dtype=np.float64)
-        except ValueError:
-            places = np.zeros(0)
-        if places.ndim not in (2, 3) or places.shape[-1] != 3 or not places.size:
-            raise bad("[probe, 3] or [row, column, 3] with at least one probe", "Rows of a grid have one length.")
-        if not np.isfinite(places).all():
-            raise bad("finite places, m")
-        return value
+        return checked_places(value)
 
     @field_validator("probe_radius")
     @classmethod
@@ -204,11 +196,6 @@ class SurfaceDistanceProbeCfg(RayCfg[SurfaceDistanceProbeData]):
         if isinstance(self.fields, str):
             return FIELDS if self.lookup is not None else FIELDS[:-1]
         return tuple(name for name in FIELDS if name in [ALIASES.get(each, each) for each in self.fields])
-
-
-def _plain(value: Any) -> Any:
-    """Return an array or tensor as lists."""
-    return value.tolist() if hasattr(value, "tolist") else value
 
 
 @wp.kernel

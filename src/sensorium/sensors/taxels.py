@@ -88,15 +88,7 @@ class TaxelCfg(TargetsCfg[DataT], Generic[DataT]):
     @field_validator("probe_local_pos", mode="before")
     @classmethod
     def _placed(cls, value: Any) -> Any:
-        try:
-            places = np.array(value, dtype=np.float64)
-        except (TypeError, ValueError):
-            places = np.zeros(0)
-        if places.ndim not in (2, 3) or places.shape[-1] != 3 or not places.size:
-            raise bad("[probe, 3] or [row, column, 3] with at least one probe", "Rows of a grid have one length.")
-        if not np.isfinite(places).all():
-            raise bad("finite places, m")
-        return value
+        return checked_places(value)
 
     @field_validator("probe_radius")
     @classmethod
@@ -146,6 +138,23 @@ class TaxelCfg(TargetsCfg[DataT], Generic[DataT]):
 def as_plain(value: Any) -> Any:
     """Return an array or tensor as lists."""
     return value.tolist() if hasattr(value, "tolist") else value
+
+
+def checked_places(value: Any) -> Any:
+    """Return what was given as places of probes: a list `[probe, 3]`, or a grid `[row, column, 3]`.
+
+    Raises:
+        ValueError: it has another shape, or is not finite.
+    """
+    try:
+        places = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        places = np.zeros(0)
+    if places.ndim not in (2, 3) or places.shape[-1] != 3 or not places.size:
+        raise bad("[probe, 3] or [row, column, 3] with at least one probe", "Rows of a grid have one length.")
+    if not np.isfinite(places).all():
+        raise bad("finite places, m")
+    return value
 
 
 def checked_normals(value: Any) -> Any:
@@ -430,6 +439,7 @@ __all__ = [
     "as_plain",
     "check_spacing",
     "checked_normals",
+    "checked_places",
     "drawn_radius",
     "laid_out",
     "unit_normals",
