@@ -338,6 +338,10 @@ def test_few_numbers_of_taxels_are_lines(tmp_path: Path) -> None:
     assert "ms close-up" in svg(skin((3,)), tmp_path)
     assert "ms close-up" not in svg(skin((4,)), tmp_path)
     feet = sensor("feet", [field("force", ["mount", "probe", "xyz"], [4, 2, 3])], kind="skin")
+    cells = svg(skin((2, 2, 1), "degC", axes=("x", "y", "z"), vector=False, name="temperature"), tmp_path)
+    assert "ms close-up" in cells and "1,0,0" in cells
+    flags = svg(skin((3,), "1", vector=False, name="contact", dtype="bool"), tmp_path)
+    assert "ms close-up" in flags and "contact" in flags
     text = svg(feet, tmp_path)
     assert "force [m/s²], along z" in text and "mount 1 of 4" in text  # no line shows these
 

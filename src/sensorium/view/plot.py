@@ -140,8 +140,9 @@ def _rows(sensor: SensorRecording) -> list[_Row]:
         items = 0
         if axes and _is_item_axis(axes[0], shape[0], len(shape)):
             items, axes, shape = shape[0], axes[1:], shape[1:]
-        is_float = np.dtype(spec["dtype"]).kind == "f"
-        fits = is_float and len(shape) <= 1 and int(np.prod(shape)) <= MOST_NUMBERS
+        kind, skin = np.dtype(spec["dtype"]).kind, is_skin(spec)
+        fits = kind == "f" or (kind == "b" and skin)
+        fits = fits and (len(shape) <= 1 or skin) and int(np.prod(shape)) <= MOST_NUMBERS
         fits = fits and not (spec["axes"][1:2] == ["ray"] and items > MOST_NUMBERS)
         if fits and spec["name"] in sensor.measured and (items or 0 not in spec["shape"]):
             fields.append((spec, axes, shape, items))
@@ -161,8 +162,10 @@ def _rows(sensor: SensorRecording) -> list[_Row]:
             labels = (list(axes[0]) if len(axes[0]) == size else [str(i) for i in range(size)]) if shape else [""]
             if axes == ["ray"]:
                 labels = [f"ray {i}" for i in range(size)]
-            for i, label in enumerate(labels):
-                index = (*lead, i) if shape else lead
+            if len(shape) > 1:  # a small grid: by the places in it
+                labels = [",".join(map(str, place)) for place in np.ndindex(*shape)]
+            for place, label in zip(np.ndindex(*shape), labels, strict=True):
+                index = (*lead, *place)
                 rows.append(_Row(spec["name"], spec["unit"], " ".join(filter(None, (name, label))), index, color))
     return rows
 
@@ -203,8 +206,8 @@ def _draw_sensor(
     end = float(sensor.time[-1])
     window = _window(sensor, rows, captures, env)
     for i, row in enumerate(rows):
-        truth = sensor.truth[row.field][(captures, env, *row.index)]
-        measured = sensor.measured[row.field][(arrivals, env, *row.index)]
+        truth = sensor.truth[row.field][(captures, env, *row.index)].astype(np.float64)
+        measured = sensor.measured[row.field][(arrivals, env, *row.index)].astype(np.float64)
         wide, close = figure.add_subplot(grid[i, 0]), figure.add_subplot(grid[i, 1])
         held_time, held = np.append(seen, end), np.append(measured, measured[-1:])
         for axes, strength in ((wide, 1.0), (close, 1.5)):
@@ -217,8 +220,9 @@ def _draw_sensor(
         longest = max(len(line) for line in label.split("\n"))
         wide.set_ylabel(label, fontsize=8 if longest <= 15 else 120 / longest, color=INK)
         wide.yaxis.set_label_coords(-0.118, 0.5)
-        scale = np.abs(sensor.truth[row.field][captures, env])
-        least = 1e-5 * float(scale[np.isfinite(scale)].max(initial=0.0))
+        values = sensor.truth[row.field][captures, env]
+        scale = np.abs(values.astype(np.float64))
+        least = 1.0 if values.dtype == bool else 1e-5 * float(scale[np.isfinite(scale)].max(initial=0.0))
         _frame(wide, np.concatenate((truth, measured)), least)
         _close_up(close, row, window, (true_time, truth), (sensed, seen, measured), least)
         close.set_title(_error(sensor, row, env), fontsize=7, color=FAINT, loc="right", pad=2.5)
