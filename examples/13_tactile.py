@@ -21,12 +21,13 @@ FINGER = f"""
   <actuator><motor joint="lift"/><position joint="slide" kp="4000" kv="80"/></actuator>
 </mujoco>
 """
-pad = sn.taxel_grid(8, 8, SPACING, origin=(0.0, 0.0, -0.001))  # balls of 1 mm, 1 mm below the skin
+pad = sn.taxel_grid(8, 8, SPACING)
 crosstalk = sn.TaxelCrosstalk(fields=("force",), strength=0.2, sigma=SPACING, spacing=SPACING)
 gain, dead = sn.TaxelGain(fields=("force",), gain=sn.Normal(1.0, 0.05)), sn.DeadTaxels(fields=("force",), taxels=(27,))
 skin = sn.KinematicTactileSensorCfg(
-    name="skin", link_name="finger", probe_radius=0.001, normal_damping=0.0, shear_scalar=0.0, rate_hz=100.0,
-    friction=MU, shear_stiffness=2000.0, noise={"force": 0.005}, stages=(crosstalk, gain, dead), **pad.cfg(),
+    name="skin", link_name="finger", normal_damping=0.0, shear_scalar=0.0, rate_hz=100.0,
+    friction=MU, shear_stiffness=2000.0, noise={"force": 0.005}, stages=(crosstalk, gain, dead),
+    **pad.cfg(radius=0.001),
 )  # fmt: skip
 engine = sn.MujocoEngine(FINGER, num_envs=ENVS)
 scene = sn.Scene(engine, [skin], seed=0)

@@ -36,6 +36,35 @@ def boulder() -> sn.Shape:
 # Lists and grids ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("gap", [0.004, 0.0001, -0.0001, -0.002])
+def test_taxels_that_are_sunk_by_their_radius_feel_what_the_skin_touches(gap: float) -> None:
+    """A pad under a plate, 1 cm above its link: taxels on the skin feel it a radius too early, sunk ones do not."""
+    pad = sn.taxel_grid(2, 3, 0.004, origin=(0.0, 0.0, 0.01))
+    plate = sn.Shape("plane", "plate", quat=(0.0, 1.0, 0.0, 0.0))  # solid above z = 0
+    engine = sn.TensorEngine(bodies=("tip",), shapes=[plate])
+    engine.body_pos_w[0, 0, 2] = -0.01 - gap
+    skin, sunk = (
+        sn.ContactDepthProbeCfg(
+            name=name, link_name="tip", probe_local_pos=given["probe_local_pos"], probe_radius=0.005
+        )
+        for name, given in (("skin", pad.cfg()), ("sunk", pad.cfg(radius=0.005)))
+    )
+    scene = sn.Scene(engine, [skin, sunk])
+    np.testing.assert_allclose(scene[skin].data.numpy(), 0.005 - gap, atol=1e-7)
+    np.testing.assert_allclose(scene[sunk].data.numpy(), max(0.0, -gap), atol=1e-7)
+
+
+def test_sunk_taxels_of_a_dome_are_nearer_to_its_middle_by_their_radius() -> None:
+    dome = sn.taxel_dome(0.01, 3, 8)
+    given = dome.cfg(radius=0.002)
+    assert given["probe_radius"] == 0.002 and given["probe_local_normal"] == dome.normals
+    np.testing.assert_allclose(np.linalg.norm(given["probe_local_pos"], axis=-1), 0.008, rtol=1e-12)
+    sn.KinematicTactileSensorCfg(link_name="tip", **given)
+    for radius in (0.0, -1.0, math.inf, True):
+        with pytest.raises(ConfigError, match="radius: got"):
+            dome.cfg(radius=radius)
+
+
 def test_a_list_keeps_its_places_and_makes_normals_unit_vectors() -> None:
     layout = sn.taxel_list([(0, 0, 0), (0.003, 0, 0), (0, 0.005, 0)], normals=(0, 3, 4))
     assert layout.positions == ((0.0, 0.0, 0.0), (0.003, 0.0, 0.0), (0.0, 0.005, 0.0))

@@ -449,7 +449,7 @@ def test_a_shape_whose_pose_is_not_finite_makes_its_env_invalid_until_it_is() ->
             {"legacy_misses": True, "no_hit_value": 1.0},
             "legacy_misses, no_hit_value: got True, 1.0, expected only one of the two",
         ),
-        ({"track_link": "a", "targets": "b"}, "track_link: got 'a', expected it absent beside targets"),
+        ({"track_link": "a", "targets": "b"}, "track_link: got 'a', expected the same as targets, 'b', or absent"),
     ],
     ids=str,
 )

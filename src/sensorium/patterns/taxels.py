@@ -69,9 +69,25 @@ class TaxelLayout:
         size = " x ".join(map(str, self.shape))
         return f"TaxelLayout({size} taxels, {1e3 * self.spacing:.4g} mm apart, {1e4 * np.sum(self.areas):.4g} cm2)"
 
-    def cfg(self) -> dict[str, Any]:
-        """Return what configs of tactile sensors take: ``KinematicTactileSensorCfg(..., **layout.cfg())``."""
-        return {"probe_local_pos": self.positions, "probe_local_normal": self.normals}
+    def cfg(self, radius: float | None = None) -> dict[str, Any]:
+        """Return what configs of tactile sensors take: ``KinematicTactileSensorCfg(..., **layout.cfg(radius=0.002))``.
+
+        Args:
+            radius: of the taxels, m. They are then sunk by it below the skin, so that they begin to feel what the skin
+                touches. None leaves them on the skin and their radius to the config: a taxel of radius R then feels
+                what is still R away from the skin.
+
+        Raises:
+            ConfigError: a radius that is not above 0.
+        """
+        if radius is None:
+            return {"probe_local_pos": self.positions, "probe_local_normal": self.normals}
+        if isinstance(radius, bool) or not 0.0 < radius < float("inf"):
+            raise ConfigError.single("TaxelLayout.cfg", "radius", radius, "a finite radius above 0, m, or None")
+        sunk = np.array(self.positions) - radius * np.array(self.normals)
+        return {
+            "probe_local_pos": _tuples(sunk + 0.0), "probe_local_normal": self.normals, "probe_radius": float(radius),
+        }  # fmt: skip
 
     def placed(
         self, pos: Sequence[float] = (0.0, 0.0, 0.0), quat: Sequence[float] = (1.0, 0.0, 0.0, 0.0)

@@ -40,9 +40,6 @@ class ElastomerTaxelCfg(TaxelCfg[ElastomerTaxelData]):
     one: 0 fills a place of a grid.
     """
 
-    track_link: str | tuple[str, ...] | None = None
-    """Alias of `targets`: names or patterns of the bodies (or geoms) that press on the elastomer. With shear they, or
-    `labels`, must be given."""
     probe_local_normal: Vec3 | Places = (0.0, 0.0, 1.0)
     """Direction out of the skin, in the link's frame: one for all probes, or one for each in their layout; of any
     length but 0."""
@@ -80,23 +77,10 @@ class ElastomerTaxelCfg(TaxelCfg[ElastomerTaxelData]):
     method: Literal["auto", "fft", "direct"] = "auto"
     """How the dilation is summed: ``"fft"`` on a regular grid, ``"direct"`` probe by probe, or the one that suits."""
 
-    def __init__(self, /, **data: Any) -> None:
-        if data.get("track_link") is not None and data.get("targets") is None:
-            data["targets"] = data["track_link"]
-        super().__init__(**data)
-
     @classmethod
     def example(cls) -> Self:
         """Return a config for `sensorium.testing.tumbling_engine`."""
         return cls(body="body", probe_local_pos=((0.3, 0.0, 0.0), (0.0, 0.3, -0.1)), targets=".*")
-
-    def replace(self, **changes: Any) -> Self:
-        """Return a copy with some fields changed, validated as a whole."""
-        if "track_link" in changes and "targets" not in changes:
-            changes["targets"] = changes["track_link"]
-        elif "targets" in changes and "track_link" not in changes:
-            changes["track_link"] = None
-        return super().replace(**changes)
 
     @field_validator("probe_local_normal")
     @classmethod
@@ -147,8 +131,6 @@ class ElastomerTaxelCfg(TaxelCfg[ElastomerTaxelData]):
 
     @model_validator(mode="after")
     def _consistent(self) -> Any:
-        if self.track_link is not None and self.track_link != self.targets:
-            raise bad(f"track_link: the same as targets, {self.targets!r}, or absent", "They mean the same: keep one.")
         unit_normals(self.probe_local_normal, self)
         if not -float("inf") < self.release <= self.contact_threshold:
             raise bad(

@@ -91,8 +91,6 @@ class ProximityTaxelCfg(TaxelCfg[ProximityTaxelData]):
     """Which shapes are near: ``"visual"`` (visible, of geom groups 0 to 2), ``"collision"`` (those that take part in
     contacts), ``"all"`` (every visible shape) or ``"any"`` (every shape). An object with a shape for the eye and
     another for contacts would count twice in ``"any"``."""
-    track_link: str | tuple[str, ...] | None = None
-    """Alias of `targets`: names or patterns of the bodies (or geoms) whose surfaces count."""
     probe_local_normal: Vec3 | Places = (0.0, 0.0, 1.0)
     """Direction out of the skin, in the link's frame: one for all probes, or one for each in their layout; of any
     length but 0."""
@@ -113,23 +111,10 @@ class ProximityTaxelCfg(TaxelCfg[ProximityTaxelData]):
     sample_spacing: Float | None = None
     """How far apart the points are, m, instead of how many they are."""
 
-    def __init__(self, /, **data: Any) -> None:
-        if data.get("track_link") is not None and data.get("targets") is None:
-            data["targets"] = data["track_link"]
-        super().__init__(**data)
-
     @classmethod
     def example(cls) -> Self:
         """Return a config for `sensorium.testing.tumbling_engine`."""
         return cls(body="body", probe_local_pos=((0.3, 0.0, 0.0), (0.0, 0.3, -0.1)), probe_radius=2.0)
-
-    def replace(self, **changes: Any) -> Self:
-        """Return a copy with some fields changed, validated as a whole."""
-        if "track_link" in changes and "targets" not in changes:
-            changes["targets"] = changes["track_link"]
-        elif "targets" in changes and "track_link" not in changes:
-            changes["track_link"] = None
-        return super().replace(**changes)
 
     @field_validator("probe_local_normal")
     @classmethod
@@ -159,8 +144,6 @@ class ProximityTaxelCfg(TaxelCfg[ProximityTaxelData]):
 
     @model_validator(mode="after")
     def _one_normal_each(self) -> Any:
-        if self.track_link is not None and self.track_link != self.targets:
-            raise bad(f"track_link: the same as targets, {self.targets!r}, or absent", "They mean the same: keep one.")
         unit_normals(self.probe_local_normal, self)
         return self
 

@@ -68,8 +68,6 @@ class SurfaceDistanceProbeCfg(RayCfg[SurfaceDistanceProbeData]):
     """How far a probe looks, m: one number, or one per probe, row by row."""
     max_distance: Float = 0.5
     """Alias of `probe_radius`; the largest of them."""
-    track_link: str | tuple[str, ...] | None = None
-    """Alias of `targets`: names or patterns of bodies whose surfaces count."""
     fields: tuple[str, ...] | Literal["all"] = ("distance", "nearest_points_w")
     """What is computed; ``"all"`` adds whose surface it is and, where there is a `lookup`, the device's value."""
     legacy_misses: bool = False
@@ -90,8 +88,6 @@ class SurfaceDistanceProbeCfg(RayCfg[SurfaceDistanceProbeData]):
                 data["max_distance"] = float(np.max(np.asarray(radii, np.float64)))
             except (TypeError, ValueError):  # the field itself says what is wrong with it
                 pass
-        if data.get("track_link") is not None and data.get("targets") is None:
-            data["targets"] = data["track_link"]
         for name in ("probe_local_pos", "probe_radius", "lookup"):
             if name in data:
                 data[name] = as_plain(data[name])
@@ -110,10 +106,6 @@ class SurfaceDistanceProbeCfg(RayCfg[SurfaceDistanceProbeData]):
             changes["probe_radius"] = changes["max_distance"]
         elif "probe_radius" in changes and "max_distance" not in changes:
             changes["max_distance"] = float(np.max(np.asarray(as_plain(changes["probe_radius"]), np.float64)))
-        if "track_link" in changes and "targets" not in changes:
-            changes["targets"] = changes["track_link"]
-        elif "targets" in changes and "track_link" not in changes:
-            changes["track_link"] = None
         return super().replace(**changes)
 
     @field_validator("probe_local_pos", mode="before")
@@ -164,8 +156,6 @@ class SurfaceDistanceProbeCfg(RayCfg[SurfaceDistanceProbeData]):
             raise bad(f"probe_radius: above min_distance = {self.min_distance:g} m")
         if float(radii.max()) != self.max_distance:
             raise bad(f"max_distance: the largest probe_radius, {radii.max():g} m", "Give one of the two.")
-        if self.track_link is not None and self.track_link != self.targets:
-            raise bad("track_link: it absent beside targets", "They mean the same.")
         if self.legacy_misses and self.no_hit_value is not None:
             raise bad("legacy_misses, no_hit_value: only one of the two")
         if self.lookup is None and not isinstance(self.fields, str) and "value" in self.fields:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import field_validator
 
@@ -51,6 +51,8 @@ class TargetsCfg(MountedSensorCfg[DataT], Generic[DataT]):
     ``{ENV_REGEX_NS}/Robot/base`` or ``/World/ground`` count as well; ``/World`` is everything."""
     mesh_prim_paths: MeshPaths | None = None
     """Alias of `targets`."""
+    track_link: str | tuple[str, ...] | None = None
+    """Alias of `targets`, in the words of Genesis."""
     labels: str | tuple[str, ...] | None = None
     """Semantic labels (patterns) that are met; None for all. They come from ``Scene(semantics=...)`` or the shapes."""
     exclude: str | tuple[str, ...] = ()
@@ -64,11 +66,26 @@ class TargetsCfg(MountedSensorCfg[DataT], Generic[DataT]):
     RaycastTargetCfg: ClassVar[type[RaycastTargetCfg]] = RaycastTargetCfg
 
     def __init__(self, /, **data: Any) -> None:
+        if data.get("track_link") is not None and data.get("targets") is None:
+            data["targets"] = data["track_link"]
         super().__init__(**_mounted(type(self).__name__.split("[")[0], data))
+        if self.track_link is not None and self.track_link != self.targets:
+            fault = Fault(
+                "track_link", repr(self.track_link), f"the same as targets, {self.targets!r}, or absent", "Keep one."
+            )
+            raise ConfigError(f"{type(self).__name__.split('[')[0]}({self.label!r})", [fault])
         if self.targets is not None and self.mesh_prim_paths is not None:
             got, fix = repr(self.mesh_prim_paths), "They mean the same: keep one."
             fault = Fault("mesh_prim_paths", got, "it absent beside targets", fix)
             raise ConfigError(f"{type(self).__name__.split('[')[0]}({self.label!r})", [fault])
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed, validated as a whole."""
+        if "track_link" in changes and "targets" not in changes:
+            changes["targets"] = changes["track_link"]
+        elif "targets" in changes and "track_link" not in changes:
+            changes["track_link"] = None
+        return super().replace(**changes)
 
     @field_validator("include_geom_groups")
     @classmethod
