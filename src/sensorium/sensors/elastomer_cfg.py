@@ -37,7 +37,7 @@ class ElastomerTaxelCfg(TaxelCfg[ElastomerTaxelData]):
 
     `dilate_scale`, `normal_exponent` and, where there is shear, `shear_scale`, `contact_threshold`, `release` and
     `max_shear` may be set per env: ``sensor.set("dilate_scale", 2.0)``. The radius of a probe only says whether it is
-    one: 0 fills a place of a grid.
+    one: 0 fills a place of a grid. Where there is shear, `targets` (or `track_link`, or `labels`) must say what drags.
     """
 
     probe_local_normal: Vec3 | Places = (0.0, 0.0, 1.0)
