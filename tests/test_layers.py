@@ -15,17 +15,20 @@ import pytest
 SRC = Path(__file__).parents[1] / "src"
 
 LAYERS = (
-    "errors", "spec", "readings", "random", "cfg", "compute", "geometry", "engines", "world", "measurement", "registry",
+    "errors", "spec", "readings", "wire", "random", "cfg", "compute", "geometry", "engines", "world", "measurement", "registry",
     "patterns", "sensors", "presets", "scene", "mjlab", "testing", "record", "stream", "view", "client", "demo", "cli",
 )  # fmt: skip
 """The modules and packages in `sensorium`, in the direction of flow."""
 
 OUTPUTS = {
     "record": {"errors", "spec", "readings"},
-    "stream": {"errors", "spec", "readings", "registry", "cfg"},
+    "wire": {"errors", "spec", "readings"},
+    "stream": {"errors", "spec", "readings", "wire", "registry", "cfg"},
+    "client": {"errors", "spec", "readings", "wire"},
     "view": {"errors", "spec", "readings"},
 }
-"""Outputs see readings and specs only; the stream's server also what it needs to build sensors from blueprints."""
+"""Outputs see readings and specs only; the stream's server also what it needs to build sensors from blueprints. The wire
+and the client import nothing that is heavy."""
 
 SIMULATORS = {"mujoco", "mujoco_warp", "newton", "genesis", "dm_control"}
 """Packages that only the engine adapters import."""

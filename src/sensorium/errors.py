@@ -12,6 +12,8 @@ SensoriumError
 |- ScheduleError        (RuntimeError)          time went a way that the sensors cannot follow
 |- StaleError           (RuntimeError)          a view, a reading or a sensor was used after its time
 |- NotTrackedError      (RuntimeError)          something was asked of a sensor that it does not keep
+|- StreamError          (ConnectionError)       a server or client cannot be talked to, or not in this way
+|  `- WireError         (ValueError)            bytes that are no message of ours
 `- MissingDependencyError (ImportError)         an optional package is needed
 
 SensoriumWarning (UserWarning)                  something works, but probably not as meant
@@ -125,6 +127,14 @@ class StaleError(SensoriumError, RuntimeError):
 
 class NotTrackedError(SensoriumError, RuntimeError):
     """Something was asked of a sensor that it does not keep; the message says how to have it."""
+
+
+class StreamError(SensoriumError, ConnectionError):
+    """A server or client cannot be talked to, or refused something; the message says which and why."""
+
+
+class WireError(StreamError, ValueError):
+    """Bytes that are no message of ours, or of another version."""
 
 
 class MissingDependencyError(SensoriumError, ImportError):

@@ -1,0 +1,1 @@
+"""The server: the sensors of a scene, for listeners in this and in other processes."""
