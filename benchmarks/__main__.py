@@ -10,7 +10,7 @@ import warp
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import capture, chain, observer, proximity, rays, scene, sensors, skin, solids
+from benchmarks import capture, chain, observer, proximity, rays, scene, sensors, skin, solids, stream
 
 BENCHMARKS: list[tuple[str, Callable[[], list[tuple[str, str, str]]]]] = [
     ("chain/1", lambda: chain.run(1)),
@@ -47,6 +47,7 @@ BENCHMARKS: list[tuple[str, Callable[[], list[tuple[str, str, str]]]]] = [
     ("memory", scene.memory),
     ("start_up", scene.start_up),
     ("commands", scene.commands),
+    ("stream", stream.run),
 ]
 
 

@@ -16,7 +16,7 @@ SRC = Path(__file__).parents[1] / "src"
 
 LAYERS = (
     "errors", "spec", "readings", "wire", "random", "cfg", "compute", "geometry", "engines", "world", "measurement", "registry",
-    "patterns", "sensors", "presets", "scene", "mjlab", "testing", "record", "stream", "view", "client", "demo", "cli",
+    "patterns", "sensors", "presets", "scene", "mjlab", "testing", "record", "stream", "view", "client", "local", "demo", "cli",
 )  # fmt: skip
 """The modules and packages in `sensorium`, in the direction of flow."""
 
@@ -27,8 +27,8 @@ OUTPUTS = {
     "client": {"errors", "spec", "readings", "wire"},
     "view": {"errors", "spec", "readings"},
 }
-"""Outputs see readings and specs only; the stream's server also what it needs to build sensors from blueprints. The wire
-and the client import nothing that is heavy."""
+"""Outputs see readings and specs only; the stream's server also what it needs to build sensors from blueprints. What is
+on the wire and the client import nothing that is heavy."""
 
 SIMULATORS = {"mujoco", "mujoco_warp", "newton", "genesis", "dm_control"}
 """Packages that only the engine adapters import."""

@@ -71,10 +71,11 @@ def test_add_and_remove() -> None:
 
 def test_adding_needs_what_was_prepared() -> None:
     """A sensor that needs what the engine was not prepared for is refused and says how to reserve it."""
-    scene = sn.Scene(sn.TensorEngine(2), [])
+    feet = sn.ContactSensorCfg(name="feet", primary=sn.ContactMatch(mode="body", pattern="body"), fields=("found",))
+    provides = ("pose", "velocity", "contact")
     with pytest.raises(sn.UnsupportedError, match="reserve"):
-        scene.add(syn.ScalarCfg(name="s"))
-    sn.Scene(sn.TensorEngine(2), [], reserve=[syn.ScalarCfg()]).add(syn.ScalarCfg(name="s"))
+        sn.Scene(sn.TensorEngine(2, provides=provides), []).add(feet)
+    sn.Scene(sn.TensorEngine(2, provides=provides), [], reserve=[feet]).add(feet)
     with pytest.raises(sn.UnsupportedError, match="'s' requires BODY_POSE"):
         sn.Scene(sn.TensorEngine(2, provides=("gravity",)), [syn.ScalarCfg(name="s")])
 

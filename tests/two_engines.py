@@ -43,6 +43,8 @@ def sensors() -> list[sn.SensorCfg[Any]]:
     return [
         sn.ImuCfg(name="imu", site="imu"),
         sn.ImuCfg(name="imus", bodies=".*"),
+        sn.BodyStateCfg(name="state"),
+        sn.BodyStateCfg(name="marker", site="antenna", offset=sn.OffsetCfg(pos=(0.1, 0.0, 0.2))),
         sn.JointSensorCfg(name="joints", joints=(".*hip", ".*knee", "stilt", "elbow", "dangle"), fields="all"),
         sn.JointTorqueCfg(name="torques", joints=(".*hip", ".*knee", "stilt", "shoulder", "elbow")),
         sn.MotorCurrentCfg(name="current", joints=("shoulder", ".*knee"), torque_constant=0.1, gear=9.0, viscous=0.1),

@@ -10,6 +10,12 @@ if TYPE_CHECKING:
     from sensorium.cfg import SensorCfg as SensorCfg
     from sensorium.cfg import SimpleSensorCfg as SimpleSensorCfg
     from sensorium.cfg import StageCfg as StageCfg
+    from sensorium.client import Client as Client
+    from sensorium.client import ServerError as ServerError
+    from sensorium.client import connect as connect
+    from sensorium.client.blueprints import Blueprint as Blueprint
+    from sensorium.client.blueprints import BlueprintLibrary as BlueprintLibrary
+    from sensorium.client.sensors import RemoteSensor as RemoteSensor
     from sensorium.compute import Rows as Rows
     from sensorium.compute import recorded as recorded
     from sensorium.engines.base import Engine as Engine
@@ -29,14 +35,17 @@ if TYPE_CHECKING:
     from sensorium.errors import SensoriumError as SensoriumError
     from sensorium.errors import SensoriumWarning as SensoriumWarning
     from sensorium.errors import StaleError as StaleError
+    from sensorium.errors import StreamError as StreamError
     from sensorium.errors import UnknownNameError as UnknownNameError
     from sensorium.errors import UnsupportedError as UnsupportedError
+    from sensorium.errors import WireError as WireError
     from sensorium.geometry.samples import SurfaceSamples as SurfaceSamples
     from sensorium.geometry.samples import body_samples as body_samples
     from sensorium.geometry.samples import surface_samples as surface_samples
     from sensorium.geometry.shapes import HeightField as HeightField
     from sensorium.geometry.shapes import Mesh as Mesh
     from sensorium.geometry.shapes import Shape as Shape
+    from sensorium.local import local_client as local_client
     from sensorium.measurement.record import Record as Record
     from sensorium.measurement.record import Timeline as Timeline
     from sensorium.measurement.stages import ClockError as ClockError
@@ -102,11 +111,16 @@ if TYPE_CHECKING:
     from sensorium.scene import Observer as Observer
     from sensorium.scene import Scene as Scene
     from sensorium.scene import prepare as prepare
+    from sensorium.scene.news import News as News
+    from sensorium.scene.watch import Watch as Watch
     from sensorium.sensors.barometer import Barometer as Barometer
     from sensorium.sensors.barometer import BarometerCfg as BarometerCfg
     from sensorium.sensors.barometer import BarometerData as BarometerData
     from sensorium.sensors.base import Sensor as Sensor
     from sensorium.sensors.base import SimpleSensor as SimpleSensor
+    from sensorium.sensors.body_state import BodyState as BodyState
+    from sensorium.sensors.body_state import BodyStateCfg as BodyStateCfg
+    from sensorium.sensors.body_state import BodyStateData as BodyStateData
     from sensorium.sensors.builtin import BuiltinSensor as BuiltinSensor
     from sensorium.sensors.builtin import BuiltinSensorCfg as BuiltinSensorCfg
     from sensorium.sensors.builtin import BuiltinSensorData as BuiltinSensorData
@@ -238,6 +252,19 @@ if TYPE_CHECKING:
     from sensorium.spec import Field as Field
     from sensorium.spec import FieldSpec as FieldSpec
     from sensorium.spec import Requirement as Requirement
+    from sensorium.stream.security import KeyPair as KeyPair
+    from sensorium.stream.server import Server as Server
+    from sensorium.stream.server import serve as serve
+    from sensorium.wire.attributes import ActorDescription as ActorDescription
+    from sensorium.wire.attributes import Attribute as Attribute
+    from sensorium.wire.attributes import SensorDefinition as SensorDefinition
+    from sensorium.wire.attributes import make_generic_sensor_definition as make_generic_sensor_definition
+    from sensorium.wire.data import ArrayData as ArrayData
+    from sensorium.wire.data import FieldData as FieldData
+    from sensorium.wire.data import RawData as RawData
+    from sensorium.wire.data import SensorData as SensorData
+    from sensorium.wire.pose import Pose as Pose
+    from sensorium.wire.serializers import Serializer as Serializer
     from sensorium.world.contacts import ContactMatch as ContactMatch
     from sensorium.world.ray_cast import RayCast as RayCast
     from sensorium.world.ray_scene import Targets as Targets
@@ -245,12 +272,20 @@ if TYPE_CHECKING:
     __version__: str
 
 _MODULES = {
+    "ActorDescription": "sensorium.wire.attributes",
+    "ArrayData": "sensorium.wire.data",
+    "Attribute": "sensorium.wire.attributes",
     "BODY_ACCELERATION": "sensorium.spec",
     "BODY_POSE": "sensorium.spec",
     "BODY_VELOCITY": "sensorium.spec",
     "Barometer": "sensorium.sensors.barometer",
     "BarometerCfg": "sensorium.sensors.barometer",
     "BarometerData": "sensorium.sensors.barometer",
+    "Blueprint": "sensorium.client.blueprints",
+    "BlueprintLibrary": "sensorium.client.blueprints",
+    "BodyState": "sensorium.sensors.body_state",
+    "BodyStateCfg": "sensorium.sensors.body_state",
+    "BodyStateData": "sensorium.sensors.body_state",
     "BpearlPatternCfg": "sensorium.patterns",
     "BuiltinSensor": "sensorium.sensors.builtin",
     "BuiltinSensorCfg": "sensorium.sensors.builtin",
@@ -258,6 +293,7 @@ _MODULES = {
     "CONTACT_REPORT": "sensorium.spec",
     "CameraData": "sensorium.sensors.ray_caster_camera",
     "Choice": "sensorium.random",
+    "Client": "sensorium.client",
     "ClockError": "sensorium.measurement.stages",
     "CollisionEvents": "sensorium.sensors.collision_events",
     "CollisionEventsCfg": "sensorium.sensors.collision_events",
@@ -299,6 +335,7 @@ _MODULES = {
     "ElastomerTaxelData": "sensorium.sensors.elastomer_taxel",
     "Engine": "sensorium.engines.base",
     "Field": "sensorium.spec",
+    "FieldData": "sensorium.wire.data",
     "FieldSpec": "sensorium.spec",
     "Flicker": "sensorium.measurement.stages",
     "ForceTorque": "sensorium.sensors.force_torque",
@@ -334,6 +371,7 @@ _MODULES = {
     "JointWrench": "sensorium.sensors.joint_wrench",
     "JointWrenchCfg": "sensorium.sensors.joint_wrench",
     "JointWrenchData": "sensorium.sensors.joint_wrench",
+    "KeyPair": "sensorium.stream.security",
     "KinectDepth": "sensorium.measurement.stages",
     "KinematicContactSensor": "sensorium.sensors.contact_probe",
     "KinematicContactSensorCfg": "sensorium.sensors.contact_probe",
@@ -371,6 +409,7 @@ _MODULES = {
     "MultiMeshRayCasterCfg": "sensorium.sensors.ray_caster",
     "MultiMeshRayCasterData": "sensorium.sensors.ray_caster",
     "NATIVE_SENSOR": "sensorium.spec",
+    "News": "sensorium.scene.news",
     "NonFiniteStateWarning": "sensorium.errors",
     "Normal": "sensorium.random",
     "NotTrackedError": "sensorium.errors",
@@ -382,6 +421,7 @@ _MODULES = {
     "PatternBaseCfg": "sensorium.patterns",
     "PinholeCameraPatternCfg": "sensorium.patterns",
     "Play": "sensorium.measurement.stages",
+    "Pose": "sensorium.wire.pose",
     "Proximity": "sensorium.sensors.surface_distance_probe",
     "ProximityCfg": "sensorium.sensors.surface_distance_probe",
     "ProximitySensor": "sensorium.sensors.surface_distance_probe",
@@ -391,6 +431,7 @@ _MODULES = {
     "Radar": "sensorium.sensors.radar",
     "RadarCfg": "sensorium.sensors.radar",
     "RadarData": "sensorium.sensors.radar",
+    "RawData": "sensorium.wire.data",
     "RayCast": "sensorium.world.ray_cast",
     "RayCastSensor": "sensorium.sensors.ray_caster",
     "RayCastSensorCfg": "sensorium.sensors.ray_caster",
@@ -406,6 +447,7 @@ _MODULES = {
     "Reading": "sensorium.readings",
     "Record": "sensorium.measurement.record",
     "RegistrationError": "sensorium.errors",
+    "RemoteSensor": "sensorium.client.sensors",
     "Requirement": "sensorium.spec",
     "Ring": "sensorium.patterns",
     "RingPatternCfg": "sensorium.patterns",
@@ -425,8 +467,13 @@ _MODULES = {
     "SelectionError": "sensorium.errors",
     "Sensor": "sensorium.sensors.base",
     "SensorCfg": "sensorium.cfg",
+    "SensorData": "sensorium.wire.data",
+    "SensorDefinition": "sensorium.wire.attributes",
     "SensoriumError": "sensorium.errors",
     "SensoriumWarning": "sensorium.errors",
+    "Serializer": "sensorium.wire.serializers",
+    "Server": "sensorium.stream.server",
+    "ServerError": "sensorium.client",
     "Shape": "sensorium.geometry.shapes",
     "SimpleSensor": "sensorium.sensors.base",
     "SimpleSensorCfg": "sensorium.cfg",
@@ -439,6 +486,7 @@ _MODULES = {
     "StageKey": "sensorium.measurement.stages",
     "StaleError": "sensorium.errors",
     "StereoDepth": "sensorium.measurement.stages",
+    "StreamError": "sensorium.errors",
     "StuckFault": "sensorium.measurement.stages",
     "StuckTaxels": "sensorium.measurement.stages",
     "SurfaceDistanceProbe": "sensorium.sensors.surface_distance_probe",
@@ -470,12 +518,18 @@ _MODULES = {
     "UnknownNameError": "sensorium.errors",
     "UnsupportedError": "sensorium.errors",
     "Viscoelastic": "sensorium.measurement.stages",
+    "Watch": "sensorium.scene.watch",
     "WindowAverage": "sensorium.measurement.stages",
+    "WireError": "sensorium.errors",
     "body_samples": "sensorium.geometry.samples",
+    "connect": "sensorium.client",
+    "local_client": "sensorium.local",
+    "make_generic_sensor_definition": "sensorium.wire.attributes",
     "pad_blocks": "sensorium.sensors.pads",
     "prepare": "sensorium.scene",
     "preset": "sensorium.presets",
     "recorded": "sensorium.compute",
+    "serve": "sensorium.stream.server",
     "surface_samples": "sensorium.geometry.samples",
     "taxel_cylinder": "sensorium.patterns.taxels",
     "taxel_dome": "sensorium.patterns.taxels",
@@ -503,15 +557,24 @@ __all__ = [
     "MODEL_ELEMENTS",
     "NATIVE_SENSOR",
     "SHAPES",
+    "ActorDescription",
+    "ArrayData",
+    "Attribute",
     "Barometer",
     "BarometerCfg",
     "BarometerData",
+    "Blueprint",
+    "BlueprintLibrary",
+    "BodyState",
+    "BodyStateCfg",
+    "BodyStateData",
     "BpearlPatternCfg",
     "BuiltinSensor",
     "BuiltinSensorCfg",
     "BuiltinSensorData",
     "CameraData",
     "Choice",
+    "Client",
     "ClockError",
     "CollisionEvents",
     "CollisionEventsCfg",
@@ -553,6 +616,7 @@ __all__ = [
     "ElastomerTaxelData",
     "Engine",
     "Field",
+    "FieldData",
     "FieldSpec",
     "Flicker",
     "ForceTorque",
@@ -583,6 +647,7 @@ __all__ = [
     "JointWrench",
     "JointWrenchCfg",
     "JointWrenchData",
+    "KeyPair",
     "KinectDepth",
     "KinematicContactSensor",
     "KinematicContactSensorCfg",
@@ -617,6 +682,7 @@ __all__ = [
     "MultiMeshRayCaster",
     "MultiMeshRayCasterCfg",
     "MultiMeshRayCasterData",
+    "News",
     "NonFiniteStateWarning",
     "Normal",
     "NotTrackedError",
@@ -628,6 +694,7 @@ __all__ = [
     "PatternBaseCfg",
     "PinholeCameraPatternCfg",
     "Play",
+    "Pose",
     "Proximity",
     "ProximityCfg",
     "ProximitySensor",
@@ -637,6 +704,7 @@ __all__ = [
     "Radar",
     "RadarCfg",
     "RadarData",
+    "RawData",
     "RayCast",
     "RayCastSensor",
     "RayCastSensorCfg",
@@ -652,6 +720,7 @@ __all__ = [
     "Reading",
     "Record",
     "RegistrationError",
+    "RemoteSensor",
     "Requirement",
     "Ring",
     "RingPatternCfg",
@@ -670,8 +739,13 @@ __all__ = [
     "SelectionError",
     "Sensor",
     "SensorCfg",
+    "SensorData",
+    "SensorDefinition",
     "SensoriumError",
     "SensoriumWarning",
+    "Serializer",
+    "Server",
+    "ServerError",
     "Shape",
     "SimpleSensor",
     "SimpleSensorCfg",
@@ -684,6 +758,7 @@ __all__ = [
     "StageKey",
     "StaleError",
     "StereoDepth",
+    "StreamError",
     "StuckFault",
     "StuckTaxels",
     "SurfaceDistanceProbe",
@@ -715,12 +790,18 @@ __all__ = [
     "UnknownNameError",
     "UnsupportedError",
     "Viscoelastic",
+    "Watch",
     "WindowAverage",
+    "WireError",
     "body_samples",
+    "connect",
+    "local_client",
+    "make_generic_sensor_definition",
     "pad_blocks",
     "prepare",
     "preset",
     "recorded",
+    "serve",
     "surface_samples",
     "taxel_cylinder",
     "taxel_dome",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,6 +43,9 @@ class Reading:
     _count: str = field(default="", repr=False)
     """The field with the number of rows of each env, where fields are padded to their capacity still."""
     _offsets: Array | None = field(default=None, repr=False)
+    _pose: Array | None = field(default=None, repr=False)
+    _dt: float = field(default=math.nan, repr=False)
+    """Time step, s: what `_meta` lacks follows from ticks."""
 
     def _arrived(self) -> None:
         if self._wait is not None:
@@ -58,7 +62,8 @@ class Reading:
             if spec.is_ragged:
                 filled = np.arange(spec.shape[0]) < counts[:, None]
                 for branch in (self._measured, self._truth):
-                    branch[spec.name] = branch[spec.name][filled]
+                    if branch:
+                        branch[spec.name] = branch[spec.name][filled]
 
     @property
     def offsets(self) -> Array | None:
@@ -85,9 +90,19 @@ class Reading:
 
     @property
     def truth(self) -> Mapping[str, Array]:
-        """Field -> array `[n, ...]`, ground truth at the newest capture."""
+        """Field -> array `[n, ...]`, ground truth at the newest capture; empty where it was not asked for."""
         self._arrived()
         return self._truth
+
+    @property
+    def pose(self) -> Array | None:
+        """float32 [n, mount, 7], where the mounts were when the shown value was captured: m and wxyz, in the world.
+
+        NaN where it was captured before poses were asked for. None where they were not asked for, where the sensor sits
+        nowhere, and where the engine knows no poses of bodies.
+        """
+        self._arrived()
+        return self._pose
 
     def __getitem__(self, name: str) -> Array:
         return self.measured[name]
@@ -100,16 +115,20 @@ class Reading:
     @property
     def truth_tick(self) -> Array:
         """int64 [n], tick of the newest capture, which `truth` belongs to."""
-        return self._about("truth_tick")
+        return self._about("truth_tick" if "truth_tick" in self._meta else "capture_tick")
 
     @property
     def stamp(self) -> Array:
         """float64 [n], time that the sensor's own clock gave the shown value, s."""
+        if "stamp" not in self._meta:
+            self._meta["stamp"] = self.capture_tick.astype(np.float64) * self._dt
         return self._about("stamp")
 
     @property
     def age(self) -> Array:
         """float64 [n], how old the shown value is, s."""
+        if "age" not in self._meta:
+            self._meta["age"] = (self.tick - self.capture_tick).astype(np.float64) * self._dt
         return self._about("age")
 
     @property

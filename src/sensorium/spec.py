@@ -5,7 +5,7 @@ One `FieldSpec` drives allocation, documentation, tests, the recording schema, t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import inf, prod
@@ -132,6 +132,28 @@ class FieldSpec:
             "kind": self.kind,
             "role": self.role,
         }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> FieldSpec:
+        """Return the spec that `to_dict` described; the limits `low` and `high` are read where they are given.
+
+        Raises:
+            ValueError: the values are none of a spec.
+        """
+        try:
+            texts = {name: values[name] for name in ("name", "dtype", "unit", "frame", "kind", "role")}
+            axes, shape = tuple(values["axes"]), tuple(values["shape"])
+            low, high = float(values.get("low", -inf)), float(values.get("high", inf))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"no description of a field: {type(error).__name__}: {error}") from None
+        if axes[:1] != ("env",) or not all(isinstance(text, str) for text in (*texts.values(), *axes)):
+            raise ValueError(f"no description of a field: {values!r}")
+        if not all(type(size) is int and size >= 0 for size in shape):
+            raise ValueError(f"no description of a field: shape {shape!r}")
+        try:
+            return cls(axes=axes[1:], shape=shape, low=low, high=high, **texts)
+        except (TypeError, ValueError, SyntaxError) as error:
+            raise ValueError(f"no description of a field: {error}") from None
 
 
 DEFAULT_AXES: dict[tuple[int, ...], tuple[str, ...]] = {(): (), (3,): ("xyz",), (4,): ("wxyz",)}

@@ -201,6 +201,14 @@ class Engine(abc.ABC):
     def supports(self, requirement: Requirement) -> str | None:
         """Return None where the engine can give the requirement, else the reason and the fix."""
 
+    def grants_late(self, requirement: Requirement) -> bool:
+        """Whether a requirement that `supports` accepts may be prepared when sensors are there already.
+
+        It may where no array that they hold moves, and what it brings is of the same instant as the rest. By default
+        only SHAPES, for which nothing is computed.
+        """
+        return requirement == SHAPES
+
     def prepare(self, requirements: Mapping[Requirement, str]) -> None:
         """Grant requirements (mapped to the name of a sensor that asks), all or none.
 

@@ -407,6 +407,13 @@ class MujocoModelEngine(Engine):
         model, key = self.model, mujoco.mjtObj.mjOBJ_KEY
         return tuple(mujoco.mj_id2name(model, key, i) or f"key_{i}" for i in range(model.nkey))
 
+    def grants_late(self, requirement: Requirement) -> bool:
+        """Whether a requirement may be prepared late: state of bodies and joints, gravity and magnetic flux.
+
+        With `fresh=False` not after the first tick: what is computed then is one tick newer than the rest.
+        """
+        return (requirement in NEEDS and (self.fresh or self.tick == 0)) or super().grants_late(requirement)
+
     def array(self, name: str) -> torch.Tensor:
         """Return a derived array by name, float32 on `device`; the same tensor at the same address for life.
 

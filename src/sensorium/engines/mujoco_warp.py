@@ -23,7 +23,7 @@ from sensorium.engines.mujoco_warp_base import WarpModelEngine, refuse_unfresh_s
 from sensorium.engines.mujoco_warp_live import LiveMujocoWarpEngine
 from sensorium.engines.mujoco_warp_worlds import Worlds, default_state, mujoco_warp, put_model, sizes
 from sensorium.errors import ModelError
-from sensorium.spec import Requirement
+from sensorium.spec import SHAPES, Requirement
 
 __all__ = ["LiveMujocoWarpEngine", "MujocoWarpEngine"]
 
@@ -148,6 +148,10 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
     def supports(self, requirement: Requirement) -> str | None:
         """Return None where the engine can give the requirement, else the reason and the fix."""
         return self._unknown_type(requirement, self._model) or super().supports(requirement)
+
+    def grants_late(self, requirement: Requirement) -> bool:
+        """Whether a requirement may be prepared late; not where it needs other worlds, whose memory is elsewhere."""
+        return super().grants_late(requirement) and (requirement == SHAPES or not self._lacks(requirement))
 
     def _install(self, model: Any, prepared: frozenset[Requirement]) -> None:
         """Make the worlds of a model; where there were some before the first tick, carry their state over."""

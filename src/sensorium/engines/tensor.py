@@ -579,6 +579,10 @@ class TensorEngine(Engine):
         words = tuple(w for w in _ARRAYS if w in self.provides or w == word)
         return f"nobody says that it will be written. Give TensorEngine(..., provides={words!r}) and write {arrays}."
 
+    def grants_late(self, requirement: Requirement) -> bool:
+        """Whether a requirement may be prepared late: all that `provides` names is there from the start."""
+        return requirement in _WORD or super().grants_late(requirement)
+
     def _supports_native(self, name: str, type: str) -> str | None:
         sensor = next((sensor for sensor in self._native if sensor.name == name), None)
         if sensor is None:

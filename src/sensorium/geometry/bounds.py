@@ -82,6 +82,36 @@ def local_box(shape: Shape) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return 0.5 * (low + high), 0.5 * (high - low)
 
 
+def placed_box(
+    shape: Shape, turn: NDArray[np.float64], pos: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the least and greatest corner of the tightest box around a bounded shape, along the axes of another frame.
+
+    Args:
+        shape: the shape; its own place does not count.
+        turn: rotation matrix of the shape's frame in the other one, [3, 3].
+        pos: its origin there, m.
+    """
+    if shape.mesh is not None:
+        used = shape.mesh.vertices[np.unique(shape.mesh.faces)] * np.array(shape.scale)
+        corners = used @ turn.T
+        return corners.min(axis=0) + pos, corners.max(axis=0) + pos
+    centre, half = local_box(shape)
+    if shape.kind == "ellipsoid":
+        reach = np.linalg.norm(turn * half, axis=1)
+    elif shape.kind == "sphere":
+        reach = half
+    elif shape.kind in ("capsule", "cylinder"):
+        radius, length = shape.size[:2]
+        along = np.abs(turn[:, 2])
+        disc = 1.0 if shape.kind == "capsule" else np.sqrt(np.clip(1.0 - along**2, 0.0, 1.0))
+        reach = along * length + radius * disc
+    else:
+        reach = np.abs(turn) @ half
+    middle = turn @ centre + pos
+    return middle - reach, middle + reach
+
+
 def bounding_sphere(shape: Shape) -> tuple[tuple[float, float, float], float]:
     """Return centre (in the shape's frame) and radius of a sphere around a shape, with a margin; 1e30 if unbounded."""
     centre, half = local_box(shape)
@@ -109,5 +139,6 @@ def box_mesh(size: Sequence[float]) -> Mesh:
 
 
 __all__ = [
-    "bounding_box", "bounding_sphere", "box_mesh", "in_world", "is_upright", "local_box", "rotation", "tree_of",
+    "bounding_box", "bounding_sphere", "box_mesh", "in_world", "is_upright", "local_box", "placed_box", "rotation",
+    "tree_of",
 ]  # fmt: skip

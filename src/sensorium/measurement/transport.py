@@ -301,6 +301,8 @@ class Ring:
         device, num_envs = compute.device, compute.num_envs
         self.has_delay = cfg.delay is not None or cfg.loss is not None
         self.longest, self.max_delay_ticks = self._max_delay_ticks()
+        self.soonest, self.latest = self._window()
+        """Ticks from a capture to its arrival, at least and at most."""
         in_flight = math.floor((self.max_delay_ticks + 0.5) / rate.period) + 2 if self.has_delay else 1
         self.depth = max(in_flight, cfg.history_length, 1)
         self.rings = {
@@ -364,6 +366,20 @@ class Ring:
         elif self.cfg.jitter is not None:
             extra = longest
         return longest, self._ticks(longest) + self._ticks(extra)
+
+    def _window(self) -> tuple[int, int]:
+        """Return ticks from a capture to its arrival, at least and at most, rounded as the kernel does it."""
+        delay, jitter = self.cfg.delay, self.cfg.jitter
+        if delay is None:
+            return 0, 0
+        least = np.float32(self._ticks(amount_bounds(delay)[0]))
+        most, extra = np.float32(self._ticks(self.longest)), np.float32(0.0)
+        if isinstance(jitter, Uniform | Normal | Choice):
+            low, high = (np.float32(self._ticks(bound)) for bound in amount_bounds(jitter))
+            least, extra = least + np.clip(low, -most, np.float32(0.0)), np.clip(high, np.float32(0.0), most)
+        elif jitter is not None:
+            extra = most
+        return math.floor(least + np.float32(0.5)), math.floor(most + extra + np.float32(0.5))
 
     def _column(self, amount: Any, knob: str, seed: int) -> KnobTable:
         key = stream_key(seed, self.label, f"knob/{knob}")
@@ -535,6 +551,7 @@ class Ring:
         elif array.size and not (0.0 <= array.min() and array.max() <= 1.0):
             raise ConfigError.single(title, "loss", value, "a probability in [0, 1]")
         rows = np.broadcast_to(array.reshape(-1, 1) if array.ndim else array, (array.size if array.ndim else 1, 1))
+        self.soonest = min(self.soonest, 0)  # what is set from now on may be less than the config says
         target = torch.from_numpy(np.ascontiguousarray(rows, np.float32)).to(table.values)
         if env_ids is None:
             table.values.copy_(target.expand_as(table.values))

@@ -9,34 +9,49 @@ import numpy as np
 import torch
 
 from sensorium.compute import Compute, pinned
+from sensorium.measurement.stages import ClockError
 from sensorium.readings import Reading
 from sensorium.sensors.base import Sensor
 
 
-def take_reading(sensor: Sensor[Any, Any]) -> Reading:
-    """Return a reading of all envs; on CUDA its copies are under way and it waits for them when it is looked at."""
+def take_reading(sensor: Sensor[Any, Any], envs: range, *, truth: bool, poses: bool) -> Reading:
+    """Return a reading; on CUDA its copies are under way and it waits for them when it is looked at.
+
+    Args:
+        sensor: the sensor.
+        envs: the envs that are copied, side by side.
+        truth: whether its ground truth is copied.
+        poses: whether the poses that are kept with its samples are.
+    """
     names = [spec.name for spec in sensor.specs]
 
     def fields(data: Any) -> dict[str, torch.Tensor]:
         return {names[0]: data} if sensor.single else {name: getattr(data, name) for name in names}
 
-    host = _HostCopies(sensor.compute_on)
+    host = _HostCopies(sensor.compute_on, envs)
     measured = {name: host.take(value) for name, value in fields(sensor.data).items()}
-    truth = {name: host.take(value) for name, value in fields(sensor.ground_truth).items()}
-    about = ("capture_tick", "truth_tick", "stamp", "age", "valid", "is_new", "frame")
+    true = {name: host.take(value) for name, value in fields(sensor.ground_truth).items()} if truth else {}
+    ring, stages = sensor.line.ring, sensor.line.stages
+    about = ["capture_tick", "valid", "is_new", "frame"]
+    if ring is not None and ring.has_delay:
+        about.append("truth_tick")
+    if any(isinstance(run.cfg, ClockError) for run in stages):
+        about.append("stamp")
     meta = {what: host.take(getattr(sensor, what)) for what in about}
     return Reading(
         name=sensor.name,
         kind=sensor.cfg.kind(),
         specs=sensor.specs,
-        env_ids=np.arange(sensor.num_envs),
+        env_ids=np.arange(envs.start, envs.stop),
         tick=sensor.clock.tick,
         time=sensor.clock.time,
         _measured=measured,
-        _truth=truth,
+        _truth=true,
         _meta=meta,
+        _pose=host.take(sensor.poses.shown()) if poses and sensor.poses is not None else None,
         _wait=host.finish(),
         _count=sensor.count_field,
+        _dt=sensor.clock.dt,
     )
 
 
@@ -55,13 +70,15 @@ def describe(sensor: Sensor[Any, Any]) -> dict[str, Any]:
 
 
 class _HostCopies:
-    """Copies of device tensors on the host; on CUDA into pinned memory, without waiting."""
+    """Copies of some envs' rows of device tensors on the host; on CUDA into pinned memory, without waiting."""
 
-    def __init__(self, compute: Compute) -> None:
-        self._compute = compute
+    def __init__(self, compute: Compute, envs: range) -> None:
+        self._compute, self._envs = compute, envs
 
     def take(self, tensor: torch.Tensor) -> np.ndarray[Any, np.dtype[Any]]:
         """Start a copy; the array is filled once `finish` has been waited for."""
+        if len(self._envs) < self._compute.num_envs:
+            tensor = tensor[self._envs.start : self._envs.stop]
         if self._compute.is_cpu:
             return tensor.numpy().copy()
         host = pinned(tensor.shape, tensor.dtype, self._compute.device)

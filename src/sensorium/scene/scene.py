@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
 import torch
@@ -27,15 +27,20 @@ from sensorium.scene.discovery import Declared, SensorMap, ending_in, full_name
 from sensorium.scene.episode import begin, begin_again, starting
 from sensorium.scene.health import StateWatch
 from sensorium.scene.needs import requirements_of
+from sensorium.scene.news import News
 from sensorium.scene.observer import Observer
 from sensorium.scene.on_read import OnRead
 from sensorium.scene.publish import describe, take_reading
 from sensorium.scene.saving import check_saved, saved_state
 from sensorium.scene.schedule import Schedule
+from sensorium.scene.watch import Watch, Watches
 from sensorium.sensors.base import Sensor, SensorContext
 from sensorium.sensors.builtin import BuiltinSensorCfg
+from sensorium.sensors.poses import CapturePoses
 from sensorium.sensors.trial import try_hooks
-from sensorium.spec import SHAPES, Requirement
+from sensorium.spec import BODY_POSE, SHAPES, Requirement
+from sensorium.wire.world import Bodies, Body
+from sensorium.world.bodies import body_boxes, entity_of
 from sensorium.world.ray_scene import RayScene
 
 DataT = TypeVar("DataT")
@@ -110,7 +115,9 @@ class Scene:
         self._own_control_steps = False
         self._short: dict[str, str] = {}
         self._skipped_at_reset = torch.zeros(engine.num_envs, dtype=torch.int64, device=self.compute.device)
-        self._watch = StateWatch(self.compute, self.clock)
+        self._health = StateWatch(self.compute, self.clock)
+        self._watches = Watches()
+        self._news = News(self)
         engine.refresh()
         self.clock.set(engine.tick, FIRST, 0)
         self.clock.episode.fill_(-1)
@@ -275,6 +282,7 @@ class Scene:
 
         Raises:
             ScheduleError: the engine is stepped by its owner, or substeps is not positive.
+            Exception: what a callback of `watch` raised; the scene is then at the tick that it had been told of.
         """
         if substeps < 1:
             raise ScheduleError(f"Scene.step: substeps is {substeps}; a control step has at least one tick")
@@ -287,11 +295,12 @@ class Scene:
         self._own_control_steps = False
         end = self.clock.tick + substeps
         while self.clock.tick < end:
-            ticks = min(self._schedule.next_due, end) - self.clock.tick
+            ticks = 1 if self._watches.want_every_tick else min(self._schedule.next_due, end) - self.clock.tick
             self.engine.step(ctrl, ticks)
             ctrl = None
             self._advance_to(self.engine.tick)
-        self._watch.report(self._sensors.values())
+            self._watches.call()
+        self._health.report(self._sensors.values())
 
     def update(self, ticks: int | None = None, *, force_recompute: bool = False, force_compute: bool = False) -> None:
         """Note that the owner of the loop took ticks, and sample what is due.
@@ -331,7 +340,8 @@ class Scene:
         if force_recompute or force_compute:
             for sensor in [sensor for sensor in self._sensors.values() if self._is_in_use(sensor)]:
                 sensor._ready()
-        self._watch.report(self._sensors.values())
+        self._health.report(self._sensors.values())
+        self._watches.call()
 
     def _check_gap(self, new_tick: int) -> None:
         jump = new_tick - self.clock.tick
@@ -350,7 +360,7 @@ class Scene:
         self.engine.refresh()
         self._schedule.sample(self.engine.lag)
         if self.compute.is_cpu:
-            self._watch.report(self._sensors.values())  # the tick of the sample itself
+            self._health.report(self._sensors.values())  # the tick of the sample itself
 
     def _again(self) -> None:
         """Evaluate the current sample anew: no noise, no history entry, no time."""
@@ -359,6 +369,9 @@ class Scene:
         clock.set(clock.tick, AGAIN, self.engine.lag)
         self.engine.forward()
         self._schedule.sample_again()
+        for sensor in self._sensors.values():
+            if clock.tick in (sensor.captures.last_tick, sensor.captures.first_at):
+                sensor.captures.note_anew()
         for sensor in self._sensors.values():  # where it is the first sample, that fills histories and delay lines
             if sensor.captures.first_at == clock.tick and not sensor.is_pure:
                 with starting(clock, sensor.captures.first_tick == clock.tick, self.engine.lag):
@@ -383,7 +396,7 @@ class Scene:
         if not self._is_in_use(sensor):
             self._use(sensor)
         self._on_read.evaluate(sensor)
-        self._watch.report(self._sensors.values())
+        self._health.report(self._sensors.values())
 
     # Reset ------------------------------------------------------------------------------------------------------------
 
@@ -401,7 +414,8 @@ class Scene:
         self.engine.reset(rows, state)
         self.engine.refresh()
         self._reset_sensors(rows)
-        self._watch.report(self._sensors.values())
+        self._health.report(self._sensors.values())
+        self._watches.call()
 
     @launching
     def _reset_one(self, sensor: Sensor[Any, Any], env_ids: Any) -> None:
@@ -423,7 +437,7 @@ class Scene:
         clock.set(self.engine.tick, FIRST, self.engine.lag)
         clock.begin_episode(compute.reset_envs)
         self._skipped_at_reset.masked_fill_(compute.reset_envs > 0, clock.skipped)
-        self._watch.forget(rows)
+        self._health.forget(rows)
         for sensor in self._sensors.values():
             begin(sensor)
         clock.set(clock.tick, SAMPLE, self.engine.lag)
@@ -447,6 +461,22 @@ class Scene:
         self._reset_one(sensor, None)
         return sensor
 
+    def compute_on_demand(self, name: str) -> bool:
+        """Have a sensor computed only while somebody reads, records or listens, as ``evaluate="wanted"`` does.
+
+        A sensor whose config says `evaluate`, one that costs nothing unread, and one with a stage that looks at every
+        tick stay as they are.
+
+        Returns:
+            Whether it is so from now on.
+        """
+        sensor = self[name]
+        if sensor.cfg.evaluate != "auto" or sensor._evaluation_kind() == "lazy" or sensor.line.watches:
+            return sensor.evaluates == "wanted"
+        sensor.on_demand, sensor._kind = True, None
+        self._arrange()
+        return True
+
     def remove(self, name: str | SensorCfg[Any]) -> None:
         """Remove a sensor; its object and views raise when used from then on. The others do not notice."""
         self._release(self._full_name(name if isinstance(name, str) else name.label), "was removed from its scene")
@@ -469,19 +499,23 @@ class Scene:
     def _prepare_late(self, cfg: SensorCfg[Any]) -> None:
         """Raise where a config needs of the engine what was not prepared.
 
-        What the model declares can be had late, and so can its shapes, for which nothing is computed.
+        What the model declares can be had late, and so can what needs nothing new of the model.
         """
-        for requirement, name in requirements_of([cfg], self.engine.supports, self.engine).items():
-            if requirement in self.engine.prepared:
+        engine, missing = self.engine, {}
+        for requirement, name in requirements_of([cfg], engine.supports, engine).items():
+            if requirement in engine.prepared:
                 continue
-            if requirement != SHAPES and not (self._is_fresh and self._declared.grants(requirement)):
+            is_declared = self._is_fresh and self._declared.grants(requirement)
+            if not is_declared and not engine.grants_late(requirement):
                 raise UnsupportedError(
                     name,
                     requirement,
-                    self.engine.name,
+                    engine.name,
                     f"the model was prepared without it. Reserve it: Scene(..., reserve=[{type(cfg).__name__}(...)]).",
                 )
-            self.engine.prepare({requirement: name})
+            missing[requirement] = name
+        if missing:
+            engine.prepare(missing)
 
     @keeps_current
     @launching
@@ -528,13 +562,17 @@ class Scene:
             "sensors": {name: saved_state(sensor) for name, sensor in self._sensors.items() if self._is_in_use(sensor)},
         }
 
-    @launching
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned, into a scene with the same configs; discovered sensors need not be the same.
 
         Raises:
             ConfigError: seed, sensors or shapes differ.
         """
+        self._load_state(state)
+        self._watches.call()
+
+    @launching
+    def _load_state(self, state: Mapping[str, Any]) -> None:
         if state["seed"] != self.seed:
             raise ConfigError.single("Scene", "seed", self.seed, f"{state['seed']}, the seed of the saved state")
         extra = set(state["sensors"]).symmetric_difference(self._configured)
@@ -582,7 +620,40 @@ class Scene:
         """
         return Observer(self, fields, truth=truth, replace_inf=replace_inf)
 
-    def publish(self, names: Iterable[str] | None = None, *, only_new: bool = False) -> dict[str, Reading]:
+    def watch(self, callback: Callable[[], object], *, every_tick: bool = False) -> Watch:
+        """Have a function called whenever what the sensors show may have changed; returns what closes the watch.
+
+        It is called on the thread of the scene's owner: in `step` and `update` after each advance of the scene, once
+        the sensors that are due are sampled, also where none is; after `update(ticks=0)`, `reset` and `load_state`.
+        Adding and removing sensors is no reason. All watches are called in the order in which they were made. What a
+        callback raises is raised by the step, once all were called: the scene is then at the tick of the call, and the
+        rest of the control step is not taken. A callback must not step the scene.
+
+        Args:
+            callback: what to call, without arguments.
+            every_tick: have `step` stop at every tick, and not only where a sensor is due; `Watch.every_tick` can be
+                changed later.
+        """
+        return self._watches.add(callback, every_tick=every_tick)
+
+    def news(self) -> News:
+        """Return the count of what an output has taken of the sensors; every output needs its own.
+
+        ``news = scene.news()`` once. ``news.of(names)`` then tells which sensors have something new, for nothing, and
+        ``scene.publish(names, since=news)`` takes it. See `News`.
+        """
+        return News(self)
+
+    def publish(
+        self,
+        names: Iterable[str] | None = None,
+        *,
+        only_new: bool = False,
+        since: News | None = None,
+        envs: slice | None = None,
+        truth: bool = True,
+        poses: bool = False,
+    ) -> dict[str, Reading]:
         """Copy what sensors show now to the host, for other threads, recorders and listeners.
 
         On CUDA the copies are asynchronous: a reading waits for its own copy when it is first looked at.
@@ -590,19 +661,100 @@ class Scene:
         Args:
             names: sensors wanted. None takes those with a config and the discovered ones that were read before (asking
                 for one by name counts as reading it): ``publish(scene)`` takes all.
-            only_new: leave out sensors that have captured nothing since their last publication.
+            only_new: leave out sensors that have captured nothing since their last publication without `since`. All who
+                ask so share one count.
+            since: leave out sensors that show nothing new to the output whose `news` it is, and note that it took the
+                others.
+            envs: the environments to copy, side by side; None for all.
+            truth: copy the ground truth as well; else it is empty.
+            poses: say where the mounts were at the capture of what is shown, see `Reading.pose`. From the first time on
+                the poses are kept with each sample, until `forget_poses`. Of a sample that was captured before that
+                they are unknown: NaN.
+
+        Raises:
+            ConfigError: `envs` has gaps, or environments that there are not.
         """
-        in_use = (name for name, sensor in self._sensors.items() if self._is_in_use(sensor))
-        wanted = list(in_use if names is None else names)
+        rows = self._env_range(envs)
+        wanted = self._in_use() if names is None else list(names)
         self._declared.grant([name for name in wanted if name in self._declared.free])
+        if since is not None:
+            wanted = since.of(wanted)
+        sensors = {name: self[name] for name in wanted}
+        if only_new:
+            sensors = {name: sensor for name, sensor in sensors.items() if self._news.has_captured(sensor)}
+        if poses:
+            self._keep_poses(sensors.values())
         out = {}
-        for name in wanted:
-            sensor = self[name]
-            if only_new and sensor.published == sensor.samples_now():
-                continue
-            sensor.published = sensor.samples_now()
-            out[name] = take_reading(sensor)
+        for name, sensor in sensors.items():
+            out[name] = take_reading(sensor, rows, truth=truth, poses=poses)
+            (self._news if since is None else since).note(sensor)
         return out
+
+    def bodies(self) -> Bodies:
+        """Return all bodies of the model: number, name, entity, and the box around its shapes in the body's frame.
+
+        Boxes are 0 where the engine knows no shapes.
+        """
+        engine, reader = self.engine, "Scene.bodies"
+        wanted = [need for need in (SHAPES, BODY_POSE) if engine.grants_late(need) and engine.supports(need) is None]
+        engine.prepare(dict.fromkeys(wanted, reader))
+        names = engine.names("body")
+        boxes = body_boxes(engine).tolist() if SHAPES in engine.prepared else [[0.0] * 6] * len(names)
+        return Bodies(
+            Body(row, name, entity_of(name), tuple(box[:3]), tuple(box[3:]))
+            for row, (name, box) in enumerate(zip(names, boxes, strict=True))
+        )
+
+    def _in_use(self) -> list[str]:
+        return [name for name, sensor in self._sensors.items() if self._is_in_use(sensor)]
+
+    def _env_range(self, envs: slice | None) -> range:
+        """Return which envs a slice means; raise where they are not side by side."""
+        if envs is None:
+            return range(self.num_envs)
+        rows = range(self.num_envs)[envs]
+        ends = [end for end in (envs.start, envs.stop) if end is not None]
+        if rows.step != 1 or any(not -self.num_envs <= end <= self.num_envs for end in ends):
+            expected = f"a slice of step 1 within the {self.num_envs} environments"
+            raise ConfigError.single("Scene.publish", "envs", envs, expected)
+        return rows
+
+    def _keep_poses(self, sensors: Iterable[Sensor[Any, Any]]) -> None:
+        """Keep the poses of mounts with the samples of sensors from now on, where they can be had."""
+        new = [sensor for sensor in sensors if sensor.poses is None and sensor.mount is not None]
+        engine = self.engine
+        if BODY_POSE not in engine.prepared:
+            can = engine.grants_late(BODY_POSE) and engine.supports(BODY_POSE) is None
+            new = [sensor for sensor in new if can or not CapturePoses.needs_bodies(sensor)]
+            if (asks := next(filter(CapturePoses.needs_bodies, new), None)) is not None:
+                engine.prepare({BODY_POSE: asks.name})
+        if new:
+            self._begin_poses(new)
+
+    @keeps_current
+    @launching
+    def _begin_poses(self, sensors: Iterable[Sensor[Any, Any]]) -> None:
+        for sensor in sensors:
+            sensor.poses, sensor.at_reset = CapturePoses(sensor), None
+            sensor.poses.begin()
+        self._arrange()
+
+    def forget_poses(self, names: Iterable[str] | None = None) -> None:
+        """Keep the poses of mounts no more, for some sensors or all, until `publish` is asked for them again."""
+        for name in list(self._sensors) if names is None else names:
+            sensor = self[name]
+            sensor.poses, sensor.at_reset = None, None
+        self._arrange()
+
+    def local_client(self, **options: Any) -> Any:
+        """Return a client of this scene in this process: the API of `sensorium.connect`, data by reference.
+
+        Args:
+            options: see `sensorium.local_client`.
+        """
+        import sensorium  # the public name, loaded on use: the scene does not know what is built upon it
+
+        return sensorium.local_client(self, **options)
 
     def description(self) -> SceneDescription:
         """Return what a recorder or listener needs to know once, of all sensors, discovered ones too."""

@@ -55,7 +55,7 @@ class Group:
     @property
     def watches(self) -> bool:
         """Whether one of these sensors looks at the ticks between its samples, which may be left out where unwanted."""
-        may_look = not self.rate.every_tick or self.sensors[0].cfg.evaluate == "wanted"
+        may_look = not self.rate.every_tick or self.sensors[0].evaluates == "wanted"
         return may_look and any(sensor.line.watches for sensor in self.sensors)
 
     def work(self, compute: Compute, clock: Clock) -> list[Segment]:
@@ -92,6 +92,9 @@ def work(
         segments.append(compute.record(lambda: table.launch(EVERYTHING), mask))
         for sensor in fused:
             sensor.line.tables.append(table)
+    for sensor in sensors:
+        if sensor.poses is not None:
+            segments.append(compute.record(sensor.poses.keep, mask, owner=sensor.line))
     segments += [segment for sensor in sensors for segment in sensor.line.after_chain(mask)]
     return segments, table
 
@@ -162,7 +165,7 @@ class Schedule:
                 continue
             group.next_due = group.rate.next_after(tick)
             first = group.sensors[0]
-            if first.cfg.evaluate == "wanted":
+            if first.evaluates == "wanted":
                 if not (first.wanted or first.listeners):
                     due[len(self._groups) + k] = group.watches
                     continue

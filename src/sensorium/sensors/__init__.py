@@ -1,6 +1,7 @@
 """The sensors, one file each. Importing this package defines, and thereby registers, all of ours."""
 
 from sensorium.sensors.barometer import Barometer, BarometerCfg, BarometerData
+from sensorium.sensors.body_state import BodyState, BodyStateCfg, BodyStateData
 from sensorium.sensors.builtin import BuiltinSensor, BuiltinSensorCfg, BuiltinSensorData
 from sensorium.sensors.collision_events import CollisionEvents, CollisionEventsCfg, CollisionEventsData
 from sensorium.sensors.contact import Contact, ContactCfg, ContactFlagData
@@ -62,6 +63,9 @@ __all__ = [
     "Barometer",
     "BarometerCfg",
     "BarometerData",
+    "BodyState",
+    "BodyStateCfg",
+    "BodyStateData",
     "BuiltinSensor",
     "BuiltinSensorCfg",
     "BuiltinSensorData",

@@ -23,6 +23,7 @@ from sensorium.measurement.stages import StageKey
 from sensorium.readings import DebugShape
 from sensorium.sensors.captures import Captures
 from sensorium.sensors.parts import Params, SensorContext, SensorInfo, declared_constants, declared_fields
+from sensorium.sensors.poses import CapturePoses
 from sensorium.sensors.reader import CfgT, DataT, Readable
 from sensorium.spec import Field, FieldSpec, Requirement, resolve_field
 from sensorium.world.mount import MountView
@@ -147,11 +148,14 @@ class Sensor(Readable[CfgT, DataT]):
         before = set(vars(self))
         self.setup()
         made = set(vars(self)) - before
-        self.captures = Captures(self.clock, self.rate)
+        ring = self.line.ring
+        self.captures = Captures(self.clock, self.rate, in_flight=ring.latest if ring is not None else 0)
         self.wanted = True
         self.listeners = 0
         """Number of recorders and listeners that want every sample."""
         self._kind: str | None = None
+        self.on_demand = False
+        """Whether a scene computes it only while somebody reads or listens, though its config leaves that open."""
         self._read_version = -1
         self._evaluate: Callable[[Sensor[Any, Any]], None] = lambda sensor: None
         self._reset_by_scene: Callable[[Sensor[Any, Any], Any], None] = lambda sensor, ids: None
@@ -159,8 +163,8 @@ class Sensor(Readable[CfgT, DataT]):
         self._debug_vis = False
         self.at_reset: Program | None = None
         """The scene's program for capturing this sensor at a reset."""
-        self.published = -1
-        """`samples_now()` at the last publication."""
+        self.poses: CapturePoses | None = None
+        """Where the mounts were at the captures, while an output publishes that."""
         self.base_attributes = frozenset(vars(self)) - made
         """Names of the attributes that are not the author's own."""
 
@@ -397,6 +401,8 @@ class Sensor(Readable[CfgT, DataT]):
         self.wanted = bool(counters["wanted"])
         if self.line.ring is not None:
             self.line.ring.seek(counters["position"])
+        if self.poses is not None:
+            self.poses.begin()
         self._read_version = -1
 
 

@@ -60,10 +60,11 @@ class Captures:
     Args:
         clock: the scene's clock.
         rate: the sensor's rate.
+        in_flight: ticks from a capture to its arrival, at most.
     """
 
-    def __init__(self, clock: Clock, rate: Rate) -> None:
-        self._clock, self._rate = clock, rate
+    def __init__(self, clock: Clock, rate: Rate, in_flight: int = 0) -> None:
+        self._clock, self._rate, self._in_flight = clock, rate, in_flight
         compute = clock.compute
         self._beat = Beat(0, clock.tick, 0, clock.skipped)
         self._base = 0  # samples that the beat does not count
@@ -72,6 +73,9 @@ class Captures:
         """int64 [env], tick of the sensor's own last reset: its first capture, off the grid."""
         self.first_at = clock.tick
         """The greatest of these, on the host."""
+        self.off_grid = 0
+        """Captures off the grid so far: at resets of any env, and evaluations of a capture anew."""
+        self._resets = (clock.tick, clock.tick)  # first and last of those whose captures may be under way
         self.shown = -1
         """`clock.version` at which a reader was last given what had arrived; -1 where that must be found anew."""
 
@@ -129,6 +133,18 @@ class Captures:
         """int64 [env], tick at which the newest capture was made: without a delay it arrives then."""
         return self.first_tick.clamp(min=self.last_tick)
 
+    def may_arrive(self, after: int, soonest: int, latest: int) -> bool:
+        """Whether a capture may arrive at a tick after `after` and up to now, as far as the host knows.
+
+        Args:
+            after: a tick.
+            soonest: ticks from a capture to its arrival, at least.
+            latest: ticks from a capture to its arrival, at most.
+        """
+        first, last = after + 1 - latest, self._clock.tick - soonest
+        newest = self._rate.at_or_before(min(last, self.last_tick))
+        return newest >= first or (self._resets[0] <= last and self._resets[1] >= first)
+
     # What the scene notes ---------------------------------------------------------------------------------------------
 
     def note_sample(self, tick: int, lag: int) -> None:
@@ -159,7 +175,14 @@ class Captures:
         self._frame_base.masked_fill_(inside, self.samples - 1)
         self.first_tick.masked_fill_(inside, tick)
         self.first_at = tick
+        self.note_anew()
+        oldest = self._resets[0] if tick - self._resets[1] <= self._in_flight else tick
+        self._resets = (oldest, tick)
         self.evaluated = -1
+
+    def note_anew(self) -> None:
+        """Note that the newest capture of some envs was made anew, off the grid."""
+        self.off_grid += 1
 
     def count_from_start(self, lag: int, skipped_at_reset: torch.Tensor) -> None:
         """Set everything as if the sensor had been there all the time, sampled at every tick.
@@ -174,6 +197,7 @@ class Captures:
         self.first_tick.copy_(clock.reset_tick)
         self.first_at = int(self.first_tick.max())
         self._frame_base.copy_(self.first_tick - skipped_at_reset - 1)
+        self.note_anew()
         self.evaluated = -1
 
     # Saving -----------------------------------------------------------------------------------------------------------
@@ -197,6 +221,8 @@ class Captures:
         self._own()
         self._beat = Beat(counters["samples"], counters["last_tick"], counters["last_lag"], counters["last_skipped"])
         self.first_at = counters["first_at"]
+        self._resets = (min(self.first_at, self.last_tick) - self._in_flight, self.first_at)
+        self.note_anew()
 
 
 __all__ = ["Beat", "Captures"]

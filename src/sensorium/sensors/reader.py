@@ -51,6 +51,7 @@ class Readable(Generic[CfgT, DataT]):
     wanted: bool
     """Whether somebody read this sensor since its last due tick (counts for ``evaluate="wanted"``)."""
 
+    on_demand: bool
     _stale: str | None
     _kind: str | None
     _evaluate: Callable[[Any], None]
@@ -294,7 +295,7 @@ class Readable(Generic[CfgT, DataT]):
         return self._evaluation()[0] == "lazy"
 
     def _evaluation(self) -> tuple[str, str]:
-        mode = self.cfg.evaluate
+        mode = self.evaluates
         memory = self.line.has_memory
         if mode == "always":
             return "eager", 'evaluate="always"'
@@ -321,9 +322,32 @@ class Readable(Generic[CfgT, DataT]):
             self._kind = self._evaluation()[0]
         return self._kind
 
-    def samples_now(self) -> int:
-        """Return a number that changes with every capture: the tick where the sensor is lazy, else its samples."""
-        return self.clock.version if self._evaluation_kind() == "lazy" else self.captures.samples
+    @property
+    def evaluates(self) -> str:
+        """When it is evaluated: what the config says of `evaluate`, or ``"wanted"`` by `Scene.compute_on_demand`."""
+        return "wanted" if self.on_demand and self.cfg.evaluate == "auto" else self.cfg.evaluate
+
+    @property
+    def changes_every_tick(self) -> bool:
+        """Whether what it shows may change at ticks where the schedule does nothing: it is lazy, or its data late."""
+        ring = self.line.ring
+        return self._evaluation_kind() == "lazy" or (ring is not None and ring.has_delay)
+
+    def has_arrived(self, since: int) -> bool:
+        """Whether a delayed sample of any env arrived at a tick after `since` and up to now.
+
+        On CUDA, where the host does not look at the device, whether one may have.
+        """
+        ring = self.line.ring
+        if ring is None:
+            return False
+        older = 0 if getattr(self.engine, "fresh", True) else 1  # a sample of a state that is one tick old
+        if not self.captures.may_arrive(since, ring.soonest - older, ring.latest):
+            return False
+        if not self.compute_on.is_cpu:
+            return True
+        self._read_ring()
+        return bool((ring.shown_arrival.numpy() > since).any())
 
     def check_evaluation(self) -> None:
         """Raise `ConfigError` where ``evaluate="on_read"`` would change numbers, or a stage cannot see all ticks."""

@@ -1,0 +1,273 @@
+"""Streams between two processes of one host, against its memory, plain sockets and raw ZeroMQ in the same run.
+
+Each figure is taken between two processes of their own, which know nothing of torch, warp and this one. They are
+children that run `python -m benchmarks.stream ROLE ADDRESS`: a line on their standard input starts a round, a line on
+their standard output is its figures. All pairs stay up, and their rounds take turns.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from statistics import median
+from typing import Any, Self
+
+import numpy as np
+import zmq
+
+Row = tuple[str, str, str]
+Role = Iterator[dict[str, Any]]
+"""First yields what the other side needs (`address`), then the figures of one round each."""
+
+FRAME = 6_220_800
+"""Bytes of an RGB image of 1920 x 1080."""
+SMALL = 64
+ROUNDS = 7
+COLD = 48
+"""Buffers of FRAME bytes used in turn: 300 MB, so that none of them is still in a cache."""
+FRAMES, SMALLS = 150, 300_000
+SLOTS = 4
+"""Buffers a stream of frames writes to in turn."""
+LENGTH = struct.Struct("<I")
+PATIENCE = 60_000
+"""Milliseconds after which a silent socket is an error, so that no child can outlive its other side."""
+
+
+def copying(_: str = "") -> Role:
+    """Copy frames within one thread: between two buffers in the cache, as a stream does, and from or to cold memory."""
+    warm = [np.full(FRAME, k, np.uint8) for k in range(2)]
+    cold = [np.full(FRAME, k, np.uint8) for k in range(COLD)]
+    yield {}
+    while True:
+        figures = {}
+        for name, sources, targets in (
+            ("warm", warm[:1], warm[1:]),
+            ("in turns", warm, cold[:SLOTS]),
+            ("cold", cold[: COLD // 2], cold[COLD // 2 :]),
+            ("warm to cold", warm[:1], cold),
+        ):
+            start = time.perf_counter()
+            for k in range(COLD):
+                np.copyto(targets[k % len(targets)], sources[k % len(sources)])
+            figures[name] = FRAME * COLD / (time.perf_counter() - start)
+        yield figures
+
+
+def pulling(_: str = "") -> Role:
+    """Receive small messages one by one with PULL, all settings being the default."""
+    with zmq.Context() as context, context.socket(zmq.PULL) as receiver:
+        port = receiver.bind_to_random_port("tcp://127.0.0.1")
+        receiver.rcvtimeo = PATIENCE
+        yield {"address": f"tcp://127.0.0.1:{port}"}
+        while True:
+            receiver.recv()
+            start = time.perf_counter()
+            for _ in range(SMALLS):
+                receiver.recv()
+            yield {"rate": SMALLS / (time.perf_counter() - start)}
+
+
+def pushing(address: str) -> Role:
+    """Send small messages one by one with PUSH."""
+    with zmq.Context() as context, context.socket(zmq.PUSH) as sender:
+        sender.sndtimeo = sender.linger = PATIENCE
+        sender.connect(address)
+        payload = bytes(SMALL)
+        yield {}
+        while True:
+            for _ in range(SMALLS + 1):
+                sender.send(payload)
+            yield {}
+
+
+def socket_receiving(_: str = "") -> Role:
+    """Receive frames from a plain TCP socket into buffers used in turn: a length, then the frame."""
+    pool = [bytearray(FRAME) for _ in range(4)]
+    length = bytearray(LENGTH.size)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(PATIENCE / 1e3)
+        yield {"address": f"127.0.0.1:{server.getsockname()[1]}"}
+        connection, _peer = server.accept()
+    with connection:
+        connection.settimeout(None)
+        while True:
+            for k in range(FRAMES + 1):
+                _receive_into(connection, memoryview(length))
+                (size,) = LENGTH.unpack(length)
+                _receive_into(connection, memoryview(pool[k % len(pool)])[:size])
+                if k == 0:
+                    start = time.perf_counter()
+            yield {"rate": FRAME * FRAMES / (time.perf_counter() - start)}
+
+
+def _receive_into(connection: socket.socket, view: memoryview) -> None:
+    while len(view):
+        count = connection.recv_into(view)
+        if not count:
+            raise EOFError("the other side is gone")
+        view = view[count:]
+
+
+def socket_sending(address: str) -> Role:
+    """Send frames over a plain TCP socket, length and frame gathered."""
+    host, port = address.split(":")
+    frame = memoryview(np.arange(FRAME, dtype=np.uint8).data)
+    length = LENGTH.pack(FRAME)
+    with socket.create_connection((host, int(port)), PATIENCE / 1e3) as connection:
+        connection.settimeout(None)
+        yield {}
+        while True:
+            for _ in range(FRAMES + 1):
+                sent = connection.sendmsg([length, frame])
+                head = LENGTH.size
+                if sent < head:
+                    connection.sendall(length[sent:])
+                    sent = head
+                connection.sendall(frame[sent - head :])
+            yield {}
+
+
+ROLES: dict[str, Callable[[str], Role]] = {
+    "copying": copying,
+    "pulling": pulling,
+    "pushing": pushing,
+    "socket_receiving": socket_receiving,
+    "socket_sending": socket_sending,
+}
+
+
+class Peer:
+    """A child process in a role: told to run a round, asked for its figures. Closing its input ends it."""
+
+    def __init__(self, role: str, address: str = "") -> None:
+        command = [sys.executable, "-m", "benchmarks.stream", role, address]
+        self.role = role
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.address: str = self.figures().get("address", "")
+
+    def start(self) -> None:
+        """Begin a round."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def figures(self) -> dict[str, Any]:
+        """Return what the round gave, when it is over."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self.role} ended with {self.process.wait()}")
+        figures: dict[str, Any] = json.loads(line)
+        return figures
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.close()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+
+
+class Pair:
+    """A receiver that gives the address and takes the times, and a sender that connects to it; or one process alone."""
+
+    def __init__(self, receiver: str, sender: str | None = None) -> None:
+        self.peers = [Peer(receiver)]
+        if sender is not None:
+            try:
+                self.peers.append(Peer(sender, self.peers[0].address))
+            except BaseException:
+                self.close()
+                raise
+
+    def round(self) -> dict[str, Any]:
+        """Run one round and return the receiver's figures."""
+        for peer in self.peers:
+            peer.start()
+        figures = [peer.figures() for peer in self.peers]
+        return figures[0]
+
+    def close(self) -> None:
+        """End both processes."""
+        for peer in reversed(self.peers):
+            peer.__exit__()
+
+
+BASELINES = {
+    "copy": ("copying", None),
+    "PUSH/PULL": ("pulling", "pushing"),
+    "socket": ("socket_receiving", "socket_sending"),
+}
+OURS: dict[str, tuple[str, str | None]] = {}
+"""Our side of each: a receiver in the role of a client, a sender in that of a server; see ROLES."""
+
+
+def measure(pairs: dict[str, tuple[str, str | None]], rounds: int = ROUNDS) -> dict[str, list[dict[str, Any]]]:
+    """Return the figures of all rounds of each pair; rounds take turns, and a first one of each is thrown away."""
+    running: dict[str, Pair] = {}
+    figures: dict[str, list[dict[str, Any]]] = {name: [] for name in pairs}
+    try:
+        for name, (receiver, sender) in pairs.items():
+            running[name] = Pair(receiver, sender)
+        for k in range(rounds + 1):
+            for name, pair in running.items():
+                figure = pair.round()
+                if k:
+                    figures[name].append(figure)
+    finally:
+        for pair in running.values():
+            pair.close()
+    return figures
+
+
+def _rate(figures: list[dict[str, Any]], key: str = "rate") -> tuple[float, float]:
+    """Return the median and the fastest of a rate."""
+    values = [figure[key] for figure in figures]
+    return median(values), max(values)
+
+
+def run() -> list[Row]:
+    """Between two processes: frames through shared memory and TCP, and small messages, against what they stand on."""
+    figures = measure(BASELINES | OURS)
+    rows = []
+    for what in ("warm", "in turns", "warm to cold", "cold"):
+        typical, best = _rate(figures["copy"], what)
+        rows.append(
+            (f"memory copy of 6.2 MB, one thread, {what}", f"{typical / 1e9:.1f} GB/s", f"{best / 1e9:.1f} best")
+        )
+    typical, best = _rate(figures["PUSH/PULL"])
+    rows.append(("64 B over raw PUSH/PULL", f"{typical / 1e3:.0f} k/s", f"{best / 1e3:.0f} best"))
+    typical, best = _rate(figures["socket"])
+    rows.append(("6.2 MB over a plain TCP socket", f"{typical / 1e9:.2f} GB/s", f"{best / 1e9:.2f} best"))
+    return rows
+
+
+def _child(role: str, address: str) -> None:
+    """Run rounds of a role as they are asked for on standard input."""
+    rounds = ROLES[role](address)
+    print(json.dumps(next(rounds)), flush=True)
+    for _ in sys.stdin:
+        print(json.dumps(next(rounds)), flush=True)
+    rounds.close()  # type: ignore[attr-defined]
+
+
+if __name__ == "__main__":
+    if sys.argv[1:]:
+        _child(*sys.argv[1:])
+    else:
+        print(f"{platform.machine()}, {os.cpu_count()} cores")
+        for row in run():
+            print("  ".join(row))

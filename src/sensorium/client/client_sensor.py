@@ -1,0 +1,580 @@
+"""Client sensors: sensors that run in the client, on what it is told of the world in each frame.
+
+An author derives from `ClientSensor`; defining the class registers it. The server only knows that such a sensor exists.
+Snapshots may arrive on several threads at once and in any order: the base class gives them to `on_tick` one at a time
+and in the order of frames, so that an author needs no locks.
+"""
+
+from __future__ import annotations
+
+import heapq
+import importlib
+import threading
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib.metadata import entry_points
+from typing import Any, ClassVar, Protocol, Self, TypeVar
+
+import numpy as np
+
+from sensorium.client.callbacks import Strand, Workers
+from sensorium.errors import (
+    ConfigError,
+    RegistrationError,
+    SensoriumWarning,
+    StaleError,
+    StreamError,
+    UnknownNameError,
+    shown,
+)
+from sensorium.wire.attributes import ActorDescription, SensorDefinition
+from sensorium.wire.pose import Pose
+from sensorium.wire.world import Bodies, Body, Snapshot
+
+ENTRY_POINT_GROUP = "sensorium.client_sensors"
+"""Where installed packages announce modules with client sensors."""
+
+OURS = ("sensorium.client.lane_invasion",)
+"""Modules with our own client sensors."""
+
+AHEAD = 16
+"""Snapshots that wait while one is worked on; more, and who brings them waits."""
+
+MAX_QUEUED = 1024
+"""Events of one sensor that wait for its listener; more are lost, and counted."""
+
+
+class Handle(Protocol):
+    """Something that goes on until it is stopped."""
+
+    def stop(self) -> object:
+        """End it."""
+        ...
+
+
+class SensorHost(Protocol):
+    """What a client sensor needs of its client."""
+
+    @property
+    def workers(self) -> Workers:
+        """The threads that call listeners."""
+        ...
+
+    @property
+    def bodies(self) -> Bodies:
+        """The bodies of the world."""
+        ...
+
+    def _on_tick(self, callback: Callable[[Snapshot], None], *, envs: range) -> Handle:
+        """Have a snapshot of these environments in each frame, on any threads, until it is stopped."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The body that a sensor is attached to.
+
+    Attributes:
+        body: its id, name, entity and bounding box.
+        links: ids of all bodies of its entity, itself among them.
+    """
+
+    body: Body
+    links: frozenset[int]
+
+
+def owner_of(body: Body, bodies: Bodies) -> Owner:
+    """Return a body with the others of its entity; alone where it has none."""
+    mine = [other.id for other in bodies.values() if body.entity and other.entity == body.entity]
+    return Owner(body, frozenset({body.id, *mine}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientEvent:
+    """What a client sensor tells its listener; it has what all data have. Derive from it and add fields.
+
+    Attributes:
+        frame: number of the frame on the server.
+        tick: physics tick of the frame.
+        timestamp: simulation time of the frame, s.
+        sensor: name of the sensor.
+        env: number of the environment it is about.
+        transform: pose of the sensor in the world; None if it was not given.
+        events_lost: events that were lost before this one, since the listener was too slow.
+    """
+
+    frame: int
+    tick: int
+    timestamp: float
+    sensor: str
+    env: int = 0
+    transform: Pose | None = None
+    events_lost: int = 0
+
+    @classmethod
+    def at(cls, sensor: ClientSensor, snapshot: Snapshot, env: int | None = None, **values: Any) -> Self:
+        """Return an event of a sensor at a snapshot.
+
+        Args:
+            sensor: who tells it.
+            snapshot: what it saw.
+            env: the environment; by default the first one of the sensor.
+            values: the fields that the class adds.
+        """
+        env = sensor.envs.start if env is None else env
+        return cls(
+            frame=snapshot.frame,
+            tick=snapshot.tick,
+            timestamp=snapshot.time,
+            sensor=sensor.name,
+            env=env,
+            transform=sensor.pose(snapshot, env),
+            **values,
+        )
+
+    @property
+    def time(self) -> float:
+        """Simulation time of the frame, s: the timestamp."""
+        return self.timestamp
+
+    @property
+    def age(self) -> float:
+        """How old it was at its frame: 0 s."""
+        return 0.0
+
+    def copy(self) -> Self:
+        """Return itself: it holds no memory of others."""
+        return self
+
+
+class ClientSensor:
+    """Base of client sensors: define `definition` and `on_tick`, and what else is needed of `set` and `set_owner`.
+
+    The order of calls is: `__init__` without arguments, `set`, `set_owner`, then, for as long as somebody listens,
+    `reset` once and `on_tick` in each frame; `close` at the end. `on_tick` is never run twice at the same time and sees
+    frames in increasing order; those that arrive after a later one was seen are dropped and counted. A class that
+    defines `definition` is registered under its id; one that inherits it registers nothing.
+    """
+
+    events: ClassVar[bool] = True
+    """Whether its messages are events: it tells something only when something happens."""
+
+    _host: SensorHost
+    _name: str
+    _envs: range
+    _transform: Pose
+    _description: ActorDescription
+    _owner: Owner | None
+    _strand: Strand
+    _on_destroy: Callable[[], object] | None
+    _changed: threading.Condition
+    _callback: Callable[[Any], object] | None
+    _handle: Handle | None
+    _waiting: list[tuple[int, int, Snapshot]]
+    _frame: int
+    _runner: int
+    _runs: int
+    _starts: int
+    _arrived: int
+    _late: int
+    _lost: int
+    _lost_since: int
+    _fresh: bool
+    _destroyed: bool
+
+    # For the author ---------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def definition(cls) -> SensorDefinition:
+        """Return the id, the attributes and their defaults."""
+        raise RegistrationError(f"{cls.__qualname__} has no definition: @classmethod def definition(cls)")
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "definition" in vars(cls):
+            _register(cls)
+
+    def set(self, description: ActorDescription) -> None:
+        """Take the attributes; called once, right after creation. Call `super().set(description)` first."""
+
+    def set_owner(self, owner: Owner | None) -> None:
+        """Take what the sensor is attached to; None: nothing, it stands in the world. Call `super()`'s first."""
+
+    def reset(self) -> None:
+        """Forget what was seen: somebody begins to listen. Called before the first `on_tick`, on its thread."""
+
+    def on_tick(self, snapshot: Snapshot) -> object:
+        """Look at the world in one frame.
+
+        Returns:
+            what the listener gets, e.g. a `ClientEvent`; None for nothing. For several things call `emit`.
+        """
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Let go of what it holds; called once, when it is destroyed. Call `super().close()` as well."""
+
+    def emit(self, event: object) -> None:
+        """Give something to the listener, on a worker thread; without effect where nobody listens."""
+        with self._changed:
+            callback = self._callback
+            if callback is None:
+                return
+            if self._strand.pending >= MAX_QUEUED:
+                self._lost += 1
+                self._lost_since += 1
+                return
+            if self._lost_since and isinstance(event, ClientEvent):
+                event, self._lost_since = replace(event, events_lost=self._lost_since), 0
+            self._strand.submit(callback, event)
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._name
+
+    @property
+    def envs(self) -> range:
+        """The environments that it is for, one after the other."""
+        return self._envs
+
+    @property
+    def transform(self) -> Pose:
+        """Its pose in the frame of the body that it is attached to, else in the world."""
+        return self._transform
+
+    @property
+    def description(self) -> ActorDescription:
+        """Its blueprint's id and the attributes that were chosen."""
+        return self._description
+
+    @property
+    def owner(self) -> Owner | None:
+        """What it is attached to."""
+        return self._owner
+
+    @property
+    def bodies(self) -> Bodies:
+        """All bodies, by id or name."""
+        return self._host.bodies
+
+    def rows(self, snapshot: Snapshot) -> slice:
+        """Return where the sensor's environments are on the first axis of a snapshot's arrays.
+
+        Raises:
+            StreamError: the snapshot does not have all of them.
+        """
+        first = int(np.searchsorted(snapshot.env_ids, self._envs.start))
+        rows = slice(first, first + len(self._envs))
+        if not np.array_equal(snapshot.env_ids[rows], self._envs):
+            raise StreamError(
+                f"sensor {self._name!r}: the snapshot does not have all of the environments "
+                f"{self._envs.start}..{self._envs.stop - 1}"
+            )
+        return rows
+
+    def pose(self, snapshot: Snapshot, env: int | None = None) -> Pose:
+        """Return where the sensor is in the world.
+
+        Args:
+            snapshot: the world.
+            env: the environment; by default the first one of the sensor.
+
+        Raises:
+            IndexError: the snapshot does not hold that environment.
+            ConfigError: the owner's state is no pose, e.g. not finite.
+        """
+        if self._owner is None:
+            return self._transform
+        return snapshot.pose(self._owner.body.id, self._envs.start if env is None else env) @ self._transform
+
+    # For the user -----------------------------------------------------------------------------------------------------
+
+    def listen(self, callback: Callable[[Any], object]) -> None:
+        """Begin to work, and call the listener with what there is to tell, in order, on a worker thread.
+
+        A listener that was there before is replaced, and not called any more.
+
+        Raises:
+            StaleError: the sensor is destroyed.
+            ConfigError: the listener cannot be called.
+        """
+        if not callable(callback):
+            raise ConfigError.single(type(self).__name__, "listen", callback, "a function of one argument")
+        with self._changed:
+            self._check_alive()
+            begins = self._callback is None
+            self._strand.clear(0.0)
+            self._callback, self._lost_since = callback, 0
+            if begins:
+                self._starts += 1
+                self._fresh = True
+            start = self._starts
+        if begins:
+            self._begin(start)
+        elif self._runner != threading.get_ident():
+            self._strand.wait()
+
+    def _begin(self, start: int) -> None:
+        """Ask for snapshots, unless somebody has stopped it meanwhile."""
+        try:
+            handle = self._host._on_tick(self._tick, envs=self._envs)
+        except BaseException:
+            with self._changed:
+                if self._starts == start:
+                    self._callback = None
+            raise
+        with self._changed:
+            wanted = self._callback is not None and self._starts == start
+            if wanted:
+                self._handle = handle
+        if not wanted:
+            handle.stop()
+
+    def stop(self) -> None:
+        """Stop listening and working; from now on the listener is not called. May be called again.
+
+        It waits until a running call of the listener, and of `on_tick`, has ended, but not from within.
+        """
+        with self._changed:
+            self._callback = None
+            self._strand.clear(0.0)
+            handle, self._handle = self._handle, None
+            self._changed.notify_all()
+        if handle is not None:
+            handle.stop()
+        with self._changed:
+            if self._runner == threading.get_ident():
+                return
+            runs = self._runs
+            self._changed.wait_for(lambda: not self._runner or self._runs != runs)
+        self._strand.wait()
+
+    def destroy(self) -> None:
+        """Stop, and let go of everything. May be called again."""
+        with self._changed:
+            destroyed, self._destroyed = self._destroyed, True
+        self.stop()
+        if not destroyed:
+            self._strand.close(0.0)
+            try:
+                self.close()
+            finally:
+                if self._on_destroy is not None:
+                    self._on_destroy()
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether somebody listens."""
+        return self._callback is not None
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it is not destroyed."""
+        return not self._destroyed
+
+    @property
+    def dropped(self) -> int:
+        """Snapshots that arrived after a later one had been seen, and were therefore left out."""
+        return self._late
+
+    @property
+    def events_lost(self) -> int:
+        """Events that were lost since the listener was too slow."""
+        return self._lost
+
+    def __repr__(self) -> str:
+        on = f" on {self._owner.body.name!r}" if self._owner is not None else ""
+        state = "destroyed" if self._destroyed else "listening" if self.is_listening else "stopped"
+        return f"<{type(self).__name__} {self._name!r}{on}: {state}>"
+
+    # Ticks ------------------------------------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        self._changed = threading.Condition()
+        self._callback = self._handle = self._on_destroy = None
+        self._waiting = []  # a heap by frame
+        self._frame = -1  # the newest that was seen
+        self._runner = 0  # the thread that is in on_tick
+        self._runs = self._starts = self._arrived = self._late = self._lost = self._lost_since = 0
+        self._fresh = self._destroyed = False
+
+    def _check_alive(self) -> None:
+        if self._destroyed:
+            raise StaleError(f"sensor {self._name!r} is destroyed.")
+
+    def _tick(self, snapshot: Snapshot) -> None:
+        """Take a snapshot: from any thread, in any order. One of the threads works on all that have arrived."""
+        me = threading.get_ident()
+        with self._changed:
+            while len(self._waiting) >= AHEAD and self._runner != me and self._is_new(snapshot):
+                self._changed.wait()
+            if not self._is_new(snapshot):
+                self._late += self._callback is not None
+                return
+            self._arrived += 1
+            heapq.heappush(self._waiting, (snapshot.frame, self._arrived, snapshot))
+            if self._runner:
+                return
+            self._runner = me
+        while True:
+            with self._changed:
+                found = self._take()
+                self._changed.notify_all()
+                if found is None:
+                    self._runner = 0
+                    return
+                self._runs += 1
+                fresh, self._fresh = self._fresh, False
+            try:
+                if fresh:
+                    self.reset()
+                told = self.on_tick(found)
+                if told is not None:
+                    self.emit(told)
+            except BaseException as error:  # as of listeners
+                self._host.workers.errors.report(self._name, self.on_tick, error)
+            del found
+
+    def _is_new(self, snapshot: Snapshot) -> bool:
+        return self._callback is not None and snapshot.frame > self._frame
+
+    def _take(self) -> Snapshot | None:
+        """Return the earliest snapshot that waits and is new; None if there is none, or nobody listens."""
+        if self._callback is None:
+            self._waiting.clear()
+        while self._waiting:
+            frame, _, snapshot = heapq.heappop(self._waiting)
+            if frame > self._frame:
+                self._frame = frame
+                return snapshot
+            self._late += 1
+        return None
+
+
+S = TypeVar("S", bound=ClientSensor)
+
+
+def spawn(
+    cls: type[S],
+    host: SensorHost,
+    name: str,
+    description: ActorDescription,
+    *,
+    envs: range = range(1),
+    transform: Pose | None = None,
+    owner: Owner | None = None,
+    on_destroy: Callable[[], object] | None = None,
+) -> S:
+    """Make a client sensor: build it, give it its attributes, then its owner. It begins to work with its listener.
+
+    Args:
+        cls: its class.
+        host: the client it runs in.
+        name: its name.
+        description: blueprint and chosen attributes.
+        envs: the environments it is for, one after the other.
+        transform: its pose relative to the owner, else in the world.
+        owner: what it is attached to.
+        on_destroy: called once, when it has been destroyed.
+
+    Raises:
+        ConfigError: environments that do not follow each other.
+        Exception: what its own `__init__`, `set` and `set_owner` raise; it then was closed.
+    """
+    if envs.step != 1 or not envs or envs.start < 0:
+        raise ConfigError.single(cls.__name__, "envs", envs, "environments that follow each other, at least one")
+    sensor = cls()
+    sensor._prepare()
+    sensor._host, sensor._name, sensor._envs, sensor._description = host, name, envs, description
+    sensor._transform, sensor._owner = Pose() if transform is None else transform, owner
+    sensor._strand = host.workers.strand(name)
+    try:
+        sensor.set(description)
+        sensor.set_owner(owner)
+    except BaseException:
+        sensor.destroy()
+        raise
+    sensor._on_destroy = on_destroy
+    return sensor
+
+
+# Registry -------------------------------------------------------------------------------------------------------------
+
+_classes: dict[str, type[ClientSensor]] = {}
+_definitions: dict[str, SensorDefinition] = {}
+_broken: dict[str, str] = {}
+_loaded = False
+_loading = threading.RLock()
+
+
+def _register(cls: type[ClientSensor]) -> None:
+    definition = cls.definition()
+    if not isinstance(definition, SensorDefinition):
+        raise RegistrationError(
+            f"{cls.__qualname__}.definition() returned {shown(definition)}, expected a SensorDefinition"
+        )
+    other = _classes.get(definition.id)
+    if other is not None and _path(other) != _path(cls):
+        raise RegistrationError(
+            f"{_path(cls)} defines {definition.id!r}, which {_path(other)} defines already: give it another id."
+        )
+    _classes[definition.id] = cls
+    _definitions[definition.id] = replace(definition, where="client")
+
+
+def _path(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def registered() -> dict[str, type[ClientSensor]]:
+    """Return all client sensors that are known, by id: ours, those of plugins, and those defined so far.
+
+    A plugin that cannot be loaded is reported by name, once, and takes nothing down.
+    """
+    _load_all()
+    return dict(_classes)
+
+
+def definitions() -> dict[str, SensorDefinition]:
+    """Return the definitions of all client sensors that are known, by id."""
+    _load_all()
+    return dict(_definitions)
+
+
+def find(id: str) -> type[ClientSensor]:
+    """Return the client sensor with an id.
+
+    Raises:
+        UnknownNameError: there is none; the message has the nearest, and the plugins that could not be loaded.
+    """
+    known = registered()
+    if id not in known:
+        fix = " ".join(
+            f"It may be in the plugin {name!r}, which could not be loaded: {why}" for name, why in _broken.items()
+        )
+        raise UnknownNameError("client sensor", id, known, fix)
+    return known[id]
+
+
+def _load_all() -> None:
+    global _loaded
+    with _loading:
+        if _loaded:
+            return
+        _loaded = True
+        for module in OURS:
+            importlib.import_module(module)
+        for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda each: (each.name, each.value)):
+            try:
+                point.load()
+            except (Exception, SystemExit) as error:
+                where = traceback.extract_tb(error.__traceback__)[-1]
+                why = f"{type(error).__name__}: {error} ({where.filename}:{where.lineno})."
+                _broken[point.name] = why
+                package = f" of {point.dist.name} {point.dist.version}" if point.dist is not None else ""
+                fix = f"Mend it, or remove it: pip uninstall {point.dist.name}." if point.dist else "Mend it."
+                text = f"the plugin {point.name!r}{package} ({point.value}) of client sensors cannot be loaded: {why}"
+                warnings.warn(f"{text} {fix}", SensoriumWarning, stacklevel=3)

@@ -1,0 +1,384 @@
+"""Lane invasion: tells when a corner of a vehicle crosses a lane marking. It runs in the client.
+
+In each frame the four corners of the owner's bounding box, turned by its yaw only, go on a straight path from where
+they were in the frame before; a marking is crossed where the path of a corner meets it. A corner that comes to lie
+exactly on a marking has crossed it then, and does not when it leaves it or goes along it. The test is exact for the
+corners as computed in float64: what rounding leaves open is decided in rational numbers (the bound of the rounding is
+that of J. R. Shewchuk, Adaptive Precision Floating-Point Arithmetic and Fast Robust Geometric Predicates, 1997).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from sensorium.client.client_sensor import ClientEvent, ClientSensor, Owner
+from sensorium.errors import ConfigError, shown
+from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
+from sensorium.wire.world import Body, Snapshot
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Corner: TypeAlias = Literal["front_left", "front_right", "back_left", "back_right"]
+
+CORNERS: tuple[Corner, ...] = ("front_left", "front_right", "back_left", "back_right")
+"""The corners: front is where the body's x axis points to, left where its y axis does."""
+
+MAX_STEP = 5.0
+"""Furthest that a corner moves in one frame, m: 180 km/h at 10 frames per second. Further is a jump."""
+
+_SIGNS = np.array([(1, 1), (1, -1), (-1, 1), (-1, -1)], np.float64)
+_EPS = 2.0**-53
+_BOUND = (3.0 + 16.0 * _EPS) * _EPS  # of the rounding of an orientation, relative to the sum of its two products
+_TINY = 1e-290  # below it products lose digits
+_PAIRS = 1 << 20  # paths x segments looked at in one go
+
+
+@dataclass(frozen=True, slots=True)
+class LaneMarking:
+    """A line on the ground.
+
+    Args:
+        points: its points in order, `[k, 2]` or `[k, 3]`, k >= 2, world, m. The height is not looked at.
+        type: what it looks like: ``"solid"``, ``"broken"``, ``"solid_broken"``, ``"curb"``, ... or any other word.
+        color: its colour, any word.
+        width: its width, m; None where unknown. The middle is what is crossed.
+
+    Raises:
+        ConfigError: no such points, or all of them are the same; a width that is not positive.
+    """
+
+    points: tuple[tuple[float, ...], ...]
+    type: str = "solid"
+    color: str = "white"
+    width: float | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            points = np.array(self.points, np.float64)
+        except (TypeError, ValueError):
+            points = np.empty(0)
+        if points.ndim != 2 or points.shape[1] not in (2, 3) or not np.isfinite(points).all():
+            raise ConfigError.single("LaneMarking", "points", self.points, "finite numbers [k, 2] or [k, 3]")
+        if len(_distinct(points)) < 2:
+            raise ConfigError.single("LaneMarking", "points", self.points, "at least two points that differ in x, y")
+        for name in ("type", "color"):
+            if not isinstance(getattr(self, name), str) or not getattr(self, name):
+                raise ConfigError.single("LaneMarking", name, getattr(self, name), "a word")
+        width = self.width
+        if width is not None:
+            if isinstance(width, bool) or not isinstance(width, int | float) or not 0.0 < width < np.inf:
+                raise ConfigError.single("LaneMarking", "width", width, "a width > 0 (m), or None")
+            object.__setattr__(self, "width", float(width))
+        object.__setattr__(self, "points", tuple(map(tuple, points.tolist())))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the marking as plain data."""
+        width = {} if self.width is None else {"width": self.width}
+        return {"points": [list(point) for point in self.points], "type": self.type, "color": self.color, **width}
+
+    @classmethod
+    def from_dict(cls, data: object) -> LaneMarking:
+        """Build a marking from what `to_dict` returned, or from a bare list of points.
+
+        Raises:
+            ConfigError: it is none.
+        """
+        if isinstance(data, Mapping):
+            unknown = [name for name in data if name not in ("points", "type", "color", "width")]
+            if unknown or "points" not in data:
+                got = shown(unknown[0]) if unknown else "no points"
+                raise ConfigError.single("LaneMarking", "from_dict", got, "points, and any of type, color, width")
+            return cls(**data)
+        return cls(data)  # type: ignore[arg-type]  # it is checked there
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneInvasionEvent(ClientEvent):
+    """Lane markings that were crossed since the frame before.
+
+    Attributes:
+        actor: the body that crossed them.
+        crossed_lane_markings: which, each once, in the order in which they were given.
+        corners: for each of them the corners that crossed it.
+        indices: for each of them its place among the markings of the sensor.
+    """
+
+    actor: Body
+    crossed_lane_markings: tuple[LaneMarking, ...]
+    corners: tuple[tuple[Corner, ...], ...]
+    indices: tuple[int, ...]
+
+
+class LaneInvasion(ClientSensor):
+    """Tells when a corner of its owner's bounding box crosses a lane marking, for each environment on its own.
+
+    There is nothing to compare with in the first frame, after a corner's jump of more than `max_step`, after a reset of
+    the environment, and after a state that is not finite. The box is that of the shapes of the very body that the
+    sensor is attached to; its own pose on the body does not matter.
+    """
+
+    actor: Body
+    """The body whose corners are looked at."""
+    max_step: float
+    """Further than this (m) a corner does not go in one frame: it jumped, and crossed nothing."""
+
+    _lanes: tuple[LaneMarking, ...]
+    _lines: Lines
+    _before: _Seen | None
+
+    @classmethod
+    def definition(cls) -> SensorDefinition:
+        """Return id and attributes."""
+        return make_generic_sensor_definition(
+            type="other",
+            id="lane_invasion",
+            doc="Tells when a corner of the body's bounding box crosses a lane marking.",
+            where="client",
+            attach="the body whose corners are looked at",
+            attributes=(
+                Attribute(
+                    id="lanes",
+                    type="json",
+                    doc="Lane markings: a list of {points, type, color, width}, or of lists of points [k, 2 or 3].",
+                    unit="m",
+                ),
+                Attribute(
+                    id="max_step",
+                    type="float",
+                    default=str(MAX_STEP),
+                    low=0.0,
+                    open_low=True,
+                    unit="m",
+                    doc="Furthest that a corner moves in one frame; further is a jump, which crosses nothing.",
+                ),
+            ),
+        )
+
+    def set(self, description: ActorDescription) -> None:
+        """Take the lanes and the longest step.
+
+        Raises:
+            ConfigError: the lanes are none.
+        """
+        super().set(description)
+        lanes = Attribute(id="lanes", type="json").parse(description.get("lanes"), description.id)
+        self.lanes = () if lanes is None else lanes
+        self.max_step = description.get_float("max_step", MAX_STEP)
+        self._before = None
+
+    def set_owner(self, owner: Owner | None) -> None:
+        """Take the body whose corners are looked at.
+
+        Raises:
+            ConfigError: there is none, or it has no shape.
+        """
+        super().set_owner(owner)
+        title = f"LaneInvasion({self.name!r})"
+        if owner is None:
+            raise ConfigError.single(title, "attach_to", None, "a body, whose corners are looked at")
+        if not any(owner.body.half_extents[:2]):
+            fix = "Attach it to the body of the vehicle's chassis."
+            raise ConfigError.single(title, "attach_to", owner.body.name, "a body with shapes, which make its box", fix)
+        self.actor = owner.body
+        center, half = np.array(owner.body.center[:2]), np.array(owner.body.half_extents[:2])
+        self._box = center + half * _SIGNS
+
+    @property
+    def lanes(self) -> tuple[LaneMarking, ...]:
+        """The lane markings; they can be replaced at any time, as `LaneMarking`s or as plain data."""
+        return self._lanes
+
+    @lanes.setter
+    def lanes(self, lanes: Iterable[Any]) -> None:
+        if isinstance(lanes, str | Mapping) or not isinstance(lanes, Iterable):
+            raise ConfigError.single("LaneInvasion", "lanes", lanes, "a list of lane markings")
+        found = []
+        for i, each in enumerate(lanes):
+            try:
+                found.append(each if isinstance(each, LaneMarking) else LaneMarking.from_dict(each))
+            except ConfigError as error:
+                raise ConfigError(f"LaneInvasion.lanes[{i}]: {error.config}", error.faults) from None
+        self._lines, self._lanes = Lines(found), tuple(found)
+
+    def listen(self, callback: Any) -> None:
+        """Begin to look, and tell crossings to the listener; see `ClientSensor.listen`.
+
+        Raises:
+            ConfigError: there are no lanes.
+        """
+        if not self._lanes:
+            fix = "Set the attribute 'lanes' of the blueprint, or sensor.lanes = [LaneMarking(...)]."
+            raise ConfigError.single(f"LaneInvasion({self.name!r})", "lanes", (), "at least one lane marking", fix)
+        super().listen(callback)
+
+    def reset(self) -> None:
+        """Forget where the corners were."""
+        self._before = None
+
+    def on_tick(self, snapshot: Snapshot) -> None:
+        """Tell of each environment in which a corner has crossed a marking since the frame before."""
+        rows, body = self.rows(snapshot), snapshot.bodies.row(self.actor.id)
+        corners = corners_of(self._box, snapshot.pos_w[rows, body], snapshot.quat_w[rows, body])
+        before, self._before = self._before, _Seen(snapshot, rows, corners)
+        lines = self._lines
+        if before is None:
+            return
+        usable = before.leads_to(self._before, self.max_step)
+        if not usable.any():
+            return
+        places = np.flatnonzero(usable)
+        paths = (before.corners[places].reshape(-1, 2), corners[places].reshape(-1, 2))
+        crossed = lines.crossed(*paths).reshape(len(places), len(CORNERS), -1)
+        for place in np.flatnonzero(crossed.any((1, 2))).tolist():
+            indices = np.flatnonzero(crossed[place].any(0)).tolist()
+            self.emit(
+                LaneInvasionEvent.at(
+                    self,
+                    snapshot,
+                    self.envs[int(places[place])],
+                    actor=self.actor,
+                    crossed_lane_markings=tuple(lines.markings[i] for i in indices),
+                    corners=tuple(
+                        tuple(corner for corner, has in zip(CORNERS, crossed[place, :, i], strict=True) if has)
+                        for i in indices
+                    ),
+                    indices=tuple(indices),
+                )
+            )
+
+
+class _Seen:
+    """Where the corners were in a frame."""
+
+    def __init__(self, snapshot: Snapshot, rows: slice, corners: Floats) -> None:
+        self.frame, self.tick, self.corners = snapshot.frame, snapshot.tick, corners
+        self.captures = None if snapshot.captures is None else snapshot.captures[rows]
+
+    def leads_to(self, now: _Seen, max_step: float) -> npt.NDArray[np.bool_]:
+        """Return, `[env]`, whether the corners went from here to there without a jump."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            far = np.hypot(*np.moveaxis(now.corners - self.corners, -1, 0)).max(-1)
+            usable: npt.NDArray[np.bool_] = far <= max_step  # not so where a corner is NaN
+        if self.captures is not None and now.captures is not None:
+            usable &= now.captures > self.captures  # else it was reset
+            if now.frame != self.frame + 1:  # and here a reset may hide among the frames that were not seen
+                usable &= now.captures > now.tick - self.tick
+        return usable
+
+
+def corners_of(box: Floats, pos: npt.ArrayLike, quat: npt.ArrayLike) -> Floats:
+    """Return the corners of a box on the ground, turned by the yaw alone; NaN where the body's x axis is upright.
+
+    Args:
+        box: the corners in the body's frame, `[corner, 2]`, m.
+        pos: origin of the body, `[env, 3]`, world, m.
+        quat: its orientation, `[env, 4]`, wxyz.
+
+    Returns:
+        float64 `[env, corner, 2]`, world, m.
+    """
+    x, y = np.asarray(pos, np.float64)[:, :2].T[:, :, None]
+    w, i, j, k = np.asarray(quat, np.float64).T
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ahead = np.stack((w * w + i * i - j * j - k * k, 2.0 * (i * j + w * k)))
+        cos, sin = (ahead / np.hypot(*ahead))[:, :, None]
+        return np.stack((x + cos * box[:, 0] - sin * box[:, 1], y + sin * box[:, 0] + cos * box[:, 1]), axis=-1)
+
+
+class Lines:
+    """Markings as segments, and which of them paths cross.
+
+    Args:
+        markings: the lane markings.
+    """
+
+    def __init__(self, markings: Iterable[LaneMarking]) -> None:
+        self.markings = tuple(markings)
+        lines = [_distinct(np.array(each.points, np.float64)) for each in self.markings]
+        self.start: Floats = np.concatenate([line[:-1] for line in lines] or [np.empty((0, 2))])
+        self.end: Floats = np.concatenate([line[1:] for line in lines] or [np.empty((0, 2))])
+        self.marking = np.repeat(np.arange(len(lines)), [len(line) - 1 for line in lines])
+        self._low, self._high = np.minimum(self.start, self.end), np.maximum(self.start, self.end)
+
+    def crossed(self, before: Floats, now: Floats) -> npt.NDArray[np.bool_]:
+        """Return which straight paths cross which markings: come onto them from outside, or go through them.
+
+        Args:
+            before: where the paths begin, float64 `[path, 2]`, finite.
+            now: where they end.
+
+        Returns:
+            bool `[path, marking]`.
+        """
+        found = np.zeros((len(before), len(self.markings)), np.bool_)
+        moved = np.flatnonzero((before != now).any(1))
+        chunk = max(_PAIRS // max(len(self.start), 1), 1)
+        for first in range(0, len(moved), chunk):
+            paths = moved[first : first + chunk]
+            low, high = np.minimum(before[paths], now[paths]), np.maximum(before[paths], now[paths])
+            near = (low[:, None, 0] <= self._high[:, 0]) & (high[:, None, 0] >= self._low[:, 0])
+            near &= (low[:, None, 1] <= self._high[:, 1]) & (high[:, None, 1] >= self._low[:, 1])
+            place, segment = np.nonzero(near)
+            self._cross(found, before, now, paths[place], segment)
+        return found
+
+    def _cross(self, found: Any, before: Floats, now: Floats, path: Any, segment: Any) -> None:
+        """Note which of the given pairs of a path and a segment cross; all near pairs of a path are among them."""
+        p, q, a, b = before[path], now[path], self.start[segment], self.end[segment]
+        ends, sides = _side(a, b, p) * _side(a, b, q), _side(p, q, a) * _side(p, q, b)
+        through, apart = (ends < 0) & (sides < 0), (ends > 0) | (sides > 0)
+        marking = self.marking[segment]
+        found[path[through], marking[through]] = True
+        unsure = ~(through | apart)
+        for row, which in set(zip(path[unsure].tolist(), marking[unsure].tolist(), strict=True)):
+            mine = (path == row) & (marking == which)
+            found[row, which] = _arrives(before[row], now[row], a[mine], b[mine])
+
+
+def _side(a: Floats, b: Floats, c: Floats) -> npt.NDArray[np.int8]:
+    """Return on which side of the line from a to b the points c are, +1 or -1; 0 where rounding leaves it open."""
+    left, right = (a[:, 0] - c[:, 0]) * (b[:, 1] - c[:, 1]), (a[:, 1] - c[:, 1]) * (b[:, 0] - c[:, 0])
+    turn = left - right
+    sure = np.abs(turn) > _BOUND * (np.abs(left) + np.abs(right)) + _TINY
+    return np.where(sure, np.sign(turn), 0.0).astype(np.int8)
+
+
+def _arrives(p: Floats, q: Floats, start: Floats, end: Floats) -> bool:
+    """Return whether the path from p to q comes onto one of the segments from outside all of them; exact.
+
+    Each segment takes up a stretch of the path, from one share of it to another. Those that hang together with the
+    beginning of the path, because it begins on them, do not count.
+    """
+    px, py, qx, qy = map(Fraction, (*p.tolist(), *q.tolist()))
+    dx, dy = qx - px, qy - py
+    length = dx * dx + dy * dy
+    stretches = []
+    for ax, ay, bx, by in (map(Fraction, each) for each in np.hstack((start, end)).tolist()):
+        ex, ey, wx, wy = bx - ax, by - ay, ax - px, ay - py
+        turn, off = dx * ey - dy * ex, wx * dy - wy * dx
+        if turn:
+            share, along = (wx * ey - wy * ex) / turn, off / turn
+            if 0 <= share <= 1 and 0 <= along <= 1:
+                stretches.append((share, share))
+        elif not off:
+            one, other = (wx * dx + wy * dy) / length, ((bx - px) * dx + (by - py) * dy) / length
+            first, last = max(min(one, other), Fraction(0)), min(max(one, other), Fraction(1))
+            if first <= last:
+                stretches.append((first, last))
+    reach = Fraction(0)
+    for first, last in sorted(stretches):
+        if first > reach:
+            return True
+        reach = max(reach, last)
+    return False
+
+
+def _distinct(points: Floats) -> Floats:
+    """Return points on the ground without those that repeat the one before."""
+    flat = points[:, :2]
+    return flat[np.concatenate(([True], (flat[1:] != flat[:-1]).any(1)))] if len(flat) else flat

@@ -1,0 +1,350 @@
+"""The client's socket and the thread that owns it: it connects, greets, pings, and connects anew when that breaks."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket as hosts
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+from sensorium.client.callbacks import LOGGER
+from sensorium.errors import StreamError, WireError
+from sensorium.wire import messages as say
+from sensorium.wire.packing import CONTROL, DATA, PART, RELEASE, SLOT, Place, Record, pack, unpack
+from sensorium.wire.slots import SlotReader, probe_slots
+from sensorium.wire.waker import Waker
+
+HELLO_S = 0.25
+"""Seconds between two greetings that are not answered."""
+MOST_AT_ONCE = 1024
+"""Messages taken from the socket before what is to be sent goes out."""
+MOST_PER_ENVELOPE = 1024
+"""Records that go in one message to the server."""
+SILENCE_S = 1.0
+"""Seconds without a word of the server after which it counts as not there."""
+
+Message = tuple[Any, int]
+"""Memory of a data message, and how many samples were left out before it."""
+
+
+class Listener(Protocol):
+    """Who takes what comes in; all on the link's thread."""
+
+    def on_welcome(self, welcome: say.Welcome) -> None:
+        """Take the answer to the greeting: everything begins anew."""
+        ...
+
+    def on_refused(self, reason: str, final: bool) -> None:
+        """Take that the server does not talk to us, or no longer."""
+        ...
+
+    def on_lost(self) -> None:
+        """Take that the connection broke; the link connects anew by itself."""
+        ...
+
+    def on_control(self, message: say.ToClient) -> None:
+        """Take a control message."""
+        ...
+
+    def on_data(self, subscription: int, messages: list[Message]) -> None:
+        """Take data messages of one subscription, in order."""
+        ...
+
+
+class Link:
+    """The connection to one server.
+
+    Args:
+        address: of the server.
+        listener: takes what comes in.
+        hello: makes the greeting; its argument is what the socket was addressed by before, empty at first.
+        prepare: sets further options of a socket (keys) before it connects.
+        context: the server's context, for ``inproc://``; None makes one.
+        uses_slots: whether to read shared memory where that is possible.
+        max_message: most bytes of one message; one that is larger breaks the connection.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        listener: Listener,
+        hello: Callable[[bytes], say.Hello],
+        *,
+        prepare: Callable[[Any], None],
+        context: zmq.Context[Any] | None,
+        uses_slots: bool,
+        max_message: int,
+    ) -> None:
+        self.address = address
+        self._listener, self._hello, self._prepare = listener, hello, prepare
+        self._owns_context = context is None
+        self._context: zmq.Context[Any] = zmq.Context() if context is None else context
+        self._uses_slots, self._max_message = uses_slots, max_message
+        self._waker = Waker()
+        self._outbox: deque[Record] = deque()
+        self._segments: dict[int, SlotReader] = {}
+        self._route = b""
+        self._server = b""
+        self._sessions = 0
+        self._heard = 0.0
+        self._is_up = False
+        self._gives_up = False
+        self._stopping = False
+        self._poller = zmq.Poller()
+        self._dealer: Any = None
+        self._monitor: Any = None
+        self._connect()
+        self._thread = threading.Thread(target=self._run, name="sensorium-client", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the server has answered and speaks."""
+        return self._is_up and time.monotonic() - self._heard < SILENCE_S
+
+    def send(self, *records: Record) -> None:
+        """Send records, from any thread, also while garbage is collected. Where nothing is connected, they are lost."""
+        self._outbox.extend(records)
+        self._waker.wake()
+
+    def tell(self, message: say.Message) -> None:
+        """Send a control message."""
+        self.send(Record(CONTROL, 0, 0, say.encode(message)))
+
+    def stop(self) -> None:
+        """Say goodbye, end the thread and close the socket. May be called again, and from a callback."""
+        self._stopping = True
+        self._waker.wake()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    # On the thread ----------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        poller, next_beat = self._poller, 0.0
+        poller.register(self._waker, zmq.POLLIN)
+        try:
+            while not self._stopping:
+                wait = max(0, int(1e3 * (next_beat - time.monotonic())) + 1)
+                events = dict(poller.poll(wait))
+                self._waker.rest()
+                if self._monitor is not None and self._monitor in events:
+                    self._look_at_connection()
+                if self._dealer in events:
+                    self._take()
+                if self._is_up:
+                    self._give()
+                if time.monotonic() >= next_beat:
+                    next_beat = time.monotonic() + (say.PING_S if self._is_up else HELLO_S)
+                    self._beat()
+            if self._is_up:
+                self._outbox.append(Record(CONTROL, 0, 0, say.encode(say.Bye())))
+                self._give()
+        except Exception:
+            LOGGER.exception("the thread of the connection to %s ended by an error of its own", self.address)
+            self._is_up = False
+            self._listener.on_refused("the client failed; see the log of 'sensorium.client'", True)
+        finally:
+            self._disconnect(linger=200)
+            for reader in self._segments.values():
+                reader.close()
+            self._segments.clear()
+            if self._owns_context:
+                self._context.destroy(linger=200)
+            self._waker.close()
+
+    def _connect(self) -> None:
+        """Make a socket with a new name and have it connect."""
+        before, self._route = self._route, b"s" + secrets.token_bytes(15)  # a first byte 0 is ZeroMQ's own
+        self._before = before
+        dealer = self._context.socket(zmq.DEALER)
+        dealer.routing_id = self._route
+        dealer.linger = 0
+        dealer.immediate = 1
+        dealer.sndhwm = dealer.rcvhwm = 0
+        dealer.reconnect_ivl, dealer.reconnect_ivl_max = 50, 250
+        dealer.maxmsgsize = self._max_message
+        dealer.ipv6 = "[" in self.address
+        try:
+            self._prepare(dealer)
+            if not self.address.startswith("inproc://"):
+                self._monitor = dealer.get_monitor_socket(
+                    zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+                )
+                self._poller.register(self._monitor, zmq.POLLIN)
+            dealer.connect(self.address)
+        except zmq.ZMQError as error:
+            self._dealer = dealer
+            self._disconnect(linger=0)
+            raise StreamError(f"cannot connect to {self.address!r}: {error.strerror}.") from None
+        self._dealer = dealer
+        self._poller.register(dealer, zmq.POLLIN)
+
+    def _disconnect(self, linger: int) -> None:
+        if self._monitor is not None:
+            self._poller.unregister(self._monitor)
+            self._dealer.disable_monitor()
+            self._monitor.close(linger=0)
+            self._monitor = None
+        if self._dealer in self._poller:
+            self._poller.unregister(self._dealer)
+        self._dealer.close(linger=linger)
+
+    def _look_at_connection(self) -> None:
+        event = parse_monitor_message(self._monitor.recv_multipart())
+        if event["event"] == zmq.EVENT_DISCONNECTED:
+            if self._is_up:
+                self._start_over()
+        else:
+            self._gives_up = True
+            self._listener.on_refused("its keys are not those of the server, or it speaks another protocol", True)
+
+    def _start_over(self) -> None:
+        """Begin anew after the connection broke: under a new name, for the old one may have lost messages."""
+        self._is_up = False
+        self._outbox.clear()
+        self._listener.on_lost()
+        self._disconnect(linger=0)
+        self._connect()
+
+    def _beat(self) -> None:
+        if self._gives_up:
+            return
+        if self._is_up:
+            self._outbox.append(Record(CONTROL, 0, 0, say.encode(say.Ping(self._server))))
+            self._give()
+        else:
+            self._send_now(self._hello(self._before))
+
+    def _send_now(self, message: say.Message) -> None:
+        try:
+            self._dealer.send_multipart(pack([Record(CONTROL, 0, 0, say.encode(message))]), zmq.NOBLOCK)
+        except zmq.Again:
+            return  # nothing is connected yet
+
+    def _give(self) -> None:
+        outbox = self._outbox
+        while outbox:
+            records: list[Record] = []
+            while outbox and len(records) < MOST_PER_ENVELOPE:
+                records.append(outbox.popleft())
+            try:
+                self._dealer.send_multipart(pack(records), zmq.NOBLOCK)
+            except zmq.Again:
+                outbox.extendleft(reversed(records))
+                return
+
+    def _take(self) -> None:
+        for _ in range(MOST_AT_ONCE):
+            try:
+                frames = self._dealer.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return
+            self._heard = time.monotonic()
+            first = memoryview(frames[0].bytes)
+            parts = [first, *(frame.buffer for frame in frames[1:])]
+            del frames
+            try:
+                self._read(parts)
+            except WireError as error:
+                LOGGER.error("the server at %s sent what is none of our protocol: %s", self.address, error)
+                self._gives_up, self._is_up = True, False
+                self._listener.on_refused(f"the server sent what is none of our protocol: {error}", True)
+                return
+
+    def _read(self, parts: list[Any]) -> None:
+        number = -1
+        messages: list[Message] = []
+        for kind, a, b, content in unpack(parts):
+            if kind == CONTROL:
+                if messages:
+                    self._listener.on_data(number, messages)
+                    number, messages = -1, []
+                self._hear(say.decode_at_client(content))
+                continue
+            if kind == DATA:
+                memory: Any = bytes(content)  # so that one small message does not keep all others of its block
+            elif kind == PART:
+                memory = np.frombuffer(content, np.uint8)
+            elif kind == SLOT:
+                memory = self._slot(Place.unpack(content))
+            else:
+                raise WireError(f"a record of kind {kind}")
+            if a != number:
+                if messages:
+                    self._listener.on_data(number, messages)
+                number, messages = a, []
+            messages.append((memory, b))
+            del memory
+        if messages:
+            self._listener.on_data(number, messages)
+
+    def _slot(self, place: Place) -> Any:
+        reader = self._segments.get(place.segment)
+        if reader is None:
+            raise WireError(f"a slot of segment {place.segment}, which was not announced")
+        return reader.memory(place.slot, place.length)
+
+    def _hear(self, message: say.ToClient) -> None:
+        match message:
+            case say.Pong(server=server):
+                if server != self._server:
+                    self._start_over()
+            case say.Unknown():
+                if self._is_up:
+                    self._start_over()
+            case say.Welcome():
+                if self._is_up and message.server == self._server:
+                    return
+                self._server, self._is_up = message.server, True
+                self._sessions += 1
+                self._outbox.clear()
+                for reader in self._segments.values():
+                    reader.close()
+                self._segments.clear()
+                can_read = self._uses_slots and bool(message.probe) and probe_slots(message.probe, message.probe_token)
+                self._outbox.append(Record(CONTROL, 0, 0, say.encode(say.ProbeResult(can_read))))
+                self._listener.on_welcome(message)
+            case say.Refused(reason=reason, final=final):
+                self._is_up, self._gives_up = False, self._gives_up or final
+                self._listener.on_refused(reason, final)
+            case say.Segment():
+                number = message.segment
+
+                def give_back(slot: int, number: int = number, session: int = self._sessions) -> None:
+                    if session == self._sessions:
+                        self.send(Record(RELEASE, number, slot))
+
+                try:
+                    reader = SlotReader(
+                        message.name, message.token, message.slot_size, message.count, on_release=give_back
+                    )
+                except StreamError as error:
+                    raise WireError(f"shared memory that cannot be read: {error}") from None
+                self._segments[number] = reader
+            case say.Unmap(segment=segment):
+                reader_or_none = self._segments.pop(segment, None)
+                if reader_or_none is not None:
+                    reader_or_none.close()
+            case _:
+                self._listener.on_control(message)
+
+
+def greeting(name: str, token: str, version: str) -> Callable[[bytes], say.Hello]:
+    """Return what makes this process' greeting."""
+
+    def hello(before: bytes) -> say.Hello:
+        return say.Hello(say.PROTOCOL, version, token, name, hosts.gethostname(), os.getpid(), before)
+
+    return hello
+
+
+__all__ = ["Link", "Listener", "Message", "greeting"]

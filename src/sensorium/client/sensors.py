@@ -1,0 +1,452 @@
+"""A sensor of the simulation as a client sees it, and its subscriptions."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from sensorium.client.callbacks import LOGGER
+from sensorium.errors import ConfigError, StreamError
+from sensorium.wire import messages as say
+from sensorium.wire.data import LostEvents, SensorData, StreamInfo
+from sensorium.wire.packing import CREDIT, Record
+from sensorium.wire.serializers import read_message
+
+if TYPE_CHECKING:
+    from sensorium.client.client import Client
+    from sensorium.client.link import Message
+
+Policy = Literal["latest", "lossless"]
+"""What happens to samples that a listener is too slow for: only the newest is kept, or all are."""
+Envs = slice | int | range | None
+
+LARGE = 16 * 1024
+"""Bytes from which on messages are large: few of them are under way at a time."""
+WINDOW_LARGE, WINDOW_SMALL = 4, 16384
+"""Messages under way to a lossless listener."""
+ROOM_LARGE, ROOM_SMALL = 64, 65536
+"""Messages that wait for it on the server beyond these."""
+RATE_OVER = 2.0
+"""Seconds of wall clock that `Stats.rate` looks back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What a subscription has had so far.
+
+    Attributes:
+        received: messages.
+        dropped: samples that were left out, since newer ones were there before the listener was ready.
+        lost: events that were lost.
+        nbytes: bytes.
+        rate: messages per second of wall clock, over the last 2 s.
+        age: how old the value was when the listener was called the last time, in simulation time at its frame, s.
+        latency: wall clock from its capture to that call, s.
+        frame: frame of the last message; -1 before the first.
+    """
+
+    received: int = 0
+    dropped: int = 0
+    lost: int = 0
+    nbytes: int = 0
+    rate: float = 0.0
+    age: float = 0.0
+    latency: float = 0.0
+    frame: int = -1
+
+
+class Subscription:
+    """One listener of one sensor; `RemoteSensor.listen` and `Client._subscribe` make them.
+
+    Args:
+        client: whose it is.
+        name: of the sensor.
+        callback: called with each data object, on a worker thread, one after the other.
+        policy: see `RemoteSensor.listen`, which has the same arguments and errors.
+        every: likewise.
+        max_rate: likewise.
+        envs: likewise.
+        truth: likewise.
+        queue: likewise.
+        on_end: called once with the reason when it ends without `stop`.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        name: str,
+        callback: Callable[[Any], object],
+        *,
+        policy: Policy = "latest",
+        every: int = 1,
+        max_rate: float | None = None,
+        envs: Envs = None,
+        truth: bool = False,
+        queue: int | None = None,
+        on_end: Callable[[str], object] | None = None,
+    ) -> None:
+        def wrong(field: str, got: object, expected: str, fix: str = "") -> ConfigError:
+            return ConfigError.single(f"listen({name!r})", field, got, expected, fix)
+
+        if not callable(callback):
+            raise wrong("callback", callback, "a function of one argument, the data")
+        if policy not in ("latest", "lossless"):
+            raise wrong("policy", policy, "'latest' or 'lossless'")
+        if isinstance(every, bool) or not isinstance(every, int) or every < 1:
+            raise wrong("every", every, "a whole number >= 1")
+        if max_rate is not None and not 0.0 < max_rate < float("inf"):
+            raise wrong("max_rate", max_rate, "a finite number of messages per second > 0, or None")
+        if queue is not None and (isinstance(queue, bool) or not isinstance(queue, int) or queue < 1):
+            raise wrong("queue", queue, "a whole number >= 1, or None")
+        self._client, self.name, self._callback, self._on_end = client, name, callback, on_end
+        info = client._info(name)
+        if info.where == "client":
+            raise wrong("name", name, "a sensor of the simulation", "This one runs in the client that spawned it.")
+        self.first, self.count = env_range(envs, info.num_envs, name)
+        self.lossless = policy == "lossless" or info.events
+        self.every, self.max_rate, self.truth = every, max_rate, truth
+        nbytes = sum(prod(spec.shape) * np.dtype(spec.dtype).itemsize for spec in info.specs) * self.count
+        large = nbytes >= LARGE
+        self._window = (WINDOW_LARGE if large else WINDOW_SMALL) if self.lossless else 1
+        self._room = queue if queue is not None else (ROOM_LARGE if large else ROOM_SMALL) if self.lossless else 1
+        self._strand = client.workers.strand(name)
+        self._lock = threading.Lock()
+        self.number = -1
+        self._info = info
+        self._ended = False
+        self._unreturned = 0
+        self._received = self._dropped = self._lost = self._nbytes = 0
+        self._last: tuple[float, float, int] = (0.0, 0.0, -1)
+        self._times: deque[tuple[float, int]] = deque(maxlen=512)
+
+    @property
+    def stats(self) -> Stats:
+        """What it has had so far."""
+        now = time.monotonic()
+        recent = [(when, count) for when, count in list(self._times) if now - when < RATE_OVER]
+        span = now - recent[0][0] if recent else 0.0
+        rate = sum(count for _, count in recent[1:]) / span if len(recent) > 1 and span > 0.0 else 0.0
+        return Stats(self._received, self._dropped, self._lost, self._nbytes, rate, *self._last)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is over."""
+        return self._ended
+
+    def begin(self, info: StreamInfo, number: int) -> None:
+        """Subscribe, at first and again on a new connection."""
+        self._info, self.number, self._unreturned = info, number, 0
+        if self.first + self.count > info.num_envs:
+            self.finish(f"the server has {info.num_envs} envs now")
+            return
+        self._client._link.tell(
+            say.Subscribe(
+                number,
+                info.id,
+                self.lossless,
+                self.every,
+                self.max_rate or 0.0,
+                self.first,
+                self.count,
+                self.truth,
+                self._window,
+                self._room,
+            )
+        )
+
+    def take(self, messages: list[Message]) -> None:
+        """Have the listener called with what came in; on the link's thread."""
+        self._strand.submit(self._deliver, self.number, messages)
+
+    def _deliver(self, number: int, messages: list[Message]) -> None:
+        callback, info, errors = self._callback, self._info, self._client.workers.errors
+        done = 0
+        messages.reverse()
+        while messages:
+            memory, dropped = messages.pop()
+            if self._ended or number != self.number:
+                return
+            self._received += 1
+            self._dropped += dropped
+            self._nbytes += len(memory)
+            data: SensorData | None = None
+            try:
+                data = read_message(memory, info)
+                if data.events_lost:
+                    self._note_lost(data)
+                callback(data)
+            except BaseException as error:
+                errors.report(self.name, callback, error)
+            if data is not None:
+                header = data.raw.header
+                age = (header.time_ns - header.capture_ns) * 1e-9
+                self._last = (age, (time.time_ns() - header.wall_ns) * 1e-9, header.frame)
+                if isinstance(data, LostEvents):
+                    done -= 1  # it took no credit
+            del data, memory
+            done += 1
+            if not self.lossless or (done & 1023) == 0:
+                self._return(number, done)
+                done = 0
+        self._times.append((time.monotonic(), max(done, 1)))
+        self._return(number, done)
+
+    def _return(self, number: int, count: int) -> None:
+        """Give credits back: at once what the server waits for, else in good portions."""
+        self._unreturned += count
+        if self._unreturned and (not self.lossless or self._unreturned * 4 >= self._window or not self._strand.pending):
+            count, self._unreturned = self._unreturned, 0
+            if number == self.number:
+                self._client._link.send(Record(CREDIT, number, count))
+
+    def _note_lost(self, data: SensorData) -> None:
+        self._lost += data.events_lost
+        LOGGER.warning(
+            "%d events of %r were lost: the listener is too slow, or queue= too small", data.events_lost, self.name
+        )
+
+    def stop(self) -> None:
+        """End it; from now on the listener is not called. May be called again.
+
+        It waits until a running call of the listener has ended, but not from within that.
+        """
+        with self._lock:
+            first, self._ended = not self._ended, True
+        if first:
+            self._client._forget(self)
+        self._strand.close()
+
+    def finish(self, reason: str) -> None:
+        """End it because the server says so."""
+        with self._lock:
+            if self._ended:
+                return
+            self._ended = True
+        self._client._forget(self, tell=False)
+        if self._on_end is not None:
+            self._strand.submit(self._on_end, reason)
+
+    def __repr__(self) -> str:
+        state = "ended" if self._ended else f"{self._received} received, {self._dropped} dropped"
+        return f"<Subscription to {self.name!r}: {state}>"
+
+
+class RemoteSensor:
+    """A sensor of the simulation, by its name: `client.sensors["lidar"]`."""
+
+    def __init__(self, client: Client, name: str) -> None:
+        self._client, self._name = client, name
+        self._subscription: Subscription | None = None
+        self._last_stats = Stats()
+        self._reason = ""
+        self._lock = threading.RLock()
+
+    # What it is -------------------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._name
+
+    @property
+    def info(self) -> StreamInfo:
+        """What the server says of it: kind, fields, rate, mounts, config, constants.
+
+        Raises:
+            StaleError: the server has it no more.
+        """
+        return self._client._info(self._name)
+
+    @property
+    def kind(self) -> str:
+        """Its kind, e.g. ``"imu"``."""
+        return self.info.kind
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the server has it."""
+        return self._name in self._client.streams
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        """What it was configured with."""
+        return self.info.cfg
+
+    # Listening --------------------------------------------------------------------------------------------------------
+
+    def listen(
+        self,
+        callback: Callable[[Any], object],
+        *,
+        policy: Policy = "latest",
+        every: int = 1,
+        max_rate: float | None = None,
+        envs: Envs = None,
+        truth: bool = False,
+        queue: int | None = None,
+    ) -> None:
+        """Have a function called with each sample, on a worker thread, one after the other.
+
+        A listener that was there before is replaced, and not called any more. What the function raises is logged with
+        the sensor's name, and kept in `client.errors`; the next sample comes all the same.
+
+        Args:
+            callback: takes a `SensorData`, of the class that the sensor's serializer makes. It and its arrays may be
+                kept; to keep many, keep ``data.copy()``.
+            policy: ``"latest"``: of what arrives while the function works only the newest is kept, and the others are
+                counted as dropped. ``"lossless"``: everything waits for it, up to `queue` messages; what happens then
+                says `serve`. Events are always lossless.
+            every: only each n-th sample.
+            max_rate: most samples per second of the wall clock.
+            envs: an environment or a range of them (a slice without step); None for all.
+            truth: also the ground truth, in `data.truth`.
+            queue: messages that may wait on the server; None: 64 large ones, 65536 small ones.
+
+        Raises:
+            ConfigError: an argument is none of these.
+            StaleError: the server has the sensor no more.
+        """
+        with self._lock:
+            new = Subscription(
+                self._client,
+                self._name,
+                callback,
+                policy=policy,
+                every=every,
+                max_rate=max_rate,
+                envs=envs,
+                truth=truth,
+                queue=queue,
+                on_end=self._ended,
+            )
+            old, self._subscription = self._subscription, new
+            self._reason = ""
+            self._client._begin(new)
+        if old is not None:
+            old.stop()
+
+    def stop(self) -> None:
+        """Stop listening; from now on the function is not called. May be called again, also where nobody listens.
+
+        It waits until a running call has ended, but not from within that.
+        """
+        with self._lock:
+            old, self._subscription = self._subscription, None
+        if old is not None:
+            self._last_stats = old.stats
+            old.stop()
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether a function is called with what comes."""
+        subscription = self._subscription
+        return subscription is not None and not subscription.ended
+
+    @property
+    def stats(self) -> Stats:
+        """What the listener has had so far, or the one before it."""
+        subscription = self._subscription
+        return self._last_stats if subscription is None else subscription.stats
+
+    def _ended(self, reason: str) -> None:
+        self._reason = reason
+        text = f"listening to {self._name!r} ended: {reason}"
+        LOGGER.warning(text)
+        self._client._note(text)
+
+    @property
+    def why_ended(self) -> str:
+        """Why the server ended the listening; empty where it did not."""
+        return self._reason
+
+    def read(self, timeout: float = 5.0, **options: Any) -> Any:
+        """Return one sample, the next that comes; for looking at a sensor now and then.
+
+        Args:
+            timeout: longest wait, s.
+            options: of `listen`.
+
+        Raises:
+            TimeoutError: none came.
+            StreamError: the sensor went away.
+        """
+        got: deque[Any] = deque(maxlen=1)
+        event = threading.Event()
+
+        def take(data: Any) -> None:
+            if not got:
+                got.append(data)
+            event.set()
+
+        def end(reason: str) -> None:
+            got.append(StreamError(f"reading {self._name!r}: {reason}"))
+            event.set()
+
+        subscription = Subscription(self._client, self._name, take, on_end=end, **options)
+        self._client._begin(subscription)
+        try:
+            if not event.wait(timeout):
+                raise TimeoutError(
+                    f"sensor {self._name!r}: no sample came within {timeout:g} s. Does the simulation run?"
+                )
+        finally:
+            subscription.stop()
+        if isinstance(got[0], StreamError):
+            raise got[0]
+        return got[0]
+
+    # Commands ---------------------------------------------------------------------------------------------------------
+
+    def set(self, knob: str, value: Any, env_ids: Any = None) -> None:
+        """Set a live knob of the sensor, such as its noise, for some environments (None: all), between two steps.
+
+        Raises:
+            StreamError: the server refused; with its words.
+        """
+        self._client._set(self._name, knob, value, env_ids)
+
+    def destroy(self) -> None:
+        """Stop, and have the server remove the sensor; only the client that spawned it can.
+
+        Raises:
+            StreamError: the server refused; with its words.
+        """
+        self.stop()
+        self._client.destroy(self)
+
+    def __repr__(self) -> str:
+        if not self.is_alive:
+            return f"<RemoteSensor {self._name!r}: gone>"
+        info = self.info
+        fields = ", ".join(f"{s.name}[{','.join(('env', *s.axes))}] {s.unit}" for s in info.specs) or info.type_name
+        rate = "events" if info.events else f"{info.rate_hz:g} Hz" if info.rate_hz else info.where
+        return f"<RemoteSensor {self._name!r} ({info.kind}), {info.num_envs} env(s), {rate}: {fields}>"
+
+
+def env_range(envs: Envs, num_envs: int, name: str) -> tuple[int, int]:
+    """Return (first, number) of the environments that a listener asks for.
+
+    Raises:
+        ConfigError: they are no range of environments that there are.
+    """
+    expected = f"None, an environment from 0 to {num_envs - 1}, or a slice of them without a step"
+    if envs is None:
+        return 0, num_envs
+    if isinstance(envs, int | np.integer) and not isinstance(envs, bool):
+        if -num_envs <= envs < num_envs:
+            return int(envs) % num_envs, 1
+    elif isinstance(envs, slice | range):
+        chosen = range(num_envs)[envs] if isinstance(envs, slice) else envs
+        if len(chosen) and chosen.step == 1 and 0 <= chosen.start and chosen.stop <= num_envs:
+            return chosen.start, len(chosen)
+    raise ConfigError.single(f"listen({name!r})", "envs", envs, expected)
+
+
+__all__ = ["Policy", "RemoteSensor", "Stats", "Subscription"]

@@ -1,0 +1,71 @@
+"""What is new to one output: every recorder, server or viewer has its own count, so that none misses another's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from sensorium.sensors.base import Sensor
+
+if TYPE_CHECKING:
+    from sensorium.scene.scene import Scene
+
+
+class News:
+    """What one output has not yet taken of a scene's sensors; `Scene.news` makes one.
+
+    At first everything is news. ``scene.publish(names, since=news)`` takes what is new and notes that it was taken.
+    """
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._taken: WeakKeyDictionary[Sensor[Any, Any], tuple[int, int, int]] = WeakKeyDictionary()
+
+    def __repr__(self) -> str:
+        return f"News({len(self._taken)} sensor(s) taken before)"
+
+    def of(self, names: Iterable[str] | None = None, *, truth: bool = True) -> list[str]:
+        """Return the sensors that have something new, without copying or evaluating anything.
+
+        New is a sample that arrived, and, with `truth`, one that was captured: they differ where a sensor has a delay.
+        So is a capture that was made anew, at a reset or after an edit. On CUDA the host does not look at the device:
+        there a sample may be said to have arrived at each tick at which it can.
+
+        Args:
+            names: sensors to ask about, as for `Scene.publish`. None takes those that `Scene.publish` would.
+            truth: whether a capture that has not arrived is news as well: the ground truth has it at once.
+        """
+        scene = self._scene
+        wanted = scene._in_use() if names is None else names
+        return [name for name in wanted if self._is_new(scene[name], truth)]
+
+    def note(self, sensor: Sensor[Any, Any]) -> None:
+        """Note that what a sensor shows now was taken."""
+        self._taken[sensor] = (*_captures(sensor), sensor.clock.tick)
+
+    def has_captured(self, sensor: Sensor[Any, Any]) -> bool:
+        """Whether a sensor captured something since it was taken."""
+        taken = self._taken.get(sensor)
+        return taken is None or taken[:2] != _captures(sensor)
+
+    def _is_new(self, sensor: Sensor[Any, Any], truth: bool) -> bool:
+        taken = self._taken.get(sensor)
+        if taken is None:
+            return True
+        captures, off_grid = _captures(sensor)
+        ring = sensor.line.ring
+        is_delayed = ring is not None and ring.has_delay
+        if off_grid != taken[1] or (captures != taken[0] and (truth or not is_delayed)):
+            return True
+        return is_delayed and sensor.has_arrived(taken[2])
+
+
+def _captures(sensor: Sensor[Any, Any]) -> tuple[int, int]:
+    """Return how many captures a sensor has had on its grid and off it; a lazy one has those that it could have."""
+    captures = sensor.captures
+    lazy = sensor._evaluation_kind() == "lazy"
+    return sensor.rate.index(sensor.clock.tick) if lazy else captures.samples, captures.off_grid
+
+
+__all__ = ["News"]

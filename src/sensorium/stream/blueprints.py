@@ -1,0 +1,484 @@
+"""Blueprints out of the configs of sensors, and configs out of what was chosen on a blueprint.
+
+Every registered config class is a `SensorDefinition`: its fields are the attributes, with their types, defaults,
+meanings and, of a choice, the values there are. ``sensor.other.KIND`` is the id, or CARLA's own where CARLA has that
+sensor. What the config does not take is refused here as well, in the words of its own errors.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from types import NoneType, SimpleNamespace, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Union, cast, get_args, get_origin
+
+from sensorium import registry
+from sensorium.cfg import NON_NEGATIVE_KNOBS, SELECTORS, MountedSensorCfg, SensorCfg, meanings
+from sensorium.errors import (
+    ConfigError,
+    DuplicateNameError,
+    Fault,
+    SensoriumError,
+    SensoriumWarning,
+    UnknownNameError,
+    shown,
+)
+from sensorium.spec import Requirement
+from sensorium.wire.attributes import Attribute, SensorDefinition, blueprint_title, nearest_kind
+
+if TYPE_CHECKING:
+    from sensorium.wire.pose import Pose
+
+CARLA_IDS = {"depth_camera": "sensor.camera.depth", "lidar": "sensor.lidar.ray_cast"}
+"""Kinds that have another id than ``sensor.other.KIND``, because CARLA has such a sensor under that id."""
+RESERVED_BY_WORD = {"CONTACT_REPORT": "contact"}
+"""Requirements with arguments that are reserved by a word of their own."""
+
+_TICK = "sensor_tick"
+_HANDLED = ("name", "offset")
+_UNITS = frozenset(
+    "m s N K W A V T Hz kg rad deg dB Pa 1 px pixels degC m/s rad/s m/s^2 rad/s^2 m^2 1/m 1/m^2 1/s N/m Pa/K "
+    "kg/m^3".split()
+) | {"N m", "N s", "N m s", "N m/A", "N s/m", "N s/m^2", "N m s/rad", "kg m^2", "W/K", "J/K"}
+_UNIT = re.compile(r", ([^,.;:()]+?)(?= per sample| at the |[,.;:]|$| \()")
+_ALIKE = {"pixels": "px", "degrees": "deg", "degrees Celsius": "degC", "1": ""}
+_NAMED_UNITS = {"update_period": "s", "rate_hz": "Hz", "delay": "s", "jitter": "s"}
+
+
+class PresetLike(Protocol):
+    """What is needed of a preset to offer it."""
+
+    @property
+    def kind(self) -> str:
+        """Kind of the sensor."""
+
+
+class Defined(Protocol):
+    """A class of sensors that says what it is: a streamed sensor, or one that runs in the client."""
+
+    @staticmethod
+    def definition() -> SensorDefinition:
+        """Return its definition."""
+
+
+Extra = SensorDefinition | Defined | type
+
+
+def definitions(
+    extra: Iterable[Extra] = (), *, presets: Mapping[str, PresetLike] | None = None
+) -> dict[str, SensorDefinition]:
+    """Return the definitions of all registered sensors by id, and of others.
+
+    What cannot be described, such as a class of a broken plugin, is left out with a `SensoriumWarning` that names it.
+
+    Args:
+        extra: definitions of other sensors, or classes that return one from `definition()`.
+        presets: presets by name, which become the recommended values of an attribute ``preset``.
+    """
+    found: dict[str, SensorDefinition] = {}
+
+    def add(what: str, make: Callable[[], SensorDefinition]) -> None:
+        try:
+            definition = make()
+            if not isinstance(definition, SensorDefinition):
+                raise TypeError(f"its definition is {shown(definition)}, no SensorDefinition")
+            if found.get(definition.id, definition) != definition:
+                raise DuplicateNameError(f"there is another blueprint {definition.id!r}, which stays")
+        except Exception as error:
+            text = f"{what} is left out of the blueprints: {type(error).__name__}: {error}"
+            warnings.warn(text, SensoriumWarning, stacklevel=3)
+            return
+        found[definition.id] = definition
+
+    def of_kind(kind: str) -> SensorDefinition:
+        cfg_class: Any = registry.cfg_for_kind(kind)
+        definition = _blueprint_of(cfg_class).definition
+        names = tuple(name for name, preset in (presets or {}).items() if preset.kind == kind)
+        if not names:
+            return definition
+        doc = "A device whose fields are taken; those that are set besides win."
+        return definition.with_attributes(
+            Attribute(id="preset", default="", recommended_values=names, restrict_to_recommended=True, doc=doc)
+        )
+
+    for kind in sorted(set(map(_kind, registry.registered()))):
+        add(f"the sensor {kind!r}", partial(of_kind, kind))
+    for each in extra:
+        add(f"the sensor {shown(each)}", partial(_defined, each))
+    return dict(sorted(found.items()))
+
+
+def build_cfg(
+    id: str,
+    values: Mapping[str, object] | None = None,
+    *,
+    name: str = "",
+    attach_to: str | None = None,
+    transform: Pose | None = None,
+    preset: Callable[..., SensorCfg[Any]] | None = None,
+) -> SensorCfg[Any]:
+    """Return the config of a sensor out of what was chosen on its blueprint.
+
+    Args:
+        id: id of the blueprint; the bare kind will do.
+        values: attribute id -> text or Python value; what is absent is as the config has it.
+        name: name in the scene; empty takes the kind.
+        attach_to: full name of the body it is attached to; None for the world. A selector among the values, such as
+            ``site``, counts instead.
+        transform: pose of the sensor in the frame of what it is attached to, x forward, also of a camera.
+        preset: builds a config from the name of a preset and from fields, where the blueprint offers presets.
+
+    Raises:
+        UnknownNameError: there is no such blueprint.
+        ConfigError: every fault at once, each with the attribute, the value and what is accepted.
+    """
+    blueprint = _find(id)
+    definition, title = blueprint.definition, blueprint_title(blueprint.definition.id)
+    given = dict(values or {})
+    device = str(given.pop("preset", None) or "") if preset is not None else ""
+    fields = definition.choose(given)
+    if _TICK in fields:
+        if "update_period" in fields:
+            fault = Fault(_TICK, shown(fields[_TICK]), "it absent beside update_period", "Keep one of the two.")
+            raise ConfigError(title, [fault])
+        fields["update_period"] = fields.pop(_TICK)
+    place, pose = blueprint.attached(fields, attach_to, title), blueprint.posed(fields, transform, title)
+    asked = {**dict.fromkeys(place, "attach_to"), "offset": "transform"}
+    fields |= place | pose
+    if name:
+        fields["name"] = name
+    try:
+        cfg = preset(device, **fields) if preset is not None and device else blueprint.cfg_class(**fields)
+    except ConfigError as error:
+        raise ConfigError(title, [_renamed(fault, asked) for fault in error.faults]) from None
+    except SensoriumError:
+        raise
+    except Exception as error:  # of a config that did not expect such values: they come from anywhere
+        expected = f"values that {blueprint.cfg_class.__name__} can take"
+        text = f"{type(error).__name__}: {error}."
+        raise ConfigError.single(title, ", ".join(fields), tuple(fields.values()), expected, text) from error
+    if not isinstance(cfg, blueprint.cfg_class):
+        raise ConfigError.single(title, "preset", device, f"a preset of kind {definition.kind}, not of {cfg.kind()}")
+    return cfg
+
+
+def _defined(each: Any) -> SensorDefinition:
+    return each if isinstance(each, SensorDefinition) else each.definition()
+
+
+def requirements(id: str) -> tuple[Requirement, ...]:
+    """Return what a sensor needs of an engine, as far as it can be known without a model.
+
+    Names within them are made up: they tell kinds, options and slots only.
+
+    Raises:
+        UnknownNameError: there is no such blueprint.
+    """
+    return _find(id).requirements
+
+
+def _renamed(fault: Fault, asked: Mapping[str, str]) -> Fault:
+    """Return a fault of a field that was not chosen in the word that was: ``attach_to`` for ``body``."""
+    word = asked.get(fault.field.partition(".")[0])
+    return fault if word is None else replace(fault, field=word)
+
+
+def _find(id: str) -> _Blueprint:
+    ids = {_id(kind): kind for kind in map(_kind, registry.registered())}
+    kind = ids.get(id, id.removeprefix("sensor.other."))
+    if kind not in ids.values():
+        raise UnknownNameError("blueprint", id, ids, nearest_kind(id, ids, ids.values()))
+    cfg_class: Any = registry.cfg_for_kind(kind)
+    return _blueprint_of(cfg_class)
+
+
+def _id(kind: str) -> str:
+    return CARLA_IDS.get(kind, f"sensor.other.{kind}")
+
+
+def _kind(cfg_class: Any) -> str:
+    kind: str = cfg_class.kind()
+    return kind
+
+
+# One config class -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Blueprint:
+    """A config class and what it offers.
+
+    Args:
+        cfg_class: the config class.
+        definition: what it offers.
+        selectors: the selectors it takes, of one that sits somewhere.
+        attach: the field that `attach_to` gives: ``"body"``, ``"primary"``, ``"joints"``, or empty where it gives none.
+        on_world: whether it may sit on the world.
+        requirements: what it needs of an engine.
+    """
+
+    cfg_class: type[SensorCfg[Any]]
+    definition: SensorDefinition
+    selectors: tuple[str, ...]
+    attach: str
+    on_world: bool
+    requirements: tuple[Requirement, ...]
+
+    def attached(self, fields: Mapping[str, Any], body: str | None, title: str) -> dict[str, Any]:
+        """Return the fields that say where the sensor sits, as far as `fields` do not say it."""
+        selectors = (*self.selectors, *_aliases(self.cfg_class))
+        if self.attach == "primary":
+            selectors = ("primary", "prim_path")
+        if any(name in fields for name in selectors):
+            return {}
+        if not self.attach and self.selectors and body is None:
+            raise self._needs_place(None, "a place", title)
+        if self.attach == "body":
+            if body is None and not self.on_world:
+                raise self._needs_place(None, "the name of a body", title)
+            return {"body": "world" if body is None else body}
+        if body is None:
+            return {}
+        if self.attach == "primary":
+            return {"primary": {"mode": "body", "pattern": body}}
+        if self.attach == "joints":
+            entity, slash, _ = body.partition("/")
+            return {"joints": f"{re.escape(entity)}/.*" if slash else ".*"}
+        raise self._needs_place(body, "nothing: it does not sit on a body", title)
+
+    def _needs_place(self, body: str | None, expected: str, title: str) -> ConfigError:
+        """Return the error of a sensor that does not sit where it was told to, with what to set."""
+        ways = [name for name in self.selectors if name in ("site", "joint", "geom", "camera")]
+        ways += [name for name in ("obj",) if name in self.definition]
+        words = " or ".join(ways)
+        if body is not None:
+            fix = f"Set {words}, and leave attach_to out." if ways else "Leave attach_to out."
+        elif not self.attach:
+            fix = f"Set {words}."
+        else:
+            fix = f"Give attach_to, or set {words}." if ways else "Give attach_to."
+        return ConfigError.single(title, "attach_to", body, expected, fix)
+
+    def posed(self, fields: Mapping[str, Any], transform: Pose | None, title: str) -> dict[str, Any]:
+        """Return the field that says how the sensor sits."""
+        offset = self.cfg_class.model_fields.get("offset")
+        pose: dict[str, Any] = {}
+        if transform is not None:
+            pos, rot = tuple(map(float, transform.pos)), tuple(map(float, transform.rot))
+            if any(pos) or rot not in ((1.0, 0.0, 0.0, 0.0), (-1.0, 0.0, 0.0, 0.0)):
+                pose = {"pos": pos, "rot": rot}
+        if offset is None:
+            if pose:
+                fix = f"A {self.definition.kind} has no pose: leave it out."
+                raise ConfigError.single(title, "transform", transform, "the identity", fix)
+            return {}
+        on_camera = any(fields.get(name) is not None for name in ("camera", "cameras"))
+        if "convention" in getattr(offset.annotation, "model_fields", {}) and not on_camera:
+            pose["convention"] = "world"  # x forward, as every other sensor
+        return {"offset": pose} if pose else {}
+
+
+@cache
+def _blueprint_of(cfg_class: Any) -> _Blueprint:
+    """Describe a config class; whatever its author did wrong is raised."""
+    kind = _kind(cfg_class)
+    least = _least(cfg_class)
+    is_mounted = issubclass(cfg_class, MountedSensorCfg)
+    known = cfg_class.model_fields
+    selectors = tuple(name for name in SELECTORS if name in known)
+    attach, on_world = "", True
+    if is_mounted:
+        selectors = tuple(name for name in selectors if _takes(cfg_class, least, name, "x"))
+        attach = "body" if "body" in selectors else ""
+        on_world = attach == "body" and _takes(cfg_class, least, "body", "world")
+    elif "primary" in known:
+        attach = "primary"
+    elif "joints" in known:
+        attach = "joints"
+    elif "body" in known:
+        attach, on_world = "body", False
+    texts = meanings(cfg_class)
+    attributes = []
+    for name, info in known.items():
+        if name in _HANDLED or (is_mounted and name in SELECTORS and name not in selectors):
+            continue
+        required = info.is_required() and name != attach
+        default = None if info.is_required() else info.get_default(call_default_factory=True)
+        attributes.append(_attribute(name, info.annotation, default, required, texts.get(name, "")))
+    if "update_period" in known and _TICK not in known:
+        attributes.insert(
+            0, Attribute(id=_TICK, type="float", unit="s", low=0.0, doc="Alias of `update_period`, in CARLA's word.")
+        )
+    needed = _requirements(cfg_class, least, selectors, attach)
+    definition = SensorDefinition(
+        id=_id(kind),
+        attributes=tuple(attributes),
+        tags=tuple(dict.fromkeys([*_id(kind).split("."), kind])),
+        doc=_first_paragraph(cfg_class),
+        where="scene",
+        needs=_in_words(kind, needed),
+        kind=kind,
+        attach=_attach_in_words(attach, on_world),
+    )
+    return _Blueprint(cfg_class, definition, selectors, attach, on_world, needed)
+
+
+def _attach_in_words(attach: str, on_world: bool) -> str:
+    if attach == "body":
+        return f"the body it sits on{'; without one it sits on the world' if on_world else ', which must be given'}"
+    if attach == "primary":
+        return "the body whose contacts are measured, in place of primary"
+    if attach == "joints":
+        return "a body of the robot whose joints are measured, all of them, in place of joint and joints"
+    return ""
+
+
+def _aliases(cfg_class: type[SensorCfg[Any]]) -> tuple[str, ...]:
+    """Return the fields that become a selector."""
+    return ("frame", "frames") if "frames" in cfg_class.model_fields else ()
+
+
+def _first_paragraph(cls: type) -> str:
+    return " ".join((cls.__doc__ or "").strip().split("\n\n")[0].split())
+
+
+def _takes(cfg_class: type[SensorCfg[Any]], least: Mapping[str, Any], selector: str, value: str) -> bool:
+    """Return whether a config accepts a selector."""
+    try:
+        cfg_class(**{**least, selector: value})
+    except ConfigError as error:
+        return not any(fault.field in (selector, "mount") for fault in error.faults)
+    except Exception:  # of something else that was made up: it is found out when a sensor is built
+        return True
+    return True
+
+
+def _least(cfg_class: type[SensorCfg[Any]]) -> dict[str, Any]:
+    """Return values for the fields that must be given, as far as one can be made up."""
+    made: dict[str, Any] = {}
+    for name, info in cfg_class.model_fields.items():
+        if info.is_required():
+            shape = _shape(info.annotation)
+            if name == "primary":
+                made[name] = {"mode": "body", "pattern": "body"}
+            elif shape["type"] in ("float", "int", "vector") or (shape["type"] == "json" and not shape["words"]):
+                made[name] = 1.0
+    return made
+
+
+# Requirements ---------------------------------------------------------------------------------------------------------
+
+
+def _requirements(
+    cfg_class: type[SensorCfg[Any]], least: Mapping[str, Any], selectors: Sequence[str], attach: str
+) -> tuple[Requirement, ...]:
+    """Return what an example of a config needs; what its class always needs where no example can be made."""
+    sensor_class = registry.sensor_for(cfg_class)
+    where: dict[str, Any] = {"primary": {"mode": "body", "pattern": "body"}} if attach == "primary" else {}
+    where = {"joints": "joint"} if attach == "joints" else where
+    places: list[dict[str, Any]] = [{name: name} for name in ("body", "site", "joint") if name in selectors]
+    model = SimpleNamespace(names=lambda kind: [kind, "body", "site", "geom", "joint", "camera"])
+    makers: list[Callable[[], Any]] = [cast(Any, owner).example for owner in (cfg_class, sensor_class)
+                                       if hasattr(owner, "example")]  # fmt: skip
+    makers += [partial(cfg_class, **{**least, **place}) for place in places or [where]]
+    for make in makers:
+        try:
+            needed = sensor_class.needs(make(), lambda requirement: None, model)
+        except Exception:
+            continue
+        return tuple(dict.fromkeys(needed))
+    return tuple(getattr(sensor_class, "requires", ()))
+
+
+def _in_words(kind: str, needed: Iterable[Requirement]) -> str:
+    """Return what must be reserved, in words."""
+    words = []
+    for requirement in needed:
+        word = RESERVED_BY_WORD.get(requirement.kind, kind) if requirement.args else ""
+        words.append(f"{requirement.kind} (reserve {word})" if word else requirement.kind)
+    return ", ".join(dict.fromkeys(words))
+
+
+# Fields ---------------------------------------------------------------------------------------------------------------
+
+
+NON_NEGATIVE = ("update_period", "rate_hz", "history_length")
+_NON_NEGATIVE_ENDINGS = tuple(f"_{knob}" for knob in NON_NEGATIVE_KNOBS[:5])
+
+
+def _attribute(name: str, annotation: Any, default: Any, required: bool, text: str) -> Attribute:
+    """Return the attribute of one field."""
+    shape = _shape(annotation)
+    doc = " ".join(text.split())
+    if shape["type"] not in ("bool", "string") and "restrict_to_recommended" not in shape:
+        shape["unit"] = "" if shape["words"] else _unit(name, doc)
+        if name in (*NON_NEGATIVE, *NON_NEGATIVE_KNOBS) or name.endswith(_NON_NEGATIVE_ENDINGS):
+            shape |= {"low": 0.0, "open_low": name == "rate_hz"}
+    return Attribute(id=name, default=_default(default), doc=doc, required=required, **shape)
+
+
+def _shape(annotation: Any) -> dict[str, Any]:
+    """Return type, size, words and recommended values of a field's annotation."""
+    while get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    found: dict[str, Any] = {"type": "json", "words": False}
+    origin, args = get_origin(annotation), get_args(annotation)
+    if annotation in (bool, int, float, str):
+        found["type"] = "string" if annotation is str else annotation.__name__
+    elif origin is Literal:
+        kinds = {type(arg) for arg in args}
+        only = kinds.pop() if len(kinds) == 1 else None
+        found["type"] = {str: "string", int: "int", bool: "bool"}.get(only or NoneType, "json")
+        found["words"] = found["type"] == "json"
+        found |= {"recommended_values": args, "restrict_to_recommended": True}
+    elif origin is tuple and args and all(_is_float(arg) for arg in args if arg is not Ellipsis):
+        found |= {"type": "vector", "size": 0 if Ellipsis in args else len(args)}
+    elif origin in (Union, UnionType):
+        members = [_shape(arg) for arg in args if arg is not NoneType]
+        if len(members) == 1:
+            return members[0]
+        found["words"] = any(member["type"] == "string" or member["words"] for member in members)
+        closed = [member for member in members if member["type"] == "bool" or "recommended_values" in member]
+        if len(closed) == len(members):
+            values = [value for member in members for value in member.get("recommended_values", (True, False))]
+            found |= {"recommended_values": tuple(values), "restrict_to_recommended": True}
+        else:
+            values = [value for member in closed for value in member.get("recommended_values", ())]
+            found |= {"recommended_values": tuple(values)} if values else {}
+    return found
+
+
+def _is_float(annotation: Any) -> bool:
+    while get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    return annotation is float
+
+
+def _default(value: Any) -> Any:
+    """Return a default as a plain value; empty where there is none."""
+    if value is None:
+        return ""
+    if isinstance(value, tuple | list):
+        return [_default(part) for part in value]
+    to_dict = getattr(value, "to_dict", None)
+    return to_dict() if callable(to_dict) else value
+
+
+def _unit(name: str, text: str) -> str:
+    """Return the unit that the first sentence of a meaning ends in; empty where it names none."""
+    if name in _NAMED_UNITS:
+        return _NAMED_UNITS[name]
+    if name.endswith("_deg"):
+        return "deg"
+    sentence = re.split(r"(?<=\w)\. ", text)[0]
+    for match in _UNIT.finditer(sentence):
+        unit = match.group(1).strip()
+        if unit in _UNITS or unit in _ALIKE:
+            return _ALIKE.get(unit, unit)
+    return ""
+
+
+__all__ = ["CARLA_IDS", "build_cfg", "definitions", "requirements"]

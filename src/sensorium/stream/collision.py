@@ -1,0 +1,509 @@
+"""Collision: a message when the body that the sensor is attached to begins to touch another one, with the impulse.
+
+A contact is the touch of the owner and one other body, however many points it has. Its impulse is the sum of force
+times time step, friction included, that acts on the owner, in world axes. Every physics tick is looked at: the sensor
+reads `CollisionEvents` in the scene, whose rows are those of a control step, so an impact counts up to its end.
+
+What may touch must be known before a simulator's model is compiled, see `reserve_contact`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import numpy as np
+
+from sensorium.errors import ConfigError, Fault, SelectionError, UnsupportedError, WireError, listed, nearest
+from sensorium.readings import Reading
+from sensorium.spec import CONTACT_REPORT, Requirement
+from sensorium.stream.streamed import Array, Model, Owner, StreamedSensor, owner_of
+from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
+from sensorium.wire.data import ArrayData, RawData
+from sensorium.wire.serializers import Serializer
+from sensorium.wire.world import Bodies, Body, Snapshot
+
+if TYPE_CHECKING:
+    from sensorium.cfg import SensorCfg
+
+WORLD = -1
+"""Id of what belongs to no body: the ground and everything else that is fixed to the world."""
+
+PHASES = {1: "begin", 2: "persist", 3: "end"}
+"""The numbers of phases, as in `CollisionEventsData.phase`."""
+
+_SENT = {"begin": (1,), "all": (1, 2, 3)}
+_ROWS = 64
+_log = logging.getLogger("sensorium.stream")
+
+
+class CollisionEvent(ArrayData):
+    """One collision."""
+
+    dtype = np.dtype(
+        [
+            ("actor", "<i4"),
+            ("other_actor", "<i4"),
+            ("phase", "<i4"),
+            ("normal_impulse", "<f4", 3),
+            ("pos_w", "<f4", 3),
+            ("duration", "<f4"),
+            ("peak_force", "<f4"),
+            ("tick", "<i8"),
+        ]
+    )
+
+    def __init__(self, raw: RawData) -> None:
+        super().__init__(raw)
+        if len(self.array) != 1:
+            raise WireError(f"a collision of stream {raw.info.name!r} has {len(self.array)} rows, expected one")
+
+    @property
+    def actor(self) -> int:
+        """Id of the body that the sensor is attached to."""
+        return int(self.array["actor"][0])
+
+    @property
+    def other_actor(self) -> int:
+        """Id of the body that it touches; -1 is the world."""
+        return int(self.array["other_actor"][0])
+
+    @property
+    def phase(self) -> str:
+        """``begin``, ``persist`` (it touched before this frame's control step) or ``end``."""
+        return PHASES.get(int(self.array["phase"][0]), "unknown")
+
+    @property
+    def normal_impulse(self) -> Array:
+        """Impulse on the owner, world, float32 [3], N s: within this control step, at the end of the whole contact.
+
+        It is the whole impulse, with the part that is due to friction.
+        """
+        return self.array["normal_impulse"][0]  # type: ignore[no-any-return]
+
+    @property
+    def pos_w(self) -> Array:
+        """Where they touch, world, float32 [3], m: centre of the contacts, weighted by force."""
+        return self.array["pos_w"][0]  # type: ignore[no-any-return]
+
+    @property
+    def duration(self) -> float:
+        """How long they have touched so far, or did in all, s."""
+        return float(self.array["duration"][0])
+
+    @property
+    def peak_force(self) -> float:
+        """Greatest net force of the contact so far, N."""
+        return float(self.array["peak_force"][0])
+
+    @property
+    def event_tick(self) -> int:
+        """Physics tick of the event; of ``persist`` the first one of the control step."""
+        return int(self.array["tick"][0])
+
+
+class CollisionSerializer(Serializer):
+    """A `CollisionEvent` as bytes: its one row."""
+
+    type_name: ClassVar[str] = "sensorium.CollisionEvent/1"
+
+    @staticmethod
+    def serialize(sensor: Any, /, *args: Any) -> bytes:
+        """Return the bytes of one row of `CollisionEvent.dtype`."""
+        (row,) = args
+        return np.array([row], CollisionEvent.dtype).tobytes()
+
+    @staticmethod
+    def deserialize(raw: RawData, /) -> CollisionEvent:
+        """Return the event that the bytes are."""
+        return CollisionEvent(raw)
+
+
+class Collision(StreamedSensor):
+    """Sends a message for each collision of its owner with another body or with the world, but not with deformables.
+
+    Bodies of the owner's own kinematic tree do not count, but with ``own_links``. With ``whole_tree`` it is the whole
+    tree of the owner that collides.
+    """
+
+    serializer = CollisionSerializer
+    events = True
+
+    @classmethod
+    def definition(cls) -> SensorDefinition:
+        """Return ``sensor.other.collision``."""
+        attributes = (
+            Attribute(
+                id="min_impulse",
+                type="float",
+                default="0.0",
+                low=0.0,
+                unit="N s",
+                doc="Weaker collisions are left out: length of the impulse within the control step.",
+            ),
+            Attribute(
+                id="phases",
+                default="begin",
+                recommended_values=tuple(_SENT),
+                restrict_to_recommended=True,
+                doc="`begin`: a message when a touch begins. `all`: also in each control step in which it goes on, and "
+                "when it ends.",
+            ),
+            Attribute(
+                id="min_interval",
+                type="float",
+                default="0.0",
+                low=0.0,
+                unit="s",
+                doc="Simulation time that must pass between two messages of one phase about the same two bodies.",
+            ),
+            Attribute(
+                id="whole_tree",
+                type="bool",
+                default="false",
+                doc="Whether all bodies of the owner's kinematic tree collide, not only the owner.",
+            ),
+            Attribute(
+                id="own_links",
+                type="bool",
+                default="false",
+                doc="Whether to tell of collisions with bodies of the owner's own tree; not with whole_tree.",
+            ),
+        )
+        return make_generic_sensor_definition(
+            "other",
+            "collision",
+            attributes,
+            doc="Tells when the body that it is attached to collides, with what, and with which impulse.",
+            needs="contact",
+            attach="the body that collides",
+        )
+
+    def set(self, description: ActorDescription) -> None:
+        """Take the attributes.
+
+        Raises:
+            ConfigError: bounds below 0, an unknown phase, or own links of a whole tree.
+        """
+        super().set(description)
+        title = type(self).__name__
+        self._min_impulse = description.get_float("min_impulse", 0.0)
+        self._min_interval = description.get_float("min_interval", 0.0)
+        for name, value in (("min_impulse", self._min_impulse), ("min_interval", self._min_interval)):
+            if not 0.0 <= value < np.inf:
+                raise ConfigError.single(title, name, value, "a finite number >= 0")
+        phases = description.get_str("phases", "begin")
+        if phases not in _SENT:
+            raise ConfigError.single(title, "phases", phases, f"one of {', '.join(_SENT)}")
+        self._phases = _SENT[phases]
+        self._whole_tree = description.get_bool("whole_tree", False)
+        self._own_links = description.get_bool("own_links", False)
+        if self._whole_tree and self._own_links:
+            raise ConfigError.single(title, "own_links", True, "false with whole_tree=true", "Attach one to each link.")
+        self._contacts: dict[str, Contacts] = {}
+        self._seen: dict[str, set[tuple[int, int, int, int]]] = {}
+        self._last: dict[tuple[int, int, int], float] = {}
+        self._captures: dict[str, Array] = {}
+        self._told = False
+
+    def set_owner(self, owner: Owner | None) -> None:
+        """Take the body that collides.
+
+        Raises:
+            ConfigError: it is attached to nothing.
+        """
+        super().set_owner(owner)
+        if owner is None:
+            raise ConfigError.single(type(self).__name__, "attach_to", None, "a body", "Only bodies collide.")
+
+    def scene_sensors(self, model: Model) -> Mapping[str, Mapping[str, Any]]:
+        """Return the `CollisionEvents` of the owner with everything that can touch it, out of what was reserved.
+
+        Raises:
+            UnsupportedError: nothing can touch the owner, or its contacts were not reserved.
+        """
+        owner = cast(Owner, self.owner)
+        own, others = _sides(owner, self.bodies, model, **self._variant())
+        found = _reserved(own, others, model.prepared)
+        if found is None:
+            why = model.supports(_report(("body", tuple(others)[:1]), own)) or "the model was prepared without them."
+            attributes = "".join(f", {name}=True" for name, given in self._variant().items() if given)
+            raise UnsupportedError(
+                self.name,
+                f"contacts of {own[1]!r}",
+                model.name,
+                f"{why} For collisions, write Scene(..., reserve=sn.reserve_contact(engine, {owner.body.name!r}"
+                f"{attributes})), or serve with --reserve contact.",
+            )
+        self._contacts = found
+        persist = len(self._phases) > 1
+        return {key: {**contacts.cfg, "persist": persist} for key, contacts in found.items()}
+
+    def _variant(self) -> dict[str, bool]:
+        return {"whole_tree": self._whole_tree, "own_links": self._own_links}
+
+    def tick(self, snapshot: Snapshot) -> None:
+        """Send what is new in the readings."""
+        super().tick(snapshot)
+        for key, contacts in self._contacts.items():
+            reading, envs = self.readings[key], self.reading_rows(key)
+            self._forget(key, reading, envs)
+            self._warn(reading["lost"][envs])
+            for env, row in self._new(key, reading, envs):
+                self._send(env, row, reading, contacts)
+
+    def _forget(self, key: str, reading: Reading, envs: slice) -> None:
+        """Forget when messages of environments were sent that were reset since."""
+        captures = reading.frame[envs].copy()
+        if key in self._captures:
+            reset = {self.envs[int(row)] for row in np.flatnonzero(captures < self._captures[key])}
+            if reset:
+                self._last = {pair: time for pair, time in self._last.items() if pair[0] not in reset}
+        self._captures[key] = captures
+
+    def _warn(self, lost: Array) -> None:
+        if lost.any() and not self._told:
+            self._told = True
+            text = "sensor %r: %d contacts began or ended within one control step and found no room: they are lost"
+            _log.warning(text, self.name, int(lost.sum()))
+
+    def _new(self, key: str, reading: Reading, envs: slice) -> list[tuple[int, int]]:
+        """Return (env, row) of the rows that the reading did not have in the frame before."""
+        offsets = cast(Array, reading.offsets)[envs.start : envs.stop + 1]
+        rows = np.arange(offsets[0], offsets[-1])
+        env = np.repeat(np.asarray(self.envs), np.diff(offsets))
+        columns = [env, *(reading[name][offsets[0] : offsets[-1]] for name in ("pair", "phase", "tick"))]
+        ids = list(zip(*(column.tolist() for column in columns), strict=True))
+        before, self._seen[key] = self._seen.get(key, set()), set(ids)
+        return [(which[0], row) for which, row in zip(ids, rows.tolist(), strict=True) if which not in before]
+
+    def _send(self, env: int, row: int, reading: Reading, contacts: Contacts) -> None:
+        phase, tick = int(reading["phase"][row]), int(reading["tick"][row])
+        impulse = contacts.sign * reading["impulse_w"][row]
+        if phase not in self._phases or np.linalg.norm(impulse) < self._min_impulse:
+            return
+        other = contacts.others[int(reading["pair"][row])]
+        if other is None:
+            return
+        now, which = reading.time, (env, other, phase)
+        if self._min_interval and now - self._last.get(which, -np.inf) < self._min_interval * (1.0 - 1e-9):
+            return
+        self._last[which] = now
+        pos, duration, peak = reading["pos_w"][row], reading["duration"][row], reading["peak_force"][row]
+        me = cast(Owner, self.owner).body.id
+        self.stream.send((me, other, phase, impulse, pos, duration, peak, tick), env=env)
+
+
+# What can touch -------------------------------------------------------------------------------------------------------
+
+Side = tuple[str, str]
+"""Kind (``"body"`` or ``"subtree"``) and name of one side of a contact."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contacts:
+    """One `CollisionEvents` of an owner.
+
+    Attributes:
+        cfg: its config, as plain values.
+        others: ids of what the owner touches, by pair; None for what it does not tell of.
+        sign: of the impulse: the sensor tells what acts on its primary.
+    """
+
+    cfg: Mapping[str, Any]
+    others: tuple[int | None, ...]
+    sign: float
+
+
+def _report(primary: tuple[str, tuple[str, ...]], secondary: Side) -> Requirement:
+    """Return what `CollisionEvents` requires."""
+    return CONTACT_REPORT(primary, secondary, ("found", "force", "pos"), "netforce")
+
+
+def touchable(model: Model) -> tuple[str, ...]:
+    """Return the names of the bodies, and ``world``, with a rigid shape that can touch others.
+
+    An engine that does not know shapes says so of all.
+    """
+    names, shapes = model.names("body"), model.shapes()
+    if not shapes:
+        return (*names, "world")
+    rigid = {shape.body for shape in shapes if shape.is_collision and (shape.body != WORLD or shape.is_static)}
+    return tuple(name for row, name in ((*enumerate(names), (WORLD, "world"))) if row in rigid)
+
+
+def _sides(
+    owner: Owner, bodies: Bodies, model: Model, *, whole_tree: bool, own_links: bool
+) -> tuple[Side, dict[str, int]]:
+    """Return the side of the owner, and name and id of all that can touch it.
+
+    Raises:
+        UnsupportedError: no shape of the owner collides, or nothing else does.
+    """
+    able = touchable(model)
+    own = ("subtree", owner.root.name) if whole_tree else ("body", owner.body.name)
+    mine = owner.links if whole_tree else {owner.body.id}
+    if not any(bodies[each].name in able for each in mine):
+        raise UnsupportedError(owner.body.name, "contacts", model.name, "none of its shapes collides with anything.")
+    ids = {name: WORLD if name == "world" else bodies[name].id for name in able}
+    left_out = {owner.body.id} if own_links else owner.links
+    others = {name: body for name, body in ids.items() if body not in left_out}
+    if not others:
+        raise UnsupportedError(owner.body.name, "contacts", model.name, "there is nothing else that it could touch.")
+    return own, others
+
+
+def _reserved(own: Side, others: Mapping[str, int], prepared: Iterable[Requirement]) -> dict[str, Contacts] | None:
+    """Return the sensors that tell of all contacts of an owner out of what was prepared, by key; None: not of all.
+
+    In the first one the others are the primaries, so that one report has all of them. Only those of which the engine
+    gives no contacts that way have a report each, in the second one.
+    """
+    kind, name = own
+    mine = {"mode": kind, "pattern": name}
+    reports = [
+        each.args[0][1]
+        for each in prepared
+        if each.kind == "CONTACT_REPORT" and each.args[0][0] == "body" and _report(each.args[0], own) == each
+    ]
+    best = max(reports, key=lambda names: (len(others.keys() & names), -len(names), names), default=())
+    fixed = tuple(other for other in others if other not in best)
+    if any(_report((kind, (name,)), ("body", other)) not in prepared for other in fixed):
+        return None
+    found = {}
+    if best:
+        cfg = _cfg({"mode": "body", "pattern": list(best)}, mine, len(best))
+        found["contacts"] = Contacts(cfg, tuple(others.get(other) for other in best), -1.0)
+    if fixed:
+        cfg = _cfg(mine, {"mode": "body", "pattern": list(fixed)}, len(fixed))
+        found["fixed"] = Contacts(cfg, tuple(others[other] for other in fixed), 1.0)
+    return found
+
+
+def _cfg(primary: Mapping[str, Any], secondary: Mapping[str, Any], pairs: int) -> dict[str, Any]:
+    rows = min(3 * pairs, _ROWS)
+    return {"kind": "collision_events", "primary": primary, "secondary": secondary, "max_events": rows}
+
+
+def reserve_contact(
+    model: Model | Iterable[str],
+    bodies: str | Sequence[str] = ".*",
+    *,
+    whole_tree: bool = False,
+    own_links: bool = False,
+) -> list[SensorCfg[Any]]:
+    """Return what a scene must reserve so that `Collision` can be attached to bodies later.
+
+    ::
+
+        engine = sn.MujocoEngine("robot.xml")
+        scene = sn.Scene(engine, reserve=sn.reserve_contact(engine, "robot/base"))
+
+    It costs one contact sensor in the model for each body and each other that can touch it, which MuJoCo evaluates in
+    every tick: name the bodies in a model of many. Contacts with deformables (flexes) are not among them.
+
+    Args:
+        model: the engine; or the names of the bodies that can collide (``world``, too), for a model that is not
+            compiled yet.
+        bodies: pattern, or several, of the bodies that collide: full-match, over full names.
+        whole_tree: for `Collision` with the same attribute.
+        own_links: for `Collision` with the same attribute.
+
+    Raises:
+        ConfigError: `model` is text.
+        SelectionError: a pattern is broken, or matches no body that can touch anything.
+        UnsupportedError: the engine reports no contacts.
+    """
+    from sensorium import registry
+
+    if isinstance(model, str):
+        raise ConfigError.single("reserve_contact", "model", model, "an engine, or the names of bodies")
+    known = _Names(tuple(model)) if isinstance(model, Iterable) else model
+    names = known.names("body")
+    everything = Bodies(
+        Body(row, name, name.partition("/")[0] if "/" in name else "") for row, name in enumerate(names)
+    )
+    cfg_class = registry.cfg_for_kind("collision_events")
+    able = [name for name in touchable(known) if name != "world"]
+    found: dict[Side, list[SensorCfg[Any]]] = {}
+    for name in _matching((bodies,) if isinstance(bodies, str) else bodies, able):
+        owner = owner_of(everything[name], everything, known)
+        own, others = _sides(owner, everything, known, whole_tree=whole_tree, own_links=own_links)
+        if own in found:
+            continue
+        contacts = _reserved(own, others, _grantable(own, tuple(others), known)) or {}
+        found[own] = [cfg_class.from_dict({"name": f"{name}/{key}", **each.cfg}) for key, each in contacts.items()]
+    return [cfg for cfgs in found.values() for cfg in cfgs]
+
+
+def _grantable(own: Side, others: tuple[str, ...], model: Model) -> list[Requirement]:
+    """Return the reports that tell of all contacts of an owner, as few as the engine gives them in.
+
+    Raises:
+        UnsupportedError: the engine does not give them.
+    """
+    every = _report(("body", others), own)
+    if model.supports(every) is None:
+        return [every]
+    primaries, fixed = [], []
+    for other in others:
+        if (why := model.supports(_report(("body", (other,)), own))) is None:
+            primaries.append(other)
+        elif model.supports(_report((own[0], (own[1],)), ("body", other))) is None:
+            fixed.append(_report((own[0], (own[1],)), ("body", other)))
+        else:
+            raise UnsupportedError("(reserved)", f"contacts of {own[1]!r} with {other!r}", model.name, why)
+    return [_report(("body", tuple(primaries)), own), *fixed] if primaries else fixed
+
+
+def _matching(patterns: Iterable[str], names: Sequence[str]) -> Iterator[str]:
+    """Yield the names that any of some patterns matches, in the order of the model."""
+    matches = []
+    for pattern in patterns:
+        try:
+            matched = [name for name in names if name == pattern or re.fullmatch(pattern, name)]
+        except re.error as error:
+            fault = Fault("bodies", repr(pattern), "a name or a pattern", f"The pattern is broken: {error}.")
+            raise SelectionError("reserve_contact", [fault]) from None
+        if not matched:
+            fix = f"{nearest(pattern, names).strip()} Those are: {listed(names)}.".strip()
+            raise SelectionError(
+                "reserve_contact", [Fault("bodies", repr(pattern), "bodies that something can touch", fix)]
+            )
+        matches += matched
+    yield from (name for name in names if name in matches)
+
+
+class _Names:
+    """A model of which only the names of the bodies that collide are known."""
+
+    name = "names"
+    prepared: frozenset[Requirement] = frozenset()
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._bodies = tuple(name for name in names if name != "world")
+        self._shapes = tuple(_Rigid(WORLD if name == "world" else self._bodies.index(name)) for name in names)
+
+    def names(self, kind: str) -> tuple[str, ...]:
+        return self._bodies
+
+    def shapes(self) -> tuple[_Rigid, ...]:
+        return self._shapes
+
+    def parent_body(self, body: int) -> int | None:
+        return None
+
+    def supports(self, requirement: Requirement) -> str | None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Rigid:
+    """A shape that collides."""
+
+    body: int
+    is_collision: bool = True
+    is_static: bool = True

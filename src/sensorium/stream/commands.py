@@ -1,0 +1,143 @@
+"""What clients ask of the owner of the loop, done on his thread between two steps. An error is answered, not raised."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sensorium.errors import ConfigError, SensoriumError, StreamError, UnknownNameError
+from sensorium.stream.doorkeeper import Command
+from sensorium.stream.hub import Session
+from sensorium.stream.sockets import LOG
+from sensorium.wire import messages as say
+from sensorium.wire.pose import Pose
+
+if TYPE_CHECKING:
+    from sensorium.stream.server import Server
+
+
+class Commands:
+    """Does what clients ask for.
+
+    Args:
+        server: the server.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def do(self, session: Session, command: Command) -> None:
+        """Do one thing and answer."""
+        session.requests -= 1
+        if self._server._hub.sessions.get(session.route) is not session:
+            return  # its client is gone
+        result, error, kind = None, "", ""
+        try:
+            result = self._result(session, command)
+        except SensoriumError as problem:
+            error, kind = str(problem), type(problem).__name__
+        except Exception as problem:
+            LOG.exception("%s of client %s failed", type(command).__name__, session)
+            error, kind = f"{type(problem).__name__}: {problem}", type(problem).__name__
+        self._server._hub.tell(session, say.Reply(command.request, result, error, kind))
+
+    def _result(self, session: Session, command: Command) -> Any:
+        server = self._server
+        match command:
+            case say.Step():
+                return self._step(command)
+            case say.Control():
+                self._control(self._controls(command.shape, command.ctrl))
+            case say.Reset(envs=envs):
+                server.scene.reset(None if envs is None else self._envs(envs))
+                return server.frame
+            case say.Spawn():
+                return self._spawn(session, command)
+            case say.Destroy(name=name):
+                if name not in session.sensors:
+                    mine = "a sensor that this client spawned"
+                    raise UnknownNameError(mine, name, session.sensors, "Only its own can a client destroy.")
+                server.remove(name, f"its client {session} destroyed it")
+            case say.Ask(what="blueprints"):
+                return [each.to_dict() for each in server._spawner.definitions().values()]
+            case say.Ask(what=what):
+                raise UnknownNameError("thing to ask for", what, ["blueprints"])
+            case say.Set():
+                self._set(command)
+        return None
+
+    def _step(self, command: say.Step) -> dict[str, Any]:
+        server = self._server
+        if not server.lockstep:
+            raise StreamError(
+                "the simulation runs freely: a client cannot step it. Serve with lockstep=True (--lockstep), or use "
+                "client.control(ctrl)"
+            )
+        if not 1 <= command.substeps <= 1_000_000:
+            raise ConfigError.single("step", "substeps", command.substeps, "a whole number from 1 to 1000000")
+        ctrl = self._controls(command.shape, command.ctrl)
+        server._publisher.complaints.clear()
+        server.scene.step(ctrl, command.substeps)
+        server._marks.flush()
+        scene = server.scene
+        notes = list(server._publisher.complaints)
+        return {"frame": server.frame, "tick": scene.tick, "time": scene.time, "notes": notes}
+
+    def _controls(self, shape: tuple[int, ...], content: bytes) -> Any:
+        if not content and not shape:
+            return None
+        size = math.prod(shape)
+        if len(content) != 8 * size or len(shape) not in (1, 2) or min(shape) < 0:
+            raise ConfigError.single("step", "ctrl", shape, "numbers of shape [nu] or [env, nu]")
+        ctrl = np.frombuffer(content, "<f8").reshape(shape)
+        wanted = getattr(self._server.scene.engine, "nu", None)
+        num_envs = self._server.scene.num_envs
+        if wanted is not None and shape not in ((wanted,), (num_envs, wanted)):
+            raise ConfigError.single("step", "ctrl", shape, f"the shape [{wanted}] or [{num_envs}, {wanted}]")
+        if not np.isfinite(ctrl).all():
+            raise ConfigError.single("step", "ctrl", "NaN or infinity", "finite numbers")
+        return ctrl
+
+    def _control(self, ctrl: Any) -> None:
+        target = getattr(self._server.scene.engine, "ctrl", None)
+        if target is None:
+            raise StreamError(f"engine {self._server.scene.engine.name!r} has no controls that a client could set")
+        if ctrl is not None:
+            target[...] = target.new_tensor(ctrl)
+
+    def _envs(self, envs: tuple[int, ...]) -> list[int]:
+        num_envs = self._server.scene.num_envs
+        wrong = [env for env in envs if not 0 <= env < num_envs]
+        if wrong or not envs:
+            raise ConfigError.single("reset", "env_ids", wrong or envs, f"numbers from 0 to {num_envs - 1}")
+        return list(envs)
+
+    def _spawn(self, session: Session, command: say.Spawn) -> dict[str, Any]:
+        values = dict(command.values)
+        client_side = values.pop("__client_side__", None)
+        info = self._server._spawner.spawn(
+            command.blueprint,
+            values,
+            command.name,
+            Pose.from_array(np.asarray(command.pose, np.float64)),
+            command.attach_to or None,
+            None if command.env < 0 else command.env,
+            client_side=client_side,
+        )
+        session.sensors.add(info.name)
+        return info.to_dict()
+
+    def _set(self, command: say.Set) -> None:
+        scene = self._server.scene
+        envs = None if command.envs is None else self._envs(command.envs)
+        value = command.value
+        if isinstance(value, list):
+            import torch
+
+            value = torch.tensor(value, device=scene.engine.device, dtype=torch.float32)
+        scene[command.name].set(command.knob, value, envs)
+
+
+__all__ = ["Commands"]

@@ -1,0 +1,228 @@
+"""What clients say, on the thread of the socket: greetings, subscriptions, credits. Commands go to the loop's owner."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from sensorium.errors import WireError
+from sensorium.stream.hub import Hub, Session
+from sensorium.stream.security import Door
+from sensorium.stream.sockets import LOG, Sockets
+from sensorium.wire import messages as say
+from sensorium.wire.packing import CONTROL, CREDIT, RELEASE, Record, pack, unpack
+from sensorium.wire.slots import Probe
+
+MOST_REQUESTS = 256
+"""Requests of one client that may wait for the owner of the loop."""
+
+Command = say.Step | say.Control | say.Reset | say.Spawn | say.Destroy | say.Ask | say.Set
+
+
+class Doorkeeper:
+    """Lets clients in and out, and takes what they say.
+
+    Args:
+        hub: topics and sessions.
+        sockets: the socket.
+        door: what a client must have.
+        server: number of this run of the server.
+        version: of the package.
+        lease: seconds of silence after which a client counts as gone.
+        max_clients: most sessions.
+        probe: a segment by which clients find out whether they can read our memory; None without shared memory.
+        catalogue: returns the latched description.
+        left: told of each session that ended, on the socket's thread.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        sockets: Sockets,
+        door: Door,
+        *,
+        server: bytes,
+        version: str,
+        lease: float,
+        max_clients: int,
+        probe: Probe | None,
+        catalogue: Callable[[], say.Catalogue],
+        left: Callable[[Session], None],
+    ) -> None:
+        self._hub, self._sockets, self._door = hub, sockets, door
+        self._server, self._version, self._lease, self._max_clients = server, version, lease, max_clients
+        self._probe, self._catalogue, self._left = probe, catalogue, left
+        self._processes: dict[Session, int] = {}
+        self._sessions = 0
+        self.commands: deque[tuple[Session, Command]] = deque()
+        """What the owner of the loop has to do."""
+        self.refused = 0
+        """Messages and clients that were refused."""
+        self.on_command: Callable[[], None] = lambda: None
+        """Called after a command was put there."""
+
+    # Called by the socket's thread ------------------------------------------------------------------------------------
+
+    def receive(self, route: bytes, parts: list[Any]) -> None:
+        """Take one message; raises nothing."""
+        session = self._hub.sessions.get(route)
+        try:
+            if session is None:
+                self._receive_first(route, parts)
+                return
+            session.last_seen = time.monotonic()
+            for record in unpack(parts):
+                self._take(session, record)
+        except (WireError, ValueError) as error:
+            self.refused += 1
+            reason = f"what it sent is none of our protocol: {error}"
+            self._refuse(route, reason)
+            if session is not None:
+                LOG.warning("client %s is disconnected: %s", session, reason)
+                self.end(session)
+        except Exception as error:
+            LOG.exception("a message of a client could not be handled")
+            self._refuse(route, f"the server failed to handle a message: {type(error).__name__}: {error}")
+            if session is not None:
+                self.end(session)
+
+    def look_around(self) -> None:
+        """End the sessions of clients that have gone silent."""
+        now = time.monotonic()
+        for session in list(self._hub.sessions.values()):
+            if now - session.last_seen > self._lease:
+                LOG.info("client %s has been silent for %g s", session, self._lease)
+                self.end(session)
+
+    def end(self, session: Session) -> None:
+        """End a session."""
+        descriptor = self._processes.pop(session, None)
+        if descriptor is not None:
+            self._sockets.unwatch(descriptor)
+            os.close(descriptor)
+        self._hub.remove_session(session)
+        self._left(session)
+
+    def close(self, reason: str) -> None:
+        """Tell all clients that the server ends. Called once the owner wants to end, from its thread."""
+        self._hub.tell_all(say.Refused(reason, False))
+
+    def close_descriptors(self) -> None:
+        """Close what watches processes, once the socket's thread has ended."""
+        for descriptor in self._processes.values():
+            os.close(descriptor)
+        self._processes.clear()
+
+    # Greetings --------------------------------------------------------------------------------------------------------
+
+    def _receive_first(self, route: bytes, parts: list[Any]) -> None:
+        for record in unpack(parts):
+            message = say.decode_at_server(record.content) if record.kind == CONTROL else None
+            if isinstance(message, say.Hello):
+                self._welcome(route, message)
+            elif self._hub.sessions.get(route) is not None:
+                self._take(self._hub.sessions[route], record)
+            elif not isinstance(message, say.Bye):
+                self._answer(route, say.Unknown(self._server))
+                return
+
+    def _welcome(self, route: bytes, hello: say.Hello) -> None:
+        if hello.protocol != say.PROTOCOL:
+            self._refuse(
+                route,
+                f"the server speaks protocol {say.PROTOCOL} (sensorium {self._version}), the client {hello.protocol} "
+                f"(sensorium {hello.version}): install the same version on both sides",
+            )
+            return
+        if not self._door.admits(hello.token):
+            self.refused += 1
+            self._refuse(route, "the token is wrong: connect(..., token=...) with that of the server")
+            return
+        if len(self._hub.sessions) >= self._max_clients:
+            reason = f"the server has {self._max_clients} clients already, which is its max_clients"
+            self._answer(route, say.Refused(reason, False))
+            return
+        self._sessions += 1
+        session = Session(route, hello.name[:64], hello.pid, hello.host[:64], self._sessions)
+        session.last_seen = time.monotonic()
+        old = self._hub.sessions.get(hello.resume) if hello.resume else None
+        with self._hub.lock:
+            if old is not None:
+                session.sensors, old.sensors = old.sensors, set()
+            self._hub.sessions[route] = session
+            self._greet(session, resumed=old is not None)
+        if old is not None:
+            self.end(old)
+
+    def _greet(self, session: Session, *, resumed: bool) -> None:
+        probe = ("", b"") if self._probe is None else (self._probe.name, self._probe.token)
+        welcome = say.Welcome(self._version, self._server, os.getpid(), self._lease, *probe, resumed)
+        self._hub.tell(session, welcome)
+        self._hub.tell(session, self._catalogue())
+
+    def _refuse(self, route: bytes, reason: str) -> None:
+        self._answer(route, say.Refused(reason, True))
+
+    def _answer(self, route: bytes, message: say.Message) -> None:
+        self._sockets.send_now(route, pack([Record(CONTROL, 0, 0, say.encode(message))]))
+
+    # In a session -----------------------------------------------------------------------------------------------------
+
+    def _take(self, session: Session, record: Record) -> None:
+        hub = self._hub
+        if record.kind == CREDIT:
+            hub.give_credit(session, record.a, record.b)
+        elif record.kind == RELEASE:
+            hub.release(session, record.a, record.b)
+        elif record.kind == CONTROL:
+            self._hear(session, say.decode_at_server(record.content))
+        else:
+            raise WireError(f"a record of kind {record.kind}, which clients do not send")
+
+    def _hear(self, session: Session, message: say.ToServer) -> None:
+        hub = self._hub
+        match message:
+            case say.Ping(server=server):
+                if server != self._server:
+                    raise WireError("a PING to another server")
+                hub.tell(session, say.Pong(self._server, -1))
+            case say.Subscribe():
+                hub.subscribe(session, message)
+            case say.Unsubscribe(subscription=number):
+                hub.unsubscribe(session, number)
+            case say.Frames(wanted=wanted):
+                session.hears_frames = wanted
+            case say.ProbeResult(can_read=can_read):
+                session.shares_memory = can_read and self._probe is not None
+                if session.shares_memory:
+                    self._watch_process(session)
+            case say.Bye():
+                self.end(session)
+            case say.Hello():  # it was said again before the answer arrived
+                self._greet(session, resumed=bool(session.sensors))
+            case _:
+                if session.requests >= MOST_REQUESTS:
+                    raise WireError(f"{MOST_REQUESTS} requests that wait for an answer")
+                session.requests += 1
+                self.commands.append((session, message))
+                self.on_command()
+
+    def _watch_process(self, session: Session) -> None:
+        """Learn at once when a client's process ends, where it is on this machine (it reads our memory: it is)."""
+        if session in self._processes or session.pid == os.getpid() or not hasattr(os, "pidfd_open"):
+            return
+        with contextlib.suppress(OSError, OverflowError):  # gone already, or not to be told of: the lease is
+            descriptor = os.pidfd_open(session.pid)
+            self._processes[session] = descriptor
+            self._sockets.watch(descriptor, lambda: self._process_ended(session))
+
+    def _process_ended(self, session: Session) -> None:
+        LOG.info("the process of client %s ended", session)
+        self.end(session)
+
+
+__all__ = ["Command", "Doorkeeper"]

@@ -1,0 +1,242 @@
+"""One frame: what is new of the scene's sensors goes to those who listen, streamed sensors tick, then it is complete.
+
+A frame is an advance of the scene to a tick at which its sensors were looked at, or a reset. All of it happens on the
+thread of the loop's owner.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from sensorium.readings import Reading
+from sensorium.stream.hub import Hub, Key, Subscription, Topic
+from sensorium.stream.streamed import Outgoing
+from sensorium.wire import messages as say
+from sensorium.wire.data import StreamInfo
+from sensorium.wire.header import EVENTS, HEADER_BYTES, TRUTH, Header, body_offset, type_id
+from sensorium.wire.layout import plan
+from sensorium.wire.serializers import FieldSerializer
+
+_FIELDS = type_id(FieldSerializer.type_name)
+
+
+class Publisher:
+    """Writes readings and messages for those who get them.
+
+    Args:
+        hub: who listens.
+        lockstep: whether a step waits for slow listeners that must lose nothing.
+        patience: longest wait for them, s.
+    """
+
+    def __init__(self, hub: Hub, *, lockstep: bool, patience: float) -> None:
+        self._hub, self.lockstep, self.patience = hub, lockstep, patience
+        self.complaints: deque[str] = deque(maxlen=100)
+        """Which slow clients were waited for in vain."""
+
+    def reading(self, topic: Topic, reading: Reading, frame: int, wall_ns: int, dt: float) -> bool:
+        """Send a reading to those who want this sample of it; returns whether anyone got it."""
+        out = False
+        for key, receivers in self._hub.wanted(topic).items():
+            first, count, _ = key
+            start = first - int(reading.env_ids[0])
+            rows = slice(start, start + count)
+            if topic.info.events and not self._has_rows(reading, rows):
+                continue
+            if not (receivers := self._with_room(receivers)):
+                continue
+            self._write_reading(topic, reading, rows, key, receivers, frame, wall_ns, dt)
+            out = True
+        return out
+
+    @staticmethod
+    def _has_rows(reading: Reading, rows: slice) -> bool:
+        offsets = reading.offsets
+        return offsets is None or bool(offsets[rows.stop] > offsets[rows.start])
+
+    def _write_reading(
+        self,
+        topic: Topic,
+        reading: Reading,
+        rows: slice,
+        key: Key,
+        receivers: list[Subscription],
+        frame: int,
+        wall_ns: int,
+        dt: float,
+    ) -> None:
+        first, count, truth = key
+        offsets = reading.offsets
+        filled = 0 if offsets is None else int(offsets[rows.stop] - offsets[rows.start])
+        layout = plan(reading.specs, count, filled, truth)
+        pose = None if reading.pose is None else reading.pose[rows]
+        poses = 0 if pose is None else int(np.prod(pose.shape[1:-1]))
+        start = body_offset(count, poses)
+        payload = self._hub.allocate(topic, start + layout.nbytes, receivers)
+        memory = memoryview(payload.data)
+        age = float(reading.age[rows.start])
+        time_ns = round(reading.time * 1e9)
+        Header(
+            (TRUTH if truth else 0) | (EVENTS if topic.info.events else 0),
+            _FIELDS,
+            topic.info.id,
+            filled,
+            topic.seq,
+            frame,
+            reading.tick,
+            time_ns,
+            round(int(reading.capture_tick[rows.start]) * dt * 1e9),
+            wall_ns - round(age * 1e9),
+            first,
+            count,
+            poses,
+            0,
+            layout.nbytes,
+        ).pack_into(memory)
+        if pose is not None:
+            place_poses(memory, pose)
+        FieldSerializer.write(reading, rows, truth, memory[start:])
+        del memory
+        self._hub.offer(payload, receivers)
+
+    def message(self, topic: Topic, message: Outgoing) -> bool:
+        """Send what a streamed sensor made to those whose environments it concerns; returns whether anyone got it."""
+        first, end = message.first_env, message.first_env + message.num_envs
+        receivers = [
+            each
+            for group in self._hub.wanted(topic).values()
+            for each in group
+            if each.key[0] < end and first < each.key[0] + each.key[1]
+        ]
+        if not (receivers := self._with_room(receivers)):
+            return False
+        moment, body = message.moment, message.body
+        poses = moment.poses.shape[1]
+        start = body_offset(message.num_envs, poses)
+        payload = self._hub.allocate(topic, start + len(body), receivers)
+        memory = memoryview(payload.data)
+        Header(
+            EVENTS if topic.info.events else 0,
+            message.type_id,
+            topic.info.id,
+            0,
+            topic.seq,
+            moment.frame,
+            moment.tick,
+            moment.time_ns,
+            moment.time_ns,
+            moment.wall_ns,
+            first,
+            message.num_envs,
+            poses,
+            0,
+            len(body),
+        ).pack_into(memory)
+        place_poses(memory, moment.poses)
+        copy_bytes(memory, start, body)
+        del memory
+        self._hub.offer(payload, receivers)
+        return True
+
+    def _with_room(self, receivers: list[Subscription]) -> list[Subscription]:
+        """Wait in lock-step for slow listeners that must lose nothing; who is too slow is named and ended."""
+        if not self.lockstep or not any(each.lossless and each.is_full for each in receivers):
+            return receivers
+        must = [each for each in receivers if each.lossless and not each.topic.info.events]
+        for slow in self._hub.wait_for_room(must, time.monotonic() + self.patience):
+            text = (
+                f"the step waited {self.patience:g} s for client {slow.session} to take data of "
+                f"{slow.topic.info.name!r}; its lossless subscription is ended"
+            )
+            self.complaints.append(text)
+            self._hub.end(slow, f"too slow: the step waited {self.patience:g} s for it")
+        return [each for each in receivers if not each.ended]
+
+
+def place_poses(memory: memoryview, poses: Any) -> None:
+    """Write poses `[env, mount, 7]` behind the header."""
+    flat = np.asarray(poses, "<f4").reshape(-1)
+    np.frombuffer(memory, "<f4", flat.size, HEADER_BYTES)[:] = flat
+
+
+def copy_bytes(memory: memoryview, start: int, body: memoryview) -> None:
+    """Copy a body to its place."""
+    if len(body) < 4096:
+        memory[start : start + len(body)] = body
+    else:  # NumPy copies without holding the interpreter's lock
+        np.copyto(np.frombuffer(memory, np.uint8, len(body), start), np.frombuffer(body, np.uint8))
+
+
+class Marks:
+    """Tells clients that a frame is complete, in order; a frame waits for what worker threads still send of it.
+
+    Args:
+        hub: who wants to hear.
+    """
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._lock = threading.RLock()
+        self._open: dict[int, int] = {}
+        self._resolved: deque[int] = deque()
+        self._waiting: deque[tuple[int, int, int, set[int]]] = deque()
+
+    def capture(self, frame: int) -> None:
+        """Note that something of a frame will be sent later."""
+        with self._lock:
+            self._open[frame] = self._open.get(frame, 0) + 1
+
+    def resolved(self, frame: int) -> None:
+        """Note that it was sent or dropped; may be called while garbage is collected, in any thread."""
+        self._resolved.append(frame)
+
+    def sent(self, frame: int, stream: int) -> None:
+        """Note that a message of an earlier frame went out."""
+        with self._lock:
+            for number, _, _, streams in self._waiting:
+                if number == frame:
+                    streams.add(stream)
+
+    def done(self, frame: int, tick: int, time_ns: int, streams: Iterable[int]) -> None:
+        """Note that all of a frame was sent but what is captured."""
+        with self._lock:
+            self._waiting.append((frame, tick, time_ns, set(streams)))
+            self.flush()
+
+    def flush(self) -> None:
+        """Tell of the frames that are complete now."""
+        with self._lock:
+            while self._resolved:
+                frame = self._resolved.popleft()
+                left = self._open.get(frame, 0) - 1
+                if left > 0:
+                    self._open[frame] = left
+                else:
+                    self._open.pop(frame, None)
+            while self._waiting and not any(frame <= self._waiting[0][0] for frame in self._open):
+                frame, tick, time_ns, streams = self._waiting.popleft()
+                done = say.FrameDone(frame, tick, time_ns, tuple(sorted(streams)))
+                with self._hub.lock:
+                    for session in list(self._hub.sessions.values()):
+                        if session.hears_frames:
+                            self._hub.tell(session, done)
+
+
+def is_bulk(info: StreamInfo) -> bool:
+    """Return whether a sensor makes images or many numbers per env, so that it is worth computing on demand only."""
+    return any(spec.role == "image" or spec.columns >= 256 for spec in info.specs)
+
+
+def hull(subscriptions: Iterable[Subscription]) -> slice:
+    """Return the environments that any of some subscriptions gets."""
+    keys = [each.key for each in subscriptions]
+    return slice(min(first for first, _, _ in keys), max(first + count for first, count, _ in keys))
+
+
+__all__ = ["Marks", "Publisher", "copy_bytes", "hull", "is_bulk", "place_poses"]

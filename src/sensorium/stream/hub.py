@@ -1,0 +1,550 @@
+"""Who listens to what, and what each of them gets: topics, sessions, subscriptions and their policies. No sockets here.
+
+One message is written once for all subscriptions that get the same (same envs, same branches), into a shared-memory
+slot where one of its receivers can read that, else into a buffer of the pool. Credits bound what is under way to a
+subscription: a slow client holds up nobody but itself.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sensorium.wire import messages as say
+from sensorium.wire.buffers import Buffer, BufferPool
+from sensorium.wire.data import StreamInfo
+from sensorium.wire.header import EVENTS, LOST, Header, type_id
+from sensorium.wire.packing import CONTROL, DATA, PART, SLOT, Place, Record
+from sensorium.wire.slots import SlotWriter
+
+SMALL = 16 * 1024
+"""Bytes up to which a message goes with others in one block, instead of in a slot or a part of its own."""
+LARGE_UNDER_WAY = 4
+"""Messages larger than that which may be under way to one subscription, whatever its window."""
+SLOTS_PER_CLIENT = 6
+"""Slots of one segment that one client may hold; what it gets beyond them are copies."""
+SLOTS = 64
+"""Slots of a segment. Those never used take no memory."""
+MOST_PER_ENVELOPE = 1024
+"""Records that go in one message of the socket."""
+
+Key = tuple[int, int, bool]
+"""What a subscription gets of a sample: first env, number of envs, whether with the ground truth."""
+
+
+class Payload:
+    """One data message in memory.
+
+    Args:
+        data: its bytes, writable until it is offered.
+        size: number of them.
+        segment: number of the shared-memory segment it is in; -1 for none.
+        slot: number of the slot.
+    """
+
+    __slots__ = ("data", "segment", "size", "slot")
+
+    def __init__(self, data: Any, size: int, segment: int = -1, slot: int = -1) -> None:
+        self.data, self.size, self.segment, self.slot = data, size, segment, slot
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """One client.
+
+    Args:
+        route: what the socket addresses it by.
+        name: what it calls itself.
+        pid: of its process.
+        host: where that runs.
+    """
+
+    route: bytes
+    name: str
+    pid: int
+    host: str
+    number: int = 0
+    shares_memory: bool = False
+    """Whether it can read our slots."""
+    hears_frames: bool = False
+    last_seen: float = 0.0
+    outbox: deque[Record] = field(default_factory=deque, repr=False)
+    subscriptions: dict[int, Subscription] = field(default_factory=dict, repr=False)
+    held: dict[tuple[int, int], int] = field(default_factory=dict, repr=False)
+    """(segment, slot) -> how often it was lent."""
+    held_of: dict[int, int] = field(default_factory=dict, repr=False)
+    """Segment -> slots lent."""
+    segments: set[int] = field(default_factory=set, repr=False)
+    """Segments it was told of."""
+    sensors: set[str] = field(default_factory=set, repr=False)
+    """Names of the sensors it spawned."""
+    noted: set[str] = field(default_factory=set, repr=False)
+    """What it was warned of."""
+    requests: int = 0
+    """Requests that wait for the owner of the loop."""
+
+    def __str__(self) -> str:
+        return f"{self.name!r} (process {self.pid} on {self.host})"
+
+
+@dataclass(slots=True, eq=False)
+class Subscription:
+    """One client's wish for the data of one topic."""
+
+    session: Session
+    number: int
+    topic: Topic
+    lossless: bool
+    every: int
+    interval: float
+    key: Key
+    window: int
+    limit: int
+    """Messages queued at most."""
+    credit: int = 0
+    next_time: float = 0.0
+    queue: deque[Payload] = field(default_factory=deque, repr=False)
+    dropped: int = 0
+    lost: int = 0
+    ended: bool = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a further message finds no place."""
+        return len(self.queue) >= self.limit
+
+
+@dataclass(slots=True, eq=False)
+class Topic:
+    """One stream of data, e.g. of one sensor."""
+
+    info: StreamInfo
+    pool: BufferPool = field(default_factory=BufferPool, repr=False)
+    subscriptions: list[Subscription] = field(default_factory=list, repr=False)
+    seq: int = 0
+    segment: int = -1
+    """Number of its shared-memory segment; -1 before there is one."""
+    samples: int = -1
+    """What the sensor's count of news was when it was last published."""
+
+
+class Counts(NamedTuple):
+    """What a hub holds now."""
+
+    sessions: int
+    subscriptions: int
+    topics: int
+    segments: int
+    slots_lent: int
+
+
+class Hub:
+    """Topics, sessions and subscriptions, and what is under way to them. All methods may be called by any thread.
+
+    Args:
+        wake: has the socket's thread send what is in the outboxes.
+        uses_slots: whether shared memory can be used on this machine at all.
+    """
+
+    def __init__(self, wake: Callable[[], None], uses_slots: bool) -> None:
+        self.lock = threading.RLock()
+        self.has_room = threading.Condition(self.lock)
+        self.topics: dict[int, Topic] = {}
+        self.sessions: dict[bytes, Session] = {}
+        self._wake = wake
+        self._uses_slots = uses_slots
+        self._segments: dict[int, SlotWriter] = {}
+        self._retired: dict[int, SlotWriter] = {}
+        self._leases: dict[int, weakref.ref[Any]] = {}
+        self._ready: dict[Session, None] = {}
+        self._next_segment = 0
+        self._next_lease = 0
+
+    @property
+    def counts(self) -> Counts:
+        """What it holds now."""
+        with self.lock:
+            sessions = list(self.sessions.values())
+            return Counts(
+                len(sessions),
+                sum(len(session.subscriptions) for session in sessions),
+                len(self.topics),
+                len(self._segments) + len(self._retired),
+                sum(sum(session.held.values()) for session in sessions),
+            )
+
+    # Topics -----------------------------------------------------------------------------------------------------------
+
+    def add_topic(self, topic: Topic) -> None:
+        """Add a topic and tell all clients."""
+        with self.lock:
+            self.topics[topic.info.id] = topic
+            self.tell_all(say.Added(topic.info.to_dict()))
+
+    def remove_topic(self, number: int, reason: str) -> None:
+        """Remove a topic: its subscriptions end with that reason."""
+        with self.lock:
+            topic = self.topics.pop(number)
+            for subscription in list(topic.subscriptions):
+                self.end(subscription, reason)
+            self._retire(topic.segment)
+            topic.segment = -1
+            self.tell_all(say.Removed(number, reason))
+
+    def replace_info(self, info: StreamInfo) -> None:
+        """Say that a topic's fields changed: its subscriptions go on."""
+        with self.lock:
+            self.topics[info.id].info = info
+            self.tell_all(say.Added(info.to_dict()))
+
+    # Sessions ---------------------------------------------------------------------------------------------------------
+
+    def tell(self, session: Session, message: say.Message) -> None:
+        """Say something to one client."""
+        self._put(session, Record(CONTROL, 0, 0, say.encode(message)))
+
+    def tell_all(self, message: say.Message) -> None:
+        """Say something to all clients."""
+        record = Record(CONTROL, 0, 0, say.encode(message))
+        with self.lock:
+            for session in self.sessions.values():
+                self._put(session, record)
+
+    def note(self, session: Session, text: str, once: str = "") -> None:
+        """Warn a client's user; of one thing once, where it has a word."""
+        if once:
+            if once in session.noted:
+                return
+            session.noted.add(once)
+        self.tell(session, say.Note(text))
+
+    def remove_session(self, session: Session) -> None:
+        """Forget a client: its subscriptions end, its slots are free."""
+        with self.lock:
+            if self.sessions.get(session.route) is session:
+                del self.sessions[session.route]
+            for subscription in list(session.subscriptions.values()):
+                self._drop(subscription)
+            for (segment, slot), times in session.held.items():
+                writer = self._writer(segment)
+                if writer is not None:
+                    writer.release(slot, times)
+            session.held.clear()
+            session.held_of.clear()
+            self._ready.pop(session, None)
+            session.outbox.clear()
+            self._close_retired()
+            self.has_room.notify_all()
+
+    def _put(self, session: Session, record: Record) -> None:
+        with self.lock:
+            session.outbox.append(record)
+            if session not in self._ready:
+                self._ready[session] = None
+        self._wake()
+
+    def outgoing(self) -> Iterator[tuple[Session, list[Record]]]:
+        """Yield what is to be sent, for the socket's thread."""
+        while True:
+            with self.lock:
+                if not self._ready:
+                    return
+                session = next(iter(self._ready))
+                outbox = session.outbox
+                if len(outbox) <= MOST_PER_ENVELOPE:
+                    records = list(outbox)
+                    outbox.clear()
+                    del self._ready[session]
+                else:
+                    records = [outbox.popleft() for _ in range(MOST_PER_ENVELOPE)]
+            if records:
+                yield session, records
+
+    # Subscriptions ----------------------------------------------------------------------------------------------------
+
+    def subscribe(self, session: Session, wish: say.Subscribe) -> None:
+        """Begin a subscription; a client's second one of the same number replaces the first.
+
+        Raises:
+            ValueError: nobody can have that; with the reason.
+        """
+        with self.lock:
+            topic = self.topics.get(wish.stream)
+            if topic is None:
+                self.tell(session, say.Eos(wish.subscription, f"there is no stream {wish.stream} (any more)"))
+                return
+            total = topic.info.num_envs
+            count = wish.num_envs or total - wish.first_env
+            if wish.every < 1 or wish.window < 1 or wish.queue < 0 or not 0.0 <= wish.max_rate < float("inf"):
+                raise ValueError(f"SUBSCRIBE with every={wish.every}, window={wish.window}, queue={wish.queue}")
+            if not (0 <= wish.first_env and 0 < count and wish.first_env + count <= total):
+                reason = f"envs {wish.first_env} to {wish.first_env + count}: there are {total}"
+                self.tell(session, say.Eos(wish.subscription, reason))
+                return
+            old = session.subscriptions.get(wish.subscription)
+            if old is not None:
+                self._drop(old)
+            subscription = Subscription(
+                session,
+                wish.subscription,
+                topic,
+                wish.lossless or topic.info.events,
+                wish.every,
+                1.0 / wish.max_rate if wish.max_rate else 0.0,
+                (wish.first_env, count, wish.truth),
+                min(wish.window, 65536),
+                min(wish.queue, 65536) if wish.lossless or topic.info.events else 1,
+                min(wish.window, 65536),
+            )
+            session.subscriptions[wish.subscription] = subscription
+            topic.subscriptions = [*topic.subscriptions, subscription]
+            self.tell(session, say.Subscribed(wish.subscription, topic.seq))
+
+    def unsubscribe(self, session: Session, number: int) -> None:
+        """End a subscription at the client's wish."""
+        with self.lock:
+            subscription = session.subscriptions.get(number)
+            if subscription is not None:
+                self.end(subscription, "stopped")
+
+    def end(self, subscription: Subscription, reason: str) -> None:
+        """End a subscription and say why."""
+        with self.lock:
+            if not subscription.ended:
+                self._drop(subscription)
+                self.tell(subscription.session, say.Eos(subscription.number, reason))
+
+    def _drop(self, subscription: Subscription) -> None:
+        subscription.ended = True
+        subscription.queue.clear()
+        topic, session = subscription.topic, subscription.session
+        topic.subscriptions = [each for each in topic.subscriptions if each is not subscription]
+        if session.subscriptions.get(subscription.number) is subscription:
+            del session.subscriptions[subscription.number]
+        self.has_room.notify_all()
+
+    def give_credit(self, session: Session, number: int, more: int) -> None:
+        """Note that a client took messages, and send it what waits.
+
+        Raises:
+            ValueError: more than were under way.
+        """
+        with self.lock:
+            subscription = session.subscriptions.get(number)
+            if subscription is None:
+                return  # it ended meanwhile
+            subscription.credit += more
+            if subscription.credit > subscription.window:
+                raise ValueError(f"CREDIT of {more} to subscription {number}, more than was under way")
+            self._flush(subscription)
+
+    def release(self, session: Session, segment: int, slot: int) -> None:
+        """Note that a client is done with a slot.
+
+        Raises:
+            ValueError: it does not hold it.
+        """
+        with self.lock:
+            times = session.held.get((segment, slot), 0)
+            if not times:
+                raise ValueError(f"RELEASE of slot {slot} of segment {segment}, which it does not hold")
+            if times == 1:
+                del session.held[segment, slot]
+            else:
+                session.held[segment, slot] = times - 1
+            session.held_of[segment] -= 1
+            writer = self._writer(segment)
+            if writer is not None:
+                writer.release(slot)
+            self._close_retired()
+
+    # Publishing -------------------------------------------------------------------------------------------------------
+
+    def wanted(self, topic: Topic) -> dict[Key, list[Subscription]]:
+        """Count one more sample of a topic, and return who gets it, by what they get of it."""
+        topic.seq += 1
+        out: dict[Key, list[Subscription]] = {}
+        now = -1.0
+        for subscription in topic.subscriptions:
+            if subscription.every > 1 and topic.seq % subscription.every:
+                continue
+            if subscription.interval:
+                now = time.monotonic() if now < 0.0 else now
+                if now < subscription.next_time:
+                    continue
+                is_late = now - subscription.next_time >= subscription.interval
+                subscription.next_time = (now if is_late else subscription.next_time) + subscription.interval
+            out.setdefault(subscription.key, []).append(subscription)
+        return out
+
+    def allocate(self, topic: Topic, size: int, receivers: list[Subscription]) -> Payload:
+        """Return memory for one message of `size` bytes to some subscriptions."""
+        if size <= SMALL:
+            return Payload(bytearray(size), size)
+        if self._uses_slots and any(each.session.shares_memory for each in receivers):
+            payload = self._slot(topic, size)
+            if payload is not None:
+                return payload
+        buffer = topic.pool.pop()
+        buffer.reset(size)
+        return Payload(buffer.view, size)
+
+    def _slot(self, topic: Topic, size: int) -> Payload | None:
+        with self.lock:
+            writer = self._segments.get(topic.segment)
+            if writer is None or writer.slot_size < size:
+                self._retire(topic.segment)
+                topic.segment = self._next_segment
+                self._next_segment += 1
+                room = size if all(not spec.is_ragged for spec in topic.info.specs) else 2 * size
+                writer = self._segments[topic.segment] = SlotWriter(room, SLOTS)
+            slot = writer.take()
+            if slot is None:
+                return None
+            data = np.frombuffer(writer.memory(slot)[:size], np.uint8)
+            number = self._next_lease
+            self._next_lease += 1
+            leases = self._leases
+
+            def give_back(_: Any, writer: SlotWriter = writer, slot: int = slot) -> None:
+                leases.pop(number, None)
+                writer.release(slot)
+
+            leases[number] = weakref.ref(data, give_back)
+            return Payload(data, size, topic.segment, slot)
+
+    def wait_for_room(self, subscriptions: list[Subscription], deadline: float) -> list[Subscription]:
+        """Wait until lossless subscriptions have room for one more message; return those that still have none."""
+        with self.lock:
+            while full := [each for each in subscriptions if each.lossless and each.is_full and not each.ended]:
+                left = deadline - time.monotonic()
+                if left <= 0.0:
+                    return full
+                self.has_room.wait(left)
+        return []
+
+    def offer(self, payload: Payload, receivers: list[Subscription]) -> None:
+        """Give a message that was written to subscriptions, each after its policy."""
+        with self.lock:
+            for subscription in receivers:
+                if subscription.ended:
+                    continue
+                queue = subscription.queue
+                if not queue and self._may_send(subscription, payload):
+                    self._send(subscription, payload)
+                elif not subscription.lossless:
+                    if queue:
+                        queue.clear()
+                        subscription.dropped += 1
+                    queue.append(payload)
+                elif not subscription.is_full:
+                    self._tell_lost(subscription)
+                    queue.append(payload)
+                elif subscription.topic.info.events:
+                    subscription.lost += 1
+                else:
+                    reason = (
+                        f"too slow: {subscription.limit} messages waited for it. Take them faster, raise queue=, or "
+                        "listen with policy='latest'"
+                    )
+                    self.end(subscription, reason)
+
+    @staticmethod
+    def _may_send(subscription: Subscription, payload: Payload) -> bool:
+        under_way = subscription.window - subscription.credit
+        return subscription.credit > 0 and (payload.size <= SMALL or under_way < LARGE_UNDER_WAY)
+
+    def _flush(self, subscription: Subscription) -> None:
+        queue = subscription.queue
+        was_full = subscription.is_full
+        while queue and self._may_send(subscription, queue[0]):
+            self._send(subscription, queue.popleft())
+            if not queue:
+                self._tell_lost(subscription)  # goes around once more
+        if was_full and not subscription.is_full:
+            self.has_room.notify_all()
+
+    @staticmethod
+    def _tell_lost(subscription: Subscription) -> None:
+        """Put a record of the events that were lost since into the queue, where there were any."""
+        if subscription.lost:
+            info = subscription.topic.info
+            (first, count, _), lost = subscription.key, subscription.lost
+            head = Header(
+                LOST | EVENTS, type_id(info.type_name), info.id, first_env=first, num_envs=count, lost=lost
+            ).pack()
+            subscription.queue.append(Payload(head, len(head)))
+            subscription.lost = 0
+
+    def _send(self, subscription: Subscription, payload: Payload) -> None:
+        session, number = subscription.session, subscription.number
+        subscription.credit -= 1
+        dropped, subscription.dropped = subscription.dropped, 0
+        if payload.size <= SMALL:
+            self._put(session, Record(DATA, number, dropped, payload.data))
+            return
+        segment = payload.segment
+        writer = self._segments.get(segment) if session.shares_memory and segment >= 0 else None
+        if writer is not None:
+            held = session.held_of.get(segment, 0)
+            if held < SLOTS_PER_CLIENT:
+                if segment not in session.segments:
+                    session.segments.add(segment)
+                    told = say.Segment(segment, writer.name, writer.token, writer.slot_size, SLOTS)
+                    self.tell(session, told)
+                writer.retain(payload.slot)
+                place = (segment, payload.slot)
+                session.held[place] = session.held.get(place, 0) + 1
+                session.held_of[segment] = held + 1
+                self._put(session, Record(SLOT, number, dropped, Place(segment, payload.slot, payload.size).pack()))
+                return
+            text = (
+                f"{subscription.topic.info.name!r}: {held} of its messages are kept alive by views of them, which is "
+                "all the shared memory that one client may hold. What comes now are copies, which is slower: keep "
+                "data.copy() instead of data or arrays of it"
+            )
+            self.note(session, text, once=f"holds {subscription.topic.info.name}")
+        self._put(session, Record(PART, number, dropped, payload.data))
+
+    # Segments ---------------------------------------------------------------------------------------------------------
+
+    def _writer(self, segment: int) -> SlotWriter | None:
+        return self._segments.get(segment) or self._retired.get(segment)
+
+    def _retire(self, segment: int) -> None:
+        writer = self._segments.pop(segment, None)
+        if writer is not None:
+            self._retired[segment] = writer
+            for session in self.sessions.values():
+                if segment in session.segments:
+                    session.segments.discard(segment)
+                    self.tell(session, say.Unmap(segment))
+            self._close_retired()
+
+    def _close_retired(self) -> None:
+        """Close segments that are not used any more once nobody holds a slot of them."""
+        for segment, writer in list(self._retired.items()):
+            if writer.free == writer.count:
+                writer.close()
+                del self._retired[segment]
+
+    def close(self) -> None:
+        """Give all memory back."""
+        with self.lock:
+            for session in list(self.sessions.values()):
+                self.remove_session(session)
+            for writer in [*self._segments.values(), *self._retired.values()]:
+                writer.close()
+            self._segments.clear()
+            self._retired.clear()
+            self.topics.clear()
+
+
+__all__ = ["SMALL", "Buffer", "Counts", "Hub", "Key", "Payload", "Session", "Subscription", "Topic"]

@@ -1,0 +1,200 @@
+"""Safe distance: which bodies are inside a box around the body that the sensor is attached to.
+
+The box lies in the sensor's frame: x forward, y left, z up. With the distances to the front f, to the back b and to the
+side l, its centre is at x = (f - b)/2, y = z = 0, and its half-extents are ((f + b)/2, l, 0), to which those of the
+owner's bounding box are added as they are. A body is inside where its own bounding box, which turns with it, and this
+box overlap; touching counts. A body without shapes has no box, so it is never inside.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, ClassVar
+
+import numpy as np
+
+from sensorium.errors import ConfigError, Fault, SelectionError, listed
+from sensorium.stream.streamed import Array, Owner, StreamedSensor, rotated
+from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
+from sensorium.wire.data import ArrayData, RawData
+from sensorium.wire.serializers import Serializer
+from sensorium.wire.world import Snapshot
+
+FRONT, BACK, LATERAL = 1.0, 0.5, 0.5
+"""Distances that are kept by default, m."""
+
+ENDLESS = 1e9
+"""Half-extent of boxes without end, m, so that sums stay finite."""
+
+
+class SafeDistanceEvent(ArrayData):
+    """The ids of the bodies inside the box, ascending; `client.bodies[id]` knows the body."""
+
+    dtype = np.dtype("<u4")
+
+
+class SafeDistanceSerializer(Serializer):
+    """A `SafeDistanceEvent` as bytes: its ids."""
+
+    type_name: ClassVar[str] = "sensorium.SafeDistanceEvent/1"
+
+    @staticmethod
+    def serialize(sensor: StreamedSensor, *args: Any) -> bytes:
+        """Return the bytes of one array of body ids."""
+        (ids,) = args
+        return np.asarray(ids, "<u4").tobytes()
+
+    @staticmethod
+    def deserialize(raw: RawData) -> SafeDistanceEvent:
+        """Return the event that the bytes are."""
+        return SafeDistanceEvent(raw)
+
+
+class SafeDistance(StreamedSensor):
+    """Sends the ids of the bodies inside its box in each frame in which there are any: a message per environment.
+
+    The owner itself is never inside; the other bodies of its kinematic tree are only with ``exclude_own_links=false``.
+    Without an owner the box has the three distances alone, and is as flat as they say.
+    """
+
+    serializer = SafeDistanceSerializer
+    events = True
+
+    @classmethod
+    def definition(cls) -> SensorDefinition:
+        """Return ``sensor.other.safe_distance``."""
+        front, back, lateral = (
+            Attribute(id=f"safe_distance_{side}", type="float", recommended_values=(str(value),), unit="m", doc=doc)
+            for side, value, doc in (
+                ("front", FRONT, "How far the box reaches forward from the sensor, without the owner's own size."),
+                ("back", BACK, "How far it reaches backward."),
+                ("lateral", LATERAL, "How far it reaches to each side."),
+            )
+        )
+        entity = Attribute(id="entity", doc="Only bodies of these entities count: a full-match pattern; empty for all.")
+        own = Attribute(
+            id="exclude_own_links", type="bool", default="true", doc="Whether the owner's own links never count."
+        )
+        doc = "Tells which bodies are inside a box around the body that it is attached to."
+        return make_generic_sensor_definition("other", "safe_distance", (front, back, lateral, entity, own), doc=doc)
+
+    def set(self, description: ActorDescription) -> None:
+        """Make the box out of the distances.
+
+        Raises:
+            ConfigError: distances that are not finite or make no box, or a broken pattern.
+        """
+        super().set(description)
+        front = description.get_float("safe_distance_front", FRONT)
+        back = description.get_float("safe_distance_back", BACK)
+        lateral = description.get_float("safe_distance_lateral", LATERAL)
+        title = type(self).__name__
+        if not 0.0 <= front + back < np.inf:
+            got = {"safe_distance_front": front, "safe_distance_back": back}
+            raise ConfigError.single(title, "safe_distance_front", got, "finite distances whose sum is >= 0 (m)")
+        if not 0.0 <= lateral < np.inf:
+            raise ConfigError.single(title, "safe_distance_lateral", lateral, "a finite distance >= 0 (m)")
+        self.center = np.array([(front - back) / 2.0, 0.0, 0.0])
+        """Centre of the box in the sensor's frame, m."""
+        self.half_extents = np.array([(front + back) / 2.0, lateral, 0.0])
+        """Half of its size along the axes of the sensor's frame, m."""
+        try:
+            self._entity = re.compile(description.get_str("entity", "") or ".*")
+        except re.error as error:
+            fault = Fault("entity", repr(description["entity"]), "a pattern", f"The pattern is broken: {error}.")
+            raise ConfigError(title, [fault]) from None
+        self._exclude_links = description.get_bool("exclude_own_links", True)
+
+    def set_owner(self, owner: Owner | None) -> None:
+        """Add the owner's size to the box, and choose the bodies that can be inside.
+
+        Raises:
+            SelectionError: no entity matches the pattern.
+        """
+        super().set_owner(owner)
+        own: frozenset[int] = frozenset()
+        if owner is not None:
+            self.half_extents = self.half_extents + np.asarray(owner.body.half_extents)
+            own = owner.links if self._exclude_links else frozenset({owner.body.id})
+        matching = [body for body in self.bodies.values() if self._entity.fullmatch(body.entity)]
+        if not matching:
+            there = listed(sorted({body.entity or "''" for body in self.bodies.values()}))
+            raise SelectionError(
+                type(self).__name__,
+                [Fault("entity", repr(self._entity.pattern), "a pattern of an entity", f"There are: {there}.")],
+            )
+        chosen = [body for body in matching if body.id not in own and any(body.half_extents)]
+        self._ids = np.array([body.id for body in chosen], np.int64)
+        self._places = np.array([self.bodies.row(body.id) for body in chosen], np.int64)
+        self._centers = np.array([body.center for body in chosen], np.float64).reshape(-1, 3)
+        self._halves = np.array([body.half_extents for body in chosen], np.float64).reshape(-1, 3)
+        self._radii = np.linalg.norm(np.abs(self._centers) + self._halves, axis=-1)
+
+    def tick(self, snapshot: Snapshot) -> None:
+        """Send what is inside, where there is something."""
+        super().tick(snapshot)
+        if not self.listeners or not len(self._ids):
+            return
+        inside = self.inside(snapshot)
+        for row in np.flatnonzero(inside.any(axis=1)):
+            self.stream.send(self._ids[inside[row]], env=self.envs[int(row)])
+
+    def inside(self, snapshot: Snapshot) -> Array:
+        """Return which of the bodies that can be inside are: bool ``[env, body]``."""
+        rows = self.rows(snapshot)
+        pose = self.pose(snapshot)
+        center = pose[:, :3] + rotated(pose[:, 3:], self.center)
+        pos = snapshot.pos_w[rows, self._places]
+        reach = self._radii + np.linalg.norm(self.half_extents)
+        with np.errstate(invalid="ignore", over="ignore"):
+            between = pos - center[:, None, :]
+            near: Array = np.einsum("ebi,ebi->eb", between, between) <= np.square(reach * (1.0 + 1e-6))
+        env, body = np.nonzero(near)  # what is not finite is near nothing
+        if len(env):
+            quat = snapshot.quat_w[rows, self._places][env, body].astype(np.float64)
+            turn_a, turn_b = matrices(pose[:, 3:])[env], matrices(quat)
+            other = pos[env, body] + np.einsum("kij,kj->ki", turn_b, self._centers[body])
+            near[env, body] = boxes_overlap(other - center[env], turn_a, self.half_extents, turn_b, self._halves[body])
+        return near
+
+
+def matrices(quat: Array) -> Array:
+    """Return rotation matrices ``[..., 3, 3]`` of quaternions ``[..., 4]`` (wxyz), which need not have length 1."""
+    w, x, y, z = np.moveaxis(quat / np.linalg.norm(quat, axis=-1, keepdims=True), -1, 0)
+    rows = (
+        (1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - w * z), 2.0 * (x * z + w * y)),
+        (2.0 * (x * y + w * z), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z - w * x)),
+        (2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y)),
+    )
+    return np.stack([np.stack(row, axis=-1) for row in rows], axis=-2)
+
+
+_NEXT, _AFTER = np.array([1, 2, 0]), np.array([2, 0, 1])
+
+
+def boxes_overlap(between: Array, turn_a: Array, half_a: Array, turn_b: Array, half_b: Array) -> Array:
+    """Return which pairs of turned boxes overlap or touch, bool ``[pair]``: the separating axis test.
+
+    Two boxes are apart exactly where they are along one of 15 axes: the three of each, and the nine that are normal to
+    an axis of both (Gottschalk, Lin and Manocha, OBBTree, SIGGRAPH 1996).
+
+    Args:
+        between: from the centre of a to that of b, world, ``[pair, 3]``.
+        turn_a: orientation of a as matrices ``[pair, 3, 3]``.
+        half_a: half-extents of a, ``[3]`` or ``[pair, 3]``.
+        turn_b: orientation of b.
+        half_b: half-extents of b.
+    """
+    a, b = (np.minimum(np.broadcast_to(half, between.shape), ENDLESS) for half in (half_a, half_b))
+    t = np.einsum("kij,ki->kj", turn_a, between)
+    r = np.einsum("kij,kil->kjl", turn_a, turn_b)  # axes of b in a's frame are its columns
+    size = np.abs(r)
+    slack = 1e-12 * np.minimum(np.maximum(a, b), 1e3).sum(axis=1)[:, None]  # rounding; where edges are parallel
+    apart = np.abs(t) > a + np.einsum("kij,kj->ki", size, b) + slack
+    apart |= np.abs(np.einsum("ki,kij->kj", t, r)) > b + np.einsum("kij,ki->kj", size, a) + slack
+    distance = np.abs(t[:, _AFTER, None] * r[:, _NEXT] - t[:, _NEXT, None] * r[:, _AFTER])
+    reach_a = a[:, _NEXT, None] * size[:, _AFTER] + a[:, _AFTER, None] * size[:, _NEXT]
+    reach_b = b[:, None, _NEXT] * size[:, :, _AFTER] + b[:, None, _AFTER] * size[:, :, _NEXT]
+    edges = distance > reach_a + reach_b + slack[:, :, None]
+    overlap: Array = ~(apart.any(axis=1) | edges.any(axis=(1, 2)))
+    return overlap

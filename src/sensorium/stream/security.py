@@ -1,0 +1,178 @@
+"""Who may connect: addresses, tokens and keys.
+
+Without a token or keys a server listens to this machine only: loopback addresses, ipc files of this user, inproc. A
+token keeps strangers out, but travels in clear; keys (CURVE) encrypt everything, show the client that the server is the
+right one, and with `allowed_keys` the server that the client is.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import zmq
+import zmq.utils.z85
+
+from sensorium.errors import ConfigError, SensoriumWarning, StreamError
+
+SCHEMES = ("tcp", "ipc", "inproc")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """Keys of one side, as text of 40 characters (Z85).
+
+    Args:
+        public: what the other side is told.
+        secret: what nobody else is told.
+    """
+
+    public: str
+    secret: str = field(repr=False)
+
+    @classmethod
+    def generate(cls) -> KeyPair:
+        """Return new keys.
+
+        Raises:
+            StreamError: the installed libzmq was built without CURVE.
+        """
+        if not zmq.has("curve"):
+            raise StreamError("the installed libzmq was built without CURVE: install pyzmq's own wheel.")
+        public, secret = zmq.curve_keypair()
+        return cls(public.decode(), secret.decode())
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """What a client must have.
+
+    Args:
+        token: what it must say; empty for nothing.
+        keys: the server's keys; None leaves everything in clear.
+        allowed_keys: public keys of the clients that may connect; empty for all who know the server's.
+
+    Raises:
+        ConfigError: keys that are none, or allowed keys without keys.
+    """
+
+    token: str = field(default="", repr=False)
+    keys: KeyPair | None = None
+    allowed_keys: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.allowed_keys and self.keys is None:
+            raise ConfigError.single("serve", "allowed_keys", self.allowed_keys, "keys beside them", "Give keys=...")
+        for key in self.allowed_keys:
+            check_key("serve", "allowed_keys", key)
+        if self.keys is not None:
+            check_key("serve", "keys", self.keys.public)
+            check_key("serve", "keys", self.keys.secret)
+
+    def admits(self, token: str) -> bool:
+        """Return whether a client's token is right, in a time that tells nothing of it."""
+        return not self.token or hmac.compare_digest(self.token.encode(), token.encode("utf-8", "surrogatepass"))
+
+    def check(self, addresses: Sequence[str]) -> None:
+        """Refuse addresses that others can reach without a token or keys; warn in words of what is open.
+
+        Raises:
+            ConfigError: what an address lacks.
+        """
+        for address in addresses:
+            scheme, host = split(address)
+            if scheme != "tcp" or is_loopback(host):
+                continue
+            if not self.token and self.keys is None:
+                raise ConfigError.single(
+                    "serve",
+                    "address",
+                    address,
+                    "an address of this machine only, such as 'tcp://127.0.0.1:7447', or a token or keys",
+                    "Others could read the sensors and move the robot: give token=..., or keys=KeyPair.generate().",
+                )
+            where = "all network interfaces of this machine" if host in ("*", "0.0.0.0", "::") else f"{host}"
+            if self.keys is None:
+                risk = "who has the token can read the sensors and move the robot, and all is sent in clear: give keys"
+            elif not (self.token or self.allowed_keys):
+                risk = "who has the server's public key can read the sensors and move the robot: give allowed_keys"
+            else:
+                risk = "only who has the right keys or token gets in"
+            if self.keys is None or host in ("*", "0.0.0.0", "::") or not (self.token or self.allowed_keys):
+                warnings.warn(f"the server listens at {where} ({address}); {risk}.", SensoriumWarning, stacklevel=4)
+
+    def prepare(self, context: zmq.Context[Any], router: Any) -> Callable[[], None]:
+        """Give a socket the keys, before it is bound; return what ends the check of the clients' keys."""
+        if self.keys is None:
+            return lambda: None
+        router.curve_server = True
+        router.curve_secretkey = self.keys.secret.encode()
+        router.curve_publickey = self.keys.public.encode()
+        if not self.allowed_keys:
+            return lambda: None
+        from zmq.auth.thread import ThreadAuthenticator
+
+        authenticator = ThreadAuthenticator(context)
+        authenticator.start()
+        authenticator.configure_curve_callback("*", credentials_provider=_Allowed(self.allowed_keys))
+        return authenticator.stop
+
+
+class _Allowed:
+    """Asked by the authenticator for each client that connects."""
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        self._keys = {key.encode() for key in keys}
+
+    def callback(self, domain: str, key: bytes) -> bool:
+        return key in self._keys
+
+
+def check_key(config: str, name: str, key: str) -> None:
+    """Raise `ConfigError` where a text is no key."""
+    try:
+        right = len(key) == 40 and len(zmq.utils.z85.decode(key.encode())) == 32
+    except (ValueError, KeyError, UnicodeEncodeError):
+        right = False
+    if not right:
+        expected = "a key of 40 characters, as KeyPair.generate() makes them"
+        raise ConfigError.single(config, name, "(not shown)", expected)
+
+
+def split(address: str) -> tuple[str, str]:
+    """Return scheme and host (or path) of an address.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    scheme, separator, rest = address.partition("://")
+    host, colon, port = rest.rpartition(":")
+    right = bool(separator and rest and scheme in SCHEMES)
+    if scheme == "tcp":
+        right = right and bool(host and colon) and (port == "*" or (port.isdigit() and int(port) < 65536))
+    if not right:
+        raise ConfigError.single(
+            "stream",
+            "address",
+            address,
+            "'tcp://HOST:PORT' or 'ipc:///path/of/a/socket'",
+            "For example 'tcp://127.0.0.1:7447'; port 0 takes a free one.",
+        )
+    return scheme, (host.strip("[]") if scheme == "tcp" else rest)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches a host name or number."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+__all__ = ["Door", "KeyPair", "check_key", "is_loopback", "split"]

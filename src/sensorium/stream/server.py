@@ -1,0 +1,464 @@
+"""The server: a scene's sensors for listeners in this process, in others on this machine, and on the network.
+
+The owner of the loop steps the scene as ever: what is new goes out by itself. Between steps `poll` does what clients
+asked for: controls, spawned sensors, resets, and, in lock-step, the steps themselves.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from sensorium.errors import ConfigError, StreamError
+from sensorium.spec import FieldSpec
+from sensorium.stream import streamed
+from sensorium.stream.commands import Commands
+from sensorium.stream.doorkeeper import Doorkeeper
+from sensorium.stream.frames import Marks, Publisher, hull, is_bulk
+from sensorium.stream.hub import Counts, Hub, Session, Topic
+from sensorium.stream.security import Door, KeyPair, split
+from sensorium.stream.sockets import Sockets
+from sensorium.stream.spawner import WORLD, Spawner
+from sensorium.stream.streamed import Context, FailureLog, Outgoing, StreamedSensor
+from sensorium.wire import messages as say
+from sensorium.wire.data import StreamInfo
+from sensorium.wire.pose import Pose
+from sensorium.wire.serializers import FieldSerializer
+from sensorium.wire.slots import Probe, slots_available
+from sensorium.wire.world import Bodies, Snapshot
+
+if TYPE_CHECKING:
+    from sensorium.readings import Reading
+    from sensorium.scene import Scene
+
+
+class Server:
+    """Serves the sensors of a scene; `serve` makes one.
+
+    Args:
+        scene: the scene; its owner goes on stepping it.
+        addresses: where it listens, besides in this process; port 0 takes a free one.
+        token: what a client must say; needed, or keys, for addresses that others can reach.
+        keys: the server's keys: everything is encrypted then.
+        allowed_keys: public keys of the clients that may connect; empty for all who know the server's.
+        lockstep: clients take the steps (`client.step`), and each step waits for listeners that must lose nothing.
+        patience: longest time that a step waits for a slow client, s; then its subscription is ended, with its name.
+        on_demand: compute cameras and lidars only while somebody listens, reads or records them, where their config
+            leaves ``evaluate="auto"``.
+        shared_memory: let clients on this machine read large data from shared memory.
+        lease: seconds of silence after which a client counts as gone, with the sensors it spawned.
+        max_clients: most clients at a time.
+        max_message: most bytes of one message from a client; who sends more is disconnected.
+
+    Raises:
+        ConfigError: an address that others can reach without token or keys.
+        StreamError: an address cannot be bound.
+    """
+
+    def __init__(
+        self,
+        scene: Scene,
+        addresses: Iterable[str] = (),
+        *,
+        token: str = "",
+        keys: KeyPair | None = None,
+        allowed_keys: Iterable[str] = (),
+        lockstep: bool = False,
+        patience: float = 5.0,
+        on_demand: bool = True,
+        shared_memory: bool = True,
+        lease: float = 5.0,
+        max_clients: int = 64,
+        max_message: int = 16 * 2**20,
+    ) -> None:
+        for name, value in (("patience", patience), ("lease", lease), ("max_clients", max_clients)):
+            if not 0 < value < float("inf"):
+                raise ConfigError.single("serve", name, value, "a finite number > 0")
+        addresses = list(addresses)
+        for address in addresses:
+            split(address)
+        door = Door(token, keys, tuple(allowed_keys))
+        door.check(addresses)
+        self.scene = scene
+        self.lockstep = lockstep
+        self.frame = 0
+        """Number of the last frame."""
+        self.token = token
+        self.local_clients: WeakSet[Any] = WeakSet()
+        """Clients in this process; they are closed with the server."""
+        self.failures = FailureLog()
+        """What streamed sensors raised."""
+        self._id = secrets.token_bytes(8)
+        self._numbers = itertools.count(1)
+        self._topics: dict[str, Topic] = {}
+        self._listened: set[str] = set()
+        self._streamed: dict[str, StreamedSensor] = {}
+        self._feeds: dict[str, Mapping[str, str]] = {}
+        self._readings: dict[str, Reading] = {}
+        self._gone: deque[Session] = deque()
+        self._sent: set[int] = set()
+        self._context: Context | None = None
+        self._closed = False
+        self._arrived = threading.Event()
+        self._sockets = Sockets(
+            [f"inproc://sensorium-{self._id.hex()}", *addresses], max_message=max_message, prepare=door.prepare
+        )
+        uses_slots = shared_memory and slots_available()
+        self._probe = Probe() if uses_slots else None
+        self._hub = Hub(self._sockets.wake, uses_slots)
+        self._publisher = Publisher(self._hub, lockstep=lockstep, patience=patience)
+        self._marks = Marks(self._hub)
+        self._doorkeeper = Doorkeeper(
+            self._hub, self._sockets, door, server=self._id, version=_version(), lease=lease, max_clients=max_clients,
+            probe=self._probe, catalogue=self._catalogue, left=self._gone.append,
+        )  # fmt: skip
+        self._doorkeeper.on_command = self._arrived.set
+        self._commands = Commands(self)
+        self._spawner = Spawner(self)
+        self._bodies = scene.bodies()
+        self._bodies_text = self._bodies.to_dict()
+        description = scene.description()
+        self._about = {name: value for name, value in description.to_dict().items() if name != "sensors"}
+        self._news = scene.news()
+        self._watch = scene.watch(self._on_frame)
+        for name, described in description.sensors.items():
+            self._offer_sensor(name, described, on_demand=on_demand)
+        self._spawner.offer_world()
+        self._sockets.start(self._hub, self._doorkeeper.receive, self._doorkeeper.look_around)
+
+    def __repr__(self) -> str:
+        if self._closed:
+            return "<Server: closed>"
+        mode = "lock-step" if self.lockstep else "free-running"
+        where = ", ".join(self.addresses) or "this process"
+        return f"<Server at {where}: {mode}, frame {self.frame}, {len(self._topics)} streams, {self.clients} client(s)>"
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # What users see ---------------------------------------------------------------------------------------------------
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where it listens, with the ports that were taken; without the address for this process."""
+        return self._sockets.addresses[1:]
+
+    @property
+    def address(self) -> str:
+        """The first of its addresses; of a server without any, that for this process."""
+        return self._sockets.addresses[min(1, len(self._sockets.addresses) - 1)]
+
+    @property
+    def local_address(self) -> str:
+        """The address for this process."""
+        return self._sockets.addresses[0]
+
+    @property
+    def context(self) -> Any:
+        """The ZeroMQ context, for clients in this process."""
+        return self._sockets.context
+
+    @property
+    def streams(self) -> Mapping[str, StreamInfo]:
+        """Name -> what there is to listen to."""
+        return {name: topic.info for name, topic in self._topics.items()}
+
+    @property
+    def clients(self) -> int:
+        """Number of clients."""
+        return len(self._hub.sessions)
+
+    @property
+    def counts(self) -> Counts:
+        """What it holds now: sessions, subscriptions, topics, segments of shared memory, slots that are lent."""
+        return self._hub.counts
+
+    @property
+    def bodies(self) -> Bodies:
+        """All bodies, with their names and bounding boxes."""
+        return self._bodies
+
+    def poll(self, timeout: float = 0.0) -> int:
+        """Do what clients asked for; call it between steps. In lock-step the steps are taken here.
+
+        Args:
+            timeout: longest wait for the first request, s.
+
+        Returns:
+            How many requests were done.
+
+        Raises:
+            StreamError: the server is closed, or its socket's thread has failed.
+        """
+        self._check_open()
+        commands = self._doorkeeper.commands
+        if not commands and timeout > 0.0:
+            self._arrived.wait(timeout)
+        self._arrived.clear()
+        self._bury()
+        self._note_listeners()
+        self._marks.flush()
+        done = 0
+        for _ in range(len(commands)):
+            session, command = commands.popleft()
+            self._commands.do(session, command)
+            done += 1
+        return done
+
+    def run(
+        self,
+        control: Callable[[], Any] | None = None,
+        *,
+        substeps: int = 1,
+        speed: float = 1.0,
+        until: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Serve until `until` says so: in lock-step wait for clients' steps, else step the scene in real time.
+
+        Args:
+            control: called before each step, returns the controls; None leaves them as clients set them.
+            substeps: physics ticks of a step.
+            speed: simulated seconds per second of the wall clock; 0 is as fast as it goes.
+            until: asked before each step.
+        """
+        period = substeps * self.scene.engine.dt / speed if speed else 0.0
+        due = time.monotonic()
+        while not until():
+            if self.lockstep:
+                self.poll(0.1)
+                continue
+            self.scene.step(control() if control is not None else None, substeps)
+            self.poll()
+            due = max(due + period, time.monotonic() - 0.1)  # what was missed by far is not made up for
+            while (left := due - time.monotonic()) > 0.0:
+                self.poll(left)
+
+    def close(self, reason: str = "the server was closed") -> None:
+        """End all subscriptions with a reason, the threads and the sockets; sensors that clients spawned go away."""
+        if self._closed:
+            return
+        self._closed = True
+        self._watch.close()
+        for client in list(self.local_clients):
+            client.close()
+        self._spawner.end_streamed()
+        self._doorkeeper.close(reason)
+        self._sockets.stop()
+        self._doorkeeper.close_descriptors()
+        for name in self._listened:
+            self.scene[name].listeners -= 1
+        self._spawner.remove_all()
+        self._hub.close()
+        if self._probe is not None:
+            self._probe.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StreamError("the server is closed")
+        if not self._sockets.is_running:
+            raise StreamError("the thread of the server's socket has failed; see the log of 'sensorium.stream'")
+
+    # Topics -----------------------------------------------------------------------------------------------------------
+
+    def _offer(self, info: StreamInfo) -> None:
+        topic = self._topics[info.name] = Topic(info)
+        self._hub.add_topic(topic)
+
+    def _offer_sensor(self, name: str, described: Mapping[str, Any], *, on_demand: bool) -> None:
+        """Offer a sensor of the scene."""
+        specs = tuple(FieldSpec.from_dict(each) for each in described["fields"])
+        is_event = any(spec.is_ragged for spec in specs)
+        info = StreamInfo(
+            id=next(self._numbers),
+            name=name,
+            kind=described["kind"],
+            type_name=FieldSerializer.type_name,
+            specs=specs,
+            rate_hz=0.0 if is_event else described["rate_hz"],
+            mounts=tuple(described.get("mounts", ())),
+            events=is_event,
+            cfg=described["cfg"],
+            constants=described.get("constants", {}),
+            num_envs=self.scene.num_envs,
+        )
+        if on_demand and is_bulk(info) and info.cfg.get("evaluate", "auto") == "auto":
+            self.scene.compute_on_demand(name)
+        self._offer(info)
+
+    def _withdraw(self, name: str, reason: str) -> None:
+        """Take a stream back."""
+        topic = self._topics.pop(name)
+        self._listened.discard(name)
+        self._hub.remove_topic(topic.info.id, reason)
+
+    def _catalogue(self) -> say.Catalogue:
+        """Return the latched description; called by the socket's thread."""
+        with self._hub.lock:
+            streams = [topic.info.to_dict() for topic in self._hub.topics.values()]
+        return say.Catalogue(self._about, streams, self._bodies_text, self.lockstep, self.frame, self.scene.tick)
+
+    def _note_listeners(self) -> None:
+        """Let sensors know whether anybody listens: some are computed only then."""
+        every_tick = False
+        for name, topic in list(self._topics.items()):
+            if topic.info.where != "scene":
+                continue
+            listens = bool(topic.subscriptions)
+            if not listens and name not in self._listened:
+                continue
+            sensor = self.scene[name]
+            if listens and name not in self._listened:
+                self._listened.add(name)
+                sensor.listeners += 1
+            elif not listens:
+                self._listened.discard(name)
+                sensor.listeners -= 1
+                continue
+            every_tick |= sensor.changes_every_tick and any(each.lossless for each in topic.subscriptions)
+        self._watch.every_tick = every_tick
+
+    # Frames -----------------------------------------------------------------------------------------------------------
+
+    def _on_frame(self) -> None:
+        """Send what is new; called on the owner's thread when the scene has moved, or was reset."""
+        if self._closed:
+            return
+        self._bury()
+        self._note_listeners()
+        self.frame += 1
+        scene, frame, wall_ns = self.scene, self.frame, time.time_ns()
+        listened = {name: topic for name, topic in self._topics.items() if name in self._listened}
+        fed = {source for feeds in self._feeds.values() for source in feeds.values()}
+        names = [*listened, *(name for name in fed if name not in listened)]
+        if self._streamed and WORLD in self._topics and WORLD not in listened:
+            names.append(WORLD)
+        sent: set[int] = set()
+        news = self._news.of(names)
+        if news:
+            keys = [each for name in news if name in listened for each in listened[name].subscriptions]
+            envs = hull(keys) if keys and len(keys) and not (fed or self._streamed) else None
+            for name, reading in scene.publish(news, envs=envs, poses=True, since=self._news).items():
+                self._readings[name] = reading
+                if name in listened and self._publisher.reading(
+                    listened[name], reading, frame, wall_ns, scene.engine.dt
+                ):
+                    sent.add(listened[name].info.id)
+        if self._streamed:
+            self._tick_streamed(frame, wall_ns, sent)
+        self._marks.done(frame, scene.tick, round(scene.time * 1e9), sent)
+
+    def _tick_streamed(self, frame: int, wall_ns: int, sent: set[int]) -> None:
+        snapshot = self._snapshot(frame)
+        self._context = Context(snapshot, wall_ns)
+        self._sent = sent
+        for name, sensor in list(self._streamed.items()):
+            sensor.readings = {key: self._readings[source] for key, source in self._feeds[name].items()}
+            failure = streamed.run_tick(sensor, snapshot, self.failures)
+            if failure is not None:
+                self.remove(name, f"it failed: {failure}")
+        self._context = None
+
+    def _snapshot(self, frame: int) -> Snapshot:
+        """Return the bodies as they are at this frame."""
+        reading = self._readings[WORLD]
+        return Snapshot(
+            frame=frame,
+            tick=self.scene.tick,
+            time=self.scene.time,
+            bodies=self._bodies,
+            env_ids=reading.env_ids,
+            pos_w=reading["pos_w"],
+            quat_w=reading["quat_w"],
+            lin_vel_w=reading["lin_vel_w"],
+            ang_vel_w=reading["ang_vel_w"],
+        )
+
+    def _take(self, name: str, message: Outgoing) -> None:
+        """Send a message of a streamed sensor; called by whatever thread made it."""
+        topic = self._topics.get(name)
+        if topic is not None and self._publisher.message(topic, message):
+            self._marks.sent(message.moment.frame, topic.info.id)
+            if message.moment.frame == self.frame:
+                self._sent.add(topic.info.id)
+
+    def _resolved(self, frame: int) -> None:
+        self._marks.resolved(frame)
+        self._sockets.wake()
+
+    # Sensors at run time ----------------------------------------------------------------------------------------------
+
+    def spawn(
+        self,
+        blueprint: str,
+        values: Mapping[str, Any] | None = None,
+        *,
+        name: str = "",
+        transform: Pose | None = None,
+        attach_to: str | None = None,
+        env: int | None = None,
+    ) -> StreamInfo:
+        """Make a sensor, as `Client.spawn` does. Sensors made here belong to the server, and stay.
+
+        Args:
+            blueprint: id or kind, e.g. ``"sensor.other.safe_distance"``.
+            values: its attributes, where they are not the defaults; numbers or text.
+            name: its name; empty takes a free one.
+            transform: its pose relative to what it is attached to.
+            attach_to: name of a body; None for the world.
+            env: the only environment it is for, where it is a streamed sensor; None for all.
+
+        Raises:
+            SensoriumError: see the message.
+        """
+        return self._spawner.spawn(blueprint, values or {}, name, transform or Pose(), attach_to, env)
+
+    def remove(self, name: str, reason: str = "it was removed") -> None:
+        """Remove a sensor that was spawned.
+
+        Raises:
+            UnknownNameError: no spawned sensor has that name.
+        """
+        self._spawner.remove(name, reason)
+
+    def _bury(self) -> None:
+        """Remove the sensors of clients that are gone."""
+        while self._gone:
+            session = self._gone.popleft()
+            for name in list(session.sensors):
+                self._spawner.remove(name, f"its client {session} is gone")
+
+
+def serve(scene: Scene, address: str | Iterable[str] = "tcp://127.0.0.1:7447", **options: Any) -> Server:
+    """Serve the sensors of a scene to listeners in other processes.
+
+    ``server = sn.serve(scene)``, then step the scene as ever, with ``server.poll()`` between the steps.
+
+    Args:
+        scene: the scene.
+        address: one or several of ``tcp://HOST:PORT`` (port 0: a free one) and ``ipc:///path``.
+        options: see `Server`.
+
+    Raises:
+        ConfigError: an address that others can reach without token or keys.
+        StreamError: an address cannot be bound.
+        MissingDependencyError: pyzmq or msgspec is not installed.
+    """
+    return Server(scene, [address] if isinstance(address, str) else address, **options)
+
+
+def _version() -> str:
+    from sensorium import __version__
+
+    return str(__version__)
+
+
+__all__ = ["Server", "serve"]

@@ -1,0 +1,171 @@
+"""The server's socket and the one thread that owns it: what comes in is handed over, what is in outboxes goes out."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import zmq
+
+from sensorium.errors import StreamError
+from sensorium.stream.hub import Hub
+from sensorium.wire.packing import pack
+from sensorium.wire.waker import Waker
+
+LOG = logging.getLogger("sensorium.stream")
+
+COPIED_BELOW = 64 * 1024
+"""Parts up to this size are copied into the socket: handing memory over by reference costs more."""
+TICK_S = 0.1
+"""Seconds between two looks at who has gone silent."""
+MOST_AT_ONCE = 256
+"""Messages taken from the socket before what is in the outboxes goes out."""
+
+
+class Sockets:
+    """A ROUTER socket bound to some addresses, and its thread.
+
+    Args:
+        addresses: ``inproc://``, ``ipc://`` and ``tcp://`` addresses.
+        max_message: bytes that one part from a client may have; who sends more is disconnected.
+        prepare: sets further options of the socket (keys) before it is bound; returns what is called at the end.
+
+    Raises:
+        StreamError: an address cannot be bound.
+    """
+
+    def __init__(
+        self, addresses: list[str], *, max_message: int, prepare: Callable[[zmq.Context[Any], Any], Callable[[], None]]
+    ) -> None:
+        self.context: zmq.Context[Any] = zmq.Context()
+        self._waker = Waker()
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+        self._unprepare: Callable[[], None] = lambda: None
+        self._watched: dict[int, Callable[[], None]] = {}
+        self._poller = zmq.Poller()
+        self._router = router = self.context.socket(zmq.ROUTER)
+        router.linger = 0
+        router.sndhwm = router.rcvhwm = 0  # what is under way is bounded by credits, and by the lease
+        router.maxmsgsize = max_message
+        router.setsockopt(zmq.ROUTER_HANDOVER, 1)
+        router.copy_threshold = COPIED_BELOW
+        self.addresses: list[str] = []
+        try:
+            self._unprepare = prepare(self.context, router)
+            for address in addresses:
+                try:
+                    if address.startswith("ipc://"):
+                        previous = os.umask(0o177)  # the socket's file is for this user alone
+                        try:
+                            router.bind(address)
+                        finally:
+                            os.umask(previous)
+                    else:
+                        router.bind(address)
+                except zmq.ZMQError as error:
+                    fix = "Name another address, or port 0 for a free one."
+                    raise StreamError(f"cannot listen at {address!r}: {error.strerror}. {fix}") from None
+                endpoint = router.getsockopt(zmq.LAST_ENDPOINT)
+                assert isinstance(endpoint, bytes)
+                self.addresses.append(endpoint.rstrip(b"\0").decode())
+        except BaseException:
+            self._close()
+            raise
+
+    def start(self, hub: Hub, receive: Callable[[bytes, list[Any]], None], look_around: Callable[[], None]) -> None:
+        """Start the thread.
+
+        Args:
+            hub: has the outboxes.
+            receive: takes (route, parts) of each message that comes in; it raises nothing.
+            look_around: called every `TICK_S`.
+        """
+        self._thread = threading.Thread(
+            target=self._run, args=(hub, receive, look_around), name="sensorium-stream", daemon=True
+        )
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Have the outboxes looked at."""
+        self._waker.wake()
+
+    def watch(self, descriptor: int, call: Callable[[], None]) -> None:
+        """Call something once a descriptor is readable. Only the socket's thread may do this."""
+        self._watched[descriptor] = call
+        self._poller.register(descriptor, zmq.POLLIN)
+
+    def unwatch(self, descriptor: int) -> None:
+        """Take back `watch`. Only the socket's thread may do this."""
+        if self._watched.pop(descriptor, None) is not None:
+            self._poller.unregister(descriptor)
+
+    def _run(self, hub: Hub, receive: Callable[[bytes, list[Any]], None], look_around: Callable[[], None]) -> None:
+        poller, router = self._poller, self._router
+        poller.register(router, zmq.POLLIN)
+        poller.register(self._waker, zmq.POLLIN)
+        next_look = time.monotonic()
+        try:
+            while not self._stopping:
+                wait = max(0, int(1e3 * (next_look - time.monotonic())) + 1)
+                events = dict(poller.poll(wait))
+                self._waker.rest()
+                for descriptor in [each for each in events if each in self._watched]:
+                    self._watched[descriptor]()
+                if router in events:
+                    self._take(receive)
+                self._give(hub)
+                if time.monotonic() >= next_look:
+                    next_look = time.monotonic() + TICK_S
+                    look_around()
+            self._give(hub)
+        except Exception:
+            LOG.exception("the thread of the stream's socket ended by an error of its own")
+        finally:
+            self._close()
+
+    def _take(self, receive: Callable[[bytes, list[Any]], None]) -> None:
+        for _ in range(MOST_AT_ONCE):
+            try:
+                route, *parts = self._router.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            receive(route, [memoryview(part) for part in parts])
+
+    def _give(self, hub: Hub) -> None:
+        for session, records in hub.outgoing():
+            with contextlib.suppress(zmq.ZMQError):  # its connection is gone; the lease will tell
+                self._router.send_multipart([session.route, *pack(records)], zmq.NOBLOCK, copy=False)
+
+    def send_now(self, route: bytes, parts: list[Any]) -> None:
+        """Send to a client that has no session. Only the socket's thread may do this."""
+        with contextlib.suppress(zmq.ZMQError):
+            self._router.send_multipart([route, *parts], zmq.NOBLOCK)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the thread lives."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def stop(self) -> None:
+        """Send what is in the outboxes, end the thread and close the socket."""
+        self._stopping = True
+        self._waker.wake()
+        if self._thread is None:
+            self._close()
+        elif self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _close(self) -> None:
+        self._unprepare()
+        self._router.close(linger=200)
+        self.context.term()
+        self._waker.close()
+
+
+__all__ = ["LOG", "Sockets"]

@@ -1,0 +1,269 @@
+"""Sensors that come and go while a server runs: of the scene, of the server itself, and dummies of those of clients."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from sensorium import registry
+from sensorium.cfg import SensorCfg
+from sensorium.errors import ConfigError, DuplicateNameError, SensoriumError, UnknownNameError
+from sensorium.stream import blueprints, streamed
+from sensorium.stream.sockets import LOG
+from sensorium.stream.streamed import Context, Owner, Stream, StreamedSensor
+from sensorium.wire.attributes import SensorDefinition, find_definition
+from sensorium.wire.data import StreamInfo
+from sensorium.wire.pose import Pose
+from sensorium.wire.world import Body
+
+if TYPE_CHECKING:
+    from sensorium.stream.server import Server
+
+WORLD = "world"
+"""Name of the stream with the state of all bodies."""
+WORKERS = 2
+"""Threads for what streamed sensors compute beside the simulation."""
+
+
+class Spawner:
+    """Makes and removes the sensors of one server. All on the thread of the loop's owner.
+
+    Args:
+        server: the server.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._spawned: dict[str, list[str]] = {}
+        """Name -> the names of the sensors in the scene that it brought along; for those in the scene its own."""
+        self._executor: ThreadPoolExecutor | None = None
+
+    def definitions(self) -> dict[str, SensorDefinition]:
+        """Return all blueprints, by id."""
+        return blueprints.definitions(extra=streamed.registered().values())
+
+    def owner(self, name: str) -> Body | None:
+        """Return the body that a sensor would be attached to.
+
+        Raises:
+            UnknownNameError: there is none of that name.
+        """
+        return self._server.bodies[name] if name else None
+
+    # Making -----------------------------------------------------------------------------------------------------------
+
+    def spawn(
+        self,
+        blueprint: str,
+        values: Mapping[str, Any],
+        name: str,
+        transform: Pose,
+        attach_to: str | None,
+        env: int | None,
+        *,
+        client_side: Mapping[str, Any] | None = None,
+    ) -> StreamInfo:
+        """Make a sensor; see `Server.spawn`."""
+        server = self._server
+        server._check_open()
+        body = None if not attach_to else server.bodies[attach_to]
+        if env is not None and not 0 <= env < server.scene.num_envs:
+            raise ConfigError.single(
+                blueprint, "env", env, f"None for all, or a number from 0 to {server.scene.num_envs - 1}"
+            )
+        if client_side is not None:
+            return self._dummy(blueprint, name, body, client_side)
+        definition = find_definition(self.definitions(), blueprint)
+        name = self._free_name(name, definition)
+        if definition.where == "scene":
+            return self._in_scene(definition, values, name, transform, attach_to)
+        return self._in_server(definition, values, name, transform, body, env)
+
+    def _free_name(self, name: str, definition: SensorDefinition) -> str:
+        taken = {*self._server.streams, *self._server.scene.sensors}
+        if name:
+            if name in taken:
+                raise DuplicateNameError(f"spawn: there is a sensor {name!r} already. Choose another name.")
+            return name
+        stem = definition.id.rpartition(".")[2]
+        return next(each for i in itertools.count(1) if (each := stem if i == 1 else f"{stem}_{i}") not in taken)
+
+    def _in_scene(
+        self, definition: SensorDefinition, values: Mapping[str, Any], name: str, transform: Pose, attach_to: str | None
+    ) -> StreamInfo:
+        server = self._server
+        cfg = blueprints.build_cfg(definition.id, values, name=name, attach_to=attach_to, transform=transform)
+        self._add(cfg)
+        try:
+            server._offer_sensor(name, server.scene.description().sensors[name], on_demand=True)
+        except BaseException:
+            server.scene.remove(name)
+            raise
+        self._spawned[name] = [name]
+        return server.streams[name]
+
+    def _add(self, cfg: SensorCfg[Any]) -> None:
+        self._server.scene.add(cfg)
+
+    def _in_server(
+        self,
+        definition: SensorDefinition,
+        values: Mapping[str, Any],
+        name: str,
+        transform: Pose,
+        body: Body | None,
+        env: int | None,
+    ) -> StreamInfo:
+        server = self._server
+        if WORLD not in server.streams:
+            raise ConfigError.single(
+                definition.id, "attach_to", body and body.name, "a scene whose engine gives the poses of bodies",
+                "It was prepared without them: Scene(..., reserve=[BodyStateCfg(bodies='.*')]).",
+            )  # fmt: skip
+        cls = streamed.find(definition.id)
+        envs = range(server.scene.num_envs) if env is None else range(env, env + 1)
+        owner = None if body is None else streamed.owner_of(body, server.bodies, server.scene.engine)
+        description = definition.describe(values)
+        sensor = streamed.spawn(
+            cls,
+            name,
+            description,
+            stream=self._stream,
+            bodies=server.bodies,
+            envs=envs,
+            transform=transform,
+            owner=owner,
+        )
+        feeds: dict[str, str] = {}
+        try:
+            for key, wanted in sensor.scene_sensors(server.scene.engine).items():
+                source = f"{name}/{key}"
+                self._add(config({**wanted, "name": source}))
+                feeds[key] = source
+                server.scene[source].listeners += 1
+            serializer = getattr(cls, "serializer", None)
+            info = StreamInfo(
+                id=next(server._numbers),
+                name=name,
+                kind=definition.id,
+                type_name="" if serializer is None else serializer.type_name,
+                events=cls.events,
+                where="server",
+                cfg={**description.values, **_place(body, transform)},
+                num_envs=server.scene.num_envs,
+            )
+            server._offer(info)
+        except BaseException:
+            streamed.end(sensor, server.failures)
+            for source in feeds.values():
+                server.scene.remove(source)
+            raise
+        server._streamed[name], server._feeds[name] = sensor, feeds
+        self._spawned[name] = list(feeds.values())
+        return info
+
+    def _stream(self, sensor: StreamedSensor) -> Stream:
+        server, name = self._server, sensor.name
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="sensorium-streamed")
+
+        def context() -> Context:
+            if server._context is None:
+                raise SensoriumError(f"sensor {name!r}: stream.send was called outside tick")
+            return server._context
+
+        def has_listeners() -> bool:
+            topic = server._topics.get(name)
+            return topic is not None and bool(topic.subscriptions)
+
+        return Stream(
+            sensor,
+            sink=lambda message: server._take(name, message),
+            context=context,
+            executor=self._executor,
+            has_listeners=has_listeners,
+            on_capture=server._marks.capture,
+            on_done=server._resolved,
+            failures=server.failures,
+        )
+
+    def _dummy(self, blueprint: str, name: str, body: Body | None, about: Mapping[str, Any]) -> StreamInfo:
+        """Note a sensor that runs in a client, so that everybody knows of it; it sends nothing."""
+        server = self._server
+        definition = SensorDefinition.from_dict(about)
+        name = self._free_name(name, definition)
+        cfg = {"attach_to": body.name if body else ""}
+        num_envs = server.scene.num_envs
+        info = StreamInfo(next(server._numbers), name, definition.id, "", where="client", cfg=cfg, num_envs=num_envs)
+        server._offer(info)
+        self._spawned[name] = []
+        return info
+
+    def offer_world(self) -> None:
+        """Offer the state of all bodies, for sensors of clients and of the server; without it there are none."""
+        server = self._server
+        if WORLD in server.scene or not len(server.bodies):
+            return
+        try:
+            self._add(config({"kind": "body_state", "bodies": ".*", "name": WORLD}))
+        except SensoriumError as error:
+            LOG.info("there is no stream of the bodies' states: %s", error)
+            return
+        self._spawned[WORLD] = [WORLD]
+        server._offer_sensor(WORLD, server.scene.description().sensors[WORLD], on_demand=False)
+
+    # Removing ---------------------------------------------------------------------------------------------------------
+
+    def remove(self, name: str, reason: str) -> None:
+        """Remove a sensor that was spawned, and what it brought along.
+
+        Raises:
+            UnknownNameError: there is no such.
+        """
+        server = self._server
+        if name not in self._spawned or name == WORLD:
+            known = [each for each in self._spawned if each != WORLD]
+            raise UnknownNameError("spawned sensor", name, known, "Sensors of the scene itself stay.")
+        brought = self._spawned.pop(name)
+        sensor = server._streamed.pop(name, None)
+        server._feeds.pop(name, None)
+        if sensor is not None:
+            streamed.end(sensor, server.failures)
+        server._withdraw(name, reason)
+        for each in brought:
+            server._readings.pop(each, None)
+            server.scene.remove(each)
+        for session in list(server._hub.sessions.values()):
+            session.sensors.discard(name)
+
+    def end_streamed(self) -> None:
+        """End the sensors of the server and their threads, for good."""
+        for sensor in self._server._streamed.values():
+            streamed.end(sensor, self._server.failures)
+        self._server._streamed.clear()
+        if self._executor is not None:
+            self._executor.shutdown(wait=True, cancel_futures=True)
+
+    def remove_all(self) -> None:
+        """Take everything that was spawned out of the scene."""
+        for brought in self._spawned.values():
+            for name in brought:
+                if name in self._server.scene:
+                    self._server.scene.remove(name)
+        self._spawned.clear()
+
+
+def _place(body: Body | None, transform: Pose) -> dict[str, Any]:
+    return {"attach_to": body.name if body is not None else "", "transform": transform.to_array().tolist()}
+
+
+def config(values: Mapping[str, Any]) -> SensorCfg[Any]:
+    """Return the config that a mapping with a `kind` means."""
+    given = dict(values)
+    cfg: SensorCfg[Any] = registry.cfg_for_kind(given.pop("kind")).from_dict(given)
+    return cfg
+
+
+__all__ = ["WORLD", "Owner", "Spawner", "config"]

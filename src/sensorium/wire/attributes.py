@@ -1,0 +1,594 @@
+"""What a blueprint offers: attributes with their types, defaults and recommended values; plain values for both sides.
+
+A `SensorDefinition` names a sensor that can be spawned and lists its `Attribute`s. Values travel as text or as plain
+data: ``"0.02"``, ``"true"``, ``"[0, 0, 1]"``, ``"{uniform = [0, 0.02]}"`` (TOML) or the same in JSON are understood
+where a number, a truth value, a vector or a structure is expected.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeVar, cast, get_args
+
+from sensorium.errors import ConfigError, Fault, SensoriumError, UnknownNameError, WireError, listed, nearest, shown
+
+AttributeType = Literal["bool", "int", "float", "string", "vector", "json"]
+"""What an attribute takes. ``json`` is any structure: numbers, text, lists and tables, one in another."""
+Where = Literal["scene", "server", "client"]
+"""Where a sensor works: in the scene as every sensor, beside it in the server, or in the client."""
+
+_TYPES: tuple[str, ...] = get_args(AttributeType)
+_WHERE: tuple[str, ...] = get_args(Where)
+_BOOLS = {"true": True, "1": True, "false": False, "0": False}
+_EXPECTED = {
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a number",
+    "string": "text",
+    "vector": "numbers, e.g. [0, 0, 1]",
+    "json": "a value, in JSON or TOML where it is text",
+}
+_ID = re.compile(r"[A-Za-z_]\w*")
+_DEFINITION_ID = re.compile(r"[a-z_]\w*(\.[a-z_0-9]\w*)+")
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribute:
+    """One thing that can be chosen on a blueprint.
+
+    Args:
+        id: name, an identifier.
+        type: what it takes.
+        default: its value where none is chosen, as text; empty where it is then simply not given. None takes the first
+            of the recommended values. A Python value is turned into text.
+        recommended_values: values that make sense, as text.
+        restrict_to_recommended: whether no other value is accepted.
+        unit: SI unit as text; empty where unknown or none.
+        doc: what it means.
+        required: whether it must be chosen.
+        low: least number that is accepted, also of the parts of a vector or a list.
+        high: greatest number.
+        open_low: whether `low` itself is refused.
+        size: parts of a vector; 0 for any number.
+        words: whether a ``json`` attribute also takes plain text, such as ``all``.
+
+    Raises:
+        ConfigError: no identifier, an unknown type, or a default or recommended value that is not accepted.
+    """
+
+    id: str
+    type: AttributeType = "string"
+    default: str | None = None
+    recommended_values: tuple[str, ...] = ()
+    restrict_to_recommended: bool = False
+    unit: str = ""
+    doc: str = ""
+    required: bool = False
+    low: float = -math.inf
+    high: float = math.inf
+    open_low: bool = False
+    size: int = 0
+    words: bool = False
+
+    def __post_init__(self) -> None:
+        title = f"Attribute({self.id!r})"
+        if not _ID.fullmatch(str(self.id)):
+            raise ConfigError.single(title, "id", self.id, "letters, digits and underscores, e.g. 'safe_distance'")
+        if self.type not in _TYPES:
+            fix = nearest(str(self.type).lower(), _TYPES).strip()
+            raise ConfigError.single(title, "type", self.type, f"one of {', '.join(_TYPES)}", fix)
+        if isinstance(self.recommended_values, str):
+            got = self.recommended_values
+            raise ConfigError.single(title, "recommended_values", got, "a tuple of values", f"Write ({got!r},).")
+        values = tuple(self._checked(title, "recommended_values", value) for value in self.recommended_values)
+        object.__setattr__(self, "recommended_values", values)
+        if self.restrict_to_recommended and not values:
+            raise ConfigError.single(title, "restrict_to_recommended", True, "recommended values to restrict to")
+        default: Any = self.default
+        if default is None and values and not self.required:
+            default = values[0]
+        object.__setattr__(self, "default", self._checked(title, "default", default))
+
+    def _checked(self, title: str, name: str, value: Any) -> str:
+        try:
+            return self.text(self.parse(value)) if value not in ("", None) else ""
+        except ConfigError as error:
+            raise ConfigError(title, [replace(fault, field=name) for fault in error.faults]) from None
+
+    @property
+    def expected(self) -> str:
+        """What is accepted, in words."""
+        if self.restrict_to_recommended:
+            return f"one of {', '.join(self.recommended_values)}"
+        words = _EXPECTED[self.type]
+        if self.type == "json" and math.isfinite(max(self.low, -self.high)):
+            words = f"{words}, with numbers"
+        if self.type == "vector" and self.size:
+            words = f"{self.size} numbers, e.g. {json.dumps([0] * (self.size - 1) + [1])}"
+        if math.isfinite(self.low):
+            words += f" {'>' if self.open_low else '>='} {self.low:g}"
+        if math.isfinite(self.high):
+            words += f"{' and' if math.isfinite(self.low) else ''} <= {self.high:g}"
+        return f"{words} ({self.unit})" if self.unit and self.type in ("int", "float", "vector") else words
+
+    def parse(self, value: object, blueprint: str = "") -> Any:
+        """Return the value that is meant: a bool, int, float, str, a tuple of floats, or plain data.
+
+        Args:
+            value: text, or a Python value of the type; None, or empty text where text is no value, is None: not chosen.
+            blueprint: id of the blueprint, for the message.
+
+        Raises:
+            ConfigError: it is not of the type, not within the bounds, or not among the values that it is restricted to.
+        """
+        if value is None or (self.type != "string" and isinstance(value, str) and not value.strip()):
+            if self.required:
+                raise self._refused(value, blueprint)
+            return None
+        try:
+            parsed = _READERS[self.type](self, plain(value))
+        except (ValueError, TypeError, OverflowError, RecursionError):
+            raise self._refused(value, blueprint) from None
+        if not self._is_within(parsed):
+            raise self._refused(value, blueprint)
+        if self.restrict_to_recommended:
+            allowed = [_READERS[self.type](self, text) for text in self.recommended_values]
+            if not any(_same(parsed, each) for each in allowed):
+                raise self._refused(value, blueprint)
+        return parsed
+
+    def text(self, value: object) -> str:
+        """Return a value as text that `parse` understands; empty for None."""
+        if value is None:
+            return ""
+        value = plain(value)
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+    @property
+    def value(self) -> Any:
+        """The default as a Python value; None where it is then not given."""
+        return self.parse(self.default) if self.default else None
+
+    def _is_within(self, value: Any) -> bool:
+        if isinstance(value, list | tuple):
+            return all(map(self._is_within, value))
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return True
+        return self.low <= value <= self.high and not (self.open_low and value == self.low)
+
+    def _refused(self, value: object, blueprint: str) -> ConfigError:
+        fix = ""
+        if isinstance(value, str) and self.recommended_values:
+            fix = nearest(value, self.recommended_values).strip()
+        return ConfigError.single(blueprint_title(blueprint), self.id, value, self.expected, fix)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the attribute as plain data; what is as usual is left out."""
+        found: dict[str, Any] = {"id": self.id, "type": self.type}
+        for name, usual in _USUAL.items():
+            value = getattr(self, name)
+            if name == "default":
+                usual = (*(() if self.required else self.recommended_values), "")[0]
+            if value != usual:
+                found[name] = list(value) if isinstance(value, tuple) else value
+        return found
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Attribute:
+        """Build the attribute from what `to_dict` returned.
+
+        Raises:
+            WireError: it is none.
+        """
+        return _from_plain(cls, data, _KINDS, ("recommended_values",))
+
+
+_USUAL = {
+    name: each.default
+    for name, each in Attribute.__dataclass_fields__.items()
+    if name not in ("id", "type")
+}  # fmt: skip
+_KINDS: dict[str, type | tuple[type, ...]] = {name: type(usual) for name, usual in _USUAL.items()}
+_KINDS |= {"id": str, "type": str, "default": str, "low": (int, float), "high": (int, float)}
+
+
+def plain(value: object) -> Any:
+    """Return a Python value as plain data: tuples and arrays as lists, distributions and configs as what they hold.
+
+    Raises:
+        TypeError: it holds something that has no such form.
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Mapping):
+        return {str(name): plain(part) for name, part in value.items()}
+    for name in ("to_dict", "tolist"):
+        convert = getattr(value, name, None)
+        if callable(convert) and not isinstance(value, type):
+            return plain(convert())
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    raise TypeError(f"{shown(value)} is no plain value")
+
+
+def blueprint_title(blueprint: str) -> str:
+    """Return how a message names a blueprint."""
+    return f"Blueprint({blueprint!r})" if blueprint else "Attribute"
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a == b and isinstance(a, bool) == isinstance(b, bool)
+
+
+# Reading values: each takes the attribute and a plain value, and raises ValueError where it is none ------------------
+
+
+def _bool(attribute: Attribute, value: Any) -> bool:
+    if isinstance(value, str):
+        value = _BOOLS.get(value.strip().lower(), value)
+    if not isinstance(value, bool):
+        raise ValueError
+    return value
+
+
+def _int(attribute: Attribute, value: Any) -> int:
+    if isinstance(value, str):
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
+        raise ValueError
+    return int(value)
+
+
+def _float(attribute: Attribute, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError
+    number = float(value)
+    if math.isnan(number):
+        raise ValueError
+    return number
+
+
+def _string(attribute: Attribute, value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, str | int | float):
+        raise ValueError
+    return str(value)
+
+
+def _vector(attribute: Attribute, value: Any) -> tuple[float, ...]:
+    if isinstance(value, str):
+        value = value.strip()
+        inside = value[1:-1] if value[0] + value[-1] in ("[]", "()") else value
+        value = inside.replace(",", " ").split()
+    if not isinstance(value, list) or (attribute.size and len(value) != attribute.size):
+        raise ValueError
+    return tuple(_float(attribute, part) for part in value)
+
+
+def _json(attribute: Attribute, value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return read_text(value)
+    except (ValueError, RecursionError):
+        if attribute.words:
+            return value
+        raise
+
+
+_READERS = {"bool": _bool, "int": _int, "float": _float, "string": _string, "vector": _vector, "json": _json}
+
+
+def read_text(text: str) -> Any:
+    """Return the value written in a text, as JSON or, where it is none, as TOML.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    try:
+        return json.loads(text)
+    except ValueError:
+        pass
+    found = tomllib.loads(f"value = {text.strip()}")
+    if set(found) != {"value"}:
+        raise ValueError("one value was expected")
+    try:
+        return plain(found["value"])
+    except TypeError as error:  # a date
+        raise ValueError(str(error)) from None
+
+
+# Definitions ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SensorDefinition:
+    """A sensor that can be spawned, and what can be chosen about it.
+
+    Args:
+        id: ``sensor.GROUP.NAME``, e.g. ``"sensor.other.safe_distance"``.
+        attributes: what can be chosen.
+        tags: words to search by; by default the parts of the id.
+        doc: what the sensor is, one sentence.
+        where: where it works.
+        needs: what must be reserved when the server starts, in words; empty where nothing is needed.
+        kind: its short name; by default the last part of the id. Blueprints are also found by it.
+        attach: what `attach_to` means to it, in words; empty where it cannot be attached.
+
+    Raises:
+        ConfigError: the id is none, or two attributes share one.
+    """
+
+    id: str
+    attributes: tuple[Attribute, ...] = ()
+    tags: tuple[str, ...] = ()
+    doc: str = ""
+    where: Where = "server"
+    needs: str = ""
+    kind: str = ""
+    attach: str = "the body it moves with"
+
+    def __post_init__(self) -> None:
+        title = f"SensorDefinition({self.id!r})"
+        if not _DEFINITION_ID.fullmatch(str(self.id)):
+            raise ConfigError.single(title, "id", self.id, "words with dots between, e.g. 'sensor.other.safe_distance'")
+        if self.where not in _WHERE:
+            raise ConfigError.single(title, "where", self.where, f"one of {', '.join(_WHERE)}")
+        object.__setattr__(self, "attributes", tuple(self.attributes))
+        ids = [attribute.id for attribute in self.attributes]
+        twice = [name for name in ids if ids.count(name) > 1]
+        if twice:
+            raise ConfigError.single(title, "attributes", twice[0], "ids that differ", "Give each id once.")
+        object.__setattr__(self, "tags", tuple(self.tags) or tuple(self.id.split(".")))
+        object.__setattr__(self, "kind", self.kind or self.id.rpartition(".")[2])
+
+    @property
+    def variations(self) -> tuple[Attribute, ...]:
+        """The attributes, by their other name."""
+        return self.attributes
+
+    def with_attributes(self, *attributes: Attribute, **changes: Any) -> SensorDefinition:
+        """Return the definition with further attributes, and with other fields changed."""
+        return replace(self, attributes=(*self.attributes, *attributes), **changes)
+
+    def __contains__(self, id: object) -> bool:
+        return any(attribute.id == id for attribute in self.attributes)
+
+    def __iter__(self) -> Iterator[Attribute]:
+        return iter(self.attributes)
+
+    def __len__(self) -> int:
+        return len(self.attributes)
+
+    def __getitem__(self, id: str) -> Attribute:
+        """Return one attribute.
+
+        Raises:
+            UnknownNameError: it has none of that id, with the nearest.
+        """
+        for attribute in self.attributes:
+            if attribute.id == id:
+                return attribute
+        raise UnknownNameError(f"attribute of {self.id}", id, [attribute.id for attribute in self.attributes])
+
+    def choose(self, values: Mapping[str, object] | None = None) -> dict[str, Any]:
+        """Return what was chosen, checked and typed, without what was not.
+
+        Args:
+            values: attribute id -> text or Python value; None is not chosen.
+
+        Raises:
+            ConfigError: every fault at once: unknown attributes, and values that are not accepted.
+        """
+        known = {attribute.id: attribute for attribute in self.attributes}
+        chosen: dict[str, Any] = {}
+        faults: list[Fault] = []
+        for name, value in (values or {}).items():
+            if name not in known:
+                expected = f"one of the attributes {listed(known)}" if known else "no attribute: it has none"
+                fix = nearest(str(name), known).strip()
+                faults.append(Fault(str(name), f"unknown attribute with value {shown(value)}", expected, fix))
+            elif value is not None:
+                try:
+                    chosen[name] = known[name].parse(value, self.id)
+                except ConfigError as error:
+                    faults += error.faults
+        if faults:
+            raise ConfigError(blueprint_title(self.id), faults)
+        return {name: value for name, value in chosen.items() if value is not None}
+
+    def describe(self, values: Mapping[str, object] | None = None) -> ActorDescription:
+        """Return the description of a sensor to be made: what was chosen, and defaults for what was not.
+
+        Args:
+            values: attribute id -> text or Python value; None is not chosen.
+
+        Raises:
+            ConfigError: every fault at once: see `choose`; then those that must be chosen and are not.
+        """
+        chosen = self.choose(values)
+        missing = [each for each in self.attributes if each.required and each.id not in chosen]
+        if missing:
+            faults = [Fault(each.id, "nothing", each.expected, f"Set {each.id}.") for each in missing]
+            raise ConfigError(blueprint_title(self.id), faults)
+        defaults = {each.id: each.value for each in self.attributes if each.default}
+        return ActorDescription(self.id, {**defaults, **chosen})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the definition as plain data."""
+        return {
+            "id": self.id,
+            "attributes": [attribute.to_dict() for attribute in self.attributes],
+            "tags": list(self.tags),
+            "doc": self.doc,
+            "where": self.where,
+            "needs": self.needs,
+            "kind": self.kind,
+            "attach": self.attach,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> SensorDefinition:
+        """Build the definition from what `to_dict` returned.
+
+        Raises:
+            WireError: it is none.
+        """
+        if isinstance(data, Mapping) and isinstance(data.get("attributes"), list | tuple):
+            attributes = tuple(Attribute.from_dict(each) for each in data["attributes"])
+            data = {**data, "attributes": attributes}
+        texts = dict.fromkeys(("id", "doc", "where", "needs", "kind", "attach"), str)
+        return _from_plain(cls, data, {**texts, "attributes": tuple, "tags": tuple}, ("tags",))
+
+
+def make_generic_sensor_definition(
+    type: str = "other", id: str = "", attributes: Iterable[Attribute] = (), **fields: Any
+) -> SensorDefinition:
+    """Return the definition ``sensor.TYPE.ID``, to which an author adds attributes (`with_attributes`).
+
+    Args:
+        type: group of the sensor, e.g. ``"other"``, ``"camera"``, ``"lidar"``.
+        id: name within the group, e.g. ``"safe_distance"``.
+        attributes: what can be chosen.
+        fields: see `SensorDefinition`.
+
+    Raises:
+        ConfigError: the names do not make an id.
+    """
+    return SensorDefinition(id=f"sensor.{type}.{id}", attributes=tuple(attributes), **fields)
+
+
+def _from_plain(cls: type[_T], data: Any, kinds: Mapping[str, type | tuple[type, ...]], tuples: tuple[str, ...]) -> _T:
+    """Build a class out of plain data that came from elsewhere."""
+    if not isinstance(data, Mapping) or "id" not in data:
+        raise WireError(f"{cls.__name__} expected, got {shown(data)}")
+    given: dict[str, Any] = {}
+    for name, value in data.items():
+        if name not in kinds:
+            continue  # of a newer version
+        if name in tuples and isinstance(value, list | tuple) and all(isinstance(part, str) for part in value):
+            value = tuple(value)
+        if not isinstance(value, kinds[name]):
+            raise WireError(f"{cls.__name__}.{name}: got {shown(value)}")
+        given[name] = value
+    try:
+        return cls(**given)
+    except SensoriumError as error:
+        raise WireError(str(error)) from None
+
+
+def find_definition(definitions: Mapping[str, SensorDefinition], name: str) -> SensorDefinition:
+    """Return the definition of an id, of ``sensor.other.KIND``, or of a bare kind such as ``"imu"``.
+
+    Raises:
+        UnknownNameError: there is none, or several have that kind; with the nearest.
+    """
+    if name in definitions:
+        return definitions[name]
+    kind = name.removeprefix("sensor.other.")
+    found = [definition for definition in definitions.values() if definition.kind == kind]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UnknownNameError("blueprint", name, [each.id for each in found], "Several have that kind: give the id.")
+    kinds = [definition.kind for definition in definitions.values()]
+    raise UnknownNameError("blueprint", name, definitions, nearest_kind(name, definitions, kinds))
+
+
+def nearest_kind(name: str, ids: Iterable[str], kinds: Iterable[str]) -> str:
+    """Return which kind may be meant by a name that is near no id; empty where none is."""
+    return "" if nearest(name, ids) else nearest(name.rpartition(".")[2], kinds).strip()
+
+
+# What a sensor is told ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ActorDescription:
+    """What was chosen for a sensor that is being made: its blueprint and the values of its attributes.
+
+    Args:
+        id: id of the blueprint.
+        values: attribute id -> value, typed or text.
+    """
+
+    id: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def variations(self) -> Mapping[str, Any]:
+        """The values, by their other name."""
+        return self.values
+
+    def __getitem__(self, id: str) -> Any:
+        """Return one value as it is.
+
+        Raises:
+            UnknownNameError: it has no value of that id, with the nearest.
+        """
+        if id not in self.values:
+            raise UnknownNameError(f"value of {self.id}", id, self.values)
+        return self.values[id]
+
+    def __contains__(self, id: object) -> bool:
+        return id in self.values
+
+    def get(self, id: str, default: Any = None) -> Any:
+        """Return one value as it is, or the default."""
+        return self.values.get(id, default)
+
+    def get_float(self, id: str, default: float) -> float:
+        """Return a number, or the default where none was chosen.
+
+        Raises:
+            ConfigError: the value is no number.
+        """
+        return cast(float, self._read("float", id, default))
+
+    def get_int(self, id: str, default: int) -> int:
+        """Return a whole number, or the default where none was chosen.
+
+        Raises:
+            ConfigError: the value is no whole number.
+        """
+        return cast(int, self._read("int", id, default))
+
+    def get_bool(self, id: str, default: bool) -> bool:
+        """Return a truth value, or the default where none was chosen.
+
+        Raises:
+            ConfigError: the value is neither true nor false.
+        """
+        return cast(bool, self._read("bool", id, default))
+
+    def get_str(self, id: str, default: str) -> str:
+        """Return text, or the default where none was chosen.
+
+        Raises:
+            ConfigError: the value is a list or a table.
+        """
+        return cast(str, self._read("string", id, default))
+
+    def get_vector(self, id: str, default: tuple[float, ...]) -> tuple[float, ...]:
+        """Return numbers, or the default where none were chosen.
+
+        Raises:
+            ConfigError: the value is no vector.
+        """
+        return cast("tuple[float, ...]", self._read("vector", id, default))
+
+    def _read(self, type: AttributeType, id: str, default: Any) -> Any:
+        value = Attribute(id=id, type=type).parse(self.values.get(id), self.id)
+        return default if value is None else value
+
+
+FActorDefinition = SensorDefinition
+FActorVariation = Attribute
+FActorDescription = ActorDescription

@@ -1,0 +1,156 @@
+"""The head of a data message: 128 bytes that say what follows.
+
+A message is the header, then the poses of the sensor, float32 `[env, mount, 7]` (m, quaternion wxyz), then the body at
+the next multiple of 64 bytes. All numbers are little endian. The parts may come as one piece of memory, or as two: the
+header with the poses, and the body.
+
+    0   magic       4 bytes b"SNSR"
+    4   version     u16
+    6   flags       u16
+    8   type_id     u64     type of the data: which serializer reads the body
+    16  stream      u32
+    20  rows        u32     rows of ragged fields
+    24  seq         u64     number of the message in its stream
+    32  frame       u64     number of the frame on the server
+    40  tick        i64     physics tick of the frame
+    48  time_ns     i64     simulation time of the frame, ns
+    56  capture_ns  i64     simulation time at which the value that the first env shows was sensed, ns
+    64  wall_ns     i64     wall clock at the capture, ns since 1970
+    72  first_env   u32
+    76  num_envs    u32
+    80  poses       u32     poses of each env; 0 for a sensor that sits nowhere
+    84  lost        u32     events lost before this message
+    88  body_bytes  u64
+    96  32 zero bytes
+"""
+
+from __future__ import annotations
+
+import struct
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from sensorium.errors import WireError
+
+MAGIC = b"SNSR"
+VERSION = 1
+HEADER_BYTES = 128
+ALIGNMENT = 64
+"""Poses, body and every block in the body of the default serializer begin at a multiple of this."""
+POSE_BYTES = 28
+
+TRUTH = 1
+"""Flag: the body holds the ground truth, too."""
+EVENTS = 2
+"""Flag: a message of a stream of events."""
+LOST = 4
+"""Flag: no data, only the word that `lost` events before this one were lost."""
+_KNOWN_FLAGS = TRUTH | EVENTS | LOST
+
+_STRUCT = struct.Struct("<4sHHQIIQQqqqqIIIIQ32x")
+_unpack, _pack_into, _pack = _STRUCT.unpack_from, _STRUCT.pack_into, _STRUCT.pack
+
+
+def type_id(name: str) -> int:
+    """Return the number that stands for a type of data in headers: the first 8 bytes of blake2b of its name."""
+    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little")
+
+
+def aligned(size: int) -> int:
+    """Return the next multiple of 64 that is not below `size`."""
+    return (size + ALIGNMENT - 1) & -ALIGNMENT
+
+
+def body_offset(num_envs: int, poses: int) -> int:
+    """Return where the body of a message begins, with that many envs and poses of each."""
+    return HEADER_BYTES + aligned(num_envs * poses * POSE_BYTES)
+
+
+class Header(NamedTuple):
+    """What the 128 bytes say, see the module; all are integers in SI-free units of their own (ns, bytes, counts)."""
+
+    flags: int = 0
+    type_id: int = 0
+    stream: int = 0
+    rows: int = 0
+    seq: int = 0
+    frame: int = 0
+    tick: int = 0
+    time_ns: int = 0
+    capture_ns: int = 0
+    wall_ns: int = 0
+    first_env: int = 0
+    num_envs: int = 0
+    poses: int = 0
+    lost: int = 0
+    body_bytes: int = 0
+
+    @property
+    def body_offset(self) -> int:
+        """Where the body begins, counted from the header's first byte."""
+        return HEADER_BYTES + aligned(self.num_envs * self.poses * POSE_BYTES)
+
+    @property
+    def message_bytes(self) -> int:
+        """Bytes of the whole message."""
+        return self.body_offset + self.body_bytes
+
+    def pack(self) -> bytes:
+        """Return the 128 bytes.
+
+        Raises:
+            WireError: a number does not fit.
+        """
+        try:
+            return _pack(MAGIC, VERSION, *self)
+        except struct.error as error:
+            raise WireError(f"{self} does not fit into a header: {error}.") from None
+
+    def pack_into(self, memory: Any) -> None:
+        """Write the 128 bytes to the begin of writable memory.
+
+        Raises:
+            WireError: a number does not fit, or the memory is too small.
+        """
+        try:
+            _pack_into(memory, 0, MAGIC, VERSION, *self)
+        except struct.error as error:
+            raise WireError(f"{self} does not fit into a header: {error}.") from None
+
+    @classmethod
+    def read(cls, memory: memoryview, body_bytes: int | None = None) -> Header:
+        """Return what a message's header says, with every length checked.
+
+        Args:
+            memory: the whole message, as bytes; or header and poses only, where the body is a piece of its own.
+            body_bytes: length of that piece; None where `memory` is the whole message.
+
+        Raises:
+            WireError: these bytes are no message of ours, of another version, or of another length than they say.
+        """
+        size = len(memory)
+        if size < HEADER_BYTES:
+            raise WireError(f"a message of {size} bytes is shorter than its header of {HEADER_BYTES} bytes.")
+        values = _unpack(memory)
+        if values[0] != MAGIC:
+            raise WireError(f"a message begins with {values[0]!r}, not with {MAGIC!r}: it is none of ours.")
+        if values[1] != VERSION:
+            raise WireError(
+                f"a message is of version {values[1]}, this side reads version {VERSION}: install the same sensorium "
+                "on both sides."
+            )
+        header = cls._make(values[2:])
+        flags, said = header.flags, header.body_bytes
+        if flags & ~_KNOWN_FLAGS:
+            raise WireError(f"a message has the flags {flags:#x}, of which {flags & ~_KNOWN_FLAGS:#x} mean nothing.")
+        if flags & LOST and said:
+            raise WireError(f"a message of lost events has a body of {said} bytes; it must have none.")
+        start = header.body_offset
+        expected, got = (start + said, size) if body_bytes is None else (start, size)
+        if got != expected or (body_bytes is not None and body_bytes != said):
+            whole = f"{size} bytes" if body_bytes is None else f"{size} and {body_bytes} bytes"
+            raise WireError(
+                f"a message has {whole}, but its header says: {header.num_envs} envs, {header.poses} poses of each, a "
+                f"body of {said} bytes."
+            )
+        return header

@@ -1,0 +1,126 @@
+"""How what is said becomes parts of one ZeroMQ message, and back: everything for one receiver goes in one message.
+
+The first part is a block of records, each a head of 16 bytes (kind, a, b, length; u32, little-endian), then `length`
+bytes, then zeros up to a multiple of 8. A record of kind `PART` has no bytes of its own: they are the next part.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from sensorium.errors import WireError
+
+CONTROL = 1
+"""A control message, see `messages`."""
+DATA = 2
+"""A data message (header, poses, body); a is the subscription, b how many samples were left out before it."""
+PART = 3
+"""The same, in a part of its own."""
+SLOT = 4
+"""The same, in a shared-memory slot; the bytes say which, see `Place`."""
+CREDIT = 5
+"""To the server: b more data messages may be sent to subscription a."""
+RELEASE = 6
+"""To the server: slot b of segment a was read."""
+
+_HEAD = struct.Struct("<IIII")
+_PLACE = struct.Struct("<QQQ")
+_PADS = tuple(bytes(n) for n in range(8))
+
+
+class Record(NamedTuple):
+    """One thing that is said.
+
+    Args:
+        kind: see the constants.
+        a: see `kind`.
+        b: see `kind`.
+        content: its bytes; of PART the part.
+    """
+
+    kind: int
+    a: int = 0
+    b: int = 0
+    content: Any = b""
+
+
+class Place(NamedTuple):
+    """Where a data message is in shared memory.
+
+    Args:
+        segment: number of the segment, announced by `messages.Segment`.
+        slot: number of the slot in it.
+        length: bytes of the message.
+    """
+
+    segment: int
+    slot: int
+    length: int
+
+    def pack(self) -> bytes:
+        """Return it as bytes."""
+        return _PLACE.pack(*self)
+
+    @classmethod
+    def unpack(cls, content: Any) -> Place:
+        """Return what `pack` wrote.
+
+        Raises:
+            WireError: not of its length.
+        """
+        if len(content) != _PLACE.size:
+            raise WireError(f"a slot's place has {len(content)} bytes, expected {_PLACE.size}")
+        return cls(*_PLACE.unpack(content))
+
+
+def pack(records: Iterable[Record]) -> list[Any]:
+    """Return the parts of one message."""
+    block: list[Any] = []
+    parts: list[Any] = [b""]
+    for kind, a, b, content in records:
+        if kind == PART:
+            block.append(_HEAD.pack(kind, a, b, 0))
+            parts.append(content)
+            continue
+        size = len(content)
+        block.append(_HEAD.pack(kind, a, b, size))
+        if size:
+            block.append(content)
+            block.append(_PADS[-size & 7])
+    parts[0] = b"".join(block)
+    return parts
+
+
+def unpack(parts: Sequence[Any]) -> Iterator[Record]:
+    """Return the records of a message whose parts are memoryviews of bytes; contents are views of them.
+
+    Raises:
+        WireError: the lengths do not agree, while iterating.
+    """
+    if not parts:
+        raise WireError("a message without parts")
+    block = parts[0]
+    at, end, following = 0, len(block), 1
+    read, size = _HEAD.unpack_from, _HEAD.size
+    while at < end:
+        if end - at < size:
+            raise WireError(f"a record's head of {end - at} bytes, expected {size}")
+        kind, a, b, length = read(block, at)
+        at += size
+        if kind == PART:
+            if length or following >= len(parts):
+                raise WireError("a record without its part")
+            yield Record(kind, a, b, parts[following])
+            following += 1
+            continue
+        if length > end - at:
+            raise WireError(f"a record of {length} bytes in a block with {end - at} left")
+        yield Record(kind, a, b, block[at : at + length])
+        at += length + (-length & 7)
+    if following != len(parts):
+        raise WireError(f"{len(parts) - following} parts too many")
+
+
+__all__ = ["CONTROL", "CREDIT", "DATA", "PART", "RELEASE", "SLOT", "Place", "Record", "pack", "unpack"]

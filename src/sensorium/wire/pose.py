@@ -1,0 +1,121 @@
+"""Where something sits: a position and an orientation, and how they are chained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite, sqrt
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sensorium.errors import ConfigError
+
+UNIT_TOLERANCE = 1e-3
+"""How far from 1 the length of a quaternion may be; a greater error is no rounding but a mistake."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pose:
+    """A position and an orientation: of a sensor on its body, or of a body in the world.
+
+    Both may be given as any sequence of numbers. Poses chain with ``@``: ``body_in_world @ sensor_on_body`` is the
+    sensor in the world.
+
+    Args:
+        pos: position, m.
+        rot: orientation, unit quaternion (w, x, y, z).
+
+    Raises:
+        ConfigError: a number is missing or not finite, or the quaternion is not of length 1 (within 0.001).
+    """
+
+    pos: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    rot: tuple[float, float, float, float] = (1.0, 0.0, 0.0, 0.0)
+    __array_ufunc__ = None  # ``pose @ array`` is for neither of them: a TypeError
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pos", _numbers("pos", self.pos, 3, "m"))
+        object.__setattr__(self, "rot", _numbers("rot", self.rot, 4, "wxyz"))
+        length = sqrt(sum(part * part for part in self.rot))
+        if abs(length - 1.0) > UNIT_TOLERANCE:
+            raise ConfigError.single(
+                "Pose", "rot", self.rot, f"a unit quaternion (w, x, y, z), not one of length {length:.6g}",
+                "Divide it by its length; (1, 0, 0, 0) is no rotation.",
+            )  # fmt: skip
+
+    @classmethod
+    def from_array(cls, array: npt.ArrayLike) -> Pose:
+        """Build a pose from seven numbers: position, m, then quaternion wxyz.
+
+        Raises:
+            ConfigError: they are not seven, or none of a pose.
+        """
+        numbers = np.asarray(array, dtype=np.float64)
+        if numbers.shape != (7,):
+            raise ConfigError.single(
+                "Pose", "from_array", numbers.shape, "an array of shape (7,)", "Give x, y, z, w, x, y, z."
+            )
+        values = numbers.tolist()
+        return cls((values[0], values[1], values[2]), (values[3], values[4], values[5], values[6]))
+
+    def to_array(self) -> npt.NDArray[np.float64]:
+        """Return position, m, and quaternion wxyz as one float64 array [7]."""
+        return np.array((*self.pos, *self.rot), dtype=np.float64)
+
+    def __matmul__(self, other: Pose) -> Pose:
+        """Return the pose of what has pose `other` in the frame of this one."""
+        if not isinstance(other, Pose):
+            return NotImplemented
+        w, x, y, z = self.rot
+        a, b, c, d = other.rot
+        product = (
+            w * a - x * b - y * c - z * d,
+            w * b + x * a + y * d - z * c,
+            w * c - x * d + y * a + z * b,
+            w * d + x * c - y * b + z * a,
+        )
+        length = sqrt(sum(part * part for part in product))
+        px, py, pz = self.apply(other.pos).tolist()
+        return Pose((px, py, pz), (product[0] / length, product[1] / length, product[2] / length, product[3] / length))
+
+    def inverse(self) -> Pose:
+        """Return the pose of the outer frame as seen from this one: ``pose @ pose.inverse()`` is no motion."""
+        w, x, y, z = self.rot
+        length = sqrt(w * w + x * x + y * y + z * z)
+        back = Pose((0.0, 0.0, 0.0), (w / length, -x / length, -y / length, -z / length))
+        px, py, pz = back.apply(self.pos).tolist()
+        return Pose((-px, -py, -pz), back.rot)
+
+    def apply(self, points: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Return points of this frame in the outer frame, float64 `[..., 3]`, m.
+
+        Args:
+            points: `[..., 3]`, m.
+        """
+        rotated: npt.NDArray[np.float64] = np.asarray(points, dtype=np.float64) @ self.matrix().T
+        return rotated + self.pos
+
+    def matrix(self) -> npt.NDArray[np.float64]:
+        """Return the orientation as a rotation matrix, float64 [3, 3], exactly orthogonal up to rounding."""
+        w, x, y, z = self.rot
+        s = 2.0 / (w * w + x * x + y * y + z * z)
+        return np.array(
+            (
+                (1 - s * (y * y + z * z), s * (x * y - w * z), s * (x * z + w * y)),
+                (s * (x * y + w * z), 1 - s * (x * x + z * z), s * (y * z - w * x)),
+                (s * (x * z - w * y), s * (y * z + w * x), 1 - s * (x * x + y * y)),
+            )
+        )
+
+
+def _numbers(field: str, value: Sequence[Any], count: int, unit: str) -> tuple[float, ...]:
+    """Return a sequence as that many floats, or say what is wrong with it."""
+    try:
+        numbers = tuple(float(part) for part in value)
+    except (TypeError, ValueError):
+        numbers = ()
+    if len(numbers) != count or not all(map(isfinite, numbers)):
+        raise ConfigError.single("Pose", field, value, f"{count} finite numbers ({unit})")
+    return numbers

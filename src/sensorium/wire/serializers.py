@@ -1,0 +1,336 @@
+"""Serializers: how data of one type become bytes, and bytes data again.
+
+There is one serializer for each type of data, found at run time by the stable number of the type's name. The default,
+`FieldSerializer`, writes readings of any sensor. Defining a class that derives from `Serializer` registers it;
+installed packages announce theirs through the entry-point group `sensorium.serializers`. A broken one is reported by
+name and never takes the program down.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+import warnings
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, ClassVar
+
+import numpy as np
+
+from sensorium.errors import RegistrationError, SensoriumWarning, UnknownNameError, WireError
+from sensorium.readings import Array, Reading
+from sensorium.wire.data import FieldData, LostEvents, RawData, SensorData, StreamInfo, empty
+from sensorium.wire.header import LOST, type_id
+from sensorium.wire.layout import Block, Layout, plan
+
+__all__ = [
+    "ENTRY_POINT_GROUP", "FieldSerializer", "Layout", "Serializer", "broken", "by_id", "by_name", "plan",
+    "read_message", "register", "registered", "type_id",
+]  # fmt: skip
+
+ENTRY_POINT_GROUP = "sensorium.serializers"
+_NAME = re.compile(r"[\w.\-]+/\d+")
+
+_by_name: dict[str, type[Serializer]] = {}
+_by_id: dict[int, type[Serializer]] = {}
+_broken: list[str] = []
+_loaded = False
+_loading = threading.RLock()
+
+
+class Serializer:
+    """How data of one type are sent. Two static methods, no more; defining the class registers it.
+
+    ::
+
+        class SafeDistanceSerializer(Serializer):
+            type_name = "my_package.SafeDistanceEvent/1"
+
+            @staticmethod
+            def serialize(sensor, body_ids):
+                return np.asarray(body_ids, np.uint32)
+
+            @staticmethod
+            def deserialize(raw):
+                return SafeDistanceEvent(raw)
+
+    Raises:
+        RegistrationError: at the definition of a class without a name of its type, or with that of another class.
+    """
+
+    type_name: ClassVar[str]
+    """Name of the type of the data and their version, ``"package.Type/1"``. Both sides must have the same: raise the
+    version whenever the bytes change."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        register(cls)
+
+    @staticmethod
+    def serialize(sensor: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Return the body of a message, anything with contiguous bytes: a buffer, bytes, memoryview or array.
+
+        Args:
+            sensor: the sensor that sends.
+            args: what was given to ``stream.send(...)``.
+            kwargs: nothing is given by name; this stands here so that type checkers admit parameters of your own.
+        """
+        raise NotImplementedError
+
+    @staticmethod
+    def deserialize(raw: RawData, /) -> SensorData:
+        """Return the data that a listener gets, as a view of the message.
+
+        Raises:
+            WireError: the bytes are not of this type.
+        """
+        raise NotImplementedError
+
+
+# Registry -------------------------------------------------------------------------------------------------------------
+
+
+def register(cls: type[Serializer]) -> None:
+    """Note a serializer, as the definition of its class does. A class that is defined anew takes the old one's place.
+
+    Raises:
+        RegistrationError: it lacks a name or a method, or another class has that name.
+    """
+    name: object = getattr(cls, "type_name", None)
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise RegistrationError(
+            f"{cls.__qualname__}.type_name: got {name!r}, expected a name and a version such as 'my_package.Thing/1'. "
+            "It is how both sides know the type of the data."
+        )
+    for method in ("serialize", "deserialize"):
+        defined = next((vars(base)[method] for base in cls.__mro__ if method in vars(base)), None)
+        if not isinstance(defined, staticmethod) or defined is vars(Serializer)[method]:
+            raise RegistrationError(f"{cls.__qualname__}.{method} must be defined, as a @staticmethod.")
+    number = type_id(name)
+    other = _by_id.get(number)
+    if other is not None and _path(other) != _path(cls):
+        raise RegistrationError(
+            f"{_path(cls)} has the type_name {name!r}, which {_path(other)} has already"
+            f"{'' if other.type_name == name else ' the number of'}. Give it a type_name of its own."
+        )
+    _by_name[name] = _by_id[number] = cls
+
+
+def by_name(name: str) -> type[Serializer]:
+    """Return the serializer of a type of data.
+
+    Raises:
+        UnknownNameError: there is none, or only one of another version; with what to do.
+    """
+    if name not in _by_name:
+        load_installed()
+    found = _by_name.get(name)
+    if found is not None:
+        return found
+    stem, _, version = name.rpartition("/")
+    others = sorted(known.rpartition("/")[2] for known in _by_name if known.rpartition("/")[0] == stem)
+    if others and stem:
+        fix = (
+            f"This process has version {', '.join(others)} of {stem!r}, the other side sends version {version}: "
+            "install the same version of its package on both sides."
+        )
+    else:
+        fix = "Import the module that defines its serializer, or install its package."
+    raise UnknownNameError("type of data", name, _by_name, fix + _suspects())
+
+
+def by_id(number: int) -> type[Serializer]:
+    """Return the serializer of a type of data by the number that headers carry, see `type_id`.
+
+    Raises:
+        UnknownNameError: there is none.
+    """
+    if number not in _by_id:
+        load_installed()
+    found = _by_id.get(number)
+    if found is None:
+        fix = (
+            "Import the module that defines its serializer, or install its package, in the same version on both sides."
+        )
+        raise UnknownNameError("type of data with the number", f"{number:#018x}", _by_name, fix + _suspects())
+    return found
+
+
+def registered() -> dict[str, type[Serializer]]:
+    """Return all serializers, name of the type -> class, those of installed packages included."""
+    load_installed()
+    return dict(_by_name)
+
+
+def broken() -> tuple[str, ...]:
+    """Return what is wrong with installed serializers that cannot be used, one text each."""
+    load_installed()
+    return tuple(_broken)
+
+
+def load_installed() -> None:
+    """Import every package that announces serializers, once; warn of a broken one, by name."""
+    global _loaded
+    with _loading:
+        if _loaded:
+            return
+        _loaded = True
+        for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda each: (each.name, each.value)):
+            problem = _load(point)
+            if problem:
+                _broken.append(problem)
+                warnings.warn(problem, SensoriumWarning, stacklevel=3)
+
+
+def _load(point: EntryPoint) -> str:
+    """Import one package and return what is wrong with it; empty where nothing is."""
+    before = dict(_by_name)
+    try:
+        point.load()
+    except (Exception, SystemExit) as error:
+        for name, cls in list(_by_name.items()):
+            if before.get(name) is not cls and cls.__module__ not in sys.modules:  # its import was given up
+                del _by_name[name], _by_id[type_id(name)]
+        package = f" of {point.dist.name} {point.dist.version}" if point.dist is not None else ""
+        return (
+            f"the serializer plugin {point.name!r}{package} ({point.value}) could not be loaded and is left out: "
+            f"{type(error).__name__}: {error}. Mend, update or uninstall it."
+        )
+    return ""
+
+
+def _suspects() -> str:
+    return f" It may be in a plugin that is broken: {'; '.join(_broken)}" if _broken else ""
+
+
+def _path(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def read_message(memory: Any, info: StreamInfo, body: Any = None) -> SensorData:
+    """Return the data of a received message; nothing is copied.
+
+    Args:
+        memory: the message, contiguous; it must not be written any more.
+        info: the stream that it belongs to.
+        body: its body, where that is a piece of memory of its own; `memory` is header and poses then.
+
+    Raises:
+        WireError: these bytes are no message of ours, or none of that stream.
+        UnknownNameError: this process has no serializer for its type of data.
+    """
+    raw = RawData(memory, info, body)
+    header = raw.header
+    if header.stream != info.id:
+        raise WireError(f"a message of stream {header.stream} came as one of stream {info.id} ({info.name!r}).")
+    if header.flags & LOST:
+        return LostEvents(raw)
+    cls = by_name(info.type_name)
+    if _by_id.get(header.type_id) is not cls:
+        raise WireError(
+            f"a message of stream {info.name!r} has data of the type {header.type_id:#018x}, not {info.type_name!r}."
+        )
+    return cls.deserialize(raw)
+
+
+# The default ----------------------------------------------------------------------------------------------------------
+
+
+class FieldSerializer(Serializer):
+    """The default for every sensor: all fields of a reading one after the other, see `layout`."""
+
+    type_name = "sensorium.fields/1"
+
+    @staticmethod
+    def serialize(reading: Reading, /, first: int = 0, count: int | None = None, truth: bool = False) -> Array:
+        """Return the body for `count` envs of a reading, from its row `first` on, uint8 in aligned memory.
+
+        Args:
+            reading: what the sensor showed.
+            first: first row, of ``reading.env_ids``.
+            count: number of rows; None for all from there on.
+            truth: also send the ground truth.
+        """
+        count = len(reading.env_ids) - first if count is None else count
+        memory = empty(FieldSerializer.layout(reading, first, count, truth).nbytes)
+        FieldSerializer.write(reading, slice(first, first + count), truth, memory.data)
+        return memory
+
+    @staticmethod
+    def rows(reading: Reading, first: int, count: int) -> int:
+        """Return the number of rows of ragged fields in `count` envs; 0 without such fields."""
+        offsets = reading.offsets
+        return 0 if offsets is None else int(offsets[first + count]) - int(offsets[first])
+
+    @staticmethod
+    def layout(reading: Reading, first: int, count: int, truth: bool = False) -> Layout:
+        """Return where everything lies in the body of `count` envs; ``.nbytes`` is its length."""
+        return plan(reading.specs, count, FieldSerializer.rows(reading, first, count), truth)
+
+    @staticmethod
+    def write(reading: Reading, envs: slice, truth: bool, out: memoryview) -> Layout:
+        """Write a body: one copy for each field.
+
+        Args:
+            reading: what the sensor showed.
+            envs: rows of ``reading.env_ids``, without a step.
+            truth: also write the ground truth.
+            out: writable memory of ``layout(...).nbytes`` bytes, at a multiple of 64.
+
+        Returns:
+            Where everything lies.
+
+        Raises:
+            WireError: the memory is of another length, or the reading's arrays are not what its specs say.
+        """
+        first, last, step = envs.indices(len(reading.env_ids))
+        count = max(last - first, 0)
+        if step != 1:
+            raise WireError(f"reading of {reading.name!r}: envs {envs} have a step; a message holds a range of envs.")
+        layout = FieldSerializer.layout(reading, first, count, truth)
+        if len(out) != layout.nbytes:
+            raise WireError(f"reading of {reading.name!r}: {len(out)} bytes of memory for {layout.nbytes}.")
+        memory = np.frombuffer(out, np.uint8)
+        for begin, end in layout.gaps:
+            memory[begin:end] = 0
+        last = first + count
+        meta = {
+            "capture_tick": reading.capture_tick,
+            "stamp": reading.stamp,
+            "age": reading.age,
+            "captures": reading.frame,
+            "valid": reading.valid,
+            "is_new": reading.is_new,
+        }
+        if truth:
+            meta["truth_tick"] = reading.truth_tick
+        for what, values in meta.items():
+            _put(reading, what, values[first:last], layout.meta[what], out)
+        rows = slice(0, 0)
+        if "offsets" in layout.meta:
+            offsets = reading.offsets
+            assert offsets is not None  # it has ragged fields
+            rows = slice(int(offsets[first]), int(offsets[last]))
+            _put(reading, "offsets", offsets[first : last + 1] - offsets[first], layout.meta["offsets"], out)
+        measured, true = reading.measured, reading.truth if truth else {}
+        for spec in reading.specs:
+            part = rows if spec.is_ragged else slice(first, last)
+            _put(reading, spec.name, measured[spec.name][part], layout.measured[spec.name], out)
+            if truth:
+                _put(reading, spec.name, true[spec.name][part], layout.truth[spec.name], out)
+        return layout
+
+    @staticmethod
+    def deserialize(raw: RawData, /) -> FieldData:
+        """Return the fields as views of the message."""
+        return FieldData(raw)
+
+
+def _put(reading: Reading, what: str, values: Array, block: Block, out: memoryview) -> None:
+    """Copy one array to its place."""
+    if values.shape != block.shape or values.dtype != block.dtype:
+        raise WireError(
+            f"reading of {reading.name!r}: {what} is {values.dtype} {list(values.shape)}, not {block.dtype} "
+            f"{list(block.shape)} as its spec says."
+        )
+    np.copyto(block.view(out), values)

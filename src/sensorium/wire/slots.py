@@ -1,0 +1,413 @@
+"""Shared memory for payloads between processes of one host: slots that one process writes and others map read-only.
+
+A segment is a `memfd`: memory without a name in any file system. Another process opens it as ``/proc/<pid>/fd/<n>``
+and the kernel frees it with the last process that has it, however that ends: nothing can leak, and the size of
+``/dev/shm`` is no limit. Only processes of the same user (and root) on the same host, with the same ``/proc``, can open
+it; they cannot write it (Linux 5.1 on), and nobody can shrink it, which would kill who reads it. The layout, little
+endian: one page with magic, version, page size, token, slot size and count, then the slots.
+
+It exists on Linux. Elsewhere `slots_available()` is False and payloads go through the socket.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import re
+import stat
+import struct
+import sys
+from collections.abc import Callable
+from threading import RLock
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from sensorium.errors import ConfigError, StreamError, WireError
+from sensorium.readings import Array
+
+PAGE = mmap.PAGESIZE
+"""Bytes. Slots begin at multiples of it."""
+
+MAX_BYTES = 2**40
+"""Largest segment, bytes: beyond it a size is a mistake."""
+
+_MAGIC = b"SNSRSLOT"
+_VERSION = 1
+_HEAD = struct.Struct("<8sII16sQQ")
+_TOKEN_BYTES = 16
+_PROC = "/proc"
+_NAME = re.compile(r"(/proc/[1-9][0-9]*/fd/)(0|[1-9][0-9]*)")
+
+# From linux/fcntl.h and linux/memfd.h; Python's fcntl has the last but one since 3.13 only.
+_F_ADD_SEALS, _F_GET_SEALS = 1033, 1034
+_F_SEAL_SEAL, _F_SEAL_SHRINK, _F_SEAL_GROW, _F_SEAL_FUTURE_WRITE = 1, 2, 4, 16
+
+
+def slots_available() -> bool:
+    """Say whether this process can make slots: Linux with `memfd_create` and ``/proc``."""
+    try:
+        with Probe() as probe:
+            return probe_slots(probe.name, probe.token)
+    except StreamError:
+        return False
+
+
+class SlotWriter:
+    """The writing side: a segment of `count` slots. Safe to use from any thread.
+
+    Memory is taken from the kernel page by page as it is first written; slots that were never taken cost nothing. The
+    slot that was freed last is taken first: its pages exist already and are the likeliest to be in the caches. To copy
+    much into a slot use NumPy, which lets other threads run meanwhile; a `memoryview` does not.
+
+    Args:
+        slot_size: bytes of a slot, at least 1; rounded up to pages.
+        count: number of slots, at least 1.
+
+    Attributes:
+        name: where another process opens it, e.g. ``"/proc/123/fd/7"``.
+        token: 16 random bytes that stand in the segment too. A reader compares them, as pids and descriptors are used
+            again.
+        slot_size: bytes of a slot, a multiple of the page size.
+        count: number of slots.
+
+    Raises:
+        ConfigError: a size that is not possible.
+        StreamError: this system has no such memory.
+    """
+
+    def __init__(self, slot_size: int, count: int) -> None:
+        _check_size("SlotWriter", slot_size, count)
+        self.slot_size = slot_size + -slot_size % PAGE
+        self.count = count
+        self.token = os.urandom(_TOKEN_BYTES)
+        head = _HEAD.pack(_MAGIC, _VERSION, PAGE, self.token, self.slot_size, count)
+        self._file, whole = _make_memory(head, PAGE + self.slot_size * count)
+        self._map: mmap.mmap | None = whole
+        self.name = f"{_PROC}/{os.getpid()}/fd/{self._file}"
+        self._references = [0] * count
+        self._free = list(range(count - 1, -1, -1))  # last freed last
+        # Re-entrant: the garbage collector may release a slot in the midst of any call, also of one of these.
+        self._lock = RLock()
+
+    @property
+    def free(self) -> int:
+        """Number of free slots."""
+        return len(self._free)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._map is None
+
+    def references(self, slot: int) -> int:
+        """Return how often a slot is held; 0: it is free."""
+        self._check_slot(slot)
+        return self._references[slot]
+
+    def take(self) -> int | None:
+        """Take a free slot, held once; None if all are held.
+
+        Raises:
+            StreamError: the segment is closed.
+        """
+        with self._lock:
+            if self._map is None:
+                raise StreamError(_CLOSED)
+            try:
+                slot = self._free.pop()
+            except IndexError:
+                return None
+            self._references[slot] = 1
+            return slot
+
+    def prepare(self, n: int) -> None:
+        """Have the kernel give the pages of the next `n` slots now, as far as they are free.
+
+        The first write to a slot waits for its pages, which takes ten times as long as a copy, and more.
+
+        Raises:
+            StreamError: the segment is closed.
+        """
+        taken: list[int] = []
+        try:
+            while len(taken) < n and (slot := self.take()) is not None:
+                taken.append(slot)
+                np.frombuffer(self.memory(slot), np.uint8)[::PAGE] = 0
+        finally:
+            for slot in reversed(taken):
+                self.release(slot)
+
+    def memory(self, slot: int) -> memoryview:
+        """Return a slot's `slot_size` bytes, to write.
+
+        Views of it stay valid after `close`; write only as long as the slot is held.
+
+        Raises:
+            StreamError: no such slot, or the segment is closed.
+        """
+        self._check_slot(slot)
+        if (whole := self._map) is None:
+            raise StreamError(_CLOSED)
+        start = PAGE + slot * self.slot_size
+        return memoryview(whole)[start : start + self.slot_size]
+
+    def retain(self, slot: int, n: int = 1) -> None:
+        """Hold a slot `n` times more.
+
+        Raises:
+            StreamError: no such slot, it is free, or `n` is below 0.
+        """
+        self._check_slot(slot)
+        with self._lock:
+            held = self._references[slot]
+            if held == 0 or n < 0:
+                raise StreamError(f"slot {slot} cannot be retained {n} times: it is held {held} times. {_OWN_IT}")
+            self._references[slot] = held + n
+
+    def release(self, slot: int, n: int = 1) -> None:
+        """Hold a slot `n` times less; at 0 it is free. Works after `close` also.
+
+        Raises:
+            StreamError: no such slot, it is held less often than that, or `n` is below 0.
+        """
+        self._check_slot(slot)
+        with self._lock:
+            held = self._references[slot]
+            if n > held or n < 0:
+                raise StreamError(f"slot {slot} cannot be released {n} times: it is held {held} times. {_OWN_IT}")
+            self._references[slot] = left = held - n
+            if left == 0 and n:
+                self._free.append(slot)
+
+    def close(self) -> None:
+        """Give the segment up; once more is harmless. Readers and views keep their memory until they are gone."""
+        with self._lock:
+            if self._map is not None:
+                self._map = None  # not unmapped here: views may live
+                os.close(self._file)
+
+    def _check_slot(self, slot: int) -> None:
+        if not 0 <= slot < self.count:
+            raise StreamError(f"no slot {slot}: this segment has slots 0 .. {self.count - 1}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_lock"):  # else its construction failed
+            self.close()
+
+    def __repr__(self) -> str:
+        return f"SlotWriter({self.count} slots of {self.slot_size} bytes, {self.free} free, {self.name})"
+
+
+class SlotReader:
+    """The reading side: maps the segment of another process, or of this one, to read.
+
+    Args:
+        name: the writer's `name`.
+        token: the writer's `token`.
+        slot_size: the writer's `slot_size`, bytes.
+        count: the writer's `count`.
+        on_release: called with the slot, once per array that `memory` returned, when that array and all views of it are
+            gone; in whatever thread the last of them went, also after `close`, also in the midst of a garbage
+            collection: it must be short and must not wait.
+
+    Raises:
+        StreamError: it is not that segment, or cannot be opened: the process is gone, is another user's or on another
+            host. The message says which.
+    """
+
+    def __init__(
+        self, name: str, token: bytes, slot_size: int, count: int, on_release: Callable[[int], None] | None = None
+    ) -> None:
+        if slot_size < 1 or slot_size % PAGE or count < 1 or PAGE + slot_size * count > MAX_BYTES:
+            raise StreamError(f"shared memory {name}: {count} slots of {slot_size} bytes is no size of a segment")
+        self.name = name
+        self.slot_size = slot_size
+        self.count = count
+        self._on_release = on_release
+        self._whole: Array | None = _map_memory(name, token, slot_size, count)
+        self._address = int(self._whole.__array_interface__["data"][0]) + PAGE
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._whole is None
+
+    def memory(self, slot: int, length: int) -> Array:
+        """Return the first `length` bytes of a slot: uint8 [length], read-only, 64-byte aligned and not copied.
+
+        It stays valid, and unchanged while the writer holds the slot for it, without this reader and without the
+        writer's process.
+
+        Raises:
+            WireError: no such slot, or it is shorter than that.
+            StreamError: the reader is closed.
+        """
+        if (whole := self._whole) is None:
+            raise StreamError(f"shared memory {self.name}: this reader is closed")
+        if not (0 <= slot < self.count and 0 <= length <= self.slot_size):
+            limits = f"{self.count} slots of {self.slot_size} bytes"
+            raise WireError(f"shared memory {self.name}: no {length} bytes in slot {slot}, there are {limits}")
+        holder: Any = _Slot(slot, self._address + slot * self.slot_size, length, whole, self._on_release)
+        return np.asarray(holder)
+
+    def close(self) -> None:
+        """Open no more memory; once more is harmless. The segment stays mapped while arrays of it live."""
+        self._whole = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"SlotReader({self.count} slots of {self.slot_size} bytes, {self.name})"
+
+
+class Probe(SlotWriter):
+    """A small segment by which another process finds out, with `probe_slots`, whether it can read this one's slots."""
+
+    def __init__(self) -> None:
+        super().__init__(PAGE, 1)
+
+
+def probe_slots(name: str, token: bytes) -> bool:
+    """Say whether this process can read the slots of the process that made the `Probe` with this name and token."""
+    return not why_no_slots(name, token)
+
+
+def why_no_slots(name: str, token: bytes) -> str:
+    """Return why this process cannot read what `probe_slots` asks for, in words; empty if it can."""
+    try:
+        SlotReader(name, token, PAGE, 1).close()
+    except StreamError as error:
+        return str(error)
+    return ""
+
+
+class _Slot:
+    """What all views of one array of `SlotReader.memory` hold, as `_Lease` in `buffers`; the mapping lives with it."""
+
+    __slots__ = ("__array_interface__", "on_release", "slot", "whole")
+
+    def __init__(
+        self, slot: int, address: int, length: int, whole: Array, on_release: Callable[[int], None] | None
+    ) -> None:
+        self.slot = slot
+        self.whole = whole
+        self.on_release = on_release
+        self.__array_interface__ = {"version": 3, "typestr": "|u1", "shape": (length,), "data": (address, True)}
+
+    # A default, since the names of a module may be gone when the interpreter ends.
+    def __del__(self, is_finalizing: Any = sys.is_finalizing) -> None:
+        if self.on_release is not None and not is_finalizing():
+            self.on_release(self.slot)
+
+
+_CLOSED = "these slots of shared memory are closed"
+_OWN_IT = "Each take() and retain() is released once."
+
+
+def _check_size(what: str, slot_size: int, count: int) -> None:
+    for field, value in (("slot_size", slot_size), ("count", count)):
+        if value < 1:
+            raise ConfigError.single(what, field, value, "at least 1")
+    if slot_size * count > MAX_BYTES - PAGE * (count + 1):
+        raise ConfigError.single(what, "slot_size", slot_size, f"at most {MAX_BYTES} bytes in all {count} slots")
+
+
+def _make_memory(head: bytes, size: int) -> tuple[int, mmap.mmap]:
+    """Make memory of `size` bytes that begins with `head`; return its descriptor and the memory, mapped to write."""
+    if not _has_proc():
+        raise StreamError(f"shared memory needs Linux with {_PROC}; this is {sys.platform}. Use the socket instead.")
+    file = -1
+    try:
+        file = os.memfd_create("sensorium", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(file, size)
+        whole = mmap.mmap(file, size)
+        whole[: len(head)] = head
+        _seal(file)
+    except OSError as error:
+        if file >= 0:
+            os.close(file)
+        raise StreamError(f"this system gives no {size} bytes of shared memory: {error}") from error
+    return file, whole
+
+
+def _has_proc() -> bool:
+    return sys.platform == "linux" and os.path.isdir(f"{_PROC}/self/fd")
+
+
+def _seal(file: int) -> None:
+    """Fix the size for good, and let no one else map it to write."""
+    import fcntl
+
+    fixed = _F_SEAL_SHRINK | _F_SEAL_GROW | _F_SEAL_SEAL
+    try:
+        fcntl.fcntl(file, _F_ADD_SEALS, fixed | _F_SEAL_FUTURE_WRITE)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        fcntl.fcntl(file, _F_ADD_SEALS, fixed)  # Linux before 5.1: readers keep to reading
+
+
+def _map_memory(name: str, token: bytes, slot_size: int, count: int) -> Array:
+    """Return the whole segment of that name, mapped to read, after checking that it is the one meant."""
+
+    def unreadable(why: str) -> StreamError:
+        return StreamError(f"shared memory {name}: {why}")
+
+    if not _NAME.fullmatch(name):
+        raise StreamError(f"shared memory: got the name {name!r}, expected /proc/<pid>/fd/<n>")
+    if not _has_proc():
+        raise unreadable(f"this process has no {_PROC} to open it by")
+    import fcntl
+
+    path = _PROC + name.removeprefix("/proc")
+    file = -1
+    try:
+        # Before it is opened, for opening a device or a pipe that took the number may do something.
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise unreadable("it is something else by now; the process that made it has closed it")
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+        size = PAGE + slot_size * count
+        if (found := os.fstat(file).st_size) != size:
+            raise unreadable(f"it has {found} bytes, expected {size}; it is another one by now")
+        if not fcntl.fcntl(file, _F_GET_SEALS) & _F_SEAL_SHRINK:
+            raise unreadable("its size is not fixed, so it is none of ours")
+        whole = mmap.mmap(file, size, access=mmap.ACCESS_READ)
+    except StreamError:
+        raise
+    except PermissionError as error:
+        raise unreadable("it belongs to another user's process, or to a protected one") from error
+    except FileNotFoundError as error:
+        why = "its process has ended or closed it, or runs on another host or in another container"
+        raise unreadable(f"there is none; {why}") from error
+    except OSError as error:
+        raise unreadable(f"it cannot be mapped ({error}); it is no shared memory, or is gone") from error
+    finally:
+        if file >= 0:
+            os.close(file)
+    head = _HEAD.unpack_from(whole)
+    if head != (_MAGIC, _VERSION, PAGE, bytes(token), slot_size, count):
+        whole.close()  # the error's traceback would keep it
+        ours = head[0] == _MAGIC and head[1] == _VERSION and head[3] == token
+        raise unreadable(
+            f"it has {head[5]} slots of {head[4]} bytes, expected {count} of {slot_size}"
+            if ours
+            else "it holds something else (token, magic or version differ): pids and descriptors are used again"
+        )
+    return np.frombuffer(whole, np.uint8)

@@ -1,0 +1,283 @@
+"""The world as a listener sees it: which bodies there are, and where they are at one frame."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sensorium.errors import ConfigError, UnknownNameError, WireError, listed
+from sensorium.wire.pose import Pose
+
+if TYPE_CHECKING:
+    from sensorium.wire.data import FieldData
+
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """One body of the model.
+
+    Attributes:
+        id: its number, the index in the engine's list of bodies.
+        name: its full name, e.g. ``"robot/base"``.
+        entity: the part of the name before the first ``/``; empty where there is none.
+        center: middle of the bounding box of its shapes, in the body's frame, m.
+        half_extents: half the size of that box, m; all 0 where it has no shape.
+    """
+
+    id: int
+    name: str
+    entity: str = ""
+    center: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    half_extents: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+    @property
+    def type_id(self) -> str:
+        """What kind of thing it belongs to: the entity."""
+        return self.entity
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able description."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "entity": self.entity,
+            "center": list(self.center),
+            "half_extents": list(self.half_extents),
+        }
+
+
+class Bodies(Mapping[int, Body]):
+    """The bodies of a model, by number or by name: ``bodies[3]``, ``bodies["robot/base"]``. Iteration gives numbers.
+
+    Args:
+        bodies: all of them; the rows of a `Snapshot` have the same order.
+
+    Raises:
+        ConfigError: two have the same number or name.
+    """
+
+    __slots__ = ("_by_id", "_by_name", "_rows")
+
+    def __init__(self, bodies: Iterable[Body]) -> None:
+        listed_bodies = list(bodies)
+        self._by_id = {body.id: body for body in listed_bodies}
+        self._by_name = {body.name: body for body in listed_bodies}
+        self._rows = {body.id: row for row, body in enumerate(listed_bodies)}
+        if not len(self._by_id) == len(self._by_name) == len(listed_bodies):
+            raise ConfigError.single(
+                "Bodies", "bodies", [body.name for body in listed_bodies], "bodies with different numbers and names"
+            )
+
+    def __getitem__(self, key: int | str) -> Body:
+        """Return a body.
+
+        Raises:
+            UnknownNameError: there is none with that number or name; the message names the nearest.
+        """
+        found = self._by_name.get(key) if isinstance(key, str) else self._by_id.get(key)
+        if found is None:
+            if isinstance(key, str):
+                raise UnknownNameError("body", key, self._by_name)
+            raise UnknownNameError("body number", str(key), [f"{body.id} ({body.name})" for body in self.values()])
+        return found
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._by_id)
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._by_name if isinstance(key, str) else key in self._by_id
+
+    def __eq__(self, other: object) -> bool:
+        return list(self.values()) == list(other.values()) if isinstance(other, Bodies) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._by_id))
+
+    def __repr__(self) -> str:
+        return f"Bodies({listed(self._by_name)})"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names, in order."""
+        return tuple(self._by_name)
+
+    def find(self, pattern: str) -> tuple[Body, ...]:
+        """Return the bodies whose full name matches a regular expression as a whole, in order.
+
+        Raises:
+            UnknownNameError: none does.
+            ConfigError: the pattern is no regular expression.
+        """
+        try:
+            matches = re.compile(pattern).fullmatch
+        except re.error as error:
+            raise ConfigError.single("Bodies", "find", pattern, f"a regular expression ({error})") from None
+        found = tuple(body for name, body in self._by_name.items() if matches(name))
+        if not found:
+            raise UnknownNameError("body", pattern, self._by_name, "A pattern must match a full name.")
+        return found
+
+    def row(self, key: int | str) -> int:
+        """Return which row of a `Snapshot` belongs to a body.
+
+        Raises:
+            UnknownNameError: there is no such body.
+        """
+        return self._rows[self[key].id]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able description."""
+        return {"bodies": [body.to_dict() for body in self.values()]}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Bodies:
+        """Return the bodies that `to_dict` described.
+
+        Raises:
+            WireError: the values describe none.
+        """
+        try:
+            return cls(
+                Body(
+                    int(each["id"]),
+                    str(each["name"]),
+                    str(each["entity"]),
+                    _three(each["center"]),
+                    _three(each["half_extents"]),
+                )
+                for each in values["bodies"]
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise WireError(f"no description of bodies: {type(error).__name__}: {error}") from None
+
+
+def _three(values: Iterable[Any]) -> tuple[float, float, float]:
+    x, y, z = (float(value) for value in values)
+    return x, y, z
+
+
+@dataclass(slots=True, eq=False)
+class Snapshot:
+    """Where all bodies are, at one frame. Its arrays are read-only.
+
+    Attributes:
+        frame: number of the frame on the server.
+        tick: physics tick.
+        time: simulation time, s.
+        bodies: which bodies there are; they are the rows of the arrays.
+        env_ids: numbers of the envs, int64 `[env]`.
+        pos_w: origins of the body frames, world, float32 `[env, body, 3]`, m.
+        quat_w: orientations, world, float32 `[env, body, 4]`, wxyz.
+        lin_vel_w: velocities of the origins, world, float32 `[env, body, 3]`, m/s.
+        ang_vel_w: angular velocities, world, float32 `[env, body, 3]`, rad/s.
+        captures: how often the state was captured since the env's reset, int64 `[env]`; None where nobody counts.
+
+    Raises:
+        ConfigError: an array has another shape.
+    """
+
+    frame: int
+    tick: int
+    time: float
+    bodies: Bodies
+    env_ids: npt.NDArray[np.int64]
+    pos_w: Floats
+    quat_w: Floats
+    lin_vel_w: Floats
+    ang_vel_w: Floats
+    captures: npt.NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        envs, bodies = len(self.env_ids), len(self.bodies)
+        self.env_ids = _sealed("env_ids", self.env_ids, np.int64, (envs,))
+        self.pos_w = _sealed("pos_w", self.pos_w, np.float32, (envs, bodies, 3))
+        self.quat_w = _sealed("quat_w", self.quat_w, np.float32, (envs, bodies, 4))
+        self.lin_vel_w = _sealed("lin_vel_w", self.lin_vel_w, np.float32, (envs, bodies, 3))
+        self.ang_vel_w = _sealed("ang_vel_w", self.ang_vel_w, np.float32, (envs, bodies, 3))
+        if self.captures is not None:
+            self.captures = _sealed("captures", self.captures, np.int64, (envs,))
+
+    @classmethod
+    def of(cls, data: FieldData, bodies: Bodies) -> Snapshot:
+        """Return the snapshot that data of a body-state sensor with one mount per body are, without copying them.
+
+        Args:
+            data: with the fields `pos_w`, `quat_w`, `lin_vel_w`, `ang_vel_w`, `[env, mount, ...]`.
+            bodies: the bodies that are its mounts, in their order.
+
+        Raises:
+            WireError: the data lack one of these fields.
+            ConfigError: their mounts are other bodies.
+        """
+        mounts = data.info.mounts
+        if mounts and mounts != bodies.names:
+            raise ConfigError.single(
+                "Snapshot", "bodies", list(bodies.names), f"the mounts of sensor {data.sensor!r}: {listed(mounts)}"
+            )
+        lacking = [name for name in ("pos_w", "quat_w", "lin_vel_w", "ang_vel_w") if name not in data]
+        if lacking:
+            raise WireError(f"data of {data.sensor!r} are no snapshot: they lack {listed(lacking)}.")
+        shape = (data.num_envs, len(bodies))
+        arrays = [data[name] for name in ("pos_w", "quat_w", "lin_vel_w", "ang_vel_w")]
+        if len(bodies) == 1:  # a singular selector has no mount axis
+            arrays = [array.reshape(*shape, array.shape[-1]) if array.ndim == 2 else array for array in arrays]
+        pos, quat, lin_vel, ang_vel = arrays
+        return cls(data.frame, data.tick, data.time, bodies, data.env_ids, pos, quat, lin_vel, ang_vel, data.captures)
+
+    def pose(self, body: int | str, env: int | None = None) -> Pose:
+        """Return where a body is in the world.
+
+        Args:
+            body: its number or full name.
+            env: number of the env; by default the first one that the snapshot holds.
+
+        Raises:
+            UnknownNameError: there is no such body.
+            IndexError: the snapshot does not hold that env.
+            ConfigError: its state is no pose, e.g. not finite.
+        """
+        row, place = self.bodies.row(body), self.env_row(env)
+        x, y, z = self.pos_w[place, row].tolist()
+        w, a, b, c = self.quat_w[place, row].tolist()
+        return Pose((x, y, z), (w, a, b, c))
+
+    def env_row(self, env: int | None = None) -> int:
+        """Return which row belongs to an env; the first by default.
+
+        Raises:
+            IndexError: the snapshot does not hold that env.
+        """
+        rows = np.flatnonzero(self.env_ids == env) if env is not None else np.arange(min(len(self.env_ids), 1))
+        if not len(rows):
+            held = listed(map(str, self.env_ids.tolist()))
+            raise IndexError(f"env {'any' if env is None else env} is not in the snapshot, which holds {held}")
+        return int(rows[0])
+
+    def find(self, body: int | str) -> Body:
+        """Return a body by number or name, like ``bodies[...]``."""
+        return self.bodies[body]
+
+    def __repr__(self) -> str:
+        return (
+            f"Snapshot(frame={self.frame}, tick={self.tick}, time={self.time:.6g} s, {len(self.env_ids)} envs, "
+            f"{len(self.bodies)} bodies)"
+        )
+
+
+def _sealed(name: str, array: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
+    """Return a read-only view of an array of that type and shape."""
+    view = np.asarray(array, dtype).view()
+    if view.shape != shape:
+        raise ConfigError.single("Snapshot", name, view.shape, f"an array of shape {shape}")
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,60 @@
+"""The bodies of a model as things: what they belong to, and how much room they take."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sensorium.engines.base import Engine
+from sensorium.geometry.bounds import placed_box, rotation
+from sensorium.spec import BODY_POSE
+
+
+def entity_of(name: str) -> str:
+    """Return what a body belongs to: the part of its name before the first ``/``, empty where there is none."""
+    entity, slash, _ = name.partition("/")
+    return entity if slash else ""
+
+
+def body_boxes(engine: Engine) -> NDArray[np.float32]:
+    """Return a box around the shapes of each body, in the frame of the body, along its axes.
+
+    Visual shapes count as well. Planes, height fields and what has no known extent (a deformable) are left out. So are
+    the shapes of a body that never moves, where BODY_POSE was not prepared: their places are known in the world only.
+
+    Returns:
+        float32 `[body, 6]`, bodies in the order of ``engine.names("body")``: middle and half the size, m. 0 for a body
+        without a shape.
+
+    Raises:
+        ModelError: see `Engine.shapes`.
+    """
+    count = len(engine.names("body"))
+    low, high = np.full((count, 3), np.inf), np.full((count, 3), -np.inf)
+    poses: NDArray[np.float64] | None = None
+    for shape in engine.shapes():
+        row = shape.row
+        if not 0 <= row < count or shape.fault or shape.kind in ("plane", "hfield"):
+            continue
+        turn, pos = rotation(shape.quat), np.array(shape.pos)
+        if shape.is_static:  # it is placed in the world
+            if BODY_POSE not in engine.prepared:
+                continue
+            poses = _poses(engine) if poses is None else poses
+            body = rotation(poses[row, 3:].tolist())
+            turn, pos = body.T @ turn, body.T @ (pos - poses[row, :3])
+        least, most = placed_box(shape, turn, pos)
+        low[row], high[row] = np.minimum(low[row], least), np.maximum(high[row], most)
+    empty = ~np.isfinite(low).all(axis=1)
+    low[empty] = high[empty] = 0.0
+    return np.concatenate([0.5 * (low + high), 0.5 * (high - low)], axis=1).astype(np.float32)
+
+
+def _poses(engine: Engine) -> NDArray[np.float64]:
+    """Return the poses of the bodies of the first environment, `[body, 7]`; those that never move are so in all."""
+    engine.refresh()
+    parts = [engine.array(f"body_{what}_w")[0].cpu().numpy().astype(np.float64) for what in ("pos", "quat")]
+    return np.concatenate(parts, axis=1)
+
+
+__all__ = ["body_boxes", "entity_of"]

@@ -1,0 +1,619 @@
+"""Client sensors: order of frames, ticks on many threads, listeners, errors, and the registry."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+import random
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from client_world import BODIES, CAR, FakeHost, snapshot
+
+from sensorium.client import client_sensor
+from sensorium.client.callbacks import Workers
+from sensorium.client.client_sensor import (
+    ClientEvent,
+    ClientSensor,
+    Owner,
+    definitions,
+    find,
+    owner_of,
+    registered,
+    spawn,
+)
+from sensorium.errors import (
+    ConfigError,
+    RegistrationError,
+    SensoriumWarning,
+    StaleError,
+    StreamError,
+    UnknownNameError,
+)
+from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
+from sensorium.wire.pose import Pose
+from sensorium.wire.world import Snapshot
+
+LONG = 20.0
+"""Seconds after which something that should have happened has not."""
+
+
+@pytest.fixture
+def host() -> Iterator[FakeHost]:
+    with Workers(name="test") as workers:
+        yield FakeHost(workers)
+    assert [each for each in threading.enumerate() if each.name.startswith("test-")] == []
+
+
+@pytest.fixture(autouse=True)
+def no_noise(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR, "sensorium.client")
+
+
+@pytest.fixture(autouse=True)
+def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test registers is known in that test only."""
+    client_sensor.registered()
+    monkeypatch.setattr(client_sensor, "_classes", dict(client_sensor._classes))
+    monkeypatch.setattr(client_sensor, "_definitions", dict(client_sensor._definitions))
+    monkeypatch.setattr(client_sensor, "_broken", {})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved(ClientEvent):
+    """Where the car was."""
+
+    x: float
+
+
+class Follow(ClientSensor):
+    """Tells where the car is, and notes all that is called."""
+
+    def __init__(self) -> None:
+        self.calls = list[Any]()
+        self.inside = 0
+
+    def set(self, description: ActorDescription) -> None:
+        super().set(description)
+        self.calls.append(("set", dict(description.values)))
+
+    def set_owner(self, owner: Owner | None) -> None:
+        super().set_owner(owner)
+        self.calls.append(("set_owner", owner.body.name if owner else None))
+
+    def reset(self) -> None:
+        self.calls.append("reset")
+
+    def on_tick(self, snapshot: Snapshot) -> Moved:
+        self.inside += 1
+        assert self.inside == 1
+        self.calls.append(snapshot.frame)
+        event = Moved.at(self, snapshot, x=float(snapshot.pos_w[0, 1, 0]))
+        self.inside -= 1
+        return event
+
+    def close(self) -> None:
+        super().close()
+        self.calls.append("close")
+
+
+def made(host: FakeHost, cls: type[Any] = Follow, **options: Any) -> Any:
+    options = {"owner": owner_of(CAR, BODIES), **options}
+    return spawn(cls, host, "follow", ActorDescription("sensor.other.follow", {"speed": 2.0}), **options)
+
+
+def settle(sensor: ClientSensor) -> None:
+    """Wait until the listener has had all that was told so far."""
+    assert sensor._strand.join(LONG)
+
+
+def in_threads(count: int, function: Callable[[int], object]) -> None:
+    """Call a function in several threads at once, and wait for all."""
+    errors = list[BaseException]()
+
+    def run(i: int) -> None:
+        try:
+            function(i)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LONG)
+        assert not thread.is_alive()
+    assert errors == []
+
+
+# A sensor's life ------------------------------------------------------------------------------------------------------
+
+
+def test_the_hooks_are_called_in_their_order(host: FakeHost) -> None:
+    gone, heard = list[str](), list[Moved]()
+    sensor = made(host, on_destroy=lambda: gone.append("gone"))
+    assert sensor.calls == [("set", {"speed": 2.0}), ("set_owner", "car/chassis")] and host.handles == []
+    sensor.listen(heard.append)
+    host.send(snapshot(3, (1.5, 0.0)))
+    host.send(snapshot(4, (2.5, 0.0)))
+    settle(sensor)
+    sensor.destroy()
+    sensor.destroy()
+    assert sensor.calls[2:] == ["reset", 3, 4, "close"] and gone == ["gone"] and not sensor.is_alive
+    assert [event.x for event in heard] == [1.5, 2.5]
+    with pytest.raises(StaleError, match="sensor 'follow' is destroyed"):
+        sensor.listen(heard.append)
+
+
+def test_an_event_has_what_all_data_have(host: FakeHost) -> None:
+    """The sensor sits 2 m ahead of the car's origin, and the car is turned by 90 degrees."""
+    heard, half = list[Moved](), np.sqrt(0.5)
+    sensor = made(host, envs=range(4, 6), transform=Pose((2.0, 0.0, 1.0)))
+    sensor.listen(heard.append)
+    host.send(snapshot(7, [(1.0, 5.0), (8.0, 9.0)], np.pi / 2, first_env=4))
+    settle(sensor)
+    (event,) = heard
+    assert (event.frame, event.tick, event.timestamp, event.time, event.age) == (7, 70, 0.07, 0.07, 0.0)
+    assert (event.sensor, event.env, event.events_lost) == ("follow", 4, 0) and event.copy() is event
+    assert event.transform is not None
+    np.testing.assert_allclose(event.transform.pos, (1.0, 7.0, 1.0), atol=1e-6)
+    np.testing.assert_allclose(event.transform.rot, (half, 0.0, 0.0, half), atol=1e-6)
+    assert host.handles[0].envs == range(4, 6)
+
+
+def test_a_sensor_without_an_owner_stands_in_the_world(host: FakeHost) -> None:
+    sensor = made(host, owner=None, transform=Pose((1.0, 2.0, 3.0)))
+    assert sensor.pose(snapshot(1)) == Pose((1.0, 2.0, 3.0)) and sensor.owner is None
+
+
+def test_the_owner_knows_the_bodies_of_its_entity() -> None:
+    assert owner_of(CAR, BODIES).links == {1, 2}
+    assert owner_of(BODIES["tree"], BODIES).links == {3}
+
+
+def test_a_snapshot_without_its_environments_is_refused(host: FakeHost) -> None:
+    sensor = made(host, envs=range(1, 3))
+    assert sensor.rows(snapshot(1, np.zeros((4, 2)))) == slice(1, 3)
+    with pytest.raises(
+        StreamError, match=r"sensor 'follow': the snapshot does not have all of the environments 1\.\.2"
+    ):
+        sensor.rows(snapshot(1, np.zeros((2, 2))))
+
+
+def test_one_that_cannot_be_made_is_closed(host: FakeHost) -> None:
+    calls, gone = list[str](), list[int]()
+
+    class Picky(ClientSensor):
+        def set_owner(self, owner: Owner | None) -> None:
+            raise ConfigError.single("Picky", "attach_to", None, "a body")
+
+        def close(self) -> None:
+            calls.append("close")
+
+    with pytest.raises(ConfigError, match="attach_to"):
+        made(host, Picky, on_destroy=lambda: gone.append(1))
+    assert calls == ["close"] and gone == []
+    with pytest.raises(ConfigError, match="environments that follow each other"):
+        made(host, envs=range(0, 4, 2))
+
+
+# Listening ------------------------------------------------------------------------------------------------------------
+
+
+def test_it_works_only_while_somebody_listens(host: FakeHost) -> None:
+    sensor, heard = made(host), list[Moved]()
+    assert not sensor.is_listening and "stopped" in repr(sensor)
+    sensor.stop()
+    sensor.listen(heard.append)
+    assert sensor.is_listening and len(host.handles) == 1 and "'car/chassis': listening" in repr(sensor)
+    host.send(snapshot(1))
+    settle(sensor)
+    sensor.stop()
+    sensor.stop()
+    assert not sensor.is_listening and host.handles == []
+    sensor._tick(snapshot(2))
+    sensor.listen(heard.append)
+    host.send(snapshot(3))
+    settle(sensor)
+    assert sensor.calls[2:] == ["reset", 1, "reset", 3] and [event.frame for event in heard] == [1, 3]
+    assert sensor.dropped == 0
+
+
+def test_listening_twice_replaces_the_listener_and_goes_on(host: FakeHost) -> None:
+    sensor, first, second = made(host), list[Moved](), list[Moved]()
+    sensor.listen(first.append)
+    host.send(snapshot(1))
+    settle(sensor)
+    sensor.listen(second.append)
+    host.send(snapshot(2))
+    settle(sensor)
+    assert [event.frame for event in first] == [1] and [event.frame for event in second] == [2]
+    assert sensor.calls[2:] == ["reset", 1, 2] and host.subscriptions == 1
+
+
+def test_a_listener_that_is_replaced_or_stopped_has_ended_by_then(host: FakeHost) -> None:
+    for end in (lambda s: s.stop(), lambda s: s.listen(print), lambda s: s.destroy()):
+        sensor, begun, may_end, ended = made(host), threading.Event(), threading.Event(), list[int]()
+
+        def slow(event: Moved) -> None:
+            begun.set()  # noqa: B023
+            assert may_end.wait(LONG)  # noqa: B023
+            ended.append(event.frame)  # noqa: B023
+
+        sensor.listen(slow)
+        host.send(snapshot(1))
+        host.send(snapshot(2))
+        assert begun.wait(LONG)
+        ending = threading.Thread(target=end, args=(sensor,))
+        ending.start()
+        ending.join(0.05)
+        assert ending.is_alive() and ended == []
+        may_end.set()
+        ending.join(LONG)
+        assert not ending.is_alive() and ended == [1]
+        sensor.destroy()
+
+
+def test_stop_waits_until_on_tick_has_ended(host: FakeHost) -> None:
+    begun, may_end, heard = threading.Event(), threading.Event(), list[Moved]()
+
+    class Slow(Follow):
+        def on_tick(self, snapshot: Snapshot) -> Moved:
+            begun.set()
+            assert may_end.wait(LONG)
+            return super().on_tick(snapshot)
+
+    sensor = made(host, Slow)
+    sensor.listen(heard.append)
+    ticking = threading.Thread(target=sensor._tick, args=(snapshot(1),))
+    ticking.start()
+    assert begun.wait(LONG)
+    stopping = threading.Thread(target=sensor.stop)
+    stopping.start()
+    stopping.join(0.05)
+    assert stopping.is_alive()
+    may_end.set()
+    for thread in (stopping, ticking):
+        thread.join(LONG)
+        assert not thread.is_alive()
+    assert sensor.calls[-1] == 1 and heard == []
+
+
+def test_a_listener_and_on_tick_may_stop_replace_and_destroy_their_sensor(host: FakeHost) -> None:
+    sensor, heard = made(host), list[Any]()
+
+    def last(event: Moved) -> None:
+        heard.append(-event.frame)
+        sensor.destroy()
+
+    def once(event: Moved) -> None:
+        heard.append(event.frame)
+        sensor.listen(last)
+
+    sensor.listen(once)
+    host.send(snapshot(1))
+    settle(sensor)
+    host.send(snapshot(2))
+    settle(sensor)
+    assert heard == [1, -2] and not sensor.is_alive and host.handles == []
+
+    class Once(Follow):
+        def on_tick(self, snapshot: Snapshot) -> Moved:
+            self.emit(super().on_tick(snapshot))
+            self.stop()
+            return super().on_tick(snapshot)
+
+    sensor = made(host, Once)
+    sensor.listen(heard.append)
+    host.send(snapshot(3))
+    assert not sensor.is_listening and sensor.calls[2:] == ["reset", 3, 3]
+    assert host.workers.errors.count == 0
+
+
+def test_a_refused_subscription_leaves_it_stopped(host: FakeHost) -> None:
+    sensor, host.error = made(host), StreamError("the connection is gone")
+    with pytest.raises(StreamError, match="gone"):
+        sensor.listen(print)
+    assert not sensor.is_listening
+    host.error = None
+    sensor.listen(print)
+    assert sensor.is_listening
+    sensor.stop()
+
+
+def test_what_cannot_be_called_is_no_listener(host: FakeHost) -> None:
+    with pytest.raises(ConfigError, match=r"Follow\.listen: got 3, expected a function of one argument"):
+        made(host).listen(3)
+
+
+def test_a_listener_that_is_too_slow_loses_events_and_is_told_how_many(
+    host: FakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_sensor, "MAX_QUEUED", 4)
+    sensor, heard, begun, may_go_on = made(host), list[Moved](), threading.Event(), threading.Event()
+
+    def slow(event: Moved) -> None:
+        begun.set()
+        assert may_go_on.wait(LONG)
+        heard.append(event)
+
+    sensor.listen(slow)
+    host.send(snapshot(0))
+    assert begun.wait(LONG)
+    for frame in range(1, 11):
+        host.send(snapshot(frame))
+    assert sensor.events_lost == 6
+    may_go_on.set()
+    settle(sensor)
+    host.send(snapshot(11))
+    host.send(snapshot(12))
+    settle(sensor)
+    assert [(e.frame, e.events_lost) for e in heard] == [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (11, 6), (12, 0)]
+
+
+# Errors ---------------------------------------------------------------------------------------------------------------
+
+
+def test_errors_are_reported_with_the_sensors_name_and_it_goes_on(host: FakeHost) -> None:
+    class Faulty(Follow):
+        def on_tick(self, snapshot: Snapshot) -> Any:
+            if snapshot.frame == 1:
+                raise ValueError("in on_tick")
+            if snapshot.frame == 2:
+                raise SystemExit("in on_tick too")
+            return super().on_tick(snapshot)
+
+    heard = list[int]()
+
+    def listener(event: Moved) -> None:
+        heard.append(event.frame)
+        raise KeyError("in the listener")
+
+    sensor = made(host, Faulty)
+    sensor.listen(listener)
+    for frame in range(1, 5):
+        host.send(snapshot(frame))
+    settle(sensor)
+    assert heard == [3, 4] and sensor.is_listening
+    errors = host.workers.errors.take()
+    assert [type(each.error) for each in errors if "on_tick" in each.callback] == [ValueError, SystemExit]
+    assert [type(each.error) for each in errors if "listener" in each.callback] == [KeyError, KeyError]
+    assert {each.sensor for each in errors} == {"follow"} and len(errors) == 4
+
+
+# Ticks on several threads ---------------------------------------------------------------------------------------------
+
+
+def test_late_frames_are_dropped_and_counted(host: FakeHost) -> None:
+    sensor, heard = made(host), list[Moved]()
+    sensor.listen(heard.append)
+    for frame in (5, 3, 6, 6, 4, 9, 7):
+        host.send(snapshot(frame))
+    settle(sensor)
+    assert [event.frame for event in heard] == [5, 6, 9] and sensor.dropped == 4
+
+
+def test_frames_that_arrive_during_on_tick_are_put_in_order(host: FakeHost) -> None:
+    begun, may_go_on = threading.Event(), threading.Event()
+
+    class Slow(Follow):
+        def on_tick(self, snapshot: Snapshot) -> Moved:
+            begun.set()
+            assert may_go_on.wait(LONG)
+            return super().on_tick(snapshot)
+
+    sensor = made(host, Slow)
+    sensor.listen(lambda event: None)
+    first = threading.Thread(target=sensor._tick, args=(snapshot(1),))
+    first.start()
+    assert begun.wait(LONG)
+    for frame in (5, 2, 4, 3):
+        sensor._tick(snapshot(frame))  # returns at once
+    assert sensor.calls[2:] == ["reset"]
+    may_go_on.set()
+    first.join(LONG)
+    assert not first.is_alive()
+    assert sensor.calls[2:] == ["reset", 1, 2, 3, 4, 5] and sensor.dropped == 0
+
+
+def test_who_brings_more_frames_than_may_wait_waits_until_there_is_room_or_it_is_stopped(host: FakeHost) -> None:
+    begun, may_go_on = threading.Event(), threading.Event()
+
+    class Slow(Follow):
+        def on_tick(self, snapshot: Snapshot) -> Moved:
+            begun.set()
+            assert may_go_on.wait(LONG)
+            return super().on_tick(snapshot)
+
+    for stop in (False, True):
+        begun.clear()
+        may_go_on.clear()
+        sensor = made(host, Slow)
+        sensor.listen(lambda event: None)
+        first = threading.Thread(target=sensor._tick, args=(snapshot(0),))
+        first.start()
+        assert begun.wait(LONG)
+        for frame in range(1, client_sensor.AHEAD + 1):
+            sensor._tick(snapshot(frame))
+        more = threading.Thread(target=sensor._tick, args=(snapshot(99),))
+        more.start()
+        more.join(0.05)
+        assert more.is_alive()
+        stopping = threading.Thread(target=sensor.stop)
+        if stop:
+            stopping.start()
+            more.join(LONG)
+            assert not more.is_alive()
+        may_go_on.set()
+        for thread in [first, more] + [stopping] * stop:
+            thread.join(LONG)
+            assert not thread.is_alive()
+        expected = [0] if stop else [*range(client_sensor.AHEAD + 1), 99]
+        assert sensor.calls[3:] == expected
+        sensor.destroy()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_many_threads_with_shuffled_frames_see_one_tick_at_a_time_in_order(host: FakeHost, seed: int) -> None:
+    sensor, heard, count = made(host), list[int](), 3000
+    sensor.listen(lambda event: heard.append(event.frame))
+    frames = list(range(count))
+    rng = random.Random(seed)
+    for i in range(0, count, 20):  # shuffled within short stretches, as threads would
+        part = frames[i : i + 20]
+        rng.shuffle(part)
+        frames[i : i + 20] = part
+    line = iter([snapshot(frame) for frame in frames])
+    lock = threading.Lock()
+
+    def bring(_: int) -> None:
+        while True:
+            with lock:
+                found = next(line, None)
+            if found is None:
+                return
+            sensor._tick(found)
+
+    in_threads(6, bring)
+    settle(sensor)
+    seen = [each for each in sensor.calls if isinstance(each, int)]
+    assert host.workers.errors.count == 0
+    assert seen == sorted(set(seen)) and heard == seen
+    assert len(seen) + sensor.dropped == count and len(seen) > count // 20
+
+
+def test_listen_and_stop_from_many_threads_while_ticks_arrive(host: FakeHost) -> None:
+    """It never ticks twice at a time, no stopped listener is called, and at the end all subscriptions are gone."""
+    sensor, stopped, wrong = made(host), set[int](), list[int]()
+    going = threading.Event()
+
+    def tick(thread: int) -> None:
+        frame = 0
+        while not going.is_set():
+            frame += 1
+            sensor._tick(snapshot(frame * 4 + thread))
+
+    def switch(thread: int) -> None:
+        for i in range(150):
+            number = thread * 1000 + i
+
+            def listener(event: Moved, number: int = number) -> None:
+                if number in stopped:
+                    wrong.append(number)
+
+            sensor.listen(listener)
+            if i % 3 == 0:
+                sensor.stop()
+            elif i % 3 == 1:
+                sensor.listen(lambda event: None)
+                stopped.add(number)  # its last call has ended when it was replaced
+
+    def run(i: int) -> None:
+        if i < 2:
+            tick(i)
+            return
+        try:
+            switch(i)
+        finally:
+            done.release()
+
+    done = threading.Semaphore(0)
+
+    def end(_: int) -> None:
+        for _ in range(4):
+            assert done.acquire(timeout=LONG)
+        going.set()
+
+    in_threads(7, lambda i: end(i) if i == 6 else run(i))
+    sensor.stop()
+    assert wrong == [] and host.handles == [] and host.workers.errors.count == 0 and not sensor._runner
+    frames = [each for each in sensor.calls if isinstance(each, int)]
+    assert frames == sorted(set(frames))
+
+
+# Registry -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_class_with_a_definition_is_found_by_its_id_and_works_in_the_client() -> None:
+    class Named(Follow):
+        @classmethod
+        def definition(cls) -> SensorDefinition:
+            speed = Attribute(id="speed", type="float", default="1.0")
+            return make_generic_sensor_definition(type="other", id="named", attributes=[speed])
+
+    assert find("sensor.other.named") is Named and registered()["sensor.other.named"] is Named
+    definition = definitions()["sensor.other.named"]
+    assert definition.where == "client" and [each.id for each in definition] == ["speed"]
+
+    class Heir(Named):
+        pass
+
+    assert find("sensor.other.named") is Named
+
+
+def test_ours_are_known() -> None:
+    assert "sensor.other.lane_invasion" in registered()
+
+
+def test_an_unknown_id_names_the_nearest() -> None:
+    with pytest.raises(UnknownNameError, match=r"client sensor 'sensor\.other\.lane'.*lane_invasion"):
+        find("sensor.other.lane")
+
+
+def test_two_classes_with_one_id_are_refused() -> None:
+    def define(name: str) -> type[ClientSensor]:
+        def definition(cls: type[ClientSensor]) -> SensorDefinition:
+            return make_generic_sensor_definition(type="other", id="twice")
+
+        body = {"definition": classmethod(definition), "__qualname__": name, "__module__": __name__}
+        return type(name, (ClientSensor,), body)
+
+    define("A")
+    again = define("A")  # as in a notebook
+    assert find("sensor.other.twice") is again
+    with pytest.raises(RegistrationError, match=r"B defines 'sensor\.other\.twice', which .*A defines already"):
+        define("B")
+
+
+def test_a_definition_must_be_one() -> None:
+    with pytest.raises(RegistrationError, match=r"definition\(\) returned 3, expected a SensorDefinition"):
+
+        class Wrong(ClientSensor):
+            @classmethod
+            def definition(cls) -> Any:
+                return 3
+
+
+def test_plugins_are_loaded_once_and_a_broken_one_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "good_plugin.py").write_text(
+        "from sensorium.client.client_sensor import ClientSensor\n"
+        "from sensorium.wire.attributes import make_generic_sensor_definition\n"
+        "class Good(ClientSensor):\n"
+        "    @classmethod\n"
+        "    def definition(cls):\n"
+        "        return make_generic_sensor_definition(type='other', id='good')\n"
+    )
+    (tmp_path / "bad_plugin.py").write_text("raise SystemExit('no licence')\n")
+    info = tmp_path / "plugins-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugins\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[sensorium.client_sensors]\nbad = bad_plugin\ngood = good_plugin\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.metadata.MetadataPathFinder.invalidate_caches()
+    monkeypatch.setattr(client_sensor, "_loaded", False)
+    with pytest.warns(SensoriumWarning, match=r"plugin 'bad' of plugins 1\.0 .*no licence.*pip uninstall plugins"):
+        assert "sensor.other.good" in registered()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert find("sensor.other.good").__module__ == "good_plugin"
+    with pytest.raises(UnknownNameError, match="It may be in the plugin 'bad', which could not be loaded: SystemExit"):
+        find("sensor.other.bad")
+    for name in ("good_plugin", "bad_plugin"):
+        sys.modules.pop(name, None)

@@ -1,0 +1,545 @@
+"""Frames put together out of streams: order of arrival, time-outs, what is dropped, several threads."""
+
+from __future__ import annotations
+
+import gc
+import random
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import pytest
+
+from sensorium.client.frame_sync import FrameCollector, FrameSync, FrameTimeoutError
+from sensorium.errors import ConfigError, StaleError, StreamError, UnknownNameError
+
+LONG = 20.0
+"""Seconds after which something that should have happened has not."""
+SOON = 0.02
+"""A time-out that is meant to pass, s."""
+R = TypeVar("R")
+
+
+@dataclass(eq=False)
+class Data:
+    """What a stream brings, as far as it matters here."""
+
+    name: str
+    frame: int
+
+    def __repr__(self) -> str:
+        return f"{self.name}{self.frame}"
+
+
+def collector(*names: str, **options: Any) -> FrameCollector[Data]:
+    return FrameCollector(names or ("imu", "lidar"), **options)
+
+
+def fill(sync: FrameCollector[Data], frames: range, lidar_every: int = 1) -> None:
+    """Bring imu data in all frames, lidar data in every n-th, and announce them."""
+    for k in frames:
+        due = ["imu", "lidar"] if k % lidar_every == 0 else ["imu"]
+        for name in due:
+            sync.add(name, Data(name, k))
+        sync.done(k, due)
+
+
+def shown(bundle: dict[str, Data | None]) -> dict[str, str]:
+    return {name: str(data) for name, data in bundle.items()}
+
+
+class Call:
+    """A call in a thread of its own; `result` waits for it."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self._function = function
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._result = self._function()
+        except BaseException as error:
+            self._error = error
+
+    def is_waiting(self) -> bool:
+        self._thread.join(0.05)
+        return self._thread.is_alive()
+
+    def result(self) -> Any:
+        self._thread.join(LONG)
+        assert not self._thread.is_alive()
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+
+# Complete frames ------------------------------------------------------------------------------------------------------
+
+
+def test_a_frame_has_the_data_of_its_number_and_none_for_what_is_not_due() -> None:
+    sync = collector()
+    fill(sync, range(10, 13), lidar_every=2)
+    assert shown(sync.get(10)) == {"imu": "imu10", "lidar": "lidar10"}
+    assert shown(sync.get(11)) == {"imu": "imu11", "lidar": "None"}
+    assert shown(sync.get(12)) == {"imu": "imu12", "lidar": "lidar12"}
+    assert (sync.dropped, sync.late, sync.newest) == (0, 0, 12)
+
+
+def test_hold_gives_the_newest_earlier_data_where_none_are_due() -> None:
+    sync = collector(hold=True)
+    fill(sync, range(1, 8), lidar_every=3)
+    assert shown(sync.get(2)) == {"imu": "imu2", "lidar": "None"}
+    assert shown(sync.get(5)) == {"imu": "imu5", "lidar": "lidar3"}
+    assert shown(sync.get(7)) == {"imu": "imu7", "lidar": "lidar6"}
+
+
+def test_hold_knows_what_came_before_the_first_announcement() -> None:
+    """Such are the newest data that a server sends to a new subscriber."""
+    sync = collector(hold=True)
+    sync.add("lidar", Data("lidar", 3))
+    fill(sync, range(5, 6), lidar_every=10)
+    sync.add("lidar", Data("lidar", 1))
+    assert shown(sync.get(5)) == {"imu": "imu5", "lidar": "lidar3"}
+    assert (sync.dropped, sync.late) == (0, 0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_any_order_of_arrival_gives_the_same_frames(seed: int) -> None:
+    """Announcements are in order; data come in order of each stream, before or after them, in any interleaving."""
+    rng, frames = random.Random(seed), range(5, 30)
+    due = {k: [n for n, every in (("imu", 1), ("lidar", 3), ("gnss", 7)) if k % every == 0] for k in frames}
+    lines: list[list[Callable[[FrameCollector[Data]], None]]] = [[], [], [], []]
+    for k in frames:
+        lines[0].append(lambda s, k=k: s.done(k, due[k]))  # type: ignore[misc]
+        for line, name in zip(lines[1:], ("imu", "lidar", "gnss"), strict=True):
+            if name in due[k]:
+                line.append(lambda s, k=k, name=name: s.add(name, Data(name, k)))  # type: ignore[misc]
+    sync, left = collector("imu", "lidar", "gnss"), [line[::-1] for line in lines]
+
+    def arrive() -> None:
+        while any(left):
+            rng.choice([line for line in left if line]).pop()(sync)
+
+    arriving = Call(arrive)
+    for k in frames:
+        expected = {name: f"{name}{k}" if name in due[k] else "None" for name in ("imu", "lidar", "gnss")}
+        assert shown(sync.get(k, LONG)) == expected
+    arriving.result()
+    assert (sync.dropped, sync.late, sync.pending) == (0, 0, 1)
+
+
+def test_get_waits_for_the_announcement_and_for_all_data() -> None:
+    sync = collector()
+    call = Call(lambda: sync.get(3, LONG))
+    sync.add("imu", Data("imu", 3))
+    sync.add("lidar", Data("lidar", 3))
+    assert call.is_waiting()
+    sync.done(3, ["imu", "lidar", "someone else's"])
+    assert shown(call.result()) == {"imu": "imu3", "lidar": "lidar3"}
+    call = Call(lambda: sync.get(4, LONG))
+    sync.done(4, ["lidar"])
+    assert call.is_waiting()
+    sync.add("lidar", Data("lidar", 4))
+    assert shown(call.result()) == {"imu": "None", "lidar": "lidar4"}
+
+
+def test_a_frame_in_which_nothing_is_due_gives_nothing_at_once() -> None:
+    sync = collector()
+    sync.done(7, ["camera"])
+    assert shown(sync.get(7)) == {"imu": "None", "lidar": "None"}
+
+
+def test_without_a_number_frames_with_data_come_in_order_once_each() -> None:
+    sync = collector("lidar")
+    for k in range(6):
+        sync.done(k, ["imu", "lidar"] if k % 2 else ["imu"])
+    sync.add("lidar", Data("lidar", 3))
+    call = Call(lambda: sync.next(LONG))
+    assert call.is_waiting()  # 3 is complete, but 1 comes first
+    sync.add("lidar", Data("lidar", 1))
+    assert call.result()[0] == 1
+    assert shown(sync.get()) == {"lidar": "lidar3"}
+    sync.add("lidar", Data("lidar", 5))
+    assert sync.next()[0] == 5
+    with pytest.raises(FrameTimeoutError, match=r"no frame with data was announced within 0.02 s \(the newest is 5\)"):
+        sync.get(timeout=SOON)
+
+
+# What cannot be given -------------------------------------------------------------------------------------------------
+
+
+def test_a_time_out_names_what_is_late_what_is_there_and_what_is_not_due() -> None:
+    sync = collector("imu", "lidar", "gnss", "camera")
+    sync.add("lidar", Data("lidar", 4))
+    sync.done(4, ["lidar"])
+    sync.add("imu", Data("imu", 5))
+    sync.done(5, ["imu", "lidar", "camera"])
+    with pytest.raises(TimeoutError) as caught:
+        sync.get(5, SOON)
+    assert str(caught.value) == (
+        "frame 5 is not complete after 0.02 s. Missing: 'lidar' (late, its newest data are of frame 4), "
+        "'camera' (late, nothing of it has come). There: imu. Not due in this frame: gnss."
+    )
+    assert isinstance(caught.value, FrameTimeoutError) and isinstance(caught.value, StreamError)
+    assert caught.value.frame == 5 and list(caught.value.missing) == ["lidar", "camera"]
+    sync.add("lidar", Data("lidar", 5))
+    sync.add("camera", Data("camera", 5))
+    assert sync.get(5)["lidar"] is not None
+
+
+def test_a_time_out_says_when_the_frame_was_not_announced() -> None:
+    sync = collector()
+    with pytest.raises(FrameTimeoutError, match=r"frame 8 was not announced within 0.02 s \(none was yet\)"):
+        sync.get(8, SOON)
+    sync.end("lidar", "it was destroyed")
+    sync.done(6, [])
+    message = r"frame 8 was not announced within 0.02 s \(the newest is 6\). Ended: 'lidar' \(it was destroyed\)"
+    with pytest.raises(FrameTimeoutError, match=message):
+        sync.get(8, SOON)
+
+
+def test_a_frame_that_an_ended_stream_owes_is_an_error_at_once() -> None:
+    sync = collector()
+    sync.add("lidar", Data("lidar", 1))
+    sync.done(1, ["imu", "lidar"])
+    sync.done(2, ["imu", "lidar"])
+    call = Call(lambda: sync.get(2, LONG))
+    sync.add("imu", Data("imu", 1))
+    sync.add("imu", Data("imu", 2))
+    assert call.is_waiting()
+    sync.end("lidar", "overflow")
+    assert shown(sync.get(1)) == {"imu": "imu1", "lidar": "lidar1"}  # its data had come before its end
+    with pytest.raises(StreamError, match=r"frame 2 cannot become complete.*'lidar' \(overflow\)") as caught:
+        call.result()
+    assert not isinstance(caught.value, TimeoutError)
+    sync.add("imu", Data("imu", 3))
+    sync.done(3, ["imu"])
+    assert shown(sync.get(3)) == {"imu": "imu3", "lidar": "None"}
+    assert sync.ended == {"lidar": "overflow"}
+
+
+def test_when_all_streams_have_ended_what_is_there_can_be_had_and_nothing_is_waited_for() -> None:
+    sync = collector("imu")
+    sync.add("imu", Data("imu", 1))
+    sync.done(1, ["imu"])
+    sync.add("imu", Data("imu", 2))
+    sync.end("imu", "the server was closed")
+    call = Call(lambda: sync.get(2, None))
+    assert call.is_waiting()  # its announcement may be on its way
+    sync.done(2, ["imu"])
+    assert shown(call.result()) == {"imu": "imu2"}
+    for frame in (3, None):
+        with pytest.raises(StreamError, match=r"all streams have ended: 'imu' \(the server was closed\)"):
+            sync.get(frame, None)
+
+
+def test_an_announcement_that_never_comes_does_not_make_one_wait_for_ever() -> None:
+    sync = collector("imu")
+    sync.add("imu", Data("imu", 1))
+    sync.end("imu", "connection lost")
+    with pytest.raises(StreamError, match="connection lost"):
+        sync.next(None)
+
+
+def test_frames_that_are_gone_or_never_were_are_told_apart() -> None:
+    sync = collector()
+    fill(sync, range(10, 13))
+    fill(sync, range(15, 18))
+    sync.get(12)
+    with pytest.raises(StaleError, match="frame 9 was before this FrameSync began: the first it was told of is 10"):
+        sync.get(9)
+    with pytest.raises(StaleError, match="frame 11 is gone: frame 12 has been handed out"):
+        sync.get(11)
+    with pytest.raises(StaleError, match="frame 14 was never announced: there was none between 12 and 15"):
+        sync.get(14)
+    assert shown(sync.get(12)) == {"imu": "imu12", "lidar": "lidar12"}  # the newest that was handed out is still there
+    sync.get(17)
+    with pytest.raises(StaleError, match="frame 9 was before"):
+        sync.get(9)
+
+
+def test_a_server_that_counts_anew_ends_it() -> None:
+    sync = collector()
+    fill(sync, range(10, 12))
+    sync.done(0, ["imu"])
+    with pytest.raises(StreamError, match="the server began anew: frame 0 came after 11"):
+        sync.get(12, LONG)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: FrameCollector([]), "names: got (), expected at least one sensor"),
+        (lambda: FrameCollector("imu"), "names: got 'imu', expected a list of sensors. Write ['imu']."),
+        (lambda: FrameCollector(["imu", "imu"]), "names: got ('imu', 'imu'), expected each sensor once"),
+        (lambda: FrameCollector(["imu"], keep=0), "keep: got 0, expected a number of frames >= 1"),
+        (lambda: FrameCollector(["imu"]).get(-1), "frame: got -1, expected the number of a frame, >= 0"),
+    ],
+)
+def test_bad_arguments_are_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make()
+    assert message in str(caught.value)
+
+
+def test_data_of_a_sensor_that_is_not_collected_are_refused() -> None:
+    with pytest.raises(UnknownNameError, match=r"unknown sensor 'imv'\. Did you mean 'imu'"):
+        collector().add("imv", Data("imv", 1))
+    with pytest.raises(UnknownNameError):
+        collector().end("imv")
+
+
+# What is dropped ------------------------------------------------------------------------------------------------------
+
+
+def test_asking_for_a_later_frame_drops_the_earlier_and_counts_them() -> None:
+    sync = collector("imu")
+    alive = list[weakref.ref[Data]]()
+    for k in range(10):
+        data = Data("imu", k)
+        alive.append(weakref.ref(data))
+        sync.add("imu", data)
+        sync.done(k, ["imu"])
+    del data
+    sync.get(6)
+    assert [ref() is not None for ref in alive] == [False] * 6 + [True] * 4
+    assert (sync.dropped, sync.late, sync.pending) == (6, 0, 4)
+    sync.add("imu", Data("imu", 2))
+    assert (sync.dropped, sync.late, sync.pending) == (6, 1, 4)
+
+
+def test_what_nobody_asks_for_is_bounded() -> None:
+    sync = collector("imu", keep=8)
+    alive = weakref.WeakSet[Data]()
+    for k in range(1000):
+        data = Data("imu", k)
+        alive.add(data)
+        sync.add("imu", data)
+        sync.done(k, ["imu"] if k % 2 else [])
+    assert len(alive) == sync.pending == 8
+    assert sync.dropped == 992
+    with pytest.raises(StaleError, match="frame 500 is gone: 8 later ones have come, and no more are kept"):
+        sync.get(500)
+    for k in range(1000, 2000):  # data without announcements
+        sync.add("imu", Data("imu", k))
+    assert sync.pending == 8
+
+
+def test_frames_without_data_take_no_place() -> None:
+    """A lidar at one frame in a hundred is not dropped because of the frames between."""
+    sync = collector("lidar", keep=4)
+    for k in range(400):
+        if k % 100 == 0:
+            sync.add("lidar", Data("lidar", k))
+        sync.done(k, ["lidar"] if k % 100 == 0 else ["imu"])
+    assert [sync.next()[0] for _ in range(4)] == [0, 100, 200, 300]
+    assert len(sync._runs) == 1 and sync.dropped == 0
+
+
+def test_two_messages_of_one_sensor_in_a_frame_are_counted() -> None:
+    sync = collector("imu")
+    first, second = Data("imu", 1), Data("imu", 1)
+    sync.add("imu", first)
+    sync.add("imu", second)
+    sync.done(1, ["imu"])
+    assert sync.get(1)["imu"] is second and sync.replaced == 1
+
+
+def test_closing_wakes_who_waits_and_lets_go_of_everything() -> None:
+    sync = collector("imu", hold=True)
+    data = Data("imu", 1)
+    alive = weakref.ref(data)
+    sync.add("imu", data)
+    del data
+    calls = [Call(lambda: sync.get(5, None)), Call(lambda: sync.next(None))]
+    assert all(call.is_waiting() for call in calls)
+    sync.close()
+    for call in calls:
+        with pytest.raises(StreamError, match="this FrameSync is closed"):
+            call.result()
+    assert alive() is None
+    sync.close()
+    sync.add("imu", Data("imu", 2))
+    sync.done(2, ["imu"])
+    assert sync.pending == 0
+
+
+# Several threads ------------------------------------------------------------------------------------------------------
+
+
+def test_several_threads_may_wait_for_the_same_and_for_different_frames() -> None:
+    """Frame 3 becomes complete last and is still there for who waits for it, although 4 and 5 were handed out."""
+    sync = collector()
+    for k in (3, 4, 5):
+        sync.done(k, ["imu", "lidar"])
+    calls = {(k, i): Call(lambda k=k: sync.get(k, LONG)) for k in (3, 4, 5) for i in range(3)}  # type: ignore[misc]
+    assert all(call.is_waiting() for call in calls.values())
+    for k in (5, 4, 3):
+        sync.add("lidar", Data("lidar", k))
+        sync.add("imu", Data("imu", k))
+        assert all(shown(calls[k, i].result()) == {"imu": f"imu{k}", "lidar": f"lidar{k}"} for i in range(3))
+    assert (sync.dropped, sync.late, sync.pending) == (0, 0, 1)
+
+
+def test_threads_that_take_the_next_frame_share_the_frames_among_them() -> None:
+    sync, count = collector(keep=10_000), 3000
+    taken: list[list[int]] = [[] for _ in range(4)]
+
+    def take(mine: list[int]) -> None:
+        while True:
+            try:
+                number, bundle = sync.next(LONG)
+            except StreamError as error:
+                assert "ended" in str(error)
+                return
+            assert {name: data and data.frame for name, data in bundle.items()} in (
+                {"imu": number, "lidar": number},
+                {"imu": number, "lidar": None},
+            )
+            mine.append(number)
+
+    def bring(name: str, every: int) -> None:
+        for k in range(0, count, every):
+            sync.add(name, Data(name, k))
+
+    def announce() -> None:
+        for k in range(count):
+            sync.done(k, ["imu"] + ["lidar"] * (k % 5 == 0))
+
+    takers = [Call(lambda mine=mine: take(mine)) for mine in taken]  # type: ignore[misc]
+    bringers = [Call(lambda: bring("imu", 1)), Call(lambda: bring("lidar", 5)), Call(announce)]
+    for each in bringers:
+        each.result()
+    sync.end("imu")
+    sync.end("lidar")
+    for each in takers:
+        each.result()
+    assert all(mine == sorted(mine) for mine in taken)
+    assert sorted(k for mine in taken for k in mine) == list(range(count))
+    assert (sync.dropped, sync.late) == (0, 0)
+
+
+# With a client --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Done:
+    frame: int
+    tick: int = 0
+    time: float = 0.0
+    streams: tuple[str, ...] = ()
+
+
+@dataclass(eq=False)
+class FakeHandle:
+    client: FakeClient
+    callback: Callable[[Any], None]
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def stop(self) -> None:
+        self.client.handles.remove(self)
+
+
+class FakeClient:
+    """What a `FrameSync` needs of a client, and a way to send frames."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+        self.handles = list[FakeHandle]()
+        self.order = list[str]()
+
+    def _subscribe(self, name: str, callback: Callable[[Any], None], **options: Any) -> FakeHandle:
+        if name not in self.names:
+            raise UnknownNameError("sensor", name, self.names)
+        return self._handle(name, callback, {"name": name, **options})
+
+    def _on_frame(self, callback: Callable[[Any], None]) -> FakeHandle:
+        return self._handle("", callback, {})
+
+    def _handle(self, name: str, callback: Callable[[Any], None], options: dict[str, Any]) -> FakeHandle:
+        self.order.append(name)
+        self.handles.append(FakeHandle(self, callback, options))
+        return self.handles[-1]
+
+    def send(self, frame: int, *due: str) -> None:
+        for handle in list(self.handles):
+            name = handle.options.get("name")
+            if name in due:
+                handle.callback(Data(name, frame))
+            elif name is None:
+                handle.callback(Done(frame, streams=due))
+
+    def end(self, reason: str) -> None:
+        for handle in self.handles:
+            if "on_end" in handle.options:
+                handle.options["on_end"](reason)
+
+
+def test_it_subscribes_without_losses_and_asks_for_the_ends_of_frames_last() -> None:
+    client = FakeClient("imu", "lidar", "camera")
+    with FrameSync(client, ["imu", "lidar"], envs=slice(0, 2), truth=True) as sync:
+        assert client.order == ["imu", "lidar", ""]
+        for handle in client.handles[:2]:
+            options = {key: value for key, value in handle.options.items() if key not in ("name", "on_end")}
+            assert options == {"policy": "lossless", "envs": slice(0, 2), "truth": True}
+        client.send(1, "imu", "lidar", "camera")
+        client.send(2, "imu")
+        assert shown(sync.get(1)) == {"imu": "imu1", "lidar": "lidar1"}  # type: ignore[arg-type]
+        assert shown(sync.get(2)) == {"imu": "imu2", "lidar": "None"}  # type: ignore[arg-type]
+        assert (sync.names, sync.newest, sync.dropped, sync.late) == (("imu", "lidar"), 2, 0, 0)
+        assert "imu, lidar" in repr(sync) and "newest frame 2" in repr(sync)
+    assert client.handles == [] and sync.closed
+    sync.close()
+    with pytest.raises(StreamError, match="closed"):
+        sync.get(3)
+
+
+def test_a_name_that_the_server_does_not_have_leaves_no_subscription_behind() -> None:
+    client = FakeClient("imu")
+    with pytest.raises(UnknownNameError, match="unknown sensor 'lidar'"):
+        FrameSync(client, ["imu", "lidar"])
+    assert client.handles == []
+
+
+def test_the_policy_is_not_to_be_chosen() -> None:
+    client = FakeClient("imu")
+    with pytest.raises(ConfigError, match="policy: got 'latest', expected nothing: it is always lossless"):
+        FrameSync(client, ["imu"], policy="latest")
+    assert client.handles == []
+
+
+def test_one_that_nobody_holds_ends_its_subscriptions() -> None:
+    client = FakeClient("imu")
+    sync = FrameSync(client, ["imu"])
+    assert len(client.handles) == 2
+    del sync
+    gc.collect()
+    assert client.handles == []
+
+
+def test_iteration_gives_frames_in_order_until_it_is_closed() -> None:
+    client, got = FakeClient("imu"), list[tuple[int, str]]()
+    sync = FrameSync(client, ["imu"])
+    for k in range(5):
+        client.send(k, *(["imu"] if k != 2 else []))
+    for frame, bundle in sync:
+        got.append((frame, str(bundle["imu"])))
+        if frame == 4:
+            closing = Call(sync.close)
+    closing.result()
+    assert got == [(k, f"imu{k}") for k in (0, 1, 3, 4)]
+
+
+def test_iteration_over_streams_that_end_gives_what_there_is_and_then_tells_the_reason() -> None:
+    client, got = FakeClient("imu"), list[int]()
+    with FrameSync(client, ["imu"]) as sync:
+        client.send(1, "imu")
+        client.end("the server was closed")
+        with pytest.raises(StreamError, match="the server was closed"):
+            got.extend(frame for frame, _ in sync)
+        assert got == [1] and sync.ended == {"imu": "the server was closed"}

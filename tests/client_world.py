@@ -1,0 +1,93 @@
+"""What tests of client sensors share: a client that sends what it is told to, and snapshots of a small world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sensorium.client.callbacks import Workers
+from sensorium.wire.world import Bodies, Body, Snapshot
+
+CAR = Body(1, "car/chassis", "car", (0.5, 0.0, 0.4), (2.0, 1.0, 0.5))
+BODIES = Bodies([Body(0, "post"), CAR, Body(2, "car/wheel", "car"), Body(3, "tree", "", (0, 0, 1), (0.2, 0.2, 1.0))])
+"""A car whose box goes from x = -1.5 to 2.5 and from y = -1 to 1, and things beside it."""
+
+
+@dataclass(eq=False)
+class FakeHandle:
+    host: FakeHost
+    callback: Callable[[Snapshot], None]
+    envs: range
+
+    def stop(self) -> None:
+        self.host.handles.remove(self)
+
+
+@dataclass(eq=False)
+class FakeHost:
+    """The part of a client that client sensors use."""
+
+    workers: Workers
+    bodies: Bodies = BODIES
+    handles: list[FakeHandle] = field(default_factory=list)
+    subscriptions: int = 0
+    error: Exception | None = None
+
+    def _on_tick(self, callback: Callable[[Snapshot], None], *, envs: range) -> FakeHandle:
+        if self.error is not None:
+            raise self.error
+        self.subscriptions += 1
+        self.handles.append(FakeHandle(self, callback, envs))
+        return self.handles[-1]
+
+    def send(self, snapshot: Snapshot) -> None:
+        for handle in list(self.handles):
+            handle.callback(snapshot)
+
+
+def snapshot(
+    frame: int,
+    xy: npt.ArrayLike = (0.0, 0.0),
+    yaw: npt.ArrayLike = 0.0,
+    *,
+    quat: npt.ArrayLike | None = None,
+    first_env: int = 0,
+    captures: Sequence[int] | None = None,
+    **changes: Any,
+) -> Snapshot:
+    """Return the world with the car somewhere.
+
+    Args:
+        frame: its number; ticks are ten times as many.
+        xy: origin of the chassis, `[2]` or `[env, 2]`, m.
+        yaw: its heading, rad, for all envs or each.
+        quat: its orientation instead, wxyz.
+        first_env: number of the first env.
+        captures: of each env.
+        changes: other fields of the snapshot.
+    """
+    places = np.atleast_2d(np.asarray(xy, np.float64))
+    envs = len(places)
+    pos = np.zeros((envs, len(BODIES), 3), np.float32)
+    turn = np.tile(np.array([1, 0, 0, 0], np.float32), (envs, len(BODIES), 1))
+    pos[:, 1, :2] = places
+    half = np.broadcast_to(np.asarray(yaw, np.float64), (envs,)) / 2
+    turn[:, 1] = np.stack((np.cos(half), 0 * half, 0 * half, np.sin(half)), -1) if quat is None else quat
+    still = np.zeros_like(pos)
+    values: dict[str, Any] = {
+        "frame": frame,
+        "tick": 10 * frame,
+        "time": 0.01 * frame,
+        "bodies": BODIES,
+        "env_ids": np.arange(first_env, first_env + envs),
+        "pos_w": pos,
+        "quat_w": turn,
+        "lin_vel_w": still,
+        "ang_vel_w": still,
+        "captures": None if captures is None else np.array(captures),
+    }
+    return Snapshot(**{**values, **changes})

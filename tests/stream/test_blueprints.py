@@ -1,0 +1,418 @@
+"""Blueprints out of configs, and configs out of blueprints: nothing is lost, and nothing is accepted that is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import sensorium as sn
+import sensorium.sensors  # registers ours
+from sensorium import registry
+from sensorium.cfg import SELECTORS, MountedSensorCfg, SensorCfg, meanings
+from sensorium.errors import ConfigError, SensoriumWarning, UnknownNameError
+from sensorium.presets import presets
+from sensorium.stream.blueprints import build_cfg, definitions, requirements
+from sensorium.wire.attributes import Attribute, SensorDefinition, make_generic_sensor_definition
+from sensorium.wire.pose import Pose
+
+ALL = definitions()
+OURS = sorted({each.kind() for each in registry.registered() if each.__module__.startswith("sensorium.")})  # type: ignore[attr-defined]
+BODY = "robot/base"
+LEAST: dict[str, dict[str, Any]] = {
+    "builtin": {"sensor_type": "clock"},
+    "elastomer_taxel": {"targets": "cube"},
+    "frame_transformer": {"target_frames": [{"body": "world"}]},
+    "motor_current": {"torque_constant": 0.1},
+    "ray_caster_camera": {"pattern_cfg": {"kind": "pinhole_camera", "width": 4, "height": 3}},
+    "touch": {"site": "pad"},
+}
+"""What must be chosen, of kinds that are not content with a body."""
+
+
+def built(kind: str, **chosen: Any) -> Any:
+    attach = None if kind in ("builtin", "touch") else BODY
+    return build_cfg(kind, {**LEAST.get(kind, {}), **chosen}, attach_to=attach, name="it")
+
+
+# Definitions ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_registered_sensor_has_a_blueprint_by_carlas_id_where_carla_has_it() -> None:
+    assert {each.kind for each in ALL.values()} >= set(OURS) and len(OURS) > 25
+    ids = {each.kind: id for id, each in ALL.items()}
+    assert {kind: ids[kind] for kind in ("depth_camera", "lidar", "radar", "gnss", "imu")} == {
+        "depth_camera": "sensor.camera.depth",
+        "lidar": "sensor.lidar.ray_cast",
+        "radar": "sensor.other.radar",
+        "gnss": "sensor.other.gnss",
+        "imu": "sensor.other.imu",
+    }
+    others = set(OURS) - {"depth_camera", "lidar"}
+    assert all(ids[kind] == f"sensor.other.{kind}" for kind in others)
+    assert all(each.where == "scene" and each.kind in each.tags for each in ALL.values())
+
+
+@pytest.mark.parametrize("kind", OURS)
+def test_every_field_is_an_attribute_but_name_and_offset_and_selectors_that_are_refused(kind: str) -> None:
+    """Each with the meaning that the config's source has."""
+    cfg_class = registry.cfg_for_kind(kind)
+    definition = next(each for each in ALL.values() if each.kind == kind)
+    left_out = set(cfg_class.model_fields) - {each.id for each in definition}
+    known = {"name", "offset"}
+    if issubclass(cfg_class, MountedSensorCfg):
+        known |= {each for each in SELECTORS if each not in definition}
+    assert left_out <= known and {each.id for each in definition} - set(cfg_class.model_fields) == {"sensor_tick"}
+    for name, text in meanings(cfg_class).items():
+        assert name in left_out or definition[name].doc == " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("id", "name", "expected"),
+    [
+        ("sensor.other.imu", "rate_hz", {"type": "float", "unit": "Hz", "low": 0.0, "open_low": True, "default": ""}),
+        ("sensor.other.imu", "update_period", {"type": "float", "unit": "s", "low": 0.0, "default": "0.0"}),
+        ("sensor.other.imu", "sensor_tick", {"type": "float", "unit": "s", "default": ""}),
+        ("sensor.other.imu", "history_length", {"type": "int", "low": 0.0, "default": "0"}),
+        ("sensor.other.imu", "debug_vis", {"type": "bool", "default": "false", "unit": ""}),
+        ("sensor.other.imu", "gravity_bias", {"type": "vector", "size": 3, "default": ""}),
+        ("sensor.other.imu", "gyro_noise", {"type": "json", "unit": "rad/s", "low": 0.0, "default": ""}),
+        ("sensor.other.imu", "bias", {"type": "json", "unit": "", "low": -float("inf")}),
+        ("sensor.other.imu", "stages", {"type": "json", "default": "[]"}),
+        ("sensor.other.imu", "site", {"type": "json", "words": True, "default": ""}),
+        ("sensor.other.imu", "fields", {"type": "json", "words": True, "recommended_values": ("all",)}),
+        ("sensor.other.imu", "acceleration", {
+            "type": "string", "restrict_to_recommended": True, "default": "auto",
+            "recommended_values": ("auto", "engine", "difference"),
+        }),
+        ("sensor.lidar.ray_cast", "sub_rays", {
+            "type": "int", "restrict_to_recommended": True, "recommended_values": ("7", "19"), "default": "7",
+        }),
+        ("sensor.other.force_torque", "tare", {
+            "type": "json", "restrict_to_recommended": True, "recommended_values": ("true", "false", "manual"),
+            "default": "false",
+        }),
+        ("sensor.other.force_torque", "tool_com", {"type": "vector", "size": 3, "unit": "m"}),
+        ("sensor.other.magnetometer", "unit", {"type": "string", "restrict_to_recommended": True, "default": ""}),
+        ("sensor.other.motor_current", "torque_constant", {"type": "json", "required": True, "unit": "N m/A"}),
+        ("sensor.other.motor_current", "cogging", {"type": "vector", "size": 0, "default": "[]", "unit": "N m"}),
+        ("sensor.other.gnss", "heading_deg", {"type": "float", "unit": "deg"}),
+        ("sensor.camera.depth", "res", {"type": "json", "default": "[128, 96]"}),
+        ("sensor.other.ray_caster", "pattern", {"type": "json", "default": '{"kind": "grid"}'}),
+    ],
+)  # fmt: skip
+def test_types_units_bounds_defaults_and_choices_are_those_of_the_field(
+    id: str, name: str, expected: dict[str, Any]
+) -> None:
+    attribute = ALL[id][name]
+    assert {each: getattr(attribute, each) for each in expected} == expected
+
+
+BESIDE = {
+    "lidar": {"detection_sd", "sub_rays", "pulse_duration", "atmosphere_attenuation_rate", "dropoff_general_rate",
+              "dropoff_intensity_limit", "dropoff_zero_intensity", "noise_stddev"},
+    "contact_sensor": {"filter_prim_paths_expr", "track_pose", "max_contact_data_count_per_prim"},
+    "radar": {"reference_range", "rcs", "incidence_exponent"},
+}  # fmt: skip
+"""Fields that a config refuses, even with their default, unless something else is given."""
+
+
+@pytest.mark.parametrize("kind", OURS)
+def test_choosing_every_default_by_its_text_changes_nothing(kind: str) -> None:
+    """So types, defaults and texts are right: the config that comes out is equal to the one without choices."""
+    definition = next(each for each in ALL.values() if each.kind == kind)
+    left_out = {*LEAST.get(kind, {}), *BESIDE.get(kind, ())}
+    texts = {each.id: each.default for each in definition if each.default and each.id not in left_out}
+    assert texts and built(kind, **texts) == built(kind)
+    assert built(kind, **definition.describe({**LEAST.get(kind, {}), **texts}).values | {
+        name: None for name in BESIDE.get(kind, ())
+    }) == built(kind)  # fmt: skip
+
+
+def test_definitions_travel_as_plain_data() -> None:
+    assert {id: SensorDefinition.from_dict(each.to_dict()) for id, each in ALL.items()} == ALL
+
+
+@pytest.mark.parametrize(
+    ("id", "needs"),
+    [
+        ("sensor.other.contact", "CONTACT_REPORT (reserve contact)"),
+        ("sensor.other.contact_force", "BODY_POSE, CONTACT_REPORT (reserve contact)"),
+        ("sensor.other.collision_events", "CONTACT_REPORT (reserve contact)"),
+        ("sensor.other.contact_sensor", "CONTACT_REPORT (reserve contact)"),
+        ("sensor.other.touch", "NATIVE_SENSOR (reserve touch)"),
+        ("sensor.lidar.ray_cast", "BODY_POSE, SHAPES"),
+        ("sensor.other.joint", "JOINT_STATE"),
+    ],
+)
+def test_a_definition_says_what_must_be_reserved(id: str, needs: str) -> None:
+    assert ALL[id].needs == needs
+    assert {each.kind for each in requirements(id)} == {part.split(" ")[0] for part in needs.split(", ")}
+
+
+# Configs --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_config_out_of_text_is_the_one_written_in_python() -> None:
+    cfg = build_cfg(
+        "sensor.other.imu",
+        {
+            "rate_hz": "100",
+            "gyro_noise": "{uniform = [0, 0.02]}",
+            "acc_bias": "[0.1, 0, 0]",
+            "noise_density": '{"lin_acc_b": 0.01}',
+            "delay": "0.02",
+            "loss": "{p = 0.1, r = 0.5}",
+            "stages": "[{kind = 'saturation', fields = ['ang_vel_b'], high = 3.0}]",
+            "fields": "all",
+            "gravity_bias": "0 0 9.81",
+            "debug_vis": "true",
+            "history_length": "3",
+            "evaluate": "always",
+        },
+        name="front",
+        attach_to=BODY,
+        transform=Pose((0.1, 0.0, 0.2), (0.0, 1.0, 0.0, 0.0)),
+    )
+    assert cfg == sn.ImuCfg(
+        name="front",
+        body=BODY,
+        offset=sn.OffsetCfg(pos=(0.1, 0.0, 0.2), rot=(0.0, 1.0, 0.0, 0.0)),
+        rate_hz=100.0,
+        gyro_noise=sn.Uniform(0.0, 0.02),
+        acc_bias=(0.1, 0.0, 0.0),
+        noise_density={"lin_acc_b": 0.01},
+        delay=0.02,
+        loss=sn.GilbertElliott(0.1, 0.5),
+        stages=(sn.Saturation(fields=("ang_vel_b",), high=3.0),),
+        fields="all",
+        gravity_bias=(0.0, 0.0, 9.81),
+        debug_vis=True,
+        history_length=3,
+        evaluate="always",
+    )
+
+
+def test_typed_values_and_patterns_are_taken_as_they_are() -> None:
+    pattern = sn.GridPatternCfg(size=(1.0, 2.0), resolution=0.5)
+    cfg = build_cfg("ray_caster", {"pattern": pattern, "rate_hz": 20, "noise": sn.Normal(0.0, 0.01)}, attach_to=BODY)
+    assert cfg == sn.RayCasterCfg(body=BODY, pattern=pattern, rate_hz=20.0, noise=sn.Normal(0.0, 0.01))
+    assert build_cfg("ray_caster", {"pattern": "{kind = 'grid', size = [1, 2], resolution = 0.5}", "rate_hz": "20",
+                                    "noise": "{normal = [0, 0.01]}"}, attach_to=BODY) == cfg  # fmt: skip
+
+
+@pytest.mark.parametrize("id", ["sensor.lidar.ray_cast", "sensor.other.lidar", "lidar"])
+def test_a_config_is_found_by_id_and_by_kind(id: str) -> None:
+    assert build_cfg(id) == sn.LidarCfg(body="world")
+
+
+def test_what_there_is_not_is_named_with_the_nearest() -> None:
+    with pytest.raises(UnknownNameError, match=r"unknown blueprint 'sensor\.other\.imuu'.*'sensor\.other\.imu'"):
+        build_cfg("sensor.other.imuu")
+    with pytest.raises(UnknownNameError, match=r"Did you mean 'imu'"):
+        build_cfg("imuu")
+
+
+def test_carlas_word_for_the_period_is_taken_as_well() -> None:
+    assert build_cfg("imu", {"sensor_tick": "0.1"}) == build_cfg("imu", {"update_period": 0.1})
+    with pytest.raises(ConfigError, match=r"sensor_tick: got 0\.1, expected it absent beside update_period"):
+        build_cfg("imu", {"sensor_tick": "0.1", "update_period": "0.1"})
+
+
+@pytest.mark.parametrize(
+    ("kind", "chosen", "says"),
+    [
+        ("imu", {"rate_hz": "fast"}, [r"rate_hz: got 'fast', expected a number > 0 (Hz)."]),
+        (
+            "imu",
+            {"rate_hz": 100, "update_period": 0.1},
+            ["rate_hz: got 100.0, expected no rate_hz beside update_period"],
+        ),
+        ("imu", {"nois": 1, "rate_hz": -1}, ["nois: got unknown attribute with value 1", "rate_hz: got -1, expected"]),
+        ("imu", {"stages": "[{kind='saturationn'}]"}, ["stages: got", "Did you mean 'saturation'"]),
+        (
+            "imu",
+            {"acceleration": "engin"},
+            ["acceleration: got 'engin', expected one of auto", "Did you mean 'engine'"],
+        ),
+        ("imu", {"noise": "{uniform = [1]}"}, ["noise: got"]),
+        ("imu", {"site": "a", "body": "b"}, ["mount: got site='a', body='b', expected exactly one selector"]),
+        ("motor_current", {"torque_constant": None}, ["torque_constant: got nothing, expected a value"]),
+        ("contact", {"on_force": -1.0}, ["on_force: got -1.0, expected a finite force >= 0 in newton"]),
+    ],
+)
+def test_a_fault_names_blueprint_attribute_value_and_what_is_accepted(
+    kind: str, chosen: dict[str, Any], says: list[str]
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        build_cfg(kind, chosen, attach_to=BODY)
+    assert error.value.config == f"Blueprint('sensor.other.{kind}')"
+    for text in says:
+        assert text in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "value", [{"normal": 1, "x": 2}, [[[]]], {"p": {"p": {}}}, "{kind = {}}", [{"kind": {}}], 1e308]
+)
+@pytest.mark.parametrize("name", ["loss", "stages", "fields", "noise", "body", "gravity_bias", "delay"])
+def test_values_of_any_form_make_a_config_or_a_config_error(name: str, value: Any) -> None:
+    """What arrives from elsewhere never ends in another error."""
+    try:
+        assert isinstance(build_cfg("imu", {name: value}), sn.ImuCfg)
+    except ConfigError as error:
+        assert name in str(error) or "attach_to" in str(error)
+
+
+def test_a_preset_gives_the_fields_that_were_not_chosen() -> None:
+    offered = definitions(presets=presets())["sensor.other.imu"]["preset"]
+    assert offered.restrict_to_recommended and offered.default == "" and "bmi088" in offered.recommended_values
+    chosen = {"preset": "bmi088", "gyro_noise_density": "0"}
+    cfg = build_cfg("imu", chosen, attach_to=BODY, preset=sn.preset)
+    assert cfg == sn.preset("bmi088", body=BODY, gyro_noise_density=0.0) and cfg.rate_hz == 400.0
+    with pytest.raises(ConfigError, match=r"preset: got 'vlp16', expected a preset of kind imu, not of lidar"):
+        build_cfg("imu", {"preset": "vlp16"}, attach_to=BODY, preset=sn.preset)
+    with pytest.raises(ConfigError, match=r"preset: got unknown attribute"):
+        build_cfg("imu", {"preset": "bmi088"}, attach_to=BODY)
+
+
+# Where it is attached -------------------------------------------------------------------------------------------------
+
+
+def test_a_sensor_sits_on_the_body_or_the_world_and_a_selector_of_its_own_wins() -> None:
+    assert build_cfg("imu", attach_to=BODY) == sn.ImuCfg(body=BODY)
+    assert build_cfg("imu") == sn.ImuCfg(body="world")
+    assert build_cfg("imu", {"site": "imu"}, attach_to=BODY) == sn.ImuCfg(site="imu")
+    assert build_cfg("imu", {"sites": '["a", "b"]'}) == sn.ImuCfg(sites=("a", "b"))
+    assert build_cfg("lidar", {"frame": "{type = 'site', name = 'top'}"}, attach_to=BODY).site.name == "top"
+
+
+def test_contacts_are_measured_on_the_body_and_joints_on_its_robot() -> None:
+    match = sn.ContactMatch(mode="body", pattern=BODY)
+    assert build_cfg("collision_events", attach_to=BODY) == sn.CollisionEventsCfg(primary=match)
+    assert build_cfg("contact_sensor", attach_to=BODY) == sn.ContactSensorCfg(primary=match)
+    foot = {"primary": "{mode = 'subtree', pattern = 'robot/foot'}"}
+    assert build_cfg("collision_events", foot, attach_to=BODY).primary.mode == "subtree"
+    assert build_cfg("contact_sensor", {"prim_path": "foot"}, attach_to=BODY) == sn.ContactSensorCfg(prim_path="foot")
+    assert build_cfg("joint", attach_to=BODY) == sn.JointSensorCfg(joints="robot/.*")
+    assert build_cfg("joint", attach_to="ro.bot/arm/base") == sn.JointSensorCfg(joints=r"ro\.bot/.*")
+    assert build_cfg("joint", attach_to="base") == sn.JointSensorCfg(joints=".*")
+    assert build_cfg("joint", {"joint": "knee"}, attach_to=BODY) == sn.JointSensorCfg(joint="knee")
+
+
+@pytest.mark.parametrize(
+    ("kind", "attach", "says"),
+    [
+        ("touch", BODY, "attach_to: got 'robot/base', expected nothing: it does not sit on a body. Set site"),
+        ("touch", None, "attach_to: got None, expected a place. Set site."),
+        ("builtin", BODY, "attach_to: got 'robot/base', expected nothing: it does not sit on a body. Set obj"),
+        ("contact", None, "attach_to: got None, expected the name of a body. Give attach_to, or set geom."),
+        ("contact", "world", "attach_to: got 'world', expected a body or a geom that can be touched"),
+        (
+            "force_torque",
+            None,
+            "attach_to: got None, expected the name of a body. Give attach_to, or set site or joint.",
+        ),
+        ("collision_events", None, "primary: got nothing, expected a value"),
+        ("joint", None, "joints: got no selector, expected exactly one of joint and joints"),
+    ],
+)
+def test_attaching_where_it_makes_no_sense_is_refused_with_what_to_set(kind: str, attach: Any, says: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        build_cfg(kind, attach_to=attach)
+    assert str(error.value).startswith(f"Blueprint('sensor.other.{kind}').{says}")
+
+
+def test_a_pose_is_refused_where_a_sensor_has_none() -> None:
+    up = Pose((0.0, 0.0, 1.0))
+    with pytest.raises(ConfigError, match=r"transform: got Pose.*expected the identity\. A joint has no pose"):
+        build_cfg("joint", attach_to=BODY, transform=up)
+    with pytest.raises(
+        ConfigError, match=r"Blueprint\('sensor\.other\.contact'\)\.transform: got .* expected it absent"
+    ):
+        build_cfg("contact", attach_to=BODY, transform=up)
+    assert build_cfg("joint", attach_to=BODY, transform=Pose()) == build_cfg("joint", attach_to=BODY)
+
+
+def test_a_spawned_imu_reads_what_its_pose_says() -> None:
+    """Turned by 90 degrees about y its x axis points down: at rest it reads -g there."""
+    half = 0.5**0.5
+    cfg = build_cfg("imu", attach_to="body", transform=Pose(rot=(half, 0.0, half, 0.0)))
+    scene = sn.Scene(sn.TensorEngine(2, 0.01, provides=("pose", "velocity", "gravity")), [cfg])
+    expected = torch.tensor([[-9.81, 0.0, 0.0]] * 2)
+    torch.testing.assert_close(scene["imu"].data.lin_acc_b, expected, rtol=1e-6, atol=1e-5)
+
+
+def test_a_spawned_camera_looks_along_x_as_every_other_sensor_does() -> None:
+    """Half a metre ahead of the body, 2 m from a wall, it sees the wall at 1.5 m, the right way up."""
+    wall = sn.Shape("box", "wall", (0.5, 30.0, 30.0), pos=(2.5, 0.0, 0.0))  # its face is at x = 2
+    floor = sn.Shape("box", "floor", (30.0, 30.0, 0.5), pos=(0.0, 0.0, -1.5))  # its face is at z = -1
+    cfg = build_cfg("sensor.camera.depth", {"res": "[32, 24]"}, attach_to="body", transform=Pose((0.5, 0.0, 0.0)))
+    image = sn.Scene(sn.TensorEngine(1, 0.01, shapes=(wall, floor)), [cfg])["depth_camera"].read_image()[0]
+    torch.testing.assert_close(image[:12], torch.full((12, 32), 1.5), rtol=1e-6, atol=0.0)
+    assert (image[-1] < 1.5).all()  # the floor is at the bottom
+
+
+def test_a_camera_of_the_model_keeps_its_own_axes() -> None:
+    assert build_cfg("depth_camera", {"camera": "wrist"}) == sn.DepthCameraCfg(camera="wrist")
+
+
+# What others bring ----------------------------------------------------------------------------------------------------
+
+
+class Guard:
+    """A sensor that is none of the scene's."""
+
+    @staticmethod
+    def definition() -> SensorDefinition:
+        return make_generic_sensor_definition("other", "guard", [Attribute(id="range", type="float", default="1.0")])
+
+
+def test_definitions_of_others_are_added_and_the_library_stays_in_order() -> None:
+    lanes = SensorDefinition(id="sensor.other.lanes", where="client")
+    found = definitions([Guard, lanes, Guard])
+    assert found["sensor.other.guard"] == Guard.definition() and found["sensor.other.lanes"] is lanes
+    assert list(found) == sorted(found) and set(found) == {*ALL, "sensor.other.guard", "sensor.other.lanes"}
+
+
+class Broken:
+    """A sensor whose author forgot something."""
+
+    @staticmethod
+    def definition() -> SensorDefinition:
+        raise RuntimeError("no idea")
+
+
+class Formless:
+    """A sensor whose definition is none."""
+
+    @staticmethod
+    def definition() -> Any:
+        return {"id": "sensor.other.formless"}
+
+
+@pytest.mark.parametrize(
+    ("other", "says"),
+    [
+        (Broken, r"Broken.* is left out of the blueprints: RuntimeError: no idea"),
+        (Formless, r"Formless.* is left out of the blueprints: TypeError: .*no SensorDefinition"),
+        (SensorDefinition(id="sensor.other.imu"), r"there is another blueprint 'sensor\.other\.imu', which stays"),
+    ],
+)
+def test_a_broken_definition_is_left_out_by_name_and_the_others_stay(other: Any, says: str) -> None:
+    with pytest.warns(SensoriumWarning, match=says):
+        found = definitions([other, Guard])
+    assert found == {**ALL, "sensor.other.guard": Guard.definition()}
+
+
+def test_a_config_class_that_cannot_be_described_is_left_out_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    class OddCfg(SensorCfg[Any]):
+        """A sensor whose kind is no word."""
+
+        @classmethod
+        def kind(cls) -> str:
+            return "very odd"
+
+    monkeypatch.setitem(registry._pairs, OddCfg, object)
+    with pytest.warns(SensoriumWarning, match=r"the sensor 'very odd' is left out of the blueprints: ConfigError"):
+        assert definitions() == ALL

@@ -1,0 +1,397 @@
+"""Collision: one message when the owner begins to touch something, that names it, with the impulse."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import mujoco
+import numpy as np
+import pytest
+import torch
+
+import sensorium as sn
+from sensorium.spec import Requirement, contact_array
+from sensorium.stream import streamed
+from sensorium.stream.collision import WORLD, Collision, CollisionEvent, reserve_contact
+from sensorium.wire.world import Bodies, Body
+from tests.streamed_host import Host
+
+DT = 0.01
+BODIES = ("car", "wall", "post")
+
+
+def bodies_of(engine: sn.Engine) -> Bodies:
+    names = engine.names("body")
+    return Bodies(Body(i, name, name.partition("/")[0] if "/" in name else "") for i, name in enumerate(names))
+
+
+class World(Host):
+    """A scene and a server without sockets for its `Collision`s."""
+
+    def __init__(self, scene: sn.Scene) -> None:
+        super().__init__(bodies_of(scene.engine), scene.num_envs)
+        self.scene = scene
+
+    def collision(self, body: str, **values: Any) -> Collision:
+        """Return a collision sensor on a body, with its sensors in the scene."""
+        engine = self.scene.engine
+        owner = streamed.owner_of(self.bodies[body], self.bodies, engine)
+        sensor: Collision = self.spawn(Collision, values, owner=owner)
+        self.feeds = {key: cfg.name for key, cfg in streamed.scene_cfgs(sensor, engine).items()}
+        for cfg in streamed.scene_cfgs(sensor, engine).values():
+            self.scene.add(cfg)
+        return sensor
+
+    def events(self, sensor: Collision) -> list[CollisionEvent]:
+        """Run one frame, in the state that the scene has, and return what was sent."""
+        readings = self.scene.publish()
+        sensor.readings = {key: readings[name] for key, name in self.feeds.items()}
+        out = [self.received(message) for message in self.frame(sensor)]
+        assert all(isinstance(event, CollisionEvent) for event in out)
+        return out  # type: ignore[return-value]
+
+    def step(self, sensor: Collision, substeps: int = 1) -> list[CollisionEvent]:
+        self.scene.step(substeps=substeps)
+        return self.events(sensor)
+
+
+Touches = Mapping[tuple[int, str], tuple[int, int, float]]
+"""(env, other) -> first tick, tick after the last one, upward force on the car, N."""
+
+
+@pytest.fixture
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """A world of two environments in which the car touches what the test says, when it says."""
+    touches: Touches = request.param
+    engine = sn.TensorEngine(2, DT, bodies=BODIES, provides=("pose", "contact"))
+    (cfg,) = reserve_contact(engine, "car")
+    report = _report(cfg, engine)
+    others = list(report.args[0][1])
+
+    def motion(time: float) -> dict[Any, torch.Tensor]:
+        tick, values = round(time / DT), torch.zeros(2, len(others), 1, 7)
+        for (env, other), (start, stop, force) in touches.items():
+            if start <= tick < stop:
+                values[env, others.index(other), 0] = torch.tensor([1.0, 0.0, 0.0, -force, 0.1, 0.2, 0.3])
+        return {contact_array(report): values}
+
+    engine.contacts[report]
+    engine.motion = motion
+    engine.forward()
+    with World(sn.Scene(engine, [], reserve=[cfg])) as world:
+        yield world
+        assert [str(failure) for failure in world.failures.take()] == []
+
+
+def _report(cfg: Any, engine: sn.Engine) -> Requirement:
+    (report,) = sn.CollisionEvents.requirements_of_names(cfg, engine)
+    return report
+
+
+def told(events: list[CollisionEvent]) -> list[tuple[int, int, str]]:
+    """Return environment, other body and phase of some events."""
+    return [(event.first_env, event.other_actor, event.phase) for event in events]
+
+
+def scripted(touches: Touches) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("world", [touches], indirect=True)
+
+
+# Written contacts -----------------------------------------------------------------------------------------------------
+
+
+@scripted({(1, "wall"): (7, 12, 20.0)})
+def test_a_collision_has_the_fields_of_the_contract(world: World) -> None:
+    """Ticks 7 to 11, steps of 5: one message, in the second step, about environment 1, with 4 ticks of impulse."""
+    sensor = world.collision("car")
+    assert world.step(sensor, 5) == []
+    (event,) = world.step(sensor, 5)
+    assert (event.actor, event.other_actor, event.first_env, event.num_envs) == (0, 1, 1, 1)
+    assert event.normal_impulse.tolist() == pytest.approx([0.0, 0.0, 20.0 * 4 * DT])
+    assert (event.phase, event.event_tick, event.frame) == ("begin", 7, world.snapshot.frame)
+    assert event.duration == pytest.approx(4 * DT) and event.peak_force == pytest.approx(20.0)
+    assert event.pos_w.tolist() == pytest.approx([0.1, 0.2, 0.3])
+    assert world.bodies[event.other_actor].name == "wall"
+    assert world.step(sensor, 5) == [] == world.step(sensor, 5)
+
+
+@scripted({(0, "world"): (3, 8, 5.0), (0, "post"): (4, 6, 1.0)})
+def test_several_collisions_of_one_frame_are_several_messages_and_the_world_has_no_body(world: World) -> None:
+    sensor = world.collision("car")
+    assert sorted(told(world.step(sensor, 5))) == [(0, WORLD, "begin"), (0, 2, "begin")]
+
+
+@scripted({(0, "wall"): (2, 12, 10.0)})
+def test_all_phases_are_told_once_each_control_step(world: World) -> None:
+    """Begin in step 1, persist in 2, end in 3 with the impulse of the whole contact: 10 ticks."""
+    sensor = world.collision("car", phases="all")
+    assert told(world.step(sensor, 5)) == [(0, 1, "begin")]
+    assert told(world.step(sensor, 5)) == [(0, 1, "persist")]
+    events = world.step(sensor, 5)
+    assert told(events) == [(0, 1, "persist"), (0, 1, "end")]
+    assert events[1].normal_impulse[2] == pytest.approx(10 * 10.0 * DT) and events[1].duration == pytest.approx(10 * DT)
+
+
+@scripted({(0, "wall"): (2, 99, 10.0)})
+def test_rows_that_were_told_are_not_told_again(world: World) -> None:
+    """Several frames may look at one control step: at each tick, or at an edit of the state."""
+    sensor = world.collision("car", phases="all")
+    world.scene.begin_control_step()
+    seen = []
+    for _ in range(6):
+        world.scene.update()
+        seen += told(world.events(sensor))
+        seen += told(world.events(sensor))
+    assert seen == [(0, 1, "begin")]
+
+
+@scripted({(0, "wall"): (1, 99, 8.0), (0, "post"): (1, 99, 2.0)})
+def test_weak_collisions_are_left_out(world: World) -> None:
+    """Impulses of the step: 5 ticks of 8 N and of 2 N."""
+    sensor = world.collision("car", min_impulse="0.2")
+    assert told(world.step(sensor, 5)) == [(0, 1, "begin")]
+
+
+@pytest.mark.parametrize(
+    ("interval", "expected"), [("0.0", [1, 2, 3, 4, 5]), ("0.05", [1, 3, 5]), ("0.06", [1, 3, 5]), ("0.07", [1, 4])]
+)
+def test_one_pair_is_told_at_most_once_in_the_interval(interval: str, expected: list[int]) -> None:
+    """A contact that chatters, 2 of every 3 ticks, in frames of 3 ticks (0.03 s); another pair has its own clock."""
+    engine = sn.TensorEngine(1, DT, bodies=BODIES, provides=("pose", "contact"))
+    (cfg,) = reserve_contact(engine, "car")
+    report = _report(cfg, engine)
+    engine.contacts[report]
+
+    def motion(time: float) -> dict[Any, torch.Tensor]:
+        tick, values = round(time / DT), torch.zeros(1, 3, 1, 7)
+        values[0, 0, 0, 0] = float(tick % 3 != 0)
+        values[0, 1, 0, 0] = float(tick == 8)
+        return {contact_array(report): values}
+
+    engine.motion = motion
+    engine.forward()
+    with World(sn.Scene(engine, [], reserve=[cfg])) as world:
+        sensor = world.collision("car", min_interval=interval)
+        found = [told(world.step(sensor, 3)) for _ in range(5)]
+    assert [k + 1 for k, events in enumerate(found) if (0, 1, "begin") in events] == expected
+    assert [k + 1 for k, events in enumerate(found) if (0, 2, "begin") in events] == [3]
+
+
+@scripted({(0, "wall"): (2, 4, 1.0), (1, "wall"): (2, 4, 1.0)})
+def test_a_reset_forgets_when_an_environment_told_of_what(world: World) -> None:
+    """The script repeats after a reset to the start; only the environment that was reset tells of the wall again."""
+    sensor = world.collision("car", min_interval=10.0)
+    assert told(world.step(sensor, 5)) == [(0, 1, "begin"), (1, 1, "begin")]
+    engine: Any = world.scene.engine
+    before = engine.motion
+    engine.motion = lambda time: before(time - 5 * DT)
+    world.scene.reset([1])
+    assert world.events(sensor) == []
+    assert told(world.step(sensor, 5)) == [(1, 1, "begin")]
+
+
+@scripted({(0, "wall"): (0, 99, 1.0), (1, "wall"): (3, 99, 1.0)})
+def test_what_touches_at_the_start_did_not_begin(world: World) -> None:
+    sensor = world.collision("car")
+    assert told(world.step(sensor, 5)) == [(1, 1, "begin")]
+
+
+@scripted({(0, "wall"): (1, 9, 1.0)})
+def test_without_listeners_nothing_is_sent_and_nothing_is_made_up_for_later(world: World) -> None:
+    sensor = world.collision("car")
+    world.listening = False
+    assert world.step(sensor, 5) == []
+    world.listening = True
+    assert world.events(sensor) == []
+
+
+def test_collisions_without_room_are_said_to_be_lost(caplog: pytest.LogCaptureFixture) -> None:
+    """A contact that begins every other tick fills 9 rows of 3 pairs in one control step of 60 ticks."""
+    engine = sn.TensorEngine(1, DT, bodies=BODIES, provides=("pose", "contact"))
+    (cfg,) = reserve_contact(engine, "car")
+    report = _report(cfg, engine)
+    engine.contacts[report]
+    engine.motion = lambda time: {contact_array(report): torch.full((1, 3, 1, 7), float(round(time / DT) % 2))}
+    engine.forward()
+    with World(sn.Scene(engine, [], reserve=[cfg])) as world, caplog.at_level(logging.WARNING, "sensorium.stream"):
+        sensor = world.collision("car", phases="all")
+        assert len(world.step(sensor, 60)) == 9
+        world.step(sensor, 60)
+    assert caplog.text.count("sensor 'guard': ") == 1 and "are lost" in caplog.text
+
+
+# What it refuses ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "names"),
+    [
+        ({"min_impulse": -1}, "min_impulse"),
+        ({"min_interval": "inf"}, "min_interval"),
+        ({"phases": "start"}, "phases.*begin, all"),
+        ({"whole_tree": True, "own_links": True}, "own_links"),
+    ],
+)
+@scripted({})
+def test_bad_values_are_refused_by_name(world: World, values: dict[str, Any], names: str) -> None:
+    with pytest.raises(sn.ConfigError, match=names):
+        world.collision("car", **values)
+
+
+@scripted({})
+def test_it_must_be_attached(world: World) -> None:
+    with pytest.raises(sn.ConfigError, match="attach_to"):
+        world.spawn(Collision)
+
+
+def test_what_was_not_reserved_is_refused_with_the_words_to_reserve_it() -> None:
+    engine = sn.TensorEngine(bodies=BODIES, provides=("pose", "contact"))
+    with (
+        World(sn.Scene(engine, [])) as world,
+        pytest.raises(sn.UnsupportedError, match=r"sn\.reserve_contact\(engine, 'car', whole_tree=True\)"),
+    ):
+        world.collision("car", whole_tree=True)
+
+
+def test_an_engine_without_contacts_is_refused_with_its_reason() -> None:
+    engine = sn.TensorEngine(bodies=BODIES)
+    with World(sn.Scene(engine, [])) as world, pytest.raises(sn.UnsupportedError, match=r"provides=.*contact"):
+        world.collision("car")
+    with pytest.raises(sn.UnsupportedError, match=r"provides=.*contact"):
+        reserve_contact(engine)
+
+
+def test_a_pattern_that_matches_nothing_is_refused() -> None:
+    engine = sn.TensorEngine(bodies=BODIES, provides=("contact",))
+    with pytest.raises(sn.SelectionError, match="Did you mean 'wall'"):
+        reserve_contact(engine, "walls")
+    with pytest.raises(sn.SelectionError, match=r"broken"):
+        reserve_contact(engine, "(")
+    with pytest.raises(sn.ConfigError, match="an engine"):
+        reserve_contact("robot.xml")
+
+
+# MuJoCo ---------------------------------------------------------------------------------------------------------------
+
+DROP = """
+<mujoco><option timestep="0.001"/><worldbody>
+  <geom name="floor" type="plane" size="5 5 .1"/>
+  <body name="table" pos="3 0 .5"><geom type="box" size=".5 .5 .5"/></body>
+  <body name="ghost" pos="0 0 .1"><geom type="sphere" size=".3" contype="0" conaffinity="0"/></body>
+  <body name="frame"/>
+  <body name="low" pos="0 0 .1"><freejoint/><geom type="box" size=".1 .1 .1" mass="1"/></body>
+  <body name="high" pos="0 0 .6"><freejoint/><geom type="box" size=".1 .1 .1" mass="2"/></body>
+  <body name="arm" pos="3 0 1.4"><joint axis="0 1 0"/><geom type="capsule" size=".05" fromto="0 0 0 .4 0 0"/>
+    <body name="hand" pos=".5 0 0"><joint axis="0 1 0"/><geom type="sphere" size=".1"/></body>
+  </body>
+</worldbody></mujoco>"""
+
+
+def drop(*bodies: str, **reserved: bool) -> World:
+    engine = sn.MujocoEngine(mujoco.MjSpec.from_string(DROP))
+    return World(sn.Scene(engine, [], reserve=reserve_contact(engine, bodies, **reserved)))
+
+
+def test_a_dropped_box_tells_the_momentum_that_it_lost() -> None:
+    """A box of 2 kg falls 0.3 m onto another one: J = m v + m g d, for it rests at the end of the control step.
+
+    v = sqrt(2 g h) is the speed of impact, known to g dt, and d how long they touched by then, known to dt.
+    """
+    with drop("high") as world:
+        sensor = world.collision("high")
+        (event,) = world.step(sensor, 1000)
+        assert world.bodies[event.actor].name == "high" and world.bodies[event.other_actor].name == "low"
+        mass, g, dt = 2.0, 9.81, 0.001
+        assert event.event_tick * dt == pytest.approx(np.sqrt(2 * 0.3 / g), abs=2 * dt)
+        expected = mass * np.sqrt(2 * g * 0.3) + mass * g * event.duration
+        assert event.normal_impulse[2] == pytest.approx(expected, abs=2 * mass * g * dt + mass * 1e-3)
+        assert np.abs(event.normal_impulse[:2]).max() < 1e-6
+        assert world.step(sensor, 100) == []  # it rests on it: no flood
+
+
+def test_the_world_and_static_bodies_are_named() -> None:
+    """The low box touches the floor and, from below, the high one; the hand falls onto the table, which is static."""
+    with drop("low", "hand") as world:
+        low = world.collision("low")
+        others = {event.other_actor: event for event in world.step(low, 1000)}
+        ids = {name: world.bodies[name].id for name in ("high",)}
+        assert set(others) == {ids["high"]}  # it stood on the floor from the start
+        assert others[ids["high"]].normal_impulse[2] < -3.0  # pushed down
+    with drop("hand") as world:
+        hand = world.collision("hand")
+        (event,) = [event for _ in range(10) for event in world.step(hand, 100)][:1]
+        assert world.bodies[event.other_actor].name == "table" and event.normal_impulse[2] > 0.0
+
+
+def test_a_box_thrown_at_the_floor_hits_the_world() -> None:
+    with drop("high") as world:
+        qpos = world.scene.engine.qpos.clone()
+        qpos[0, 7:10] = torch.tensor([-2.0, 0.0, 0.4], dtype=qpos.dtype)
+        world.scene.reset(qpos=qpos)
+        sensor = world.collision("high")
+        assert told(world.step(sensor, 1000)) == [(0, WORLD, "begin")]
+
+
+def test_a_whole_tree_collides_where_any_of_its_links_does() -> None:
+    """Attached to the arm, which touches nothing itself; the owner is the actor, and its own hand does not count."""
+    with drop("arm", whole_tree=True) as world:
+        sensor = world.collision("arm", whole_tree=True)
+        events = [event for _ in range(10) for event in world.step(sensor, 100)]
+        assert {world.bodies[event.other_actor].name for event in events} == {"table"}
+        assert {world.bodies[event.actor].name for event in events} == {"arm"}
+
+
+def test_what_is_reserved_covers_every_body_and_leaves_out_what_cannot_touch() -> None:
+    """One config for each body that collides; nothing about bodies without shapes that collide, or the own tree."""
+    engine = sn.MujocoEngine(mujoco.MjSpec.from_string(DROP))
+    cfgs = reserve_contact(engine)
+    found = {cfg.secondary.pattern: cfg.primary.pattern for cfg in cfgs}
+    assert set(found) == {"table", "low", "high", "arm", "hand"}
+    assert found["hand"] == ("table", "low", "high", "world")
+    assert found["table"] == ("low", "high", "arm", "hand", "world")
+    (own,) = reserve_contact(engine, "hand", own_links=True)
+    assert own.primary.pattern == ("table", "low", "high", "arm", "world")
+    assert len(reserve_contact(engine, ["arm", "hand"], whole_tree=True)) == 1
+    with World(sn.Scene(engine, [], reserve=cfgs)) as world:
+        for name in found:
+            sensor = world.collision(name)
+            assert world.step(sensor) is not None
+            for source in world.feeds.values():
+                world.scene.remove(source)
+
+
+def test_names_alone_reserve_for_a_model_that_is_compiled_elsewhere() -> None:
+    """sn.prepare before the user compiles; then Collision works on the wrapped objects."""
+    spec = mujoco.MjSpec.from_string(DROP)
+    names = ["table", "low", "high", "arm", "hand", "world"]
+    sn.prepare(spec, reserve_contact(names, "high"))
+    model = spec.compile()
+    data = mujoco.MjData(model)
+    engine = sn.MujocoEngine.from_mj(model, data)
+    with World(sn.Scene(engine, [], reserve=reserve_contact(engine, "high"))) as world:
+        sensor = world.collision("high")
+        world.scene.begin_control_step()
+        for _ in range(400):
+            mujoco.mj_step(model, data)
+            world.scene.update()
+        assert told(world.events(sensor)) == [(0, world.bodies["low"].id, "begin")]
+
+
+def test_sleeping_worlds_have_their_static_bodies_as_secondaries() -> None:
+    """MuJoCo forgets what static bodies touch where bodies sleep, so there the owner is the primary."""
+    xml = DROP.replace('timestep="0.001"/>', 'timestep="0.001"><flag sleep="enable"/></option>')
+    engine = sn.MujocoEngine(mujoco.MjSpec.from_string(xml))
+    cfgs = reserve_contact(engine, "high")
+    assert [(cfg.primary.pattern, cfg.secondary.pattern) for cfg in cfgs] == [
+        (("low", "arm", "hand"), "high"),
+        ("high", ("table", "world")),
+    ]
+    with World(sn.Scene(engine, [], reserve=cfgs)) as world:
+        qpos = engine.qpos.clone()
+        qpos[0, 7:10] = torch.tensor([-2.0, 0.0, 0.4], dtype=qpos.dtype)
+        world.scene.reset(qpos=qpos)
+        sensor = world.collision("high")
+        (event,) = world.step(sensor, 400)
+        assert event.other_actor == WORLD and event.normal_impulse[2] > 2.0 * np.sqrt(2 * 9.81 * 0.3)

@@ -1,0 +1,642 @@
+"""Streamed sensors: the order of calls, what is sent and when, captures on other threads, failures, the registry."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sensorium as sn
+from sensorium.errors import RegistrationError, SensoriumWarning, StreamError, UnknownNameError
+from sensorium.stream import streamed
+from sensorium.stream.streamed import MAX_PENDING, StreamedSensor, owner_of, run_tick
+from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
+from sensorium.wire.buffers import Buffer
+from sensorium.wire.data import ArrayData, RawData
+from sensorium.wire.pose import Pose
+from sensorium.wire.serializers import Serializer
+from sensorium.wire.world import Snapshot
+from tests.streamed_host import Host, NoTree, bodies
+
+WAIT = 10.0
+"""Seconds after which a test that waits gives up."""
+
+
+class Numbers(ArrayData):
+    dtype = np.dtype("<f8")
+
+
+class NumbersSerializer(Serializer):
+    type_name = "sensorium.tests.Numbers/1"
+
+    @staticmethod
+    def serialize(sensor: Any, /, *args: Any) -> Any:
+        (numbers,) = args
+        return numbers
+
+    @staticmethod
+    def deserialize(raw: RawData, /) -> Numbers:
+        return Numbers(raw)
+
+
+class Probe(StreamedSensor):
+    """Notes what is called, and does in `tick` what a test wants."""
+
+    serializer = NumbersSerializer
+
+    @classmethod
+    def definition(cls) -> SensorDefinition:
+        gain = Attribute(id="gain", type="float", default="1.0")
+        return make_generic_sensor_definition("other", "test_probe", (gain,))
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.act: Callable[[Probe, Snapshot], None] = lambda probe, snapshot: None
+
+    def set(self, description: ActorDescription) -> None:
+        super().set(description)
+        self.calls.append(f"set {description.get_float('gain', 0.0)} {self.name}")
+
+    def set_owner(self, owner: Any) -> None:
+        super().set_owner(owner)
+        self.calls.append(f"owner {owner.body.name if owner else None}")
+
+    def tick(self, snapshot: Snapshot) -> None:
+        super().tick(snapshot)
+        self.calls.append(f"tick {snapshot.frame}")
+        self.act(self, snapshot)
+
+    def close(self) -> None:
+        super().close()
+        self.calls.append("close")
+
+
+WORLD = bodies(("robot/base", (0.2, 0.1, 0.1)), ("robot/arm", (0.1, 0.1, 0.1)), ("box", (0.1, 0.1, 0.1)))
+
+
+@pytest.fixture
+def host() -> Iterator[Host]:
+    with Host(WORLD, 3) as host:
+        yield host
+
+
+# The life of a sensor -------------------------------------------------------------------------------------------------
+
+
+def test_attributes_come_before_the_owner_and_both_before_the_first_tick(host: Host) -> None:
+    """set, with values that were given as text, then set_owner, then a tick per frame, then close."""
+    probe = host.spawn(Probe, {"gain": "2.5"}, attach_to="robot/base", transform=Pose((0, 0, 1)))
+    assert probe.calls == ["set 2.5 guard", "owner robot/base"]
+    host.frame(probe)
+    host.frame(probe)
+    streamed.end(probe, host.failures)
+    assert probe.calls[2:] == ["tick 1", "tick 2", "close"]
+    assert probe.description.values == {"gain": 2.5} and probe.transform == Pose((0, 0, 1)) and probe.envs == range(3)
+
+
+def test_without_an_attachment_the_owner_is_none(host: Host) -> None:
+    assert host.spawn(Probe).calls == ["set 1.0 guard", "owner None"]
+
+
+def test_only_a_definition_is_needed(host: Host) -> None:
+    """What is set and attached is there also where a class overrides nothing, or does not call super()."""
+
+    class Bare(StreamedSensor):
+        @staticmethod
+        def definition() -> SensorDefinition:
+            return make_generic_sensor_definition("other", "test_bare")
+
+        def set_owner(self, owner: Any) -> None:
+            pass
+
+    bare = host.spawn(Bare, attach_to="robot/arm")
+    assert bare.owner.body.name == "robot/arm" and host.frame(bare) == [] and host.failures.count == 0
+    with pytest.raises(RegistrationError, match="Bare has no serializer"):
+        bare.stream.send([1.0])
+
+
+def test_what_set_raises_reaches_who_spawns_and_the_sensor_is_closed(host: Host) -> None:
+    closed = []
+
+    class Picky(StreamedSensor):
+        @classmethod
+        def definition(cls) -> SensorDefinition:
+            return make_generic_sensor_definition("other", "test_picky")
+
+        def set(self, description: ActorDescription) -> None:
+            raise sn.ConfigError.single("Picky", "gain", 0, "more")
+
+        def close(self) -> None:
+            closed.append(self.name)
+
+    with pytest.raises(sn.ConfigError, match=r"Picky\.gain"):
+        host.spawn(Picky)
+    assert closed == ["guard"]
+
+
+def test_the_links_of_an_owner_are_its_tree_or_else_its_entity() -> None:
+    world = bodies(*[(name, (0.1, 0.1, 0.1)) for name in ("r/base", "r/arm", "r/hand", "r/toy", "s/base")])
+
+    class Tree(NoTree):
+        def parent_body(self, body: int) -> int | None:
+            return (-1, 0, 1, -1, -1)[body]
+
+    hand = owner_of(world["r/hand"], world, Tree())
+    assert (hand.links, hand.root.name) == ({0, 1, 2}, "r/base")
+    assert owner_of(world["r/toy"], world, Tree()).links == {3}
+    assert owner_of(world["r/hand"], world, NoTree()).links == {0, 1, 2, 3}
+    loose = bodies(("a", (0.1, 0.1, 0.1)), ("b", (0.1, 0.1, 0.1)))
+    assert owner_of(loose["a"], loose, NoTree()).links == {0}
+
+
+def test_the_pose_in_the_world_is_that_of_the_owner_and_the_transform(host: Host) -> None:
+    """Against `Pose`, for each environment."""
+    rng = np.random.default_rng(3)
+    quat = rng.normal(size=(3, 3, 4)).astype(np.float32)
+    quat /= np.linalg.norm(quat, axis=-1, keepdims=True)
+    snapshot = host.at(1, rng.normal(size=(3, 3, 3)), quat)
+    offset = Pose((0.1, 0.2, 0.3), (0.6, 0.0, 0.8, 0.0))
+    probe = host.spawn(Probe, attach_to="robot/arm", transform=offset, envs=range(1, 3))
+    for row, env in enumerate((1, 2)):
+        expected = (snapshot.pose("robot/arm", env) @ offset).to_array()
+        np.testing.assert_allclose(probe.pose(snapshot)[row], expected, atol=1e-6)
+    free = host.spawn(Probe, transform=offset)
+    np.testing.assert_array_equal(free.pose(snapshot), np.tile(offset.to_array(), (3, 1)))
+
+
+# Sending --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_message_carries_frame_times_pose_and_environments(host: Host) -> None:
+    probe = host.spawn(Probe, attach_to="box", transform=Pose((1, 0, 0)), envs=range(1, 3))
+    probe.act = lambda probe, snapshot: probe.stream.send(np.arange(3.0))
+    pos = np.arange(27.0).reshape(3, 3, 3)
+    (message,) = host.frame(probe, pos)
+    data = host.received(message)
+    assert list(data) == [0.0, 1.0, 2.0]
+    assert (data.frame, data.tick, data.time) == (1, 2, 0.02)
+    assert (data.first_env, data.num_envs) == (1, 2) and message.moment.wall_ns == 1_000_000_001
+    np.testing.assert_array_equal(data.transforms[:, 0, :3], pos[1:, 2] + [1, 0, 0])
+
+
+def test_a_message_about_one_environment_has_only_its_pose(host: Host) -> None:
+    probe = host.spawn(Probe, attach_to="box", envs=range(1, 3))
+    probe.act = lambda probe, snapshot: probe.stream.send(np.ones(1), env=2)
+    (message,) = host.frame(probe, np.arange(27.0).reshape(3, 3, 3))
+    assert (message.first_env, message.num_envs) == (2, 1)
+    assert host.received(message).transforms[:, 0, 0].tolist() == [24.0]
+    with pytest.raises(sn.ConfigError, match=r"env.*0.*1\.\.2"):
+        probe.stream.send(np.ones(1), env=0)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        np.arange(6.0).reshape(2, 3).T,
+        np.arange(6.0, dtype=">f8")[::1],
+        np.arange(6.0).tobytes(),
+        bytearray(np.arange(6.0).tobytes()),
+        memoryview(np.arange(6.0).tobytes()),
+    ],
+    ids=["strided", "big-endian", "bytes", "bytearray", "memoryview"],
+)
+def test_what_a_serializer_returns_is_sent_as_little_endian_bytes(host: Host, body: Any) -> None:
+    probe = host.spawn(Probe)
+    probe.act = lambda probe, snapshot: probe.stream.send(body)
+    (message,) = host.frame(probe)
+    expected = body.ravel() if isinstance(body, np.ndarray) else np.arange(6.0)
+    np.testing.assert_array_equal(host.received(message).array, expected)
+    assert message.body.readonly
+
+
+def test_what_is_no_bytes_ends_the_sensor_with_a_reason(host: Host) -> None:
+    probe = host.spawn(Probe)
+    probe.act = lambda probe, snapshot: probe.stream.send({"a": 1})
+    assert host.frame(probe) == []
+    (failure,) = host.failures.take()
+    assert "NumbersSerializer.serialize returned {'a': 1}, expected a Buffer" in str(failure)
+
+
+def test_what_the_author_does_afterwards_does_not_change_what_was_sent(host: Host) -> None:
+    """An array is copied; the memory of a buffer is moved out of it."""
+    array, kept = np.ones(4), []
+    probe = host.spawn(Probe)
+
+    def act(probe: Probe, snapshot: Snapshot) -> None:
+        buffer = probe.stream.pop_buffer()
+        buffer.copy_from(np.full(4, 2.0))
+        probe.stream.send(array)
+        probe.stream.send(buffer)
+        array[:] = 7.0
+        assert len(buffer) == 0
+        buffer.copy_from(np.full(4, 8.0))
+        kept.append(buffer)
+
+    probe.act = act
+    first, second = (host.received(message).array.tolist() for message in host.frame(probe))
+    assert first == [1.0] * 4 and second == [2.0] * 4
+
+
+def test_the_memory_of_a_message_comes_back_when_nobody_looks_at_it(host: Host) -> None:
+    probe = host.spawn(Probe)
+
+    def act(probe: Probe, snapshot: Snapshot) -> None:
+        buffer = probe.stream.pop_buffer()
+        buffer.reset(8000)
+        buffer.array("<f8")[:] = snapshot.frame
+        probe.stream.send(buffer)
+
+    probe.act = act
+    pool = probe.stream.pool
+    (message,) = host.frame(probe)
+    data = host.received(message)
+    kept = data.array[5:]
+    del message, data
+    gc.collect()
+    assert pool.in_pool == 0 and kept[0] == 1.0
+    del kept
+    gc.collect()
+    assert pool.in_pool == 1
+    host.frame(probe)
+    assert (pool.hits, pool.misses) == (1, 1)
+
+
+def test_without_listeners_nothing_is_serialised_or_run(host: Host) -> None:
+    probe = host.spawn(Probe)
+    host.listening = False
+    ran = []
+
+    def act(probe: Probe, snapshot: Snapshot) -> None:
+        assert not probe.listeners and not probe.stream.has_listeners
+        probe.stream.send(object())
+        probe.stream.send_async(lambda: ran.append(1))
+        probe.stream.capture().send(object())
+
+    probe.act = act
+    assert host.frame(probe) == [] and host.failures.count == 0 and not ran
+    assert list(host.opened) == list(host.done) == [1]
+
+
+def test_sending_from_another_thread_needs_a_capture(host: Host) -> None:
+    """Which frame it belongs to would be chance."""
+    probe = host.spawn(Probe)
+    host.frame(probe)
+    errors = []
+
+    def elsewhere() -> None:
+        for call in (probe.stream.send, probe.stream.capture, probe.stream.send_async):
+            try:
+                call(*(() if call == probe.stream.capture else (len,)))
+            except StreamError as error:
+                errors.append(str(error))
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join(WAIT)
+    assert len(errors) == 3 and all("another thread" in error and "capture" in error for error in errors)
+
+
+# Captures -------------------------------------------------------------------------------------------------------------
+
+
+def captures(host: Host, probe: Probe, frames: int = 1) -> list[streamed.Capture]:
+    """Return one capture of each of some frames, in which the box moves by 1 m."""
+    out: list[streamed.Capture] = []
+    probe.act = lambda probe, snapshot: out.append(probe.stream.capture())
+    for frame in range(frames):
+        host.frame(probe, np.full(3, float(frame + 1)))
+    probe.act = lambda probe, snapshot: None
+    return out
+
+
+def test_a_capture_sends_as_of_its_frame_whenever_and_in_whatever_order(host: Host) -> None:
+    """Sent by other threads, last frame first: each message has the frame, time and pose of its capture."""
+    probe = host.spawn(Probe, attach_to="box")
+    taken = captures(host, probe, 3)
+    assert not host.done and [capture.frame for capture in taken] == [1, 2, 3]
+    assert taken[1].time == pytest.approx(0.04) and taken[1].transform == Pose((2, 2, 2))
+    for capture in reversed(taken):
+        thread = threading.Thread(target=capture.send, args=(np.full(1, float(capture.frame)),))
+        thread.start()
+        thread.join(WAIT)
+    got = [host.received(message) for message in host.taken()]
+    assert [(data.frame, data[0], data.transform.pos[0]) for data in got] == [(3, 3, 3), (2, 2, 2), (1, 1, 1)]
+    assert list(host.done) == [3, 2, 1]
+
+
+def test_a_capture_is_for_one_message(host: Host) -> None:
+    probe = host.spawn(Probe)
+    (capture,) = captures(host, probe)
+    capture.send(np.ones(1))
+    with pytest.raises(StreamError, match="frame 1 was sent already"):
+        capture.send(np.ones(1))
+    assert len(host.taken()) == 1
+    (other,) = captures(host, probe)
+    other.drop()
+    other.drop()
+    with pytest.raises(StreamError, match="frame 2 was dropped already"):
+        other.send(np.ones(1))
+    assert not host.taken() and list(host.done) == [1, 2]
+
+
+def test_of_many_threads_that_send_one_capture_one_succeeds(host: Host) -> None:
+    probe = host.spawn(Probe)
+    for capture in captures(host, probe, 20):
+        barrier, outcomes = threading.Barrier(8), []
+
+        def race(capture: streamed.Capture = capture, barrier: Any = barrier, outcomes: Any = outcomes) -> None:
+            barrier.wait(WAIT)
+            try:
+                capture.send(np.ones(1))
+                outcomes.append(True)
+            except StreamError:
+                outcomes.append(False)
+
+        threads = [threading.Thread(target=race) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(WAIT)
+        assert sorted(outcomes) == [False] * 7 + [True]
+    assert len(host.taken()) == 20 and sorted(host.done) == list(range(1, 21))
+
+
+def test_a_capture_that_is_dropped_unsent_resolves_itself_once(host: Host) -> None:
+    """Also one that is part of a cycle, which only the garbage collector finds."""
+    probe = host.spawn(Probe)
+    first, second = captures(host, probe, 2)
+    del first
+    assert list(host.done) == [1]
+    cycle: list[Any] = [second]
+    cycle.append(cycle)
+    del second, cycle
+    assert list(host.done) == [1]
+    gc.collect()
+    assert list(host.done) == [1, 2] and not host.taken()
+
+
+def test_a_send_that_fails_resolves_the_capture(host: Host) -> None:
+    probe = host.spawn(Probe)
+    (capture,) = captures(host, probe)
+    with pytest.raises(RegistrationError):
+        capture.send({"no": "bytes"})
+    assert list(host.done) == [1]
+
+
+def test_the_end_of_a_sensor_resolves_its_captures(host: Host) -> None:
+    """A capture that an author keeps for ever does not hold the frame; what is still sent goes nowhere."""
+    probe = host.spawn(Probe)
+    kept, sent_late = captures(host, probe, 2)
+    streamed.end(probe, host.failures)
+    assert sorted(host.done) == [1, 2]
+    with pytest.raises(StreamError, match="dropped"):
+        sent_late.send(np.ones(1))
+    assert not host.taken() and kept.frame == 1
+
+
+# Worker threads -------------------------------------------------------------------------------------------------------
+
+
+class Later(Executor):
+    """An executor that runs what it got when it is told to."""
+
+    def __init__(self) -> None:
+        self.work: list[tuple[Future[Any], Callable[[], Any]]] = []
+        self.ended = False
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        if self.ended:
+            raise RuntimeError("cannot schedule new futures after shutdown")
+        future: Future[Any] = Future()
+        self.work.append((future, lambda: fn(*args, **kwargs)))
+        return future
+
+    def run(self) -> None:
+        while self.work:
+            future, call = self.work.pop()
+            future.set_result(call())
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self.ended = True
+        if cancel_futures:
+            for future, _ in self.work:
+                future.cancel()
+            self.work.clear()
+
+
+def test_what_is_sent_asynchronously_has_the_frame_it_was_computed_for() -> None:
+    """Functions of three frames run after the third, in reverse; a tuple is several arguments, None sends nothing."""
+    with Host(WORLD, 1, Later()) as host:
+        probe = host.spawn(Probe, attach_to="box")
+        results: list[Any] = [np.ones(1), (np.full(1, 2.0),), None]
+        probe.act = lambda probe, snapshot: probe.stream.send_async(lambda k: results[k], snapshot.frame - 1)
+        for frame in range(3):
+            assert host.frame(probe, np.full(3, float(frame))) == []
+        assert list(host.opened) == [1, 2, 3] and not host.done
+        host.executor.run()
+        got = [host.received(message) for message in host.taken()]
+        assert [(data.frame, data[0], data.transform.pos[0]) for data in got] == [(2, 2, 1), (1, 1, 0)]
+        assert list(host.done) == [3, 2, 1]
+
+
+def test_real_worker_threads_send_every_frame(host: Host) -> None:
+    """100 frames, each awaited before the next: all arrive, once, computed on other threads."""
+    probe = host.spawn(Probe)
+    threads = set()
+
+    def compute(frame: int) -> Any:
+        threads.add(threading.get_ident())
+        return np.full(1000, float(frame))
+
+    probe.act = lambda probe, snapshot: probe.stream.send_async(compute, snapshot.frame)
+    got = []
+    arrived = threading.Semaphore(0)
+    host.sent = Notifying(arrived)
+    probe.stream._sink = host.sent.append
+    for _ in range(100):
+        host.frame(probe)
+        assert arrived.acquire(timeout=WAIT)
+        got += [host.received(message) for message in host.taken()]
+    assert sorted(data.frame for data in got) == list(range(1, 101))
+    assert all(data[0] == data[999] == data.frame for data in got)
+    assert probe.stream.skipped == 0 and threading.get_ident() not in threads
+    host.executor.shutdown()
+    assert sorted(host.done) == list(range(1, 101))
+
+
+class Notifying(list[Any]):
+    """A list that says when something is appended; `taken` may empty it at any time after."""
+
+    def __init__(self, arrived: threading.Semaphore) -> None:
+        super().__init__()
+        self.arrived = arrived
+
+    def append(self, item: Any) -> None:
+        super().append(item)
+        self.arrived.release()
+
+
+def test_an_exception_on_a_worker_thread_is_reported_with_the_sensors_name(caplog: pytest.LogCaptureFixture) -> None:
+    with Host(WORLD, 1, Later()) as host, caplog.at_level(logging.ERROR, "sensorium.stream"):
+        probe = host.spawn(Probe)
+
+        def compute() -> None:
+            raise ZeroDivisionError("no rays")
+
+        probe.act = lambda probe, snapshot: probe.stream.send_async(compute)
+        host.frame(probe)
+        host.executor.run()
+        (failure,) = host.failures.take()
+        assert (failure.sensor, failure.frame, type(failure.error)) == ("guard", 1, ZeroDivisionError)
+        assert "compute" in failure.where and "in compute" in failure.trace
+        assert "sensor 'guard'" in caplog.text and "ZeroDivisionError: no rays" in caplog.text
+        assert list(host.done) == [1] and host.failures.take() == [] and host.failures.count == 1
+
+
+def test_work_that_takes_longer_than_a_frame_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    """At most MAX_PENDING functions wait; what is beyond is counted, said once, and holds no frame."""
+    with Host(WORLD, 1, Later()) as host, caplog.at_level(logging.WARNING, "sensorium.stream"):
+        probe = host.spawn(Probe)
+        probe.act = lambda probe, snapshot: probe.stream.send_async(lambda: np.ones(1))
+        for _ in range(MAX_PENDING + 3):
+            host.frame(probe)
+        assert probe.stream.skipped == 3 and len(host.opened) == MAX_PENDING
+        assert caplog.text.count("frames are skipped") == 1
+        host.executor.run()
+        assert len(host.taken()) == len(host.done) == MAX_PENDING
+        host.frame(probe)
+        host.executor.run()
+        assert [message.moment.frame for message in host.taken()] == [MAX_PENDING + 4]
+
+
+def test_work_that_is_cancelled_or_refused_resolves_its_capture() -> None:
+    """A server that closes: what waits is dropped, and a later call says why it fails."""
+    with Host(WORLD, 1, Later()) as host:
+        probe = host.spawn(Probe)
+        probe.act = lambda probe, snapshot: probe.stream.send_async(lambda: np.ones(1))
+        host.frame(probe)
+        host.executor.shutdown(cancel_futures=True)
+        assert list(host.done) == [1]
+        host.frame(probe)
+        (failure,) = host.failures.take()
+        assert isinstance(failure.error, StreamError) and "closing" in str(failure)
+        assert list(host.done) == [1, 2] and probe.stream._pending == 0
+
+
+# Failures -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_tick_that_raises_is_reported_and_keeps_nothing_alive(host: Host, caplog: pytest.LogCaptureFixture) -> None:
+    """The server gets the reason to end it with; the failure holds no frame of the code, so captures resolve."""
+    probe = host.spawn(Probe, name="front guard")
+    seen: list[weakref.ref[Any]] = []
+
+    def act(probe: Probe, snapshot: Snapshot) -> None:
+        capture = probe.stream.capture()
+        seen.append(weakref.ref(capture))
+        raise ValueError("box is empty")
+
+    probe.act = act
+    failure = run_tick(probe, host.at(5), host.failures)
+    assert failure is not None and str(failure) == "sensor 'front guard': tick raised ValueError: box is empty"
+    assert failure.frame == 5 and "in act" in failure.trace and "front guard" in caplog.text
+    assert seen[0]() is None and list(host.done) == [0]  # the context's frame
+    assert run_tick(host.spawn(Probe), host.at(6), host.failures) is None
+
+
+def test_a_close_that_raises_is_reported(host: Host) -> None:
+    probe = host.spawn(Probe)
+    probe.close = lambda: 1 / 0
+    streamed.end(probe, host.failures)
+    (failure,) = host.failures.take()
+    assert failure.where == "close" and isinstance(failure.error, ZeroDivisionError)
+
+
+def test_failures_are_counted_and_the_newest_are_kept() -> None:
+    log = streamed.FailureLog(limit=3)
+    for number in range(5):
+        log.add("imu", "tick", number, ValueError(str(number)))
+    assert log.count == 5 and [failure.frame for failure in log.take()] == [2, 3, 4]
+
+
+# Registry -------------------------------------------------------------------------------------------------------------
+
+
+def test_defining_a_class_registers_it() -> None:
+    known = streamed.registered()
+    assert known["sensor.other.test_probe"] is Probe
+    assert {"sensor.other.safe_distance", "sensor.other.collision"} <= set(known)
+    assert streamed.find("sensor.other.test_probe") is Probe
+    with pytest.raises(UnknownNameError, match=r"Did you mean 'sensor.other.test_probe'"):
+        streamed.find("sensor.other.test_prob")
+
+
+def test_a_subclass_without_a_definition_of_its_own_registers_nothing() -> None:
+    class Louder(Probe):
+        pass
+
+    assert streamed.find("sensor.other.test_probe") is Probe and Louder.definition() == Probe.definition()
+
+
+def test_a_class_that_is_none_is_refused_where_it_is_defined() -> None:
+    with pytest.raises(RegistrationError, match=r"defines 'sensor.other.test_probe', which .*Probe defines already"):
+
+        class Second(StreamedSensor):
+            @staticmethod
+            def definition() -> SensorDefinition:
+                return Probe.definition()
+
+    with pytest.raises(RegistrationError, match=r"definition\(\) returned 'imu', expected a SensorDefinition"):
+
+        class Word(StreamedSensor):
+            @staticmethod
+            def definition() -> Any:
+                return "imu"
+
+    with pytest.raises(RegistrationError, match=r"serializer is .*Numbers.*, expected a subclass of Serializer"):
+
+        class Mixed(StreamedSensor):
+            serializer = Numbers  # type: ignore[assignment]
+
+            @staticmethod
+            def definition() -> SensorDefinition:
+                return make_generic_sensor_definition("other", "test_mixed")
+
+    with pytest.raises(RegistrationError, match="has no definition"):
+        StreamedSensor.definition()
+
+
+def test_a_broken_plugin_is_reported_by_name_and_takes_nothing_down(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    (tmp_path / "wind_streamed.py").write_text("raise OSError('no wind today')\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    points = [EntryPoint("wind", "wind_streamed", streamed.ENTRY_POINT_GROUP)]
+    monkeypatch.setattr(streamed, "entry_points", lambda group: points)
+    monkeypatch.setattr(streamed, "_loaded", False)
+    monkeypatch.setattr(streamed, "_broken", {})
+    with pytest.warns(SensoriumWarning, match=r"plugin 'wind' \(wind_streamed\).*no wind today"):
+        known = streamed.registered()
+    assert "sensor.other.safe_distance" in known
+    with pytest.raises(UnknownNameError, match=r"plugin 'wind', which could not be loaded: OSError"):
+        streamed.find("sensor.other.wind")
+    sys.modules.pop("wind_streamed", None)
+
+
+def test_a_buffer_of_no_pool_can_be_sent_as_well(host: Host) -> None:
+    probe = host.spawn(Probe)
+    buffer = Buffer()
+    buffer.copy_from(np.arange(2.0))
+    probe.stream.send(buffer)
+    (message,) = host.taken()
+    assert host.received(message).array.tolist() == [0.0, 1.0]
+    assert isinstance(host.executor, ThreadPoolExecutor)

@@ -1,0 +1,146 @@
+"""A server without sockets for streamed sensors: it makes them, lets them tick, and keeps what they send."""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from sensorium.stream import streamed
+from sensorium.stream.streamed import Context, FailureLog, Outgoing, Owner, Stream, StreamedSensor
+from sensorium.wire.data import RawData, SensorData, StreamInfo
+from sensorium.wire.header import Header, body_offset
+from sensorium.wire.pose import Pose
+from sensorium.wire.serializers import by_id
+from sensorium.wire.world import Bodies, Body, Snapshot
+
+
+def bodies(*rows: tuple[str, Sequence[float]], centers: Mapping[str, Sequence[float]] | None = None) -> Bodies:
+    """Return bodies out of (name, half-extents); the entity is the part of the name before the first slash."""
+    centers = centers or {}
+    return Bodies(
+        Body(i, name, name.partition("/")[0] if "/" in name else "", (*centers.get(name, (0.0, 0.0, 0.0)),), (*half,))
+        for i, (name, half) in enumerate(rows)
+    )
+
+
+class Host:
+    """What a server does around streamed sensors.
+
+    Args:
+        world: the bodies.
+        num_envs: environments.
+        executor: runs what is sent asynchronously; a pool of threads by default.
+    """
+
+    def __init__(self, world: Bodies, num_envs: int = 1, executor: Executor | None = None) -> None:
+        self.bodies, self.num_envs, self.dt = world, num_envs, 0.01
+        self.executor = ThreadPoolExecutor(4) if executor is None else executor
+        self.failures = FailureLog()
+        self.sent: deque[Outgoing] = deque()
+        self.opened: deque[int] = deque()
+        self.done: deque[int] = deque()
+        self.listening = True
+        self.snapshot = self.at(0)
+
+    def __enter__(self) -> Host:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.executor.shutdown()
+
+    def at(self, frame: int, pos: Any = None, quat: Any = None) -> Snapshot:
+        """Return a snapshot: positions and orientations ``[env, body, ...]``, the origin and no rotation by default."""
+        shape = (self.num_envs, len(self.bodies))
+        pos = np.zeros((*shape, 3)) if pos is None else np.broadcast_to(np.asarray(pos, np.float32), (*shape, 3))
+        quat = np.broadcast_to([1.0, 0.0, 0.0, 0.0] if quat is None else quat, (*shape, 4))
+        still = np.zeros((*shape, 3))
+        envs = np.arange(self.num_envs)
+        return Snapshot(frame, 2 * frame, 2 * frame * self.dt, self.bodies, envs, pos, quat, still, still)
+
+    def spawn(
+        self,
+        cls: type[StreamedSensor],
+        values: Mapping[str, Any] | None = None,
+        attach_to: str = "",
+        transform: Pose | None = None,
+        envs: Iterable[int] | None = None,
+        owner: Owner | None = None,
+        name: str = "guard",
+    ) -> Any:
+        """Return a sensor as the server makes it."""
+        definition = cls.definition()
+        if attach_to:
+            owner = streamed.owner_of(self.bodies[attach_to], self.bodies, NoTree())
+        return streamed.spawn(
+            cls,
+            name,
+            definition.describe(values or {}),
+            stream=lambda sensor: Stream(
+                sensor,
+                sink=self.sent.append,
+                context=lambda: Context(self.snapshot, 1_000_000_000 + self.snapshot.frame),
+                executor=self.executor,
+                has_listeners=lambda: self.listening,
+                on_capture=self.opened.append,
+                on_done=self.done.append,
+                failures=self.failures,
+            ),
+            bodies=self.bodies,
+            envs=range(self.num_envs) if envs is None else envs,  # type: ignore[arg-type]
+            transform=transform,
+            owner=owner,
+        )
+
+    def frame(self, sensor: StreamedSensor, pos: Any = None, quat: Any = None) -> list[Outgoing]:
+        """Run one more frame and return what was sent in it, and before."""
+        self.snapshot = self.at(self.snapshot.frame + 1, pos, quat)
+        streamed.run_tick(sensor, self.snapshot, self.failures)
+        return self.taken()
+
+    def taken(self) -> list[Outgoing]:
+        """Return what was sent since the last time."""
+        out = list(self.sent)
+        self.sent.clear()
+        return out
+
+    def received(self, message: Outgoing) -> SensorData:
+        """Return what a listener gets of a message."""
+        moment = message.moment
+        header = Header(
+            type_id=message.type_id, frame=moment.frame, tick=moment.tick, time_ns=moment.time_ns,
+            capture_ns=moment.time_ns, wall_ns=moment.wall_ns, first_env=message.first_env, num_envs=message.num_envs,
+            poses=1, body_bytes=len(message.body),
+        )  # fmt: skip
+        head = bytearray(body_offset(message.num_envs, 1))
+        header.pack_into(memoryview(head))
+        struct.pack_into(f"<{moment.poses.size}f", head, 128, *moment.poses.reshape(-1))
+        serializer = by_id(message.type_id)
+        info = StreamInfo(0, "guard", "sensor", serializer.type_name, num_envs=self.num_envs)
+        return serializer.deserialize(RawData.read(memoryview(head), info, message.body))
+
+
+class NoTree:
+    """A model that knows no kinematic tree, and no contacts."""
+
+    name = "nothing"
+    prepared: frozenset[Any] = frozenset()
+
+    def shapes(self) -> tuple[Any, ...]:
+        return ()
+
+    def names(self, kind: str) -> tuple[str, ...]:
+        return ()
+
+    def parent_body(self, body: int) -> int | None:
+        return None
+
+    def supports(self, requirement: Any) -> str | None:
+        return "it reports no contacts."

@@ -1,0 +1,151 @@
+"""Watching a scene: when callbacks are called, in which order, and what happens where one raises."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import synthetic as syn
+import torch
+
+import sensorium as sn
+
+
+def moving(cfgs: Any, num_envs: int = 2, **kwargs: Any) -> sn.Scene:
+    """Return a scene whose body is at x = 100 * time, so at the tick."""
+    engine = sn.TensorEngine(num_envs, 0.01, motion=lambda t: {"body_pos_w": [[[round(100 * t), 2.0, 3.0]]]})
+    return sn.Scene(engine, cfgs, **kwargs)
+
+
+def test_a_watch_is_called_where_sensors_are_due_and_where_a_step_ends() -> None:
+    """A step of five ticks stops at the samples of a sensor of every second tick, and at its end."""
+    scene = moving([syn.ScalarCfg(name="s", update_period=0.02)])
+    seen: list[tuple[int, float]] = []
+    scene.watch(lambda: seen.append((scene.tick, float(scene["s"].data[0]))))
+    scene.step(substeps=5)
+    assert seen == [(2, 2.0), (4, 4.0), (5, 4.0)]
+    scene.step()
+    assert seen[3:] == [(6, 6.0)]
+
+
+def test_every_tick_is_seen_while_one_watch_wants_it() -> None:
+    """With `every_tick` a lazy sensor and the arrival of a delayed sample are seen at each tick; it can be changed."""
+    scene = moving([syn.ScalarCfg(name="lazy"), syn.ScalarCfg(name="late", update_period=0.05, delay=0.03)])
+    seen: list[tuple[int, float, float]] = []
+    scene.watch(lambda: None)
+    watch = scene.watch(
+        lambda: seen.append((scene.tick, float(scene["lazy"].data[0]), float(scene["late"].data[0]))), every_tick=True
+    )
+    scene.step(substeps=10)
+    late = [0.0] * 7 + [5.0] * 3  # captured at ticks 0 and 5, three ticks on their way
+    assert seen == [(tick, float(tick), late[tick - 1]) for tick in range(1, 11)]
+    seen.clear()
+    watch.every_tick = False
+    scene.step(substeps=10)
+    assert [tick for tick, _, _ in seen] == [15, 20]
+    watch.every_tick = True
+    watch.close()
+    seen.clear()
+    scene.step(substeps=10)
+    assert not seen and watch.is_closed
+
+
+@pytest.mark.parametrize("capture", [True, False], ids=["captured", "uncaptured"])
+def test_watching_every_tick_changes_no_reading(capture: bool) -> None:
+    """A scene that stops at every tick for a watch reads bit for bit like one that does not, resets included."""
+    watched, plain = (moving(syn.menagerie(), 3, seed=5) for _ in range(2))
+    for scene in (watched, plain):
+        scene.capture(capture)
+    ticks = []
+    with watched.watch(lambda: ticks.append(watched.tick), every_tick=True):
+        for k in range(8):
+            for scene in (watched, plain):
+                scene.step(substeps=3)
+                if k == 4:
+                    scene.reset([1])
+        for name in plain:
+            syn.same(*(syn.snapshot(scene[name]) for scene in (watched, plain)))
+    assert ticks == [*range(1, 16), 15, *range(16, 25)]
+
+
+def test_updates_resets_and_loading_are_watched_and_adding_is_not() -> None:
+    """One call for each update, also without time, for a reset and a loaded state; none for a sensor that is added."""
+    scene = syn.world([syn.ScalarCfg(name="s", delay=0.01)])
+    ticks: list[int] = []
+    scene.watch(lambda: ticks.append(scene.tick))
+    syn.advance(scene, 2)
+    scene.update(ticks=0)
+    syn.reset(scene, [1])
+    assert ticks == [1, 2, 2, 2]
+    scene.add(syn.ScalarCfg(name="new"))
+    scene.reconfigure("new", noise=0.1)
+    scene["s"].reset([0])
+    scene.remove("new")
+    assert len(ticks) == 4
+    state, before = scene.state(), scene["s"].data.clone()
+    syn.advance(scene)
+    scene.watch(lambda: ticks.append(-int(torch.equal(scene["s"].data, before))))
+    scene.load_state(state)
+    assert ticks[4:] == [3, 2, -1]
+
+
+def test_a_reset_is_watched_after_it() -> None:
+    """In the callback of a reset the sensors show the new episode."""
+    scene = syn.world([syn.ScalarCfg(name="s")])
+    shown: list[torch.Tensor] = []
+    scene.watch(lambda: shown.append(scene["s"].data.clone()))
+    syn.reset(scene)
+    assert torch.equal(shown[0], syn.signal(1000, 4)[:, 0])
+
+
+def test_watches_are_called_in_order_and_may_close_themselves_and_each_other() -> None:
+    """In the order they were made; one that was closed in the same round is left out, one made in it waits."""
+    scene = moving([])
+    calls: list[str] = []
+
+    def first() -> None:
+        calls.append("first")
+        third.close()
+        if len(calls) == 1:
+            scene.watch(lambda: calls.append("fourth"))
+
+    def second() -> None:
+        calls.append("second")
+        kept.close()
+        kept.close()
+
+    scene.watch(first)
+    kept = scene.watch(second)
+    third = scene.watch(lambda: calls.append("third"))
+    scene.step()
+    assert calls == ["first", "second"] and kept.is_closed and third.is_closed
+    scene.step()
+    assert calls[2:] == ["first", "fourth"]
+    assert "closed" in repr(kept)
+
+
+def test_an_exception_stops_the_step_in_a_consistent_state() -> None:
+    """It comes out of the step once all watches were called; the scene is at that tick and goes on from there."""
+    scene = moving([syn.ScalarCfg(name="s", noise=1.0)])
+    other = moving([syn.ScalarCfg(name="s", noise=1.0)])
+    seen: list[int] = []
+
+    def fail() -> None:
+        if scene.tick == 2:
+            raise RuntimeError("no more")
+
+    broken = scene.watch(fail, every_tick=True)
+    scene.watch(lambda: seen.append(scene.tick))
+    with pytest.raises(RuntimeError, match="no more"):
+        scene.step(substeps=4)
+    assert seen == [1, 2] and scene.tick == scene.engine.tick == 2
+    broken.close()
+    scene.step(substeps=2)
+    other.step(substeps=2)
+    other.step(substeps=2)
+    assert torch.equal(scene["s"].data, other["s"].data)
+    for text in ("one", "two"):
+        scene.watch(lambda text=text: (_ for _ in ()).throw(ValueError(text)))
+    with pytest.raises(ExceptionGroup) as failure:
+        scene.step()
+    assert [str(error) for error in failure.value.exceptions] == ["one", "two"]

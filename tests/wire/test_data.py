@@ -1,0 +1,642 @@
+"""What a listener gets: views of the received memory that nobody can write and that keep it alive by themselves."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import random
+import subprocess
+import sys
+import weakref
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from wire_messages import (
+    DENSE,
+    FIELDS,
+    RAGGED,
+    field_message,
+    make_info,
+    make_message,
+    make_reading,
+    random_poses,
+    spec,
+)
+
+import sensorium as sn
+from sensorium.errors import RegistrationError, UnknownNameError, WireError
+from sensorium.wire.data import (
+    ArrayData,
+    FieldData,
+    LostEvents,
+    RawData,
+    SensorData,
+    StreamInfo,
+    begin_message,
+    empty,
+)
+from sensorium.wire.header import HEADER_BYTES, LOST, TRUTH, Header
+from sensorium.wire.pose import Pose
+from sensorium.wire.serializers import read_message
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class Ids(ArrayData):
+    dtype = np.uint32
+
+
+class Hits(ArrayData):
+    dtype = np.dtype([("body", ">u4"), ("depth", "f4")])
+
+
+class Corners(ArrayData):
+    dtype = np.dtype((np.float32, (2,)))
+
+
+IDS = make_info((), 4, "test.ids/1")
+
+
+def ids(*numbers: int, **header: int) -> Ids:
+    return Ids(RawData.read(make_message(IDS, np.array(numbers, "<u4"), **header), IDS))
+
+
+def fields(truth: bool = False) -> FieldData:
+    reading = make_reading()
+    memory = field_message(reading, truth=truth, poses=random_poses(4, 2))
+    return FieldData(RawData.read(memory, make_info()))
+
+
+def ragged(envs: int = 4) -> FieldData:
+    return FieldData(RawData.read(field_message(make_reading(RAGGED, envs), truth=True), make_info(RAGGED, envs)))
+
+
+# As an array ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_array_of_ids_is_used_like_a_list() -> None:
+    event = ids(5, 3, 9)
+    assert len(event) == 3
+    assert list(event) == [5, 3, 9]
+    assert [type(each) for each in event] == [int] * 3
+    assert (event[0], event[2], event[-1], event[-3]) == (5, 9, 9, 5)
+    assert type(event[1]) is int
+    assert event[1:].tolist() == [3, 9]
+    assert 3 in event
+    assert 4 not in event
+    assert list(reversed(event)) == [9, 3, 5]
+    assert event[np.uint8(1)] == 3
+
+
+def test_past_the_end_is_an_index_error() -> None:
+    event = ids(5, 3, 9)
+    for index in (3, -4, 2**40):
+        with pytest.raises(IndexError, match="out of bounds"):
+            event[index]
+    with pytest.raises(IndexError):
+        ids()[0]
+    assert event[3:].tolist() == []
+
+
+@pytest.mark.parametrize("index", [1.0, "0", None, [0, 1], np.array([True, False, True])])
+def test_other_indices_are_a_type_error(index: Any) -> None:
+    with pytest.raises(TypeError, match="takes integers and slices"):
+        ids(5, 3, 9)[index]
+
+
+def test_an_array_without_items_is_empty() -> None:
+    assert (len(ids()), list(ids()), bool(ids())) == (0, [], False)
+
+
+def test_a_long_array_is_looped_over_as_python_numbers() -> None:
+    numbers = np.arange(10_000, dtype="<u4")
+    event = Ids(RawData.read(make_message(IDS, numbers), IDS))
+    assert list(event) == numbers.tolist()
+
+
+def test_records_and_rows_are_items_too() -> None:
+    hits = Hits(RawData.read(make_message(IDS, np.array([(7, 0.5), (8, 0.25)], "<u4,<f4")), IDS))
+    assert [(each["body"], each["depth"]) for each in hits] == [(7, 0.5), (8, 0.25)]
+    assert hits[1]["depth"] == 0.25
+    assert hits.array["body"].tolist() == [7, 8]
+    corners = Corners(RawData.read(make_message(IDS, np.arange(6, dtype="<f4")), IDS))
+    assert corners.array.shape == (3, 2)
+    assert [each.tolist() for each in corners] == [[0, 1], [2, 3], [4, 5]]
+    with pytest.raises(ValueError, match="read-only"):
+        corners[0][0] = 1
+
+
+def test_items_are_little_endian_whatever_was_declared() -> None:
+    assert Hits.dtype == np.dtype([("body", "<u4"), ("depth", "<f4")])
+
+
+def test_a_body_of_a_part_of_an_item_is_a_wire_error() -> None:
+    with pytest.raises(WireError, match=r"data of 'unit': a body of 7 bytes is no whole number of items of 4 bytes"):
+        Ids(RawData.read(make_message(IDS, b"1234567"), IDS))
+
+
+@pytest.mark.parametrize("dtype", [object, "nonsense", "S0", [("a", "O")]])
+def test_an_item_must_be_of_plain_numbers(dtype: Any) -> None:
+    with pytest.raises(RegistrationError, match=r"\.dtype = "):
+        type("Bad", (ArrayData,), {"dtype": dtype})
+
+
+def test_numpy_takes_it_as_an_array_without_a_copy() -> None:
+    event = ids(5, 3, 9)
+    assert np.shares_memory(np.asarray(event), event.array)
+    assert np.asarray(event, np.float64).tolist() == [5.0, 3.0, 9.0]
+    assert not np.shares_memory(np.array(event, copy=True), event.array)
+    with pytest.raises(ValueError, match="needs a copy"):
+        np.asarray(event, dtype=np.float64, copy=False)
+
+
+# What is said of a message --------------------------------------------------------------------------------------------
+
+
+def test_it_says_frame_times_envs_and_where_the_sensor_was() -> None:
+    poses = random_poses(2, 3)
+    info = replace(IDS, num_envs=9)
+    memory = make_message(
+        info, b"", poses, seq=11, frame=12, tick=120, time_ns=600_000_000, capture_ns=595_000_000, first_env=4,
+        wall_ns=1_700_000_000_500_000_000, lost=2,
+    )  # fmt: skip
+    data = SensorData(RawData.read(memory, info))
+    assert (data.sensor, data.seq, data.frame, data.tick, data.events_lost) == ("unit", 11, 12, 120, 2)
+    assert (data.time, data.timestamp) == pytest.approx((0.6, 0.595), abs=1e-12)
+    assert data.age == pytest.approx(0.005, abs=1e-12)
+    assert data.capture_time_wall == 1_700_000_000.5
+    assert data.latency() > 0
+    assert (data.first_env, data.num_envs, data.env_ids.tolist()) == (4, 2, [4, 5])
+    assert data.transforms is not None
+    assert data.transforms.tobytes() == poses.tobytes()
+    assert data.transform == Pose.from_array(poses[0, 0])
+    assert bytes(data.raw_data) == b""
+    assert data.raw_data.readonly
+    assert data.info is info
+
+
+def test_a_sensor_that_sits_nowhere_has_no_transform() -> None:
+    assert ids(1).transform is None
+    assert ids(1).transforms is None
+
+
+def test_a_message_of_no_envs_has_no_first_transform() -> None:
+    data = SensorData(RawData.read(make_message(IDS, b"", random_poses(0, 2)), IDS))
+    assert data.transforms is not None
+    assert data.transforms.shape == (0, 2, 7)
+    assert data.transform is None
+    assert data.env_ids.tolist() == []
+
+
+def test_a_transform_that_is_no_pose_is_a_wire_error_only_when_it_is_asked_for() -> None:
+    poses = random_poses(1, 1)
+    poses[0, 0, 2] = np.nan
+    data = SensorData(RawData.read(make_message(IDS, b"", poses), IDS))
+    assert data.transforms is not None
+    with pytest.raises(WireError, match="data of 'unit': the first transform is no pose"):
+        _ = data.transform
+
+
+def test_its_repr_tells_what_it_is() -> None:
+    assert repr(ids(5, 3, frame=4, time_ns=250_000_000)) == (
+        "Ids('unit', frame=4, time=0.25 s, age=0.25 s, envs 0..3, 2 items of uint32)"
+    )
+    text = repr(fields(truth=True))
+    assert text.startswith("FieldData('unit', frame=41, time=0.6 s, age=0.005 s, envs 0..3, force float32 [4, 2, 3], ")
+    assert text.endswith("precise float64 [4, 3], with truth)")
+    assert repr(SensorData(ids(5).raw)).endswith("4 bytes)")
+    assert "no envs" in repr(ids(num_envs=0))
+    assert "env 2, " in repr(ids(num_envs=1, first_env=2))
+
+
+def test_lost_events_are_a_record_without_items() -> None:
+    record = read_message(make_message(IDS, b"", flags=LOST, lost=17), IDS)
+    assert isinstance(record, LostEvents)
+    assert record.events_lost == 17
+    assert (len(record), list(record)) == (0, [])
+    assert repr(record).endswith("17 lost)")
+
+
+# Views ----------------------------------------------------------------------------------------------------------------
+
+
+def arrays_of(data: SensorData) -> dict[str, Array]:
+    """Return every array that data give out."""
+    found: dict[str, Array] = {} if data.transforms is None else {"transforms": data.transforms}
+    if isinstance(data, ArrayData):
+        found["array"] = data.array
+    if isinstance(data, FieldData):
+        found |= dict(data.fields)
+        for name in ("capture_tick", "stamps", "ages", "captures", "valid", "is_new", "offsets"):
+            if getattr(data, name) is not None:
+                found[f"about {name}"] = getattr(data, name)
+        if data.truth is not None:
+            found |= {f"true {name}": value for name, value in data.truth.fields.items()}
+            found["true tick"] = data.truth.capture_tick
+    return found
+
+
+CASES: dict[str, Callable[[], SensorData]] = {
+    "ids": lambda: ids(1, 2, 3),
+    "fields": lambda: fields(truth=True),
+    "ragged": ragged,
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_arrays_are_views_of_the_received_memory(case: str) -> None:
+    data = CASES[case]()
+    body = np.frombuffer(data.raw_data, np.uint8)
+    for name, array in arrays_of(data).items():
+        assert name == "transforms" or not array.size or np.shares_memory(array, body), name
+
+
+def test_the_received_memory_itself_is_what_is_seen() -> None:
+    memory = make_message(IDS, np.arange(3, dtype="<u4"), random_poses(4, 1))
+    data = Ids(RawData.read(memory, IDS))
+    assert np.shares_memory(data.array, memory)
+    assert np.shares_memory(data.transforms, memory)
+    assert np.shares_memory(np.frombuffer(data.raw_data, np.uint8), memory)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_nothing_can_be_written(case: str) -> None:
+    """Not even where the memory below is writable."""
+    data = CASES[case]()
+    writable = np.array(np.frombuffer(bytes(data.raw._head), np.uint8))
+    data = type(data)(RawData.read(writable, data.info))
+    for array in arrays_of(data).values():
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 0
+        with pytest.raises(ValueError, match="cannot set WRITEABLE"):
+            array.flags.writeable = True
+    with pytest.raises(TypeError, match="read-only"):
+        data.raw_data[0] = 0
+    with pytest.raises(TypeError, match="item assignment"):
+        data[0] = 1  # type: ignore[index]
+    with pytest.raises(TypeError, match="item deletion"):
+        del data[0]  # type: ignore[attr-defined]
+    for name in ("frame", "force", "array", "anything", "_raw"):
+        with pytest.raises(AttributeError, match="cannot be assigned to"):
+            setattr(data, name, 1)
+        with pytest.raises(AttributeError, match="cannot be assigned to"):
+            delattr(data, name)
+    with pytest.raises(AttributeError, match="cannot be assigned to"):
+        data.raw.header = None  # type: ignore[assignment, misc]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_any_view_keeps_the_memory_alive_and_the_last_one_lets_it_go(case: str) -> None:
+    """At once, without the garbage collector: a slot or pooled buffer goes back then."""
+    data = CASES[case]()
+    kind, info = type(data), data.info
+    content = bytes(data.raw._head)
+    gc.disable()
+    try:
+        for name in arrays_of(data):
+            memory = np.array(np.frombuffer(content, np.uint8))
+            gone = weakref.ref(memory)
+            received: SensorData | None = kind(RawData.read(memory, info))
+            del memory
+            assert received is not None
+            kept: Array | None = arrays_of(received)[name]
+            assert kept is not None
+            before = kept.tobytes()
+            received = None
+            assert gone() is not None, name
+            assert kept.tobytes() == before
+            part: Array | None = kept[:1] if kept.ndim else None
+            kept = None
+            assert (gone() is None) == (part is None), name
+            part = None
+            assert gone() is None, name
+    finally:
+        gc.enable()
+
+
+def test_a_memoryview_and_two_pieces_are_received_alike() -> None:
+    whole = field_message(make_reading(), truth=True, poses=random_poses(4, 2))
+    start = Header.read(whole.data).body_offset
+    one = FieldData(RawData.read(memoryview(whole), make_info()))
+    two = FieldData(RawData.read(bytes(whole[:start]), make_info(), whole[start:]))
+    for name, array in arrays_of(one).items():
+        assert array.tobytes() == arrays_of(two)[name].tobytes()
+    assert np.shares_memory(two.force, whole)
+
+
+# Copies ---------------------------------------------------------------------------------------------------------------
+
+COPIES: dict[str, Callable[[SensorData], SensorData]] = {
+    "copy()": lambda data: data.copy(),
+    "pickle": lambda data: pickle.loads(pickle.dumps(data)),  # type: ignore[no-any-return]
+    "deepcopy": copy.deepcopy,
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("how", COPIES)
+def test_a_copy_is_equal_and_has_memory_of_its_own(case: str, how: str) -> None:
+    data = CASES[case]()
+    writable = np.array(np.frombuffer(bytes(data.raw._head), np.uint8))
+    data = type(data)(RawData.read(writable, data.info))
+    copied = COPIES[how](data)
+    assert type(copied) is type(data)
+    assert copied.raw.header == data.raw.header
+    assert copied.info == data.info
+    before = {name: array.copy() for name, array in arrays_of(data).items()}
+    writable[HEADER_BYTES:] ^= 0xFF
+    for name, array in arrays_of(copied).items():
+        assert array.tobytes() == before[name].tobytes(), name
+        assert not array.flags.writeable
+        assert array.ctypes.data % 64 == 0
+
+
+def test_a_copy_of_a_message_in_two_pieces_is_whole() -> None:
+    whole = field_message(make_reading(), poses=random_poses(4, 2))
+    start = Header.read(whole.data).body_offset
+    data = FieldData(RawData.read(whole[:start], make_info(), whole[start:]))
+    assert bytes(data.copy().raw._head) == whole.tobytes()
+    assert pickle.loads(pickle.dumps(data)).force.tobytes() == data.force.tobytes()
+
+
+# Fields ---------------------------------------------------------------------------------------------------------------
+
+
+def test_fields_are_reached_by_attribute_and_by_name() -> None:
+    data = fields()
+    assert data.force.shape == (4, 2, 3)
+    assert data["force"] is data.force
+    assert list(data.fields) == [each.name for each in DENSE]
+    assert data.fields["force"] is data.force
+    assert "force" in data
+    assert "forces" not in data
+    assert data.specs == DENSE
+    assert "force" in dir(data)
+
+
+def test_an_unknown_field_is_an_error_that_names_the_nearest() -> None:
+    with pytest.raises(
+        AttributeError, match=r"FieldData has no 'forces'\. Did you mean 'force'\? Fields: force, height"
+    ):
+        _ = fields().forces
+    with pytest.raises(UnknownNameError, match=r"unknown field of 'unit' 'forces'\. Did you mean 'force'\?"):
+        _ = fields()["forces"]
+
+
+def test_data_of_several_fields_have_the_length_of_their_envs_and_are_not_looped_over() -> None:
+    data = fields()
+    assert len(data) == 4
+    for use in (lambda: data[0], lambda: iter(data), lambda: data[1:], lambda: data.array, lambda: np.asarray(data)):
+        with pytest.raises(TypeError, match=r"data of 'unit' have several fields: force, .*data\['force'\]"):
+            use()
+
+
+def test_data_of_one_field_are_used_as_that_array() -> None:
+    reading = make_reading((spec("distance"),))
+    data = FieldData(RawData.read(field_message(reading), make_info((spec("distance"),))))
+    expected = reading.measured["distance"]
+    assert len(data) == 4
+    assert np.array_equal(list(data), expected.tolist(), equal_nan=True)
+    assert type(data[0]) is float
+    assert data[-1] == pytest.approx(float(expected[-1]), nan_ok=True)
+    assert data[1:3].tobytes() == expected[1:3].tobytes()
+    assert np.asarray(data).tobytes() == expected.tobytes()
+    with pytest.raises(IndexError):
+        data[4]
+
+
+def test_rows_of_ragged_fields_belong_to_their_env() -> None:
+    reading, data = make_reading(RAGGED), ragged()
+    counts = reading.measured["count"]
+    assert len(set(counts.tolist())) > 1
+    assert data.offsets is not None
+    assert data.offsets.tolist() == [0, *np.cumsum(counts).tolist()]
+    for env in range(4):
+        assert data.rows(env) == reading.rows(env)
+        assert data.point[data.rows(env)].tobytes() == reading["point"][reading.rows(env)].tobytes()
+    assert data.rows(-1) == data.rows(3)
+    for env in (4, -5):
+        with pytest.raises(IndexError, match="have 4 envs; there is no env at"):
+            data.rows(env)
+    assert fields().offsets is None
+    with pytest.raises(TypeError, match="no fields with an event axis"):
+        fields().rows(0)
+
+
+def test_rows_out_of_order_are_a_wire_error() -> None:
+    memory = field_message(make_reading(RAGGED)).copy()
+    data = FieldData(RawData.read(memory, make_info(RAGGED)))
+    assert data.offsets is not None
+    offsets = data.offsets.tobytes()
+    at = memory.tobytes().index(offsets)
+    good = np.frombuffer(offsets, "<i8")
+    last = int(good[-1])
+    for wrong in ([1, *good[1:]], [*good[:-1], last - 1], [0, last, 0, last, last], [0, -1, 0, last, last]):
+        memory[at : at + len(offsets)] = np.array(wrong, "<i8").view(np.uint8)
+        with pytest.raises(WireError, match="the rows of its envs are not in order"):
+            FieldData(RawData.read(memory, make_info(RAGGED)))
+
+
+def test_the_truth_is_a_branch_of_its_own_where_it_was_asked_for() -> None:
+    reading = make_reading()
+    assert fields().truth is None
+    truth = fields(truth=True).truth
+    assert truth is not None
+    assert truth.force.tobytes() == reading.truth["force"].tobytes() != reading.measured["force"].tobytes()
+    assert truth["force"] is truth.force
+    assert truth.capture_tick.tolist() == reading.truth_tick.tolist()
+    assert repr(truth).startswith("TruthData('unit', force float32 [4, 2, 3]")
+    with pytest.raises(AttributeError, match="TruthData has no 'ages'"):
+        _ = truth.ages
+    with pytest.raises(AttributeError, match="cannot be assigned to"):
+        truth.force = 1  # type: ignore[assignment]
+
+
+def test_a_body_of_another_length_than_its_fields_take_is_a_wire_error() -> None:
+    memory = field_message(make_reading())
+    with pytest.raises(
+        WireError, match=r"data of 'unit': a body of \d+ bytes, but 4 envs with 0 rows of the fields force take 400"
+    ):
+        FieldData(RawData.read(memory, make_info((spec("force"),))))
+
+
+def test_envs_that_the_stream_does_not_have_are_a_wire_error() -> None:
+    with pytest.raises(WireError, match="a message of stream 'unit' has 4 envs from 0 on, of 3"):
+        RawData.read(field_message(make_reading()), make_info(envs=3))
+
+
+def test_a_field_named_as_an_attribute_is_reached_by_name() -> None:
+    specs = (spec("tick", dtype="int32"), spec("height"))
+    data = FieldData(RawData.read(field_message(make_reading(specs)), make_info(specs)))
+    assert data.tick == 120
+    assert data["tick"].dtype == np.int32
+
+
+# Streams --------------------------------------------------------------------------------------------------------------
+
+INFO = StreamInfo(
+    9, "arm", "force", FIELDS,
+    (replace(spec("force", ("mount", "xyz"), (2, 3)), low=-5.0), *RAGGED), 200.0, ("a", "b"), False, "scene",
+    {"body": "arm"}, {"names": ["x"]}, 16,
+)  # fmt: skip
+
+
+def test_the_description_of_a_stream_comes_back_equal() -> None:
+    assert StreamInfo.from_dict(INFO.to_dict()) == INFO
+    assert pickle.loads(pickle.dumps(INFO)) == INFO
+
+
+def test_the_description_of_a_stream_is_plain() -> None:
+    import json
+
+    import msgspec
+
+    assert StreamInfo.from_dict(json.loads(json.dumps(INFO.to_dict(), allow_nan=False))) == INFO
+    assert StreamInfo.from_dict(msgspec.msgpack.decode(msgspec.msgpack.encode(INFO.to_dict()))) == INFO
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"id": -1}, {"id": 2**32}, {"id": True}, {"name": 3}, {"specs": 3}, {"specs": [{}]}, {"specs": None},
+        {"num_envs": -1}, {"num_envs": 1.5}, {"where": "elsewhere"}, {"mounts": [1]}, {"mounts": 5}, {"cfg": []},
+        {"events": 1}, {"rate_hz": "fast"}, {"type_name": None},
+    ],
+)  # fmt: skip
+def test_what_describes_no_stream_is_a_wire_error(wrong: dict[str, Any]) -> None:
+    with pytest.raises(WireError, match="no description of a stream"):
+        StreamInfo.from_dict({**INFO.to_dict(), **wrong})
+    lacking = INFO.to_dict()
+    del lacking[next(iter(wrong))]
+    with pytest.raises(WireError, match="no description of a stream"):
+        StreamInfo.from_dict(lacking)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"dtype": "object"}, {"dtype": "nonsense"}, {"dtype": "i4,(2"}, {"dtype": 3}, {"dtype": "U5"}, {"shape": [2]},
+        {"shape": [-2, 3]}, {"shape": [2.0, 3]}, {"axes": ["mount", "xyz"]}, {"axes": [1, 2, 3]}, {"name": None},
+        {"low": "x"}, {"shape": None},
+    ],
+)  # fmt: skip
+def test_what_describes_no_field_is_a_wire_error(wrong: dict[str, Any]) -> None:
+    values = INFO.to_dict()
+    values["specs"][0].update(wrong)
+    with pytest.raises(WireError, match="no description of a stream"):
+        StreamInfo.from_dict(values)
+
+
+def test_two_fields_with_one_name_are_a_wire_error() -> None:
+    values = INFO.to_dict()
+    values["specs"].append(values["specs"][0])
+    with pytest.raises(WireError, match="wrong value of specs"):
+        StreamInfo.from_dict(values)
+
+
+# Writing --------------------------------------------------------------------------------------------------------------
+
+
+def test_begin_message_gives_the_places_of_poses_and_body() -> None:
+    header = Header(num_envs=2, poses=1, body_bytes=10)
+    memory = empty(header.message_bytes)
+    memory[:] = 0xFF
+    poses, body = begin_message(memory.data, header)
+    assert poses.shape == (2, 1, 7)
+    assert len(body) == 10
+    poses[:] = 1.0
+    body[:] = bytes(10)
+    assert memory.ctypes.data % 64 == 0
+    assert memory[128:184].view("<f4").tolist() == [1.0] * 14
+    assert memory[184:192].tolist() == [0] * 8
+    assert Header.read(memory.data) == header
+    with pytest.raises(WireError, match="150 bytes of memory for a header and poses of 192"):
+        begin_message(memory.data[:150], header)
+
+
+# Anything may arrive --------------------------------------------------------------------------------------------------
+
+
+def look_at(data: SensorData) -> None:
+    """Touch all that data offer."""
+    assert repr(data)
+    assert pickle.loads(pickle.dumps(data)).raw.header == data.raw.header
+    data.copy()
+    for array in arrays_of(data).values():
+        array.sum() if array.dtype.names is None else len(array)
+    if isinstance(data, FieldData) and data.offsets is not None:
+        for env in range(data.num_envs):
+            assert len(data["point"][data.rows(env)]) == data.rows(env).stop - data.rows(env).start
+    _ = (data.time, data.age, data.latency(), data.env_ids, data.transform)
+
+
+@pytest.mark.parametrize("case", ["dense", "ragged", "ids"])
+def test_random_and_mutated_messages_raise_nothing_but_wire_errors(case: str) -> None:
+    generator = random.Random(1)
+    specs = {"dense": DENSE, "ragged": RAGGED, "ids": ()}[case]
+    info = replace(IDS, type_name=FIELDS if specs else "test.wire.Ids/1", specs=specs)
+    kind: type[SensorData] = FieldData if specs else Ids
+    poses = random_poses(4, 2)
+    whole = (
+        field_message(make_reading(specs), truth=True, poses=poses) if specs else make_message(info, b"12345678", poses)
+    ).tobytes()
+    accepted = 0
+    with np.errstate(all="ignore"):
+        for _ in range(1500):
+            if generator.random() < 0.1:
+                data = bytearray(b"SNSR\1\0" + generator.randbytes(generator.randrange(400)))
+            else:
+                data = bytearray(whole)
+                if generator.random() < 0.1:
+                    del data[generator.randrange(len(data)) :]
+            for _ in range(generator.randrange(5)):
+                area = HEADER_BYTES if generator.random() < 0.5 else len(data)
+                if data:
+                    data[generator.randrange(min(area, len(data)))] = generator.choice((0, 1, 2, 128, 255))
+            try:
+                look_at(kind(RawData.read(bytes(data), info)))
+            except WireError:
+                continue
+            accepted += 1
+    assert 200 < accepted < 1400
+
+
+# Light ----------------------------------------------------------------------------------------------------------------
+
+LISTEN = """
+import importlib.abc, pickle, sys
+
+class Refuse(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.partition(".")[0] in {"torch", "warp", "pydantic", "mujoco", "rich", "tyro", "matplotlib", "zmq"}:
+            raise ImportError(f"{name} is not for listeners")
+
+sys.meta_path.insert(0, Refuse())
+import sensorium as sn
+import sensorium.wire.world, sensorium.wire.serializers
+data = pickle.loads(sys.stdin.buffer.read())
+assert sn.FieldData is type(data) and sn.Pose and sn.Serializer and sn.ArrayData
+print(data.force.shape, data.truth.force.sum() == data.truth["force"].sum(), data.transform is not None)
+"""
+
+
+def test_a_listener_needs_only_numpy() -> None:
+    memory = field_message(make_reading(), truth=True, poses=random_poses(4, 1))
+    data = FieldData(RawData.read(memory, make_info()))
+    done = subprocess.run([sys.executable, "-c", LISTEN], input=pickle.dumps(data), capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.decode().split() == ["(4,", "2,", "3)", str(truth_is_finite(data)), "True"]
+
+
+def truth_is_finite(data: FieldData) -> bool:
+    assert data.truth is not None
+    return bool(data.truth.force.sum() == data.truth.force.sum())
+
+
+def test_flags_say_whether_the_truth_is_there() -> None:
+    assert fields(truth=True).raw.header.flags == TRUTH
+    assert sn.FieldData is FieldData

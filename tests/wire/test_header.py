@@ -1,0 +1,131 @@
+"""The 128 bytes before each body: their layout is pinned here byte by byte; what does not fit is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import struct
+
+import pytest
+
+from sensorium.errors import StreamError, WireError
+from sensorium.wire.header import EVENTS, HEADER_BYTES, LOST, TRUTH, Header, aligned, body_offset, type_id
+
+EXAMPLE = Header(
+    flags=TRUTH | EVENTS, type_id=0x1122334455667788, stream=0xA1A2A3A4, rows=5, seq=6, frame=2**63 + 7, tick=-8,
+    time_ns=-9, capture_ns=10, wall_ns=1_700_000_000_000_000_000, first_env=11, num_envs=3, poses=2, lost=13,
+    body_bytes=40,
+)  # fmt: skip
+
+
+def message(header: Header) -> bytes:
+    return header.pack() + bytes(header.message_bytes - HEADER_BYTES)
+
+
+def test_each_number_lies_where_the_protocol_says_in_little_endian() -> None:
+    data = EXAMPLE.pack()
+    assert len(data) == HEADER_BYTES == 128
+    assert data[:4] == b"SNSR"
+    places = {
+        4: ("H", 1), 6: ("H", 3), 8: ("Q", EXAMPLE.type_id), 16: ("I", EXAMPLE.stream), 20: ("I", 5), 24: ("Q", 6),
+        32: ("Q", 2**63 + 7), 40: ("q", -8), 48: ("q", -9), 56: ("q", 10), 64: ("q", 1_700_000_000_000_000_000),
+        72: ("I", 11), 76: ("I", 3), 80: ("I", 2), 84: ("I", 13), 88: ("Q", 40),
+    }  # fmt: skip
+    for offset, (kind, expected) in places.items():
+        assert struct.unpack_from(f"<{kind}", data, offset) == (expected,)
+    assert data[96:] == bytes(32)
+
+
+def test_it_is_read_back_equal() -> None:
+    assert Header.read(memoryview(message(EXAMPLE))) == EXAMPLE
+    into = bytearray(b"\xff" * 130)
+    EXAMPLE.pack_into(into)
+    assert into[:128] == EXAMPLE.pack()
+    assert into[128:] == b"\xff\xff"
+
+
+def test_poses_and_body_begin_at_multiples_of_64() -> None:
+    assert [aligned(size) for size in (0, 1, 63, 64, 65)] == [0, 64, 64, 64, 128]
+    assert body_offset(0, 3) == body_offset(5, 0) == 128
+    assert body_offset(1, 1) == 192  # 28 bytes of one pose
+    assert body_offset(3, 2) == EXAMPLE.body_offset == 128 + 192
+    assert EXAMPLE.message_bytes == 320 + 40
+
+
+def test_the_number_of_a_type_is_a_hash_of_its_name_for_ever() -> None:
+    assert type_id("sensorium.fields/1") == int.from_bytes(
+        hashlib.blake2b(b"sensorium.fields/1", digest_size=8).digest(), "little"
+    )
+    assert type_id("sensorium.fields/1") == 0x15FBB7F7DC1510EB
+
+
+def test_header_and_body_may_be_two_pieces() -> None:
+    head = memoryview(message(EXAMPLE)[: EXAMPLE.body_offset])
+    assert Header.read(head, 40) == EXAMPLE
+    with pytest.raises(WireError, match="320 and 39 bytes, but its header says: 3 envs, 2 poses of each, a body of 40"):
+        Header.read(head, 39)
+    with pytest.raises(WireError, match="360 and 40 bytes"):
+        Header.read(memoryview(message(EXAMPLE)), 40)
+
+
+def test_other_lengths_than_the_header_says_are_refused() -> None:
+    whole = message(EXAMPLE)
+    for wrong in (whole[:-1], whole + b"\0", whole[:128], whole[:319]):
+        with pytest.raises(WireError, match="but its header says: 3 envs, 2 poses of each, a body of 40 bytes"):
+            Header.read(memoryview(wrong))
+    with pytest.raises(WireError, match="a message of 127 bytes is shorter than its header of 128 bytes"):
+        Header.read(memoryview(whole[:127]))
+    with pytest.raises(WireError, match="of 0 bytes"):
+        Header.read(memoryview(b""))
+
+
+def test_what_is_none_of_ours_or_of_another_version_is_refused() -> None:
+    whole = bytearray(message(EXAMPLE))
+    whole[4] = 2
+    with pytest.raises(WireError, match="of version 2, this side reads version 1: install the same sensorium on both"):
+        Header.read(memoryview(whole))
+    whole[0] = 0
+    with pytest.raises(WireError, match=r"begins with b'.x00NSR', not with b'SNSR'"):
+        Header.read(memoryview(whole))
+    with pytest.raises(WireError, match="flags 0xb, of which 0x8 mean nothing"):
+        Header.read(memoryview(message(EXAMPLE._replace(flags=11))))
+    with pytest.raises(WireError, match="lost events has a body of 40 bytes"):
+        Header.read(memoryview(message(EXAMPLE._replace(flags=LOST))))
+    assert issubclass(WireError, StreamError)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"num_envs": -1}, {"num_envs": 2**32}, {"tick": 2**63}, {"seq": -1}, {"lost": 1.5}, {"flags": 2**16}]
+)
+def test_a_number_that_does_not_fit_is_refused_in_packing(wrong: dict[str, int]) -> None:
+    header = EXAMPLE._replace(**wrong)
+    with pytest.raises(WireError, match="does not fit into a header"):
+        header.pack()
+    with pytest.raises(WireError, match="does not fit into a header"):
+        header.pack_into(bytearray(128))
+
+
+def test_memory_that_is_too_small_for_it_is_refused() -> None:
+    with pytest.raises(WireError, match="does not fit"):
+        EXAMPLE.pack_into(bytearray(127))
+
+
+def test_random_and_mutated_bytes_raise_nothing_but_wire_errors() -> None:
+    generator = random.Random(0)
+    whole = message(EXAMPLE)
+    accepted = 0
+    for _ in range(5000):
+        if generator.random() < 0.3:
+            data = bytearray(generator.randbytes(generator.randrange(300)))
+        else:
+            data = bytearray(whole[: generator.randrange(len(whole) + 1)] if generator.random() < 0.3 else whole)
+        for _ in range(generator.randrange(4)):
+            if data:
+                data[generator.randrange(len(data))] = generator.choice((0, 1, 255, generator.randrange(256)))
+        try:
+            header = Header.read(memoryview(data))
+        except WireError:
+            continue
+        accepted += 1
+        assert header.message_bytes == len(data)
+    assert 500 < accepted < 4000  # many mutations concern numbers that may be anything

@@ -1,0 +1,641 @@
+"""Shared-memory slots: what one process writes another sees; a view outlives everyone; nothing leaks."""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import json
+import mmap
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sensorium.errors import ConfigError, StreamError, WireError
+from sensorium.wire import slots
+from sensorium.wire.slots import PAGE, Probe, SlotReader, SlotWriter, probe_slots, slots_available, why_no_slots
+
+SECONDS = 30.0
+"""Nothing here needs longer."""
+
+WRITER = """
+import json, sys
+import numpy as np
+from sensorium.wire.slots import SlotWriter
+slot_size, count = int(sys.argv[1]), int(sys.argv[2])
+writer = SlotWriter(slot_size, count)
+print(json.dumps([writer.name, writer.token.hex(), writer.slot_size, writer.count]), flush=True)
+for line in sys.stdin:  # a seed: a slot full of numbers that only this seed gives
+    slot = writer.take()
+    memory = np.frombuffer(writer.memory(slot), np.uint8)
+    memory[:] = np.random.default_rng(int(line)).integers(0, 256, memory.size, np.uint8)
+    print(slot, flush=True)
+"""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _collect_only_what_is_new() -> Iterator[None]:
+    """So that a garbage collection takes no time, whatever was imported."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+class OtherProcess:
+    """A writer in a process of its own."""
+
+    def __init__(self, slot_size: int, count: int) -> None:
+        command = [sys.executable, "-c", WRITER, str(slot_size), str(count)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        name, token, slot_size, count = json.loads(self._line())
+        self.segment = (name, bytes.fromhex(token), slot_size, count)
+
+    def _line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+    def write(self, seed: int) -> int:
+        """Have it fill a slot, and return which."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{seed}\n")
+        self.process.stdin.flush()
+        return int(self._line())
+
+    def kill(self) -> None:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.send_signal(signal.SIGKILL)
+        assert self.process.wait(SECONDS) == -signal.SIGKILL
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+
+@contextmanager
+def other_process(slot_size: int = 100_000, count: int = 3) -> Iterator[OtherProcess]:
+    other = OtherProcess(slot_size, count)
+    try:
+        yield other
+    finally:
+        if other.process.poll() is None:
+            other.kill()
+
+
+def numbers(seed: int, size: int) -> Any:
+    return np.random.default_rng(seed).integers(0, 256, size, np.uint8)
+
+
+def opened(writer: SlotWriter, on_release: Callable[[int], None] | None = None) -> SlotReader:
+    return SlotReader(writer.name, writer.token, writer.slot_size, writer.count, on_release)
+
+
+def held_by_this_process() -> tuple[int, int]:
+    """Return (file descriptors, mapped segments) of this process."""
+    gc.collect()
+    with open("/proc/self/maps") as maps:
+        mapped = sum("memfd:sensorium" in line for line in maps)
+    return len(os.listdir("/proc/self/fd")), mapped
+
+
+def test_another_process_sees_what_was_written() -> None:
+    """Whole slots and beginnings of them, bit for bit, at 64-byte boundaries."""
+    with other_process() as other, SlotReader(*other.segment) as reader:
+        written = {seed: other.write(seed) for seed in (1, 2, 3)}
+        assert sorted(written.values()) == [0, 1, 2]
+        for seed, slot in written.items():
+            for length in (reader.slot_size, 1000, 1, 0):
+                array = reader.memory(slot, length)
+                assert (array.dtype, array.shape) == (np.uint8, (length,))
+                assert array.__array_interface__["data"][0] % 64 == 0
+                assert np.array_equal(array, numbers(seed, reader.slot_size)[:length])
+
+
+def test_a_kept_view_survives_the_writer_and_the_reader() -> None:
+    """It shows the same bytes after SIGKILL of the writer's process and after the reader was closed and is gone."""
+    released: list[int] = []
+    with other_process() as other:
+        reader = SlotReader(*other.segment, released.append)
+        slot = other.write(5)
+        kept = reader.memory(slot, 90_000)[100:].view(np.uint32)[::2]
+        expected = numbers(5, reader.slot_size)[100:90_000].view(np.uint32)[::2].copy()
+        other.kill()
+        assert np.array_equal(kept, expected)
+        reader.close()
+        with pytest.raises(StreamError, match="closed"):
+            reader.memory(slot, 1)
+        del reader
+        gc.collect()
+        assert np.array_equal(kept, expected)
+        assert released == []
+        del kept
+        assert released == [slot]
+
+
+def test_a_reader_cannot_write() -> None:
+    """Neither through the array, nor by asking NumPy to make it writable, nor by mapping the memory anew."""
+    with other_process() as other, SlotReader(*other.segment) as reader:
+        array = reader.memory(other.write(1), 100)
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
+        for view in (array, array[3:], np.asarray(memoryview(array)), array.view("<u4")):
+            with pytest.raises(ValueError, match="cannot set WRITEABLE"):
+                view.setflags(write=True)
+        assert memoryview(array).readonly
+        file = os.open(other.segment[0], os.O_RDWR)
+        try:
+            with pytest.raises(PermissionError):
+                mmap.mmap(file, PAGE)
+            with pytest.raises(PermissionError):
+                os.write(file, b"x")
+        finally:
+            os.close(file)
+
+
+@pytest.mark.parametrize("length", [0, PAGE, 2 * PAGE, 100 * PAGE])
+def test_nobody_can_change_the_size(length: int) -> None:
+    """So a reader never reads where no memory is, which would kill it."""
+    with SlotWriter(PAGE, 2) as writer, opened(writer) as reader:
+        array = reader.memory(1, PAGE)
+        with pytest.raises(PermissionError):
+            os.truncate(writer.name, length)
+        file = os.open(writer.name, os.O_RDWR)
+        try:
+            with pytest.raises(PermissionError):
+                fcntl.fcntl(file, 1033, 8)  # F_ADD_SEALS: nor forbid the writer to write
+        finally:
+            os.close(file)
+        writer.memory(1)[:3] = b"abc"
+        assert bytes(array[:3]) == b"abc"
+
+
+VIEWS: dict[str, Callable[[Any], Any]] = {
+    "itself": lambda array: array,
+    "slice": lambda array: array[5:],
+    "view of a view": lambda array: array.reshape(2, -1)[1:].view(np.uint16).T[::3],
+    "asarray": lambda array: np.asarray(array),
+    "memoryview": lambda array: memoryview(array)[4:].cast("b"),
+    "array of a memoryview": lambda array: np.asarray(memoryview(array[8:])),
+    "ndarray over it": lambda array: np.ndarray((3,), "<f8", buffer=array, offset=16),
+    "frombuffer": lambda array: np.frombuffer(array, np.uint32)[1:],
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_the_release_is_told_once_when_the_last_view_dies(name: str) -> None:
+    released: list[int] = []
+    with SlotWriter(PAGE, 3) as writer, opened(writer, released.append) as reader:
+        array = reader.memory(2, 240)
+        kept = VIEWS[name](array)
+        del array
+        gc.collect()
+        assert released == []
+        second = kept[1:]
+        del kept
+        gc.collect()
+        assert released == []
+        del second
+        assert released == [2]
+        gc.collect()
+        assert released == [2]
+
+
+def test_every_array_of_one_slot_is_released_on_its_own() -> None:
+    released: list[int] = []
+    with SlotWriter(PAGE, 3) as writer, opened(writer, released.append) as reader:
+        first, second = reader.memory(1, 10), reader.memory(1, 10)
+        del first
+        assert released == [1]
+        del second
+        assert released == [1, 1]
+
+
+def test_the_release_is_told_in_the_thread_of_the_last_view() -> None:
+    released: list[tuple[int, int]] = []
+
+    def tell(slot: int) -> None:
+        released.append((slot, threading.get_ident()))
+
+    with SlotWriter(PAGE, 1) as writer, opened(writer, tell) as reader:
+        held = [reader.memory(0, 100)[1:]]
+        thread = threading.Thread(target=held.clear)
+        thread.start()
+        thread.join(SECONDS)
+        assert [slot for slot, _ in released] == [0]
+        assert released[0][1] == thread.ident != threading.get_ident()
+
+
+def test_arrays_in_a_reference_cycle_are_released_by_the_collector() -> None:
+    released: list[int] = []
+    with SlotWriter(PAGE, 1) as writer, opened(writer, released.append) as reader:
+        cycle: list[Any] = [reader.memory(0, 100)]
+        cycle.append(cycle)
+        del cycle
+        gc.collect()
+        assert released == [0]
+
+
+def test_arrays_may_live_until_the_interpreter_ends() -> None:
+    """Nothing is called then: what would be called is in ruins, and a thread stopped for ever may hold its locks."""
+    program = """
+import colorsys, threading
+from sensorium.wire.slots import SlotReader, SlotWriter
+writer = SlotWriter(100, 2)
+reader = SlotReader(writer.name, writer.token, writer.slot_size, writer.count, writer.release)
+writer.take(); writer.take()
+kept = [reader.memory(0, 100), memoryview(reader.memory(1, 5))]
+kept.append(kept)
+colorsys.kept = reader.memory(0, 10)  # dies with that module, while the thread below keeps alive what is named here
+view = writer.memory(0)
+held = threading.Event()
+def stay(lock):
+    with lock:
+        held.set()
+        threading.Event().wait()
+threading.Thread(target=stay, args=(writer._lock,), daemon=True).start()
+held.wait(20)
+"""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def refusal(name: str, token: bytes, slot_size: int = PAGE, count: int = 1) -> str:
+    """Return the message of the StreamError, after checking that the refusal leaves nothing open."""
+    before = held_by_this_process()
+    with pytest.raises(StreamError) as caught:
+        SlotReader(name, token, slot_size, count)
+    assert held_by_this_process() == before
+    return str(caught.value)
+
+
+def test_a_segment_with_another_token_is_refused() -> None:
+    with SlotWriter(PAGE, 1) as writer:
+        assert "token" in refusal(writer.name, bytes(16))
+        assert "token" in refusal(writer.name, b"")
+
+
+def test_a_segment_of_another_size_is_refused() -> None:
+    """Also where the whole has the same size."""
+    with SlotWriter(PAGE, 4) as writer:
+        assert "expected" in refusal(writer.name, writer.token, PAGE, 5)
+        assert f"4 slots of {PAGE} bytes, expected 2 of {2 * PAGE}" in refusal(writer.name, writer.token, 2 * PAGE, 2)
+        for slot_size, count in ((0, 1), (-PAGE, 1), (PAGE, 0), (100, 1), (2**50, 1), (PAGE, 2**60)):
+            assert "no size of a segment" in refusal(writer.name, writer.token, slot_size, count)
+
+
+def test_a_process_that_has_ended_is_told() -> None:
+    with other_process(PAGE, 1) as other:
+        other.kill()
+        assert "process has ended" in refusal(*other.segment)
+
+
+def test_a_closed_segment_is_told() -> None:
+    writer = SlotWriter(PAGE, 1)
+    writer.close()
+    assert "has ended or closed it" in refusal(writer.name, writer.token)
+
+
+def test_a_descriptor_used_again_is_never_taken_for_the_segment(tmp_path: Any) -> None:
+    """By a file, an empty file, a pipe, a socket, a directory, a device, memory of others, another segment."""
+    import socket
+
+    with SlotWriter(PAGE, 1) as writer:
+        name, token, number = writer.name, writer.token, int(writer.name.rsplit("/", 1)[1])
+        with open(writer.name, "rb") as file:
+            content = file.read()
+    (tmp_path / "same").write_bytes(content)
+    (tmp_path / "empty").touch()
+    unsealed = os.memfd_create("sensorium", os.MFD_CLOEXEC)
+    os.write(unsealed, content)
+    files = [unsealed, *os.pipe(), os.open(tmp_path, os.O_RDONLY), os.open("/dev/zero", os.O_RDONLY)]
+    files += [os.open(tmp_path / "same", os.O_RDONLY), os.open(tmp_path / "empty", os.O_RDONLY)]
+    pair = socket.socketpair()
+    other = SlotWriter(PAGE, 1)
+    sources = [*files, pair[0].fileno(), int(other.name.rsplit("/", 1)[1])]
+    messages = []
+    try:
+        for source in sources:
+            if source != number:
+                os.dup2(source, number)
+            messages.append(refusal(name, token))
+            if source != number:
+                os.close(number)
+    finally:
+        for opened_file in files:
+            if opened_file != number:
+                os.close(opened_file)
+        for end in pair:
+            end.close()
+        other.close()
+    assert len(messages) == len(sources) == 9
+    assert "not fixed" in messages[0]
+    assert "something else by now" in messages[1]
+    assert "token" in messages[-1]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "/etc/passwd", "/proc/self/fd/1", "/proc/1/fd/../../2/fd/3", "/proc/1/mem", "/proc/1/fd/3\n", "/proc/01/fd/2"],
+)
+def test_only_descriptors_of_processes_are_opened(name: str) -> None:
+    """The name comes from another process: nothing else on this machine may be reached by it."""
+    assert "expected /proc/<pid>/fd/<n>" in refusal(name, bytes(16))
+
+
+def test_without_proc_slots_are_not_available(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert slots_available()
+    with SlotWriter(PAGE, 1) as writer:
+        monkeypatch.setattr(slots, "_PROC", "/nowhere")
+        assert "no /nowhere" in refusal(writer.name, writer.token)
+        assert not slots_available()
+        with pytest.raises(StreamError, match="needs Linux with /nowhere"):
+            SlotWriter(PAGE, 1)
+
+
+def test_where_the_system_gives_no_memory_slots_are_not_available(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> int:
+        raise OSError(38, "Function not implemented")
+
+    before = held_by_this_process()
+    for name in ("memfd_create", "ftruncate"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, refused)
+            assert not slots_available()
+            with pytest.raises(StreamError, match="Function not implemented"):
+                SlotWriter(PAGE, 1)
+    assert held_by_this_process() == before
+
+
+def test_a_probe_says_whether_slots_can_be_read() -> None:
+    with Probe() as probe:
+        assert probe_slots(probe.name, probe.token)
+        assert why_no_slots(probe.name, probe.token) == ""
+        assert not probe_slots(probe.name, bytes(16))
+        assert "token" in why_no_slots(probe.name, bytes(16))
+    assert not probe_slots(probe.name, probe.token)
+
+
+def test_opening_and_closing_leaves_nothing() -> None:
+    """200 segments, written and read, some arrays dying after the reader and the writer."""
+    before = held_by_this_process()
+    kept: list[Any] = []
+    for cycle in range(200):
+        writer = SlotWriter(3 * PAGE, 4)
+        reader = opened(writer)
+        slot = writer.take()
+        assert slot is not None
+        memory = writer.memory(slot)
+        memory[:5] = b"hello"
+        array = reader.memory(slot, 5)
+        if cycle % 3 == 0:
+            kept.append(array)
+            kept.append(memory)
+        for end in (writer, reader) if cycle % 2 else (reader, writer):
+            end.close()
+            end.close()
+        assert bytes(array) == b"hello"
+        del kept[:-6], writer, reader, memory, array
+    kept.clear()
+    assert held_by_this_process() == before
+
+
+def test_what_is_dropped_without_close_leaves_nothing() -> None:
+    before = held_by_this_process()
+    for _ in range(20):
+        writer = SlotWriter(PAGE, 1)
+        opened(writer).memory(0, 10)
+        del writer
+    assert held_by_this_process() == before
+
+
+def test_killed_writers_leave_nothing() -> None:
+    """Neither in this process, nor named anywhere; while an array lives, one mapping does."""
+    before = held_by_this_process()
+    for seed in range(5):
+        with other_process(PAGE, 2) as other:
+            reader = SlotReader(*other.segment)
+            array = reader.memory(other.write(seed), PAGE)
+            other.kill()
+            reader.close()
+            assert held_by_this_process()[1] == before[1] + 1
+            assert np.array_equal(array, numbers(seed, PAGE))
+            del array, reader, other
+    assert held_by_this_process() == before
+
+
+def test_slots_never_taken_cost_no_memory() -> None:
+    """The kernel gives pages as they are written; a slot taken again has its pages already."""
+    size = 64 * PAGE
+    with SlotWriter(size, 1000) as writer:
+
+        def used() -> int:
+            return os.stat(writer.name).st_blocks * 512
+
+        assert used() == PAGE
+        for _ in range(10):
+            slot = writer.take()
+            assert slot is not None
+            writer.memory(slot)[:] = bytes(size)
+            writer.release(slot)
+            assert used() == PAGE + size
+
+
+def test_prepared_slots_have_their_memory_before_they_are_taken() -> None:
+    """They are the ones taken next; held ones are left as they are."""
+    size = 64 * PAGE
+    with SlotWriter(size, 4) as writer:
+        assert writer.take() == 0
+        writer.memory(0)[:] = b"x" * size
+        writer.prepare(2)
+        assert os.stat(writer.name).st_blocks * 512 == PAGE + 3 * size
+        assert (writer.free, writer.references(0)) == (3, 1)
+        for expected in (1, 2):
+            assert writer.take() == expected
+            writer.memory(expected)[:] = bytes(size)
+        assert os.stat(writer.name).st_blocks * 512 == PAGE + 3 * size
+        writer.prepare(100)
+        assert writer.free == 1
+        assert os.stat(writer.name).st_blocks * 512 == PAGE + 4 * size
+        assert bytes(writer.memory(0)) == b"x" * size
+
+
+def test_slots_begin_at_pages_and_do_not_overlap() -> None:
+    with SlotWriter(PAGE + 1, 3) as writer, opened(writer) as reader:
+        assert writer.slot_size == 2 * PAGE
+        for slot in range(3):
+            writer.memory(slot)[:] = bytes([slot + 1]) * writer.slot_size
+        for slot in range(3):
+            array = reader.memory(slot, writer.slot_size)
+            assert (array == slot + 1).all()
+            assert array.__array_interface__["data"][0] % PAGE == 0
+
+
+def test_the_slot_freed_last_is_taken_first() -> None:
+    with SlotWriter(PAGE, 4) as writer:
+        assert [writer.take() for _ in range(5)] == [0, 1, 2, 3, None]
+        for slot in (2, 0, 3):
+            writer.release(slot)
+        assert [writer.take() for _ in range(4)] == [3, 0, 2, None]
+
+
+def test_a_slot_is_free_when_it_was_released_as_often_as_held() -> None:
+    with SlotWriter(PAGE, 2) as writer:
+        slot = writer.take()
+        assert slot == 0
+        writer.retain(slot)
+        writer.retain(slot, 3)
+        writer.retain(slot, 0)
+        assert (writer.references(slot), writer.free) == (5, 1)
+        writer.release(slot, 2)
+        writer.release(slot, 0)
+        writer.release(slot)
+        assert (writer.references(slot), writer.free) == (2, 1)
+        writer.release(slot, 2)
+        assert (writer.references(slot), writer.free) == (0, 2)
+        writer.release(slot, 0)
+        assert writer.free == 2
+
+
+def test_wrong_accounts_are_errors_and_change_nothing() -> None:
+    with SlotWriter(PAGE, 2) as writer:
+        assert writer.take() == 0
+        wrong: list[Callable[[], object]] = [
+            lambda: writer.release(1),
+            lambda: writer.release(0, 2),
+            lambda: writer.release(0, -1),
+            lambda: writer.retain(1),
+            lambda: writer.retain(1, 0),
+            lambda: writer.retain(0, -1),
+        ]
+        for call in wrong:
+            with pytest.raises(StreamError, match="released once"):
+                call()
+        for call in (writer.release, writer.retain, writer.memory, writer.references):
+            for slot in (-1, 2):
+                with pytest.raises(StreamError, match=f"no slot {slot}"):
+                    call(slot)
+        assert (writer.free, writer.references(0), writer.references(1)) == (1, 1, 0)
+        writer.release(0)
+        with pytest.raises(StreamError, match="held 0 times"):
+            writer.release(0)
+        assert writer.free == 2
+
+
+def test_the_accounts_agree_with_a_slow_reference() -> None:
+    """Three thousand random takes, retains and releases against a dictionary of counts."""
+    rng = random.Random(1)
+    held: dict[int, int] = {}
+    with SlotWriter(PAGE, 5) as writer:
+        for _ in range(3000):
+            step = rng.randrange(4)
+            slot = rng.choice(sorted(held)) if held else None
+            if step == 0:
+                taken = writer.take()
+                assert (taken is None) == (len(held) == 5)
+                if taken is not None:
+                    assert taken not in held
+                    held[taken] = 1
+            elif slot is not None and step == 1:
+                n = rng.randrange(3)
+                writer.retain(slot, n)
+                held[slot] += n
+            elif slot is not None:
+                n = rng.randint(1, held[slot])
+                writer.release(slot, n)
+                held[slot] -= n
+                if not held[slot]:
+                    del held[slot]
+            assert writer.free == 5 - len(held)
+            assert [writer.references(k) for k in range(5)] == [held.get(k, 0) for k in range(5)]
+
+
+def test_no_slot_is_ever_out_twice() -> None:
+    """Four threads write their own mark into slots they hold, and always find it again."""
+    errors: list[BaseException] = []
+    with SlotWriter(PAGE, 3) as writer, opened(writer, writer.release) as reader:
+
+        def work(mark: int) -> None:
+            try:
+                done = 0
+                while done < 500:
+                    if (slot := writer.take()) is None:
+                        continue
+                    writer.memory(slot)[:64] = bytes([mark]) * 64
+                    array = reader.memory(slot, 64)  # its death releases what take() held
+                    assert (array == mark).all()
+                    done += 1
+                    del array
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=work, args=(mark,), daemon=True) for mark in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(SECONDS)
+            assert not thread.is_alive()
+        assert errors == []
+        assert writer.free == 3
+
+
+def test_a_slot_may_be_released_while_the_same_thread_holds_the_lock() -> None:
+    """As the collector does, which may run in the midst of any call. In a process that can be given up, if not."""
+    program = """
+from sensorium.wire.slots import SlotReader, SlotWriter
+writer = SlotWriter(100, 1)
+reader = SlotReader(writer.name, writer.token, writer.slot_size, writer.count, writer.release)
+writer.take()
+held = [reader.memory(0, 10)]
+with writer._lock:
+    held.clear()
+assert writer.free == 1
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=SECONDS
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_after_close_nothing_is_taken_but_all_can_be_released() -> None:
+    writer = SlotWriter(PAGE, 2)
+    slot = writer.take()
+    assert slot is not None
+    memory = writer.memory(slot)
+    writer.close()
+    assert writer.is_closed
+    with pytest.raises(StreamError, match="closed"):
+        writer.take()
+    with pytest.raises(StreamError, match="closed"):
+        writer.memory(slot)
+    memory[:3] = b"abc"
+    assert bytes(memory[:3]) == b"abc"
+    writer.release(slot)
+    assert writer.free == 2
+
+
+def test_a_message_that_names_no_slot_is_refused() -> None:
+    with SlotWriter(PAGE, 2) as writer, opened(writer) as reader:
+        for slot, length in ((2, 1), (-1, 1), (0, PAGE + 1), (0, -1), (2**70, 1), (0, 2**70)):
+            with pytest.raises(WireError, match=f"2 slots of {PAGE} bytes"):
+                reader.memory(slot, length)
+
+
+@pytest.mark.parametrize(
+    ("slot_size", "count", "words"),
+    [
+        (0, 1, "slot_size: got 0"),
+        (-5, 1, "slot_size: got -5"),
+        (1, 0, "count: got 0"),
+        (2**41, 1, "at most"),
+        (1, 2**40, "at most"),
+    ],
+)
+def test_sizes_that_are_not_possible_are_errors(slot_size: int, count: int, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        SlotWriter(slot_size, count)
