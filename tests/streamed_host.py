@@ -6,13 +6,14 @@ import struct
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from sensorium.stream import streamed
-from sensorium.stream.streamed import Context, FailureLog, Outgoing, Owner, Stream, StreamedSensor
+from sensorium.stream.streamed import Bundle, Context, FailureLog, Outgoing, Owner, Stream, StreamedSensor
 from sensorium.wire.data import RawData, SensorData, StreamInfo
 from sensorium.wire.header import Header, body_offset
 from sensorium.wire.pose import Pose
@@ -36,6 +37,8 @@ class Host:
         world: the bodies.
         num_envs: environments.
         executor: runs what is sent asynchronously; a pool of threads by default.
+
+    At its end no sensor may have failed, but where the test took the failure.
     """
 
     def __init__(self, world: Bodies, num_envs: int = 1, executor: Executor | None = None) -> None:
@@ -55,6 +58,8 @@ class Host:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.executor.shutdown()
+        if kind is None:
+            assert [failure.trace for failure in self.failures.take()] == []
 
     def at(self, frame: int, pos: Any = None, quat: Any = None) -> Snapshot:
         """Return a snapshot: positions and orientations ``[env, body, ...]``, the origin and no rotation by default."""
@@ -85,7 +90,7 @@ class Host:
             definition.describe(values or {}),
             stream=lambda sensor: Stream(
                 sensor,
-                sink=self.sent.append,
+                sink=self.take,
                 context=lambda: Context(self.snapshot, 1_000_000_000 + self.snapshot.frame),
                 executor=self.executor,
                 has_listeners=lambda: self.listening,
@@ -98,6 +103,17 @@ class Host:
             transform=transform,
             owner=owner,
         )
+
+    def take(self, message: Outgoing | Bundle) -> None:
+        """Take what a sensor sends; of a bundle each message."""
+        if isinstance(message, Outgoing):
+            self.sent.append(message)
+            return
+        moment = message.moment
+        for body, first, count in message.items:
+            poses = moment.poses[first - moment.first_env :][:count]
+            part = replace(moment, first_env=first, poses=poses)
+            self.sent.append(Outgoing(message.type_id, memoryview(body), part, first, count))
 
     def frame(self, sensor: StreamedSensor, pos: Any = None, quat: Any = None) -> list[Outgoing]:
         """Run one more frame and return what was sent in it, and before."""

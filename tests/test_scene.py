@@ -153,6 +153,13 @@ def test_publish() -> None:
     assert readings["fast"].measured["value"].tolist() == syn.signal(2, 4)[:, 0].tolist()
 
 
+def test_a_local_client_is_the_public_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`local_client` is the package's own, with the scene and the options."""
+    monkeypatch.setattr(sn, "local_client", lambda scene, **options: (scene, options), raising=False)
+    scene = syn.world([])
+    assert scene.local_client(token="x") == (scene, {"token": "x"})
+
+
 def test_description() -> None:
     """The description holds what builds the same scene: kind, rate, fields and config of every sensor."""
     described = syn.world(two(), seed=9).description()

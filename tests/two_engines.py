@@ -44,7 +44,7 @@ def sensors() -> list[sn.SensorCfg[Any]]:
         sn.ImuCfg(name="imu", site="imu"),
         sn.ImuCfg(name="imus", bodies=".*"),
         sn.BodyStateCfg(name="state"),
-        sn.BodyStateCfg(name="marker", site="antenna", offset=sn.OffsetCfg(pos=(0.1, 0.0, 0.2))),
+        sn.BodyStateCfg(name="marker", body="trunk", offset=sn.OffsetCfg(pos=(0.1, 0.0, 0.2))),
         sn.JointSensorCfg(name="joints", joints=(".*hip", ".*knee", "stilt", "elbow", "dangle"), fields="all"),
         sn.JointTorqueCfg(name="torques", joints=(".*hip", ".*knee", "stilt", "shoulder", "elbow")),
         sn.MotorCurrentCfg(name="current", joints=("shoulder", ".*knee"), torque_constant=0.1, gear=9.0, viscous=0.1),

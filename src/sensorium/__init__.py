@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from sensorium.client import connect as connect
     from sensorium.client.blueprints import Blueprint as Blueprint
     from sensorium.client.blueprints import BlueprintLibrary as BlueprintLibrary
+    from sensorium.client.client_sensor import ClientSensor as ClientSensor
+    from sensorium.client.frame_sync import FrameSync as FrameSync
+    from sensorium.client.lane_invasion import LaneInvasion as LaneInvasion
+    from sensorium.client.lane_invasion import LaneMarking as LaneMarking
     from sensorium.client.sensors import RemoteSensor as RemoteSensor
     from sensorium.compute import Rows as Rows
     from sensorium.compute import recorded as recorded
@@ -252,9 +256,15 @@ if TYPE_CHECKING:
     from sensorium.spec import Field as Field
     from sensorium.spec import FieldSpec as FieldSpec
     from sensorium.spec import Requirement as Requirement
+    from sensorium.stream.collision import Collision as Collision
+    from sensorium.stream.collision import CollisionEvent as CollisionEvent
+    from sensorium.stream.collision import reserve_contact as reserve_contact
+    from sensorium.stream.safe_distance import SafeDistance as SafeDistance
+    from sensorium.stream.safe_distance import SafeDistanceEvent as SafeDistanceEvent
     from sensorium.stream.security import KeyPair as KeyPair
     from sensorium.stream.server import Server as Server
     from sensorium.stream.server import serve as serve
+    from sensorium.stream.streamed import StreamedSensor as StreamedSensor
     from sensorium.wire.attributes import ActorDescription as ActorDescription
     from sensorium.wire.attributes import Attribute as Attribute
     from sensorium.wire.attributes import SensorDefinition as SensorDefinition
@@ -294,7 +304,10 @@ _MODULES = {
     "CameraData": "sensorium.sensors.ray_caster_camera",
     "Choice": "sensorium.random",
     "Client": "sensorium.client",
+    "ClientSensor": "sensorium.client.client_sensor",
     "ClockError": "sensorium.measurement.stages",
+    "Collision": "sensorium.stream.collision",
+    "CollisionEvent": "sensorium.stream.collision",
     "CollisionEvents": "sensorium.sensors.collision_events",
     "CollisionEventsCfg": "sensorium.sensors.collision_events",
     "CollisionEventsData": "sensorium.sensors.collision_events",
@@ -341,6 +354,7 @@ _MODULES = {
     "ForceTorque": "sensorium.sensors.force_torque",
     "ForceTorqueCfg": "sensorium.sensors.force_torque",
     "ForceTorqueData": "sensorium.sensors.force_torque",
+    "FrameSync": "sensorium.client.frame_sync",
     "FrameTransformer": "sensorium.sensors.frame_transformer",
     "FrameTransformerCfg": "sensorium.sensors.frame_transformer",
     "FrameTransformerData": "sensorium.sensors.frame_transformer",
@@ -382,6 +396,8 @@ _MODULES = {
     "KinematicTactileSensorData": "sensorium.sensors.kinematic_tactile",
     "KinematicTaxel": "sensorium.sensors.kinematic_tactile",
     "KinematicTaxelCfg": "sensorium.sensors.kinematic_tactile",
+    "LaneInvasion": "sensorium.client.lane_invasion",
+    "LaneMarking": "sensorium.client.lane_invasion",
     "Lidar": "sensorium.sensors.lidar",
     "LidarCfg": "sensorium.sensors.lidar",
     "LidarData": "sensorium.sensors.lidar",
@@ -456,6 +472,8 @@ _MODULES = {
     "RowScan": "sensorium.measurement.stages",
     "Rows": "sensorium.compute",
     "SHAPES": "sensorium.spec",
+    "SafeDistance": "sensorium.stream.safe_distance",
+    "SafeDistanceEvent": "sensorium.stream.safe_distance",
     "Saturation": "sensorium.measurement.stages",
     "SaturationFault": "sensorium.measurement.stages",
     "ScaleError": "sensorium.measurement.stages",
@@ -487,6 +505,7 @@ _MODULES = {
     "StaleError": "sensorium.errors",
     "StereoDepth": "sensorium.measurement.stages",
     "StreamError": "sensorium.errors",
+    "StreamedSensor": "sensorium.stream.streamed",
     "StuckFault": "sensorium.measurement.stages",
     "StuckTaxels": "sensorium.measurement.stages",
     "SurfaceDistanceProbe": "sensorium.sensors.surface_distance_probe",
@@ -529,6 +548,7 @@ _MODULES = {
     "prepare": "sensorium.scene",
     "preset": "sensorium.presets",
     "recorded": "sensorium.compute",
+    "reserve_contact": "sensorium.stream.collision",
     "serve": "sensorium.stream.server",
     "surface_samples": "sensorium.geometry.samples",
     "taxel_cylinder": "sensorium.patterns.taxels",
@@ -575,7 +595,10 @@ __all__ = [
     "CameraData",
     "Choice",
     "Client",
+    "ClientSensor",
     "ClockError",
+    "Collision",
+    "CollisionEvent",
     "CollisionEvents",
     "CollisionEventsCfg",
     "CollisionEventsData",
@@ -622,6 +645,7 @@ __all__ = [
     "ForceTorque",
     "ForceTorqueCfg",
     "ForceTorqueData",
+    "FrameSync",
     "FrameTransformer",
     "FrameTransformerCfg",
     "FrameTransformerData",
@@ -658,6 +682,8 @@ __all__ = [
     "KinematicTactileSensorData",
     "KinematicTaxel",
     "KinematicTaxelCfg",
+    "LaneInvasion",
+    "LaneMarking",
     "Lidar",
     "LidarCfg",
     "LidarData",
@@ -728,6 +754,8 @@ __all__ = [
     "RotatingMirrorPatternCfg",
     "RowScan",
     "Rows",
+    "SafeDistance",
+    "SafeDistanceEvent",
     "Saturation",
     "SaturationFault",
     "ScaleError",
@@ -759,6 +787,7 @@ __all__ = [
     "StaleError",
     "StereoDepth",
     "StreamError",
+    "StreamedSensor",
     "StuckFault",
     "StuckTaxels",
     "SurfaceDistanceProbe",
@@ -801,6 +830,7 @@ __all__ = [
     "prepare",
     "preset",
     "recorded",
+    "reserve_contact",
     "serve",
     "surface_samples",
     "taxel_cylinder",

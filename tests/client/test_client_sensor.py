@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import logging
 import random
 import sys
@@ -185,6 +184,17 @@ def test_a_snapshot_without_its_environments_is_refused(host: FakeHost) -> None:
         StreamError, match=r"sensor 'follow': the snapshot does not have all of the environments 1\.\.2"
     ):
         sensor.rows(snapshot(1, np.zeros((2, 2))))
+
+
+def test_further_arguments_are_for_its_init(host: FakeHost) -> None:
+    class Built(Follow):
+        def __init__(self, gain: float) -> None:
+            super().__init__()
+            self.gain = gain
+
+    assert made(host, Built, gain=2.5).gain == 2.5
+    with pytest.raises(TypeError, match="gian"):
+        made(host, Built, gian=2.5)
 
 
 def test_one_that_cannot_be_made_is_closed(host: FakeHost) -> None:
@@ -400,6 +410,18 @@ def test_late_frames_are_dropped_and_counted(host: FakeHost) -> None:
     assert [event.frame for event in heard] == [5, 6, 9] and sensor.dropped == 4
 
 
+def test_a_server_that_was_started_anew_counts_from_the_start(host: FakeHost) -> None:
+    sensor, heard = made(host), list[Moved]()
+    sensor.listen(heard.append)
+    for frame in (5, 6):
+        host.send(snapshot(frame))
+    sensor._begin_anew()
+    for frame in (1, 2):
+        host.send(snapshot(frame))
+    settle(sensor)
+    assert sensor.calls[2:] == ["reset", 5, 6, "reset", 1, 2] and sensor.dropped == 0
+
+
 def test_frames_that_arrive_during_on_tick_are_put_in_order(host: FakeHost) -> None:
     begun, may_go_on = threading.Event(), threading.Event()
 
@@ -606,7 +628,6 @@ def test_plugins_are_loaded_once_and_a_broken_one_is_named(tmp_path: Path, monke
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugins\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[sensorium.client_sensors]\nbad = bad_plugin\ngood = good_plugin\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    importlib.metadata.MetadataPathFinder.invalidate_caches()
     monkeypatch.setattr(client_sensor, "_loaded", False)
     with pytest.warns(SensoriumWarning, match=r"plugin 'bad' of plugins 1\.0 .*no licence.*pip uninstall plugins"):
         assert "sensor.other.good" in registered()

@@ -155,19 +155,34 @@ def test_a_frame_in_which_nothing_is_due_gives_nothing_at_once() -> None:
 
 
 def test_without_a_number_frames_with_data_come_in_order_once_each() -> None:
-    sync = collector("lidar")
+    sync = collector()
     for k in range(6):
-        sync.done(k, ["imu", "lidar"] if k % 2 else ["imu"])
+        sync.done(k, {1: ["imu"], 3: ["lidar"], 5: ["imu"]}.get(k, ["camera"]))
     sync.add("lidar", Data("lidar", 3))
     call = Call(lambda: sync.next(LONG))
     assert call.is_waiting()  # 3 is complete, but 1 comes first
-    sync.add("lidar", Data("lidar", 1))
+    sync.add("imu", Data("imu", 1))
     assert call.result()[0] == 1
-    assert shown(sync.get()) == {"lidar": "lidar3"}
-    sync.add("lidar", Data("lidar", 5))
+    assert shown(sync.get()) == {"imu": "None", "lidar": "lidar3"}
+    sync.add("imu", Data("imu", 5))
     assert sync.next()[0] == 5
     with pytest.raises(FrameTimeoutError, match=r"no frame with data was announced within 0.02 s \(the newest is 5\)"):
         sync.get(timeout=SOON)
+
+
+def test_a_sensor_whose_later_data_have_come_had_none_in_the_frame() -> None:
+    """The server announces what it had for anybody: it may be from before the subscription, or about other envs."""
+    sync = collector()
+    for k in range(4):
+        sync.add("imu", Data("imu", k))
+        sync.done(k, ["imu", "lidar"])
+    call = Call(lambda: sync.get(1, LONG))
+    assert call.is_waiting()
+    sync.add("lidar", Data("lidar", 2))
+    assert shown(call.result()) == {"imu": "imu1", "lidar": "None"}
+    assert shown(sync.get(2)) == {"imu": "imu2", "lidar": "lidar2"}
+    with pytest.raises(FrameTimeoutError, match=r"'lidar' \(late, its newest data are of frame 2\)"):
+        sync.get(3, SOON)
 
 
 # What cannot be given -------------------------------------------------------------------------------------------------
@@ -374,15 +389,16 @@ def test_closing_wakes_who_waits_and_lets_go_of_everything() -> None:
 
 def test_several_threads_may_wait_for_the_same_and_for_different_frames() -> None:
     """Frame 3 becomes complete last and is still there for who waits for it, although 4 and 5 were handed out."""
-    sync = collector()
-    for k in (3, 4, 5):
-        sync.done(k, ["imu", "lidar"])
-    calls = {(k, i): Call(lambda k=k: sync.get(k, LONG)) for k in (3, 4, 5) for i in range(3)}  # type: ignore[misc]
+    sync = collector("a", "b", "c")
+    due = {3: "a", 4: "b", 5: "c"}
+    for k, name in due.items():
+        sync.done(k, [name])
+    calls = {(k, i): Call(lambda k=k: sync.get(k, LONG)) for k in due for i in range(3)}  # type: ignore[misc]
     assert all(call.is_waiting() for call in calls.values())
     for k in (5, 4, 3):
-        sync.add("lidar", Data("lidar", k))
-        sync.add("imu", Data("imu", k))
-        assert all(shown(calls[k, i].result()) == {"imu": f"imu{k}", "lidar": f"lidar{k}"} for i in range(3))
+        sync.add(due[k], Data(due[k], k))
+        for i in range(3):
+            assert shown(calls[k, i].result()) == {"a": "None", "b": "None", "c": "None", due[k]: f"{due[k]}{k}"}
     assert (sync.dropped, sync.late, sync.pending) == (0, 0, 1)
 
 
@@ -506,10 +522,11 @@ def test_a_name_that_the_server_does_not_have_leaves_no_subscription_behind() ->
     assert client.handles == []
 
 
-def test_the_policy_is_not_to_be_chosen() -> None:
-    client = FakeClient("imu")
-    with pytest.raises(ConfigError, match="policy: got 'latest', expected nothing: it is always lossless"):
-        FrameSync(client, ["imu"], policy="latest")
+@pytest.mark.parametrize("option", ["policy", "every", "max_rate"])
+def test_what_would_leave_data_out_is_not_to_be_chosen(option: str) -> None:
+    client, options = FakeClient("imu"), dict[str, Any]({option: 2})
+    with pytest.raises(ConfigError, match=f"{option}: got 2, expected nothing: it has all data of all frames"):
+        FrameSync(client, ["imu"], **options)
     assert client.handles == []
 
 

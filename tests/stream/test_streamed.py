@@ -169,8 +169,8 @@ def test_the_pose_in_the_world_is_that_of_the_owner_and_the_transform(host: Host
     for row, env in enumerate((1, 2)):
         expected = (snapshot.pose("robot/arm", env) @ offset).to_array()
         np.testing.assert_allclose(probe.pose(snapshot)[row], expected, atol=1e-6)
-    free = host.spawn(Probe, transform=offset)
-    np.testing.assert_array_equal(free.pose(snapshot), np.tile(offset.to_array(), (3, 1)))
+    free = host.spawn(Probe, transform=Pose((0.1, 0.2, 0.3), (0.6 * 1.0005, 0.0, 0.8 * 1.0005, 0.0)))
+    np.testing.assert_allclose(free.pose(snapshot), np.tile(offset.to_array(), (3, 1)), atol=1e-15)
 
 
 # Sending --------------------------------------------------------------------------------------------------------------
@@ -284,6 +284,48 @@ def test_without_listeners_nothing_is_serialised_or_run(host: Host) -> None:
     probe.act = act
     assert host.frame(probe) == [] and host.failures.count == 0 and not ran
     assert list(host.opened) == list(host.done) == [1]
+
+
+def test_many_messages_of_a_frame_keep_their_order_and_their_environments(host: Host) -> None:
+    """Small ones, which go together, and great ones between them, each about another environment."""
+    probe = host.spawn(Probe, attach_to="box", envs=range(1, 3))
+    sizes = [1, 2, 3, 1000, 4, 5, 2000, 3000, 6]
+
+    def act(probe: Probe, snapshot: Snapshot) -> None:
+        for k, size in enumerate(sizes):
+            probe.stream.send(np.full(size, float(k)).tobytes(), env=(1, 2, None)[k % 3])
+
+    probe.act = act
+    for frame in (1, 2):
+        got = [host.received(message) for message in host.frame(probe, np.arange(27.0).reshape(3, 3, 3) * frame)]
+        assert [(data[0], len(data), data.frame) for data in got] == [(k, n, frame) for k, n in enumerate(sizes)]
+        assert [(data.first_env, data.num_envs) for data in got] == [(1, 1), (2, 1), (1, 2)] * 3
+        assert [data.transforms[0, 0, 0] for data in got] == [15 * frame, 24 * frame, 15 * frame] * 3
+
+
+def test_more_messages_than_go_together_all_arrive(host: Host) -> None:
+    probe = host.spawn(Probe)
+    count = 2 * streamed.MOST_IN_BUNDLE + 3
+
+    def act(probe: Probe, snapshot: Snapshot) -> None:
+        for k in range(count):
+            probe.stream.send(np.float64(k).tobytes())
+
+    probe.act = act
+    assert [host.received(message)[0] for message in host.frame(probe)] == list(range(count))
+
+
+def test_what_was_sent_before_an_exception_arrives(host: Host) -> None:
+    probe = host.spawn(Probe)
+
+    def act(probe: Probe, snapshot: Snapshot) -> None:
+        probe.stream.send(np.ones(1).tobytes())
+        raise ValueError("later")
+
+    probe.act = act
+    (message,) = host.frame(probe)
+    assert host.received(message).frame == 1
+    assert "later" in str(*host.failures.take())
 
 
 def test_sending_from_another_thread_needs_a_capture(host: Host) -> None:
@@ -461,7 +503,6 @@ def test_real_worker_threads_send_every_frame(host: Host) -> None:
     got = []
     arrived = threading.Semaphore(0)
     host.sent = Notifying(arrived)
-    probe.stream._sink = host.sent.append
     for _ in range(100):
         host.frame(probe)
         assert arrived.acquire(timeout=WAIT)
@@ -550,6 +591,7 @@ def test_a_tick_that_raises_is_reported_and_keeps_nothing_alive(host: Host, capl
     assert failure is not None and str(failure) == "sensor 'front guard': tick raised ValueError: box is empty"
     assert failure.frame == 5 and "in act" in failure.trace and "front guard" in caplog.text
     assert seen[0]() is None and list(host.done) == [0]  # the context's frame
+    assert host.failures.take() == [failure]
     assert run_tick(host.spawn(Probe), host.at(6), host.failures) is None
 
 
@@ -636,7 +678,7 @@ def test_a_buffer_of_no_pool_can_be_sent_as_well(host: Host) -> None:
     probe = host.spawn(Probe)
     buffer = Buffer()
     buffer.copy_from(np.arange(2.0))
-    probe.stream.send(buffer)
-    (message,) = host.taken()
+    probe.act = lambda probe, snapshot: probe.stream.send(buffer)
+    (message,) = host.frame(probe)
     assert host.received(message).array.tolist() == [0.0, 1.0]
     assert isinstance(host.executor, ThreadPoolExecutor)

@@ -87,8 +87,8 @@ def test_what_is_none_of_ours_or_of_another_version_is_refused() -> None:
     whole[0] = 0
     with pytest.raises(WireError, match=r"begins with b'.x00NSR', not with b'SNSR'"):
         Header.read(memoryview(whole))
-    with pytest.raises(WireError, match="flags 0xb, of which 0x8 mean nothing"):
-        Header.read(memoryview(message(EXAMPLE._replace(flags=11))))
+    with pytest.raises(WireError, match="flags 0x13, of which 0x10 mean nothing"):
+        Header.read(memoryview(message(EXAMPLE._replace(flags=19))))
     with pytest.raises(WireError, match="lost events has a body of 40 bytes"):
         Header.read(memoryview(message(EXAMPLE._replace(flags=LOST))))
     assert issubclass(WireError, StreamError)

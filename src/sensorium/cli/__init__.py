@@ -1,4 +1,4 @@
-"""The command line: `sensorium demo`, `run`, `explain`, `list`, `new-sensor`, `warmup`.
+"""The command line: `sensorium demo`, `run`, `serve`, `listen`, `explain`, `list`, `new-sensor`, `warmup`.
 
 Nothing heavy is imported before a command runs, so that `--help` is quick. Whatever the user can mend ends with one
 message on stderr and exit code 2; Ctrl-C keeps what was recorded and ends with 130.
@@ -61,8 +61,10 @@ def _parsed(args: list[str]) -> _Command:
 
     from sensorium.cli.commands import Demo, Run
     from sensorium.cli.explain import Explain
+    from sensorium.cli.listen import Listen
     from sensorium.cli.listing import List
     from sensorium.cli.new_sensor import NewSensor
+    from sensorium.cli.serve import Serve
     from sensorium.cli.warmup import Warmup
 
     def command(name: str, cls: type) -> Any:
@@ -72,6 +74,8 @@ def _parsed(args: list[str]) -> _Command:
     commands = (
         Annotated[Demo, command("demo", Demo)]
         | Annotated[Run, command("run", Run)]
+        | Annotated[Serve, command("serve", Serve)]
+        | Annotated[Listen, command("listen", Listen)]
         | Annotated[Explain, command("explain", Explain)]
         | Annotated[List, command("list", List)]
         | Annotated[NewSensor, command("new-sensor", NewSensor)]

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
 from sensorium.cli.rig import EXAMPLE
 
-if TYPE_CHECKING:
-    from sensorium.engines.mujoco import MujocoEngine
-
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
-LIDAR_DEG = (-30.0, -22.0, -16.0, -11.0, -7.0, -4.0)
-"""Elevations of the demo's lidar, deg: rings on the ground from 0.7 m on."""
 
 
 @dataclass
@@ -57,78 +51,18 @@ class Demo:
 
         settings = Settings(self.envs, self.seconds, self.out, self.seed, self.device)
         settings.start()
-        from sensorium.demo import model_path
+        from sensorium.cli.demo import PRESETS, TITLE, quadruped, sensors
         from sensorium.demo.gait import Trot
-        from sensorium.engines.mujoco import MujocoEngine
-        from sensorium.patterns import GridPatternCfg, SpinningPatternCfg
-        from sensorium.presets import preset
         from sensorium.record import NpzRecorder
         from sensorium.scene import Scene
-        from sensorium.sensors.frame_transformer import FrameTransformerCfg
-        from sensorium.sensors.joint import JointSensorCfg
-        from sensorium.sensors.lidar import LidarCfg
-        from sensorium.sensors.ray_caster import RayCasterCfg
-        from sensorium.sensors.terrain_height import TerrainHeightCfg
 
-        feet = FrameTransformerCfg.FrameCfg
-        presets = {"trunk": "bmi088", "foot": "icm42688p"}
-        sensors = [
-            preset(presets["trunk"], name="trunk", site="imu", rate_hz=200.0, delay=0.004, jitter=0.002),
-            preset(presets["foot"], name="foot", site="FL_foot_imu", rate_hz=100.0, delay=0.012, jitter=0.004),
-            JointSensorCfg(
-                name="encoders", joints=".*", bits=14, backlash=0.002, velocity_mode="difference", rate_hz=200.0
-            ),
-            FrameTransformerCfg(
-                name="feet", body="trunk", target_frames=(feet(site=".*_foot"),), fields=("target_pos_source",)
-            ),
-            RayCasterCfg(
-                name="scan",
-                body="trunk",
-                pattern=GridPatternCfg(size=(1.6, 1.0)),
-                ray_alignment="yaw",
-                max_distance=5.0,
-                rate_hz=50.0,
-                noise=0.005,
-                delay=0.02,
-            ),
-            TerrainHeightCfg(
-                name="clearance",
-                sites=".*_foot",
-                max_distance=2.0,
-                rate_hz=100.0,
-                noise=0.002,
-            ),
-            LidarCfg(
-                name="lidar",
-                site="lidar",
-                pattern=SpinningPatternCfg(elevations=LIDAR_DEG, cycle_interval=0.1 / 180),
-                max_distance=30.0,
-                rate_hz=10.0,
-                range_noise=0.02,
-                drop_rate=0.02,
-                fields=("points_b", "intensity"),
-            ),
-        ]
-        engine = MujocoEngine(model_path(), self.envs, device=self.device, keyframe="home")
-        self._scatter(engine)
-        scene = Scene(engine, sensors, seed=self.seed)
+        engine = quadruped(self.envs, self.seed, self.device)
+        scene = Scene(engine, sensors(), seed=self.seed)
         trot, recorder = Trot(), NpzRecorder()
         every = max(1, round(0.01 / engine.dt))
         completed = simulate(scene, lambda _, time: trot.targets(time), every, settings.ticks(engine.dt), recorder)
-        finish(scene, recorder, settings, presets, "demo quadruped, trotting")
+        finish(scene, recorder, settings, PRESETS, TITLE)
         return 0 if completed else INTERRUPTED
-
-    def _scatter(self, engine: MujocoEngine) -> None:
-        """Give every environment but the first its own place (up to 0.2 m away) and heading (up to 0.2 rad)."""
-        import numpy as np
-
-        qpos = engine.qpos.numpy()
-        for env in range(1, self.envs):
-            x, y, yaw = np.random.default_rng([abs(self.seed), env]).uniform(-0.2, 0.2, 3)
-            c, s = math.cos(yaw / 2.0), math.sin(yaw / 2.0)
-            qw, qx, qy, qz = qpos[env, 3:7]
-            qpos[env, :2] += (x, y)
-            qpos[env, 3:7] = (c * qw - s * qz, c * qx - s * qy, c * qy + s * qx, c * qz + s * qw)
 
 
 @dataclass

@@ -34,20 +34,21 @@ FIXED_GAIN, NO_BIAS, AFFINE_BIAS, NO_DYNAMICS, INTEGRATOR, JOINT_KINDS, SCALAR_J
 """MuJoCo's numbers for gain, bias and dynamics types, for transmissions to a joint, and for slide and hinge joints."""
 
 
-def control_for(name: str, engine: OwnEngine, seed: int) -> tuple[Control, int]:
+def control_for(name: str, engine: OwnEngine, seed: int, substeps: int = 1) -> tuple[Control, int]:
     """Return a control and the number of ticks between its calls.
 
     Args:
         name: ``hold``, ``zero``, ``random``, ``FILE.npz`` or ``module:function``.
         engine: the engine, in its start state.
         seed: seed of ``random``.
+        substeps: fewest ticks between its calls.
 
     Raises:
         UsageError: no such control, file or function, or one that does not fit the model.
     """
     slow = max(1, round(CONTROL_PERIOD / engine.dt))
     if name == "hold":
-        return hold(engine), 1
+        return hold(engine, substeps), substeps
     if name == "zero":
         return (lambda scene, time: np.zeros(engine.nu)), slow
     if name == "random":
@@ -61,8 +62,8 @@ def control_for(name: str, engine: OwnEngine, seed: int) -> tuple[Control, int]:
     raise UsageError.of("--control", name, "hold, zero, random, FILE.npz or module:function", hint)
 
 
-def hold(engine: OwnEngine) -> Control:
-    """Hold the start pose.
+def hold(engine: OwnEngine, substeps: int = 1) -> Control:
+    """Hold the start pose, with controls that change every `substeps` ticks.
 
     Servos (a constant gain and a bias that depends on length or speed) get the control at which they rest in that pose,
     or the keyframe's where it has one. Motors on one slide or hinge joint follow a PD law towards the pose: critically
@@ -103,7 +104,7 @@ def hold(engine: OwnEngine) -> Control:
     inertia = 1.0 / np.maximum(np.asarray(model.dof_invweight0)[dofs], 1e-6)  # as felt with everything else free
     reach = float(model.stat.extent) / 4.0
     weight = float(np.sum(model.body_mass)) * float(np.linalg.norm(model.opt.gravity)) * reach
-    fastest = STIFFEST / engine.dt
+    fastest = STIFFEST / (engine.dt * substeps)
     stiffness = np.clip(weight / 0.2, inertia * min(20.0, fastest) ** 2, inertia * fastest**2)
     damping = 2.0 * np.sqrt(stiffness * inertia)
 

@@ -128,6 +128,11 @@ class Client:
         """Whether the server answers."""
         return not self._closed and self._catalogue is not None and self._link.is_up
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
     def wait_connected(self, timeout: float | None = None) -> None:
         """Wait until the server has answered and said what there is.
 
@@ -206,9 +211,9 @@ class Client:
         """The blueprints of all sensors that can be spawned, those that run in the client included."""
         if self._library is None:
             offered = [SensorDefinition.from_dict(each) for each in self._ask(say.Ask, "blueprints")]
-            mine = [cls.definition() for cls in client_sensor.registered().values()]
             theirs = {definition.id for definition in offered}
-            self._library = BlueprintLibrary([*offered, *(each for each in mine if each.id not in theirs)])
+            mine = [each for each in client_sensor.definitions().values() if each.id not in theirs]
+            self._library = BlueprintLibrary([*offered, *mine])
         return self._library
 
     @property
@@ -420,8 +425,9 @@ class Client:
         with self._lock:
             number = next(self._numbers)
             self._frame_listeners[number] = callback
-            if len(self._frame_listeners) == 1:
-                self._link.tell(say.Frames(True))
+            self._link.tell(say.Frames(True))  # also where it hears of them already: the last one is told again
+        if self.server is not None:
+            self._ask(say.Ask, "nothing")  # so that a loop in this thread has told of it
         return _FrameListener(self, number)
 
     # Requests ---------------------------------------------------------------------------------------------------------
@@ -528,6 +534,8 @@ class Client:
                     if request in self._answers:
                         self._answers[request] = message
                         self._changed.notify_all()
+                        if self.server is not None:
+                            self.server.wake()
             case say.Catalogue():
                 self._learn(message)
             case say.Added(stream=stream):
@@ -579,6 +587,8 @@ class Client:
         for name, wish in lost.items():
             try:
                 self._spawn(wish, name, type(wish.local) if wish.local is not None else None)
+                if wish.local is not None:
+                    wish.local._begin_anew()
             except (SensoriumError, ServerError) as error:
                 if not self._closed:
                     self._note(f"{name!r} could not be spawned again: {error}")
@@ -623,7 +633,7 @@ class Client:
         for sensor in local:
             sensor.destroy()
         for subscription in subscriptions:
-            subscription.stop()
+            subscription.stop(reason="the client was closed")
         self._link.stop()
         self.workers.close()
         if self._on_close is not None:

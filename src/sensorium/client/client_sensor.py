@@ -152,10 +152,11 @@ class ClientEvent:
 class ClientSensor:
     """Base of client sensors: define `definition` and `on_tick`, and what else is needed of `set` and `set_owner`.
 
-    The order of calls is: `__init__` without arguments, `set`, `set_owner`, then, for as long as somebody listens,
-    `reset` once and `on_tick` in each frame; `close` at the end. `on_tick` is never run twice at the same time and sees
-    frames in increasing order; those that arrive after a later one was seen are dropped and counted. A class that
-    defines `definition` is registered under its id; one that inherits it registers nothing.
+    The order of calls is: `__init__`, with the arguments that `client.spawn` was given for it, `set`, `set_owner`,
+    then, for as long as somebody listens, `reset` once and `on_tick` in each frame; `close` at the end. `on_tick` is
+    never run twice at the same time and sees frames in increasing order; those that arrive after a later one was seen
+    are dropped and counted. A class that defines `definition` is registered under its id; one that inherits it
+    registers nothing.
     """
 
     events: ClassVar[bool] = True
@@ -203,7 +204,10 @@ class ClientSensor:
         """Take what the sensor is attached to; None: nothing, it stands in the world. Call `super()`'s first."""
 
     def reset(self) -> None:
-        """Forget what was seen: somebody begins to listen. Called before the first `on_tick`, on its thread."""
+        """Forget what was seen: somebody begins to listen, or the server was started anew.
+
+        Called before the next `on_tick`, on its thread.
+        """
 
     def on_tick(self, snapshot: Snapshot) -> object:
         """Look at the world in one frame.
@@ -401,6 +405,13 @@ class ClientSensor:
         self._runs = self._starts = self._arrived = self._late = self._lost = self._lost_since = 0
         self._fresh = self._destroyed = False
 
+    def _begin_anew(self) -> None:
+        """Forget what was seen: the server is a new one, which counts its frames from the start."""
+        with self._changed:
+            self._waiting.clear()
+            self._frame, self._fresh = -1, True
+            self._changed.notify_all()
+
     def _check_alive(self) -> None:
         if self._destroyed:
             raise StaleError(f"sensor {self._name!r} is destroyed.")
@@ -467,6 +478,7 @@ def spawn(
     transform: Pose | None = None,
     owner: Owner | None = None,
     on_destroy: Callable[[], object] | None = None,
+    **arguments: Any,
 ) -> S:
     """Make a client sensor: build it, give it its attributes, then its owner. It begins to work with its listener.
 
@@ -479,6 +491,7 @@ def spawn(
         transform: its pose relative to the owner, else in the world.
         owner: what it is attached to.
         on_destroy: called once, when it has been destroyed.
+        arguments: for its `__init__`.
 
     Raises:
         ConfigError: environments that do not follow each other.
@@ -486,7 +499,7 @@ def spawn(
     """
     if envs.step != 1 or not envs or envs.start < 0:
         raise ConfigError.single(cls.__name__, "envs", envs, "environments that follow each other, at least one")
-    sensor = cls()
+    sensor = cls(**arguments)
     sensor._prepare()
     sensor._host, sensor._name, sensor._envs, sensor._description = host, name, envs, description
     sensor._transform, sensor._owner = Pose() if transform is None else transform, owner

@@ -58,7 +58,9 @@ class FrameCollector(Generic[D]):
     """Collects data by frame until the frame is complete. It knows no client and may be used by any threads at once.
 
     A frame is complete when it has been announced, with the sensors that are due in it, and the data of all of those
-    have come. Announcements come in the order of frames. Data may come before or after them, in any order.
+    have come. Announcements, and the data of each sensor, come in the order of frames, but among each other in any.
+    Where later data of a sensor have come, those of the frame never will: it was subscribed to later, or had nothing
+    for the environments asked for. It then counts as not due.
 
     Args:
         names: the sensors.
@@ -298,7 +300,10 @@ class FrameCollector(Generic[D]):
 
     def _missing(self, number: int) -> list[str]:
         frame = self._frames.get(number)
-        return [] if frame is None else [each for each in self.names if each in frame.due and each not in frame.data]
+        if frame is None:
+            return []
+        due = [each for each in self.names if each in frame.due and each not in frame.data]
+        return [each for each in due if self._newest.get(each, -1) < number]
 
     def _next(self) -> int | None:
         """The first announced frame with data that is later than all that were handed out."""
@@ -431,8 +436,9 @@ class FrameSync:
     def __init__(
         self, client: SyncClient, names: Iterable[str], *, hold: bool = False, keep: int = KEEP, **options: Any
     ) -> None:
-        if "policy" in options:
-            raise ConfigError.single("FrameSync", "policy", options["policy"], "nothing: it is always lossless")
+        for option in ("policy", "every", "max_rate"):
+            if option in options:
+                raise ConfigError.single("FrameSync", option, options[option], "nothing: it has all data of all frames")
         collector: FrameCollector[SensorData] = FrameCollector(names, hold=hold, keep=keep)
         handles: list[_Handle] = []
         self._collector = collector

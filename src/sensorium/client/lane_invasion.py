@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +38,7 @@ _TINY = 1e-290  # below it products lose digits
 _PAIRS = 1 << 20  # paths x segments looked at in one go
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class LaneMarking:
     """A line on the ground.
 
@@ -53,28 +53,31 @@ class LaneMarking:
     """
 
     points: tuple[tuple[float, ...], ...]
-    type: str = "solid"
-    color: str = "white"
-    width: float | None = None
+    type: str
+    color: str
+    width: float | None
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self, points: npt.ArrayLike, type: str = "solid", color: str = "white", width: float | None = None
+    ) -> None:
         try:
-            points = np.array(self.points, np.float64)
+            array = np.array(points, np.float64)
         except (TypeError, ValueError):
-            points = np.empty(0)
-        if points.ndim != 2 or points.shape[1] not in (2, 3) or not np.isfinite(points).all():
-            raise ConfigError.single("LaneMarking", "points", self.points, "finite numbers [k, 2] or [k, 3]")
-        if len(_distinct(points)) < 2:
-            raise ConfigError.single("LaneMarking", "points", self.points, "at least two points that differ in x, y")
-        for name in ("type", "color"):
-            if not isinstance(getattr(self, name), str) or not getattr(self, name):
-                raise ConfigError.single("LaneMarking", name, getattr(self, name), "a word")
-        width = self.width
+            array = np.empty(0)
+        if array.ndim != 2 or array.shape[1] not in (2, 3) or not np.isfinite(array).all():
+            raise ConfigError.single("LaneMarking", "points", points, "finite numbers [k, 2] or [k, 3]")
+        if len(_distinct(array)) < 2:
+            raise ConfigError.single("LaneMarking", "points", points, "at least two points that differ in x, y")
+        for name, word in (("type", type), ("color", color)):
+            if not isinstance(word, str) or not word:
+                raise ConfigError.single("LaneMarking", name, word, "a word")
         if width is not None:
             if isinstance(width, bool) or not isinstance(width, int | float) or not 0.0 < width < np.inf:
                 raise ConfigError.single("LaneMarking", "width", width, "a width > 0 (m), or None")
-            object.__setattr__(self, "width", float(width))
-        object.__setattr__(self, "points", tuple(map(tuple, points.tolist())))
+            width = float(width)
+        values = {"points": tuple(map(tuple, array.tolist())), "type": type, "color": color, "width": width}
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the marking as plain data."""
@@ -94,7 +97,7 @@ class LaneMarking:
                 got = shown(unknown[0]) if unknown else "no points"
                 raise ConfigError.single("LaneMarking", "from_dict", got, "points, and any of type, color, width")
             return cls(**data)
-        return cls(data)  # type: ignore[arg-type]  # it is checked there
+        return cls(cast(npt.ArrayLike, data))  # it is checked there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +123,12 @@ class LaneInvasion(ClientSensor):
     There is nothing to compare with in the first frame, after a corner's jump of more than `max_step`, after a reset of
     the environment, and after a state that is not finite. The box is that of the shapes of the very body that the
     sensor is attached to; its own pose on the body does not matter.
+
+    Args:
+        lanes: the lane markings, as `LaneMarking`s or as plain data; the attribute of that name goes before it.
+
+    Raises:
+        ConfigError: they are none.
     """
 
     actor: Body
@@ -130,6 +139,11 @@ class LaneInvasion(ClientSensor):
     _lanes: tuple[LaneMarking, ...]
     _lines: Lines
     _before: _Seen | None
+
+    def __init__(self, lanes: Iterable[Any] = ()) -> None:
+        self.lanes = lanes
+        self.max_step = MAX_STEP
+        self._before = None
 
     @classmethod
     def definition(cls) -> SensorDefinition:
@@ -167,9 +181,9 @@ class LaneInvasion(ClientSensor):
         """
         super().set(description)
         lanes = Attribute(id="lanes", type="json").parse(description.get("lanes"), description.id)
-        self.lanes = () if lanes is None else lanes
+        if lanes is not None:
+            self.lanes = lanes
         self.max_step = description.get_float("max_step", MAX_STEP)
-        self._before = None
 
     def set_owner(self, owner: Owner | None) -> None:
         """Take the body whose corners are looked at.

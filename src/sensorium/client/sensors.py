@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from sensorium.client.callbacks import LOGGER
-from sensorium.errors import ConfigError, StreamError
+from sensorium.errors import ConfigError, StreamError, WireError
 from sensorium.wire import messages as say
-from sensorium.wire.data import LostEvents, SensorData, StreamInfo
+from sensorium.wire.bundles import is_bundle
+from sensorium.wire.data import SensorData, StreamInfo
 from sensorium.wire.packing import CREDIT, Record
-from sensorium.wire.serializers import read_message
+from sensorium.wire.serializers import read_bundle, read_message
 
 if TYPE_CHECKING:
     from sensorium.client.client import Client
@@ -166,37 +167,64 @@ class Subscription:
         self._strand.submit(self._deliver, self.number, messages)
 
     def _deliver(self, number: int, messages: list[Message]) -> None:
-        callback, info, errors = self._callback, self._info, self._client.workers.errors
-        done = 0
+        """Call the listener with what came in, on a worker thread."""
+        info, errors = self._info, self._client.workers.errors
         messages.reverse()
         while messages:
             memory, dropped = messages.pop()
             if self._ended or number != self.number:
                 return
-            self._received += 1
             self._dropped += dropped
             self._nbytes += len(memory)
-            data: SensorData | None = None
+            count = 1
             try:
-                data = read_message(memory, info)
-                if data.events_lost:
-                    self._note_lost(data)
-                callback(data)
+                if is_bundle(memory):
+                    all_data = read_bundle(memory, info)
+                    del memory
+                    count = self._call_all(all_data)
+                else:
+                    data = read_message(memory, info)
+                    del memory
+                    count = self._call(data)
+                    del data  # the listener may keep it; we do not
+            except WireError as error:
+                errors.report(self.name, self._callback, error)
+            self._received += count
+            self._times.append((time.monotonic(), count))
+            self._return(number, count)
+
+    def _call(self, data: SensorData) -> int:
+        """Call the listener once; return how many credits that message took."""
+        header = data.raw.header
+        age = (header.time_ns - header.capture_ns) * 1e-9
+        self._last = (age, (time.time_ns() - header.wall_ns) * 1e-9, header.frame)
+        lost = header.lost
+        if lost:
+            self._note_lost(lost)
+        callback = self._callback
+        try:
+            callback(data)
+        except BaseException as error:
+            self._client.workers.errors.report(self.name, callback, error)
+        return 0 if lost else 1
+
+    def _call_all(self, messages: Iterator[SensorData]) -> int:
+        """Call the listener with each message of a bundle; return how many there were."""
+        callback, count, data = self._callback, 0, None
+        while not self._ended:
+            try:
+                for data in messages:
+                    count += 1
+                    callback(data)
+                    if self._ended:
+                        break
+                break
             except BaseException as error:
-                errors.report(self.name, callback, error)
-            if data is not None:
-                header = data.raw.header
-                age = (header.time_ns - header.capture_ns) * 1e-9
-                self._last = (age, (time.time_ns() - header.wall_ns) * 1e-9, header.frame)
-                if isinstance(data, LostEvents):
-                    done -= 1  # it took no credit
-            del data, memory
-            done += 1
-            if not self.lossless or (done & 1023) == 0:
-                self._return(number, done)
-                done = 0
-        self._times.append((time.monotonic(), max(done, 1)))
-        self._return(number, done)
+                self._client.workers.errors.report(self.name, callback, error)
+        if data is not None:
+            header = data.raw.header
+            self._last = (0.0, (time.time_ns() - header.wall_ns) * 1e-9, header.frame)
+        return count
 
     def _return(self, number: int, count: int) -> None:
         """Give credits back: at once what the server waits for, else in good portions."""
@@ -206,22 +234,25 @@ class Subscription:
             if number == self.number:
                 self._client._link.send(Record(CREDIT, number, count))
 
-    def _note_lost(self, data: SensorData) -> None:
-        self._lost += data.events_lost
-        LOGGER.warning(
-            "%d events of %r were lost: the listener is too slow, or queue= too small", data.events_lost, self.name
-        )
+    def _note_lost(self, count: int) -> None:
+        self._lost += count
+        LOGGER.warning("%d events of %r were lost: the listener is too slow, or queue= too small", count, self.name)
 
-    def stop(self) -> None:
+    def stop(self, *, reason: str = "") -> None:
         """End it; from now on the listener is not called. May be called again.
 
         It waits until a running call of the listener has ended, but not from within that.
+
+        Args:
+            reason: what `on_end` is told; nothing where that is empty.
         """
         with self._lock:
             first, self._ended = not self._ended, True
         if first:
             self._client._forget(self)
         self._strand.close()
+        if first and reason and self._on_end is not None:
+            self._on_end(reason)
 
     def finish(self, reason: str) -> None:
         """End it because the server says so."""
@@ -357,6 +388,8 @@ class RemoteSensor:
 
     def _ended(self, reason: str) -> None:
         self._reason = reason
+        if self._client.is_closed:
+            return
         text = f"listening to {self._name!r} ended: {reason}"
         LOGGER.warning(text)
         self._client._note(text)

@@ -323,16 +323,20 @@ def _report(primary: tuple[str, tuple[str, ...]], secondary: Side) -> Requiremen
     return CONTACT_REPORT(primary, secondary, ("found", "force", "pos"), "netforce")
 
 
-def touchable(model: Model) -> tuple[str, ...]:
-    """Return the names of the bodies, and ``world``, with a rigid shape that can touch others.
+def touchable(model: Model) -> dict[str, bool]:
+    """Return the names of the bodies, and ``world``, with a rigid shape that can touch others, and which are static.
 
-    An engine that does not know shapes says so of all.
+    An engine that does not know shapes says so of all, and that only the world is static.
     """
     names, shapes = model.names("body"), model.shapes()
     if not shapes:
-        return (*names, "world")
-    rigid = {shape.body for shape in shapes if shape.is_collision and (shape.body != WORLD or shape.is_static)}
-    return tuple(name for row, name in ((*enumerate(names), (WORLD, "world"))) if row in rigid)
+        return {**dict.fromkeys(names, False), "world": True}
+    rigid = {
+        shape.body: bool(shape.is_static)
+        for shape in shapes
+        if shape.is_collision and (shape.body != WORLD or shape.is_static)
+    }
+    return {name: rigid[row] for row, name in (*enumerate(names), (WORLD, "world")) if row in rigid}
 
 
 def _sides(
@@ -343,14 +347,16 @@ def _sides(
     Raises:
         UnsupportedError: no shape of the owner collides, or nothing else does.
     """
-    able = touchable(model)
+    able = touchable(model)  # what is static cannot touch what is static
     own = ("subtree", owner.root.name) if whole_tree else ("body", owner.body.name)
     mine = owner.links if whole_tree else {owner.body.id}
-    if not any(bodies[each].name in able for each in mine):
+    links = [bodies[each].name for each in mine if bodies[each].name in able]
+    if not links:
         raise UnsupportedError(owner.body.name, "contacts", model.name, "none of its shapes collides with anything.")
     ids = {name: WORLD if name == "world" else bodies[name].id for name in able}
     left_out = {owner.body.id} if own_links else owner.links
-    others = {name: body for name, body in ids.items() if body not in left_out}
+    is_static = all(able[name] for name in links)
+    others = {name: body for name, body in ids.items() if body not in left_out and not (is_static and able[name])}
     if not others:
         raise UnsupportedError(owner.body.name, "contacts", model.name, "there is nothing else that it could touch.")
     return own, others
@@ -367,7 +373,8 @@ def _reserved(own: Side, others: Mapping[str, int], prepared: Iterable[Requireme
     reports = [
         each.args[0][1]
         for each in prepared
-        if each.kind == "CONTACT_REPORT" and each.args[0][0] == "body" and _report(each.args[0], own) == each
+        if each.kind == "CONTACT_REPORT" and each.args[0][0] == "body" and others.keys() & each.args[0][1]
+        if _report(each.args[0], own) == each
     ]
     best = max(reports, key=lambda names: (len(others.keys() & names), -len(names), names), default=())
     fixed = tuple(other for other in others if other not in best)
@@ -485,7 +492,8 @@ class _Names:
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self._bodies = tuple(name for name in names if name != "world")
-        self._shapes = tuple(_Rigid(WORLD if name == "world" else self._bodies.index(name)) for name in names)
+        rows = (WORLD if name == "world" else self._bodies.index(name) for name in names)
+        self._shapes = tuple(_Rigid(row, is_static=row == WORLD) for row in rows)
 
     def names(self, kind: str) -> tuple[str, ...]:
         return self._bodies
@@ -505,5 +513,5 @@ class _Rigid:
     """A shape that collides."""
 
     body: int
+    is_static: bool
     is_collision: bool = True
-    is_static: bool = True

@@ -62,6 +62,8 @@ class Commands:
                 server.remove(name, f"its client {session} destroyed it")
             case say.Ask(what="blueprints"):
                 return [each.to_dict() for each in server._spawner.definitions().values()]
+            case say.Ask(what="nothing"):
+                pass
             case say.Ask(what=what):
                 raise UnknownNameError("thing to ask for", what, ["blueprints"])
             case say.Set():

@@ -60,6 +60,8 @@ class Doorkeeper:
         self._sessions = 0
         self.commands: deque[tuple[Session, Command]] = deque()
         """What the owner of the loop has to do."""
+        self.new_hearers: deque[Session] = deque()
+        """Who wants to hear of frames since the last one."""
         self.refused = 0
         """Messages and clients that were refused."""
         self.on_command: Callable[[], None] = lambda: None
@@ -192,10 +194,14 @@ class Doorkeeper:
                 hub.tell(session, say.Pong(self._server, -1))
             case say.Subscribe():
                 hub.subscribe(session, message)
+                self.on_command()
             case say.Unsubscribe(subscription=number):
                 hub.unsubscribe(session, number)
             case say.Frames(wanted=wanted):
                 session.hears_frames = wanted
+                if wanted:
+                    self.new_hearers.append(session)
+                    self.on_command()
             case say.ProbeResult(can_read=can_read):
                 session.shares_memory = can_read and self._probe is not None
                 if session.shares_memory:

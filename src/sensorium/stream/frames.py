@@ -10,16 +10,18 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from sensorium.readings import Reading
-from sensorium.stream.hub import Hub, Key, Subscription, Topic
-from sensorium.stream.streamed import Outgoing
+from sensorium.stream.hub import Hub, Key, Session, Subscription, Topic
+from sensorium.stream.streamed import Bundle, Outgoing
 from sensorium.wire import messages as say
+from sensorium.wire.bundles import Item, bundle_body
 from sensorium.wire.data import StreamInfo
-from sensorium.wire.header import EVENTS, HEADER_BYTES, TRUTH, Header, body_offset, type_id
+from sensorium.wire.header import BUNDLE, EVENTS, HEADER_BYTES, TRUTH, Header, body_offset, type_id
 from sensorium.wire.layout import plan
 from sensorium.wire.serializers import FieldSerializer
 
@@ -40,10 +42,29 @@ class Publisher:
         self.complaints: deque[str] = deque(maxlen=100)
         """Which slow clients were waited for in vain."""
 
-    def reading(self, topic: Topic, reading: Reading, frame: int, wall_ns: int, dt: float) -> bool:
-        """Send a reading to those who want this sample of it; returns whether anyone got it."""
+    def greet(self, subscription: Subscription, reading: Reading, frame: int, wall_ns: int, dt: float) -> bool:
+        """Send a new subscription the sample that the others of its topic had last; returns whether there was any."""
+        topic, (first, count, _) = subscription.topic, subscription.key
+        start = first - int(reading.env_ids[0])
+        rows = slice(start, start + count)
+        is_of_now = bool((reading.truth_tick[rows] == reading.tick).any())
+        if not is_of_now or (topic.info.events and not self._has_rows(reading, rows)):
+            return False
+        self._write_reading(topic, reading, rows, subscription.key, [subscription], frame, wall_ns, dt)
+        return True
+
+    def reading(
+        self,
+        topic: Topic,
+        reading: Reading,
+        frame: int,
+        wall_ns: int,
+        dt: float,
+        among: list[Subscription],
+    ) -> bool:
+        """Send a reading to those who want this sample of it, among some; returns whether anyone got it."""
         out = False
-        for key, receivers in self._hub.wanted(topic).items():
+        for key, receivers in self._hub.wanted(topic, among).items():
             first, count, _ = key
             start = first - int(reading.env_ids[0])
             rows = slice(start, start + count)
@@ -105,12 +126,74 @@ class Publisher:
         del memory
         self._hub.offer(payload, receivers)
 
-    def message(self, topic: Topic, message: Outgoing) -> bool:
+    def bundle(self, topic: Topic, bundle: Bundle) -> bool:
+        """Send many small messages of a streamed sensor; returns whether anyone got any."""
+        items, moment, seq = bundle.items, bundle.moment, topic.seq
+        whole: dict[tuple[int, int], list[Subscription]] = {}
+        single = []
+        for each in topic.subscriptions:
+            if each.lossless and each.every == 1 and not each.interval:
+                first, count, _ = each.key
+                whole.setdefault((first, first + count), []).append(each)
+            else:
+                single.append(each)
+        out = False
+        if single:
+            first_pose = moment.first_env
+            for body, first, count in items:
+                poses = moment.poses[first - first_pose : first - first_pose + count]
+                its = replace(moment, first_env=first, poses=poses)
+                each_one = Outgoing(bundle.type_id, memoryview(body), its, first, count)
+                out |= self.message(topic, each_one, among=single)
+        topic.seq = seq + len(items)
+        for (first, end), receivers in whole.items():
+            if first <= moment.first_env and moment.first_env + len(moment.poses) <= end:
+                chosen = items
+            else:
+                chosen = [item for item in items if item[1] < end and first < item[1] + item[2]]
+            if not chosen or not (receivers := self._with_room(receivers)):
+                continue
+            self._write_bundle(topic, bundle, chosen, seq + 1, receivers)
+            out = True
+        return out
+
+    def _write_bundle(
+        self, topic: Topic, bundle: Bundle, items: list[Item], seq: int, receivers: list[Subscription]
+    ) -> None:
+        moment, body = bundle.moment, bundle_body(items)
+        count, poses = moment.poses.shape[:2]
+        start = body_offset(count, poses)
+        payload = self._hub.allocate(topic, start + len(body), receivers, in_slot=False)
+        payload.count = len(items)
+        memory = memoryview(payload.data)
+        Header(
+            BUNDLE | (EVENTS if topic.info.events else 0),
+            bundle.type_id,
+            topic.info.id,
+            0,
+            seq,
+            moment.frame,
+            moment.tick,
+            moment.time_ns,
+            moment.time_ns,
+            moment.wall_ns,
+            moment.first_env,
+            count,
+            poses,
+            0,
+            len(body),
+        ).pack_into(memory)
+        place_poses(memory, moment.poses)
+        copy_bytes(memory, start, memoryview(body))
+        del memory
+        self._hub.offer(payload, receivers)
+
+    def message(self, topic: Topic, message: Outgoing, among: list[Subscription] | None = None) -> bool:
         """Send what a streamed sensor made to those whose environments it concerns; returns whether anyone got it."""
         first, end = message.first_env, message.first_env + message.num_envs
         receivers = [
             each
-            for group in self._hub.wanted(topic).values()
+            for group in self._hub.wanted(topic, among).values()
             for each in group
             if each.key[0] < end and first < each.key[0] + each.key[1]
         ]
@@ -186,6 +269,15 @@ class Marks:
         self._open: dict[int, int] = {}
         self._resolved: deque[int] = deque()
         self._waiting: deque[tuple[int, int, int, set[int]]] = deque()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether frames wait for what worker threads still send."""
+        return bool(self._waiting)
+
+    def tell(self, session: Session, frame: int, tick: int, time_ns: int, streams: Iterable[int]) -> None:
+        """Tell one client again of a frame that is complete."""
+        self._hub.tell(session, say.FrameDone(frame, tick, time_ns, tuple(sorted(streams))))
 
     def capture(self, frame: int) -> None:
         """Note that something of a frame will be sent later."""

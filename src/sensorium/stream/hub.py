@@ -11,7 +11,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -47,12 +47,13 @@ class Payload:
         size: number of them.
         segment: number of the shared-memory segment it is in; -1 for none.
         slot: number of the slot.
+        count: messages that it stands for; of a bundle several.
     """
 
-    __slots__ = ("data", "segment", "size", "slot")
+    __slots__ = ("count", "data", "segment", "size", "slot")
 
-    def __init__(self, data: Any, size: int, segment: int = -1, slot: int = -1) -> None:
-        self.data, self.size, self.segment, self.slot = data, size, segment, slot
+    def __init__(self, data: Any, size: int, segment: int = -1, slot: int = -1, count: int = 1) -> None:
+        self.data, self.size, self.segment, self.slot, self.count = data, size, segment, slot, count
 
 
 @dataclass(slots=True, eq=False)
@@ -111,6 +112,8 @@ class Subscription:
     credit: int = 0
     next_time: float = 0.0
     queue: deque[Payload] = field(default_factory=deque, repr=False)
+    queued: int = 0
+    """Messages in the queue."""
     dropped: int = 0
     lost: int = 0
     ended: bool = False
@@ -118,7 +121,7 @@ class Subscription:
     @property
     def is_full(self) -> bool:
         """Whether a further message finds no place."""
-        return len(self.queue) >= self.limit
+        return self.queued >= self.limit
 
 
 @dataclass(slots=True, eq=False)
@@ -158,6 +161,8 @@ class Hub:
         self.has_room = threading.Condition(self.lock)
         self.topics: dict[int, Topic] = {}
         self.sessions: dict[bytes, Session] = {}
+        self.fresh: deque[Subscription] = deque()
+        """Subscriptions that began since the last frame: they get its data, too."""
         self._wake = wake
         self._uses_slots = uses_slots
         self._segments: dict[int, SlotWriter] = {}
@@ -305,6 +310,7 @@ class Hub:
             )
             session.subscriptions[wish.subscription] = subscription
             topic.subscriptions = [*topic.subscriptions, subscription]
+            self.fresh.append(subscription)
             self.tell(session, say.Subscribed(wish.subscription, topic.seq))
 
     def unsubscribe(self, session: Session, number: int) -> None:
@@ -324,6 +330,7 @@ class Hub:
     def _drop(self, subscription: Subscription) -> None:
         subscription.ended = True
         subscription.queue.clear()
+        subscription.queued = 0
         topic, session = subscription.topic, subscription.session
         topic.subscriptions = [each for each in topic.subscriptions if each is not subscription]
         if session.subscriptions.get(subscription.number) is subscription:
@@ -367,12 +374,17 @@ class Hub:
 
     # Publishing -------------------------------------------------------------------------------------------------------
 
-    def wanted(self, topic: Topic) -> dict[Key, list[Subscription]]:
-        """Count one more sample of a topic, and return who gets it, by what they get of it."""
+    def wanted(self, topic: Topic, among: Iterable[Subscription] | None = None) -> dict[Key, list[Subscription]]:
+        """Count one more sample of a topic, and return who gets it, by what they get of it.
+
+        Args:
+            topic: the topic.
+            among: only these of its subscriptions; None for all.
+        """
         topic.seq += 1
         out: dict[Key, list[Subscription]] = {}
         now = -1.0
-        for subscription in topic.subscriptions:
+        for subscription in topic.subscriptions if among is None else among:
             if subscription.every > 1 and topic.seq % subscription.every:
                 continue
             if subscription.interval:
@@ -384,11 +396,11 @@ class Hub:
             out.setdefault(subscription.key, []).append(subscription)
         return out
 
-    def allocate(self, topic: Topic, size: int, receivers: list[Subscription]) -> Payload:
-        """Return memory for one message of `size` bytes to some subscriptions."""
+    def allocate(self, topic: Topic, size: int, receivers: list[Subscription], *, in_slot: bool = True) -> Payload:
+        """Return memory for one message of `size` bytes to some subscriptions, in shared memory where that helps."""
         if size <= SMALL:
             return Payload(bytearray(size), size)
-        if self._uses_slots and any(each.session.shares_memory for each in receivers):
+        if in_slot and self._uses_slots and any(each.session.shares_memory for each in receivers):
             payload = self._slot(topic, size)
             if payload is not None:
                 return payload
@@ -444,11 +456,13 @@ class Hub:
                         queue.clear()
                         subscription.dropped += 1
                     queue.append(payload)
+                    subscription.queued = 1
                 elif not subscription.is_full:
                     self._tell_lost(subscription)
                     queue.append(payload)
+                    subscription.queued += payload.count
                 elif subscription.topic.info.events:
-                    subscription.lost += 1
+                    subscription.lost += payload.count
                 else:
                     reason = (
                         f"too slow: {subscription.limit} messages waited for it. Take them faster, raise queue=, or "
@@ -465,7 +479,9 @@ class Hub:
         queue = subscription.queue
         was_full = subscription.is_full
         while queue and self._may_send(subscription, queue[0]):
-            self._send(subscription, queue.popleft())
+            payload = queue.popleft()
+            subscription.queued -= payload.count
+            self._send(subscription, payload)
             if not queue:
                 self._tell_lost(subscription)  # goes around once more
         if was_full and not subscription.is_full:
@@ -480,12 +496,12 @@ class Hub:
             head = Header(
                 LOST | EVENTS, type_id(info.type_name), info.id, first_env=first, num_envs=count, lost=lost
             ).pack()
-            subscription.queue.append(Payload(head, len(head)))
+            subscription.queue.append(Payload(head, len(head), count=0))
             subscription.lost = 0
 
     def _send(self, subscription: Subscription, payload: Payload) -> None:
         session, number = subscription.session, subscription.number
-        subscription.credit -= 1
+        subscription.credit -= payload.count
         dropped, subscription.dropped = subscription.dropped, 0
         if payload.size <= SMALL:
             self._put(session, Record(DATA, number, dropped, payload.data))

@@ -160,13 +160,13 @@ class SafeDistance(StreamedSensor):
 
 def matrices(quat: Array) -> Array:
     """Return rotation matrices ``[..., 3, 3]`` of quaternions ``[..., 4]`` (wxyz), which need not have length 1."""
-    w, x, y, z = np.moveaxis(quat / np.linalg.norm(quat, axis=-1, keepdims=True), -1, 0)
-    rows = (
-        (1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - w * z), 2.0 * (x * z + w * y)),
-        (2.0 * (x * y + w * z), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z - w * x)),
-        (2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y)),
-    )
-    return np.stack([np.stack(row, axis=-1) for row in rows], axis=-2)
+    double = np.einsum("...i,...j->...ij", quat, quat * (2.0 / np.einsum("...i,...i->...", quat, quat)[..., None]))
+    out = np.empty((*quat.shape[:-1], 3, 3))
+    for i, j, k in ((1, 2, 3), (2, 3, 1), (3, 1, 2)):
+        out[..., i - 1, i - 1] = 1.0 - double[..., j, j] - double[..., k, k]
+        out[..., i - 1, j - 1] = double[..., i, j] - double[..., 0, k]
+        out[..., j - 1, i - 1] = double[..., i, j] + double[..., 0, k]
+    return out
 
 
 _NEXT, _AFTER = np.array([1, 2, 0]), np.array([2, 0, 1])

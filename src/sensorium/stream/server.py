@@ -25,7 +25,7 @@ from sensorium.stream.hub import Counts, Hub, Session, Topic
 from sensorium.stream.security import Door, KeyPair, split
 from sensorium.stream.sockets import Sockets
 from sensorium.stream.spawner import WORLD, Spawner
-from sensorium.stream.streamed import Context, FailureLog, Outgoing, StreamedSensor
+from sensorium.stream.streamed import Bundle, Context, FailureLog, Outgoing, StreamedSensor
 from sensorium.wire import messages as say
 from sensorium.wire.data import StreamInfo
 from sensorium.wire.pose import Pose
@@ -206,6 +206,7 @@ class Server:
         self._arrived.clear()
         self._bury()
         self._note_listeners()
+        self._greet_new()
         self._marks.flush()
         done = 0
         for _ in range(len(commands)):
@@ -213,6 +214,10 @@ class Server:
             self._commands.do(session, command)
             done += 1
         return done
+
+    def wake(self) -> None:
+        """Have a `poll` that waits return; from any thread."""
+        self._arrived.set()
 
     def run(
         self,
@@ -228,7 +233,7 @@ class Server:
             control: called before each step, returns the controls; None leaves them as clients set them.
             substeps: physics ticks of a step.
             speed: simulated seconds per second of the wall clock; 0 is as fast as it goes.
-            until: asked before each step.
+            until: asked before each step and at least ten times a second.
         """
         period = substeps * self.scene.engine.dt / speed if speed else 0.0
         due = time.monotonic()
@@ -336,7 +341,10 @@ class Server:
         self._note_listeners()
         self.frame += 1
         scene, frame, wall_ns = self.scene, self.frame, time.time_ns()
-        listened = {name: topic for name, topic in self._topics.items() if name in self._listened}
+        with self._hub.lock:  # who subscribes from here on is greeted with the data of this frame
+            self._hub.fresh.clear()
+            listened = {name: self._topics[name] for name in self._listened}
+            listeners = {name: topic.subscriptions for name, topic in listened.items()}
         fed = {source for feeds in self._feeds.values() for source in feeds.values()}
         names = [*listened, *(name for name in fed if name not in listened)]
         if self._streamed and WORLD in self._topics and WORLD not in listened:
@@ -344,17 +352,35 @@ class Server:
         sent: set[int] = set()
         news = self._news.of(names)
         if news:
-            keys = [each for name in news if name in listened for each in listened[name].subscriptions]
-            envs = hull(keys) if keys and len(keys) and not (fed or self._streamed) else None
+            keys = [each for name in news if name in listened for each in listeners[name]]
+            envs = hull(keys) if keys and not (fed or self._streamed) else None
             for name, reading in scene.publish(news, envs=envs, poses=True, since=self._news).items():
                 self._readings[name] = reading
                 if name in listened and self._publisher.reading(
-                    listened[name], reading, frame, wall_ns, scene.engine.dt
+                    listened[name], reading, frame, wall_ns, scene.engine.dt, listeners[name]
                 ):
                     sent.add(listened[name].info.id)
         if self._streamed:
             self._tick_streamed(frame, wall_ns, sent)
+        self._sent = sent
         self._marks.done(frame, scene.tick, round(scene.time * 1e9), sent)
+
+    def _greet_new(self) -> None:
+        """Send who began to listen since the last frame what that frame had, and tell who wants to know of it."""
+        fresh, hearers = self._hub.fresh, self._doorkeeper.new_hearers
+        while fresh:
+            subscription = fresh.popleft()
+            info = subscription.topic.info
+            if subscription.ended or info.where != "scene" or self._topics.get(info.name) is not subscription.topic:
+                continue
+            envs = hull([subscription])
+            reading = self.scene.publish([info.name], envs=envs, poses=True)[info.name]
+            if self._publisher.greet(subscription, reading, self.frame, time.time_ns(), self.scene.engine.dt):
+                self._sent.add(info.id)
+        while hearers:
+            session = hearers.popleft()
+            if session.hears_frames and self.frame and not self._marks.waiting:
+                self._marks.tell(session, self.frame, self.scene.tick, round(self.scene.time * 1e9), self._sent)
 
     def _tick_streamed(self, frame: int, wall_ns: int, sent: set[int]) -> None:
         snapshot = self._snapshot(frame)
@@ -382,10 +408,14 @@ class Server:
             ang_vel_w=reading["ang_vel_w"],
         )
 
-    def _take(self, name: str, message: Outgoing) -> None:
-        """Send a message of a streamed sensor; called by whatever thread made it."""
+    def _take(self, name: str, message: Outgoing | Bundle) -> None:
+        """Send what a streamed sensor made; called by whatever thread made it."""
         topic = self._topics.get(name)
-        if topic is not None and self._publisher.message(topic, message):
+        if topic is None:
+            return
+        publisher = self._publisher
+        sent = publisher.bundle(topic, message) if isinstance(message, Bundle) else publisher.message(topic, message)
+        if sent:
             self._marks.sent(message.moment.frame, topic.info.id)
             if message.moment.frame == self.frame:
                 self._sent.add(topic.info.id)

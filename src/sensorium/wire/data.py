@@ -139,14 +139,13 @@ class RawData:
         info: the stream that it belongs to.
     """
 
-    __slots__ = ("_bytes", "_head", "body", "header", "info")
+    __slots__ = ("_array", "_head", "body", "header", "info")
 
     header: Header
     body: memoryview
     info: StreamInfo
     _head: memoryview
-    _bytes: npt.NDArray[np.uint8]
-    """The body, as what all arrays are views of: NumPy would let a view of the memory itself be made writable again."""
+    _array: npt.NDArray[np.uint8] | None
 
     def __init__(self, memory: Any, info: StreamInfo, body: Any = None) -> None:
         """See `read`, which has the same arguments and errors."""
@@ -170,7 +169,34 @@ class RawData:
         _set(self, "body", rest)
         _set(self, "info", info)
         _set(self, "_head", head)
-        _set(self, "_bytes", np.frombuffer(rest, _BYTE) if len(rest) else _NOTHING)
+        _set(self, "_array", None)
+
+    @classmethod
+    def of(cls, header: Header, head: memoryview, body: memoryview, info: StreamInfo) -> RawData:
+        """Return a message whose parts were checked already.
+
+        Args:
+            header: what it says.
+            head: read-only memory that has its poses 128 bytes after its begin.
+            body: its body, read-only.
+            info: the stream it belongs to.
+        """
+        raw = _new(cls)
+        _set_header(raw, header)
+        _set_body(raw, body)
+        _set_info(raw, info)
+        _set_head(raw, head)
+        _set_array(raw, None)
+        return raw
+
+    @property
+    def _bytes(self) -> npt.NDArray[np.uint8]:
+        """The body, as what all arrays are views of: NumPy would let a view of the memory be made writable again."""
+        array = self._array
+        if array is None:
+            array = np.frombuffer(self.body, _BYTE) if len(self.body) else _NOTHING
+            _set(self, "_array", array)
+        return array
 
     @classmethod
     def read(cls, memory: Any, info: StreamInfo, body: Any = None) -> RawData:
@@ -206,15 +232,24 @@ class RawData:
         header = self.header
         start = header.body_offset
         memory = empty(header.message_bytes)
-        memory[:start] = np.frombuffer(self._head, np.uint8, start)
+        memory[:start] = np.frombuffer(self._own_head(), np.uint8)
         memory[start:] = self._bytes
         memory.flags.writeable = False
         return RawData(memory, self.info)
 
     def __reduce__(self) -> tuple[Any, ...]:
+        return _received, (self._own_head() + bytes(self.body), self.info)
+
+    def _own_head(self) -> bytes:
+        """Return header and poses, up to where the body begins."""
         header = self.header
-        head = bytes(self._head[: header.body_offset])
-        return _received, (head + bytes(self.body), self.info)
+        return (header.pack() + bytes(self._head[HEADER_BYTES : header.body_offset])).ljust(header.body_offset, b"\0")
+
+
+_new = object.__new__
+_slots: Any = RawData  # writing through a slot's descriptor is quicker than by name
+_set_header, _set_body, _set_info = _slots.header.__set__, _slots.body.__set__, _slots.info.__set__
+_set_head, _set_array = _slots._head.__set__, _slots._array.__set__
 
 
 def begin_message(memory: memoryview, header: Header) -> tuple[npt.NDArray[np.float32], memoryview]:
@@ -405,6 +440,10 @@ class SensorData:
         return f"{len(self._raw.body)} bytes" if type(self) is SensorData else ""
 
 
+_data_slots: Any = SensorData
+_set_raw: Callable[[SensorData, RawData], None] = _data_slots._raw.__set__
+
+
 class LostEvents(SensorData):
     """The word that events were lost, `events_lost` of them, instead of data: empty wherever it is looped over."""
 
@@ -477,11 +516,10 @@ class ArrayData(_Items, SensorData):
         RegistrationError: at the definition of a class whose `dtype` is none of plain numbers.
     """
 
-    __slots__ = ("_array",)
+    __slots__ = ()
 
     dtype: ClassVar[Any] = np.dtype("u1")
     """Type of an item, NumPy's, may be structured; taken as little endian."""
-    _array: Array
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -494,19 +532,22 @@ class ArrayData(_Items, SensorData):
         cls.dtype = dtype.newbyteorder("<")
 
     def __init__(self, raw: RawData) -> None:
-        super().__init__(raw)
-        count, rest = divmod(len(raw.body), self.dtype.itemsize)
-        if rest:
+        _set_raw(self, raw)
+        if len(raw.body) % self.dtype.itemsize:
             raise WireError(
                 f"data of {raw.info.name!r}: a body of {len(raw.body)} bytes is no whole number of items of "
                 f"{self.dtype.itemsize} bytes ({self.dtype})."
             )
-        _set(self, "_array", np.ndarray((count,), self.dtype, raw._bytes))
 
     @property
     def array(self) -> Array:
         """All items, `[item]`, read-only; a view that keeps the received memory alive."""
         return self._array
+
+    @property
+    def _array(self) -> Array:
+        raw = self._raw
+        return np.ndarray((len(raw.body) // self.dtype.itemsize,), self.dtype, raw._bytes)
 
     def _about(self) -> str:
         return f"{len(self)} items of {self.dtype}"

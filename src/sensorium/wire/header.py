@@ -45,7 +45,9 @@ EVENTS = 2
 """Flag: a message of a stream of events."""
 LOST = 4
 """Flag: no data, only the word that `lost` events before this one were lost."""
-_KNOWN_FLAGS = TRUTH | EVENTS | LOST
+BUNDLE = 8
+"""Flag: the body holds many small messages of one frame, see `bundles`."""
+_KNOWN_FLAGS = TRUTH | EVENTS | LOST | BUNDLE
 
 _STRUCT = struct.Struct("<4sHHQIIQQqqqqIIIIQ32x")
 _unpack, _pack_into, _pack = _STRUCT.unpack_from, _STRUCT.pack_into, _STRUCT.pack

@@ -12,6 +12,7 @@ import re
 import sys
 import threading
 import warnings
+from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar
 
@@ -19,8 +20,9 @@ import numpy as np
 
 from sensorium.errors import RegistrationError, SensoriumWarning, UnknownNameError, WireError
 from sensorium.readings import Array, Reading
+from sensorium.wire.bundles import split_bundle
 from sensorium.wire.data import FieldData, LostEvents, RawData, SensorData, StreamInfo, empty
-from sensorium.wire.header import LOST, type_id
+from sensorium.wire.header import BUNDLE, LOST, type_id
 from sensorium.wire.layout import Block, Layout, plan
 
 __all__ = [
@@ -223,6 +225,8 @@ def read_message(memory: Any, info: StreamInfo, body: Any = None) -> SensorData:
     header = raw.header
     if header.stream != info.id:
         raise WireError(f"a message of stream {header.stream} came as one of stream {info.id} ({info.name!r}).")
+    if header.flags & BUNDLE:
+        raise WireError(f"a bundle of stream {info.name!r} came as one message.")
     if header.flags & LOST:
         return LostEvents(raw)
     cls = by_name(info.type_name)
@@ -231,6 +235,17 @@ def read_message(memory: Any, info: StreamInfo, body: Any = None) -> SensorData:
             f"a message of stream {info.name!r} has data of the type {header.type_id:#018x}, not {info.type_name!r}."
         )
     return cls.deserialize(raw)
+
+
+def read_bundle(memory: Any, info: StreamInfo) -> Iterator[SensorData]:
+    """Return the data of each message of a bundle.
+
+    Raises:
+        WireError: these bytes are no bundle of that stream.
+        UnknownNameError: this process has no serializer for its type of data.
+    """
+    cls = by_name(info.type_name)
+    return map(cls.deserialize, split_bundle(memory, info, type_id(info.type_name)))
 
 
 # The default ----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,87 @@
+"""What `sensorium demo` and `sensorium serve demo` simulate: the bundled quadruped and its sensors."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sensorium.cfg import SensorCfg
+    from sensorium.engines.mujoco import MujocoEngine
+
+TITLE = "demo quadruped, trotting"
+PRESETS = {"trunk": "bmi088", "foot": "icm42688p"}
+"""Sensor -> the device that it is."""
+LIDAR_DEG = (-30.0, -22.0, -16.0, -11.0, -7.0, -4.0)
+"""Elevations of the demo's lidar, deg: rings on the ground from 0.7 m on."""
+
+
+def sensors() -> list[SensorCfg[Any]]:
+    """Return the configs of the demo's sensors."""
+    from sensorium.patterns import GridPatternCfg, SpinningPatternCfg
+    from sensorium.presets import preset
+    from sensorium.sensors.frame_transformer import FrameTransformerCfg
+    from sensorium.sensors.joint import JointSensorCfg
+    from sensorium.sensors.lidar import LidarCfg
+    from sensorium.sensors.ray_caster import RayCasterCfg
+    from sensorium.sensors.terrain_height import TerrainHeightCfg
+
+    feet = FrameTransformerCfg.FrameCfg
+    return [
+        preset(PRESETS["trunk"], name="trunk", site="imu", rate_hz=200.0, delay=0.004, jitter=0.002),
+        preset(PRESETS["foot"], name="foot", site="FL_foot_imu", rate_hz=100.0, delay=0.012, jitter=0.004),
+        JointSensorCfg(
+            name="encoders", joints=".*", bits=14, backlash=0.002, velocity_mode="difference", rate_hz=200.0
+        ),
+        FrameTransformerCfg(
+            name="feet", body="trunk", target_frames=(feet(site=".*_foot"),), fields=("target_pos_source",)
+        ),
+        RayCasterCfg(
+            name="scan",
+            body="trunk",
+            pattern=GridPatternCfg(size=(1.6, 1.0)),
+            ray_alignment="yaw",
+            max_distance=5.0,
+            rate_hz=50.0,
+            noise=0.005,
+            delay=0.02,
+        ),
+        TerrainHeightCfg(
+            name="clearance",
+            sites=".*_foot",
+            max_distance=2.0,
+            rate_hz=100.0,
+            noise=0.002,
+        ),
+        LidarCfg(
+            name="lidar",
+            site="lidar",
+            pattern=SpinningPatternCfg(elevations=LIDAR_DEG, cycle_interval=0.1 / 180),
+            max_distance=30.0,
+            rate_hz=10.0,
+            range_noise=0.02,
+            drop_rate=0.02,
+            fields=("points_b", "intensity"),
+        ),
+    ]
+
+
+def quadruped(envs: int, seed: int, device: str) -> MujocoEngine:
+    """Return the engine of the robot.
+
+    Every environment but the first has its own place (up to 0.2 m away) and heading (up to 0.2 rad).
+    """
+    import numpy as np
+
+    from sensorium.demo import model_path
+    from sensorium.engines.mujoco import MujocoEngine
+
+    engine = MujocoEngine(model_path(), envs, device=device, keyframe="home")
+    qpos = engine.qpos.numpy()
+    for env in range(1, envs):
+        x, y, yaw = np.random.default_rng([abs(seed), env]).uniform(-0.2, 0.2, 3)
+        c, s = math.cos(yaw / 2.0), math.sin(yaw / 2.0)
+        qw, qx, qy, qz = qpos[env, 3:7]
+        qpos[env, :2] += (x, y)
+        qpos[env, 3:7] = (c * qw - s * qz, c * qx - s * qy, c * qy + s * qx, c * qz + s * qw)
+    return engine

@@ -1,0 +1,199 @@
+"""`sensorium listen`: what sensors of a simulation in another process send, live. The docstring is what `--help` shows."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from rich import box
+from rich.console import Console, Group
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+from tyro.conf import Positional, arg
+
+from sensorium.cli.commands import INTERRUPTED
+from sensorium.cli.messages import note, stderr, stdout
+
+if TYPE_CHECKING:
+    from sensorium.client.client import Client
+    from sensorium.client.monitor import Monitor, Options
+    from sensorium.wire.data import StreamInfo
+
+REFRESH_EVERY = 0.2
+"""Seconds between two pictures of the live table."""
+TITLE = "sensorium listen"
+
+
+@dataclass
+class Listen:
+    """Show what sensors of a simulation in another process send: rate, age, latency, losses, and the newest values.
+
+    ADDRESS is what `sensorium serve` prints. Without a SENSOR it prints what there is to listen to. On a terminal the
+    tables are live; else there is a line a second for each sensor, or with --json one for each sample.
+
+    The age is how old a value was at its frame, in simulation time: the sensor's delay, and what passed since it was
+    captured. The latency is wall clock, from the capture until it was here. Dropped are samples that were left out
+    because newer ones were there first (--policy latest); lost are events. Where the server ends, it is waited for
+    until it is back.
+
+    The same, plainly and where only numpy, pyzmq and msgspec are installed: python -m sensorium.client ADDRESS.
+
+    For example:
+      sensorium listen tcp://127.0.0.1:7447
+      sensorium listen tcp://127.0.0.1:7447 lidar --env 0
+      sensorium listen tcp://127.0.0.1:7447 trunk foot --truth --max-rate 20
+      sensorium listen tcp://127.0.0.1:7447 trunk --policy lossless --json --count 1000 > trunk.jsonl
+      sensorium listen tcp://127.0.0.1:7447 --blueprints
+      sensorium listen tcp://127.0.0.1:7447 --blueprints safe_distance
+    """
+
+    address: Annotated[Positional[str], arg(metavar="ADDRESS")]
+    """Of the server: tcp://HOST:PORT or ipc:///path."""
+    sensors: Annotated[Positional[tuple[str, ...]], arg(metavar="[SENSOR ...]")] = ()
+    """Names of sensors; with --blueprints of blueprints."""
+    env: Annotated[int | None, arg(metavar="K")] = None
+    """Only this environment. Default: all; the values shown are those of the first."""
+    every: Annotated[int, arg(metavar="N")] = 1
+    """Only each N-th sample."""
+    max_rate: Annotated[float, arg(metavar="HZ")] = 0.0
+    """Most samples per second of the wall clock; 0: all."""
+    policy: Literal["latest", "lossless"] = "latest"
+    """What happens to samples that come too fast: only the newest is kept, or they wait (up to a limit; in lock-step
+    the simulation waits, too)."""
+    truth: bool = False
+    """The ground truth, too."""
+    count: Annotated[int, arg(metavar="N")] = 0
+    """End after N samples of each sensor; 0: at Ctrl-C."""
+    seconds: Annotated[float, arg(metavar="S")] = 0.0
+    """End after S seconds of the wall clock; 0: at Ctrl-C."""
+    json: bool = False
+    """One line of JSON for each sample (without SENSOR: for each stream)."""
+    blueprints: bool = False
+    """What sensors clients can spawn; by name with their attributes."""
+    token_file: Annotated[Path | None, arg(metavar="FILE")] = None
+    """File with the server's token. Or set SENSORIUM_TOKEN."""
+    server_key: Annotated[str, arg(metavar="KEY")] = ""
+    """The server's public key, where it has keys; it prints it."""
+    keys: Annotated[Path | None, arg(metavar="FILE")] = None
+    """File with this client's keys, where the server lets in certain ones only; made where it does not exist, and the
+    public key is printed, for the server's --allow-key."""
+    timeout: Annotated[float, arg(metavar="S")] = 5.0
+    """Longest wait for the server at first, s."""
+
+    def run(self) -> int:
+        """Run the command and return the exit code."""
+        from sensorium.client.monitor import Options, listen, words
+
+        options = Options(
+            self.address, self.sensors, self.env, self.every, self.max_rate, self.policy, self.truth, self.count,
+            self.seconds, self.json, self.token_file, self.server_key, self.keys, self.timeout,
+        )  # fmt: skip
+        if self.keys is not None:
+            from sensorium.wire.keyfiles import find_keys
+
+            note(f"public key of this client: {find_keys(self.keys)[0]}")
+        try:
+            with words(_warn):
+                if self.blueprints:
+                    with options.connect(TITLE) as client:
+                        _print_blueprints(client, self.sensors)
+                elif self.json or (self.sensors and not stdout().is_terminal):
+                    listen(options, sys.stdout, note, TITLE)
+                elif self.sensors:
+                    _live(options)
+                else:
+                    with options.connect(TITLE) as client:
+                        _print_catalogue(client)
+        except KeyboardInterrupt:
+            return INTERRUPTED
+        return 0
+
+
+def _warn(text: str) -> None:
+    stderr().print(f"[bold yellow]warning:[/] {escape(text)}", soft_wrap=True)
+
+
+# What there is --------------------------------------------------------------------------------------------------------
+
+
+def catalogue_table(streams: Iterable[StreamInfo]) -> Table:
+    """Return what there is to listen to."""
+    from sensorium.client import show
+
+    return _table(show.CATALOGUE_HEADINGS, list(show.catalogue(streams)), right=("rate", "envs"), wrapped=("mounts",))
+
+
+def _print_catalogue(client: Client) -> None:
+    from sensorium.client.monitor import about
+
+    console = stdout()
+    console.print(about(client), style="bold", markup=False, soft_wrap=True)
+    console.print(catalogue_table(client.streams.values()))
+    console.print(f"listen: sensorium listen {client.address} SENSOR", markup=False, soft_wrap=True)
+
+
+def _print_blueprints(client: Client, names: Sequence[str]) -> None:
+    console, library = stdout(), client.blueprints
+    if names:
+        for blueprint in [library.find(name) for name in names]:
+            console.print(str(blueprint), markup=False)
+        return
+    rows = [(each.id, each.definition.where, each.needs, each.doc) for each in library]
+    console.print(_table(("blueprint", "runs in", "needs", "what it is"), rows, wrapped=("needs", "what it is")))
+    console.print("attributes: sensorium listen ADDRESS --blueprints NAME", markup=False, soft_wrap=True)
+
+
+# Live -----------------------------------------------------------------------------------------------------------------
+
+
+def _live(options: Options) -> None:
+    """Show tables until it is over."""
+    from rich.live import Live
+
+    from sensorium.client.monitor import Monitor, watch
+
+    console = stdout()
+    with options.connect(TITLE) as client:
+        monitor = Monitor(client, options)
+        with Live(console=console, auto_refresh=False, vertical_overflow="ellipsis") as live:
+            try:
+                watch(monitor, lambda: live.update(picture(monitor, console), refresh=True), note, REFRESH_EVERY)
+            finally:
+                monitor.close()
+
+
+def picture(monitor: Monitor, console: Console) -> Group:
+    """Return the two tables: how much comes in, and the newest values."""
+    from sensorium.client import show
+
+    names, newest = monitor.names, monitor.newest
+    stats = [show.stats_row(name, monitor.flow(name), newest.get(name)) for name in names]
+    values = [row for name in names if (data := newest.get(name)) is not None for row in show.values_rows(name, data)]
+    frames = max((data.frame for data in newest.values()), default=0)
+    times = max((data.time for data in newest.values()), default=0.0)
+    title = f"{monitor.client.address}: frame {frames}, {times:.3f} s"
+    parts: list[Any] = [
+        Text(title, style="bold"),
+        _table(show.STATS_HEADINGS, stats, right=show.STATS_HEADINGS[1:-1], wrapped=()),
+    ]
+    if values:
+        parts.append(_table(show.VALUE_HEADINGS, values, right=(), wrapped=("newest",)))
+    return Group(*parts)
+
+
+def _table(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = (), wrapped: Sequence[str] = ()
+) -> Table:
+    """Return a table of plain texts; columns without any text are left out, only those in `wrapped` break lines."""
+    used = [i for i in range(len(headings)) if i == 0 or any(row[i] for row in rows)]
+    view = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for i in used:
+        heading = headings[i]
+        view.add_column(heading, justify="right" if heading in right else "left", no_wrap=heading not in wrapped)
+    for row in rows:
+        view.add_row(*(Text(row[i]) for i in used))
+    return view

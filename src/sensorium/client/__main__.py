@@ -1,0 +1,71 @@
+"""``python -m sensorium.client ADDRESS [SENSOR ...]``: listen with nothing but numpy, pyzmq and msgspec installed."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from sensorium.errors import SensoriumError
+
+EXAMPLES = """\
+for example:
+  python -m sensorium.client tcp://127.0.0.1:7447
+  python -m sensorium.client tcp://127.0.0.1:7447 lidar --env 0
+  python -m sensorium.client tcp://127.0.0.1:7447 imu --json --count 100
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the plain listener and return its exit code.
+
+    Args:
+        argv: arguments without the program's name; None takes the process's.
+    """
+    args = vars(_parser().parse_args(argv))
+    try:
+        from sensorium.client.monitor import Options, listen, to_stderr, words
+
+        with words(lambda text: to_stderr(f"warning: {text}")):
+            options = Options(**{**args, "sensors": tuple(args["sensors"])})
+            listen(options, sys.stdout, to_stderr, "python -m sensorium.client")
+    except SensoriumError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # who read the output has left, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains of it when it ends
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m sensorium.client",
+        description="Listen to sensors of a simulation in another process, in plain text.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("address", metavar="ADDRESS", help="what the server prints, e.g. tcp://127.0.0.1:7447")
+    add("sensors", metavar="SENSOR", nargs="*", help="names; without one the table of what there is")
+    add("--env", type=int, metavar="K", help="only this environment (default: all; shown is the first)")
+    add("--every", type=int, default=1, metavar="N", help="only each N-th sample")
+    add("--max-rate", type=float, default=0.0, metavar="HZ", help="most samples per second of wall clock")
+    add("--policy", choices=("latest", "lossless"), default="latest", help="what is too much is left out, or waits")
+    add("--truth", action="store_true", help="the ground truth, too")
+    add("--count", type=int, default=0, metavar="N", help="end after N samples of each sensor")
+    add("--seconds", type=float, default=0.0, metavar="S", help="end after S seconds of wall clock")
+    add("--json", action="store_true", help="one line of JSON for each sample")
+    add("--token-file", type=Path, metavar="FILE", help="the server's token (or the variable SENSORIUM_TOKEN)")
+    add("--server-key", default="", metavar="KEY", help="the server's public key, where it has keys")
+    add("--keys", dest="key_file", type=Path, metavar="FILE", help="this client's keys; made where it does not exist")
+    add("--timeout", type=float, default=5.0, metavar="S", help="longest wait for the server at first, s")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

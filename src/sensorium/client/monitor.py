@@ -1,0 +1,372 @@
+"""Looking at what sensors send: options, counting, words for what happens; `python -m sensorium.client` shows it plainly.
+
+`sensorium listen` builds its table on it.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from sensorium.client import show
+from sensorium.client.callbacks import LOGGER
+from sensorium.client.client import Client
+from sensorium.client.sensors import Policy, Stats
+from sensorium.client.show import Flow
+from sensorium.errors import ConfigError, SensoriumWarning, StreamError
+from sensorium.wire.data import SensorData
+from sensorium.wire.keyfiles import find_keys, find_token
+
+LINES_EVERY = 1.0
+"""Seconds between two lines of a sensor, where there is no live table."""
+RATE_OVER = 2.0
+"""Seconds over which megabytes per second are taken."""
+SAME_WITHIN = 1.0
+"""Seconds within which the same words are said once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to listen to, and how.
+
+    Args:
+        address: of the server.
+        sensors: names; none for a list of what there is.
+        env: the only environment; None for all.
+        every: only each n-th sample.
+        max_rate: most samples per second of the wall clock; 0 for all.
+        policy: see `RemoteSensor.listen`.
+        truth: with the ground truth.
+        count: samples of each sensor after which it ends; 0 for no end.
+        seconds: wall clock after which it ends, s; 0 for no end.
+        json: one line of JSON for each sample.
+        token_file: file with the server's token; None takes the environment variable.
+        server_key: the server's public key.
+        key_file: file with this client's keys.
+        timeout: longest wait for the server at first, s.
+        shared_memory: read large data from shared memory, where the server is on this machine.
+
+    Raises:
+        ConfigError: a number is out of range.
+    """
+
+    address: str
+    sensors: tuple[str, ...] = ()
+    env: int | None = None
+    every: int = 1
+    max_rate: float = 0.0
+    policy: Policy = "latest"
+    truth: bool = False
+    count: int = 0
+    seconds: float = 0.0
+    json: bool = False
+    token_file: Path | None = None
+    server_key: str = ""
+    key_file: Path | None = None
+    timeout: float = 5.0
+    shared_memory: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("max_rate", "count", "seconds"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                option = name.replace("_", "-")
+                raise ConfigError.single("listen", option, getattr(self, name), "a number >= 0; 0 for no limit")
+        if not 0.0 < self.timeout < float("inf"):
+            raise ConfigError.single("listen", "timeout", self.timeout, "a finite number of seconds > 0")
+
+    def connect(self, name: str) -> Client:
+        """Return a client that is connected.
+
+        Args:
+            name: what the server calls it.
+
+        Raises:
+            StreamError: nobody answers, or the server refuses; with what to do.
+            ConfigError: a file, key or address that is none.
+        """
+        keys = find_keys(self.key_file) if self.key_file is not None else None
+        token = find_token(self.token_file)
+        try:
+            return Client(
+                self.address,
+                name=name,
+                token=token,
+                server_key=self.server_key,
+                keys=keys,
+                timeout=self.timeout,
+                shared_memory=self.shared_memory,
+            )
+        except StreamError as error:
+            text = str(error)
+            if "token" in text:
+                text += ". Here: --token-file FILE, or the environment variable SENSORIUM_TOKEN"
+            elif "keys" in text:
+                text += ". Give --server-key KEY, as the server prints it, where it has keys, else none"
+            elif self.server_key:
+                text += " The server may have no keys, or other ones: then it does not answer to --server-key."
+            raise StreamError(text) from None
+
+
+class Monitor:
+    """Listens to some sensors and keeps the newest sample of each.
+
+    Args:
+        client: the client.
+        options: what to listen to.
+        on_sample: called with each sample and what was received so far, on worker threads, one after the other; an
+            `OSError` that it raises, such as that of a pipe which nobody reads, ends everything.
+
+    Raises:
+        UnknownNameError: the server has no such sensor, with the nearest.
+        ConfigError: an option that the sensor cannot do.
+    """
+
+    def __init__(
+        self, client: Client, options: Options, on_sample: Callable[[SensorData, Stats], None] | None = None
+    ) -> None:
+        self.client, self.options = client, options
+        self.newest: dict[str, SensorData] = {}
+        """Sensor -> its newest sample."""
+        self._on_sample = on_sample
+        self._latency: dict[str, float] = {}
+        self._taken: dict[str, int] = {}
+        self._bytes: dict[str, deque[tuple[float, int]]] = {}
+        self._failure: OSError | None = None
+        self._lock = threading.Lock()
+        self._changed = threading.Condition()
+        self._connected = True
+        self.names = list(dict.fromkeys(options.sensors))
+        """The sensors."""
+        sensors = [client.sensors[name] for name in self.names]  # all of them are there before the first is heard
+        for sensor in sensors:
+            self._taken[sensor.name] = 0
+            self._bytes[sensor.name] = deque([(time.monotonic(), 0)])
+            sensor.listen(
+                self._take,
+                policy=options.policy,
+                every=options.every,
+                max_rate=options.max_rate or None,
+                envs=options.env,
+                truth=options.truth,
+            )
+
+    def _take(self, data: SensorData) -> None:
+        name, count = data.sensor, self.options.count
+        if self._failure is not None or (count and self._taken[name] >= count):
+            return
+        self._latency[name] = data.latency()
+        self.newest[name] = data
+        sensor = self.client._sensors[name]
+        if self._on_sample is not None:
+            try:
+                with self._lock:
+                    self._on_sample(data, sensor.stats)
+            except OSError as error:
+                self._failure = error
+        self._taken[name] += 1
+        is_last = self._taken[name] == count
+        if is_last:
+            sensor.stop()
+        if is_last or self._failure is not None or self._taken[name] == 1:
+            with self._changed:
+                self._changed.notify_all()
+
+    @property
+    def has_all(self) -> bool:
+        """Whether every sensor has sent something."""
+        return len(self.newest) == len(self.names)
+
+    def flow(self, name: str) -> Flow:
+        """Return how much comes in of a sensor; to be called now and then."""
+        sensor = self.client._sensors[name]
+        stats, now, marks = sensor.stats, time.monotonic(), self._bytes[name]
+        marks.append((now, stats.nbytes))
+        while len(marks) > 2 and now - marks[1][0] >= RATE_OVER:
+            marks.popleft()
+        (since, before), span = marks[0], now - marks[0][0]
+        data = self.newest.get(name)
+        state = "" if self._connected else "no server"
+        if not sensor.is_listening:
+            state = f"ended: {sensor.why_ended}" if sensor.why_ended else "done"
+        rate = 1e-6 * (stats.nbytes - before) / span if span > 0.0 and not state else 0.0
+        return Flow(stats, 0.0 if data is None else data.age, self._latency.get(name, 0.0), rate, state)
+
+    def news(self) -> list[str]:
+        """Return what has happened to the connection since somebody asked, in words."""
+        before, self._connected = self._connected, self.client.is_connected
+        if before == self._connected:
+            return []
+        if self._connected:
+            return [f"the server at {self.client.address} is back; listening goes on"]
+        return [f"the server at {self.client.address} does not answer; waiting until it is back (Ctrl-C ends this)"]
+
+    def wait(self, seconds: float, until: Callable[[], bool] = lambda: False) -> bool:
+        """Wait for some time, until all is over or until something else; returns whether all is over.
+
+        Raises:
+            OSError: `on_sample` raised it.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self.is_over or until(), seconds)
+        if self._failure is not None:
+            raise self._failure
+        return self.is_over
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come."""
+        return self._failure is not None or not any(self.client._sensors[name].is_listening for name in self.names)
+
+    def check(self) -> None:
+        """Raise where less came than was asked for.
+
+        Raises:
+            StreamError: a sensor was ended by the server, or fewer than `count` samples came in time.
+        """
+        for name in self.names:
+            sensor, taken, count = self.client._sensors[name], self._taken[name], self.options.count
+            if sensor.why_ended:
+                raise StreamError(f"listening to {name!r} ended: {sensor.why_ended}")
+            if taken < count:
+                raise StreamError(
+                    f"{taken} of {count} samples of {name!r} came within {self.options.seconds:g} s. Does the "
+                    "simulation run (in lock-step it runs when a client steps it)?"
+                )
+
+    def close(self) -> None:
+        """Stop listening."""
+        for name in self.names:
+            self.client._sensors[name].stop()
+
+
+def watch(monitor: Monitor, refresh: Callable[[], None], say: Callable[[str], None], every: float) -> None:
+    """Look at a monitor until it is over, or its seconds are.
+
+    Args:
+        monitor: the monitor.
+        refresh: shows what is there.
+        say: takes words about the connection.
+        every: seconds between two looks.
+
+    Raises:
+        StreamError: less came than was asked for.
+        OSError: what is shown cannot be written.
+    """
+    seconds = monitor.options.seconds
+    end = time.monotonic() + seconds if seconds else float("inf")
+    is_over = monitor.wait(min(every, end - time.monotonic()), lambda: monitor.has_all)
+    while True:
+        for text in monitor.news():
+            say(text)
+        refresh()
+        if is_over or time.monotonic() >= end:
+            break
+        is_over = monitor.wait(max(0.0, min(every, end - time.monotonic())))
+    monitor.check()
+
+
+def listen(options: Options, out: TextIO, say: Callable[[str], None], name: str) -> None:
+    """Listen as `options` say, and print plain lines: a table of what there is, or a line a second, or JSON.
+
+    Args:
+        options: what to listen to.
+        out: takes the lines.
+        say: takes words about the connection.
+        name: what the server calls this client.
+
+    Raises:
+        SensoriumError: see the messages.
+        OSError: the lines cannot be written.
+    """
+
+    def write(text: str) -> None:
+        out.write(f"{text}\n")
+        out.flush()
+
+    with options.connect(name) as client:
+        if not options.sensors:
+            streams = client.streams.values()
+            if options.json:
+                for info in streams:
+                    write(show.stream_json(info))
+            else:
+                write(about(client))
+                write(show.table(show.CATALOGUE_HEADINGS, list(show.catalogue(streams))))
+            return
+        if options.json:
+            monitor = Monitor(client, options, lambda data, stats: write(show.as_json(data, stats)))
+            watch(monitor, lambda: None, say, 0.2)
+        else:
+            monitor = Monitor(client, options)
+
+            def refresh() -> None:
+                for name in monitor.names:
+                    write(show.line(name, monitor.flow(name), monitor.newest.get(name)))
+
+            watch(monitor, refresh, say, LINES_EVERY)
+        monitor.close()
+
+
+def about(client: Client) -> str:
+    """Return what a server serves, in one line."""
+    description = client.description
+    mode = "lock-step" if client.is_lockstep else "free-running"
+    envs = f"{description.num_envs} env{'s' if description.num_envs > 1 else ''}"
+    return f"{client.address}: {description.engine}, {envs}, {description.dt * 1e3:.4g} ms per tick, {mode}"
+
+
+@contextmanager
+def words(say: Callable[[str], None]) -> Iterator[None]:
+    """Have warnings and what is logged said as plain text, each once."""
+    handler = _Words(say)
+    before = warnings.showwarning
+
+    def show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if issubclass(category, SensoriumWarning):
+            handler.say(str(message))
+        else:
+            before(message, category, *where, **more)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", SensoriumWarning)
+        warnings.showwarning = show_warning
+        LOGGER.addHandler(handler)
+        try:
+            yield
+        finally:
+            LOGGER.removeHandler(handler)
+
+
+class _Words(logging.Handler):
+    """Says what is logged."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._say, self._said = say, ("", 0.0)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.say(record.getMessage())
+
+    def say(self, text: str) -> None:
+        """Say something that was not said a moment ago: some things are both logged and warned of."""
+        now, (last, when) = time.monotonic(), self._said
+        self._said = (text, now)
+        if text != last or now - when > SAME_WITHIN:
+            self._say(text)
+
+
+def to_stderr(text: str) -> None:
+    """Say something beside the results."""
+    print(text, file=sys.stderr, flush=True)
+
+
+__all__ = ["Monitor", "Options", "about", "listen", "to_stderr", "watch", "words"]

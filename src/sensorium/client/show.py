@@ -1,0 +1,324 @@
+"""What there is to listen to, and what was received, as text and as JSON: plain functions, no terminal."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sensorium.client.sensors import Stats
+from sensorium.spec import FieldSpec
+from sensorium.wire.data import ArrayData, FieldBranch, FieldData, SensorData, StreamInfo
+
+SHOWN_NUMBERS = 6
+"""Numbers of one field that are shown at most."""
+MOST_NUMBERS = 16
+"""Fields with more numbers per env than these are summed up."""
+MOST_JSON = 64
+"""Fields with more numbers than these are summed up in JSON."""
+MANY_NAMES = 3
+"""Names of mounts that are shown at most."""
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+CATALOGUE_HEADINGS = ("sensor", "kind", "rate", "envs", "field", "shape", "unit", "mounts")
+"""Columns of `catalogue`."""
+STATS_HEADINGS = ("sensor", "rate", "age", "latency", "received", "dropped", "lost", "MB/s", "envs")
+"""Columns of `stats_row`."""
+VALUE_HEADINGS = ("sensor", "field", "shape", "unit", "newest")
+"""Columns of `values_rows`."""
+
+
+class Flow(NamedTuple):
+    """How much comes in of a sensor."""
+
+    stats: Stats
+    age: float = 0.0
+    """How old the newest sample was at its frame, s of simulation time."""
+    latency: float = 0.0
+    """Wall clock from its capture to when it was here, s."""
+    megabytes_per_second: float = 0.0
+    state: str = ""
+    """Why nothing comes, in words; empty where it does."""
+
+
+# What there is --------------------------------------------------------------------------------------------------------
+
+
+def catalogue(streams: Iterable[StreamInfo]) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of a table of what there is to listen to: one for each field, the sensor's own in its first."""
+    for info in streams:
+        own = (info.name, info.kind, _rate(info), str(info.num_envs))
+        mounts = _named(info.mounts)
+        if not info.specs:
+            what = {"client": "runs in the client that spawned it"}.get(info.where, info.type_name or "no data")
+            yield (*own, what, "", "", mounts)
+        for i, spec in enumerate(info.specs):
+            first = own if i == 0 else ("", "", "", "")
+            yield (*first, spec.name, _axes(spec), _unit(spec), mounts if i == 0 else "")
+
+
+def _rate(info: StreamInfo) -> str:
+    return "events" if info.events else f"{info.rate_hz:.4g} Hz" if info.rate_hz else "as it sends"
+
+
+def _unit(spec: FieldSpec) -> str:
+    return "" if spec.unit == "1" else spec.unit
+
+
+def _axes(spec: FieldSpec) -> str:
+    """Return the shape of a field: the parts of vectors by number, other axes with their name."""
+    sizes = [
+        "event" if axis == "event" else str(size) if len(axis) == size else f"{axis} {size}"
+        for axis, size in zip(spec.axes, spec.shape, strict=True)
+    ]
+    return f"[{', '.join(['env', *sizes] if not spec.is_ragged else sizes)}]"
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - MANY_NAMES
+    return ", ".join(names[:MANY_NAMES]) + (f", ... ({more} more)" if more > 0 else "")
+
+
+# What comes in --------------------------------------------------------------------------------------------------------
+
+
+def stats_row(name: str, flow: Flow, data: SensorData | None) -> tuple[str, ...]:
+    """Return the row of a sensor in a table of how much comes in."""
+    stats = flow.stats
+    if data is None:
+        return (name, flow.state or "waiting", *[""] * (len(STATS_HEADINGS) - 2))
+    return (
+        name,
+        flow.state or f"{stats.rate:.4g}/s",
+        milliseconds(flow.age),
+        milliseconds(flow.latency),
+        str(stats.received),
+        str(stats.dropped),
+        str(stats.lost),
+        f"{flow.megabytes_per_second:.3g}",
+        _envs(data),
+    )
+
+
+def _envs(data: SensorData) -> str:
+    last = data.first_env + data.num_envs - 1
+    return str(last) if data.num_envs == 1 else f"{data.first_env}..{last}"
+
+
+def milliseconds(seconds: float) -> str:
+    """Return a time in milliseconds, or in seconds where it is long."""
+    return f"{seconds * 1e3:.3g} ms" if abs(seconds) < 0.9995 else f"{seconds:.4g} s"
+
+
+def line(name: str, flow: Flow, data: SensorData | None) -> str:
+    """Return what comes in of a sensor as one line of text."""
+    stats = flow.stats
+    if data is None:
+        return f"{name}: {flow.state or 'nothing yet'}"
+    lost = f", {stats.lost} events lost" if stats.lost else ""
+    shown = "; ".join(
+        f"{field} {shape}{f' {unit}' if unit else ''}: {' | '.join(text.splitlines())}"
+        for _, field, shape, unit, text in values_rows(name, data)
+    )
+    return (
+        f"{name}: {flow.state or f'{stats.rate:.4g}/s'}, age {milliseconds(flow.age)}, "
+        f"latency {milliseconds(flow.latency)}, {stats.received} received, {stats.dropped} dropped{lost}, "
+        f"{flow.megabytes_per_second:.3g} MB/s; {shown}"
+    )
+
+
+def values_rows(name: str, data: SensorData) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of a sensor in a table of the newest values, one for each field: of the first env, or last event.
+
+    The shape is that of the whole array.
+    """
+    if isinstance(data, FieldData):
+        first = True
+        branches: list[tuple[str, FieldBranch]] = [("", data)]
+        if data.truth is not None:
+            branches.append(("true ", data.truth))
+        no_hit = data.info.cfg.get("no_hit_value")
+        for spec in data.specs:
+            for word, branch in branches:
+                values = branch[spec.name]
+                text = _text(values[-1 if spec.is_ragged else 0], spec, no_hit) if len(values) else "none"
+                yield (name if first else "", f"{word}{spec.name}", _shape(values), _unit(spec), text)
+                first = False
+        return
+    if isinstance(data, ArrayData):
+        array = data.array
+        if array.dtype.names is None:
+            yield (name, "items", _shape(array), "", _numbers(array))
+            return
+        for i, field in enumerate(array.dtype.names):
+            values = array[field]
+            text = _numbers(values[-1]) if len(values) else "none"
+            yield (name if i == 0 else "", field, _shape(values), "", text)
+        return
+    shown = repr(data)
+    yield (name, "data", f"{len(data.raw_data)} bytes", "", shown if len(shown) <= 200 else f"{shown[:197]}...")
+
+
+def _shape(values: Array) -> str:
+    return f"[{', '.join(map(str, values.shape))}]"
+
+
+def _text(value: Any, spec: FieldSpec, no_hit_value: float | None) -> str:
+    """Return a value as text: each number, or of many the spread and how many are missing."""
+    array = np.asarray(value)
+    return _summed_up(array, spec, no_hit_value) if array.size > MOST_NUMBERS else _numbers(array)
+
+
+def _numbers(values: Any) -> str:
+    flat = np.asarray(values).reshape(-1)
+    texts = [number(item) for item in flat[:SHOWN_NUMBERS].tolist()]
+    return " ".join(texts) + (f" ... ({len(flat)})" if len(flat) > SHOWN_NUMBERS else "")
+
+
+def number(value: Any) -> str:
+    """Return a number as short text that keeps its width while it changes; booleans, integers and text as they are."""
+    if not isinstance(value, float):
+        return str(value)
+    is_plain = value == 0.0 or 5e-4 <= abs(value) < 1e3 or not math.isfinite(value)
+    return f"{value:+7.3f}" if is_plain else f"{value:+.2e}"
+
+
+def _summed_up(value: Array, spec: FieldSpec, no_hit_value: float | None) -> str:
+    """Return what many numbers are: per axis of a vector from least to greatest, of ids how many."""
+    if value.dtype.kind != "f":
+        low, high = (value.min(), value.max()) if value.dtype.kind in "iu" else (None, None)
+        if low is None:
+            return f"{int(np.count_nonzero(value))} of {value.size} are true"
+        return f"{low} to {high}, mean {value.mean():.4g}"
+    items = value.reshape(-1, value.shape[-1]) if spec.is_vector else value.reshape(-1, 1)
+    known = _known(items, spec, no_hit_value)
+    missing = len(items) - int(known.sum())
+    word = "missed" if spec.role in ("range", "image", "point") else "not finite"
+    if missing == len(items):
+        return f"all {missing} {word}"
+    low, high = items[known].min(axis=0).tolist(), items[known].max(axis=0).tolist()
+    axes = spec.axes[-1] if spec.is_vector else ""
+    names = [f"{axis} " for axis in axes] if axes else [""]
+    spans = [f"{axis}{number(a)} to {number(b)}" for axis, a, b in zip(names, low, high, strict=True)]
+    if missing:
+        spans.append(f"{missing} of {len(items)} {word}")
+    return "\n".join(spans)
+
+
+def _known(items: Array, spec: FieldSpec, no_hit_value: float | None) -> Array:
+    known: Array = np.isfinite(items).all(axis=1)
+    if no_hit_value is not None and spec.role in ("range", "image"):
+        known &= (items != np.float32(no_hit_value)).all(axis=1)
+    return known
+
+
+# JSON -----------------------------------------------------------------------------------------------------------------
+
+
+def as_json(data: SensorData, stats: Stats) -> str:
+    """Return a sample as one line of JSON.
+
+    Arrays of up to 64 numbers are there as ``"values"``; of larger ones shape, least, mean and greatest number, and how
+    many of them are finite. What is not finite is null.
+
+    Args:
+        data: the sample.
+        stats: of its subscription, which counts it already.
+    """
+    transforms = data.transforms
+    about: dict[str, Any] = {
+        "sensor": data.sensor,
+        "frame": data.frame,
+        "seq": data.seq,
+        "tick": data.tick,
+        "time": round(data.time, 9),
+        "timestamp": round(data.timestamp, 9),
+        "age": round(data.age, 9),
+        "latency": round(data.latency(), 6),
+        "first_env": data.first_env,
+        "num_envs": data.num_envs,
+        "received": stats.received,
+        "dropped": stats.dropped,
+        "lost": stats.lost,
+    }
+    if transforms is not None:
+        about["transforms"] = _plain(transforms)
+    if isinstance(data, FieldData):
+        offsets = data.offsets
+        if offsets is not None:
+            about["offsets"] = _plain(offsets)
+        about["fields"] = _fields(data)
+        if data.truth is not None:
+            about["truth"] = _fields(data.truth)
+    elif isinstance(data, ArrayData):
+        names = data.array.dtype.names
+        about["items"] = {name: _plain(data.array[name]) for name in names} if names else _plain(data.array)
+    else:
+        about["bytes"] = len(data.raw_data)
+    return json.dumps(about, allow_nan=False)
+
+
+def _fields(branch: FieldBranch) -> dict[str, Any]:
+    return {spec.name: {"unit": spec.unit, **_plain(branch[spec.name])} for spec in branch.specs}
+
+
+def _plain(array: Array) -> dict[str, Any]:
+    """Return an array as JSON-able data."""
+    about: dict[str, Any] = {"shape": list(array.shape), "dtype": array.dtype.name}
+    if array.size <= MOST_JSON:
+        return {**about, "values": _finite(array.tolist())}
+    if array.dtype.kind == "b":
+        return {**about, "true": int(np.count_nonzero(array))}
+    known = array[np.isfinite(array)] if array.dtype.kind == "f" else array
+    if not known.size:
+        return {**about, "finite": 0}
+    spread = {"min": known.min().item(), "mean": float(known.mean(dtype=np.float64)), "max": known.max().item()}
+    return {**about, **spread, "finite": int(known.size)}
+
+
+def _finite(values: Any) -> Any:
+    if isinstance(values, list):
+        return [_finite(each) for each in values]
+    return None if isinstance(values, float) and not math.isfinite(values) else values
+
+
+def stream_json(info: StreamInfo) -> str:
+    """Return what there is to know of a stream as one line of JSON."""
+    return json.dumps(_finite_everywhere(info.to_dict()), allow_nan=False)
+
+
+def _finite_everywhere(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite_everywhere(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite_everywhere(each) for each in value]
+    return _finite(value)
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table as plain text, for where nothing draws a better one."""
+    lines = [tuple(headings), *rows]
+    widths = [max(len(each[i]) for each in lines) for i in range(len(headings))]
+    shown = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in lines]
+    return "\n".join([shown[0], "-" * max(map(len, shown)), *shown[1:]])
+
+
+__all__ = [
+    "CATALOGUE_HEADINGS",
+    "STATS_HEADINGS",
+    "VALUE_HEADINGS",
+    "Flow",
+    "as_json",
+    "catalogue",
+    "line",
+    "milliseconds",
+    "number",
+    "stats_row",
+    "stream_json",
+    "table",
+    "values_rows",
+]

@@ -1,0 +1,87 @@
+"""Many small messages of one stream and one frame in one: a header and the poses once, then what each of them has.
+
+The body: the number n of messages, u32; for each the bytes of its body, its first env and its number of envs, u32; then
+the bodies one after the other. All little endian. Message i has the number `seq` of the header plus i.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sensorium.errors import WireError
+from sensorium.wire.data import RawData, StreamInfo
+from sensorium.wire.header import BUNDLE, POSE_BYTES, Header
+
+Item = tuple[bytes, int, int]
+"""Body, first env and number of envs of one message."""
+
+_ROW = struct.Struct("<III")
+
+
+def is_bundle(memory: Any) -> bool:
+    """Return whether a received message is a bundle; of what is too short for a header, that it is none."""
+    return len(memory) > 6 and bool(memory[6] & BUNDLE)
+
+
+def bundle_body(items: Sequence[Item]) -> bytes:
+    """Return the body of a bundle."""
+    pack = _ROW.pack
+    table = [pack(len(body), first, count) for body, first, count in items]
+    return b"".join((len(items).to_bytes(4, "little"), *table, *(body for body, _, _ in items)))
+
+
+def split_bundle(memory: Any, info: StreamInfo, type_id: int) -> Iterator[RawData]:
+    """Return the messages of a bundle. Their bodies are copies, so that kept ones do not keep the received memory.
+
+    Args:
+        memory: the message, contiguous; it must not be written any more.
+        info: the stream it belongs to.
+        type_id: the type of data that it must have.
+
+    Raises:
+        WireError: the bytes are no bundle of that stream.
+    """
+    whole = RawData(memory, info)
+    header, body, head = whole.header, whole.body, whole._head
+    if not header.flags & BUNDLE:
+        raise WireError(f"a message of stream {info.name!r} is no bundle.")
+    if header.type_id != type_id:
+        raise WireError(f"a bundle of stream {info.name!r} has data of another type, {header.type_id:#018x}.")
+    if header.stream != info.id:
+        raise WireError(f"a bundle of stream {header.stream} came as one of stream {info.id} ({info.name!r}).")
+    size = len(body)
+    n = int.from_bytes(body[:4], "little") if size >= 4 else -1
+    at = 4 + _ROW.size * n
+    if n < 0 or at > size:
+        raise WireError(f"a bundle of stream {info.name!r} with {size} bytes for {n} messages.")
+    rows = list(_ROW.iter_unpack(body[4:at]))
+    end = header.first_env + header.num_envs
+    if at + sum(row[0] for row in rows) != size:
+        raise WireError(f"a bundle of stream {info.name!r} whose messages are not as long as it says.")
+    if any(first < header.first_env or first + count > end for _, first, count in rows):
+        raise WireError(f"a bundle of stream {info.name!r} with messages of environments that it has not.")
+    return _messages(header, head, bytes(body[at:]), rows, info)
+    return _messages(header, head, bytes(body[at:]), rows, info)
+
+
+def _messages(
+    header: Header, head: memoryview, bodies: bytes, rows: list[tuple[int, int, int]], info: StreamInfo
+) -> Iterator[RawData]:
+    new, of, view, at = tuple.__new__, RawData.of, memoryview, 0
+    flags, type_id, stream, _, seq, frame, tick, time_ns, capture_ns, wall_ns, first0, all_envs, poses, _, _ = header
+    flags &= ~BUNDLE
+    own = head
+    for length, first, count in rows:
+        values = (
+            flags, type_id, stream, 0, seq, frame, tick, time_ns, capture_ns, wall_ns, first, count, poses, 0, length
+        )  # fmt: skip
+        if count != all_envs:
+            own = head[(first - first0) * poses * POSE_BYTES :]
+        yield of(new(Header, values), own, view(bodies[at : at + length]), info)
+        at += length
+        seq += 1
+
+
+__all__ = ["Item", "bundle_body", "is_bundle", "split_bundle"]

@@ -1,0 +1,88 @@
+"""Files with a token or keys: secrets stay out of command lines, where every user of the machine sees them."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+from sensorium.errors import ConfigError, SensoriumError, StreamError
+
+TOKEN_VARIABLE = "SENSORIUM_TOKEN"
+"""Environment variable with the token, where no file is named."""
+KEY_CHARACTERS = 40
+"""Length of a key as text (Z85)."""
+
+
+def find_token(path: Path | None, *, make: bool = False) -> str:
+    """Return the token: of a file, else of the environment variable ``SENSORIUM_TOKEN``; empty where there is none.
+
+    Args:
+        path: a file that holds the token alone.
+        make: write a new token to the file where it does not exist, for its owner alone.
+
+    Raises:
+        ConfigError: the file cannot be read, holds none, or other users can read it.
+    """
+    if path is None:
+        return os.environ.get(TOKEN_VARIABLE, "").strip()
+    token = _read("token", path, (lambda: f"{secrets.token_urlsafe(32)}\n") if make else None).strip()
+    if not token or any(character.isspace() for character in token):
+        raise ConfigError.single("token", "file", str(path), "a file with one word, the token")
+    return token
+
+
+def find_keys(path: Path) -> tuple[str, str]:
+    """Return (public, secret) key of a file; where it does not exist it is made, for its owner alone.
+
+    Raises:
+        ConfigError: the file cannot be read, holds no keys, or other users can read it.
+        StreamError: the installed libzmq was built without CURVE.
+    """
+    text = _read("keys", path, _new_keys)
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        values = {}
+    public, secret = values.get("public"), values.get("secret")
+    if not (isinstance(public, str) and isinstance(secret, str) and len(public) == len(secret) == KEY_CHARACTERS):
+        expected = f'lines public = "..." and secret = "...", keys of {KEY_CHARACTERS} characters'
+        raise ConfigError.single("keys", "file", str(path), expected, "Name a file that does not exist: it is made.")
+    return public, secret
+
+
+def _new_keys() -> str:
+    import zmq
+
+    if not zmq.has("curve"):
+        raise StreamError("the installed libzmq was built without CURVE: install pyzmq's own wheel.")
+    public, secret = (key.decode() for key in zmq.curve_keypair())
+    return f"public = '{public}'  # what the other side is told\nsecret = '{secret}'  # what nobody else is told\n"
+
+
+def _read(what: str, path: Path, make: Callable[[], str] | None) -> str:
+    """Return what a file holds, once it is sure that only its owner can read it."""
+
+    def wrong(expected: str, fix: str = "") -> SensoriumError:
+        return ConfigError.single(what, "file", str(path), expected, fix)
+
+    try:
+        if make is not None and not path.exists():
+            text = make()
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(descriptor, "w", encoding="ascii") as file:
+                file.write(text)
+        if os.name == "posix" and path.stat().st_mode & 0o077:
+            raise wrong("a file that only its owner can read", f"Run chmod 600 {path}.")
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        place = f"There is no folder {str(path.parent)!r}." if not path.parent.is_dir() else "It does not exist."
+        raise wrong("a file that can be read", place) from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise wrong("a file that can be read", f"{reason}.") from error
+
+
+__all__ = ["KEY_CHARACTERS", "TOKEN_VARIABLE", "find_keys", "find_token"]

@@ -1,0 +1,171 @@
+"""Data that a listener keeps stay as they were, over all transports, and cost nobody but itself."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import threading
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from streaming import build, serving, until
+
+import sensorium as sn
+from sensorium.stream.hub import SLOTS_PER_CLIENT
+
+LATER = 1000
+TRANSPORTS = ("shared memory", "ipc", "socket", "in-process")
+
+
+@contextlib.contextmanager
+def linked(transport: str, tmp_path: Path) -> Iterator[tuple[sn.Server, sn.Client]]:
+    """Return a lock-step server and a client of it."""
+    if transport == "in-process":
+        with build(columns=8192).local_client() as client:
+            yield client.server, client
+        return
+    address = f"ipc://{tmp_path}/socket" if transport == "ipc" else "tcp://127.0.0.1:0"
+    with serving(address, lockstep=True, world={"columns": 8192}) as server:
+        with sn.connect(server.address, shared_memory=transport != "socket") as client:
+            yield server, client
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_kept_view_is_unchanged_after_a_thousand_later_frames(transport: str, tmp_path: Path) -> None:
+    """A view of a few numbers, a whole array and a data object, small and large; writing to them is refused."""
+    with linked(transport, tmp_path) as (_server, client):
+        kept: list[tuple[Any, bytes]] = []
+        counts = {"gauge": 0, "sheet": 0}
+
+        def keep(data: Any) -> None:
+            counts[data.sensor] += 1
+            field = data["vec" if data.sensor == "gauge" else "cells"]
+            if counts[data.sensor] == 3:
+                for view in (field, field[1:3, 1:3], data.transforms if data.transforms is not None else field[::2]):
+                    kept.append((view, view.tobytes()))
+                kept.append((data, data.raw_data.tobytes()))
+
+        for name in counts:
+            client.sensors[name].listen(keep, policy="lossless")
+        for _ in range(3 + LATER):
+            client.step()
+        until(lambda: all(count == 3 + LATER for count in counts.values()))
+        assert len(kept) == 8
+        for view, before in kept:
+            now = view if isinstance(view, np.ndarray) else view.raw_data
+            assert now.tobytes() == before
+            if isinstance(view, np.ndarray):
+                assert not view.flags.writeable
+                with pytest.raises(ValueError, match="read-only|WRITEABLE|writeable"):
+                    view[...] = 0
+        for name in counts:
+            client.sensors[name].stop()
+    for view, before in kept:  # the connection, and in-process the server too, are gone
+        now = view if isinstance(view, np.ndarray) else view.raw_data
+        assert now.tobytes() == before
+    assert not client.errors
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_copy_is_memory_of_its_own_and_what_is_let_go_is_given_back(transport: str, tmp_path: Path) -> None:
+    """The object that was received is freed with its last view; the copy lives on."""
+    with linked(transport, tmp_path) as (server, client):
+        box: list[Any] = []
+        client.sensors["sheet"].listen(box.append, policy="lossless")
+        client.step()
+        until(lambda: box)
+        data = box.pop()
+        copy, view = data.copy(), data["cells"][2, 10:20]
+        gone = weakref.ref(data)
+        assert copy["cells"].tobytes() == data["cells"].tobytes()
+        assert not np.shares_memory(copy["cells"], data["cells"])
+        del data
+        gc.collect()
+        assert gone() is None
+        if transport in ("shared memory", "ipc", "in-process"):
+            assert server.counts.slots_lent <= 1
+        assert view.tolist() == copy["cells"][2, 10:20].tolist()
+        del view
+        until(lambda: server.counts.slots_lent == 0)
+
+
+def test_a_client_that_sits_on_all_slots_gets_copies_and_a_warning_and_others_are_not_slowed() -> None:
+    """Everything that it keeps is right; the other client had every frame, as shared memory, and no warning."""
+    with serving(lockstep=True, world={"columns": 8192}) as server:
+        with sn.connect(server.address, name="hoarder") as hoarder, sn.connect(server.address) as other:
+            kept: list[Any] = []
+            sums: list[float] = []
+            with pytest.warns(sn.SensoriumWarning, match=r"'sheet': 6 of its messages are kept alive .* data\.copy"):
+                hoarder.sensors["sheet"].listen(kept.append, policy="lossless")
+                other.sensors["sheet"].listen(lambda data: sums.append(float(data["cells"][1, 0])), policy="lossless")
+                for _ in range(200):
+                    other.step()
+                until(lambda: len(kept) == len(sums) == 200)
+            assert server.counts.slots_lent == SLOTS_PER_CLIENT
+            for k, data in enumerate(kept):
+                assert data["cells"][1, 0] == 1024.0 + data.tick == sums[k]
+                assert data["cells"][3, 8191] == 3 * 1024.0 + data.tick + 8191.0
+            assert not other.notes and len(hoarder.notes) == 1
+            del data
+            kept.clear()
+            until(lambda: server.counts.slots_lent == 0)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_two_clients_see_the_same_data(transport: str, tmp_path: Path) -> None:
+    """Bit for bit, also where one takes part of the environments."""
+    with linked(transport, tmp_path) as (server, client):
+        second = server.scene.local_client(server=server) if transport == "in-process" else sn.connect(server.address)
+        with second:
+            mine: dict[int, bytes] = {}
+            whole: dict[int, bytes] = {}
+            part: dict[int, bytes] = {}
+            client.sensors["sheet"].listen(lambda d: mine.update({d.frame: d["cells"].tobytes()}), policy="lossless")
+            second.sensors["sheet"].listen(lambda d: whole.update({d.frame: d["cells"].tobytes()}), policy="lossless")
+            second._subscribe(
+                "sheet", lambda d: part.update({d.frame: d["cells"].tobytes()}), policy="lossless", envs=slice(1, 3)
+            )
+            frames = [client.step() for _ in range(50)]
+            until(lambda: len(mine) == len(whole) == len(part) == 50)
+            assert [*mine] == [*whole] == [*part] == frames and mine == whole
+            row = len(mine[frames[0]]) // 4
+            assert all(part[frame] == mine[frame][row : 3 * row] for frame in frames)
+
+
+def test_slots_that_are_let_go_in_any_thread_and_order_are_each_given_back_once() -> None:
+    """Four threads keep and drop views at random while frames go on; in the end all slots are free."""
+    with serving(step=True, world={"columns": 8192}) as server, sn.connect(server.address) as client:
+        lock = threading.Lock()
+        kept: list[Any] = []
+        wrong: list[Any] = []
+
+        def work(seed: int) -> None:
+            random = np.random.default_rng(seed)
+            subscription = client._subscribe("sheet", take, policy="latest")
+            for _ in range(150):
+                frame = server.frame
+                until(lambda: server.frame > frame)
+                with lock:
+                    mine = kept.pop(int(random.integers(len(kept)))) if kept else None
+                if mine is not None and mine[0][1, 0] != 1024.0 + mine[1]:
+                    wrong.append(mine)
+                del mine
+            subscription.stop()
+
+        def take(data: Any) -> None:
+            with lock:
+                if len(kept) < 5:
+                    kept.append((data["cells"][:, ::7], data.tick))
+
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        kept.clear()
+        until(lambda: server.counts.slots_lent == 0)
+        assert not wrong and client.is_connected and server.counts.subscriptions == 0

@@ -1,0 +1,192 @@
+"""What a slow listener gets: the newest with drops counted, everything, or everything but what is said to be lost."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from streaming import PATIENCE, Child, Nursery, held, serving, until
+
+import sensorium as sn
+from sensorium.client.sensors import Subscription
+from sensorium.wire.data import LostEvents
+
+HZ = 60.0
+
+
+@pytest.fixture(scope="module")
+def server(nursery: Nursery) -> Iterator[Child]:
+    """A server in another process that runs freely at 60 steps per second; a large frame has 0.5 MiB."""
+    with nursery.start("server", address="tcp://127.0.0.1:0", world={"columns": 32768}, hz=HZ) as child:
+        yield child
+
+
+def test_a_slow_reader_of_the_latest_gets_new_frames_and_the_right_count_of_drops(server: Child) -> None:
+    """It takes 100 ms for each frame of 60 per second: what it gets is young, and memory does not grow."""
+    with sn.connect(server.address) as client:
+        ages: list[float] = []
+        seqs: list[int] = []
+
+        def read(data: Any) -> None:
+            ages.append(data.latency())
+            seqs.append(data.seq)
+            time.sleep(0.1)  # the work of this reader, not a synchronisation
+
+        sensor = client.sensors["sheet"]
+        sensor.listen(read)
+        until(lambda: len(ages) == 5)
+        before = server.ask("held")["rss"], held()["rss"]
+        until(lambda: len(ages) >= 35)
+        sensor.stop()
+        after = server.ask("held")["rss"], held()["rss"]
+        stats = sensor.stats
+    assert statistics.median(ages[5:]) < 0.030
+    gaps = np.diff(seqs) - 1
+    assert gaps.min() >= 0 and gaps.sum() > 100
+    assert stats.received == len(seqs) and stats.dropped == gaps.sum()
+    grown = np.subtract(after, before) / 2**20
+    assert (grown < 24.0).all(), f"3 s of frames are 90 MiB; grown by {grown} MiB"
+
+
+def test_a_rate_bounds_what_comes_evenly(server: Child) -> None:
+    """`max_rate=10` of 60 per second gives 10 per second, each the newest; `every=4` gives each fourth."""
+    with sn.connect(server.address) as client:
+        bounded: list[tuple[float, float]] = []
+        fourth: list[int] = []
+        client._subscribe("gauge", lambda data: bounded.append((time.monotonic(), data.latency())), max_rate=10.0)
+        client._subscribe("gauge", lambda data: fourth.append(data.seq), policy="lossless", every=4)
+        until(lambda: len(bounded) >= 16)
+        span = bounded[-1][0] - bounded[0][0]
+        assert span >= 0.9 * (len(bounded) - 1) / 10.0
+        assert statistics.median(latency for _, latency in bounded) < 0.030
+        until(lambda: len(fourth) > 5)
+        assert np.diff(fourth).tolist() == [4] * (len(fourth) - 1)
+
+
+def test_a_lossless_listener_that_is_too_slow_for_a_free_simulation_ends_with_a_reason() -> None:
+    """It got all up to there in order; the simulation was not held up, and another listener had everything."""
+    with serving(step=True, world={"columns": 8192}) as server, sn.connect(server.address) as client:
+        gate, slow, quick = threading.Event(), [], []
+        client._subscribe("gauge", lambda data: quick.append(data.frame), policy="lossless")
+
+        def take(data: Any) -> None:
+            slow.append(data.frame)
+            gate.wait(PATIENCE)
+
+        client.sensors["sheet"].listen(take, policy="lossless", queue=8)
+        until(lambda: slow)
+        frame = server.frame
+        until(lambda: server.frame > frame + 100)
+        with pytest.warns(sn.SensoriumWarning, match="too slow: 8 messages waited for it"):
+            gate.set()
+            until(lambda: client.sensors["sheet"].why_ended)
+            until(lambda: client.notes)
+        assert not client.sensors["sheet"].is_listening
+        assert "policy='latest'" in client.sensors["sheet"].why_ended
+        until(lambda: quick[-1] > frame + 100)
+        assert np.diff(quick).tolist() == [1] * (len(quick) - 1)
+
+
+def test_a_listener_that_begins_anew_after_it_was_too_slow_gets_data_again() -> None:
+    """What ended holds nothing back."""
+    with serving(step=True, world={"columns": 8192}) as server, sn.connect(server.address) as client:
+        for _ in range(3):
+            gate, got = threading.Event(), []
+
+            def take(data: Any, gate: threading.Event = gate, got: list[int] = got) -> None:
+                got.append(data.frame)
+                gate.wait(PATIENCE)
+
+            with pytest.warns(sn.SensoriumWarning, match="too slow"):
+                client.sensors["sheet"].listen(take, policy="lossless", queue=1)
+                until(lambda got=got: got)
+                until(lambda: server.counts.subscriptions == 0)
+                gate.set()
+                until(lambda: client.sensors["sheet"].why_ended)
+                until(lambda: client.notes)
+            client._notes.clear()
+        got = []
+        client.sensors["sheet"].listen(lambda data: got.append(data.frame))
+        until(lambda got=got: len(got) > 20)
+
+
+def test_events_that_find_no_place_are_counted_in_a_record_where_they_would_have_been() -> None:
+    """Events that are there and events that are lost are all that were sent; the order is kept."""
+    with serving(lockstep=True, world={"columns": 0}) as server, sn.connect(server.address) as client:
+        ticker = client.spawn("sensor.other.test_ticker", name="ticker")
+        client.spawn("sensor.other.test_ticker", name="crowd")
+        ticker.destroy()
+        bp = client.blueprints.find("sensor.other.test_ticker")
+        bp.set_attribute("burst", 50)
+        client.spawn(bp, name="ticker")
+        gate = threading.Event()
+        got: list[tuple[str, int]] = []
+
+        def take(data: Any) -> None:
+            if isinstance(data, LostEvents):
+                got.append(("lost", data.events_lost))
+            else:
+                got.append(("event", int(data[0]) * 50 + int(data[1])))
+            gate.wait(PATIENCE)
+
+        subscription = Subscription(client, "ticker", take, queue=10)
+        subscription._window = 4
+        client._begin(subscription)
+        total, first = 0, client.step() * 50
+        for _ in range(12):  # more often than there are credits: a record of lost events costs none for good
+            client.step()
+            total += 50
+            gate.set()
+            until(lambda: sum(n if what == "lost" else 1 for what, n in got) >= total + 50, "all events or their count")
+            gate.clear()
+        assert subscription.stats.lost == sum(n for what, n in got if what == "lost") > 100
+        expected = first
+        for what, n in got:
+            if what == "event":
+                assert n == expected
+                expected += 1
+            else:
+                expected += n
+        gate.set()
+
+
+def test_a_subscription_that_begins_in_the_midst_of_a_frame_gets_only_its_environments() -> None:
+    """Others begin and end with other environments all the time; each gets its own rows, and the loop goes on."""
+    with serving(step=True, world={"num_envs": 8, "columns": 0}) as server, sn.connect(server.address) as client:
+        wrong: list[Any] = []
+        seen = [0]
+
+        def check(first: int, count: int) -> Any:
+            def take(data: Any) -> None:
+                seen[0] += 1
+                rows = data["vec"][:, 0] - data.tick
+                if data.env_ids.tolist() != list(range(first, first + count)) or (
+                    rows.tolist() != [1024.0 * env for env in range(first, first + count)]
+                ):
+                    wrong.append((first, count, data.env_ids, rows))
+
+            return take
+
+        def churn(seed: int) -> None:
+            random = np.random.default_rng(seed)
+            for _ in range(60):
+                first = int(random.integers(0, 8))
+                count = int(random.integers(1, 9 - first))
+                options = {"envs": slice(first, first + count), "policy": str(random.choice(["latest", "lossless"]))}
+                subscription = client._subscribe("gauge", check(first, count), **options)
+                frame = server.frame
+                until(lambda frame=frame: server.frame > frame + 2)
+                subscription.stop()
+
+        threads = [threading.Thread(target=churn, args=(seed,)) for seed in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE)
+        assert not wrong and seen[0] > 240
+        until(lambda: server.counts.subscriptions == 0)

@@ -1,0 +1,475 @@
+"""Servers and clients in processes of their own, for tests of streams.
+
+A `Nursery` is one process that has imported everything and makes children of itself, in milliseconds. A child does what
+it is asked over a local socket, one line of JSON each way, and ends with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from torch import Tensor
+
+import sensorium as sn
+from sensorium import Field, SimpleSensor, SimpleSensorCfg
+from sensorium.client.client_sensor import ClientSensor
+from sensorium.stream.streamed import StreamedSensor
+from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
+from sensorium.wire.data import ArrayData, RawData
+from sensorium.wire.serializers import Serializer
+from sensorium.wire.world import Snapshot
+
+PATIENCE = 30.0
+"""Seconds after which a test that waits gives up."""
+DT = 1.0 / 64.0
+"""Physics time step of the world, s."""
+
+
+# The world ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class GaugeData:
+    vec: Annotated[Tensor, Field("m", (3,), frame="world", role="point")]
+    count: Annotated[Tensor, Field("1", dtype="int32", kind="id")]
+
+
+class GaugeCfg(SimpleSensorCfg[GaugeData]):
+    """A small reading: position of the body, noise as its config says, and the tick."""
+
+    vec_noise: Any = None
+    """`noise` of vec."""
+
+
+class Gauge(SimpleSensor[GaugeCfg, GaugeData]):
+    requires = (sn.BODY_POSE,)
+    knob_prefixes: ClassVar[Mapping[str, str]] = {"vec": "vec"}
+
+    def update_raw_data(self, raw: Any) -> None:
+        pos = self.engine.array("body_pos_w")[:, 0]
+        raw.vec.copy_(pos)
+        raw.count.copy_(pos[:, 0].int())
+
+
+@dataclass(frozen=True, slots=True)
+class SheetData:
+    cells: Annotated[Tensor, Field("m", (1,))]
+
+
+class SheetCfg(SimpleSensorCfg[SheetData]):
+    """A large reading, whose cells are the position of the body along x, plus their column."""
+
+    columns: int = 32768
+    """Number of cells."""
+
+
+class Sheet(SimpleSensor[SheetCfg, SheetData]):
+    requires = (sn.BODY_POSE,)
+    computed = 0
+    """How often, all of them together."""
+
+    def fields(self) -> Mapping[str, Field]:
+        return {"cells": Field("m", (self.cfg.columns,))}
+
+    def update_raw_data(self, raw: Any) -> None:
+        import torch
+
+        type(self).computed += 1
+        cells = torch.arange(self.cfg.columns, dtype=torch.float32)
+        raw.cells.copy_(cells + self.engine.array("body_pos_w")[:, 0, :1])
+
+
+class Marks(ArrayData):
+    dtype = np.dtype("<i8")
+
+
+class MarksSerializer(Serializer):
+    type_name = "sensorium.tests.Marks/1"
+
+    @staticmethod
+    def serialize(sensor: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return args[0]
+
+    @staticmethod
+    def deserialize(raw: RawData, /) -> Marks:
+        return Marks(raw)
+
+
+class Ticker(StreamedSensor):
+    """Sends events: `burst` in every frame, each of the frame's number and its own, `size` numbers in all."""
+
+    serializer = MarksSerializer
+    events: ClassVar[bool] = True
+
+    @classmethod
+    def definition(cls) -> SensorDefinition:
+        burst = Attribute(id="burst", type="int", default="1")
+        size = Attribute(id="size", type="int", default="2")
+        return make_generic_sensor_definition("other", "test_ticker", (burst, size))
+
+    def set(self, description: ActorDescription) -> None:
+        super().set(description)
+        self.burst, self.size = description.get_int("burst", 1), description.get_int("size", 2)
+
+    def tick(self, snapshot: Snapshot) -> None:
+        for k in range(self.burst):
+            numbers = np.zeros(self.size, np.int64)
+            numbers[:2] = snapshot.frame, k
+            self.stream.send(numbers)
+
+
+class Pedometer(ClientSensor):
+    """Runs in the client: tells the frames that it saw."""
+
+    @classmethod
+    def definition(cls) -> SensorDefinition:
+        return make_generic_sensor_definition("other", "test_pedometer")
+
+    def on_tick(self, snapshot: Snapshot) -> int:
+        return snapshot.frame
+
+
+def build(num_envs: int = 4, columns: int = 32768, gauges: int = 1, noise: float = 0.0) -> sn.Scene:
+    """Return a scene whose one body moves: x is the tick plus 1024 times the env, y and z fractions of it."""
+    base = 1024.0 * np.arange(num_envs)
+
+    def motion(t: float) -> dict[str, Any]:
+        x = base + round(t / DT)
+        return {"body_pos_w": np.stack([x, 0.25 * x + 1.0, -0.5 * x], -1)[:, None].astype(np.float32)}
+
+    engine = sn.TensorEngine(num_envs, DT, motion=motion)
+    names = ["gauge", *(f"gauge_{i}" for i in range(2, gauges + 1))]
+    cfgs: list[Any] = [GaugeCfg(name=name, vec_noise=noise or None) for name in names]
+    if columns:
+        cfgs.append(SheetCfg(name="sheet", columns=columns))
+    return sn.Scene(engine, cfgs, seed=7)
+
+
+# What tests do in their own process -----------------------------------------------------------------------------------
+
+
+def until(condition: Callable[[], object], what: str = "what was waited for", timeout: float = PATIENCE) -> None:
+    """Wait until a condition holds."""
+    end = time.monotonic() + timeout
+    pause = threading.Event()
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError(f"{what} did not come within {timeout:g} s")
+        pause.wait(0.002)
+
+
+@contextlib.contextmanager
+def running(server: sn.Server, *, step: bool = False) -> Iterator[threading.Thread]:
+    """Let a thread own the loop of a server: it polls, and steps the scene where the server runs freely."""
+    stop = threading.Event()
+    failed: list[BaseException] = []
+
+    def loop() -> None:
+        try:
+            while not stop.is_set():
+                if step:
+                    server.scene.step()
+                server.poll(0.005)
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=loop, name="loop")
+    thread.start()
+    try:
+        yield thread
+    finally:
+        stop.set()
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    if failed:
+        raise failed[0]
+
+
+@contextlib.contextmanager
+def serving(
+    address: str = "tcp://127.0.0.1:0", *, step: bool = False, world: Mapping[str, Any] | None = None, **options: Any
+) -> Iterator[sn.Server]:
+    """Serve a world in this process, with a loop in a thread of its own."""
+    with sn.serve(build(**(world or {})), address, **options) as server, running(server, step=step):
+        yield server
+
+
+def digest(array: Any) -> str:
+    """Return a text that stands for the bits of an array."""
+    return hashlib.blake2b(np.ascontiguousarray(array).tobytes(), digest_size=16).hexdigest()
+
+
+def held(pid: int | None = None) -> dict[str, int]:
+    """Return what a process holds: descriptors, threads, segments of shared memory, resident bytes."""
+    proc = Path("/proc") / str(pid or "self")
+    links = []
+    for each in (proc / "fd").iterdir():
+        with contextlib.suppress(OSError):
+            links.append(os.readlink(each))
+    maps = (proc / "maps").read_text()
+    pages = int((proc / "statm").read_text().split()[1])
+    return {
+        "fds": len(links),
+        "threads": len(list((proc / "task").iterdir())),
+        "memfds": sum("memfd:sensorium" in link for link in links),
+        "mapped": maps.count("memfd:sensorium"),
+        "rss": pages * os.sysconf("SC_PAGE_SIZE"),
+    }
+
+
+# Processes ------------------------------------------------------------------------------------------------------------
+
+
+class Child:
+    """A process of the nursery."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        channel.settimeout(PATIENCE)
+        self._lines = channel.makefile("rb")
+        self.about: dict[str, Any] = self._line()
+
+    def _line(self) -> dict[str, Any]:
+        text = self._lines.readline()
+        if not text:
+            raise EOFError("the child has ended")
+        answer: dict[str, Any] = json.loads(text)
+        if "error" in answer:
+            raise AssertionError(answer["error"])
+        return answer
+
+    @property
+    def pid(self) -> int:
+        return int(self.about["pid"])
+
+    @property
+    def address(self) -> str:
+        return str(self.about["address"])
+
+    def tell(self, op: str, **options: Any) -> None:
+        """Ask for something without waiting for the answer; `answer` returns it."""
+        self._channel.sendall(json.dumps({"op": op, **options}).encode() + b"\n")
+
+    def answer(self) -> dict[str, Any]:
+        """Return the answer."""
+        return self._line()
+
+    def ask(self, op: str, **options: Any) -> dict[str, Any]:
+        """Ask for something and return the answer."""
+        self.tell(op, **options)
+        return self._line()
+
+    def wait(self) -> None:
+        """Wait until the process is gone."""
+        with contextlib.suppress(ConnectionResetError):
+            while self._lines.readline():
+                pass
+        until(lambda: not Path(f"/proc/{self.pid}").exists(), "the end of a process")
+        self._lines.close()
+        self._channel.close()
+
+    def kill(self) -> None:
+        """End it at once, as `kill -9`."""
+        os.kill(self.pid, signal.SIGKILL)
+        self.wait()
+
+    def stop(self) -> None:
+        """Have it end in order."""
+        self._channel.shutdown(socket.SHUT_WR)
+        self.wait()
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._channel._closed:  # type: ignore[attr-defined]
+            self.stop()
+
+
+class Nursery:
+    """A process that makes others.
+
+    Args:
+        folder: for its socket.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "nursery"
+        self._server = socket.socket(socket.AF_UNIX)
+        self._server.bind(str(self._path))
+        self._server.listen(64)
+        self._server.settimeout(2.0 * PATIENCE)
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), "OMP_NUM_THREADS": "1"}
+        code = "import streaming; streaming.nurse()"
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", code, str(self._path)], stdin=subprocess.PIPE, env=environment
+        )
+
+    def start(self, what: str, **options: Any) -> Child:
+        """Start a child, ``"server"`` or ``"client"``."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"what": what, **options}).encode() + b"\n")
+        self._process.stdin.flush()
+        channel, _ = self._server.accept()
+        return Child(channel)
+
+    def close(self) -> None:
+        """End it."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(PATIENCE)
+        self._server.close()
+
+
+def nurse() -> None:
+    """Be the nursery."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries the children
+    for line in sys.stdin.buffer:
+        wish = json.loads(line)
+        if os.fork():
+            continue
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        channel = socket.socket(socket.AF_UNIX)
+        channel.connect(sys.argv[1])
+        try:
+            {"server": _be_server, "client": _be_client}[wish.pop("what")](_Asked(channel), **wish)
+        except BaseException as error:
+            import traceback
+
+            traceback.print_exc()
+            with contextlib.suppress(OSError):
+                channel.sendall(json.dumps({"error": f"{type(error).__name__}: {error}"}).encode() + b"\n")
+            os._exit(1)
+        os._exit(0)
+    os._exit(0)
+
+
+class _Asked:
+    """What a child is asked, in the child."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._lines: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self.ended = False
+        self.wake: Callable[[], object] = lambda: None
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        with contextlib.suppress(ConnectionError), self._channel.makefile("rb") as lines:
+            for line in lines:
+                self._lines.put(json.loads(line))
+                self.wake()
+        self._lines.put(None)
+        self.wake()
+
+    def say(self, **values: Any) -> None:
+        self._channel.sendall(json.dumps(values).encode() + b"\n")
+
+    def next(self, timeout: float | None = None) -> dict[str, Any] | None:
+        """Return the next wish; None where there is none, or no more at all."""
+        try:
+            wish = self._lines.get(timeout=timeout) if timeout != 0.0 else self._lines.get_nowait()
+        except queue.Empty:
+            return None
+        self.ended |= wish is None
+        return wish
+
+
+class _Record:
+    """What the sensors of the scene showed in each frame, as the server's process sees them."""
+
+    def __init__(self, server: sn.Server) -> None:
+        self.server = server
+        self.frames: dict[int, dict[str, Any]] = {}
+        self.watch = server.scene.watch(self._on_frame)
+
+    def _on_frame(self) -> None:
+        out: dict[str, Any] = {}
+        for name, sensor in self.server.scene.sensors.items():
+            if isinstance(sensor, Gauge):
+                out[name] = sensor.data.vec.numpy().copy()
+                out[f"{name}/truth"] = sensor.ground_truth.vec.numpy().copy()
+        self.frames[self.server.frame] = out
+
+    def save(self, path: str) -> None:
+        np.savez(path, frames=[*self.frames], **{
+            key: np.stack([each[key] for each in self.frames.values()]) for key in next(iter(self.frames.values()))
+        })  # fmt: skip
+
+
+def _be_server(asked: _Asked, address: str, world: Mapping[str, Any], hz: float = 0.0, **options: Any) -> None:
+    """Serve a world: in lock-step, or freely with `hz` steps per second (0: as fast as it goes)."""
+    scene = build(**world)
+    record: _Record | None = None
+    with sn.serve(scene, address, **options) as server:
+        asked.wake = server._arrived.set
+        asked.say(pid=os.getpid(), address=server.address)
+
+        def until() -> bool:
+            nonlocal record
+            while (wish := asked.next(0.0)) is not None:
+                match wish["op"]:
+                    case "held":
+                        asked.say(**held(), **server.counts._asdict(), frame=server.frame, sensors=len(scene.sensors))
+                    case "record":
+                        record = _Record(server)
+                        asked.say()
+                    case "save":
+                        assert record is not None
+                        record.save(wish["path"])
+                        asked.say()
+                    case "computed":
+                        asked.say(computed=Sheet.computed)
+            return asked.ended
+
+        server.run(until=until, speed=hz * DT if hz else 0.0)
+
+
+def _be_client(asked: _Asked, address: str, listen: Mapping[str, Mapping[str, Any]], spawn: bool, hold: int) -> None:
+    """Listen to some sensors, spawn one, keep the newest `hold` data of each."""
+    from collections import deque
+
+    with contextlib.ExitStack() as stack:
+        client = stack.enter_context(sn.connect(address, timeout=PATIENCE))
+        first = threading.Event()
+        kept: dict[str, deque[Any]] = {name: deque(maxlen=hold or None) for name in listen}
+
+        def taker(name: str) -> Callable[[Any], None]:
+            def take(data: Any) -> None:
+                if hold:
+                    kept[name].append(data)
+                first.set()
+
+            return take
+
+        for name, options in listen.items():
+            client.sensors[name].listen(taker(name), **options)
+        if spawn:
+            client.spawn("sensor.other.test_ticker").listen(lambda data: None)
+        first.wait(PATIENCE)
+        asked.say(pid=os.getpid())
+        while not asked.ended:
+            wish = asked.next()
+            if wish is not None:
+                asked.say(**held(), received={name: client.sensors[name].stats.received for name in listen})
+
+
+__all__ = ["DT", "PATIENCE", "Child", "Nursery", "build", "digest", "held", "running", "serving", "until"]
