@@ -32,7 +32,7 @@ SMALL = 64
 ROUNDS = 7
 COLD = 48
 """Buffers of FRAME bytes used in turn: 300 MB, so that none of them is still in a cache."""
-FRAMES, SMALLS = 150, 300_000
+FRAMES, SMALLS, PACED = 150, 300_000, 60
 SLOTS = 4
 """Buffers a stream of frames writes to in turn."""
 LENGTH = struct.Struct("<I")
@@ -134,12 +134,161 @@ def socket_sending(address: str) -> Role:
             yield {}
 
 
+# Our side: a client in the place of the receiver, a server with one streamed sensor in that of the sender. -------------
+
+
+class Asked:
+    """What a sensor of the benchmark has to send in the next tick."""
+
+    content: Any = b""
+    times = 0
+
+
+def serving(shared_memory: bool, content: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the scene and the server of a sensor that sends `content`, `Asked.times` times in a tick."""
+    import sensorium as sn
+
+    class Content(sn.Serializer):
+        type_name = "benchmarks.Content/1"
+
+        @staticmethod
+        def serialize(sensor: Any, data: Any) -> Any:
+            return data
+
+        @staticmethod
+        def deserialize(raw: sn.RawData) -> sn.ArrayData:
+            return sn.ArrayData(raw)
+
+    class Sending(sn.StreamedSensor):
+        serializer = Content
+
+        @classmethod
+        def definition(cls) -> sn.SensorDefinition:
+            return sn.make_generic_sensor_definition("benchmark", "content")
+
+        def tick(self, snapshot: Any) -> None:
+            send = self.stream.send
+            for _ in range(Asked.times):
+                send(content)
+
+    scene = sn.Scene(sn.TensorEngine(1, 0.01, bodies=["body"]))
+    with sn.serve(scene, "tcp://127.0.0.1:0", lockstep=True, shared_memory=shared_memory, patience=60.0) as server:
+        server.spawn("sensor.benchmark.content", name="content")
+        yield scene, server
+
+
+def _our_sending(shared_memory: bool, content: Any, times: int, per_tick: int = 1, period: float = 0.0) -> Role:
+    for scene, server in serving(shared_memory, content):
+        yield {"address": server.address}
+        while True:
+            Asked.times = 0
+            while not server.counts.subscriptions:
+                server.poll(0.1)
+            Asked.times = per_tick
+            due = time.perf_counter()
+            for _ in range(times // per_tick + 1):
+                scene.update()
+                server.poll()
+                due += period
+                if period:
+                    time.sleep(max(0.0, due - time.perf_counter()))
+            Asked.times = 0
+            while server.counts.subscriptions:
+                server.poll(0.1)
+            yield {}
+
+
+def our_frames(_: str = "") -> Role:
+    """Send frames from a sensor; who shares its memory reads them there."""
+    return _our_sending(True, np.arange(FRAME, dtype=np.uint8), FRAMES)
+
+
+def our_paced(_: str = "") -> Role:
+    """The same, 60 times per second."""
+    return _our_sending(True, np.arange(FRAME, dtype=np.uint8), PACED, period=1.0 / 60.0)
+
+
+def our_frames_tcp(_: str = "") -> Role:
+    """The same over TCP."""
+    return _our_sending(False, np.arange(FRAME, dtype=np.uint8), FRAMES)
+
+
+def our_smalls(_: str = "") -> Role:
+    """Send small messages one by one from a sensor, many in each tick."""
+    return _our_sending(True, bytes(SMALL), SMALLS, 2000)
+
+
+def _our_listening(address: str, wanted: int) -> Role:
+    import threading
+
+    from sensorium import ArrayData, RawData, Serializer, connect
+
+    class Content(Serializer):
+        type_name = "benchmarks.Content/1"
+
+        @staticmethod
+        def serialize(sensor: Any, data: Any) -> Any:
+            raise NotImplementedError
+
+        @staticmethod
+        def deserialize(raw: RawData) -> ArrayData:
+            return ArrayData(raw)
+
+    with connect(address, timeout=60.0) as client:
+        client.wait_for("content", PATIENCE / 1e3)
+        yield {}
+        while True:
+            enough = threading.Event()
+            seen, begin, end, delays = 0, 0.0, 0.0, []
+            is_large = wanted != SMALLS
+
+            def take(data: ArrayData) -> None:
+                nonlocal seen, begin, end
+                if not seen:
+                    begin = time.perf_counter()
+                elif is_large:
+                    delays.append(data.latency())
+                seen += 1
+                if seen > wanted:
+                    end = time.perf_counter()
+                    enough.set()
+
+            client.sensors["content"].listen(take, policy="lossless")
+            if not enough.wait(PATIENCE / 1e3):
+                raise RuntimeError(f"only {seen} of {wanted} messages came")
+            client.sensors["content"].stop()
+            figures = {"rate": wanted * (FRAME if is_large else 1) / (end - begin)}
+            yield figures | ({"latency": median(delays)} if delays else {})
+
+
+def frames_listening(address: str) -> Role:
+    """Listen to frames, looking at them where they were received."""
+    return _our_listening(address, FRAMES)
+
+
+def paced_listening(address: str) -> Role:
+    """Listen to frames that come 60 times per second."""
+    return _our_listening(address, PACED)
+
+
+def smalls_listening(address: str) -> Role:
+    """Listen to small messages."""
+    return _our_listening(address, SMALLS)
+
+
 ROLES: dict[str, Callable[[str], Role]] = {
     "copying": copying,
     "pulling": pulling,
     "pushing": pushing,
     "socket_receiving": socket_receiving,
     "socket_sending": socket_sending,
+    "our_frames": our_frames,
+    "our_frames_tcp": our_frames_tcp,
+    "our_smalls": our_smalls,
+    "our_paced": our_paced,
+    "frames_listening": frames_listening,
+    "paced_listening": paced_listening,
+    "smalls_listening": smalls_listening,
 }
 
 
@@ -194,11 +343,11 @@ class Pair:
                 raise
 
     def round(self) -> dict[str, Any]:
-        """Run one round and return the receiver's figures."""
+        """Run one round and return the figures of both."""
         for peer in self.peers:
             peer.start()
         figures = [peer.figures() for peer in self.peers]
-        return figures[0]
+        return {name: value for figure in figures for name, value in figure.items()}
 
     def close(self) -> None:
         """End both processes."""
@@ -211,8 +360,13 @@ BASELINES = {
     "PUSH/PULL": ("pulling", "pushing"),
     "socket": ("socket_receiving", "socket_sending"),
 }
-OURS: dict[str, tuple[str, str | None]] = {}
-"""Our side of each: a receiver in the role of a client, a sender in that of a server; see ROLES."""
+OURS: dict[str, tuple[str, str | None]] = {
+    "our copy": ("our_frames", "frames_listening"),
+    "our paced": ("our_paced", "paced_listening"),
+    "our PUSH/PULL": ("our_smalls", "smalls_listening"),
+    "our socket": ("our_frames_tcp", "frames_listening"),
+}
+"""Our side of each: a server with a sensor, and a client that listens to it."""
 
 
 def measure(pairs: dict[str, tuple[str, str | None]], rounds: int = ROUNDS) -> dict[str, list[dict[str, Any]]]:
@@ -252,6 +406,22 @@ def run() -> list[Row]:
     rows.append(("64 B over raw PUSH/PULL", f"{typical / 1e3:.0f} k/s", f"{best / 1e3:.0f} best"))
     typical, best = _rate(figures["socket"])
     rows.append(("6.2 MB over a plain TCP socket", f"{typical / 1e9:.2f} GB/s", f"{best / 1e9:.2f} best"))
+    for ours, baseline, what, key, unit, scale in (
+        ("our copy", "copy", "6.2 MB frames to a listener, shared memory", "in turns", "GB/s", 1e9),
+        ("our copy", "copy", "  the same against the copy that stays in the cache", "warm", "GB/s", 1e9),
+        ("our PUSH/PULL", "PUSH/PULL", "64 B messages to a listener", "rate", "k/s", 1e3),
+        ("our socket", "socket", "6.2 MB frames to a listener, TCP", "rate", "GB/s", 1e9),
+    ):
+        ratios = [mine["rate"] / theirs[key] for mine, theirs in zip(figures[ours], figures[baseline], strict=True)]
+        typical, best = _rate(figures[ours])
+        rows.append(
+            (what, f"{typical / scale:.2f} {unit}", f"{median(ratios):.2f} x baseline, {best / scale:.2f} best")
+        )
+    for name, what in (("our paced", "60 times per second"), ("our copy", "as fast as it goes")):
+        latency = median(figure["latency"] for figure in figures[name])
+        rows.append(
+            (f"6.2 MB, from before it is written until the listener has it, {what}", f"{latency * 1e3:.2f} ms", "")
+        )
     return rows
 
 

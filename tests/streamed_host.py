@@ -107,7 +107,8 @@ class Host:
     def take(self, message: Outgoing | Bundle) -> None:
         """Take what a sensor sends; of a bundle each message."""
         if isinstance(message, Outgoing):
-            self.sent.append(message)
+            lasting = message if message.is_lasting else replace(message, body=memoryview(bytes(message.body)))
+            self.sent.append(lasting)
             return
         moment = message.moment
         for body, first, count in message.items:

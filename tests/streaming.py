@@ -35,7 +35,7 @@ from sensorium.wire.data import ArrayData, RawData
 from sensorium.wire.serializers import Serializer
 from sensorium.wire.world import Snapshot
 
-PATIENCE = 30.0
+PATIENCE = 10.0
 """Seconds after which a test that waits gives up."""
 DT = 1.0 / 64.0
 """Physics time step of the world, s."""

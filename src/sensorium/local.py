@@ -43,6 +43,7 @@ def local_client(scene: Scene, *, server: Server | None = None, lockstep: bool =
             serving.local_address,
             name=options.pop("name", "local"),
             token=serving.token,
+            shared_memory=options.pop("shared_memory", False),  # the socket hands over the memory itself
             _context=serving.context,
             _pump=pump,
             _on_close=own.close if own is not None else None,

@@ -504,9 +504,9 @@ def test_real_worker_threads_send_every_frame(host: Host) -> None:
     arrived = threading.Semaphore(0)
     host.sent = Notifying(arrived)
     for _ in range(100):
-        host.frame(probe)
+        early = host.frame(probe)
         assert arrived.acquire(timeout=WAIT)
-        got += [host.received(message) for message in host.taken()]
+        got += [host.received(message) for message in early + host.taken()]
     assert sorted(data.frame for data in got) == list(range(1, 101))
     assert all(data[0] == data[999] == data.frame for data in got)
     assert probe.stream.skipped == 0 and threading.get_ident() not in threads

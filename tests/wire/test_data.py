@@ -194,11 +194,19 @@ def test_a_message_of_no_envs_has_no_first_transform() -> None:
 
 def test_a_transform_that_is_no_pose_is_a_wire_error_only_when_it_is_asked_for() -> None:
     poses = random_poses(1, 1)
-    poses[0, 0, 2] = np.nan
+    poses[0, 0, 3:] = 2.0
     data = SensorData(RawData.read(make_message(IDS, b"", poses), IDS))
     assert data.transforms is not None
     with pytest.raises(WireError, match="data of 'unit': the first transform is no pose"):
         _ = data.transform
+
+
+def test_a_transform_that_is_not_known_is_none() -> None:
+    poses = random_poses(1, 1)
+    poses[0, 0, 2] = np.nan
+    data = SensorData(RawData.read(make_message(IDS, b"", poses), IDS))
+    assert data.transforms is not None
+    assert data.transform is None
 
 
 def test_its_repr_tells_what_it_is() -> None:

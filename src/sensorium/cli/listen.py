@@ -1,4 +1,4 @@
-"""`sensorium listen`: what sensors of a simulation in another process send, live. The docstring is what `--help` shows."""
+"""`sensorium listen`: what sensors of a simulation in another process send. The docstring is what `--help` shows."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rich import box
-from rich.console import Console, Group
+from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 from tyro.conf import Positional, arg
 
 from sensorium.cli.commands import INTERRUPTED
-from sensorium.cli.messages import note, stderr, stdout
+from sensorium.cli.messages import live, note, stderr, stdout
 
 if TYPE_CHECKING:
+    from sensorium.client.blueprints import Blueprint
     from sensorium.client.client import Client
     from sensorium.client.monitor import Monitor, Options
     from sensorium.wire.data import StreamInfo
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 REFRESH_EVERY = 0.2
 """Seconds between two pictures of the live table."""
 TITLE = "sensorium listen"
+WIDE = 110
+"""Characters from which on the catalogue has all its columns."""
 
 
 @dataclass
@@ -120,11 +123,16 @@ def _warn(text: str) -> None:
 # What there is --------------------------------------------------------------------------------------------------------
 
 
-def catalogue_table(streams: Iterable[StreamInfo]) -> Table:
-    """Return what there is to listen to."""
+def catalogue_table(streams: Iterable[StreamInfo], width: int) -> Table:
+    """Return what there is to listen to; environments and mounts only where `width` characters allow it."""
     from sensorium.client import show
 
-    return _table(show.CATALOGUE_HEADINGS, list(show.catalogue(streams)), right=("rate", "envs"), wrapped=("mounts",))
+    headings, rows = list(show.CATALOGUE_HEADINGS), list(show.catalogue(streams))
+    if width < WIDE:
+        rows = [(*row[:3], "", row[4], row[5].replace("[env, ", "[").replace("[env]", ""), row[6], "") for row in rows]
+        headings[5] = "shape per env"
+    wrapped = ("sensor", "kind", "field", headings[5], "mounts")
+    return _table(headings, rows, right=("rate", "envs"), wrapped=wrapped)
 
 
 def _print_catalogue(client: Client) -> None:
@@ -132,7 +140,7 @@ def _print_catalogue(client: Client) -> None:
 
     console = stdout()
     console.print(about(client), style="bold", markup=False, soft_wrap=True)
-    console.print(catalogue_table(client.streams.values()))
+    console.print(catalogue_table(client.streams.values(), console.width))
     console.print(f"listen: sensorium listen {client.address} SENSOR", markup=False, soft_wrap=True)
 
 
@@ -142,9 +150,15 @@ def _print_blueprints(client: Client, names: Sequence[str]) -> None:
         for blueprint in [library.find(name) for name in names]:
             console.print(str(blueprint), markup=False)
         return
-    rows = [(each.id, each.definition.where, each.needs, each.doc) for each in library]
-    console.print(_table(("blueprint", "runs in", "needs", "what it is"), rows, wrapped=("needs", "what it is")))
+    rows = [(each.id, each.definition.where, _reserve(each), each.doc.replace("``", "`")) for each in library]
+    console.print(_table(("blueprint", "runs in", "--reserve", "what it is"), rows, wrapped=("what it is",)))
     console.print("attributes: sensorium listen ADDRESS --blueprints NAME", markup=False, soft_wrap=True)
+
+
+def _reserve(blueprint: Blueprint) -> str:
+    """Return what the server must have been started with, if anything."""
+    needs = blueprint.needs
+    return "RIG.toml" if "(reserve" in needs else needs if blueprint.definition.where == "server" else ""
 
 
 # Live -----------------------------------------------------------------------------------------------------------------
@@ -159,14 +173,14 @@ def _live(options: Options) -> None:
     console = stdout()
     with options.connect(TITLE) as client:
         monitor = Monitor(client, options)
-        with Live(console=console, auto_refresh=False, vertical_overflow="ellipsis") as live:
+        with Live(console=console, auto_refresh=False, vertical_overflow="ellipsis") as shown, live(console):
             try:
-                watch(monitor, lambda: live.update(picture(monitor, console), refresh=True), note, REFRESH_EVERY)
+                watch(monitor, lambda: shown.update(picture(monitor), refresh=True), note, REFRESH_EVERY)
             finally:
                 monitor.close()
 
 
-def picture(monitor: Monitor, console: Console) -> Group:
+def picture(monitor: Monitor) -> Group:
     """Return the two tables: how much comes in, and the newest values."""
     from sensorium.client import show
 

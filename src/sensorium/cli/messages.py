@@ -30,9 +30,24 @@ def stdout() -> Console:
     return console if console.is_terminal else Console(highlight=False, width=120)
 
 
+_live: list[Console] = []
+"""The console of a live display on this terminal; what is printed through another one would garble it."""
+
+
 def stderr() -> Console:
     """Return the console for progress, notes, warnings and errors."""
-    return Console(stderr=True, highlight=False)
+    console = Console(stderr=True, highlight=False)
+    return _live[-1] if _live and console.is_terminal else console
+
+
+@contextlib.contextmanager
+def live(console: Console) -> Iterator[None]:
+    """Have everything printed through this console, which shows a live display."""
+    _live.append(console)
+    try:
+        yield
+    finally:
+        _live.remove(console)
 
 
 def note(text: str) -> None:

@@ -18,7 +18,7 @@ from rich.markup import escape
 from tyro.conf import Positional, UseAppendAction, arg
 
 from sensorium.cli.commands import INTERRUPTED
-from sensorium.cli.messages import UsageError, note, stderr, stdout
+from sensorium.cli.messages import UsageError, live, note, stderr, stdout
 from sensorium.errors import nearest
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Serve:
         control, substeps = self._control(scene, engine)
         from sensorium.stream.server import serve
 
-        with _ending() as ended, _logged():
+        with _logged(), _ending() as ended:
             with serve(
                 scene, addresses, token=token, keys=keys, allowed_keys=self.allow_key, lockstep=self.lockstep
             ) as server:
@@ -181,7 +181,7 @@ class Serve:
                 raise UsageError.of(
                     "--address",
                     address,
-                    "an address of this machine only, such as tcp://127.0.0.1:7447, or --token-file or --keys beside it",
+                    "one of this machine only, such as tcp://127.0.0.1:7447, or --token-file or --keys beside it",
                     "Others could read the sensors and move the robot: add --keys FILE (made on first use).",
                 )
         return keys, token
@@ -218,7 +218,11 @@ class Serve:
             from sensorium.demo.gait import Trot
 
             trot = Trot()
-            control, every = (lambda _, time: trot.targets(time)), slow
+
+            def control(_: Scene, time: float) -> Any:
+                return trot.targets(time)
+
+            every = slow
         else:
             control, every = control_for(self.control or "hold", engine, self.seed, max(1, self.substeps))
         substeps = self.substeps or every
@@ -249,7 +253,7 @@ class Serve:
         envs = f"{scene.num_envs} env{'s' if scene.num_envs > 1 else ''}"
         console.print(f"\n{title}: {envs}, {scene.engine.dt * 1e3:.4g} ms per tick, {mode}", markup=False, style="bold",
                       soft_wrap=True)  # fmt: skip
-        console.print(catalogue_table(server.streams.values()))
+        console.print(catalogue_table(server.streams.values(), console.width))
         command = f"sensorium listen {_reachable(server.address)}"
         if public_key:
             command += f" --server-key={shlex.quote(public_key)}"
@@ -319,19 +323,19 @@ class _Watch:
         self._next = 0.0
         self._marks: list[tuple[float, int, int]] = []
         self._live: Live | None = None
+        self._open = contextlib.ExitStack()
 
     def __enter__(self) -> _Watch:
         console = stderr()
         if console.is_terminal:
             from rich.live import Live
 
-            self._live = Live(console=console, auto_refresh=False, transient=True)
-            self._live.start()
+            self._live = self._open.enter_context(Live(console=console, auto_refresh=False, transient=True))
+            self._open.enter_context(live(console))
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._live is not None:
-            self._live.stop()
+        self._open.close()
 
     def look(self) -> None:
         """Say what is new, where some time has passed since the last look."""
@@ -358,12 +362,13 @@ class _Watch:
         marks.append((now, server.scene.tick, server.sent_bytes))
         while len(marks) > 2 and now - marks[0][0] > RATE_OVER:
             marks.pop(0)
-        (since, tick, sent), span = marks[0], max(now - marks[0][0], 1e-9)
+        (_, tick, sent), span = marks[0], max(now - marks[0][0], 1e-9)
         speed = (server.scene.tick - tick) * self._dt / span
         counts = server.counts
         return escape(
-            f"frame {server.frame}, {server.scene.time:.1f} s, {speed:.2f} x real time | {_many(counts.sessions, 'client')}, "
-            f"{_many(counts.subscriptions, 'subscription')}, {(server.sent_bytes - sent) / span * 1e-6:.3g} MB/s"
+            f"frame {server.frame}, {server.scene.time:.1f} s, {speed:.2f} x real time | "
+            f"{_many(counts.sessions, 'client')}, {_many(counts.subscriptions, 'subscription')}, "
+            f"{(server.sent_bytes - sent) / span * 1e-6:.3g} MB/s"
         )
 
 

@@ -151,6 +151,21 @@ class Client:
                 "(sensorium serve, or sn.serve(scene, address)), and is the address the one that it prints?"
             )
 
+    def wait_for(self, sensor: str, timeout: float | None = None) -> RemoteSensor:
+        """Wait until the server has a sensor, and return it.
+
+        Raises:
+            TimeoutError: it has none of that name within `timeout` seconds.
+        """
+        timeout = self.timeout if timeout is None else timeout
+        with self._changed:
+            if not self._changed.wait_for(lambda: sensor in self._streams or self._closed, timeout):
+                text = (
+                    f"the server has no sensor {sensor!r} within {timeout:g} s; it has {errors.listed(self._streams)}"
+                )
+                raise TimeoutError(text)
+        return self.sensors[sensor]
+
     @property
     def description(self) -> SceneDescription:
         """What there is to know of the scene: engine, time step, environments, and each sensor."""
@@ -455,6 +470,8 @@ class Client:
         timeout = self.timeout if timeout is None else timeout
         self._known()
         with self._changed:
+            if self._catalogue is None:
+                raise StreamError(f"the connection to the server at {self.address} broke")
             number = next(self._numbers)
             self._answers[number] = None
             try:
@@ -480,7 +497,7 @@ class Client:
             )
         if answer.error:
             cls = getattr(errors, answer.kind, StreamError)
-            if issubclass(cls, StreamError):
+            if isinstance(cls, type) and issubclass(cls, StreamError):
                 raise cls(answer.error)
             raise ServerError(answer.error, answer.kind)
         return answer.result
@@ -551,7 +568,10 @@ class Client:
                 if ended is not None:
                     ended.finish(reason)
             case say.Note(text=text):
-                self._note(text)
+                try:
+                    self._note(text)
+                except SensoriumWarning as warning:  # where warnings are errors, it is no error of the connection
+                    self.workers.errors.report("(server)", self._note, warning)
             case _:
                 pass
 
@@ -570,6 +590,7 @@ class Client:
             waiting = []
             for number, subscription in list(self._subscriptions.items()):
                 del self._subscriptions[number]
+                self._link.tell(say.Unsubscribe(number))  # where it was asked for after the greeting was answered
                 waiting.append(subscription)
             lost = {} if self._resumed else dict(self._spawned)
             for subscription in waiting:

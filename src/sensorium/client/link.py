@@ -18,7 +18,7 @@ from zmq.utils.monitor import parse_monitor_message
 from sensorium.client.callbacks import LOGGER
 from sensorium.errors import StreamError, WireError
 from sensorium.wire import messages as say
-from sensorium.wire.packing import CONTROL, DATA, PART, RELEASE, SLOT, Place, Record, pack, unpack
+from sensorium.wire.packing import CONTROL, DATA, PART, PARTS, RELEASE, SLOT, Place, Record, pack, unpack
 from sensorium.wire.slots import SlotReader, probe_slots
 from sensorium.wire.waker import Waker
 
@@ -32,7 +32,7 @@ SILENCE_S = 1.0
 """Seconds without a word of the server after which it counts as not there."""
 
 Message = tuple[Any, int]
-"""Memory of a data message, and how many samples were left out before it."""
+"""Memory of a data message (or of its head and of its body), and how many samples were left out before it."""
 
 
 class Listener(Protocol):
@@ -201,6 +201,7 @@ class Link:
     def _look_at_connection(self) -> None:
         event = parse_monitor_message(self._monitor.recv_multipart())
         if event["event"] == zmq.EVENT_DISCONNECTED:
+            self._take()  # what was sent before that is still here, such as why the server ended
             if self._is_up:
                 self._start_over()
         else:
@@ -274,6 +275,8 @@ class Link:
                 memory: Any = bytes(content)  # so that one small message does not keep all others of its block
             elif kind == PART:
                 memory = np.frombuffer(content, np.uint8)
+            elif kind == PARTS:
+                memory = tuple(np.frombuffer(part, np.uint8) for part in content)
             elif kind == SLOT:
                 memory = self._slot(Place.unpack(content))
             else:

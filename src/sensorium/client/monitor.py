@@ -1,4 +1,4 @@
-"""Looking at what sensors send: options, counting, words for what happens; `python -m sensorium.client` shows it plainly.
+"""Looking at what sensors send: options, counts, words for what happens; `python -m sensorium.client` shows it plainly.
 
 `sensorium listen` builds its table on it.
 """
@@ -122,8 +122,9 @@ class Monitor:
     Args:
         client: the client.
         options: what to listen to.
-        on_sample: called with each sample and what was received so far, on worker threads, one after the other; an
-            `OSError` that it raises, such as that of a pipe which nobody reads, ends everything.
+        on_sample: called with each sample, the number of those of its sensor so far, and what its subscription has
+            had, on worker threads, one after the other; an `OSError` that it raises, such as that of a pipe which
+            nobody reads, ends everything.
 
     Raises:
         UnknownNameError: the server has no such sensor, with the nearest.
@@ -131,7 +132,7 @@ class Monitor:
     """
 
     def __init__(
-        self, client: Client, options: Options, on_sample: Callable[[SensorData, Stats], None] | None = None
+        self, client: Client, options: Options, on_sample: Callable[[SensorData, int, Stats], None] | None = None
     ) -> None:
         self.client, self.options = client, options
         self.newest: dict[str, SensorData] = {}
@@ -165,25 +166,20 @@ class Monitor:
             return
         self._latency[name] = data.latency()
         self.newest[name] = data
+        self._taken[name] += 1
         sensor = self.client._sensors[name]
         if self._on_sample is not None:
             try:
                 with self._lock:
-                    self._on_sample(data, sensor.stats)
+                    self._on_sample(data, self._taken[name], sensor.stats)
             except OSError as error:
                 self._failure = error
-        self._taken[name] += 1
         is_last = self._taken[name] == count
         if is_last:
             sensor.stop()
-        if is_last or self._failure is not None or self._taken[name] == 1:
+        if is_last or self._failure is not None:
             with self._changed:
                 self._changed.notify_all()
-
-    @property
-    def has_all(self) -> bool:
-        """Whether every sensor has sent something."""
-        return len(self.newest) == len(self.names)
 
     def flow(self, name: str) -> Flow:
         """Return how much comes in of a sensor; to be called now and then."""
@@ -192,7 +188,7 @@ class Monitor:
         marks.append((now, stats.nbytes))
         while len(marks) > 2 and now - marks[1][0] >= RATE_OVER:
             marks.popleft()
-        (since, before), span = marks[0], now - marks[0][0]
+        (_, before), span = marks[0], now - marks[0][0]
         data = self.newest.get(name)
         state = "" if self._connected else "no server"
         if not sensor.is_listening:
@@ -209,14 +205,14 @@ class Monitor:
             return [f"the server at {self.client.address} is back; listening goes on"]
         return [f"the server at {self.client.address} does not answer; waiting until it is back (Ctrl-C ends this)"]
 
-    def wait(self, seconds: float, until: Callable[[], bool] = lambda: False) -> bool:
-        """Wait for some time, until all is over or until something else; returns whether all is over.
+    def wait(self, seconds: float) -> bool:
+        """Wait for some time, or until all is over; returns whether it is.
 
         Raises:
             OSError: `on_sample` raised it.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self.is_over or until(), seconds)
+            self._changed.wait_for(lambda: self.is_over, seconds)
         if self._failure is not None:
             raise self._failure
         return self.is_over
@@ -263,14 +259,13 @@ def watch(monitor: Monitor, refresh: Callable[[], None], say: Callable[[str], No
     """
     seconds = monitor.options.seconds
     end = time.monotonic() + seconds if seconds else float("inf")
-    is_over = monitor.wait(min(every, end - time.monotonic()), lambda: monitor.has_all)
     while True:
+        is_over = monitor.wait(max(0.0, min(every, end - time.monotonic())))
         for text in monitor.news():
             say(text)
         refresh()
         if is_over or time.monotonic() >= end:
             break
-        is_over = monitor.wait(max(0.0, min(every, end - time.monotonic())))
     monitor.check()
 
 
@@ -303,7 +298,7 @@ def listen(options: Options, out: TextIO, say: Callable[[str], None], name: str)
                 write(show.table(show.CATALOGUE_HEADINGS, list(show.catalogue(streams))))
             return
         if options.json:
-            monitor = Monitor(client, options, lambda data, stats: write(show.as_json(data, stats)))
+            monitor = Monitor(client, options, lambda *sample: write(show.as_json(*sample)))
             watch(monitor, lambda: None, say, 0.2)
         else:
             monitor = Monitor(client, options)

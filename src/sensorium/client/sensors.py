@@ -143,7 +143,8 @@ class Subscription:
 
     def begin(self, info: StreamInfo, number: int) -> None:
         """Subscribe, at first and again on a new connection."""
-        self._info, self.number, self._unreturned = info, number, 0
+        with self._lock:
+            self._info, self.number, self._unreturned = info, number, 0
         if self.first + self.count > info.num_envs:
             self.finish(f"the server has {info.num_envs} envs now")
             return
@@ -175,16 +176,16 @@ class Subscription:
             if self._ended or number != self.number:
                 return
             self._dropped += dropped
-            self._nbytes += len(memory)
             count = 1
             try:
-                if is_bundle(memory):
-                    all_data = read_bundle(memory, info)
-                    del memory
-                    count = self._call_all(all_data)
+                head, body = memory if isinstance(memory, tuple) else (memory, None)
+                del memory
+                self._nbytes += len(head) + (0 if body is None else len(body))
+                if body is None and is_bundle(head):
+                    count = self._call_all(read_bundle(head, info))
                 else:
-                    data = read_message(memory, info)
-                    del memory
+                    data = read_message(head, info, body)
+                    del head, body
                     count = self._call(data)
                     del data  # the listener may keep it; we do not
             except WireError as error:
@@ -228,11 +229,14 @@ class Subscription:
 
     def _return(self, number: int, count: int) -> None:
         """Give credits back: at once what the server waits for, else in good portions."""
-        self._unreturned += count
-        if self._unreturned and (not self.lossless or self._unreturned * 4 >= self._window or not self._strand.pending):
-            count, self._unreturned = self._unreturned, 0
-            if number == self.number:
-                self._client._link.send(Record(CREDIT, number, count))
+        with self._lock:
+            if number != self.number:
+                return  # of a connection that broke: the new one has credits of its own
+            count += self._unreturned
+            waits = self.lossless and count * 4 < self._window and self._strand.pending
+            self._unreturned = count if waits else 0
+        if count and not waits:
+            self._client._link.send(Record(CREDIT, number, count))
 
     def _note_lost(self, count: int) -> None:
         self._lost += count
@@ -370,9 +374,11 @@ class RemoteSensor:
         """
         with self._lock:
             old, self._subscription = self._subscription, None
+            if old is not None:
+                self._last_stats = old.stats
         if old is not None:
-            self._last_stats = old.stats
             old.stop()
+            self._last_stats = old.stats
 
     @property
     def is_listening(self) -> bool:
@@ -424,8 +430,11 @@ class RemoteSensor:
 
         subscription = Subscription(self._client, self._name, take, on_end=end, **options)
         self._client._begin(subscription)
+        end_time = time.monotonic() + timeout
         try:
-            if not event.wait(timeout):
+            while not event.is_set() and time.monotonic() < end_time and self._client._pump(0.01):
+                pass  # on the thread of a loop in this process: the server sends it here
+            if not event.wait(max(0.0, end_time - time.monotonic())):
                 raise TimeoutError(
                     f"sensor {self._name!r}: no sample came within {timeout:g} s. Does the simulation run?"
                 )

@@ -19,8 +19,8 @@ MOST_NUMBERS = 16
 """Fields with more numbers per env than these are summed up."""
 MOST_JSON = 64
 """Fields with more numbers than these are summed up in JSON."""
-MANY_NAMES = 3
-"""Names of mounts that are shown at most."""
+MANY_NAMES = 2
+"""Of more mounts than these only the first and the last are named."""
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -79,8 +79,7 @@ def _axes(spec: FieldSpec) -> str:
 
 
 def _named(names: Sequence[str]) -> str:
-    more = len(names) - MANY_NAMES
-    return ", ".join(names[:MANY_NAMES]) + (f", ... ({more} more)" if more > 0 else "")
+    return ", ".join(names) if len(names) <= MANY_NAMES else f"{names[0]} .. {names[-1]} ({len(names)})"
 
 
 # What comes in --------------------------------------------------------------------------------------------------------
@@ -120,14 +119,14 @@ def line(name: str, flow: Flow, data: SensorData | None) -> str:
     if data is None:
         return f"{name}: {flow.state or 'nothing yet'}"
     lost = f", {stats.lost} events lost" if stats.lost else ""
-    shown = "; ".join(
-        f"{field} {shape}{f' {unit}' if unit else ''}: {' | '.join(text.splitlines())}"
-        for _, field, shape, unit, text in values_rows(name, data)
-    )
+    shown = []
+    for _, field, shape, unit, text in values_rows(name, data):
+        numbers = " | ".join(" ".join(part.split()) for part in text.splitlines())
+        shown.append(f"{field} {shape}{f' {unit}' if unit else ''}: {numbers}")
     return (
         f"{name}: {flow.state or f'{stats.rate:.4g}/s'}, age {milliseconds(flow.age)}, "
         f"latency {milliseconds(flow.latency)}, {stats.received} received, {stats.dropped} dropped{lost}, "
-        f"{flow.megabytes_per_second:.3g} MB/s; {shown}"
+        f"{flow.megabytes_per_second:.3g} MB/s; {'; '.join(shown)}"
     )
 
 
@@ -210,16 +209,16 @@ def _summed_up(value: Array, spec: FieldSpec, no_hit_value: float | None) -> str
 
 
 def _known(items: Array, spec: FieldSpec, no_hit_value: float | None) -> Array:
-    known: Array = np.isfinite(items).all(axis=1)
+    known = np.isfinite(items)
     if no_hit_value is not None and spec.role in ("range", "image"):
-        known &= (items != np.float32(no_hit_value)).all(axis=1)
-    return known
+        known &= items != np.float32(no_hit_value)
+    return np.asarray(known.all(axis=1))
 
 
 # JSON -----------------------------------------------------------------------------------------------------------------
 
 
-def as_json(data: SensorData, stats: Stats) -> str:
+def as_json(data: SensorData, received: int, stats: Stats) -> str:
     """Return a sample as one line of JSON.
 
     Arrays of up to 64 numbers are there as ``"values"``; of larger ones shape, least, mean and greatest number, and how
@@ -227,7 +226,8 @@ def as_json(data: SensorData, stats: Stats) -> str:
 
     Args:
         data: the sample.
-        stats: of its subscription, which counts it already.
+        received: how many there were, with it.
+        stats: of its subscription.
     """
     transforms = data.transforms
     about: dict[str, Any] = {
@@ -241,7 +241,7 @@ def as_json(data: SensorData, stats: Stats) -> str:
         "latency": round(data.latency(), 6),
         "first_env": data.first_env,
         "num_envs": data.num_envs,
-        "received": stats.received,
+        "received": received,
         "dropped": stats.dropped,
         "lost": stats.lost,
     }

@@ -202,7 +202,7 @@ class Publisher:
         moment, body = message.moment, message.body
         poses = moment.poses.shape[1]
         start = body_offset(message.num_envs, poses)
-        payload = self._hub.allocate(topic, start + len(body), receivers)
+        payload = self._hub.allocate(topic, start + len(body), receivers, body=body if message.is_lasting else None)
         memory = memoryview(payload.data)
         Header(
             EVENTS if topic.info.events else 0,
@@ -222,7 +222,8 @@ class Publisher:
             len(body),
         ).pack_into(memory)
         place_poses(memory, moment.poses)
-        copy_bytes(memory, start, body)
+        if payload.body is None:
+            copy_bytes(memory, start, body)
         del memory
         self._hub.offer(payload, receivers)
         return True
@@ -238,6 +239,7 @@ class Publisher:
                 f"{slow.topic.info.name!r}; its lossless subscription is ended"
             )
             self.complaints.append(text)
+            self._hub.slow.append(text)
             self._hub.end(slow, f"too slow: the step waited {self.patience:g} s for it")
         return [each for each in receivers if not each.ended]
 

@@ -21,7 +21,7 @@ from sensorium.wire import messages as say
 from sensorium.wire.buffers import Buffer, BufferPool
 from sensorium.wire.data import StreamInfo
 from sensorium.wire.header import EVENTS, LOST, Header, type_id
-from sensorium.wire.packing import CONTROL, DATA, PART, SLOT, Place, Record
+from sensorium.wire.packing import CONTROL, DATA, PART, PARTS, SLOT, Place, Record
 from sensorium.wire.slots import SlotWriter
 
 SMALL = 16 * 1024
@@ -48,12 +48,16 @@ class Payload:
         segment: number of the shared-memory segment it is in; -1 for none.
         slot: number of the slot.
         count: messages that it stands for; of a bundle several.
+        body: its body, where that is memory of its own that nobody writes to any more; `data` is header and poses then.
     """
 
-    __slots__ = ("count", "data", "segment", "size", "slot")
+    __slots__ = ("body", "count", "data", "segment", "size", "slot")
 
-    def __init__(self, data: Any, size: int, segment: int = -1, slot: int = -1, count: int = 1) -> None:
+    def __init__(
+        self, data: Any, size: int, segment: int = -1, slot: int = -1, count: int = 1, body: Any = None
+    ) -> None:
         self.data, self.size, self.segment, self.slot, self.count = data, size, segment, slot, count
+        self.body = body
 
 
 @dataclass(slots=True, eq=False)
@@ -163,6 +167,10 @@ class Hub:
         self.sessions: dict[bytes, Session] = {}
         self.fresh: deque[Subscription] = deque()
         """Subscriptions that began since the last frame: they get its data, too."""
+        self.sent = 0
+        """Bytes of data given to clients."""
+        self.slow: deque[str] = deque(maxlen=100)
+        """Which clients were too slow, in words, until somebody takes it."""
         self._wake = wake
         self._uses_slots = uses_slots
         self._segments: dict[int, SlotWriter] = {}
@@ -396,14 +404,26 @@ class Hub:
             out.setdefault(subscription.key, []).append(subscription)
         return out
 
-    def allocate(self, topic: Topic, size: int, receivers: list[Subscription], *, in_slot: bool = True) -> Payload:
-        """Return memory for one message of `size` bytes to some subscriptions, in shared memory where that helps."""
+    def allocate(
+        self, topic: Topic, size: int, receivers: list[Subscription], *, in_slot: bool = True, body: Any = None
+    ) -> Payload:
+        """Return memory for one message to some subscriptions, in shared memory where one of them can read that.
+
+        Args:
+            topic: whose message it is.
+            size: its bytes.
+            receivers: who gets it.
+            in_slot: whether shared memory may be used.
+            body: its body, where that stays as it is: it is then sent as it is, unless shared memory is used.
+        """
         if size <= SMALL:
             return Payload(bytearray(size), size)
         if in_slot and self._uses_slots and any(each.session.shares_memory for each in receivers):
             payload = self._slot(topic, size)
             if payload is not None:
                 return payload
+        if body is not None:
+            return Payload(bytearray(size - len(body)), size, body=body)
         buffer = topic.pool.pop()
         buffer.reset(size)
         return Payload(buffer.view, size)
@@ -462,12 +482,16 @@ class Hub:
                     queue.append(payload)
                     subscription.queued += payload.count
                 elif subscription.topic.info.events:
+                    if not subscription.lost:
+                        name = subscription.topic.info.name
+                        self.slow.append(f"client {subscription.session} is too slow: it loses events of {name!r}")
                     subscription.lost += payload.count
                 else:
                     reason = (
                         f"too slow: {subscription.limit} messages waited for it. Take them faster, raise queue=, or "
                         "listen with policy='latest'"
                     )
+                    self.slow.append(f"client {subscription.session}, {subscription.topic.info.name!r}: {reason}")
                     self.end(subscription, reason)
 
     @staticmethod
@@ -503,6 +527,7 @@ class Hub:
         session, number = subscription.session, subscription.number
         subscription.credit -= payload.count
         dropped, subscription.dropped = subscription.dropped, 0
+        self.sent += payload.size
         if payload.size <= SMALL:
             self._put(session, Record(DATA, number, dropped, payload.data))
             return
@@ -527,7 +552,10 @@ class Hub:
                 "data.copy() instead of data or arrays of it"
             )
             self.note(session, text, once=f"holds {subscription.topic.info.name}")
-        self._put(session, Record(PART, number, dropped, payload.data))
+        if payload.body is not None:
+            self._put(session, Record(PARTS, number, dropped, (payload.data, payload.body)))
+        else:
+            self._put(session, Record(PART, number, dropped, payload.data))
 
     # Segments ---------------------------------------------------------------------------------------------------------
 

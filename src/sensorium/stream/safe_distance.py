@@ -141,14 +141,17 @@ class SafeDistance(StreamedSensor):
 
     def inside(self, snapshot: Snapshot) -> Array:
         """Return which of the bodies that can be inside are: bool ``[env, body]``."""
+        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):  # a state may be anything
+            return self._inside(snapshot)
+
+    def _inside(self, snapshot: Snapshot) -> Array:
         rows = self.rows(snapshot)
         pose = self.pose(snapshot)
         center = pose[:, :3] + rotated(pose[:, 3:], self.center)
         pos = snapshot.pos_w[rows, self._places]
         reach = self._radii + np.linalg.norm(self.half_extents)
-        with np.errstate(invalid="ignore", over="ignore"):
-            between = pos - center[:, None, :]
-            near: Array = np.einsum("ebi,ebi->eb", between, between) <= np.square(reach * (1.0 + 1e-6))
+        between = pos - center[:, None, :]
+        near: Array = np.einsum("ebi,ebi->eb", between, between) <= np.square(reach * (1.0 + 1e-6))
         env, body = np.nonzero(near)  # what is not finite is near nothing
         if len(env):
             quat = snapshot.quat_w[rows, self._places][env, body].astype(np.float64)
@@ -190,11 +193,10 @@ def boxes_overlap(between: Array, turn_a: Array, half_a: Array, turn_b: Array, h
     r = np.einsum("kij,kil->kjl", turn_a, turn_b)  # axes of b in a's frame are its columns
     size = np.abs(r)
     slack = 1e-12 * np.minimum(np.maximum(a, b), 1e3).sum(axis=1)[:, None]  # rounding; where edges are parallel
-    apart = np.abs(t) > a + np.einsum("kij,kj->ki", size, b) + slack
-    apart |= np.abs(np.einsum("ki,kij->kj", t, r)) > b + np.einsum("kij,ki->kj", size, a) + slack
+    meets: Array = (np.abs(t) <= a + np.einsum("kij,kj->ki", size, b) + slack).all(axis=1)
+    meets &= (np.abs(np.einsum("ki,kij->kj", t, r)) <= b + np.einsum("kij,ki->kj", size, a) + slack).all(axis=1)
     distance = np.abs(t[:, _AFTER, None] * r[:, _NEXT] - t[:, _NEXT, None] * r[:, _AFTER])
     reach_a = a[:, _NEXT, None] * size[:, _AFTER] + a[:, _AFTER, None] * size[:, _NEXT]
     reach_b = b[:, None, _NEXT] * size[:, :, _AFTER] + b[:, None, _AFTER] * size[:, :, _NEXT]
-    edges = distance > reach_a + reach_b + slack[:, :, None]
-    overlap: Array = ~(apart.any(axis=1) | edges.any(axis=(1, 2)))
-    return overlap
+    meets &= (distance <= reach_a + reach_b + slack[:, :, None]).all(axis=(1, 2))
+    return meets  # along each axis; what is not finite never does

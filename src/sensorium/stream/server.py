@@ -178,6 +178,24 @@ class Server:
         return len(self._hub.sessions)
 
     @property
+    def client_names(self) -> list[str]:
+        """What the clients call themselves, with their processes."""
+        with self._hub.lock:
+            return [str(session) for session in self._hub.sessions.values()]
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes of data that clients were given so far."""
+        return self._hub.sent
+
+    def complaints(self) -> list[str]:
+        """Return which clients were too slow since somebody asked, in words, oldest first; the newest 100."""
+        with self._hub.lock:
+            found = list(self._hub.slow)
+            self._hub.slow.clear()
+        return found
+
+    @property
     def counts(self) -> Counts:
         """What it holds now: sessions, subscriptions, topics, segments of shared memory, slots that are lent."""
         return self._hub.counts
@@ -244,8 +262,8 @@ class Server:
             self.scene.step(control() if control is not None else None, substeps)
             self.poll()
             due = max(due + period, time.monotonic() - 0.1)  # what was missed by far is not made up for
-            while (left := due - time.monotonic()) > 0.0:
-                self.poll(left)
+            while (left := due - time.monotonic()) > 0.0 and not until():
+                self.poll(min(left, 0.1))
 
     def close(self, reason: str = "the server was closed") -> None:
         """End all subscriptions with a reason, the threads and the sockets; sensors that clients spawned go away."""
@@ -327,6 +345,7 @@ class Server:
             elif not listens:
                 self._listened.discard(name)
                 sensor.listeners -= 1
+                self.scene.forget_poses([name])
                 continue
             every_tick |= sensor.changes_every_tick and any(each.lossless for each in topic.subscriptions)
         self._watch.every_tick = every_tick
@@ -346,16 +365,20 @@ class Server:
             listened = {name: self._topics[name] for name in self._listened}
             listeners = {name: topic.subscriptions for name, topic in listened.items()}
         fed = {source for feeds in self._feeds.values() for source in feeds.values()}
-        names = [*listened, *(name for name in fed if name not in listened)]
-        if self._streamed and WORLD in self._topics and WORLD not in listened:
-            names.append(WORLD)
+        if self._streamed and WORLD in self._topics:
+            fed.add(WORLD)
         sent: set[int] = set()
-        news = self._news.of(names)
-        if news:
+        with_truth = {name for name, subscriptions in listeners.items() if any(each.key[2] for each in subscriptions)}
+        for truth in (False, True):
+            names = [name for name in (*listened, *(fed - listened.keys())) if (name in with_truth) is truth]
+            news = self._news.of(names, truth=truth) if names else []
+            if not news:
+                continue
             keys = [each for name in news if name in listened for each in listeners[name]]
-            envs = hull(keys) if keys and not (fed or self._streamed) else None
-            for name, reading in scene.publish(news, envs=envs, poses=True, since=self._news).items():
-                self._readings[name] = reading
+            envs = None if not keys or fed.intersection(news) else hull(keys)
+            for name, reading in scene.publish(news, envs=envs, truth=truth, poses=True, since=self._news).items():
+                if name in fed:
+                    self._readings[name] = reading
                 if name in listened and self._publisher.reading(
                     listened[name], reading, frame, wall_ns, scene.engine.dt, listeners[name]
                 ):

@@ -159,7 +159,9 @@ class Outgoing:
 
     Attributes:
         type_id: which serializer reads it.
-        body: its bytes, read-only; they keep their memory alive, and go back to the pool with the last view.
+        body: its bytes, read-only.
+        is_lasting: whether these bytes stay as they are as long as somebody looks at them: they need no copy then. Those
+            of a buffer go back to the pool with the last view.
         moment: the frame it belongs to; `poses` has the environments of this message.
         first_env: the first environment it is about.
         num_envs: how many.
@@ -170,6 +172,7 @@ class Outgoing:
     moment: Moment
     first_env: int
     num_envs: int
+    is_lasting: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +198,7 @@ class Stream:
 
     Args:
         sensor: whose stream it is.
-        sink: takes each message; called from the thread that sends.
+        sink: takes each message, from the thread that sends; it copies at once what does not last.
         context: returns the frame in progress; called on the simulation's thread.
         executor: runs the functions given to `send_async`.
         has_listeners: whether anyone listens.
@@ -404,28 +407,27 @@ class Stream:
 
     def _emit(self, moment: Moment, envs: range, content: Serialised) -> None:
         serializer = self._its_serializer()
-        body = self._bytes(content, serializer)
+        body, is_lasting = self._bytes(content, serializer)
         first = envs.start - moment.first_env
         part = moment
         if len(envs) != len(moment.poses):
             poses = moment.poses[first : first + len(envs)]
             part = Moment(moment.frame, moment.tick, moment.time_ns, moment.wall_ns, envs.start, poses)
-        self._sink(Outgoing(type_id(serializer.type_name), body, part, envs.start, len(envs)))
+        self._sink(Outgoing(type_id(serializer.type_name), body, part, envs.start, len(envs), is_lasting))
 
-    def _bytes(self, body: Serialised, serializer: type[Serializer]) -> memoryview:
-        """Return what a serializer made as read-only bytes that nobody writes to any more."""
+    @staticmethod
+    def _bytes(body: Serialised, serializer: type[Serializer]) -> tuple[memoryview, bool]:
+        """Return what a serializer made as read-only bytes, and whether nobody writes to them any more."""
         if isinstance(body, bytes):
-            return memoryview(body)
+            return memoryview(body), True
         if isinstance(body, Buffer):
-            return body.pop().view.toreadonly()  # moved out: what the author does to the buffer next is his own
+            return body.pop().view.toreadonly(), True  # moved out: what the author does to the buffer next is his own
         if isinstance(body, np.ndarray) and not body.dtype.hasobject:
-            body = body.astype(body.dtype.newbyteorder("<"), copy=False)
+            body = np.ascontiguousarray(body, body.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).data
         elif not isinstance(body, (bytearray, memoryview)):
             what = f"{serializer.__name__}.serialize returned {shown(body)}"
             raise RegistrationError(f"{what}, expected a Buffer, bytes or an array of numbers")
-        copy = self.pop_buffer()
-        copy.copy_from(body)
-        return copy.view.toreadonly()
+        return _flat(memoryview(body).toreadonly()), False
 
     def close(self) -> None:
         """Send nothing from now on: captures are dropped, and what worker threads still send."""
@@ -504,6 +506,11 @@ class Capture:
         if not self._resolved:
             self._resolved = True  # nobody else holds it any more, so no lock is needed
             self._stream._on_done(self.moment.frame)
+
+
+def _flat(view: memoryview) -> memoryview:
+    """Return the same bytes, as bytes."""
+    return view if view.format == "B" and view.ndim == 1 else memoryview(view.tobytes())
 
 
 def _name(function: Callable[..., Any]) -> str:
@@ -699,7 +706,8 @@ class StreamedSensor:
             return np.tile(own, (len(self._envs), 1))
         rows, body = self.rows(snapshot), snapshot.bodies.row(self._owner.body.id)
         quat = snapshot.quat_w[rows, body].astype(np.float64)
-        quat /= np.linalg.norm(quat, axis=-1, keepdims=True)
+        with np.errstate(invalid="ignore", divide="ignore"):  # a state may be anything
+            quat /= np.linalg.norm(quat, axis=-1, keepdims=True)
         out = np.empty((len(quat), 7))
         out[:, :3] = snapshot.pos_w[rows, body] + rotated(quat, own[:3])
         out[:, 3:] = quat_product(quat, own[3:])

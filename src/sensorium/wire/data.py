@@ -402,11 +402,14 @@ class SensorData:
     def transform(self) -> Pose | None:
         """Pose in the world at the capture, of the first env and mount; None if the sensor sits nowhere.
 
+        It is None, too, where nobody asked for it yet when a late sample was captured, and for a state that is not
+        finite.
+
         Raises:
-            WireError: what was sent is no pose, e.g. that of a body whose state is not finite.
+            WireError: what was sent is no pose.
         """
         poses = self._raw.transforms
-        if poses is None or not len(poses):
+        if poses is None or not len(poses) or not np.isfinite(poses[0, 0]).all():
             return None
         try:
             return Pose.from_array(poses[0, 0])

@@ -20,6 +20,8 @@ PART = 3
 """The same, in a part of its own."""
 SLOT = 4
 """The same, in a shared-memory slot; the bytes say which, see `Place`."""
+PARTS = 7
+"""The same, in two parts: header and poses, then the body."""
 CREDIT = 5
 """To the server: b more data messages may be sent to subscription a."""
 RELEASE = 6
@@ -37,7 +39,7 @@ class Record(NamedTuple):
         kind: see the constants.
         a: see `kind`.
         b: see `kind`.
-        content: its bytes; of PART the part.
+        content: its bytes; of PART the part, of PARTS both.
     """
 
     kind: int
@@ -84,6 +86,10 @@ def pack(records: Iterable[Record]) -> list[Any]:
             block.append(_HEAD.pack(kind, a, b, 0))
             parts.append(content)
             continue
+        if kind == PARTS:
+            block.append(_HEAD.pack(kind, a, b, 0))
+            parts.extend(content)
+            continue
         size = len(content)
         block.append(_HEAD.pack(kind, a, b, size))
         if size:
@@ -115,6 +121,12 @@ def unpack(parts: Sequence[Any]) -> Iterator[Record]:
             yield Record(kind, a, b, parts[following])
             following += 1
             continue
+        if kind == PARTS:
+            if length or following + 1 >= len(parts):
+                raise WireError("a record without its parts")
+            yield Record(kind, a, b, (parts[following], parts[following + 1]))
+            following += 2
+            continue
         if length > end - at:
             raise WireError(f"a record of {length} bytes in a block with {end - at} left")
         yield Record(kind, a, b, block[at : at + length])
@@ -123,4 +135,4 @@ def unpack(parts: Sequence[Any]) -> Iterator[Record]:
         raise WireError(f"{len(parts) - following} parts too many")
 
 
-__all__ = ["CONTROL", "CREDIT", "DATA", "PART", "RELEASE", "SLOT", "Place", "Record", "pack", "unpack"]
+__all__ = ["CONTROL", "CREDIT", "DATA", "PART", "PARTS", "RELEASE", "SLOT", "Place", "Record", "pack", "unpack"]

@@ -1,0 +1,147 @@
+"""Every kind of sensor goes over the wire bit for bit: fields, truth, flags, times, rows of events, and poses.
+
+The world is that of `two_engines`, with every sensor once as it is and once late and with losses, so that captures,
+stamps, ages and flags differ between environments.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from streaming import until
+from two_engines import ENVS, MODEL, sensors, start
+from wire_messages import make_message
+
+import sensorium as sn
+from sensorium import registry
+from sensorium.readings import Reading
+from sensorium.wire.data import FieldData, StreamInfo
+from sensorium.wire.header import TRUTH
+from sensorium.wire.serializers import FieldSerializer, read_message
+
+TICKS = 12
+FRAMES = 8
+PARTS = {"all": slice(0, ENVS), "first": slice(0, 1), "last two": slice(1, ENVS)}
+CONFIGS = {cfg.label: cfg for cfg in sensors()}
+TRUTHFUL = ("collision_events", "contact_sensor")
+"""Kinds without delay and losses."""
+NATIVE = ("builtin",)
+"""Kinds that are declared in the model by their name."""
+LATE = {
+    f"late {name}": cfg.replace(name=f"late {name}", delay=0.012, loss=0.2)
+    for name, cfg in CONFIGS.items()
+    if cfg.kind() not in (*TRUTHFUL, *NATIVE)
+}
+OURS = {cfg.kind() for cfg in registry.registered() if cfg.__module__.startswith("sensorium.")}
+
+
+@pytest.fixture(scope="module")
+def scene() -> sn.Scene:
+    engine = sn.MujocoEngine(MODEL, ENVS)
+    made = sn.Scene(engine, [*CONFIGS.values(), *LATE.values()], seed=3)
+    start(engine)
+    engine.forward()
+    generator = np.random.default_rng(5)
+    for _ in range(TICKS):
+        made.step(generator.uniform(-1.0, 1.0, (ENVS, engine.ctrl.shape[1])))
+    return made
+
+
+def bits(array: Any) -> bytes:
+    return np.ascontiguousarray(array).tobytes()
+
+
+def assert_same(data: FieldData, reading: Reading, part: slice, truth: bool) -> None:
+    """Assert that a listener sees every bit of some environments of a reading."""
+    about = {
+        "capture_tick": "capture_tick", "stamps": "stamp", "ages": "age", "captures": "frame", "valid": "valid",
+        "is_new": "is_new", "env_ids": "env_ids",
+    }  # fmt: skip
+    for ours, theirs in about.items():
+        got, expected = getattr(data, ours), getattr(reading, theirs)[part]
+        assert got.dtype == expected.dtype and bits(got) == bits(expected), ours
+    assert (data.tick, round(data.time * 1e9)) == (reading.tick, round(reading.time * 1e9))
+    assert (data.transforms is None) == (reading.pose is None)
+    if reading.pose is not None:
+        assert data.transforms is not None
+        assert bits(data.transforms) == bits(reading.pose[part])
+    assert [*data.fields] == [spec.name for spec in reading.specs] and data.specs == reading.specs
+    assert (data.truth is not None) == truth
+    for branch, values in ((data, reading.measured), *(((data.truth, reading.truth),) if truth else ())):
+        for spec in reading.specs:
+            rows = part
+            if spec.is_ragged:
+                assert reading.offsets is not None
+                rows = slice(int(reading.offsets[part.start]), int(reading.offsets[part.stop]))
+            got, expected = branch[spec.name], values[spec.name][rows]  # type: ignore[index]
+            assert got.dtype == np.dtype(spec.dtype) and got.shape == expected.shape and bits(got) == bits(expected)
+            assert not got.flags.writeable
+
+
+def test_every_kind_of_sensor_takes_part(scene: sn.Scene) -> None:
+    """Each of ours is here, most of them late as well, and there are rows of events in some environments only."""
+    assert {cfg.kind() for cfg in CONFIGS.values()} == OURS
+    assert {cfg.kind() for cfg in LATE.values()} == OURS - {*TRUTHFUL, *NATIVE}
+    late = scene.publish([*LATE])
+    assert any((reading.age > 0.0).any() for reading in late.values())
+    assert any(bits(reading.capture_tick) != bits(reading.truth_tick) for reading in late.values())
+    events = scene.publish(["events"])["events"].offsets
+    assert events is not None and 0 < events[-1] and (np.diff(events) == 0).any()
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("truth", [False, True])
+@pytest.mark.parametrize("name", [*CONFIGS, *LATE])
+def test_a_reading_comes_out_of_a_message_bit_for_bit(name: str, truth: bool, part: str, scene: sn.Scene) -> None:
+    """The stream is described in JSON; the message holds some of the environments."""
+    described = scene.description().sensors[name]
+    reading = scene.publish([name], truth=truth, poses=True)[name]
+    stream = StreamInfo(
+        7, name, described["kind"], FieldSerializer.type_name, reading.specs, mounts=tuple(described.get("mounts", ())),
+        cfg=described["cfg"], constants=described.get("constants", {}), num_envs=ENVS,
+    )  # fmt: skip
+    info = StreamInfo.from_dict(json.loads(json.dumps(stream.to_dict())))
+    assert info.specs == stream.specs and json.dumps(info.to_dict()) == json.dumps(stream.to_dict())
+    envs = PARTS[part]
+    count = envs.stop - envs.start
+    poses = None if reading.pose is None else reading.pose[envs].reshape(count, -1, 7)
+    message = make_message(
+        info, FieldSerializer.serialize(reading, envs.start, count, truth), poses, flags=TRUTH * truth,
+        rows=FieldSerializer.rows(reading, envs.start, count), first_env=envs.start, num_envs=count,
+        tick=reading.tick, time_ns=round(reading.time * 1e9),
+    )  # fmt: skip
+    data = read_message(message, info)
+    assert isinstance(data, FieldData)
+    assert_same(data, reading, envs, truth)
+
+
+def test_listeners_of_all_sensors_get_what_the_scene_shows_in_each_frame(scene: sn.Scene) -> None:
+    """With and without truth, of all environments and of some. Who captured nothing in a frame sends nothing in it."""
+    got: dict[tuple[int, str], Any] = {}
+    marks: list[Any] = []
+    shown: dict[int, dict[str, Reading]] = {}
+    names = [*CONFIGS, *LATE]
+    parts = {name: [*PARTS.values()][k % len(PARTS)] for k, name in enumerate(names)}
+    truths = {name: k % 2 == 0 for k, name in enumerate(names)}
+    generator = np.random.default_rng(6)
+    with scene.local_client() as client:
+        for name in names:
+            client.sensors[name].listen(
+                lambda data: got.update({(data.frame, data.sensor): data}), policy="lossless", envs=parts[name],
+                truth=truths[name],
+            )  # fmt: skip
+        client._on_frame(marks.append)
+        for _ in range(FRAMES):
+            frame = client.step(generator.uniform(-1.0, 1.0, (ENVS, scene.engine.ctrl.shape[1])))
+            shown[frame] = scene.publish(names, truth=True, poses=True)
+        until(lambda: marks and marks[-1].frame == max(shown), "the end of the last frame")
+        announced = {(mark.frame, name) for mark in marks for name in mark.streams if mark.frame in shown}
+        until(lambda: announced <= got.keys(), "the last data")
+    assert {key for key in got if key[0] in shown} == announced
+    assert not client.errors
+    for frame, name in announced:
+        assert_same(got[frame, name], shown[frame][name], parts[name], truths[name])
+    assert {name for _, name in announced} >= {name for name in names if CONFIGS.get(name, None) is None or scene[name].rate_hz}
