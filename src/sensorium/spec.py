@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from math import inf, prod
+from math import inf, isfinite, prod
 from typing import Any, Literal
 
 import numpy as np
@@ -121,7 +121,8 @@ class FieldSpec:
         return replace(self, axes=self.axes[1:], shape=self.shape[1:])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description."""
+        """Return a JSON-able description; the limits `low` and `high` are in it where they are known."""
+        limits = {"low": self.low, "high": self.high}
         return {
             "name": self.name,
             "axes": ["env", *self.axes],
@@ -131,6 +132,7 @@ class FieldSpec:
             "frame": self.frame,
             "kind": self.kind,
             "role": self.role,
+            **{name: float(limit) for name, limit in limits.items() if isfinite(limit)},
         }
 
     @classmethod

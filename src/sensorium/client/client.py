@@ -98,6 +98,7 @@ class Client:
         self._refusal = ""
         self._closed = False
         self._notes: deque[str] = deque(maxlen=100)
+        self._respawner: threading.Thread | None = None
         hello = greeting(name or _program(), token, _version())
         self._link = Link(
             self.address, self, hello, prepare=_keys(server_key, keys), context=_context, uses_slots=shared_memory,
@@ -266,7 +267,8 @@ class Client:
         patience = 2.0 * self.timeout + 30.0 if timeout is None else timeout
         result = self._ask(say.Step, substeps, *_numbers(ctrl), timeout=patience)
         for text in result["notes"]:
-            self._note(text)
+            self._notes.append(text)
+            warnings.warn(text, SensoriumWarning, stacklevel=2)
         self._last_frame = max(self._last_frame, int(result["frame"]))
         return int(result["frame"])
 
@@ -425,6 +427,8 @@ class Client:
 
     def _begin(self, subscription: Subscription) -> None:
         with self._lock:
+            if subscription.ended:
+                return  # it was stopped while it waited for a new connection
             number = next(self._numbers)
             self._subscriptions[number] = subscription
             subscription.begin(self._info(subscription.name), number)
@@ -601,7 +605,10 @@ class Client:
             self._changed.notify_all()
         if lost:
             again = [each for each in waiting if each.name in lost and each.name not in self._streams]
-            threading.Thread(target=self._respawn, args=(lost, again), name="sensorium-respawn", daemon=True).start()
+            self._respawner = threading.Thread(
+                target=self._respawn, args=(lost, again), name="sensorium-respawn", daemon=True
+            )
+            self._respawner.start()
 
     def _respawn(self, lost: Mapping[str, _Spawned], waiting: Iterable[Subscription]) -> None:
         """Spawn anew what a server that was started anew does not know."""
@@ -633,7 +640,10 @@ class Client:
 
     def _note(self, text: str) -> None:
         self._notes.append(text)
-        warnings.warn(text, SensoriumWarning, stacklevel=3)
+        try:
+            warnings.warn(text, SensoriumWarning, stacklevel=3)
+        except SensoriumWarning:  # where warnings are errors: no thread of ours may end by one
+            LOGGER.warning(text)
 
     @property
     def notes(self) -> list[str]:
@@ -656,6 +666,8 @@ class Client:
         for subscription in subscriptions:
             subscription.stop(reason="the client was closed")
         self._link.stop()
+        if self._respawner is not None:
+            self._respawner.join()
         self.workers.close()
         if self._on_close is not None:
             self._on_close()

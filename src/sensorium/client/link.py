@@ -96,6 +96,7 @@ class Link:
         self._sessions = 0
         self._heard = 0.0
         self._is_up = False
+        self._wants_catalogue = False
         self._gives_up = False
         self._stopping = False
         self._poller = zmq.Poller()
@@ -309,6 +310,7 @@ class Link:
                     return
                 self._server, self._is_up = message.server, True
                 self._sessions += 1
+                self._wants_catalogue = True
                 self._outbox.clear()
                 for reader in self._segments.values():
                     reader.close()
@@ -316,6 +318,10 @@ class Link:
                 can_read = self._uses_slots and bool(message.probe) and probe_slots(message.probe, message.probe_token)
                 self._outbox.append(Record(CONTROL, 0, 0, say.encode(say.ProbeResult(can_read))))
                 self._listener.on_welcome(message)
+            case say.Catalogue():
+                if self._wants_catalogue:  # it comes once more where the greeting was said twice
+                    self._wants_catalogue = False
+                    self._listener.on_control(message)
             case say.Refused(reason=reason, final=final):
                 self._is_up, self._gives_up = False, self._gives_up or final
                 self._listener.on_refused(reason, final)

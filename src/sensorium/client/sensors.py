@@ -361,9 +361,9 @@ class RemoteSensor:
                 queue=queue,
                 on_end=self._ended,
             )
+            self._client._begin(new)
             old, self._subscription = self._subscription, new
             self._reason = ""
-            self._client._begin(new)
         if old is not None:
             old.stop()
 

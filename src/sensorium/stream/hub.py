@@ -32,6 +32,8 @@ SLOTS_PER_CLIENT = 6
 """Slots of one segment that one client may hold; what it gets beyond them are copies."""
 SLOTS = 64
 """Slots of a segment. Those never used take no memory."""
+MOST_SUBSCRIPTIONS = 1024
+"""Subscriptions that one client may have."""
 MOST_PER_ENVELOPE = 1024
 """Records that go in one message of the socket."""
 
@@ -295,7 +297,7 @@ class Hub:
                 return
             total = topic.info.num_envs
             count = wish.num_envs or total - wish.first_env
-            if wish.every < 1 or wish.window < 1 or wish.queue < 0 or not 0.0 <= wish.max_rate < float("inf"):
+            if wish.every < 1 or wish.window < 1 or wish.queue < 1 or not 0.0 <= wish.max_rate < float("inf"):
                 raise ValueError(f"SUBSCRIBE with every={wish.every}, window={wish.window}, queue={wish.queue}")
             if not (0 <= wish.first_env and 0 < count and wish.first_env + count <= total):
                 reason = f"envs {wish.first_env} to {wish.first_env + count}: there are {total}"
@@ -304,6 +306,8 @@ class Hub:
             old = session.subscriptions.get(wish.subscription)
             if old is not None:
                 self._drop(old)
+            if len(session.subscriptions) >= MOST_SUBSCRIPTIONS:
+                raise ValueError(f"more than {MOST_SUBSCRIPTIONS} subscriptions of one client")
             subscription = Subscription(
                 session,
                 wish.subscription,

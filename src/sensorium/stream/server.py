@@ -6,6 +6,7 @@ asked for: controls, spawned sensors, resets, and, in lock-step, the steps thems
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import secrets
 import threading
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from sensorium.errors import ConfigError, StreamError
+from sensorium.errors import ConfigError, StreamError, UnknownNameError
 from sensorium.spec import FieldSpec
 from sensorium.stream import streamed
 from sensorium.stream.commands import Commands
@@ -487,7 +488,8 @@ class Server:
         while self._gone:
             session = self._gone.popleft()
             for name in list(session.sensors):
-                self._spawner.remove(name, f"its client {session} is gone")
+                with contextlib.suppress(UnknownNameError):  # it was removed meanwhile
+                    self._spawner.remove(name, f"its client {session} is gone")
 
 
 def serve(scene: Scene, address: str | Iterable[str] = "tcp://127.0.0.1:7447", **options: Any) -> Server:

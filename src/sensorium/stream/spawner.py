@@ -235,7 +235,7 @@ class Spawner:
         for each in brought:
             server._readings.pop(each, None)
             server.scene.remove(each)
-        for session in list(server._hub.sessions.values()):
+        for session in [*server._hub.sessions.values(), *server._gone]:
             session.sensors.discard(name)
 
     def end_streamed(self) -> None:

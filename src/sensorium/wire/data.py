@@ -68,14 +68,10 @@ class StreamInfo:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description."""
-        specs = []
-        for spec in self.specs:
-            limits = {"low": spec.low, "high": spec.high}
-            specs.append({**spec.to_dict(), **{key: value for key, value in limits.items() if np.isfinite(value)}})
         plain = {item.name: getattr(self, item.name) for item in fields(self)}
         return {
             **plain,
-            "specs": specs,
+            "specs": [spec.to_dict() for spec in self.specs],
             "mounts": list(self.mounts),
             "cfg": dict(self.cfg),
             "constants": dict(self.constants),

@@ -8,6 +8,7 @@ name and never takes the program down.
 
 from __future__ import annotations
 
+import importlib
 import re
 import sys
 import threading
@@ -31,6 +32,8 @@ __all__ = [
 ]  # fmt: skip
 
 ENTRY_POINT_GROUP = "sensorium.serializers"
+OURS = ("sensorium.stream.safe_distance", "sensorium.stream.collision")
+"""Our modules that define serializers beside their sensors: imported by name where a stream needs one, on both sides."""
 _NAME = re.compile(r"[\w.\-]+/\d+")
 
 _by_name: dict[str, type[Serializer]] = {}
@@ -171,12 +174,14 @@ def broken() -> tuple[str, ...]:
 
 
 def load_installed() -> None:
-    """Import every package that announces serializers, once; warn of a broken one, by name."""
+    """Import our own modules with serializers, and every package that announces some, once; warn of broken ones."""
     global _loaded
     with _loading:
         if _loaded:
             return
         _loaded = True
+        for module in OURS:
+            importlib.import_module(module)
         for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda each: (each.name, each.value)):
             problem = _load(point)
             if problem:
