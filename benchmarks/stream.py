@@ -200,7 +200,7 @@ def _our_sending(shared_memory: bool, content: Any, times: int, per_tick: int = 
 
 def our_frames(_: str = "") -> Role:
     """Send frames from a sensor; who shares its memory reads them there."""
-    return _our_sending(True, np.arange(FRAME, dtype=np.uint8), FRAMES)
+    return _our_sending(True, np.arange(FRAME, dtype=np.uint8), FRAMES, 10)
 
 
 def our_paced(_: str = "") -> Role:
@@ -210,12 +210,12 @@ def our_paced(_: str = "") -> Role:
 
 def our_frames_tcp(_: str = "") -> Role:
     """The same over TCP."""
-    return _our_sending(False, np.arange(FRAME, dtype=np.uint8), FRAMES)
+    return _our_sending(False, bytes(range(256)) * (FRAME // 256), FRAMES, 10)
 
 
 def our_smalls(_: str = "") -> Role:
     """Send small messages one by one from a sensor, many in each tick."""
-    return _our_sending(True, bytes(SMALL), SMALLS, 2000)
+    return _our_sending(True, bytes(SMALL), SMALLS, 4000)
 
 
 def _our_listening(address: str, wanted: int) -> Role:
@@ -253,7 +253,7 @@ def _our_listening(address: str, wanted: int) -> Role:
                     end = time.perf_counter()
                     enough.set()
 
-            client.sensors["content"].listen(take, policy="lossless")
+            client.sensors["content"].listen(take, policy="lossless", queue=2 if is_large else None)
             if not enough.wait(PATIENCE / 1e3):
                 raise RuntimeError(f"only {seen} of {wanted} messages came")
             client.sensors["content"].stop()

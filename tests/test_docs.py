@@ -19,6 +19,9 @@ import pytest
 from sensorium import registry
 from sensorium.cfg import STAGE_KINDS
 from sensorium.cli.rig import load_rig
+from sensorium.client import client_sensor
+from sensorium.stream import streamed
+from sensorium.wire import serializers
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -75,10 +78,16 @@ RIGS = [block for page in PAGES for block in blocks(page) if block.label == "tom
 
 @pytest.fixture
 def _own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Forget the sensors and stages that a page defines."""
+    """Forget the sensors, stages and types of messages that a page defines."""
     registry.load_installed()
     stages = dict(STAGE_KINDS)
     monkeypatch.setattr(registry, "_pairs", dict(registry._pairs))
+    for module in (streamed, client_sensor):
+        module.registered()
+        monkeypatch.setattr(module, "_classes", dict(module._classes))
+    monkeypatch.setattr(client_sensor, "_definitions", dict(client_sensor._definitions))
+    for table in ("_by_name", "_by_id"):
+        monkeypatch.setattr(serializers, table, dict(getattr(serializers, table)))
     yield
     STAGE_KINDS.clear()
     STAGE_KINDS.update(stages)

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 def local_client(scene: Scene, *, server: Server | None = None, lockstep: bool = True, **options: Any) -> Client:
     """Return a client of a scene in this process. Listeners get the server's memory itself, without a socket.
 
-    What is asked of it on this thread (`step`, `spawn`, ...) is done at once. What other threads ask for is done when
-    the server is polled: ``client.server.poll()``, or by anything that this thread asks for.
+    What is asked of it on this thread (`step`, `spawn`, ...) is done at once, unless another thread runs the server's
+    loop. What other threads ask for is done when the server is polled: ``client.server.poll()``, or by anything that
+    this thread asks for.
 
     Args:
         scene: the scene; its owner may go on stepping it.
@@ -30,10 +31,11 @@ def local_client(scene: Scene, *, server: Server | None = None, lockstep: bool =
     own = Server(scene, lockstep=lockstep) if server is None else None
     serving = own if own is not None else server
     assert serving is not None
-    owner = threading.get_ident()
+    maker = threading.current_thread()
 
     def pump(seconds: float) -> bool:
-        if threading.get_ident() != owner:
+        owner = serving.owner
+        if threading.current_thread() is not maker or (owner not in (None, maker) and owner.is_alive()):
             return False
         serving.poll(seconds)
         return True

@@ -137,10 +137,10 @@ class Serve:
                 with _Watch(server, engine.dt) as watch:
                     server.run(control, substeps=substeps, speed=self.speed, until=is_over)
                 why = {0: "its time is over", signal.SIGTERM: "it was terminated"}.get(ended[0] if ended else 0)
-                server.close(f"the server has ended: {why or 'it was interrupted'}")
+                server.close(why or "it was interrupted")
                 passed = (scene.tick - start) * engine.dt
             if ended:
-                note(f"ended after {server.frame} frames, {passed:.4g} s of simulation")
+                note(f"ended after {_many(server.frame, 'frame')}, {passed:.4g} s of simulation")
         return {0: 0, signal.SIGTERM: TERMINATED}.get(ended[0] if ended else 0, INTERRUPTED)
 
     # Options ----------------------------------------------------------------------------------------------------------

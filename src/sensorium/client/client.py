@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import time
@@ -427,6 +428,8 @@ class Client:
 
     def _begin(self, subscription: Subscription) -> None:
         with self._lock:
+            if self._closed:
+                raise StreamError(f"listening to {subscription.name!r}: this client is closed")
             if subscription.ended:
                 return  # it was stopped while it waited for a new connection
             number = next(self._numbers)
@@ -474,8 +477,9 @@ class Client:
         timeout = self.timeout if timeout is None else timeout
         self._known()
         with self._changed:
-            if self._catalogue is None:
-                raise StreamError(f"the connection to the server at {self.address} broke")
+            if self._closed or self._catalogue is None:
+                why = "this client is closed" if self._closed else "it broke just now"
+                raise StreamError(f"no connection to the server at {self.address}: {why}")
             number = next(self._numbers)
             self._answers[number] = None
             try:
@@ -500,7 +504,7 @@ class Client:
                 "steps: does its loop run, and call server.poll()?"
             )
         if answer.error:
-            cls = getattr(errors, answer.kind, StreamError)
+            cls = getattr(errors, answer.kind, None)
             if isinstance(cls, type) and issubclass(cls, StreamError):
                 raise cls(answer.error)
             raise ServerError(answer.error, answer.kind)
@@ -582,6 +586,8 @@ class Client:
     def _learn(self, catalogue: say.Catalogue) -> None:
         """Take the latched description, and take up again what was under way."""
         with self._changed:
+            if self._closed:
+                return
             self._streams.clear()
             self._names.clear()
             for each in catalogue.streams:
@@ -622,7 +628,8 @@ class Client:
                     self._note(f"{name!r} could not be spawned again: {error}")
         for subscription in waiting:
             if subscription.name in self.streams:
-                self._begin(subscription)
+                with contextlib.suppress(StreamError):  # this client is closed
+                    self._begin(subscription)
             else:
                 subscription.finish("the server has this sensor no more")
 

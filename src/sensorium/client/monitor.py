@@ -349,7 +349,8 @@ class _Words(logging.Handler):
         self._say, self._said = say, ("", 0.0)
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.say(record.getMessage())
+        lines = record.getMessage().splitlines()
+        self.say(lines[-1] if "Traceback" in record.getMessage() else "\n".join(lines))
 
     def say(self, text: str) -> None:
         """Say something that was not said a moment ago: some things are both logged and warned of."""

@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from sensorium.errors import WireError
@@ -17,6 +17,12 @@ from sensorium.wire import messages as say
 from sensorium.wire.packing import CONTROL, CREDIT, RELEASE, Record, pack, unpack
 from sensorium.wire.slots import Probe
 
+MOST_RECORDS = 4096
+"""Records in one message of a client."""
+MOST_WORDS = 2**20
+"""Bytes of a control message, but for those whose bytes are controls: reading them takes no time."""
+LONG_MESSAGES = (8, 9)
+"""Tags of those: STEP and CONTROL."""
 MOST_REQUESTS = 256
 """Requests of one client that may wait for the owner of the loop."""
 
@@ -77,7 +83,7 @@ class Doorkeeper:
                 self._receive_first(route, parts)
                 return
             session.last_seen = time.monotonic()
-            for record in unpack(parts):
+            for record in self._records(parts):
                 self._take(session, record)
         except (WireError, ValueError) as error:
             self.refused += 1
@@ -119,10 +125,21 @@ class Doorkeeper:
             os.close(descriptor)
         self._processes.clear()
 
+    @staticmethod
+    def _records(parts: list[Any]) -> Iterator[Record]:
+        """Return the records of a message; as many, and as long, as can be read without keeping others waiting."""
+        for number, record in enumerate(unpack(parts)):
+            if number >= MOST_RECORDS:
+                raise WireError(f"more than {MOST_RECORDS} records in one message")
+            content = record.content
+            if len(content) > MOST_WORDS and content[1] not in LONG_MESSAGES:
+                raise WireError(f"a control message of {len(content)} bytes")
+            yield record
+
     # Greetings --------------------------------------------------------------------------------------------------------
 
     def _receive_first(self, route: bytes, parts: list[Any]) -> None:
-        for record in unpack(parts):
+        for record in self._records(parts):
             message = say.decode_at_server(record.content) if record.kind == CONTROL else None
             if isinstance(message, say.Hello):
                 self._welcome(route, message)

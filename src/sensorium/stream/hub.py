@@ -26,8 +26,9 @@ from sensorium.wire.slots import SlotWriter
 
 SMALL = 16 * 1024
 """Bytes up to which a message goes with others in one block, instead of in a slot or a part of its own."""
-LARGE_UNDER_WAY = 4
-"""Messages larger than that which may be under way to one subscription, whatever its window."""
+LARGE_UNDER_WAY, LARGE_IN_SLOTS = 2, 4
+"""Messages larger than that which may be under way to one subscription, whatever its window: through the socket (more of
+them slow the receiver down, whose memory is then never warm), and in shared memory."""
 SLOTS_PER_CLIENT = 6
 """Slots of one segment that one client may hold; what it gets beyond them are copies."""
 SLOTS = 64
@@ -173,6 +174,8 @@ class Hub:
         """Bytes of data given to clients."""
         self.slow: deque[str] = deque(maxlen=100)
         """Which clients were too slow, in words, until somebody takes it."""
+        self.before_sending: Callable[[], None] = lambda: None
+        """Called by the socket's thread before it looks at the outboxes."""
         self._wake = wake
         self._uses_slots = uses_slots
         self._segments: dict[int, SlotWriter] = {}
@@ -267,6 +270,7 @@ class Hub:
 
     def outgoing(self) -> Iterator[tuple[Session, list[Record]]]:
         """Yield what is to be sent, for the socket's thread."""
+        self.before_sending()
         while True:
             with self.lock:
                 if not self._ready:
@@ -501,7 +505,10 @@ class Hub:
     @staticmethod
     def _may_send(subscription: Subscription, payload: Payload) -> bool:
         under_way = subscription.window - subscription.credit
-        return subscription.credit > 0 and (payload.size <= SMALL or under_way < LARGE_UNDER_WAY)
+        if subscription.credit <= 0 or payload.size <= SMALL or payload.count > 1:
+            return subscription.credit > 0
+        is_shared = payload.segment >= 0 and subscription.session.shares_memory
+        return under_way < (LARGE_IN_SLOTS if is_shared else LARGE_UNDER_WAY)
 
     def _flush(self, subscription: Subscription) -> None:
         queue = subscription.queue

@@ -95,6 +95,8 @@ class Server:
         """Clients in this process; they are closed with the server."""
         self.failures = FailureLog()
         """What streamed sensors raised."""
+        self.owner: threading.Thread | None = None
+        """The thread that owns the loop: who polled or stepped last."""
         self._id = secrets.token_bytes(8)
         self._numbers = itertools.count(1)
         self._topics: dict[str, Topic] = {}
@@ -115,6 +117,7 @@ class Server:
         self._hub = Hub(self._sockets.wake, uses_slots)
         self._publisher = Publisher(self._hub, lockstep=lockstep, patience=patience)
         self._marks = Marks(self._hub)
+        self._hub.before_sending = self._marks.flush
         self._doorkeeper = Doorkeeper(
             self._hub, self._sockets, door, server=self._id, version=_version(), lease=lease, max_clients=max_clients,
             probe=self._probe, catalogue=self._catalogue, left=self._gone.append,
@@ -219,6 +222,7 @@ class Server:
             StreamError: the server is closed, or its socket's thread has failed.
         """
         self._check_open()
+        self.owner = threading.current_thread()
         commands = self._doorkeeper.commands
         if not commands and timeout > 0.0:
             self._arrived.wait(timeout)
@@ -279,7 +283,8 @@ class Server:
         self._sockets.stop()
         self._doorkeeper.close_descriptors()
         for name in self._listened:
-            self.scene[name].listeners -= 1
+            if name in self.scene:
+                self.scene[name].listeners -= 1
         self._spawner.remove_all()
         self._hub.close()
         if self._probe is not None:
@@ -339,6 +344,9 @@ class Server:
             listens = bool(topic.subscriptions)
             if not listens and name not in self._listened:
                 continue
+            if name not in self.scene:
+                self._withdraw(name, "the scene has it no more")
+                continue
             sensor = self.scene[name]
             if listens and name not in self._listened:
                 self._listened.add(name)
@@ -357,6 +365,7 @@ class Server:
         """Send what is new; called on the owner's thread when the scene has moved, or was reset."""
         if self._closed:
             return
+        self.owner = threading.current_thread()
         self._bury()
         self._note_listeners()
         self.frame += 1
@@ -440,9 +449,9 @@ class Server:
         publisher = self._publisher
         sent = publisher.bundle(topic, message) if isinstance(message, Bundle) else publisher.message(topic, message)
         if sent:
-            self._marks.sent(message.moment.frame, topic.info.id)
             if message.moment.frame == self.frame:
                 self._sent.add(topic.info.id)
+            self._marks.sent(message.moment.frame, topic.info.id)  # the last: the frame may have ended meanwhile
 
     def _resolved(self, frame: int) -> None:
         self._marks.resolved(frame)

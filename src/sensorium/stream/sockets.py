@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -23,6 +25,8 @@ COPIED_BELOW = 64 * 1024
 """Parts up to this size are copied into the socket: handing memory over by reference costs more."""
 TICK_S = 0.1
 """Seconds between two looks at who has gone silent."""
+MOST_RECEIVED = 4096
+"""Messages of one client that wait for the thread; with more, its connection is not read any further."""
 MOST_AT_ONCE = 256
 """Messages taken from the socket before what is in the outboxes goes out."""
 
@@ -51,21 +55,27 @@ class Sockets:
         self._poller = zmq.Poller()
         self._router = router = self.context.socket(zmq.ROUTER)
         router.linger = 0
-        router.sndhwm = router.rcvhwm = 0  # what is under way is bounded by credits, and by the lease
+        router.sndhwm = 0  # what is under way is bounded by credits, and by the lease
+        router.rcvhwm = MOST_RECEIVED
         router.maxmsgsize = max_message
         router.setsockopt(zmq.ROUTER_HANDOVER, 1)
         router.copy_threshold = COPIED_BELOW
         self.addresses: list[str] = []
+        self._files: list[str] = []
         try:
             self._unprepare = prepare(self.context, router)
             for address in addresses:
                 try:
                     if address.startswith("ipc://"):
+                        path = address.removeprefix("ipc://")
+                        if _answers(path):  # libzmq would take the file away from who listens there
+                            raise zmq.ZMQError(errno.EADDRINUSE)
                         previous = os.umask(0o177)  # the socket's file is for this user alone
                         try:
                             router.bind(address)
                         finally:
                             os.umask(previous)
+                        self._files.append(path)
                     else:
                         router.bind(address)
                 except zmq.ZMQError as error:
@@ -165,7 +175,20 @@ class Sockets:
         self._unprepare()
         self._router.close(linger=200)
         self.context.term()
+        for path in self._files:
+            with contextlib.suppress(OSError):  # e.g. of the abstract namespace
+                os.unlink(path)
         self._waker.close()
+
+
+def _answers(path: str) -> bool:
+    """Return whether somebody listens at the file of a socket."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(path)
+        except OSError:
+            return False
+    return True
 
 
 __all__ = ["LOG", "Sockets"]

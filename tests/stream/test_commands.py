@@ -1,0 +1,187 @@
+"""What clients ask of the owner of the loop: steps, controls, resets, knobs; errors come back in the server's words."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from streaming import PATIENCE, build, running, serving, until
+
+import sensorium as sn
+from sensorium.errors import StreamError
+
+
+@pytest.fixture
+def server() -> Iterator[sn.Server]:
+    """A lock-step server whose loop runs in another thread."""
+    with serving(lockstep=True, world={"columns": 0, "noise": 0.5}) as made:
+        yield made
+
+
+@pytest.fixture
+def client(server: sn.Server) -> Iterator[sn.Client]:
+    """A client of it."""
+    with sn.connect(server.address, timeout=PATIENCE) as made:
+        yield made
+
+
+def test_steps_of_several_clients_are_each_taken_once(server: sn.Server, client: sn.Client) -> None:
+    """Three threads of two clients step at the same time: frames are distinct, the tick is their sum."""
+    with sn.connect(server.address) as second:
+        frames: list[int] = []
+
+        def work(of: sn.Client) -> None:
+            frames.extend(of.step(substeps=2) for _ in range(50))
+
+        threads = [threading.Thread(target=work, args=(of,)) for of in (client, second, second)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE)
+        assert len(set(frames)) == 150 and server.scene.tick == 300
+
+
+def test_a_reset_is_a_frame_that_listeners_see(server: sn.Server, client: sn.Client) -> None:
+    """All environments or some; wrong ones are refused, and nothing has happened."""
+    got: list[int] = []
+    client.sensors["gauge"].listen(lambda data: got.append(data.frame), policy="lossless")
+    client.step()
+    frame = client.reset()
+    assert client.reset([0, 2]) == frame + 1
+    until(lambda: got and got[-1] == frame + 1)
+    for wrong in ([4], [-1], []):
+        with pytest.raises(StreamError, match=r"reset\.env_ids"):
+            client.reset(wrong)
+    assert server.frame == frame + 1
+
+
+def test_a_knob_is_set_for_some_environments(server: sn.Server, client: sn.Client) -> None:
+    """From the next step on; an unknown knob and an unknown sensor are answered in words."""
+    client.sensors["gauge"].set("vec_noise", 0.0, env_ids=[1, 2])
+    client.step()
+    truth, shown = server.scene["gauge"].ground_truth.vec, server.scene["gauge"].data.vec
+    assert (shown == truth).all(-1).tolist() == [False, True, True, False]
+    with pytest.raises(StreamError, match="no_such_knob"):
+        client.sensors["gauge"].set("no_such_knob", 1.0)
+    with pytest.raises(StreamError, match="nobody"):
+        client._set("nobody", "vec_noise", 1.0, None)
+    with pytest.raises(StreamError, match="0 to 3"):
+        client.sensors["gauge"].set("vec_noise", 1.0, env_ids=[7])
+    assert client.step() == 2
+
+
+def test_controls_of_a_wrong_shape_or_that_are_not_finite_are_refused(server: sn.Server, client: sn.Client) -> None:
+    """This engine has no controls to set; the simulation has not moved."""
+    with pytest.raises(StreamError, match="NaN or infinity"):
+        client.step([float("nan")])
+    with pytest.raises(StreamError):
+        client.control([1.0, 2.0])
+    with pytest.raises(StreamError, match="substeps"):
+        client.step(substeps=0)
+    with pytest.raises(sn.ConfigError, match="ctrl"):
+        client.step(torch.zeros(2, 2, 2))
+    assert server.scene.tick == 0 and client.step() == 1
+
+
+def test_an_error_in_the_simulation_is_answered_and_the_server_goes_on(server: sn.Server, client: sn.Client) -> None:
+    """The exception's words and class reach the client; the next step works."""
+    motion = server.scene.engine.motion
+
+    def fail(t: float) -> Any:
+        raise OSError("the arm is on fire")
+
+    server.scene.engine.motion = fail
+    with pytest.raises(StreamError, match="OSError: the arm is on fire") as caught:
+        client.step()
+    assert caught.value.kind == "OSError"  # type: ignore[attr-defined]
+    server.scene.engine.motion = motion
+    assert client.step() > 0 and client.is_connected
+
+
+def test_a_simulation_that_runs_freely_cannot_be_stepped() -> None:
+    """The error says how to have it."""
+    with serving(step=True, world={"columns": 0}) as server, sn.connect(server.address) as client:
+        with pytest.raises(StreamError, match="lockstep=True"):
+            client.step()
+
+
+def test_a_request_while_the_loop_does_not_poll_says_so_and_is_done_later() -> None:
+    """It times out in words; when the loop polls again the late answer harms nothing."""
+    with sn.serve(build(columns=0), "tcp://127.0.0.1:0", lockstep=True) as server:
+        with sn.connect(server.address) as client:
+            with pytest.raises(StreamError, match=r"reset: .* did not answer within 0\.2 s.*server\.poll"):
+                client.timeout = 0.2
+                client.reset()
+            with running(server):
+                client.timeout = PATIENCE
+                assert client.step() == 2  # the reset was the first frame
+            assert not client._answers
+
+
+def test_more_requests_than_can_wait_end_that_client_alone() -> None:
+    """A client that floods a loop that does not poll is told why; another one stays."""
+    with sn.serve(build(columns=0), "tcp://127.0.0.1:0", lockstep=True) as server:
+        with sn.connect(server.address) as flooder, sn.connect(server.address) as other:
+            from sensorium.wire import messages as say
+
+            for i in range(400):
+                flooder._link.tell(say.Reset(10_000 + i, None))
+            until(lambda: not flooder.is_connected)
+            assert "256 requests" in flooder._refusal
+            assert other.is_connected and server.clients == 1
+            server.poll()
+            assert server.frame == 0  # nobody waits for what it asked for
+
+
+def test_requests_fail_with_words_when_the_server_ends_in_their_midst() -> None:
+    """At once, and not at the time-out."""
+    server = sn.serve(build(columns=0), "tcp://127.0.0.1:0", lockstep=True)
+    with sn.connect(server.address, timeout=PATIENCE) as client:
+        failed: list[BaseException] = []
+
+        def ask() -> None:
+            try:
+                client.reset()
+            except StreamError as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        until(lambda: server._doorkeeper.commands)
+        server.close("the lights went out")
+        thread.join(PATIENCE / 2)
+        assert failed and "the lights went out" in str(failed[0])
+        client.timeout = 0.2
+        with pytest.raises(StreamError, match="lights went out|nobody answered"):
+            client.step()
+
+
+def test_requests_from_a_listener_are_answered(server: sn.Server, client: sn.Client) -> None:
+    """A listener may step, spawn and destroy."""
+    done: list[Any] = []
+
+    def take(data: Any) -> None:
+        if len(done) < 5:
+            done.append(client.step())
+
+    client.sensors["gauge"].listen(take, policy="lossless")
+    until(lambda: len(done) == 5)
+    assert done == [1, 2, 3, 4, 5]
+
+
+def test_a_client_in_this_process_steps_in_this_thread_and_serves_others_meanwhile() -> None:
+    """Both step the same scene; what other threads ask for is done while this one asks."""
+    with build(columns=0).local_client() as local:
+        got: list[int] = []
+        local.sensors["gauge"].listen(lambda data: got.append(data.frame), policy="lossless")
+        frames: list[int] = []
+        thread = threading.Thread(target=lambda: frames.extend(local.step() for _ in range(20)))
+        thread.start()
+        mine = [local.step() for _ in range(20)]
+        until(lambda: (local.server.poll(), not thread.is_alive())[1])
+        thread.join()
+        until(lambda: got and got[-1] == 40)
+        assert sorted(mine + frames) == list(range(1, 41)) == got[-40:]

@@ -1,0 +1,414 @@
+"""The client in the simulation's own process: the same words as elsewhere, the server's memory itself, no deadlocks."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from streaming import PATIENCE, Ticker, build, held, running, serving, until
+
+import sensorium as sn
+from sensorium.wire.pose import Pose
+
+COLUMNS = 65536
+"""Numbers of the large reading: 256 KiB for each environment."""
+CART = """
+<mujoco><option timestep="0.005"/><worldbody><body name="robot/cart"><joint name="slide" type="slide" axis="1 0 0"/>
+<geom size=".1"/></body></worldbody><actuator><motor name="push" joint="slide"/></actuator></mujoco>
+"""
+
+
+def in_time(function: Callable[[], Any]) -> Any:
+    """Return what a function returns, of a thread of its own; an error where it does not end."""
+    out: list[Any] = []
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            out.append(function())
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    assert not thread.is_alive(), "it waits for ever"
+    if failed:
+        raise failed[0]
+    return out[0]
+
+
+@contextlib.contextmanager
+def connected(transport: str) -> Iterator[sn.Client]:
+    if transport == "in-process":
+        with build(columns=COLUMNS).local_client() as client:
+            yield client
+        return
+    with serving(lockstep=True, world={"columns": COLUMNS}) as server, sn.connect(server.address) as client:
+        yield client
+
+
+def a_program(client: sn.Client) -> dict[str, Any]:
+    """Use everything that a client has, and return what came of it."""
+    heard: dict[str, list[Any]] = {"gauge": [], "sheet": [], "events": [], "frames": []}
+    client.sensors["gauge"].listen(
+        lambda d: heard["gauge"].append((d.frame, d["vec"].tobytes(), d.truth["vec"].tobytes())),
+        policy="lossless", envs=slice(1, 3), truth=True,
+    )  # fmt: skip
+    client.sensors["sheet"].listen(lambda d: heard["sheet"].append((d.frame, d["cells"].tobytes())), policy="lossless")
+    blueprint = client.blueprints.find("sensor.other.test_ticker")
+    blueprint.set_attribute("burst", "3")
+    ticker = client.spawn(blueprint, Pose((0.0, 0.0, 1.0)), "body", env=2)
+    ticker.listen(lambda event: heard["events"].append((event.frame, [*event], event.transform.pos, event.first_env)))
+    walker = client.spawn("sensor.other.test_pedometer", attach_to="body")
+    walker.listen(heard["frames"].append)
+    with sn.FrameSync(client, ["gauge"]) as sync:
+        frames = [client.step(substeps=k) for k in (1, 2, 1)]
+        synced = [sync.get(frame, timeout=PATIENCE)["gauge"].frame for frame in frames]
+    client.reset([3])
+    last = client.step()
+    until(lambda: heard["gauge"][-1][0] == heard["sheet"][-1][0] == heard["frames"][-1] == last)
+    until(lambda: [frame for frame, *_ in heard["events"][-3:]] == [last] * 3)
+    walker.destroy()
+    client.destroy(ticker)
+    with pytest.raises(sn.UnknownNameError, match="gage"):
+        client.sensors["gage"]
+    with pytest.raises(sn.ServerError, match="test_ticker"):
+        client.destroy("test_ticker")
+    about = (client.num_envs, client.dt, client.is_lockstep, client.bodies["body"], client.description.to_dict())
+    return {**heard, "about": about, "steps": frames, "synced": synced, "blueprints": client.blueprints.ids}
+
+
+def test_the_same_program_has_the_same_results_as_over_the_network() -> None:
+    """Listening with every option, spawning, destroying, stepping, resetting, frames, errors."""
+    with connected("in-process") as client:
+        here = a_program(client)
+    with connected("network") as client:
+        there = a_program(client)
+    assert here.keys() == there.keys()
+    for what in here:
+        assert here[what] == there[what], what
+
+
+# Memory ---------------------------------------------------------------------------------------------------------------
+
+
+def spied(client: sn.Client, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return where what the server has written for listeners appears."""
+    written: list[Any] = []
+    hub = client.server._hub
+    offer = hub.offer
+
+    def note(payload: Any, receivers: Any) -> None:
+        written.append(np.frombuffer(payload.data, np.uint8))
+        offer(payload, receivers)
+
+    monkeypatch.setattr(hub, "offer", note)
+    return written
+
+
+def test_a_large_frame_is_the_servers_memory_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No copy for one listener or for two clients; to read only; and it stays as it is for as long as it is held."""
+    scene = build(columns=COLUMNS)
+    with scene.local_client() as client, scene.local_client(server=client.server) as second:
+        written = spied(client, monkeypatch)
+        mine: list[Any] = []
+        its: list[Any] = []
+        client.sensors["sheet"].listen(mine.append, policy="lossless")
+        second.sensors["sheet"].listen(its.append, policy="lossless")
+        frames = [client.step() for _ in range(20)]
+        until(lambda: len(mine) == len(its) == 20)
+        assert [data.frame for data in mine] == [data.frame for data in its] == frames
+        pairs = [(a, b, memory) for a, b, memory in zip(mine, its, written[-20:], strict=True)]
+        for a, b, memory in pairs:
+            assert np.shares_memory(a["cells"], memory) and np.shares_memory(a["cells"], b["cells"])
+            for view in (a["cells"], a.raw_data):
+                with pytest.raises((TypeError, ValueError), match="read-only"):
+                    view[0] = 0
+            with pytest.raises(ValueError, match="WRITEABLE"):
+                a["cells"].flags.writeable = True
+            assert a["cells"][2, 7] == 2 * 1024.0 + a.tick + 7.0, "a frame that is held was written over"
+        assert not client.notes and not client.errors
+
+
+def test_memory_that_is_let_go_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand frames, of which four are held at a time, live in a handful of pieces of memory."""
+    with build(columns=COLUMNS).local_client() as client:
+        places: set[int] = set()
+        kept: list[Any] = []
+
+        def take(data: Any) -> None:
+            kept.append(data["cells"][1])
+            places.add(kept[-1].__array_interface__["data"][0])
+            del kept[:-4]
+
+        client.sensors["sheet"].listen(take, policy="lossless")
+        for _ in range(1000):
+            client.step()
+        until(lambda: client.sensors["sheet"].stats.received >= 1000)
+        assert len(places) <= 16
+
+
+# Threads --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_thread_of_the_loop_may_ask_for_everything() -> None:
+    """Nothing waits for a loop that is waiting itself."""
+    engine = sn.MujocoEngine(CART, 2)
+    scene = sn.Scene(engine, [sn.ImuCfg(name="imu", body="robot/cart")])
+
+    def everything() -> list[int]:
+        with scene.local_client(timeout=PATIENCE / 2) as client:
+            events: list[Any] = []
+            frames = []
+            for k in range(20):
+                ticker = client.spawn("sensor.other.test_ticker", attach_to="robot/cart")
+                ticker.listen(events.append)
+                extra = client.spawn("sensor.other.imu", attach_to="robot/cart")
+                client.control([[k], [-k]])
+                assert engine.ctrl.tolist() == [[k], [-k]]
+                frames.append(client.step())
+                assert engine.ctrl.tolist() == [[k], [-k]]
+                frames.append(client.step([0.5 * k]))
+                frames.append(client.reset())
+                assert engine.tick == 0 or scene.tick == 2 * (k + 1)
+                until(lambda: len(events) >= 3 * len(frames) // 3)
+                client.destroy(extra)
+                client.destroy(ticker)
+            client.sensors["imu"].set("noise", 0.5) if hasattr(client.sensors["imu"], "set") else None
+            return frames
+
+    frames = in_time(everything)
+    assert frames == [*range(frames[0], frames[0] + 60)]
+
+
+def test_other_threads_may_ask_while_the_owner_polls() -> None:
+    """Four threads spawn, listen, destroy and step at the same time; everything is done on the owner's thread."""
+    scene = build(columns=0)
+    with sn.Server(scene, lockstep=True) as server, running(server) as loop:
+        stepped_on: set[threading.Thread] = set()
+        with scene.watch(lambda: stepped_on.add(threading.current_thread())):
+            with scene.local_client(server=server) as client:
+                frames: list[int] = []
+
+                def work() -> None:
+                    for _ in range(10):
+                        ticker = client.spawn("sensor.other.test_ticker", attach_to="body")
+                        events: list[Any] = []
+                        ticker.listen(events.append)
+                        frames.append(client.step())
+                        frames.append(client.step())
+                        until(lambda events=events: len(events) >= 1)  # type: ignore[misc]
+                        client.destroy(ticker)
+
+                threads = [threading.Thread(target=work) for _ in range(4)]
+                for thread in threads:
+                    thread.start()
+                for _ in range(20):  # this thread has made the client, but another runs the loop
+                    frames.append(client.step())
+                for thread in threads:
+                    thread.join(PATIENCE)
+                    assert not thread.is_alive()
+        assert sorted(frames) == [*range(min(frames), min(frames) + 100)]
+        assert stepped_on == {loop}
+        assert not server.counts.sessions or server.counts.sessions <= 1
+
+
+def test_a_thread_that_takes_over_the_loop_is_heard() -> None:
+    """The thread that made the client does what is asked again when that which ran the loop has ended."""
+    scene = build(columns=0)
+    with scene.local_client() as client:
+        first = client.step()
+        with running(client.server):
+            assert client.step() == first + 1
+        assert client.step() == first + 2
+
+
+def test_a_request_that_nobody_does_names_the_loop() -> None:
+    """Of another thread, where nobody polls: an error in time, in words."""
+    with build(columns=0).local_client(timeout=0.2) as client:
+        with pytest.raises(sn.StreamError, match=r"did not answer within 0\.2 s.* server\.poll\(\)"):
+            in_time(lambda: client.control(None))
+        assert client.step() > 0  # what was asked for is done now, and its answer is nobody's
+
+
+def test_a_listener_may_ask_while_the_owner_polls() -> None:
+    """It spawns and destroys from within, on a worker thread."""
+    with build(columns=0).local_client() as client:
+        made: list[str] = []
+
+        def take(data: Any) -> None:
+            sensor = client.spawn("sensor.other.test_ticker", attach_to="body")
+            made.append(sensor.name)
+            client.destroy(sensor)
+
+        client.sensors["gauge"].listen(take)
+        until(lambda: client.step() and len(made) >= 10)
+        client.sensors["gauge"].stop()
+        assert not client.errors
+        assert client.server.streams.keys() == {"gauge", "world"}
+
+
+# Several clients, and the end -----------------------------------------------------------------------------------------
+
+
+def test_two_clients_of_one_server_are_each_for_itself() -> None:
+    """Each has its own listeners and sensors; both may step; the one that made the server ends it."""
+    scene = build(columns=0)
+    with scene.local_client() as first, scene.local_client(server=first.server) as second:
+        heard: dict[str, list[int]] = {"first": [], "second": []}
+        first.sensors["gauge"].listen(lambda d: heard["first"].append(d.frame), policy="lossless")
+        second.sensors["gauge"].listen(lambda d: heard["second"].append(d.frame), policy="lossless", every=2)
+        mine = first.spawn("sensor.other.test_ticker", attach_to="body")
+        with pytest.raises(sn.ServerError, match="Only its own can a client destroy"):
+            second.destroy(mine.name)
+        assert second.sensors[mine.name].kind == mine.kind
+        frames = [client.step() for client in (first, second) * 5]
+        assert frames == [*range(frames[0], frames[0] + 10)]
+        until(lambda: heard["first"][-1:] == frames[-1:] and len(heard["second"]) >= 5)
+        second.close()
+        assert first.step() == frames[-1] + 1 and first.server.clients == 1
+
+
+def test_two_clients_with_servers_of_their_own_look_at_one_scene() -> None:
+    """Both hear of every step, whoever takes it."""
+    scene = build(columns=0)
+    with scene.local_client() as first, scene.local_client() as second:
+        heard: list[list[int]] = [[], []]
+        for k, client in enumerate((first, second)):
+            client.sensors["gauge"].listen(lambda d, k=k: heard[k].append(d.tick), policy="lossless")
+        start = scene.tick
+        first.step()
+        second.step()
+        scene.step()
+        until(lambda: all(ticks[-1:] == [start + 3] for ticks in heard))
+        assert heard[0][-3:] == heard[1][-3:] == [start + 1, start + 2, start + 3]
+        first.close()
+        assert second.step() > 0
+
+
+def test_a_client_of_a_server_for_others_leaves_it_open() -> None:
+    """Remote listeners go on when the local one is closed; the server's end closes it."""
+    with sn.serve(build(), "tcp://127.0.0.1:0", lockstep=True) as server:
+        with sn.connect(server.address) as remote:
+            local = server.scene.local_client(server=server)
+            ticks: list[int] = []
+            remote.sensors["gauge"].listen(lambda d: ticks.append(d.tick), policy="lossless")
+            until(lambda: server.poll(0.01) is not None and server.counts.subscriptions)
+            local.step()
+            local.close()
+            server.scene.step()
+            until(lambda: ticks[-1:] == [server.scene.tick])
+            again = server.scene.local_client(server=server)
+            server.close()
+            assert again.is_closed and local.is_closed
+            with pytest.raises(sn.StreamError, match="closed"):
+                again.step()
+
+
+@pytest.mark.parametrize("order", ["client first", "server first", "both at once"])
+def test_whatever_is_closed_first_nothing_is_left(order: str) -> None:
+    """No thread, descriptor or memory, no sensor in the scene; and the scene goes on, or can be collected."""
+
+    def once() -> weakref.ref[Any]:
+        scene = build(columns=COLUMNS)
+        names = set(scene)
+        client = scene.local_client()
+        client.sensors["sheet"].listen(lambda data: None)
+        client.spawn("sensor.other.test_ticker", attach_to="body").listen(lambda data: None)
+        client.spawn("sensor.other.test_pedometer", attach_to="body").listen(lambda data: None)
+        client.spawn("sensor.other.imu", attach_to="body")
+        for _ in range(3):
+            client.step()
+        server = client.server
+        if order == "client first":
+            client.close()
+            server.close()
+        elif order == "server first":
+            server.close()
+            client.close()
+        else:
+            threads = [threading.Thread(target=each.close) for each in (client, server, client, server)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(PATIENCE)
+                assert not thread.is_alive()
+        assert client.is_closed and set(scene) == names
+        assert scene["sheet"].listeners == 0
+        scene.step()
+        return weakref.ref(scene)
+
+    once()  # what the process makes once and keeps
+    before = held()
+    scenes = [once() for _ in range(10)]
+    gc.collect()
+    assert [scene() for scene in scenes] == [None] * 10
+    until(lambda: held()["threads"] <= before["threads"], "the end of all threads")
+    after = held()
+    assert {name: after[name] for name in ("fds", "memfds", "mapped")} == {
+        name: before[name] for name in ("fds", "memfds", "mapped")
+    }
+
+
+def test_a_client_keeps_its_scene() -> None:
+    """Who holds the client alone can go on; after its end the scene is gone."""
+    client = build(columns=0).local_client()
+    scene = weakref.ref(client.server.scene)
+    gc.collect()
+    assert client.step() > 0
+    client.close()
+    del client
+    gc.collect()
+    assert scene() is None
+
+
+def test_it_may_be_closed_by_its_own_listener() -> None:
+    """Once that has returned, everything has ended."""
+    with build(columns=0).local_client() as client:
+        server = client.server
+        done = threading.Event()
+
+        def take(data: Any) -> None:
+            client.close()
+            done.set()
+
+        client.sensors["gauge"].listen(take)
+        with contextlib.suppress(sn.StreamError):  # the step may be cut short
+            client.step()
+        assert done.wait(PATIENCE)
+        assert client.is_closed and server.clients == 0
+        server.scene.step()
+
+
+FORGETFUL = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from streaming import build
+client = build(columns=65536).local_client()
+client.sensors["sheet"].listen(lambda data: kept.append(data) if len(kept) < 5 else None)
+kept = []
+client.spawn("sensor.other.test_ticker", attach_to="body").listen(print if "print" in sys.argv else id)
+for _ in range(10):
+    client.step()
+print("the end")
+"""
+
+
+def test_a_program_that_closes_nothing_ends_cleanly() -> None:
+    """With listeners at work, data that are held, and sensors that were spawned."""
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", FORGETFUL, str(Path(__file__).parents[1])],
+        capture_output=True, text=True, timeout=2 * PATIENCE, check=False,
+    )  # fmt: skip
+    assert run.stdout.endswith("the end\n") and run.returncode == 0
+    assert "Traceback" not in run.stderr and "Error" not in run.stderr, run.stderr

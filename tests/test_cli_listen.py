@@ -1,0 +1,448 @@
+"""`sensorium listen` and `python -m sensorium.client`: what they print of a server, and what they say of mistakes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import re
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from streaming import DT, PATIENCE, serving, until
+
+import sensorium as sn
+from sensorium.cli import main
+from sensorium.client import show
+from sensorium.client.__main__ import main as plain
+from sensorium.client.sensors import Stats
+from sensorium.spec import FieldSpec
+from sensorium.stream.security import KeyPair
+from sensorium.wire.data import FieldData, RawData, StreamInfo, empty
+from sensorium.wire.header import TRUTH, Header, type_id
+from sensorium.wire.layout import plan
+
+HEAVY = ("torch", "warp", "pydantic", "mujoco", "rich", "tyro", "matplotlib")
+LISTEN = [sys.executable, "-m", "sensorium.cli", "listen"]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[sn.Server]:
+    """A server that steps freely: 4 envs, a small sensor `gauge`, a large one `sheet`, events `ticker`."""
+    with serving(step=True, world={"columns": 8192}) as made:
+        yield made
+
+
+class Lines:
+    """A process whose output is waited for line by line."""
+
+    def __init__(self, *command: str, **options: Any) -> None:
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+        self.out: list[str] = []
+        self.err: list[str] = []
+        pairs = ((self.process.stdout, self.out), (self.process.stderr, self.err))
+        self._threads = [threading.Thread(target=self._read, args=pair) for pair in pairs]
+        for thread in self._threads:
+            thread.start()
+
+    @staticmethod
+    def _read(stream: Any, lines: list[str]) -> None:
+        with stream:
+            for line in stream:
+                lines.append(line)
+
+    def has(self, lines: list[str], text: str, count: int = 1) -> bool:
+        return sum(text in line for line in list(lines)) >= count
+
+    def wait_for(self, lines: list[str], text: str, count: int = 1) -> None:
+        def there() -> bool:
+            assert self.process.poll() is None or self.has(lines, text, count), (self.out, self.err)
+            return self.has(lines, text, count)
+
+        until(there, f"{text!r} in {lines[-3:]}", 2.0 * PATIENCE)
+
+    def end(self, number: int = signal.SIGINT) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.wait()
+
+    def wait(self) -> int:
+        code = self.process.wait(2.0 * PATIENCE)
+        for thread in self._threads:
+            thread.join(PATIENCE)
+        return code
+
+    def __enter__(self) -> Lines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.wait()
+
+
+def failed(capsys: pytest.CaptureFixture[str], code: int, *parts: str) -> None:
+    """Check the exit code, and that stderr holds one message with these parts."""
+    out, err = capsys.readouterr()
+    assert code == 2, (code, out, err)
+    assert "Traceback" not in err + out
+    assert err.count("error:") == 1, err
+    for part in parts:
+        assert part in " ".join(err.split()), (part, err)
+
+
+# What there is --------------------------------------------------------------------------------------------------------
+
+
+def test_without_a_sensor_it_prints_what_there_is(server: sn.Server, capsys: pytest.CaptureFixture[str]) -> None:
+    """One row for each field: sensor, kind, rate, envs, shape with named axes, unit; the exit code is 0."""
+    assert main(["listen", server.address]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["gauge", "gauge", "64", "Hz", "4", "vec", "[env,", "3]", "m"] in rows
+    assert any(row[:6] == ["sheet", "sheet", "64", "Hz", "4", "cells"] and row[-2:] == ["8192]", "m"] for row in rows)
+    assert any("4 envs, 15.62 ms per tick, free-running" in " ".join(row) for row in rows)
+
+
+def test_the_plain_catalogue_holds_the_same(server: sn.Server, capsys: pytest.CaptureFixture[str]) -> None:
+    """`python -m sensorium.client ADDRESS` prints the same rows."""
+    assert plain([server.address]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["gauge", "gauge", "64", "Hz", "4", "vec", "[env,", "3]", "m"] in rows
+
+
+def test_the_catalogue_as_json_describes_each_stream(server: sn.Server, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line of JSON for each stream, from which its `StreamInfo` can be made."""
+    assert main(["listen", server.address, "--json"]) == 0
+    infos = [StreamInfo.from_dict(json.loads(line)) for line in capsys.readouterr().out.splitlines()]
+    assert {info.name: info for info in infos}["gauge"].specs == server.streams["gauge"].specs
+
+
+def test_blueprints_are_listed_and_described(server: sn.Server, capsys: pytest.CaptureFixture[str]) -> None:
+    """All ids with what must be reserved; by name the attributes with type, default, unit and meaning."""
+    assert main(["listen", server.address, "--blueprints"]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"sensor\.other\.collision +server +contact ", out)
+    assert re.search(r"sensor\.other\.safe_distance +server +Tells", out)
+    assert main(["listen", server.address, "--blueprints", "safe_distance"]) == 0
+    assert "safe_distance_front: float = 1.0 m" in capsys.readouterr().out
+
+
+# Samples --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", [main, plain])
+def test_json_lines_hold_each_sample(server: sn.Server, command: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """Lossless, 20 samples: successive ticks, and values that are what the world's motion says for that env."""
+    args = ["listen"] * (command is main)
+    options = ["--json", "--count", "20", "--policy", "lossless", "--env", "2", "--truth"]
+    assert command([*args, server.address, "gauge", *options]) == 0
+    samples = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(samples) == 20
+    ticks = [sample["tick"] for sample in samples]
+    assert ticks == list(range(ticks[0], ticks[0] + 20))
+    for number, sample in enumerate(samples, 1):
+        x = 2048.0 + sample["tick"]
+        for branch in ("fields", "truth"):
+            assert sample[branch]["vec"]["values"] == [[x, 0.25 * x + 1.0, -0.5 * x]]
+            assert sample[branch]["vec"]["unit"] == "m" and sample[branch]["vec"]["shape"] == [1, 3]
+        assert (sample["first_env"], sample["num_envs"], sample["sensor"]) == (2, 1, "gauge")
+        assert sample["time"] == sample["timestamp"] == pytest.approx(sample["tick"] * DT, abs=1e-9)
+        assert (sample["received"], sample["dropped"], sample["lost"]) == (number, 0, 0)
+        assert 0.0 <= sample["latency"] < PATIENCE and sample["age"] == 0.0
+
+
+def test_large_fields_are_summed_up_in_json(server: sn.Server, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of 4 x 8192 cells there are shape, least, mean and greatest."""
+    assert plain([server.address, "sheet", "--json", "--count", "1"]) == 0
+    sample = json.loads(capsys.readouterr().out)
+    cells, tick = sample["fields"]["cells"], sample["tick"]
+    assert cells["shape"] == [4, 8192] and cells["finite"] == 4 * 8192 and "values" not in cells
+    assert (cells["min"], cells["max"]) == (tick, tick + 8191 + 3 * 1024)
+    assert cells["mean"] == pytest.approx(tick + 8191 / 2 + 1.5 * 1024)
+
+
+def test_every_and_max_rate_leave_samples_out(server: sn.Server, capsys: pytest.CaptureFixture[str]) -> None:
+    """With --every 3 the ticks of successive samples differ by 3; with --max-rate 20 five samples take 0.2 s."""
+    assert plain([server.address, "gauge", "--json", "--every", "3", "--policy", "lossless", "--count", "6"]) == 0
+    ticks = [json.loads(line)["tick"] for line in capsys.readouterr().out.splitlines()]
+    assert set(np.diff(ticks[1:])) == {3}  # the first one is that of the frame in which it began to listen
+    start = time.monotonic()
+    assert plain([server.address, "gauge", "--json", "--max-rate", "20", "--count", "6"]) == 0
+    assert time.monotonic() - start > 0.2  # the second one may come at once after the first
+
+
+def test_events_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """What a streamed sensor sends is there as items, in order."""
+    with serving(step=True, world={"columns": 0}) as server:
+        with sn.connect(server.address) as client:
+            client.spawn("sensor.other.test_ticker", name="ticks", env=None)
+            assert plain([server.address, "ticks", "--json", "--count", "5"]) == 0
+    samples = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [sample["items"]["values"][0] for sample in samples] == [sample["frame"] for sample in samples]
+    assert len(samples) == 5
+
+
+def test_plain_lines_tell_rates_shapes_and_values(server: sn.Server, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where stdout is no terminal there is a line a second for each sensor."""
+    assert main(["listen", server.address, "gauge", "sheet", "--seconds", "1.2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4 and [line.partition(":")[0] for line in lines] == ["gauge", "sheet"] * 2
+    last = lines[-2]
+    for word in ("age 0 ms", "latency", " received, ", " dropped, ", "MB/s", "vec [4, 3] m: ", "count [4]: "):
+        assert word in last, (word, last)
+    assert float(re.search(r": ([\d.]+)/s", last)[1]) > 10.0  # type: ignore[index]
+    assert re.search(r"cells \[4, 8192\] m: \+\S+ to \+\S+", lines[-1])
+
+
+def test_it_works_where_only_the_light_packages_are(server: sn.Server, tmp_path: Path) -> None:
+    """With torch, warp, pydantic, mujoco, rich and tyro not importable, the plain listener listens."""
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({HEAVY!r}))\n"
+        "import runpy; sys.argv[0] = 'listen'; runpy.run_module('sensorium.client', run_name='__main__')"
+    )
+    command = [sys.executable, "-W", "error", "-c", code, server.address, "gauge", "--json", "--count", "3"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=4 * PATIENCE)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    assert len([json.loads(line) for line in done.stdout.splitlines()]) == 3
+
+
+def test_a_reader_that_leaves_ends_it(server: sn.Server) -> None:
+    """As with `| head -1`: exit code 1, nothing on stderr."""
+    read, write = os.pipe()
+    process = subprocess.Popen([*LISTEN, server.address, "gauge", "--json"], stdout=write, stderr=subprocess.PIPE)
+    os.close(write)
+    assert os.read(read, 1)
+    os.close(read)
+    _, err = process.communicate(timeout=2 * PATIENCE)
+    assert (process.returncode, err) == (1, b"")
+
+
+# A terminal -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_on_a_terminal_the_tables_are_live(server: sn.Server, columns: int) -> None:
+    """Pictures follow each other, none is wider than the terminal, and Ctrl-C ends it with 130."""
+    pid, terminal = pty.fork()
+    if not pid:
+        os.environ.update(TERM="xterm", COLUMNS=str(columns), LINES="40")
+        os.execv(sys.executable, [*LISTEN, server.address, "gauge", "sheet"])
+    import fcntl
+    import termios
+
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    text = b""
+
+    def pictures() -> bool:
+        nonlocal text
+        while select.select([terminal], [], [], 0)[0]:
+            text += os.read(terminal, 65536)
+        return text.count(b"newest") >= 4
+
+    until(pictures, "four pictures", 2 * PATIENCE)
+    os.kill(pid, signal.SIGINT)
+    with contextlib.suppress(OSError):  # Linux: the other end is closed
+        while True:
+            text += os.read(terminal, 65536)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
+    shown = re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "", text.decode()).replace("\r", "\n")
+    for word in ("latency", "received", "MB/s", "0..3", "vec", "[4, 3]", "[4, 8192]"):
+        assert word in shown, word
+    assert max(map(len, shown.splitlines())) <= columns
+    ticks = [int(found) for found in re.findall(r"frame (\d+)", shown)]
+    assert ticks == sorted(ticks) and ticks[-1] > ticks[0]
+    assert "Traceback" not in shown
+
+
+# The connection -------------------------------------------------------------------------------------------------------
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_it_waits_for_a_server_that_ended_and_goes_on(tmp_path: Path) -> None:
+    """The end is told with the server's reason, the return too, and samples come again."""
+    address = f"ipc://{tmp_path}/server"
+    with Lines(*LISTEN, address, "gauge", "--json", "--timeout", "20") as listener:
+        with serving(address, step=True, world={"columns": 0}):
+            listener.wait_for(listener.out, '"sensor": "gauge"')
+        listener.wait_for(listener.err, "ended the connection: the server was closed")
+        listener.wait_for(listener.err, "does not answer; waiting until it is back")
+        before = len(listener.out)
+        with serving(address, step=True, world={"columns": 0}):
+            listener.wait_for(listener.err, "is back; listening goes on")
+            until(lambda: len(listener.out) > before, "samples of the second server")
+            assert listener.end() == 130
+    assert not any("Traceback" in line for line in listener.err)
+
+
+def test_a_sensor_that_goes_away_ends_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the server's reason, and exit code 2."""
+    with serving(step=True, world={"columns": 0}) as server, sn.connect(server.address) as client:
+        client.spawn("sensor.other.test_ticker", name="ticks")
+
+        def destroy() -> None:
+            until(lambda: server.counts.subscriptions, "the listener")
+            client.destroy("ticks")
+
+        destroyer = threading.Thread(target=destroy)
+        destroyer.start()
+        code = main(["listen", server.address, "ticks"])
+        destroyer.join()
+    failed(capsys, code, "listening to 'ticks' ended", "destroyed")
+
+
+def test_too_few_samples_in_time_are_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """A simulation in lock-step that nobody steps sends one frame at most."""
+    with serving(lockstep=True, world={"columns": 0}) as server:
+        code = main(["listen", server.address, "gauge", "--json", "--count", "3", "--seconds", "0.3"])
+    failed(capsys, code, "of 3 samples of 'gauge' came within 0.3 s", "lock-step")
+
+
+def test_secrets_come_from_files_or_the_environment(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the token or key the message says which option; with them it listens; new keys are made and printed."""
+    token, mine = tmp_path / "token", tmp_path / "mine"
+    token.write_text("open-sesame\n")
+    token.chmod(0o600)
+    keys = KeyPair.generate()
+    with serving(token="open-sesame", keys=keys) as server:
+        key = f"--server-key={keys.public}"
+        failed(capsys, main(["listen", server.address]), "keys", "--server-key")
+        failed(capsys, main(["listen", server.address, key]), "token is wrong", "--token-file")
+        assert main(["listen", server.address, key, "--token-file", str(token), "--keys", str(mine)]) == 0
+        err = capsys.readouterr().err
+        public = mine.read_text().split("'")[1]
+        assert public in " ".join(err.split()) and mine.stat().st_mode & 0o777 == 0o600
+        monkeypatch.setenv("SENSORIUM_TOKEN", "open-sesame")
+        assert plain([server.address, key]) == 0
+    capsys.readouterr()
+    token.chmod(0o644)
+    failed(capsys, main(["listen", server.address, "--token-file", str(token)]), "only its owner can read", "chmod 600")
+
+
+# Mistakes -------------------------------------------------------------------------------------------------------------
+
+
+def test_where_nobody_answers_the_causes_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    address = f"tcp://127.0.0.1:{free_port()}"
+    code = main(["listen", address, "gauge", "--timeout", "0.3"])
+    failed(capsys, code, f"nobody answered at {address} within 0.3 s", "sensorium serve", "the address")
+
+
+@pytest.mark.parametrize("command", [main, plain])
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        (["gaug"], ["unknown sensor 'gaug'", "Did you mean 'gauge'?", "sheet"]),
+        (["gauge", "gaugee"], ["unknown sensor 'gaugee'", "Did you mean 'gauge'?"]),
+        (["gauge", "--env", "7"], ["envs: got 7", "0 to 3"]),
+        (["gauge", "--every", "0"], ["every: got 0", ">= 1"]),
+        (["gauge", "--max-rate", "-1"], ["max-rate: got -1", ">= 0"]),
+        (["gauge", "--count", "-1"], ["count: got -1"]),
+        (["gauge", "--seconds", "nan"], ["seconds: got nan"]),
+        (["gauge", "--timeout", "0"], ["timeout: got 0"]),
+        (["gauge", "--token-file", "/nowhere/token"], ["token", "/nowhere/token", "no folder"]),
+        (["gauge", "--server-key", "abc"], ["40 characters"]),
+    ],
+)
+def test_mistakes_are_explained(
+    server: sn.Server, command: Any, options: list[str], parts: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One message with what is expected, exit code 2."""
+    failed(capsys, command([*(["listen"] * (command is main)), server.address, *options]), *parts)
+
+
+@pytest.mark.parametrize("address", ["7447", "http://127.0.0.1:80", "tcp://127.0.0.1", "tcp://127.0.0.1:0"])
+def test_an_address_that_is_none_is_explained(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    failed(capsys, main(["listen", address]), repr(address), "tcp://HOST:PORT", "tcp://127.0.0.1:7447")
+
+
+def test_help_teaches_and_is_quick() -> None:
+    """`--help` has examples and loads nothing heavy, not even sockets."""
+    code = (
+        "import sys; from sensorium.cli import main; assert main(['listen', '--help']) == 0; "
+        "heavy = {'torch', 'mujoco', 'warp', 'matplotlib', 'numpy', 'zmq'} & set(sys.modules); assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for word in ("sensorium listen tcp://127.0.0.1:7447 lidar --env 0", "--token-file", "latest", "--json"):
+        assert word in done.stdout
+
+
+# Text -----------------------------------------------------------------------------------------------------------------
+
+
+def data_of(values: np.ndarray[Any, Any], spec: FieldSpec, cfg: dict[str, Any], *, truth: bool = False) -> FieldData:
+    """Return received data with one field."""
+    info = StreamInfo(1, "s", "k", "sensorium.fields/1", (spec,), 10.0, cfg=cfg, num_envs=len(values))
+    layout = plan(info.specs, len(values), 0, truth)
+    flags = TRUTH if truth else 0
+    header = Header(flags, type_id(info.type_name), 1, num_envs=len(values), body_bytes=layout.nbytes)
+    memory = empty(header.message_bytes)
+    memory[:] = 0
+    header.pack_into(memoryview(memory))
+    blocks = [layout.measured[spec.name], *([layout.truth[spec.name]] if truth else [])]
+    for block in blocks:
+        start = header.body_offset + block.offset
+        memory[start : start + values.nbytes] = np.frombuffer(values.tobytes(), np.uint8)
+    return FieldData(RawData.read(memory, info))
+
+
+def texts(values: Any, axes: tuple[str, ...], dtype: str = "float32", role: Any = "scalar", **cfg: Any) -> list[str]:
+    array = np.asarray(values, dtype)
+    spec = FieldSpec("f", axes, array.shape[1:], dtype, "m", "", "vector", role)
+    return [row[-1] for row in show.values_rows("s", data_of(array, spec, cfg))]
+
+
+def test_few_numbers_are_shown_and_many_are_summed_up() -> None:
+    assert texts([[1.0, -2.5, 0.0]], ("xyz",)) == [" +1.000  -2.500  +0.000"]
+    assert texts([[np.nan, np.inf, 1e-5]], ("xyz",)) == ["   +nan    +inf +1.00e-05"]
+    assert texts([list(range(8))], ("n",), "int32") == ["0 1 2 3 4 5 ... (8)"]
+    assert texts([[True, False] * 10], ("n",), "bool") == ["10 of 20 are true"]
+    assert texts([list(range(40))], ("n",), "uint8") == ["0 to 39, mean 19.5"]
+    points = np.arange(60.0).reshape(1, 20, 3)
+    points[0, 0] = np.nan
+    assert texts(points, ("ray", "xyz"), role="point") == [
+        "x  +3.000 to +57.000\ny  +4.000 to +58.000\nz  +5.000 to +59.000\n1 of 20 missed"
+    ]
+    ranges = [[5.0] * 15 + [30.0] * 5]
+    assert texts(ranges, ("ray",), role="range", no_hit_value=30.0) == [" +5.000 to  +5.000\n5 of 20 missed"]
+    assert texts([[np.nan] * 20], ("ray",), role="range") == ["all 20 missed"]
+
+
+def test_json_has_no_number_that_json_has_not() -> None:
+    """NaN and infinity are null; of many numbers the finite ones count."""
+    array = np.asarray([[1.0, np.nan, -np.inf]], np.float32)
+    spec = FieldSpec("f", ("xyz",), (3,), "float32", "m", "", "vector", "scalar")
+    sample = json.loads(show.as_json(data_of(array, spec, {}, truth=True), 1, Stats()))
+    assert sample["fields"]["f"]["values"] == sample["truth"]["f"]["values"] == [[1.0, None, None]]
+    wide = np.full((1, 100), np.nan, np.float32)
+    wide[0, :2] = 1.0, 4.0
+    spec = FieldSpec("f", ("n",), (100,), "float32", "m", "", "vector", "scalar")
+    field = json.loads(show.as_json(data_of(wide, spec, {}), 1, Stats()))["fields"]["f"]
+    assert (field["min"], field["mean"], field["max"], field["finite"]) == (1.0, 2.5, 4.0, 2)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.0, "0 ms"), (0.0042, "4.2 ms"), (0.9996, "0.9996 s"), (12.0, "12 s"), (-0.003, "-3 ms")]
+)
+def test_times_are_short(seconds: float, text: str) -> None:
+    assert show.milliseconds(seconds) == text

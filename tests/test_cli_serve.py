@@ -1,0 +1,354 @@
+"""`sensorium serve`: what it prints, who may connect, how it ends, and what it says of mistakes."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from streaming import PATIENCE, until
+
+import sensorium as sn
+from sensorium.cli import main
+from sensorium.cli.control import control_for
+from sensorium.stream.security import KeyPair
+
+pytest.importorskip("mujoco.batch")
+
+MODEL = """
+<mujoco>
+  <option timestep="0.002" gravity="0 0 -9.81"/>
+  <worldbody>
+    <geom name="floor" type="plane" size="5 5 .1"/>
+    <body name="torso" pos="0 0 0.11">
+      <freejoint/>
+      <geom type="box" size=".2 .2 .1" mass="3"/>
+      <body name="arm" pos="0 0 .2">
+        <joint name="shoulder" axis="0 1 0"/>
+        <geom type="capsule" fromto="0 0 0 .3 0 0" size=".03" mass=".2" contype="0" conaffinity="0"/>
+      </body>
+    </body>
+  </worldbody>
+  <actuator><motor joint="shoulder" ctrlrange="-5 5"/></actuator>
+</mujoco>
+"""
+RIG = """
+[[sensor]]
+kind = "joint"
+name = "encoder"
+joints = "shoulder"
+
+[[sensor]]
+kind = "ray_caster"
+name = "scan"
+body = "torso"
+pattern = {kind = "grid", size = [1.0, 1.0], resolution = 0.02}
+rate_hz = 100.0
+"""
+SERVE = [sys.executable, "-m", "sensorium.cli", "serve"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A box with an arm on its back, and beside it `rig.toml`."""
+    folder = tmp_path_factory.mktemp("model")
+    (folder / "robot.xml").write_text(MODEL)
+    (folder / "rig.toml").write_text(RIG)
+    return str(folder / "robot.xml")
+
+
+def rig(model: str) -> str:
+    return str(Path(model).with_name("rig.toml"))
+
+
+@dataclass
+class Serving:
+    """A server process, its output as it comes."""
+
+    process: subprocess.Popen[bytes]
+    terminal: int
+    out: list[str] = field(default_factory=list)
+    said: bytes = b""
+
+    @property
+    def addresses(self) -> list[str]:
+        return [line.removeprefix("listening at ").strip() for line in self.out if line.startswith("listening at ")]
+
+    @property
+    def err(self) -> str:
+        """What it said on its terminal, in plain text."""
+        while select.select([self.terminal], [], [], 0)[0]:
+            try:
+                self.said += os.read(self.terminal, 65536)
+            except OSError:  # the process has ended
+                break
+        return re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "", self.said.decode()).replace("\r", "\n")
+
+    def wait_for(self, text: str) -> None:
+        until(lambda: text in self.err, f"{text!r} in {self.err[-400:]!r}", 2 * PATIENCE)
+
+    def end(self, number: int) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(2 * PATIENCE)
+
+
+@contextmanager
+def serving(*options: str) -> Iterator[Serving]:
+    """Run `sensorium serve` with stdout in a pipe and stderr on a terminal, once it listens."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    process = subprocess.Popen([*SERVE, *options], stdout=subprocess.PIPE, stderr=theirs, env=environment)
+    os.close(theirs)
+    made = Serving(process, ours)
+
+    def read() -> None:
+        assert process.stdout is not None
+        with process.stdout:
+            for line in process.stdout:
+                made.out.append(line.decode())
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        until(
+            lambda: any("listen from another terminal" in line for line in made.out) or process.poll() is not None,
+            "the address", 4 * PATIENCE,
+        )  # fmt: skip
+        assert made.addresses, (made.out, made.err)
+        yield made
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait(PATIENCE)
+        reader.join(PATIENCE)
+        made.err  # noqa: B018 - what is left
+        os.close(ours)
+
+
+def failed(capsys: pytest.CaptureFixture[str], code: int, *parts: str) -> None:
+    """Check the exit code, and that stderr holds one message with these parts."""
+    out, err = capsys.readouterr()
+    assert code == 2, (code, out, err)
+    assert "Traceback" not in err + out
+    assert err.count("error:") == 1, err
+    for part in parts:
+        assert part in " ".join(err.split()), (part, err)
+
+
+# Serving --------------------------------------------------------------------------------------------------------------
+
+
+def test_it_serves_a_rig_until_it_is_terminated(model: str) -> None:
+    """The first line is the address; the line on the terminal shows what happens; SIGTERM ends it with 143."""
+    with serving(model, "--rig", rig(model), "--envs", "2", "--address", "tcp://127.0.0.1:0") as server:
+        assert re.fullmatch(r"listening at tcp://127\.0\.0\.1:\d+\n", server.out[0])
+        text = " ".join("".join(server.out).split())
+        for words in ("2 envs, 2 ms per tick, at 1 x real time", "encoder joint 500 Hz 2 position [env, joint 1] rad",
+                      f"sensorium listen {server.addresses[0]} encoder"):  # fmt: skip
+            assert words in text, words
+        with sn.connect(server.addresses[0], name="the test") as client:
+            assert {"encoder", "scan", "world"} == set(client.sensors)
+            assert client.sensors["encoder"].read()["position"].shape == (2, 1)
+            first, last = client.sensors["world"].read(), client.sensors["world"].read()
+            assert last.time >= first.time
+            server.wait_for("client 'the test' (process")
+            server.wait_for("1 client")
+            assert re.search(r"frame \d+, [\d.]+ s, [\d.]+ x real time \| 1 client, \d subscriptions?, ", server.err)
+            # A slow client that must lose nothing is named.
+            wait, came = threading.Event(), threading.Event()
+
+            def take(data: Any) -> None:
+                came.set()
+                wait.wait(PATIENCE)
+
+            with pytest.warns(sn.SensoriumWarning, match="too slow"):
+                client.sensors["scan"].listen(take, policy="lossless", queue=1)
+                server.wait_for("warning: client 'the test'")
+                wait.set()
+                until(lambda: client.sensors["scan"].why_ended, "the end of the listening")
+            assert came.is_set()
+        server.wait_for("is gone")
+        assert server.end(signal.SIGTERM) == 143
+        assert re.search(r"ended after \d+ frames, [\d.]+ s of simulation", server.err)
+        assert "Traceback" not in server.err
+
+
+def test_in_lock_step_clients_take_the_steps(model: str, tmp_path: Path) -> None:
+    """It listens at several addresses; time stands still between steps; Ctrl-C gives 130 and tells clients why."""
+    path = f"ipc://{tmp_path}/robot"
+    options = ("--rig", rig(model), "--lockstep", "--address", "tcp://127.0.0.1:0", "--address", path)
+    with serving(model, *options) as server:
+        assert server.addresses[1] == path and "clients take the steps" in "".join(server.out)
+        with sn.connect(path) as client:
+            before = client.sensors["encoder"].read().tick
+            frame = client.step(np.zeros(1), substeps=7)
+            data = client.sensors["encoder"].read()
+            assert (data.tick, data.frame) == (before + 7, frame)
+            assert server.end(signal.SIGINT) == 130
+            until(lambda: "it was interrupted" in client._refusal or not client.is_connected, "the end")
+        assert not Path(path.removeprefix("ipc://")).exists()
+
+
+@pytest.mark.slow
+def test_the_demo_needs_no_rig_and_takes_reserved_sensors() -> None:
+    """It trots: in a second the trunk goes forward; a collision sensor of a reserved body can be spawned meanwhile."""
+    with serving(
+        "demo", "--reserve", "contact=FL_calf|FL_foot|trunk", "--speed", "0", "--address", "tcp://127.0.0.1:0",
+        "--seconds", "30"
+    ) as server:  # fmt: skip
+        assert "demo quadruped, trotting: 1 env" in "".join(server.out) and "lidar" in "".join(server.out)
+        with sn.connect(server.addresses[0]) as client:
+            hit = client.spawn("sensor.other.collision", attach_to="trunk")
+            assert hit.is_alive
+            guard = client.spawn("sensor.other.safe_distance", attach_to="trunk")  # needs no word
+            assert guard.is_alive
+            start = client.sensors["world"].read()
+            until(lambda: client.sensors["world"].read().time > start.time + 1.0, "a second of simulation", 60.0)
+            now = client.sensors["world"].read()
+            trunk = client.bodies["trunk"].id
+            assert now["pos_w"][0, trunk, 0] - start["pos_w"][0, trunk, 0] > 0.1
+        assert server.end(signal.SIGINT) == 130
+
+
+def test_secrets_are_made_once_and_asked_for(model: str, tmp_path: Path) -> None:
+    """Token and keys are made with mode 0600; the key is printed; who has not both is refused; no secret is printed."""
+    token, keys = tmp_path / "token", tmp_path / "keys"
+    options = (model, "--lockstep", "--address", "tcp://127.0.0.1:0", "--token-file", str(token), "--keys", str(keys))
+    mine = KeyPair.generate()
+    with serving(*options, "--allow-key", mine.public) as server:
+        assert token.stat().st_mode & 0o777 == keys.stat().st_mode & 0o777 == 0o600
+        public, secret = re.findall(r"'(.{40})'", keys.read_text())
+        said = "".join(server.out) + server.err
+        assert f"public key {public}" in said and secret not in said and token.read_text().strip() not in said
+        assert f"--token-file {token}" in said
+        address, pair = server.addresses[0], (mine.public, mine.secret)
+        good = {"server_key": public, "keys": pair, "token": token.read_text().strip()}
+        with sn.connect(address, **good) as client:
+            assert client.is_lockstep
+        with pytest.raises(sn.StreamError, match="token is wrong"):
+            sn.connect(address, server_key=public, keys=pair, timeout=2.0)
+        with pytest.raises(sn.StreamError):
+            sn.connect(address, **{**good, "keys": None}, timeout=2.0)
+    held = keys.read_text()
+    assert main(["serve", model, "--seconds", "0.002", "--address", "tcp://127.0.0.1:0", "--keys", str(keys)]) == 0
+    assert keys.read_text() == held
+
+
+# Controls -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("control", ["hold", "zero", "random", "client"])
+def test_it_ends_by_itself(model: str, control: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """After `--seconds` of simulation the exit code is 0."""
+    options = ["--control", control, "--speed", "0", "--seconds", "0.05", "--address", "tcp://127.0.0.1:0"]
+    assert main(["serve", model, "--rig", rig(model), *options]) == 0
+    assert "as fast as it goes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("substeps", [1, 10])
+def test_hold_holds_the_pose_also_in_long_steps(model: str, substeps: int) -> None:
+    """An arm on a motor stays where it is for two seconds, with controls every tick or every ten."""
+    engine = sn.MujocoEngine(model, 1)
+    scene = sn.Scene(engine, [], discover=False)
+    control, every = control_for("hold", engine, 0, substeps)
+    assert every == substeps
+    for _ in range(1000 // substeps):
+        scene.step(control(scene, scene.time), substeps)
+        assert abs(float(engine.qpos[0, 7])) < 0.3
+
+
+# Mistakes -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        (["--envs", "0"], ["--envs: got 0", ">= 1"]),
+        (["--speed", "-1"], ["--speed: got -1", ">= 0"]),
+        (["--seconds", "inf"], ["--seconds: got inf"]),
+        (["--substeps", "-2"], ["--substeps: got -2"]),
+        (["--lockstep", "--control", "zero"], ["--control: got 'zero'", "--lockstep", "Clients give the controls"]),
+        (["--lockstep", "--substeps", "4"], ["--substeps: got 4", "client.step"]),
+        (["--reserve", "contac"], ["--reserve: got 'contac'", "Did you mean 'contact'?"]),
+        (["--reserve", "contact=torsoo"], ["torsoo", "Did you mean 'torso'?"]),
+        (["--reserve", "nowhere.toml"], ["nowhere.toml", "does not exist"]),
+        (["--rig", "nowhere.toml"], ["nowhere.toml", "does not exist"]),
+        (["--control", "hol", "--address", "tcp://127.0.0.1:0"], ["--control: got 'hol'", "Did you mean 'hold'?"]),
+        (["--allow-key", "k" * 40], ["--allow-key", "Add --keys FILE"]),
+        (["--address", "tcp://0.0.0.0:7447"], ["--address: got 'tcp://0.0.0.0:7447'", "--token-file or --keys"]),
+        (["--address", "tcp://127.0.0.1"], ["tcp://HOST:PORT", "port 0 takes a free one"]),
+        (["--address", "inproc://x"], ["--address: got 'inproc://x'"]),
+        (["--token-file", "/nowhere/token"], ["token", "There is no folder '/nowhere'"]),
+        (["--device", "cuda:99"], ["cuda:99"]),
+    ],
+)
+def test_mistakes_are_explained(
+    model: str, options: list[str], parts: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One message with what is expected, exit code 2, before anything is served."""
+    failed(capsys, main(["serve", model, *options]), *parts)
+
+
+def test_a_model_that_is_not_there_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    failed(capsys, main(["serve", "nowhere.xml"]), "nowhere.xml", "does not exist")
+
+
+def test_an_address_that_is_taken_is_explained(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A port that another program has, and a socket's file at which somebody listens; who is there is not disturbed."""
+    with socket.socket() as other, socket.socket(socket.AF_UNIX) as file:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        file.bind(str(tmp_path / "taken"))
+        file.listen()
+        for address in (f"tcp://127.0.0.1:{other.getsockname()[1]}", f"ipc://{tmp_path}/taken"):
+            failed(capsys, main(["serve", model, "--address", address]), f"cannot listen at {address!r}", "in use")
+        assert (tmp_path / "taken").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "parts"),
+    [
+        ("secret\n", 0o644, ["only its owner can read", "chmod 600"]),
+        ("", 0o600, ["one word, the token"]),
+        ("two words", 0o600, ["one word, the token"]),
+    ],
+)
+def test_a_token_that_is_none_is_explained(
+    model: str, tmp_path: Path, text: str, mode: int, parts: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "token"
+    path.write_text(text)
+    path.chmod(mode)
+    failed(capsys, main(["serve", model, "--token-file", str(path)]), str(path), *parts)
+
+
+def test_keys_that_are_none_are_explained(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "keys"
+    path.write_text("public = 'abc'\n")
+    path.chmod(0o600)
+    failed(capsys, main(["serve", model, "--keys", str(path)]), str(path), "40 characters", "it is made")
+
+
+def test_help_teaches() -> None:
+    """`--help` has examples, and loads nothing heavy."""
+    code = (
+        "import sys; from sensorium.cli import main; assert main(['serve', '--help']) == 0; "
+        "heavy = {'torch', 'mujoco', 'warp', 'matplotlib', 'zmq'} & set(sys.modules); assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for word in ("sensorium serve demo", "--lockstep", "--reserve", "tcp://127.0.0.1:7447", "--token-file"):
+        assert word in done.stdout
