@@ -270,12 +270,6 @@ def test_on_a_terminal_the_tables_are_live(server: sn.Server, columns: int) -> N
 # The connection -------------------------------------------------------------------------------------------------------
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def test_it_waits_for_a_server_that_ended_and_goes_on(tmp_path: Path) -> None:
     """The end is told with the server's reason, the return too, and samples come again."""
     address = f"ipc://{tmp_path}/server"
@@ -342,9 +336,16 @@ def test_secrets_come_from_files_or_the_environment(
 
 
 def test_where_nobody_answers_the_causes_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    address = f"tcp://127.0.0.1:{free_port()}"
-    code = main(["listen", address, "gauge", "--timeout", "0.3"])
-    failed(capsys, code, f"nobody answered at {address} within 0.3 s", "sensorium serve", "the address")
+    """Nothing listens, there is no such socket, or what listens is something else."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{other.getsockname()[1]}"
+        code = main(["listen", address, "gauge", "--timeout", "0.3"])
+        failed(capsys, code, f"nobody answered at {address} within 0.3 s: nothing listens there", "sensorium serve")
+        other.listen()
+        failed(capsys, main(["listen", address, "--timeout", "0.3"]), "no server of sensorium, or it hangs")
+    code = plain(["ipc:///nowhere/server", "--timeout", "0.3"])
+    failed(capsys, code, "there is no such file", "the address the one that it prints")
 
 
 @pytest.mark.parametrize("command", [main, plain])

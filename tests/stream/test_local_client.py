@@ -126,10 +126,9 @@ def test_a_large_frame_is_the_servers_memory_itself(monkeypatch: pytest.MonkeyPa
         client.sensors["sheet"].listen(mine.append, policy="lossless")
         second.sensors["sheet"].listen(its.append, policy="lossless")
         frames = [client.step() for _ in range(20)]
-        until(lambda: len(mine) == len(its) == 20)
-        assert [data.frame for data in mine] == [data.frame for data in its] == frames
-        pairs = [(a, b, memory) for a, b, memory in zip(mine, its, written[-20:], strict=True)]
-        for a, b, memory in pairs:
+        until(lambda: mine and its and mine[-1].frame == its[-1].frame == frames[-1])
+        assert [data.frame for data in mine[-20:]] == [data.frame for data in its[-20:]] == frames
+        for a, b, memory in zip(mine[-20:], its[-20:], written[-20:], strict=True):
             assert np.shares_memory(a["cells"], memory) and np.shares_memory(a["cells"], b["cells"])
             for view in (a["cells"], a.raw_data):
                 with pytest.raises((TypeError, ValueError), match="read-only"):
@@ -141,7 +140,7 @@ def test_a_large_frame_is_the_servers_memory_itself(monkeypatch: pytest.MonkeyPa
 
 
 def test_memory_that_is_let_go_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thousand frames, of which four are held at a time, live in a handful of pieces of memory."""
+    """Hundreds of frames, of which four are held at a time, live in a handful of pieces of memory."""
     with build(columns=COLUMNS).local_client() as client:
         places: set[int] = set()
         kept: list[Any] = []
@@ -152,10 +151,10 @@ def test_memory_that_is_let_go_is_used_again(monkeypatch: pytest.MonkeyPatch) ->
             del kept[:-4]
 
         client.sensors["sheet"].listen(take, policy="lossless")
-        for _ in range(1000):
+        for _ in range(300):
             client.step()
-        until(lambda: client.sensors["sheet"].stats.received >= 1000)
-        assert len(places) <= 16
+        until(lambda: client.sensors["sheet"].stats.received >= 300)
+        assert len(places) <= 12
 
 
 # Threads --------------------------------------------------------------------------------------------------------------
@@ -164,7 +163,7 @@ def test_memory_that_is_let_go_is_used_again(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_thread_of_the_loop_may_ask_for_everything() -> None:
     """Nothing waits for a loop that is waiting itself."""
     engine = sn.MujocoEngine(CART, 2)
-    scene = sn.Scene(engine, [sn.ImuCfg(name="imu", body="robot/cart")])
+    scene = sn.Scene(engine, [sn.ImuCfg(name="imu", body="robot/cart", acc_noise=0.0)])
 
     def everything() -> list[int]:
         with scene.local_client(timeout=PATIENCE / 2) as client:
@@ -180,11 +179,11 @@ def test_the_thread_of_the_loop_may_ask_for_everything() -> None:
                 assert engine.ctrl.tolist() == [[k], [-k]]
                 frames.append(client.step([0.5 * k]))
                 frames.append(client.reset())
-                assert engine.tick == 0 or scene.tick == 2 * (k + 1)
-                until(lambda: len(events) >= 3 * len(frames) // 3)
+                until(lambda: [event.frame for event in events[-3:]] == frames[-3:])
                 client.destroy(extra)
                 client.destroy(ticker)
-            client.sensors["imu"].set("noise", 0.5) if hasattr(client.sensors["imu"], "set") else None
+            client.sensors["imu"].set("acc_noise", 0.5)
+            assert client.sensors["imu"].read().frame == frames[-1]
             return frames
 
     frames = in_time(everything)
@@ -253,7 +252,7 @@ def test_a_listener_may_ask_while_the_owner_polls() -> None:
 
         client.sensors["gauge"].listen(take)
         until(lambda: client.step() and len(made) >= 10)
-        client.sensors["gauge"].stop()
+        client.sensors["gauge"].stop()  # while a call waits for this very thread
         assert not client.errors
         assert client.server.streams.keys() == {"gauge", "world"}
 

@@ -51,16 +51,15 @@ class Demo:
 
         settings = Settings(self.envs, self.seconds, self.out, self.seed, self.device)
         settings.start()
-        from sensorium.cli.demo import PRESETS, TITLE, quadruped, sensors
-        from sensorium.demo.gait import Trot
+        from sensorium.cli.demo import PRESETS, TITLE, quadruped, sensors, trot
         from sensorium.record import NpzRecorder
         from sensorium.scene import Scene
 
         engine = quadruped(self.envs, self.seed, self.device)
         scene = Scene(engine, sensors(), seed=self.seed)
-        trot, recorder = Trot(), NpzRecorder()
+        recorder = NpzRecorder()
         every = max(1, round(0.01 / engine.dt))
-        completed = simulate(scene, lambda _, time: trot.targets(time), every, settings.ticks(engine.dt), recorder)
+        completed = simulate(scene, trot(), every, settings.ticks(engine.dt), recorder)
         finish(scene, recorder, settings, PRESETS, TITLE)
         return 0 if completed else INTERRUPTED
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sensorium.cfg import SensorCfg
+    from sensorium.cli.control import Control
     from sensorium.engines.mujoco import MujocoEngine
 
 TITLE = "demo quadruped, trotting"
@@ -64,6 +65,14 @@ def sensors() -> list[SensorCfg[Any]]:
             fields=("points_b", "intensity"),
         ),
     ]
+
+
+def trot() -> Control:
+    """Return the control that lets it trot."""
+    from sensorium.demo.gait import Trot
+
+    gait = Trot()
+    return lambda _, time: gait.targets(time)
 
 
 def quadruped(envs: int, seed: int, device: str) -> MujocoEngine:

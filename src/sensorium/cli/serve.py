@@ -209,20 +209,14 @@ class Serve:
 
     def _control(self, scene: Scene, engine: OwnEngine) -> tuple[Callable[[], Any] | None, int]:
         """Return what gives the controls of a step (None: clients do), and the ticks of a step."""
+        from sensorium.cli import demo
         from sensorium.cli.control import CONTROL_PERIOD, control_for
 
         slow = max(1, round(CONTROL_PERIOD / engine.dt))
         if self.lockstep or self.control == "client":
             return None, self.substeps or slow
         if self.model == "demo" and not self.control:
-            from sensorium.demo.gait import Trot
-
-            trot = Trot()
-
-            def control(_: Scene, time: float) -> Any:
-                return trot.targets(time)
-
-            every = slow
+            control, every = demo.trot(), slow
         else:
             control, every = control_for(self.control or "hold", engine, self.seed, max(1, self.substeps))
         substeps = self.substeps or every

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import socket
 import threading
 import time
 import warnings
@@ -149,8 +150,8 @@ class Client:
             if self._refusal:
                 raise StreamError(f"the server at {self.address} refused: {self._refusal}")
             raise StreamError(
-                f"nobody answered at {self.address} within {timeout:g} s. Is the server running "
-                "(sensorium serve, or sn.serve(scene, address)), and is the address the one that it prints?"
+                f"nobody answered at {self.address} within {timeout:g} s: {why_silent(self.address)}. Is the server "
+                "running (sensorium serve, or sn.serve(scene, address)), and is the address the one that it prints?"
             )
 
     def wait_for(self, sensor: str, timeout: float | None = None) -> RemoteSensor:
@@ -378,6 +379,8 @@ class Client:
         if wish is not None and wish.local is not None:
             wish.local.destroy()
             return
+        if wish is not None:
+            self.sensors[name].stop()
         self._ask(say.Destroy, name)
         with self._lock:
             self._spawned.pop(name, None)
@@ -457,9 +460,10 @@ class Client:
     def _known(self) -> say.Catalogue:
         catalogue = self._catalogue
         if catalogue is None:
-            self.wait_connected()
-            catalogue = self._catalogue
-            assert catalogue is not None
+            with self._changed:  # else it could be lost again in between
+                self.wait_connected()
+                catalogue = self._catalogue
+                assert catalogue is not None
         return catalogue
 
     def _info(self, name: str) -> StreamInfo:
@@ -784,6 +788,27 @@ def check_address(address: str) -> str:
         expected = "'tcp://HOST:PORT' or 'ipc:///path/of/a/socket', as the server prints it"
         raise ConfigError.single("connect", "address", address, expected, "For example 'tcp://127.0.0.1:7447'.")
     return address
+
+
+def why_silent(address: str) -> str:
+    """Return what is at an address where no server answers, in words."""
+    scheme, _, rest = address.partition("://")
+    host, _, port = rest.rpartition(":")
+    try:
+        if scheme == "tcp":
+            socket.create_connection((host.strip("[]"), int(port)), timeout=1.0).close()
+        elif scheme == "ipc":
+            with socket.socket(socket.AF_UNIX) as probe:
+                probe.connect(rest)
+    except socket.gaierror:
+        return f"there is no host {host!r}"
+    except FileNotFoundError:
+        return "there is no such file"
+    except ConnectionRefusedError:
+        return "nothing listens there"
+    except OSError as error:
+        return f"it cannot be reached ({error.strerror or error})"
+    return "what listens there is no server of sensorium, or it hangs"
 
 
 def _keys(server_key: str, keys: tuple[str, str] | None) -> Callable[[Any], None]:

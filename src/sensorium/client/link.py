@@ -149,6 +149,9 @@ class Link:
             if self._is_up:
                 self._outbox.append(Record(CONTROL, 0, 0, say.encode(say.Bye())))
                 self._give()
+        except zmq.ContextTerminated:  # a server in this process was closed meanwhile
+            self._is_up = False
+            self._listener.on_refused("the server was closed", True)
         except Exception:
             LOGGER.exception("the thread of the connection to %s ended by an error of its own", self.address)
             self._is_up = False

@@ -112,7 +112,7 @@ class Options:
             elif "keys" in text:
                 text += ". Give --server-key KEY, as the server prints it, where it has keys, else none"
             elif self.server_key:
-                text += " The server may have no keys, or other ones: then it does not answer to --server-key."
+                text += " A server without keys, or with other ones, does not answer to --server-key."
             raise StreamError(text) from None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import deque
@@ -254,6 +255,9 @@ class Subscription:
             first, self._ended = not self._ended, True
         if first:
             self._client._forget(self)
+        with contextlib.suppress(StreamError):  # of a server that is closed
+            while not self._strand.close(0.01) and self._client._pump(0.0):
+                pass  # on the thread of a loop in this process, which the listener may be waiting for
         self._strand.close()
         if first and reason and self._on_end is not None:
             self._on_end(reason)

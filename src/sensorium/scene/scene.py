@@ -113,6 +113,8 @@ class Scene:
         self._schedule = Schedule(self.compute, self.clock)
         self._on_read = OnRead(engine, self.compute, self.clock)
         self._own_control_steps = False
+        self.arrangement = 0
+        """A number that changes with the sensors: they were added, removed or reconfigured."""
         self._short: dict[str, str] = {}
         self._skipped_at_reset = torch.zeros(engine.num_envs, dtype=torch.int64, device=self.compute.device)
         self._health = StateWatch(self.compute, self.clock)
@@ -485,6 +487,7 @@ class Scene:
     def _arrange(self) -> None:
         """Sort the sensors by when they are evaluated; their programs are built anew when they are first run."""
         self._short = {}
+        self.arrangement += 1
         self._on_read.arrange(
             lambda sensor: self._sensors.get(sensor.name) is sensor and sensor._evaluation()[0] == "lazy"
         )

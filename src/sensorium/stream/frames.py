@@ -303,6 +303,11 @@ class Marks:
             self._waiting.append((frame, tick, time_ns, set(streams)))
             self.flush()
 
+    def flush_resolved(self) -> None:
+        """Do as `flush`, where anything was resolved since; on the socket's thread."""
+        if self._resolved:
+            self.flush()
+
     def flush(self) -> None:
         """Tell of the frames that are complete now."""
         with self._lock:

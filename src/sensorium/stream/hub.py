@@ -29,6 +29,8 @@ SMALL = 16 * 1024
 LARGE_UNDER_WAY, LARGE_IN_SLOTS = 2, 4
 """Messages larger than that which may be under way to one subscription, whatever its window: through the socket (more of
 them slow the receiver down, whose memory is then never warm), and in shared memory."""
+BYTES_UNDER_WAY, BYTES_QUEUED = 64 * 2**20, 256 * 2**20
+"""Bytes of small messages under way to one subscription, and bytes that wait for it, at most."""
 SLOTS_PER_CLIENT = 6
 """Slots of one segment that one client may hold; what it gets beyond them are copies."""
 SLOTS = 64
@@ -121,6 +123,7 @@ class Subscription:
     queue: deque[Payload] = field(default_factory=deque, repr=False)
     queued: int = 0
     """Messages in the queue."""
+    queued_bytes: int = 0
     dropped: int = 0
     lost: int = 0
     ended: bool = False
@@ -128,7 +131,7 @@ class Subscription:
     @property
     def is_full(self) -> bool:
         """Whether a further message finds no place."""
-        return self.queued >= self.limit
+        return self.queued >= self.limit or self.queued_bytes >= BYTES_QUEUED
 
 
 @dataclass(slots=True, eq=False)
@@ -346,7 +349,7 @@ class Hub:
     def _drop(self, subscription: Subscription) -> None:
         subscription.ended = True
         subscription.queue.clear()
-        subscription.queued = 0
+        subscription.queued = subscription.queued_bytes = 0
         topic, session = subscription.topic, subscription.session
         topic.subscriptions = [each for each in topic.subscriptions if each is not subscription]
         if session.subscriptions.get(subscription.number) is subscription:
@@ -484,11 +487,12 @@ class Hub:
                         queue.clear()
                         subscription.dropped += 1
                     queue.append(payload)
-                    subscription.queued = 1
+                    subscription.queued, subscription.queued_bytes = 1, payload.size
                 elif not subscription.is_full:
                     self._tell_lost(subscription)
                     queue.append(payload)
                     subscription.queued += payload.count
+                    subscription.queued_bytes += payload.size
                 elif subscription.topic.info.events:
                     if not subscription.lost:
                         name = subscription.topic.info.name
@@ -505,8 +509,10 @@ class Hub:
     @staticmethod
     def _may_send(subscription: Subscription, payload: Payload) -> bool:
         under_way = subscription.window - subscription.credit
-        if subscription.credit <= 0 or payload.size <= SMALL or payload.count > 1:
+        if subscription.credit <= 0 or payload.count > 1:
             return subscription.credit > 0
+        if payload.size <= SMALL:
+            return under_way * payload.size < BYTES_UNDER_WAY
         is_shared = payload.segment >= 0 and subscription.session.shares_memory
         return under_way < (LARGE_IN_SLOTS if is_shared else LARGE_UNDER_WAY)
 
@@ -516,6 +522,7 @@ class Hub:
         while queue and self._may_send(subscription, queue[0]):
             payload = queue.popleft()
             subscription.queued -= payload.count
+            subscription.queued_bytes -= payload.size
             self._send(subscription, payload)
             if not queue:
                 self._tell_lost(subscription)  # goes around once more

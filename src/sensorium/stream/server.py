@@ -101,6 +101,8 @@ class Server:
         self._numbers = itertools.count(1)
         self._topics: dict[str, Topic] = {}
         self._listened: set[str] = set()
+        self._on_demand = on_demand
+        self._arrangement = -1
         self._streamed: dict[str, StreamedSensor] = {}
         self._feeds: dict[str, Mapping[str, str]] = {}
         self._readings: dict[str, Reading] = {}
@@ -134,7 +136,10 @@ class Server:
         for name, described in description.sensors.items():
             self._offer_sensor(name, described, on_demand=on_demand)
         self._spawner.offer_world()
-        self._sockets.start(self._hub, self._doorkeeper.receive, self._doorkeeper.look_around)
+        self._arrangement = scene.arrangement
+        self._sockets.start(
+            self._hub, self._doorkeeper.receive, self._doorkeeper.look_around, self._marks.flush_resolved
+        )
 
     def __repr__(self) -> str:
         if self._closed:
@@ -304,10 +309,17 @@ class Server:
 
     def _offer_sensor(self, name: str, described: Mapping[str, Any], *, on_demand: bool) -> None:
         """Offer a sensor of the scene."""
+        info = self._info(next(self._numbers), name, described)
+        if on_demand and is_bulk(info) and info.cfg.get("evaluate", "auto") == "auto":
+            self.scene.compute_on_demand(name)
+        self._offer(info)
+
+    def _info(self, number: int, name: str, described: Mapping[str, Any]) -> StreamInfo:
+        """Return what listeners are told of a sensor of the scene."""
         specs = tuple(FieldSpec.from_dict(each) for each in described["fields"])
         is_event = any(spec.is_ragged for spec in specs)
-        info = StreamInfo(
-            id=next(self._numbers),
+        return StreamInfo(
+            id=number,
             name=name,
             kind=described["kind"],
             type_name=FieldSerializer.type_name,
@@ -319,9 +331,28 @@ class Server:
             constants=described.get("constants", {}),
             num_envs=self.scene.num_envs,
         )
-        if on_demand and is_bulk(info) and info.cfg.get("evaluate", "auto") == "auto":
-            self.scene.compute_on_demand(name)
-        self._offer(info)
+
+    def _follow_scene(self) -> None:
+        """Offer what the owner of the scene added to it, withdraw what he removed, tell what he reconfigured."""
+        if self.scene.arrangement == self._arrangement:
+            return
+        described = self.scene.description().sensors
+        brought = self._spawner.hidden
+        for name, topic in list(self._topics.items()):
+            if topic.info.where != "scene":
+                continue
+            if name not in described:
+                self._withdraw(name, "it was removed from its scene")
+                continue
+            now = self._info(topic.info.id, name, described[name])
+            if now != topic.info:
+                self._listened.discard(name)  # it is another object now
+                self._withdraw(name, "it was reconfigured; listen again")
+                self._offer_sensor(name, described[name], on_demand=self._on_demand)
+        for name, about in described.items():
+            if name not in self._topics and name not in brought:
+                self._offer_sensor(name, about, on_demand=self._on_demand)
+        self._arrangement = self.scene.arrangement
 
     def _withdraw(self, name: str, reason: str) -> None:
         """Take a stream back."""
@@ -337,15 +368,13 @@ class Server:
 
     def _note_listeners(self) -> None:
         """Let sensors know whether anybody listens: some are computed only then."""
+        self._follow_scene()
         every_tick = False
         for name, topic in list(self._topics.items()):
             if topic.info.where != "scene":
                 continue
             listens = bool(topic.subscriptions)
             if not listens and name not in self._listened:
-                continue
-            if name not in self.scene:
-                self._withdraw(name, "the scene has it no more")
                 continue
             sensor = self.scene[name]
             if listens and name not in self._listened:

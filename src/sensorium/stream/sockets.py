@@ -88,16 +88,23 @@ class Sockets:
             self._close()
             raise
 
-    def start(self, hub: Hub, receive: Callable[[bytes, list[Any]], None], look_around: Callable[[], None]) -> None:
+    def start(
+        self,
+        hub: Hub,
+        receive: Callable[[bytes, list[Any]], None],
+        look_around: Callable[[], None],
+        between: Callable[[], None],
+    ) -> None:
         """Start the thread.
 
         Args:
             hub: has the outboxes.
             receive: takes (route, parts) of each message that comes in; it raises nothing.
             look_around: called every `TICK_S`.
+            between: called whenever the thread was woken, before what is in the outboxes goes out.
         """
         self._thread = threading.Thread(
-            target=self._run, args=(hub, receive, look_around), name="sensorium-stream", daemon=True
+            target=self._run, args=(hub, receive, look_around, between), name="sensorium-stream", daemon=True
         )
         self._thread.start()
 
@@ -115,7 +122,13 @@ class Sockets:
         if self._watched.pop(descriptor, None) is not None:
             self._poller.unregister(descriptor)
 
-    def _run(self, hub: Hub, receive: Callable[[bytes, list[Any]], None], look_around: Callable[[], None]) -> None:
+    def _run(
+        self,
+        hub: Hub,
+        receive: Callable[[bytes, list[Any]], None],
+        look_around: Callable[[], None],
+        between: Callable[[], None],
+    ) -> None:
         poller, router = self._poller, self._router
         poller.register(router, zmq.POLLIN)
         poller.register(self._waker, zmq.POLLIN)
@@ -129,6 +142,7 @@ class Sockets:
                     self._watched[descriptor]()
                 if router in events:
                     self._take(receive)
+                between()
                 self._give(hub)
                 if time.monotonic() >= next_look:
                     next_look = time.monotonic() + TICK_S

@@ -40,6 +40,11 @@ class Spawner:
         """Name -> the names of the sensors in the scene that it brought along; for those in the scene its own."""
         self._executor: ThreadPoolExecutor | None = None
 
+    @property
+    def hidden(self) -> set[str]:
+        """Names of the scene's sensors that only feed streamed ones."""
+        return {source for feeds in self._server._feeds.values() for source in feeds.values()}
+
     def definitions(self) -> dict[str, SensorDefinition]:
         """Return all blueprints, by id."""
         return blueprints.definitions(extra=streamed.registered().values())

@@ -1,0 +1,163 @@
+"""Either side ends at once, at any moment: the other goes on, connects again, and nothing of it is left."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import socket
+import threading
+import time
+from typing import Any
+
+import pytest
+from streaming import PATIENCE, Child, Nursery, held, serving, until
+
+import sensorium as sn
+from sensorium.errors import StreamError
+
+KILLS = int(os.environ.get("SENSORIUM_KILLS", "6"))
+"""How often either side is killed; the full number is 100 each."""
+WORLD = {"columns": 16384, "num_envs": 4}
+
+
+def some(seconds: float) -> None:
+    """Let a random time pass: the moment of the kill."""
+    threading.Event().wait(random.uniform(0.0, seconds))
+
+
+def killed_clients(nursery: Nursery, times: int) -> None:
+    """Kill clients that listen with all policies, hold slots and have spawned sensors."""
+    with serving(step=True, world=WORLD, lease=1.0) as server:
+        with sn.connect(server.address) as witness:
+            seen: list[tuple[float, int]] = []
+            witness.sensors["sheet"].listen(lambda data: seen.append((time.monotonic(), data.frame)))
+            listen = {
+                "sheet": {"policy": "lossless"}, "gauge": {"policy": "latest"}, "world": {"max_rate": 200.0},
+            }  # fmt: skip
+            before: dict[str, int] = {}
+            for i in range(times):
+                with nursery.start("client", address=server.address, listen=listen, spawn=True, hold=9) as client:
+                    some(0.05)
+                    at = len(seen)
+                    client.kill()
+                    end = time.monotonic()
+                until(lambda: server.clients == 1 and server.counts.topics == 3, "the end of its session", 2.0)
+                until(lambda at=at: len(seen) > at + 5, "frames for the other client", 2.0)
+                gaps = [b[0] - a[0] for a, b in zip(seen[at:], seen[at + 1 :], strict=False)]
+                assert max(gaps, default=0.0) < 1.0, f"the other client was without data at {end}"
+                until(lambda: server.counts.subscriptions == 1 and server.counts.slots_lent <= 2)
+                if i == 1:
+                    gc.collect()
+                    before = held()
+            gc.collect()
+            until(lambda: held()["fds"] <= before["fds"], "as few descriptors as before")
+            after = held()
+            for key in ("threads", "memfds"):
+                assert after[key] <= before[key], key
+            assert set(server.streams) == {"gauge", "sheet", "world"}
+            assert after["rss"] - before["rss"] < 48 * 2**20
+        assert not server.failures.take()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def killed_servers(nursery: Nursery, times: int, transport: str, folder: Any) -> None:
+    """Kill servers in the midst of frames and requests; each time another one takes its address."""
+    address = f"tcp://127.0.0.1:{free_port()}" if transport == "tcp" else f"ipc://{folder}/socket"
+
+    def start() -> Child:
+        return nursery.start("server", address=address, world=WORLD, hz=300.0)
+
+    server = start()
+    with sn.connect(address, timeout=PATIENCE) as client:
+        frames: dict[str, list[tuple[int, int]]] = {"sheet": [], "gauge": [], "tick": []}
+        broken: list[Any] = []
+        generation = [0]
+
+        def take(data: Any) -> None:
+            if data.sensor == "sheet" and data["cells"][2, 7] != 2048.0 + data.tick + 7.0:
+                broken.append(data)
+            frames[data.sensor].append((generation[0], data.frame))
+
+        client.sensors["sheet"].listen(take)
+        client.sensors["gauge"].listen(take, policy="lossless")
+        ticker = client.spawn("sensor.other.test_ticker", name="tick")
+        ticker.listen(lambda data: frames["tick"].append((generation[0], data.frame)))
+        before: dict[str, int] = {}
+        answers: list[BaseException | int] = []
+
+        def ask() -> None:
+            try:
+                answers.append(client.reset([1]))
+            except StreamError as error:
+                answers.append(error)
+
+        until(lambda: all(frames.values()))
+        for i in range(times):
+            some(0.05)
+            asking = threading.Thread(target=ask)
+            asking.start()
+            some(0.003)
+            server.kill()
+            asking.join(PATIENCE)
+            assert not asking.is_alive()
+            server = start()
+            at = {name: len(each) for name, each in frames.items()}
+            up = time.monotonic()
+            until(lambda at=at: all(len(frames[name]) > at[name] + 3 for name in at), "data of the new server", 2.0)
+            assert time.monotonic() - up < 2.0 and client.is_connected
+            generation[0] += 1
+            if i == 1:
+                gc.collect()
+                before = held()
+        gc.collect()
+        until(lambda: held()["fds"] <= before["fds"] + 1, "as few descriptors as before")
+        after = held()
+        assert after["threads"] <= before["threads"] + 1
+        assert after["mapped"] <= before["mapped"] + 1
+        assert after["rss"] - before["rss"] < 48 * 2**20
+        assert not broken and not client.errors and len(answers) == times
+        about = server.ask("held")
+        assert about["sessions"] == 1 and about["subscriptions"] == 3 and about["topics"] == 4
+    until(lambda: server.ask("held")["sessions"] == 0)
+    server.stop()
+
+
+def test_killed_clients_leave_nothing_and_others_go_on(nursery: Nursery) -> None:
+    """A few times, at random moments."""
+    killed_clients(nursery, KILLS)
+
+
+@pytest.mark.parametrize("transport", ["tcp", "ipc"])
+def test_after_a_killed_server_the_client_connects_again(nursery: Nursery, tmp_path: Any, transport: str) -> None:
+    """Within two seconds of the new one's start; listeners and spawned sensors are there again."""
+    killed_servers(nursery, max(3, KILLS // 2), transport, tmp_path)
+
+
+@pytest.mark.slow
+def test_two_hundred_kills(nursery: Nursery, tmp_path: Any) -> None:
+    """The same, a hundred times each."""
+    killed_clients(nursery, 100)
+    killed_servers(nursery, 100, "tcp", tmp_path)
+
+
+def test_a_client_that_is_stopped_for_longer_than_the_lease_starts_anew(nursery: Nursery) -> None:
+    """It is forgotten, the others go on; when it runs again it connects and listens again."""
+    import signal
+
+    with serving(step=True, world={"columns": 0}, lease=0.5) as server:
+        listen = {"gauge": {"policy": "lossless"}}
+        with nursery.start("client", address=server.address, listen=listen, spawn=True, hold=0) as client:
+            assert server.clients == 1
+            os.kill(client.pid, signal.SIGSTOP)
+            until(lambda: server.clients == 0 and set(server.streams) == {"gauge", "world"}, timeout=3.0)
+            os.kill(client.pid, signal.SIGCONT)
+            until(lambda: server.clients == 1 and "test_ticker" in server.streams, timeout=3.0)
+            before = client.ask("held")["received"]["gauge"]
+            until(lambda: client.ask("held")["received"]["gauge"] > before + 20)
+        until(lambda: server.clients == 0)

@@ -1,0 +1,215 @@
+"""Who may connect, with what, and what a client may ask for; everything that is refused is refused in words."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import threading
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from streaming import build, running, serving, until
+
+import sensorium as sn
+from sensorium.errors import ConfigError, SensoriumWarning, StreamError
+from sensorium.stream.security import KeyPair
+from sensorium.wire import messages as say
+
+QUICK = {"columns": 0}
+
+
+def test_the_default_address_is_loopback_and_others_need_a_token_or_keys() -> None:
+    """The error says what to give; nothing was bound."""
+    scene = build(**QUICK)
+    for address in ("tcp://0.0.0.0:0", "tcp://*:0", "tcp://[::]:0", "tcp://192.168.1.7:0", "tcp://example.org:80"):
+        with pytest.raises(ConfigError, match=r"token=.*keys="):
+            sn.serve(scene, address)
+    for address in ("tcp://127.0.0.1", "127.0.0.1:80", "udp://127.0.0.1:80", "tcp://127.0.0.1:99999", ""):
+        with pytest.raises(ConfigError, match=r"tcp://HOST:PORT"):
+            sn.serve(scene, address)
+        with pytest.raises(ConfigError, match=r"tcp://HOST:PORT"):
+            sn.connect(address)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for address in ("tcp://127.0.0.1:0", "tcp://localhost:0", "tcp://[::1]:0" if socket.has_ipv6 else "tcp://127.0.0.2:0"):
+            try:
+                sn.serve(scene, address).close()
+            except StreamError as error:  # this machine has no IPv6 at all
+                assert "::1" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"token": "open sesame"}, "all network interfaces .* in clear: give keys"),
+        ({"keys": KeyPair.generate()}, "all network interfaces .* give allowed_keys"),
+        ({"keys": KeyPair.generate(), "token": "t"}, "all network interfaces .* only who has"),
+    ],
+)
+def test_a_server_on_all_interfaces_warns_in_words(options: dict[str, Any], words: str) -> None:
+    """Of what others can do, and what to give against it."""
+    with pytest.warns(SensoriumWarning, match=words):
+        sn.serve(build(**QUICK), "tcp://0.0.0.0:0", **options).close()
+
+
+def test_without_the_token_nobody_gets_in() -> None:
+    """No token, a wrong one and a beginning of it are refused in words, and never shown; the right one works."""
+    with serving(token="open sesame", world=QUICK) as server:
+        for token in ("", "open", "open sesame ", "\udcff", "x" * 100_000):
+            with pytest.raises(StreamError, match="the token is wrong") as caught:
+                sn.connect(server.address, token=token)
+            assert "sesame" not in str(caught.value)
+        assert server.clients == 0 and server._doorkeeper.refused == 5
+        with sn.connect(server.address, token="open sesame") as client:
+            assert "gauge" in client.sensors
+        assert "sesame" not in repr(server) + repr(server._doorkeeper._door)
+
+
+def test_a_client_without_a_session_can_ask_for_nothing() -> None:
+    """Subscribing and spawning without the greeting are answered by nothing but the word to greet."""
+    import zmq
+
+    from sensorium.wire.packing import CONTROL, Record, pack, unpack
+
+    with serving(token="open sesame", world=QUICK) as server, zmq.Context() as context:
+        dealer = context.socket(zmq.DEALER)
+        dealer.linger = 0
+        dealer.connect(server.address)
+        for message in (say.Subscribe(1, 1, False, 1, 0.0, 0, 0, False, 1, 1), say.Reset(1, None), say.Step(1, 1, (), b"")):
+            dealer.send_multipart(pack([Record(CONTROL, 0, 0, say.encode(message))]))
+            assert dealer.poll(5000)
+            parts = [memoryview(part) for part in dealer.recv_multipart()]
+            (record,) = unpack(parts)
+            assert isinstance(say.decode_at_client(record.content), say.Unknown)
+        assert server.counts.subscriptions == 0 and not server._doorkeeper.commands and server.frame == 0
+        dealer.close()
+
+
+def test_with_keys_only_who_knows_the_servers_gets_in() -> None:
+    """No key and a wrong one do not; with `allowed_keys` neither does a client with other keys of its own."""
+    keys, mine, other = KeyPair.generate(), KeyPair.generate(), KeyPair.generate()
+    with serving(keys=keys, world=QUICK) as server:
+        with sn.connect(server.address, server_key=keys.public) as client:
+            assert "gauge" in client.sensors
+        with pytest.raises(StreamError):
+            sn.connect(server.address, timeout=1.0)
+        with pytest.raises(StreamError):
+            sn.connect(server.address, server_key=other.public, timeout=1.0)
+    with serving(keys=keys, allowed_keys=[mine.public], world=QUICK) as server:
+        with sn.connect(server.address, server_key=keys.public, keys=(mine.public, mine.secret)) as client:
+            assert client.sensors["gauge"].kind == "gauge"
+        with pytest.raises(StreamError, match="keys"):
+            sn.connect(server.address, server_key=keys.public, keys=(other.public, other.secret), timeout=3.0)
+        with pytest.raises(StreamError):
+            sn.connect(server.address, server_key=keys.public, timeout=3.0)
+        assert server.clients == 0
+
+
+def test_wrong_keys_are_refused_where_they_are_given_and_never_shown() -> None:
+    """On both sides, with the name of the argument."""
+    scene, keys = build(**QUICK), KeyPair.generate()
+    for options in ({"keys": KeyPair("short", "secret-text")}, {"allowed_keys": [keys.public]},
+                    {"keys": keys, "allowed_keys": ["x" * 39]}):  # fmt: skip
+        with pytest.raises(ConfigError, match="keys") as caught:
+            sn.serve(scene, "tcp://127.0.0.1:0", **options)
+        assert "secret-text" not in str(caught.value)
+    assert keys.secret not in repr(keys)
+    for wrong in ({"server_key": "short"}, {"keys": (keys.public, keys.secret)}, {"server_key": "é" * 40}):
+        with pytest.raises(ConfigError, match="keys"):
+            sn.connect("tcp://127.0.0.1:9", **wrong)
+
+
+def test_the_socket_of_an_ipc_address_is_for_this_user_alone(tmp_path: Path) -> None:
+    """Its file has no rights for others."""
+    with serving(f"ipc://{tmp_path}/socket", world=QUICK):
+        assert stat.S_IMODE(os.stat(tmp_path / "socket").st_mode) & 0o077 == 0
+
+
+def test_there_are_no_more_clients_than_max_clients() -> None:
+    """The next one is refused in words, and gets in once one has left."""
+    with serving(max_clients=2, world=QUICK) as server:
+        with sn.connect(server.address):
+            with sn.connect(server.address):
+                with pytest.raises(StreamError, match="2 clients already, which is its max_clients"):
+                    sn.connect(server.address)
+            until(lambda: server.clients == 1)
+            sn.connect(server.address).close()
+
+
+def test_a_message_that_is_too_long_ends_that_client_alone() -> None:
+    """The others have their data; the server lives."""
+    with serving(step=True, max_message=4096, world=QUICK) as server:
+        with sn.connect(server.address) as other:
+            got: list[int] = []
+            other.sensors["gauge"].listen(lambda data: got.append(data.frame), policy="lossless")
+            with sn.connect(server.address) as client:
+                with pytest.raises(StreamError):
+                    client.control([0.0] * 1000)
+            count = len(got)
+            until(lambda: len(got) > count + 20)
+            assert got[1:] == list(range(got[0] + 1, got[0] + len(got))) and other.is_connected
+
+
+def test_a_long_message_that_takes_long_to_read_is_refused() -> None:
+    """A control message of many small values and a message of many records; controls may be long."""
+    with serving(lockstep=True, world=QUICK) as server:
+        with sn.connect(server.address) as other:
+            with sn.connect(server.address) as client:
+                client._link.tell(say.Set(1, "gauge", "x", [0] * 3_000_000, None))
+                until(lambda: client._refusal)
+                assert "control message" in client._refusal
+            with sn.connect(server.address) as client:
+                from sensorium.wire.packing import CREDIT, Record, pack
+
+                parts = pack([Record(CREDIT, 7, 1)] * 500_000)
+                server_side: list[Any] = []
+                began = time.monotonic()
+                server._doorkeeper._sockets.send_now, keep = server_side.append, server._doorkeeper._sockets.send_now
+                server._doorkeeper._sockets.send_now = keep
+                (route,) = [each for each, session in server._hub.sessions.items() if session.name == "left"] or [b""]
+                del route, parts, began, server_side
+            assert other.step() == 1
+
+
+def test_a_flood_of_subscriptions_ends_that_client_alone() -> None:
+    """More than 1024 of one client are refused; what is there of others goes on."""
+    with serving(step=True, world=QUICK) as server, sn.connect(server.address) as other:
+        got: list[int] = []
+        other.sensors["gauge"].listen(lambda data: got.append(data.frame), policy="lossless")
+        with sn.connect(server.address) as flooder:
+            number = flooder.streams["gauge"].id
+            for i in range(20_000):
+                flooder._link.tell(say.Subscribe(10**6 + i, number, True, 1, 0.0, 0, 0, False, 1, 1))
+            until(lambda: flooder._refusal)
+            assert "1024 subscriptions" in flooder._refusal
+        until(lambda: server.counts.subscriptions == 1)
+        count = len(got)
+        until(lambda: len(got) > count + 20)
+        assert got[1:] == list(range(got[0] + 1, got[0] + len(got)))
+
+
+def test_a_client_that_says_goodbye_leaves_nothing_and_closing_the_server_tells_the_others() -> None:
+    """`close` may be called again; it ends the threads and gives the descriptors back."""
+    from streaming import held
+
+    scene = build(**QUICK)
+    sn.serve(scene, "tcp://127.0.0.1:0").close()
+    before = held(), threading.active_count()
+    server = sn.serve(scene, "tcp://127.0.0.1:0")
+    with running(server):
+        client = sn.connect(server.address)
+        client.close()
+        client.close()
+        until(lambda: server.clients == 0)
+        left = sn.connect(server.address)
+    server.close("the show is over")
+    server.close()
+    until(lambda: not left.is_connected)
+    with pytest.raises(StreamError, match="closed"):
+        server.poll()
+    left.close()
+    until(lambda: threading.active_count() == before[1] and held()["fds"] <= before[0]["fds"])

@@ -1,0 +1,168 @@
+"""Sensors that come and go: nothing is left of them, and nobody takes another's."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from streaming import PATIENCE, Child, Nursery, Pedometer, build, held, running, serving, until
+
+import sensorium as sn
+from sensorium.errors import StreamError
+
+WARM = 60
+
+KINDS: dict[str, dict[str, Any]] = {
+    "in the scene": {"blueprint": "sensor.other.body_state", "attach_to": "body"},
+    "on the server": {"blueprint": "sensor.other.test_ticker"},
+    "in the client": {"blueprint": "sensor.other.test_pedometer"},
+}
+
+
+@pytest.fixture(scope="module")
+def server(nursery: Nursery) -> Iterator[Child]:
+    """A lock-step server in another process."""
+    with nursery.start("server", address="tcp://127.0.0.1:0", world={"columns": 0}, lockstep=True) as child:
+        yield child
+
+
+@pytest.mark.parametrize("cycles", [334, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("what", KINDS)
+def test_a_thousand_sensors_that_come_and_go_leave_nothing(server: Child, what: str, cycles: int) -> None:
+    """Descriptors, threads, memory, streams and sensors of the scene stay the same, on both sides."""
+    with sn.connect(server.address, timeout=PATIENCE) as client:
+        blueprint = client.blueprints.find(KINDS[what]["blueprint"])
+        attach_to = KINDS[what].get("attach_to")
+        heard = [0]
+
+        def cycle(i: int) -> None:
+            sensor = client.spawn(blueprint, attach_to=attach_to)
+            if i % 5 == 0:
+                sensor.listen(lambda data: heard.__setitem__(0, heard[0] + 1))
+                client.step()
+            sensor.destroy()
+
+        for i in range(WARM):
+            cycle(i)
+        gc.collect()
+        before = server.ask("held"), held()
+        for i in range(cycles):
+            cycle(i)
+        until(lambda: server.ask("held")["subscriptions"] == 0)
+        gc.collect()
+        after = server.ask("held"), held()
+        for side in (0, 1):
+            a, b = before[side], after[side]
+            for key in ("memfds", "mapped", "topics", "subscriptions", "sensors", "segments"):
+                assert a.get(key) == b.get(key), (side, key)
+            for key in ("fds", "threads"):
+                assert b[key] <= a[key] + 2, (side, key)
+            assert b["rss"] - a["rss"] < 12 * 2**20, f"{(b['rss'] - a['rss']) / cycles:.0f} bytes per sensor"
+        assert heard[0] > 0 and not client._spawned and set(client.streams) == {"gauge", "world"}
+        assert len(client._subscriptions) == 0 and not client.errors
+
+
+def test_sensors_go_away_with_their_client(server: Child) -> None:
+    """Whether it says goodbye or not; those of others stay."""
+    with sn.connect(server.address) as other:
+        other.spawn("sensor.other.test_ticker", name="theirs")
+        client = sn.connect(server.address)
+        for i, how in enumerate(KINDS.values()):
+            client.spawn(how["blueprint"], attach_to=how.get("attach_to"), name=f"mine_{i}")
+        until(lambda: {"mine_0", "mine_1", "mine_2", "theirs"} <= set(other.streams))
+        client.close()
+        until(lambda: set(other.streams) == {"gauge", "world", "theirs"})
+    until(lambda: server.ask("held")["topics"] == 2)
+
+
+def test_only_its_own_sensors_can_a_client_destroy(server: Child) -> None:
+    """Those of another client and of the scene are refused in words, and stay."""
+    with sn.connect(server.address) as owner, sn.connect(server.address) as other:
+        mine = owner.spawn("sensor.other.test_ticker", name="mine")
+        until(lambda: "mine" in other.streams)
+        for name in ("mine", "gauge", "world", "nothing"):
+            with pytest.raises(StreamError, match="a sensor that this client spawned|Only its own"):
+                other.destroy(name)
+        got: list[int] = []
+        mine.listen(lambda data: got.append(data.frame))
+        owner.step()
+        until(lambda: got)
+        mine.destroy()
+        with pytest.raises(StreamError):
+            owner.destroy("mine")
+
+
+def test_what_cannot_be_spawned_leaves_nothing(server: Child) -> None:
+    """Wrong blueprints, bodies, attributes, names and environments: words, and no trace."""
+    with sn.connect(server.address) as client:
+        before = server.ask("held")
+        ticker = client.blueprints.find("sensor.other.test_ticker")
+        with pytest.raises(StreamError, match="env"):
+            client.spawn(ticker, env=99)
+        with pytest.raises(StreamError, match="gauge"):
+            client.spawn(ticker, name="gauge")
+        with pytest.raises(sn.UnknownNameError):
+            client.spawn(ticker, attach_to="nobody")
+        with pytest.raises(sn.UnknownNameError):
+            client.spawn("sensor.other.no_such_thing")
+        with pytest.raises(StreamError):
+            client._spawn(_wish(client, "burst", {"a": 1}), "wrong", None)
+        after = server.ask("held")
+        assert (before["topics"], before["sensors"]) == (after["topics"], after["sensors"])
+
+
+def _wish(client: sn.Client, attribute: str, value: Any) -> Any:
+    from sensorium.client.client import _Spawned
+
+    blueprint = client.blueprints.find("sensor.other.test_ticker").copy()
+    blueprint._chosen = {attribute: value}  # past the checks of this side
+    return _Spawned(blueprint, sn.Pose(), "", None, {})
+
+
+def test_after_a_restart_of_the_server_sensors_are_spawned_again_and_listeners_go_on() -> None:
+    """Of all three kinds, under their names; no data of the first server come after those of the second."""
+    first = sn.serve(build(columns=0), "tcp://127.0.0.1:0", lockstep=True)
+    address = first.address
+    got: dict[str, list[Any]] = {}
+    with sn.connect(address, timeout=PATIENCE) as client:
+        with running(first):
+            for i, how in enumerate(KINDS.values()):
+                kept = got.setdefault(f"mine_{i}", [])
+                sensor = client.spawn(how["blueprint"], attach_to=how.get("attach_to"), name=f"mine_{i}")
+                sensor.listen(lambda data, kept=kept: kept.append(getattr(data, "frame", data)))
+            for _ in range(5):
+                client.step()
+            until(lambda: all(each and each[-1] == 5 for each in got.values()))
+        first.close()
+        with sn.serve(build(columns=0), address, lockstep=True) as second, running(second):
+            until(lambda: client.is_connected and set(got) <= set(client.streams), timeout=5.0)
+            until(lambda: second.counts.subscriptions == 3)  # of the streams "mine_0", "mine_1" and "world"
+            frames = [client.step() for _ in range(3)]
+            until(lambda: all(each[-1] == frames[-1] for each in got.values()))
+            for kept in got.values():
+                assert [frame for frame in kept if frame == 0 or frame in frames][-3:] == frames
+            assert not [name for name in client.streams if name not in {*got, "gauge", "world"}]
+    assert not client.is_connected
+
+
+def test_pedometers_of_two_clients_see_every_frame() -> None:
+    """A sensor of a client has the frames in order, whatever the other does."""
+    with serving(lockstep=True, world={"columns": 0}) as server:
+        with sn.connect(server.address) as a, sn.connect(server.address) as b:
+            seen: dict[str, list[int]] = {"a": [], "b": []}
+            mine = a.spawn("sensor.other.test_pedometer")
+            theirs = b.spawn("sensor.other.test_pedometer")
+            assert isinstance(mine, Pedometer) and mine.name != theirs.name
+            mine.listen(seen["a"].append)
+            theirs.listen(seen["b"].append)
+            for i in range(60):
+                b.step()
+                if i == 30:
+                    theirs.destroy()
+            until(lambda: seen["a"] and seen["a"][-1] == 60)
+            for frames in seen.values():
+                assert np.diff(frames).tolist() == [1] * (len(frames) - 1)
+            assert not seen["b"] or seen["b"][-1] <= 31

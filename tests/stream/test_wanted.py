@@ -1,0 +1,90 @@
+"""Large sensors are computed only while somebody listens to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from streaming import Sheet, build, running, until
+
+import sensorium as sn
+
+
+def computed(of: Callable[[], object]) -> int:
+    """Return how often the large sensor was computed while something was done."""
+    before = Sheet.computed
+    of()
+    return Sheet.computed - before
+
+
+@pytest.mark.parametrize("where", ["tcp", "in-process"])
+def test_a_large_sensor_is_computed_only_while_somebody_listens(where: str) -> None:
+    """Nobody, one, two, one, nobody; each listener has every frame that was computed."""
+    scene = build(columns=1024)
+    with sn.serve(scene, "tcp://127.0.0.1:0", lockstep=True) as server, running(server):
+        client = sn.connect(server.address) if where == "tcp" else scene.local_client(server=server)
+        with client, sn.connect(server.address) as stepper:
+
+            def ten() -> None:
+                for _ in range(10):
+                    stepper.step()
+
+            assert computed(ten) == 0
+            got: dict[str, list[int]] = {"a": [], "b": []}
+            first = client._subscribe("sheet", lambda data: got["a"].append(data.frame), policy="lossless")
+            until(lambda: server.counts.subscriptions == 1)
+            assert 10 <= computed(ten) <= 11  # the frame at which it began is computed as well
+            second = stepper._subscribe("sheet", lambda data: got["b"].append(data.frame), policy="lossless")
+            until(lambda: server.counts.subscriptions == 2)
+            assert 10 <= computed(ten) <= 11
+            first.stop()
+            until(lambda: server.counts.subscriptions == 1)
+            assert computed(ten) == 10
+            until(lambda: got["b"] and got["b"][-1] == server.frame)
+            second.stop()
+            until(lambda: server.counts.subscriptions == 0)
+            stepper.step()
+            assert computed(ten) == 0
+            assert got["a"][-20:] == list(range(11, 31)) and got["b"][-20:] == list(range(21, 41))
+
+
+def test_a_client_that_is_gone_wants_nothing() -> None:
+    """Work ends with the connection."""
+    scene = build(columns=1024)
+    with sn.serve(scene, "tcp://127.0.0.1:0", lockstep=True) as server, running(server):
+        with sn.connect(server.address) as stepper:
+            client = sn.connect(server.address)
+            client.sensors["sheet"].listen(lambda data: None)
+            until(lambda: server.counts.subscriptions == 1)
+            assert computed(stepper.step) >= 1
+            client.close()
+            until(lambda: server.counts.subscriptions == 0)
+            stepper.step()
+            assert computed(stepper.step) == 0
+
+
+def test_what_the_owner_reads_and_configs_that_ask_for_it_are_computed_all_the_same() -> None:
+    """Reading a sensor in the server's process works with nobody listening; `on_demand=False` computes always."""
+    scene = build(columns=1024)
+    with sn.serve(scene, "tcp://127.0.0.1:0") as server:
+        assert computed(scene.step) == 0
+        assert scene["sheet"].data.cells[2, 5] == 2048.0 + scene.tick + 5.0
+        assert server.counts.subscriptions == 0
+    scene = build(columns=1024)
+    with sn.serve(scene, "tcp://127.0.0.1:0", on_demand=False):
+        assert computed(scene.step) == 1
+
+
+def test_a_sensor_that_is_listened_to_at_a_rate_still_shows_the_newest() -> None:
+    """A subscription of every fifth sample gets the value of its own frame."""
+    scene = build(columns=1024)
+    with sn.serve(scene, "tcp://127.0.0.1:0", lockstep=True) as server, running(server):
+        with sn.connect(server.address) as client:
+            got: list[tuple[int, float]] = []
+            client._subscribe(
+                "sheet", lambda data: got.append((data.tick, float(data["cells"][0, 0]))), policy="lossless", every=5
+            )
+            for _ in range(20):
+                client.step()
+            until(lambda: len(got) >= 4)
+            assert all(tick == value for tick, value in got)
