@@ -71,7 +71,10 @@ class Lines:
             assert self.process.poll() is None or self.has(lines, text, count), (self.out, self.err)
             return self.has(lines, text, count)
 
-        until(there, f"{text!r} in {lines[-3:]}", 2.0 * PATIENCE)
+        try:
+            until(there, repr(text), 2.0 * PATIENCE)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it said {lines[-5:]}") from None
 
     def end(self, number: int = signal.SIGINT) -> int:
         if self.process.poll() is None:

@@ -18,17 +18,25 @@ import pytest
 import sensorium.sensors  # noqa: F401 - registers the kinds
 from sensorium import registry
 from sensorium.cli import main
+from sensorium.client import client_sensor
+from sensorium.stream import streamed
 
 DOCS = Path(__file__).parents[1] / "docs"
 IMAGES = DOCS / "images"
 WITH_OTHER_DEFAULTS = ("ray_cast",)
 """Kinds that are another with other defaults, and on its page."""
-KINDS = sorted(
+OF_SCENES = [
     cfg_class.kind()
     for cfg_class in registry.registered()
     if cfg_class.__module__.startswith("sensorium.sensors.") and cfg_class.kind() not in WITH_OTHER_DEFAULTS
-)
-TOPICS = ("stages", "patterns", "taxels")
+]
+OF_STREAMS = [
+    cls.definition().kind
+    for cls in (*streamed.registered().values(), *client_sensor.registered().values())
+    if cls.__module__.startswith("sensorium.")
+]
+KINDS = sorted([*OF_SCENES, *OF_STREAMS])
+TOPICS = ("stages", "patterns", "taxels", "streaming")
 """Pages with a picture that are of no kind of sensor."""
 FURTHER = ("depth_errors", "skin_stages")
 """Further pictures of those pages."""

@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from sensorium.client import connect as connect
     from sensorium.client.blueprints import Blueprint as Blueprint
     from sensorium.client.blueprints import BlueprintLibrary as BlueprintLibrary
+    from sensorium.client.client_sensor import ClientEvent as ClientEvent
     from sensorium.client.client_sensor import ClientSensor as ClientSensor
     from sensorium.client.frame_sync import FrameSync as FrameSync
     from sensorium.client.lane_invasion import LaneInvasion as LaneInvasion
+    from sensorium.client.lane_invasion import LaneInvasionEvent as LaneInvasionEvent
     from sensorium.client.lane_invasion import LaneMarking as LaneMarking
     from sensorium.client.sensors import RemoteSensor as RemoteSensor
     from sensorium.compute import Rows as Rows
@@ -304,6 +306,7 @@ _MODULES = {
     "CameraData": "sensorium.sensors.ray_caster_camera",
     "Choice": "sensorium.random",
     "Client": "sensorium.client",
+    "ClientEvent": "sensorium.client.client_sensor",
     "ClientSensor": "sensorium.client.client_sensor",
     "ClockError": "sensorium.measurement.stages",
     "Collision": "sensorium.stream.collision",
@@ -397,6 +400,7 @@ _MODULES = {
     "KinematicTaxel": "sensorium.sensors.kinematic_tactile",
     "KinematicTaxelCfg": "sensorium.sensors.kinematic_tactile",
     "LaneInvasion": "sensorium.client.lane_invasion",
+    "LaneInvasionEvent": "sensorium.client.lane_invasion",
     "LaneMarking": "sensorium.client.lane_invasion",
     "Lidar": "sensorium.sensors.lidar",
     "LidarCfg": "sensorium.sensors.lidar",
@@ -595,6 +599,7 @@ __all__ = [
     "CameraData",
     "Choice",
     "Client",
+    "ClientEvent",
     "ClientSensor",
     "ClockError",
     "Collision",
@@ -683,6 +688,7 @@ __all__ = [
     "KinematicTaxel",
     "KinematicTaxelCfg",
     "LaneInvasion",
+    "LaneInvasionEvent",
     "LaneMarking",
     "Lidar",
     "LidarCfg",

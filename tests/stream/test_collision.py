@@ -470,3 +470,30 @@ def test_the_modules_of_streamed_sensors_are_light() -> None:
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert out.stdout.split("\n")[:2] == ["CollisionSerializer", "[]"]
+
+
+def test_the_impulse_is_that_of_the_control_step_also_where_the_server_looks_at_every_tick() -> None:
+    """A box falls and stays. What it told at the touch is its momentum and the weight until the end of that step."""
+    engine = sn.MujocoEngine(
+        mujoco.MjSpec.from_string(
+            "<mujoco><option timestep='0.002'/><worldbody><geom type='plane' size='1 1 .1'/>"
+            "<body name='box' pos='0 0 .3'><freejoint/><geom type='box' size='.1 .1 .1' mass='2' solref='.005 1'/></body></worldbody></mujoco>"
+        )
+    )
+    scene = sn.Scene(engine, reserve=reserve_contact(engine, "box"))
+    with scene.local_client() as client:
+        client.spawn("sensor.other.collision", attach_to="box", name="bumper")
+        velocity, event = 0.0, None
+        with sn.FrameSync(client, ["bumper", "world"]) as sync:
+            for _ in range(20):
+                before = velocity
+                frame = client.step(substeps=20)
+                bundle = sync.get(frame, timeout=10.0)
+                velocity = float(bundle["world"]["lin_vel_w"][0, 0, 2])
+                if bundle["bumper"] is not None:
+                    event = bundle["bumper"]
+                    break
+        assert frame > 5 * 20 and event is not None and event.tick == scene.tick  # a frame each tick; told at the end
+        expected = 2.0 * (velocity - before + 9.81 * 20 * 0.002)
+        one_tick = 2.0 * 9.81 * 0.002  # forces are of the state after a tick: the sum may be one tick of rest off
+        assert event.normal_impulse[2] == pytest.approx(expected, abs=one_tick) and expected > 3.0

@@ -109,7 +109,11 @@ def killed_servers(nursery: Nursery, times: int, transport: str, folder: Any) ->
             server = start()
             at = {name: len(each) for name, each in frames.items()}
             up = time.monotonic()
-            until(lambda at=at: all(len(frames[name]) > at[name] + 3 for name in at), "data of the new server", 2.0)
+            try:
+                until(lambda at=at: all(len(frames[name]) > at[name] + 3 for name in at), "data of the new server", 2.0)
+            except AssertionError as error:
+                came = {name: len(frames[name]) - at[name] for name in at}
+                raise AssertionError(f"kill {i}: {came}, {client!r}, {client.notes}, {server.ask('held')}") from error
             assert time.monotonic() - up < 2.0 and client.is_connected
             generation[0] += 1
             if i == 1:

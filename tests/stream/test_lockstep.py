@@ -67,15 +67,17 @@ def test_a_thousand_steps_bring_every_frame_once_in_order_with_the_servers_bits(
         frames = [client.step() for _ in range(STEPS)]
         assert frames == [*range(frames[0], frames[0] + STEPS)]
         wanted = {key: STEPS for key in got} | {"third": STEPS // 3, "corner": STEPS // 2}
-        until(lambda: all(len(got[key]) >= count for key, count in wanted.items()), "the last frames")
+        until(lambda: all(sum(frame >= frames[0] for frame, *_ in got[key]) >= count for key, count in wanted.items()))
     truth = recorded(server, tmp_path)
     for key, rows, stride in [("all", slice(None), 1), ("true", slice(None), 1), ("some", slice(1, 3), 1),
                               ("one", slice(3, 4), 1), ("third", slice(None), 3)]:  # fmt: skip
         name = "gauge_2" if key == "one" else "gauge"
-        numbers = [frame for frame, *_ in got[key]]
+        numbers = [frame for frame, *_ in got[key] if frame >= frames[0]]
         assert len(numbers) in (STEPS // stride, STEPS // stride + 1)
         assert np.diff(numbers).tolist() == [stride] * (len(numbers) - 1), key
         for frame, value, true, env_ids in got[key]:
+            if frame < frames[0]:
+                continue  # what there was before the first step
             assert value == bits(truth[frame][name][rows]), (key, frame)
             assert list(env_ids) == list(range(4)[rows])
             if key == "true":
@@ -83,8 +85,11 @@ def test_a_thousand_steps_bring_every_frame_once_in_order_with_the_servers_bits(
     columns = np.arange(8192, dtype=np.float32)
     for key, rows in [("sheet", slice(None)), ("corner", slice(2, 4))]:
         stride = 1 if key == "sheet" else 2
-        assert np.diff([frame for frame, *_ in got[key]]).tolist() == [stride] * (STEPS // stride - 1)
+        numbers = [frame for frame, *_ in got[key] if frame >= frames[0]]
+        assert np.diff(numbers).tolist() == [stride] * (STEPS // stride - 1)
         for frame, flat, column, _ in got[key]:
+            if frame < frames[0]:
+                continue
             assert bits(column) == bits(truth[frame]["gauge/truth"][rows, 0])
             assert flat == bits(np.broadcast_to(columns, (len(column), 8192)))
 
@@ -99,7 +104,7 @@ def test_a_frame_sync_has_the_data_of_every_frame_together(server: Child, tmp_pa
             gauge, sheet = bundle["gauge"], bundle["sheet"]
             assert gauge is not None and sheet is not None and gauge.frame == sheet.frame == frame
             seen.append((frame, bits(gauge["vec"]), float(sheet["cells"][1, 5])))
-        assert sync.dropped == sync.late == 0
+        assert sync.dropped <= 1 and sync.late == 0  # what there was before the first step was not asked for
     truth = recorded(server, tmp_path)
     for frame, vec, cell in seen:
         assert vec == bits(truth[frame]["gauge"])
@@ -115,16 +120,22 @@ def test_the_step_waits_for_a_slow_lossless_listener(server: Child) -> None:
             gate.wait(PATIENCE)
             got.append(data.frame)
 
+        stepper.step()
         client.sensors["sheet"].listen(take, policy="lossless", queue=3)
         frames: list[int] = []
-        thread = threading.Thread(target=lambda: frames.extend(stepper.step() for _ in range(20)))
+
+        def steps() -> None:
+            for _ in range(20):
+                frames.append(stepper.step())
+
+        thread = threading.Thread(target=steps)
         thread.start()
-        until(lambda: len(frames) >= 7, "as many steps as it has room for: four under way, three in the queue")
-        assert not threading.Event().wait(0.3) and len(frames) == 7 and not got
+        until(lambda: len(frames) >= 6, "as many steps as it has room for: four under way, three in the queue")
+        assert not threading.Event().wait(0.3) and len(frames) in (6, 7) and not got  # it may have been greeted
         gate.set()
         thread.join(PATIENCE)
-        until(lambda: len(got) == 20)
-        assert got == frames
+        until(lambda: got and got[-1] == frames[-1])
+        assert got[-20:] == frames
 
 
 def test_a_listener_that_never_takes_is_named_and_ended_and_holds_up_nobody_else() -> None:
@@ -136,8 +147,8 @@ def test_a_listener_that_never_takes_is_named_and_ended_and_holds_up_nobody_else
             quick.sensors["sheet"].listen(lambda data: frames.append(data.frame), policy="lossless")
             with pytest.warns(sn.SensoriumWarning, match=r"waited 0\.3 s for client 'the slow one' .* 'sheet'"):
                 steps = [quick.step() for _ in range(20)]
-            until(lambda: len(frames) == 20)
-            assert frames == steps
+            until(lambda: frames and frames[-1] == steps[-1])
+            assert frames[-20:] == steps
             assert not slow.sensors["sheet"].is_listening
             with pytest.warns(sn.SensoriumWarning, match="listening to 'sheet' ended: too slow"):
                 gate.set()
@@ -153,9 +164,14 @@ def test_a_client_that_stops_in_the_midst_lets_the_waiting_step_go_on() -> None:
             gate = threading.Event()
             slow.sensors["sheet"].listen(lambda data: gate.wait(PATIENCE), policy="lossless", queue=1)
             steps: list[int] = []
-            thread = threading.Thread(target=lambda: steps.extend(quick.step() for _ in range(12)))
+
+            def run() -> None:
+                for _ in range(12):
+                    steps.append(quick.step())
+
+            thread = threading.Thread(target=run)
             thread.start()
-            until(lambda: len(steps) == 5)
+            until(lambda: len(steps) >= 4)
             slow._link.stop()  # the connection ends while its listener is still at work
             until(lambda: len(steps) == 12, "the end of the steps", PATIENCE / 2)
             gate.set()
@@ -171,4 +187,4 @@ def test_frames_of_a_reset_and_of_steps_with_substeps_are_counted_alike(server: 
         reset = client.reset([1])
         last = client.step(substeps=5)
         until(lambda: frames and frames[-1] == last)
-        assert frames == [*range(first, last + 1)] and reset == first + 1 and last == reset + 5
+        assert frames[frames.index(first) :] == [*range(first, last + 1)] and reset == first + 1 and last == reset + 5

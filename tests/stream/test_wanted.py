@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from streaming import Sheet, build, running, until
+from streaming import Sheet, SheetCfg, build, running, until
 
 import sensorium as sn
 
@@ -64,15 +64,15 @@ def test_a_client_that_is_gone_wants_nothing() -> None:
 
 
 def test_what_the_owner_reads_and_configs_that_ask_for_it_are_computed_all_the_same() -> None:
-    """Reading a sensor in the server's process works with nobody listening; `on_demand=False` computes always."""
+    """Reading a sensor in the server's process works with nobody listening; a config with `always` is left alone."""
     scene = build(columns=1024)
     with sn.serve(scene, "tcp://127.0.0.1:0") as server:
         assert computed(scene.step) == 0
         assert scene["sheet"].data.cells[2, 5] == 2048.0 + scene.tick + 5.0
         assert server.counts.subscriptions == 0
-    scene = build(columns=1024)
-    with sn.serve(scene, "tcp://127.0.0.1:0", on_demand=False):
-        assert computed(scene.step) == 1
+    always = sn.Scene(build(columns=0).engine, [SheetCfg(name="sheet", columns=1024, evaluate="always")])
+    with sn.serve(always, "tcp://127.0.0.1:0"):
+        assert computed(always.step) == 1
 
 
 def test_a_sensor_that_is_listened_to_at_a_rate_still_shows_the_newest() -> None:

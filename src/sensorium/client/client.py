@@ -78,6 +78,9 @@ class Client:
         _on_close: Callable[[], None] | None = None,
     ) -> None:
         self.address, self.timeout = check_address(address), timeout
+        for field, text in (("token", token), ("name", name)):
+            if text != text.encode("utf-8", "replace").decode():
+                raise ConfigError.single("connect", field, "(not shown)", "text that can be written as UTF-8")
         self.workers = Workers(workers, "sensorium-listener")
         self._pump, self._on_close = _pump, _on_close
         self.server: Any = None
@@ -825,11 +828,20 @@ def _keys(server_key: str, keys: tuple[str, str] | None) -> Callable[[Any], None
         socket.curve_secretkey = secret.encode() if isinstance(secret, str) else secret
 
     for text in (server_key, *(keys or ())):
-        if text and len(text) != 40:
+        if text and not _is_key(text):
             raise ConfigError.single("connect", "keys", "(not shown)", "keys of 40 characters")
     if keys is not None and not server_key:
         raise ConfigError.single("connect", "keys", "keys of this client", "the server's key as well: server_key=...")
     return prepare
+
+
+def _is_key(text: str) -> bool:
+    from zmq.utils import z85
+
+    try:
+        return len(text) == 40 and len(z85.decode(text.encode())) == 32
+    except (ValueError, KeyError, UnicodeEncodeError):
+        return False
 
 
 def _numbers(ctrl: Any) -> tuple[tuple[int, ...], bytes]:

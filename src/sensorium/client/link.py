@@ -102,7 +102,13 @@ class Link:
         self._poller = zmq.Poller()
         self._dealer: Any = None
         self._monitor: Any = None
-        self._connect()
+        try:
+            self._connect()
+        except BaseException:
+            if self._owns_context:
+                self._context.destroy(linger=0)
+            self._waker.close()
+            raise
         self._thread = threading.Thread(target=self._run, name="sensorium-client", daemon=True)
         self._thread.start()
 
@@ -326,6 +332,8 @@ class Link:
                     self._wants_catalogue = False
                     self._listener.on_control(message)
             case say.Refused(reason=reason, final=final):
+                if self._is_up:
+                    self._send_now(say.Bye())  # it was heard: the server need not wait
                 self._is_up, self._gives_up = False, self._gives_up or final
                 self._listener.on_refused(reason, final)
             case say.Segment():

@@ -119,6 +119,7 @@ class Scene:
         self._skipped_at_reset = torch.zeros(engine.num_envs, dtype=torch.int64, device=self.compute.device)
         self._health = StateWatch(self.compute, self.clock)
         self._watches = Watches()
+        self._is_within_step = False
         self._news = News(self)
         engine.refresh()
         self.clock.set(engine.tick, FIRST, 0)
@@ -245,6 +246,11 @@ class Scene:
         """Seconds at `tick`."""
         return self.clock.time
 
+    @property
+    def is_within_step(self) -> bool:
+        """Whether `step` has further ticks to take: what callbacks of `watch` see then is the midst of a step."""
+        return self._is_within_step
+
     # Time -------------------------------------------------------------------------------------------------------------
 
     def capture(self, on: bool) -> None:
@@ -296,12 +302,16 @@ class Scene:
         self.clock.begin_control_step()
         self._own_control_steps = False
         end = self.clock.tick + substeps
-        while self.clock.tick < end:
-            ticks = 1 if self._watches.want_every_tick else min(self._schedule.next_due, end) - self.clock.tick
-            self.engine.step(ctrl, ticks)
-            ctrl = None
-            self._advance_to(self.engine.tick)
-            self._watches.call()
+        try:
+            while self.clock.tick < end:
+                ticks = 1 if self._watches.want_every_tick else min(self._schedule.next_due, end) - self.clock.tick
+                self.engine.step(ctrl, ticks)
+                ctrl = None
+                self._advance_to(self.engine.tick)
+                self._is_within_step = self.clock.tick < end
+                self._watches.call()
+        finally:
+            self._is_within_step = False
         self._health.report(self._sensors.values())
 
     def update(self, ticks: int | None = None, *, force_recompute: bool = False, force_compute: bool = False) -> None:

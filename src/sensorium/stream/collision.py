@@ -246,8 +246,10 @@ class Collision(StreamedSensor):
         return {"whole_tree": self._whole_tree, "own_links": self._own_links}
 
     def tick(self, snapshot: Snapshot) -> None:
-        """Send what is new in the readings."""
+        """Send what is new in the readings, at the end of a control step: an impact counts up to there."""
         super().tick(snapshot)
+        if self.is_within_step:
+            return
         for key, contacts in self._contacts.items():
             reading, envs = self.readings[key], self.reading_rows(key)
             self._forget(key, reading, envs)

@@ -25,6 +25,8 @@ LONG_MESSAGES = (8, 9)
 """Tags of those: STEP and CONTROL."""
 MOST_REQUESTS = 256
 """Requests of one client that may wait for the owner of the loop."""
+LAST_WORDS_S = 0.2
+"""Longest wait for clients to hear that the server ends, s: what they have not read is lost with the connection."""
 
 Command = say.Step | say.Control | say.Reset | say.Spawn | say.Destroy | say.Ask | say.Set
 
@@ -68,6 +70,7 @@ class Doorkeeper:
         """What the owner of the loop has to do."""
         self.new_hearers: deque[Session] = deque()
         """Who wants to hear of frames since the last one."""
+        self._closing = False
         self.refused = 0
         """Messages and clients that were refused."""
         self.on_command: Callable[[], None] = lambda: None
@@ -116,8 +119,14 @@ class Doorkeeper:
         self._left(session)
 
     def close(self, reason: str) -> None:
-        """Tell all clients that the server ends. Called once the owner wants to end, from its thread."""
+        """Tell all clients that the server ends, and wait until they have heard it, or a moment.
+
+        Called once the owner wants to end, from its thread.
+        """
+        self._closing = True
         self._hub.tell_all(say.Refused(reason, False))
+        with self._hub.lock:
+            self._hub.has_room.wait_for(lambda: not self._hub.sessions, LAST_WORDS_S)
 
     def close_descriptors(self) -> None:
         """Close what watches processes, once the socket's thread has ended."""
@@ -150,6 +159,8 @@ class Doorkeeper:
                 return
 
     def _welcome(self, route: bytes, hello: say.Hello) -> None:
+        if self._closing:
+            return
         if hello.protocol != say.PROTOCOL:
             self._refuse(
                 route,

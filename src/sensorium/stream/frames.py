@@ -51,6 +51,8 @@ class Publisher:
         if not is_of_now or (topic.info.events and not self._has_rows(reading, rows)):
             return False
         self._write_reading(topic, reading, rows, subscription.key, [subscription], frame, wall_ns, dt)
+        if subscription.interval:
+            subscription.next_time = time.monotonic() + subscription.interval
         return True
 
     def reading(

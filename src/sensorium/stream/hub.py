@@ -539,6 +539,7 @@ class Hub:
                 LOST | EVENTS, type_id(info.type_name), info.id, first_env=first, num_envs=count, lost=lost
             ).pack()
             subscription.queue.append(Payload(head, len(head), count=0))
+            subscription.queued_bytes += len(head)
             subscription.lost = 0
 
     def _send(self, subscription: Subscription, payload: Payload) -> None:

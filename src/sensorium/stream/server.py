@@ -239,6 +239,9 @@ class Server:
         done = 0
         for _ in range(len(commands)):
             session, command = commands.popleft()
+            if self._hub.fresh:  # who began to listen before asking has this frame before the next
+                self._note_listeners()
+                self._greet_new()
             self._commands.do(session, command)
             done += 1
         return done
@@ -437,6 +440,7 @@ class Server:
                 continue
             envs = hull([subscription])
             reading = self.scene.publish([info.name], envs=envs, poses=True)[info.name]
+            self._news.note(self.scene[info.name])  # what was captured before anybody listened is no news later
             if self._publisher.greet(subscription, reading, self.frame, time.time_ns(), self.scene.engine.dt):
                 self._sent.add(info.id)
         while hearers:
@@ -450,6 +454,7 @@ class Server:
         self._sent = sent
         for name, sensor in list(self._streamed.items()):
             sensor.readings = {key: self._readings[source] for key, source in self._feeds[name].items()}
+            sensor.is_within_step = self.scene.is_within_step
             failure = streamed.run_tick(sensor, snapshot, self.failures)
             if failure is not None:
                 self.remove(name, f"it failed: {failure}")

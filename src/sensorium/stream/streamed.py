@@ -601,6 +601,8 @@ class StreamedSensor:
 
     readings: Mapping[str, Reading]
     """The newest readings of the scene's sensors that `scene_sensors` asked for, by their keys; before each `tick`."""
+    is_within_step: bool = False
+    """Whether the frame is in the midst of a control step, of which further ticks follow; before each `tick`."""
 
     _name: str
     _envs: range

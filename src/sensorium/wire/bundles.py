@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sensorium.errors import WireError
-from sensorium.wire.data import RawData, StreamInfo
-from sensorium.wire.header import BUNDLE, POSE_BYTES, Header
+from sensorium.wire.data import RawData, StreamInfo, messages_of
+from sensorium.wire.header import BUNDLE
 
 Item = tuple[bytes, int, int]
 """Body, first env and number of envs of one message."""
@@ -62,26 +62,8 @@ def split_bundle(memory: Any, info: StreamInfo, type_id: int) -> Iterator[RawDat
         raise WireError(f"a bundle of stream {info.name!r} whose messages are not as long as it says.")
     if any(first < header.first_env or first + count > end for _, first, count in rows):
         raise WireError(f"a bundle of stream {info.name!r} with messages of environments that it has not.")
-    return _messages(header, head, bytes(body[at:]), rows, info)
-    return _messages(header, head, bytes(body[at:]), rows, info)
-
-
-def _messages(
-    header: Header, head: memoryview, bodies: bytes, rows: list[tuple[int, int, int]], info: StreamInfo
-) -> Iterator[RawData]:
-    new, of, view, at = tuple.__new__, RawData.of, memoryview, 0
-    flags, type_id, stream, _, seq, frame, tick, time_ns, capture_ns, wall_ns, first0, all_envs, poses, _, _ = header
-    flags &= ~BUNDLE
-    own = head
-    for length, first, count in rows:
-        values = (
-            flags, type_id, stream, 0, seq, frame, tick, time_ns, capture_ns, wall_ns, first, count, poses, 0, length
-        )  # fmt: skip
-        if count != all_envs:
-            own = head[(first - first0) * poses * POSE_BYTES :]
-        yield of(new(Header, values), own, view(bodies[at : at + length]), info)
-        at += length
-        seq += 1
+    return messages_of(header, head, bytes(body[at:]), rows, info)
+    return messages_of(header, head, bytes(body[at:]), rows, info)
 
 
 __all__ = ["Item", "bundle_body", "is_bundle", "split_bundle"]

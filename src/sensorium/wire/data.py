@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NoReturn, Self, overload
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from sensorium.errors import ConfigError, RegistrationError, UnknownNameError, WireError, listed, nearest
 from sensorium.spec import FieldSpec
-from sensorium.wire.header import ALIGNMENT, HEADER_BYTES, TRUTH, Header
+from sensorium.wire.header import ALIGNMENT, BUNDLE, HEADER_BYTES, POSE_BYTES, TRUTH, Header
 from sensorium.wire.layout import Block, Layout, plan
 from sensorium.wire.pose import Pose
 
@@ -130,14 +130,13 @@ class RawData:
     """One message: its header, and the memory that holds poses and body.
 
     Attributes:
-        header: the numbers in its head.
         body: the body, read-only.
         info: the stream that it belongs to.
     """
 
-    __slots__ = ("_array", "_head", "body", "header", "info")
+    __slots__ = ("_array", "_head", "_header", "body", "info")
 
-    header: Header
+    _header: Header | tuple[Header, int, int, int]
     body: memoryview
     info: StreamInfo
     _head: memoryview
@@ -161,29 +160,23 @@ class RawData:
                 f"a message of stream {info.name!r} has {header.num_envs} envs from {header.first_env} on, of "
                 f"{info.num_envs}."
             )
-        _set(self, "header", header)
+        _set(self, "_header", header)
         _set(self, "body", rest)
         _set(self, "info", info)
         _set(self, "_head", head)
         _set(self, "_array", None)
 
-    @classmethod
-    def of(cls, header: Header, head: memoryview, body: memoryview, info: StreamInfo) -> RawData:
-        """Return a message whose parts were checked already.
-
-        Args:
-            header: what it says.
-            head: read-only memory that has its poses 128 bytes after its begin.
-            body: its body, read-only.
-            info: the stream it belongs to.
-        """
-        raw = _new(cls)
-        _set_header(raw, header)
-        _set_body(raw, body)
-        _set_info(raw, info)
-        _set_head(raw, head)
-        _set_array(raw, None)
-        return raw
+    @property
+    def header(self) -> Header:
+        """The numbers in its head."""
+        header = self._header
+        if isinstance(header, Header):
+            return header
+        whole, seq, first, count = header  # one of a bundle: made when somebody asks
+        flags, size = whole.flags & ~BUNDLE, len(self.body)
+        own = whole._replace(flags=flags, seq=seq, first_env=first, num_envs=count, body_bytes=size)
+        _set(self, "_header", own)
+        return own
 
     @property
     def _bytes(self) -> npt.NDArray[np.uint8]:
@@ -244,8 +237,33 @@ class RawData:
 
 _new = object.__new__
 _slots: Any = RawData  # writing through a slot's descriptor is quicker than by name
-_set_header, _set_body, _set_info = _slots.header.__set__, _slots.body.__set__, _slots.info.__set__
+_set_header, _set_body, _set_info = _slots._header.__set__, _slots.body.__set__, _slots.info.__set__
 _set_head, _set_array = _slots._head.__set__, _slots._array.__set__
+
+
+def messages_of(
+    header: Header, head: memoryview, bodies: bytes, rows: Iterable[tuple[int, int, int]], info: StreamInfo
+) -> Iterator[RawData]:
+    """Yield the messages of a bundle whose lengths were checked. This runs once for each small message.
+
+    Args:
+        header: that of the bundle.
+        head: read-only memory with the poses of all its envs, 128 bytes after its begin.
+        bodies: the bodies, one after the other.
+        rows: length, first env and number of envs of each.
+        info: the stream it belongs to.
+    """
+    at, seq, first0, envs, stride = 0, header.seq, header.first_env, header.num_envs, header.poses * POSE_BYTES
+    for length, first, count in rows:
+        raw = _new(RawData)
+        _set_header(raw, (header, seq, first, count))
+        _set_body(raw, memoryview(bodies[at : at + length]))
+        _set_info(raw, info)
+        _set_head(raw, head if count == envs else head[(first - first0) * stride :])
+        _set_array(raw, None)
+        yield raw
+        at += length
+        seq += 1
 
 
 def begin_message(memory: memoryview, header: Header) -> tuple[npt.NDArray[np.float32], memoryview]:
@@ -519,6 +537,7 @@ class ArrayData(_Items, SensorData):
 
     dtype: ClassVar[Any] = np.dtype("u1")
     """Type of an item, NumPy's, may be structured; taken as little endian."""
+    _itemsize: ClassVar[int] = 1
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -529,10 +548,11 @@ class ArrayData(_Items, SensorData):
         if dtype.hasobject or not dtype.itemsize:
             raise RegistrationError(f"{cls.__qualname__}.dtype = {dtype} cannot be sent: take numbers of a fixed size.")
         cls.dtype = dtype.newbyteorder("<")
+        cls._itemsize = dtype.itemsize
 
     def __init__(self, raw: RawData) -> None:
         _set_raw(self, raw)
-        if len(raw.body) % self.dtype.itemsize:
+        if len(raw.body) % self._itemsize:
             raise WireError(
                 f"data of {raw.info.name!r}: a body of {len(raw.body)} bytes is no whole number of items of "
                 f"{self.dtype.itemsize} bytes ({self.dtype})."

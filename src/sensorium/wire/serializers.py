@@ -33,7 +33,7 @@ __all__ = [
 
 ENTRY_POINT_GROUP = "sensorium.serializers"
 OURS = ("sensorium.stream.safe_distance", "sensorium.stream.collision")
-"""Our modules that define serializers beside their sensors: imported by name where a stream needs one, on both sides."""
+"""Our modules that define serializers beside their sensors: imported by name where a stream needs one."""
 _NAME = re.compile(r"[\w.\-]+/\d+")
 
 _by_name: dict[str, type[Serializer]] = {}

@@ -1,0 +1,216 @@
+"""The client in a Python that has numpy, pyzmq, msgspec and this package, and nothing else.
+
+The environments are real ones (`python -m venv`), with links to what the running one has installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from streaming import PATIENCE, SheetCfg, running
+
+import sensorium as sn
+
+HERE = Path(__file__).parent
+SRC = HERE.parents[1] / "src"
+ABSENT = ("torch", "warp", "mujoco", "mujoco_warp", "pydantic", "rich", "tyro", "tomli_w", "matplotlib", "pip")
+STEPS = 20
+CRATE = 1
+"""Number of the body that gets near."""
+
+
+def environment(folder: Path, *packages: str) -> str:
+    """Make an environment that has some of the installed packages and this one, and return its Python."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--symlinks", folder], check=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    for package in (*packages, "sensorium"):
+        distribution = metadata.distribution(package)
+        assert distribution.files is not None
+        tops = {file.parts[0] for file in distribution.files if file.parts[0] not in ("..", "__pycache__")}
+        if package == "sensorium":
+            tops = {top for top in tops if top.endswith(".dist-info")}
+        for top in tops:
+            (site / top).symlink_to(Path(str(distribution.locate_file(top))).resolve())
+    (site / "sensorium.pth").write_text(f"{SRC}\n", encoding="utf-8")
+    return str(folder / "bin/python")
+
+
+@pytest.fixture(scope="module")
+def light(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The Python of an environment that has what a client needs."""
+    return environment(tmp_path_factory.mktemp("light") / "env", "numpy", "pyzmq", "msgspec")
+
+
+def run(python: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python without anything from outside, warnings being errors."""
+    return subprocess.run(
+        [python, "-I", "-W", "error", *arguments], capture_output=True, text=True, timeout=6 * PATIENCE, check=False
+    )
+
+
+def said(python: str, *arguments: str) -> str:
+    done = run(python, *arguments)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    return done.stdout
+
+
+# The world: a robot drives towards a crate in environment 0, and beside it in environment 1 ----------------------------
+
+
+def scene() -> sn.Scene:
+    shapes = [
+        sn.Shape("box", "hull", (0.5, 0.25, 0.2), body="robot/base"),
+        sn.Shape("box", "wood", (0.2, 0.2, 0.2), body="crate/box"),
+    ]
+
+    def motion(t: float) -> dict[str, Any]:
+        x = 0.125 * round(64.0 * t)
+        return {"body_pos_w": np.array([[[x, 0, 0], [3, 0, 0]], [[x, 9, 0], [3, 0, 0]]], np.float32)}
+
+    engine = sn.TensorEngine(2, 1.0 / 64.0, bodies=("robot/base", "crate/box"), shapes=shapes, motion=motion)
+    imu = sn.ImuCfg(name="imu", body="robot/base", acc_noise=0.3, rate_hz=32.0)
+    return sn.Scene(engine, [imu, SheetCfg(name="sheet", columns=16384)], seed=5)
+
+
+class Recorded:
+    """A server in this process whose loop runs in a thread, and what its sensors showed in each frame."""
+
+    def __init__(self, *, lockstep: bool) -> None:
+        self.scene = scene()
+        self.server = sn.serve(self.scene, "tcp://127.0.0.1:0", lockstep=lockstep)
+        self.shown: dict[int, dict[str, Any]] = {}
+        self.watch = self.scene.watch(self._note)
+
+    def _note(self) -> None:
+        readings = self.scene.publish(["imu", "sheet"], truth=True)
+        self.shown[self.server.frame] = {
+            "tick": self.scene.tick,
+            "acc": bits(readings["imu"]["lin_acc_b"]),
+            "true": bits(readings["imu"].truth["lin_acc_b"]),
+            "captured": bool((readings["imu"].truth_tick == self.scene.tick).all()),
+            "cells": bits(readings["sheet"]["cells"][1:]),
+        }
+
+
+def bits(array: Any) -> str:
+    return hashlib.blake2b(np.ascontiguousarray(array).tobytes(), digest_size=16).hexdigest()
+
+
+@pytest.fixture
+def recorded(request: pytest.FixtureRequest) -> Iterator[Recorded]:
+    made = Recorded(lockstep=request.param == "lock-step")
+    with made.server, running(made.server, step=request.param != "lock-step"):
+        yield made
+    assert made.server.counts.sessions == 0
+
+
+# Tests ----------------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_else_is_installed(light: str) -> None:
+    """What is heavy cannot be imported there, and all of the client and of the wire can."""
+    code = f"""
+import importlib.util, pkgutil, sys
+assert not [name for name in {ABSENT!r} if importlib.util.find_spec(name)]
+import sensorium.client, sensorium.wire
+for package in (sensorium.client, sensorium.wire):
+    for module in pkgutil.iter_modules(package.__path__):
+        if module.name != "__main__":
+            importlib.import_module(f"{{package.__name__}}.{{module.name}}")
+import sensorium
+for name in {sorted(LIGHT)!r}:
+    getattr(sensorium, name)
+print(sensorium.__version__, sys.prefix != sys.base_prefix)
+"""
+    assert said(light, "-c", code).split() == [sn.__version__, "True"]
+
+
+LIGHT = (
+    "ArrayData", "Attribute", "Blueprint", "BlueprintLibrary", "Client", "ClientSensor", "FieldData", "FrameSync",
+    "LaneInvasion", "LaneMarking", "Pose", "RawData", "RemoteSensor", "SensorData", "SensorDefinition", "Serializer",
+    "ServerError", "StreamError", "UnknownNameError", "SafeDistanceEvent", "connect", "make_generic_sensor_definition",
+)  # fmt: skip
+"""Public names that a client needs."""
+
+
+@pytest.mark.parametrize("recorded", ["lock-step"], indirect=True)
+@pytest.mark.parametrize("shared", [True, False], ids=["shared memory", "network"])
+def test_it_listens_steps_spawns_and_synchronises(light: str, shared: bool, recorded: Recorded) -> None:
+    """All that it hears has the server's bits; events and lanes are where geometry says."""
+    heard = json.loads(
+        said(light, str(HERE / "light_program.py"), recorded.server.address, str(int(shared)), f"{STEPS}")
+    )
+    assert heard["heavy"] == []
+    assert heard["segments"] == int(shared)
+    steps = {frame: shown for frame, shown in recorded.shown.items() if shown["tick"] >= 1}
+    assert [shown["tick"] for shown in steps.values()] == [*range(1, STEPS + 1)]
+    for frame, shown in steps.items():
+        assert heard["sheet"][str(frame)] == [shown["tick"], shown["cells"], None, 1]
+        due = shown["captured"]
+        assert (str(frame) in heard["imu"]) == due == (shown["tick"] % 2 == 0)
+        if due:
+            assert heard["imu"][str(frame)] == [shown["tick"], shown["acc"], shown["true"], 0]
+            assert shown["acc"] != shown["true"]
+        assert heard["bundles"][str(frame)] == {"imu": frame if due else None, "sheet": frame}
+    # The box reaches 1 m before the hull, whose front is 0.5 m before its middle; the crate begins at 2.8 m.
+    near = [[frame, 0, [CRATE]] for frame, shown in steps.items() if 0.125 * shown["tick"] + 1.5 >= 2.8]
+    assert heard["near"] == near and len(near) == 10
+    front, back = ["front_left", "front_right"], ["back_left", "back_right"]
+    assert heard["crossed"] == [[tick, 0, "robot/base", "broken", ends] for tick, ends in ((4, front), (12, back))]
+    assert heard["bodies"] == ["robot/base", "crate/box"]
+    assert heard["pose"] == [0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("recorded", ["free-running"], indirect=True)
+def test_the_plain_listener_runs_there(light: str, recorded: Recorded) -> None:
+    """``python -m sensorium.client``: what there is, and samples as JSON; what is wrong is said in one line."""
+    address = recorded.server.address
+    table = said(light, "-m", "sensorium.client", address)
+    assert all(word in table for word in ("imu", "sheet", "world", "lin_acc_b"))
+    done = run(light, "-m", "sensorium.client", address, "imu", "sheet", "--json", "--count", "4", "--env", "1")
+    assert done.returncode == 0, done.stderr
+    samples = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {sample["sensor"] for sample in samples} == {"imu", "sheet"}
+    frames = [sample["frame"] for sample in samples if sample["sensor"] == "imu"]
+    assert len(frames) >= 4 and frames == sorted(set(frames))
+    wrong = run(light, "-m", "sensorium.client", address, "imus")
+    assert wrong.returncode == 2 and "'imus'" in wrong.stderr and "imu" in wrong.stderr
+    assert "Traceback" not in wrong.stderr
+
+
+@pytest.mark.parametrize(("package", "module"), [("pyzmq", "zmq"), ("msgspec", "msgspec")])
+def test_what_is_missing_is_named_with_the_fix(package: str, module: str, tmp_path: Path) -> None:
+    """Client and server alike; what needs no connection works all the same."""
+    others = [each for each in ("numpy", "pyzmq", "msgspec") if each != package]
+    python = environment(tmp_path / "env", *others)
+    code = f"""
+import importlib, sensorium as sn
+sn.Pose(), sn.FieldData, sn.Serializer, sn.SensorDefinition
+for use in ("sn.connect", "sn.Client", "sn.FrameSync", "sn.serve", "sn.local_client", "sn.LaneInvasion",
+            "importlib.import_module('sensorium.client')", "importlib.import_module('sensorium.stream.server')"):
+    for _ in range(2):
+        try:
+            eval(use)
+        except sn.MissingDependencyError as error:
+            assert isinstance(error, ImportError)
+            text = str(error)
+        else:
+            raise AssertionError(use)
+    print(text)
+"""
+    lines = said(python, "-c", code).splitlines()
+    assert len(lines) == 8
+    for line in lines:
+        assert "a simulation needs" in line
+        assert f"needs {package}: pip install 'sensorium[stream]', or pip install {package}." in line
+    assert any(line.startswith("serving") for line in lines) and any(line.startswith("listening") for line in lines)
+    assert module not in said(python, "-c", "import sys, sensorium.wire.data; print(*sys.modules)").split()

@@ -1,0 +1,278 @@
+"""Bytes that are none of ours: neither side crashes or stalls, and who sends them is disconnected with a reason."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import zmq
+from streaming import PATIENCE, held, serving, until
+
+import sensorium as sn
+from sensorium.client import link
+from sensorium.errors import StreamError
+from sensorium.wire import messages as say
+from sensorium.wire.packing import CONTROL, CREDIT, DATA, PART, RELEASE, SLOT, Record, pack, unpack
+
+KINDS = (CONTROL, DATA, PART, SLOT, CREDIT, RELEASE, 0, 7, 2**32 - 1)
+
+
+@contextlib.contextmanager
+def witness(server: sn.Server) -> Iterator[list[float]]:
+    """A well-behaved client, which must not notice anything; it keeps when its frames came."""
+    with sn.connect(server.address, name="witness") as client:
+        when: list[float] = []
+        frames: list[int] = []
+
+        def take(data: Any) -> None:
+            when.append(time.monotonic())
+            frames.append(data.frame)
+
+        client.sensors["gauge"].listen(take, policy="lossless")
+        until(lambda: when)
+        yield when
+        count = len(when)
+        until(lambda: len(when) > count + 20, "frames after it")
+        gaps = np.diff(frames)
+        assert (gaps == 1).all() and client.is_connected
+        assert np.diff(when).max() < 1.5, f"{np.diff(when).max():.2f} s without a frame"
+        assert [session.name for session in server._hub.sessions.values()].count("witness") == 1
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> list[list[bytes]]:
+    """The messages of a real session, as a client sent them."""
+    sent: list[list[bytes]] = []
+
+    def note(records: Any) -> list[Any]:
+        parts = pack(records)
+        sent.append([bytes(part) for part in parts])
+        return parts
+
+    with serving(lockstep=True, world={"columns": 1024}) as server, monkeypatch.context() as patched:
+        patched.setattr(link, "pack", note)
+        with sn.connect(server.address) as client, sn.FrameSync(client, ["gauge"]) as sync:
+            client.sensors["sheet"].listen(lambda data: None, policy="lossless", envs=slice(0, 2), truth=True)
+            ticker = client.spawn("sensor.other.test_ticker", name="tick")
+            ticker.listen(lambda data: None)
+            for _ in range(5):
+                sync.get(client.step(), timeout=PATIENCE)
+            client.reset([1])
+            with pytest.raises(StreamError):
+                client.sensors["gauge"].set("noise", [0.5, 0.25], env_ids=[0])
+            with pytest.raises(StreamError):
+                client.control([0.5])
+            ticker.destroy()
+            client.sensors["sheet"].stop()
+    return sent
+
+
+def mutated(random: np.random.Generator, message: list[bytes]) -> list[bytes]:
+    """Return a message with some of it changed: bits, cut, doubled, lengths, parts."""
+    parts = [bytearray(part) for part in message]
+    for _ in range(int(random.integers(1, 4))):
+        part = parts[int(random.integers(len(parts)))]
+        how = int(random.integers(7))
+        at = int(random.integers(len(part) + 1))
+        if how == 0 and part:
+            part[at % len(part)] ^= 1 << int(random.integers(8))
+        elif how == 1:
+            del part[at:]
+        elif how == 2:
+            part[at:at] = random.bytes(int(random.integers(1, 40)))
+        elif how == 3 and len(part) >= 4:
+            at = at % (len(part) - 3) & ~3
+            part[at : at + 4] = random.choice([b"\xff\xff\xff\xff", b"\0\0\0\0", b"\xff\xff\xff\x7f", b"\1\0\0\0"])
+        elif how == 4:
+            parts.insert(int(random.integers(len(parts) + 1)), bytearray(random.bytes(int(random.integers(64)))))
+        elif how == 5:
+            part += part[:at]
+        elif part:
+            part[at % len(part)] = int(random.integers(256))
+    return [bytes(part) for part in parts]
+
+
+def garbage(random: np.random.Generator) -> list[bytes]:
+    """Return bytes of no meaning, or of the right shape and no meaning."""
+    if random.random() < 0.4:
+        return [random.bytes(int(random.integers(0, 200))) for _ in range(int(random.integers(1, 4)))]
+    numbers = [0, 1, 2, 7, 2**31, 2**32 - 1]
+    records = [
+        Record(int(random.choice(KINDS)), int(random.choice(numbers)), int(random.choice(numbers)),
+               random.bytes(int(random.integers(0, 50))))
+        for _ in range(int(random.integers(1, 5)))
+    ]  # fmt: skip
+    return [bytes(part) for part in pack(records)]
+
+
+def hello(name: str = "fuzz") -> list[bytes]:
+    message = say.encode(say.Hello(say.PROTOCOL, "0", "", name, "nowhere", 2**31, b""))
+    return [bytes(part) for part in pack([Record(CONTROL, 0, 0, message)])]
+
+
+def refusals(dealer: Any) -> list[str]:
+    """Take what came and return the reasons of refusals."""
+    out: list[str] = []
+    while dealer.poll(0):
+        for record in unpack([memoryview(part) for part in dealer.recv_multipart()]):
+            if record.kind == CONTROL and isinstance(message := say.decode_at_client(record.content), say.Refused):
+                out.append(message.reason)
+    return out
+
+
+@pytest.mark.parametrize("messages", [20_000, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_random_and_mutated_messages(
+    session: list[list[bytes]], messages: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Sent by a client with a session, which is ended at the first bad one, with a reason, and made anew."""
+    caplog.set_level(logging.CRITICAL, "sensorium.stream")
+    with serving(step=True, world={"columns": 1024}, max_clients=8) as server, witness(server):
+        random = np.random.default_rng(5)
+        before = held()
+        reasons: set[str] = set()
+        refused = 0
+        with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
+            dealer.linger = 0
+            dealer.connect(server.address)
+            for i in range(messages):
+                if i % 8 == 0:
+                    dealer.send_multipart(hello())
+                if random.random() < 0.5:
+                    dealer.send_multipart(garbage(random))
+                else:
+                    dealer.send_multipart(mutated(random, session[int(random.integers(len(session)))]))
+                if i % 256 == 0:
+                    new = refusals(dealer)
+                    refused += len(new)
+                    reasons |= {reason[:70] for reason in new}
+            dealer.send_multipart([b"the last one"])
+            dealer.send_multipart(hello("the very last"))
+            names: list[str] = []
+            while "the very last" not in names:  # by then it has taken all of them
+                refused += len(refusals(dealer))
+                names = [each.name for each in list(server._hub.sessions.values())]
+        assert len(reasons) > 5 and refused > messages / 20
+        assert not [text for text in reasons if "failed to handle" in text], reasons
+        assert server._sockets.is_running
+        until(lambda: server.clients == 1, "the end of what the fuzzing client had", 8.0)
+        until(lambda: held()["threads"] <= before["threads"])
+        until(lambda: held()["fds"] - held()["memfds"] <= before["fds"] - before["memfds"] + 1)
+        assert set(server.streams) == {"gauge", "sheet", "world"}
+
+
+def test_raw_bytes_on_the_port() -> None:
+    """Garbage, a web browser, a half greeting of ZeroMQ, huge lengths, endless connections: nobody else notices."""
+    with serving(step=True, world={"columns": 0}) as server, witness(server):
+        port = int(server.address.rpartition(":")[2])
+        random = np.random.default_rng(6)
+        greeting = b"\xff" + bytes(8) + b"\x7f" + b"\3\0" + b"NULL".ljust(20, b"\0") + bytes(32)
+        starts = [
+            b"", b"GET / HTTP/1.1\r\n\r\n", greeting, greeting[:30],
+            greeting + b"\4\x26\5READY\x0bSocket-Type\0\0\0\6DEALER\x08Identity\0\0\0\0",
+            greeting + b"\2" + b"\xff" * 8, b"\xff" * 64, b"\1\0",
+        ]  # fmt: skip
+        before = held()["fds"]
+        open_ones: list[socket.socket] = []
+        for i in range(1000):
+            each = socket.create_connection(("127.0.0.1", port), timeout=5.0)
+            with contextlib.suppress(OSError):
+                each.sendall(starts[i % len(starts)] + random.bytes(int(random.integers(0, 300))))
+            if i % 4 == 0 and len(open_ones) < 50:
+                open_ones.append(each)
+            else:
+                each.close()
+        for each in open_ones:
+            each.close()
+        until(lambda: held()["fds"] <= before + 1, "the end of these connections")
+        assert server.clients == 1
+
+
+def test_a_flood_of_a_client_that_never_reads() -> None:
+    """Pings without end from a client that takes no answer: the others have their frames in time."""
+    with serving(step=True, world={"columns": 0}) as server, witness(server):
+        stop = threading.Event()
+
+        def flood() -> None:
+            with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
+                dealer.linger = 0
+                dealer.connect(server.address)
+                dealer.send_multipart(hello())
+                ping = pack([Record(CONTROL, 0, 0, say.encode(say.Ping(server._id)))] * 16)
+                while not stop.is_set():
+                    if dealer.poll(100, zmq.POLLOUT):
+                        dealer.send_multipart(ping, zmq.NOBLOCK)
+
+        thread = threading.Thread(target=flood)
+        thread.start()
+        frame = server.frame
+        until(lambda: server.frame > frame + 200)
+        stop.set()
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("times", [40, pytest.param(400, marks=pytest.mark.slow)])
+def test_a_server_that_sends_garbage_ends_that_connection_with_a_reason(
+    times: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The client's other connections go on; it is closed in order; no thread of it has failed."""
+    caplog.set_level(logging.CRITICAL, "sensorium.client")
+    random = np.random.default_rng(7)
+    before = held()
+    reasons: set[str] = set()
+    with serving(lockstep=True, world={"columns": 1024}) as real, sn.connect(real.address) as sane:
+        answers: list[list[bytes]] = []
+        keep = real._doorkeeper._catalogue()
+        welcome = say.Welcome("0", b"server", 1, 5.0, "", b"", False)
+        for message in (
+            keep, say.Eos(1, "why"), say.Pong(b"server", 1), say.Note("text"), say.Removed(1, "why"),
+            say.Segment(1, "/proc/1/fd/1", b"t" * 16, 4096, 64), say.Unmap(1), say.FrameDone(1, 1, 1, (1, 2)),
+            say.Subscribed(1, 1), say.Reply(1, None, "x", "nearest"), say.Added(keep.streams[0]),
+        ):  # fmt: skip
+            answers.append([bytes(part) for part in pack([Record(CONTROL, 0, 0, say.encode(message))])])
+        for i in range(times):
+            with zmq.Context() as context, context.socket(zmq.ROUTER) as router:
+                router.linger = 0
+                port = router.bind_to_random_port("tcp://127.0.0.1")
+                stop = threading.Event()
+
+                def serve(router: Any = router, stop: threading.Event = stop, i: int = i) -> None:
+                    greeted = False
+                    while not stop.is_set():
+                        if not router.poll(20):
+                            continue
+                        route, *_ = router.recv_multipart()
+                        if not greeted:
+                            first = [Record(CONTROL, 0, 0, say.encode(each)) for each in (welcome, keep)]
+                            router.send_multipart([route, *pack(first)])
+                            greeted = True
+                        for _ in range(20):
+                            bad = garbage(random) if i % 2 else mutated(random, answers[i % len(answers)])
+                            router.send_multipart([route, *bad])
+
+                thread = threading.Thread(target=serve)
+                thread.start()
+                try:
+                    with sn.connect(f"tcp://127.0.0.1:{port}", timeout=2.0) as client:
+                        with contextlib.suppress(StreamError, sn.SensoriumError):
+                            client._subscribe("gauge", lambda data: None)
+                        until(lambda client=client: client._refusal or not client.is_connected, "the end", 5.0)
+                        reasons.add(client._refusal[:60])
+                        client.workers.errors.take()
+                except StreamError as error:
+                    reasons.add(str(error)[:60])
+                finally:
+                    stop.set()
+                    thread.join(PATIENCE)
+        assert sane.step() == 1 and not sane.errors
+    assert not [text for text in reasons if "client failed" in text], reasons
+    assert any("none of our protocol" in text for text in reasons)
+    until(lambda: held()["fds"] <= before["fds"] + 1)
+    until(lambda: held()["threads"] <= before["threads"])
