@@ -27,7 +27,7 @@ EVERY_LAW = {
     "lazy_equals_eager",
     "truth_is_never_altered", "no_time_no_change", "reset_leaves_the_others", "nothing_old_after_reset",
     "resuming_is_exact", "setters_reach_only_their_envs", "delay_invents_nothing", "config_round_trip",
-    "errors_name_the_field",
+    "streams_as_it_is", "errors_name_the_field",
 }  # fmt: skip
 """The laws that apply to a sensor with knobs and without `post_process`, on an engine of `check_sensor`'s own."""
 
@@ -477,6 +477,21 @@ class Maskless(sn.SimpleSensor[MasklessCfg, HeightData]):
     update_raw_data = sn.recorded(update_raw_data)
 
 
+@dataclass(frozen=True)
+class LabelledData:
+    height: Annotated[Tensor, Field("m")]
+    labels: Any
+
+
+class LabelledCfg(MountedSensorCfg[LabelledData]):
+    """Says once what no other process can be told."""
+
+
+class Labelled(_Height, sn.SimpleSensor[LabelledCfg, LabelledData]):
+    def constants(self) -> Mapping[str, Any]:
+        return {"labels": torch.arange(3)}
+
+
 class PokesTruth(sn.StageCfg):
     """A stage that writes into the truth."""
 
@@ -536,6 +551,7 @@ def test_correct_plugins_pass(cfg_class: type[MountedSensorCfg[HeightData]]) -> 
         (TidiesCfg, "leaves_the_engine_alone", ["body_pos_w", "clone()"]),
         (FirstMountCfg, "mounts_do_not_matter", ["height", "raw.x[:, k]"]),
         (MasklessCfg, "reset_leaves_the_others", ["rows.mask[env]"]),
+        (LabelledCfg, "streams_as_it_is", ["constants()", "Tensor", "array.tolist()"]),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )

@@ -63,7 +63,7 @@ def said(python: str, *arguments: str) -> str:
     return done.stdout
 
 
-# The world: a robot drives towards a crate in environment 0, and beside it in environment 1 ----------------------------
+# The world: a robot drives towards a crate in environment 0, beside it in environment 1 --------------------------------
 
 
 def scene() -> sn.Scene:
@@ -192,7 +192,7 @@ def test_what_is_missing_is_named_with_the_fix(package: str, module: str, tmp_pa
     """Client and server alike; what needs no connection works all the same."""
     others = [each for each in ("numpy", "pyzmq", "msgspec") if each != package]
     python = environment(tmp_path / "env", *others)
-    code = f"""
+    code = """
 import importlib, sensorium as sn
 sn.Pose(), sn.FieldData, sn.Serializer, sn.SensorDefinition
 for use in ("sn.connect", "sn.Client", "sn.FrameSync", "sn.serve", "sn.local_client", "sn.LaneInvasion",

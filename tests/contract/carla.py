@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .rows import Document, NotApplicable, Present, Replaced, Row, With, section
+from .rows import Alias, Document, NotApplicable, Present, Replaced, Row, section
 
 UE = "Unreal Engine"
 BUILD = "CARLA's build"
@@ -38,23 +38,30 @@ ROWS = (
             Present("sn.Scene", "tests/test_scene.py::test_ready_when_built"),
             "computed where the simulation is",
         ),
-        Row("sensors that run in the client", "guarantee", With("Streaming"), "computed where they are listened to"),
+        Row(
+            "sensors that run in the client",
+            "guarantee",
+            Present("sn.ClientSensor", "tests/client/test_client_sensor.py::test_the_hooks_are_called_in_their_order"),
+            "computed where they are listened to",
+        ),
         Row(
             "data go all the way to a Python client",
             "guarantee",
-            With("Streaming"),
+            Present(
+                "sn.connect",
+                "tests/contract/test_carla.py::test_the_tutorial_from_the_definition_to_the_callback",
+                note="The client is a process with numpy, pyzmq and msgspec alone: tests/client/test_light.py.",
+            ),
             "sensor, serializer, stream, data object, callback",
         ),
         Row(
             "sensor actor",
             "class",
-            Replaced(
-                ("sn.Sensor", "sn.SimpleSensor"), "A sensor class measures; it needs no simulator object of its own"
-            ),
+            Replaced(("sn.StreamedSensor", "sn.Sensor"), "A class measures; it needs no simulator object of its own"),
             "measures or simulates the data",
         ),
-        Row("serializer", "class", With("Streaming"), "turns data into bytes and back, on both sides"),
-        Row("sensor data", "class", With("Streaming"), "object that the user gets"),
+        Row("serializer", "class", Present("sn.Serializer"), "turns data into bytes and back, on both sides"),
+        Row("sensor data", "class", Present("sn.SensorData"), "object that the user gets"),
         Row(
             "sensors are registered and dispatched by type",
             "guarantee",
@@ -73,23 +80,28 @@ ROWS = (
         Row(
             "collision sensor",
             "class",
-            Present("sn.CollisionEvents", note="With begin, persist and end of each pair, and the impulse."),
+            Present(
+                "sn.Collision", note="sn.CollisionEvents in the scene has begin, persist and end of each pair as well."
+            ),
             "triggered by a collision",
         ),
-        Row("LaneInvasion", "class", With("Streaming"), "tells every time a lane mark was crossed"),
+        Row("LaneInvasion", "class", Present("sn.LaneInvasion"), "tells every time a lane mark was crossed"),
     ),
     *section(
         "Creating a new sensor",
         Row(
             "SafeDistance sensor",
             "class",
-            With("Streaming"),
+            Present("sn.SafeDistance", note="Spawned as sensor.other.safe_distance."),
             "reports while something is inside a box around its owner",
         ),
         Row(
             "SafeDistance step by step",
             "example",
-            With("Streaming"),
+            Present(
+                test="tests/test_docs.py::test_python_blocks_run[docs/streamed_sensors.md*",
+                note="docs/streamed_sensors.md builds it; the code of the page runs.",
+            ),
             "the tutorial's sensor, from the class to the callback",
         ),
     ),
@@ -107,7 +119,7 @@ ROWS = (
         Row(
             "UBoxComponent",
             "class",
-            NotApplicable(UE, "its collision component; the box itself comes with SafeDistance"),
+            NotApplicable(UE, "its collision component; the box itself is that of SafeDistance"),
         ),
         Row(
             "CreateDefaultSubobject, SetupAttachment, SetHiddenInGame",
@@ -121,61 +133,225 @@ ROWS = (
         Row(
             "GetActorBoundingBox",
             "method",
-            NotApplicable(UE, "its actor bounds; a body's own geoms give them with SafeDistance"),
+            Replaced(
+                ("sensorium.wire.world.Body.half_extents",),
+                "Each body has the box of its own shapes, `center` and `half_extents`",
+                "tests/stream/test_safe_distance.py::test_the_bounding_box_of_a_body_turns_with_it_and_has_its_own_centre",
+            ),
         ),
         Row(
             "only one static method is required",
             "guarantee",
-            With("Streaming"),
+            Present("sn.StreamedSensor.definition", "tests/stream/test_streamed.py::test_only_a_definition_is_needed"),
             "the definition; set, set_owner and tick are optional",
         ),
-        Row("GetSensorDefinition", "method", With("Streaming"), "the attributes that users may set"),
-        Row("Set", "method", With("Streaming"), "applies the attributes that the user asked for"),
-        Row("SetOwner", "method", With("Streaming"), "sees the actor that the sensor is attached to"),
-        Row("Tick", "method", With("Streaming"), "measures at every update of the simulator"),
+        Row(
+            "GetSensorDefinition",
+            "method",
+            Present(
+                "sn.StreamedSensor.definition",
+                "tests/contract/test_carla.py::test_the_tutorial_from_the_definition_to_the_callback",
+                call="",
+            ),
+            "the attributes that users may set",
+        ),
+        Row(
+            "Set",
+            "method",
+            Present(
+                "sn.StreamedSensor.set",
+                "tests/contract/test_carla.py::test_the_tutorial_from_the_definition_to_the_callback",
+                call="description",
+            ),
+            "applies the attributes that the user asked for",
+        ),
+        Row(
+            "SetOwner",
+            "method",
+            Present(
+                "sn.StreamedSensor.set_owner",
+                "tests/contract/test_carla.py::test_the_tutorial_from_the_definition_to_the_callback",
+                call="owner",
+            ),
+            "sees the actor that the sensor is attached to",
+        ),
+        Row(
+            "Tick",
+            "method",
+            Present(
+                "sn.StreamedSensor.tick",
+                "tests/contract/test_carla.py::test_the_tutorial_from_the_definition_to_the_callback",
+                call="snapshot",
+            ),
+            "measures at every update of the simulator",
+        ),
         Row(
             "MakeGenericSensorDefinition",
             "method",
-            With("Streaming"),
+            Present(
+                "sn.make_generic_sensor_definition",
+                "tests/wire/test_attributes.py::test_the_definition_of_the_tutorial_has_its_attributes_and_defaults",
+                call="type, id",
+            ),
             'makes the definition "sensor.other.safe_distance"',
         ),
-        Row("FActorDefinition", "class", With("Streaming"), "id and attributes of a blueprint"),
-        Row("FActorVariation", "class", With("Streaming"), "one attribute"),
-        Row("FActorVariation.Id", "data field", With("Streaming")),
-        Row("FActorVariation.Type", "data field", With("Streaming"), "e.g. Float"),
-        Row("FActorVariation.RecommendedValues", "data field", With("Streaming"), "strings"),
-        Row("FActorVariation.bRestrictToRecommended", "data field", With("Streaming"), "false lets any value through"),
-        Row("safe_distance_front", "cfg field", With("Streaming"), "recommended 1.0, not restricted, m", default=1.0),
-        Row("safe_distance_back", "cfg field", With("Streaming"), "recommended 0.5, not restricted, m", default=0.5),
-        Row("safe_distance_lateral", "cfg field", With("Streaming"), "recommended 0.5, not restricted, m", default=0.5),
-        Row("FActorDescription", "class", With("Streaming"), "the attributes as the user gave them"),
-        Row("RetrieveActorAttributeToFloat", "method", With("Streaming"), "attribute as a number, with a default"),
+        Row(
+            "FActorDefinition",
+            "class",
+            Alias("sn.SensorDefinition", "sensorium.wire.attributes.FActorDefinition"),
+            "id and attributes of a blueprint",
+        ),
+        Row(
+            "FActorVariation",
+            "class",
+            Alias("sn.Attribute", "sensorium.wire.attributes.FActorVariation"),
+            "one attribute",
+        ),
+        Row("FActorVariation.Id", "property", Present("sn.Attribute.id")),
+        Row("FActorVariation.Type", "property", Present("sn.Attribute.type"), "e.g. Float"),
+        Row(
+            "FActorVariation.RecommendedValues",
+            "property",
+            Present(
+                "sn.Attribute.recommended_values",
+                "tests/wire/test_attributes.py::test_the_default_is_the_first_recommended_value_unless_another_or_none_is_said",
+            ),
+            "strings",
+        ),
+        Row(
+            "FActorVariation.bRestrictToRecommended",
+            "property",
+            Present(
+                "sn.Attribute.restrict_to_recommended",
+                "tests/wire/test_attributes.py::test_a_restricted_attribute_takes_its_recommended_values_alone_and_names_the_nearest",
+            ),
+            "false lets any value through",
+        ),
+        Row(
+            "safe_distance_front",
+            "cfg field",
+            Present(
+                "sn.SafeDistance.safe_distance_front",
+                "tests/stream/test_safe_distance.py::test_the_blueprint_has_the_attributes_of_the_contract",
+            ),
+            "recommended 1.0, not restricted, m",
+            default=1.0,
+        ),
+        Row(
+            "safe_distance_back",
+            "cfg field",
+            Present(
+                "sn.SafeDistance.safe_distance_back",
+                "tests/stream/test_safe_distance.py::test_the_blueprint_has_the_attributes_of_the_contract",
+            ),
+            "recommended 0.5, not restricted, m",
+            default=0.5,
+        ),
+        Row(
+            "safe_distance_lateral",
+            "cfg field",
+            Present(
+                "sn.SafeDistance.safe_distance_lateral",
+                "tests/stream/test_safe_distance.py::test_the_blueprint_has_the_attributes_of_the_contract",
+            ),
+            "recommended 0.5, not restricted, m",
+            default=0.5,
+        ),
+        Row(
+            "FActorDescription",
+            "class",
+            Alias("sn.ActorDescription", "sensorium.wire.attributes.FActorDescription"),
+            "the attributes as the user gave them",
+        ),
+        Row(
+            "RetrieveActorAttributeToFloat",
+            "method",
+            Present(
+                "sn.ActorDescription.get_float",
+                "tests/wire/test_attributes.py::test_a_description_gives_the_default_for_what_was_not_chosen",
+                call="id, default",
+            ),
+            "attribute as a number, with a default",
+        ),
         Row(
             "the definition makes a blueprint in the library",
             "guarantee",
-            With("Streaming"),
+            Present(
+                "sn.BlueprintLibrary",
+                "tests/contract/test_carla.py::test_a_definition_makes_a_blueprint_in_the_library",
+            ),
             "with which users configure and spawn",
         ),
-        Row("set is called right after creation, before the first tick", "guarantee", With("Streaming")),
+        Row(
+            "set is called right after creation, before the first tick",
+            "guarantee",
+            Present(
+                "sn.StreamedSensor.set",
+                "tests/stream/test_streamed.py::test_attributes_come_before_the_owner_and_both_before_the_first_tick",
+            ),
+        ),
         Row(
             "metres to centimetres", "guarantee", NotApplicable(UE, "its unit of length; everything here is in metres")
         ),
-        Row("centre of the box", "guarantee", With("Streaming"), "x = (front - back) / 2"),
-        Row("half-extents of the box", "guarantee", With("Streaming"), "x (front + back) / 2, y lateral"),
-        Row("set_owner extends the box by the owner's bounds", "guarantee", With("Streaming")),
-        Row("set_owner is called upon attachment", "guarantee", With("Streaming")),
-        Row("the owner itself is not detected", "guarantee", With("Streaming")),
-        Row("GetOverlappingActors", "method", With("Streaming"), "what is inside the box now"),
+        Row(
+            "centre of the box",
+            "guarantee",
+            Present("sn.SafeDistance", "tests/stream/test_safe_distance.py::test_the_box_follows_the_formula"),
+            "x = (front - back) / 2",
+        ),
+        Row(
+            "half-extents of the box",
+            "guarantee",
+            Present("sn.SafeDistance", "tests/stream/test_safe_distance.py::test_the_box_follows_the_formula"),
+            "x (front + back) / 2, y lateral",
+        ),
+        Row(
+            "set_owner extends the box by the owner's bounds",
+            "guarantee",
+            Present(
+                "sn.SafeDistance.set_owner", "tests/stream/test_safe_distance.py::test_the_box_follows_the_formula"
+            ),
+        ),
+        Row(
+            "set_owner is called upon attachment",
+            "guarantee",
+            Present(
+                "sn.StreamedSensor.set_owner",
+                "tests/contract/test_carla.py::test_the_tutorial_from_the_definition_to_the_callback",
+            ),
+        ),
+        Row(
+            "the owner itself is not detected",
+            "guarantee",
+            Present(
+                "sn.SafeDistance",
+                "tests/stream/test_safe_distance.py::test_the_owner_is_never_inside_and_bodies_without_shapes_neither",
+                note="Nor, by default, the other links of its tree.",
+            ),
+        ),
+        Row(
+            "GetOverlappingActors",
+            "method",
+            Present(
+                "sn.SafeDistance.inside",
+                "tests/stream/test_safe_distance.py::test_the_overlap_of_turned_boxes_agrees_with_a_linear_programme",
+                call="snapshot",
+            ),
+            "what is inside the box now",
+        ),
         Row(
             "detection is filtered by kind of actor",
             "guarantee",
-            With("Streaming"),
+            Present("sn.SafeDistance", "tests/stream/test_safe_distance.py::test_only_the_chosen_entities_count"),
             "only wheeled vehicles there; here by entity",
         ),
         Row(
             "a message is sent at every tick with something inside",
             "guarantee",
-            With("Streaming"),
+            Present(
+                "sn.SafeDistance.tick",
+                "tests/stream/test_safe_distance.py::test_the_ids_inside_are_told_in_each_frame_in_which_there_are_any",
+            ),
             "and none while the box is empty",
         ),
         Row(
@@ -187,64 +363,240 @@ ROWS = (
             ),
             "it is called in the thread of the simulation",
         ),
-        Row("GetDataStream", "method", With("Streaming"), "the stream of a sensor"),
-        Row("Stream.Send", "method", With("Streaming"), "sends data to whoever listens"),
-        Row("every sensor has a stream", "guarantee", With("Streaming")),
-        Row("sending triggers the callback on the client", "guarantee", With("Streaming")),
+        Row(
+            "GetDataStream",
+            "method",
+            Replaced(
+                (
+                    "sn.StreamedSensor.stream",
+                    "sensorium.stream.streamed.Stream.capture",
+                ),
+                "A property of the sensor; what another thread sends with is a capture",
+            ),
+            "the stream of a sensor",
+        ),
+        Row(
+            "Stream.Send",
+            "method",
+            Present(
+                "sensorium.stream.streamed.Stream.send",
+                "tests/contract/test_carla.py::test_the_tutorial_from_the_definition_to_the_callback",
+            ),
+            "sends data to whoever listens",
+        ),
+        Row(
+            "every sensor has a stream",
+            "guarantee",
+            Present(
+                "sn.StreamedSensor.stream",
+                "tests/contract/test_carla.py::test_every_sensor_has_a_stream_and_a_pool_of_its_own",
+            ),
+        ),
+        Row(
+            "sending triggers the callback on the client",
+            "guarantee",
+            Present(
+                "sensorium.stream.streamed.Stream.send",
+                "tests/contract/test_carla.py::test_the_tutorial_from_the_definition_to_the_callback",
+            ),
+        ),
     ),
     *section(
         "2. The sensor data serializer",
-        Row("Serialize", "method", With("Streaming"), "the sensor and whatever was sent -> a buffer"),
-        Row("Deserialize", "method", With("Streaming"), "received raw data -> a data object"),
-        Row("a serializer has two static methods, no more", "guarantee", With("Streaming")),
-        Row("the first argument of Serialize is the sensor", "guarantee", With("Streaming"), "and it returns a buffer"),
-        Row("carla::Buffer", "class", With("Streaming"), "dynamically allocated raw memory"),
-        Row("RawData", "class", With("Streaming"), "received bytes, before they are an object"),
+        Row(
+            "Serialize",
+            "method",
+            Present(
+                "sn.Serializer.serialize",
+                "tests/contract/test_carla.py::test_the_tutorial_from_the_definition_to_the_callback",
+                call="sensor",
+            ),
+            "the sensor and whatever was sent -> a buffer",
+        ),
+        Row(
+            "Deserialize",
+            "method",
+            Present(
+                "sn.Serializer.deserialize",
+                "tests/contract/test_carla.py::test_the_tutorial_from_the_definition_to_the_callback",
+                call="raw",
+            ),
+            "received raw data -> a data object",
+        ),
+        Row(
+            "a serializer has two static methods, no more",
+            "guarantee",
+            Present("sn.Serializer", "tests/wire/test_serializers.py::test_both_methods_are_there_and_static"),
+        ),
+        Row(
+            "the first argument of Serialize is the sensor",
+            "guarantee",
+            Present(
+                "sn.Serializer.serialize",
+                "tests/contract/test_carla.py::test_the_tutorial_from_the_definition_to_the_callback",
+            ),
+            "and it returns a buffer",
+        ),
+        Row("carla::Buffer", "class", Present("sensorium.wire.buffers.Buffer"), "dynamically allocated raw memory"),
+        Row("RawData", "class", Present("sn.RawData"), "received bytes, before they are an object"),
         Row(
             "UCarlaEpisode",
             "class",
             Replaced(("sn.Scene", "sn.Engine.names"), "Scene and engine know everything by name"),
             "state of the simulation since the map was loaded; finds actors",
         ),
-        Row("UCarlaEpisode.FindActor", "method", With("Streaming"), "the id of an actor"),
-        Row("ActorId", "class", With("Streaming"), "number of an actor, the same on both sides"),
+        Row(
+            "UCarlaEpisode.FindActor",
+            "method",
+            Present(
+                "sensorium.wire.world.Snapshot.find",
+                "tests/contract/test_carla.py::test_the_tutorial_from_the_definition_to_the_callback",
+                call="body",
+            ),
+            "the id of an actor",
+        ),
+        Row(
+            "ActorId",
+            "class",
+            Replaced(
+                ("sensorium.wire.world.Body.id",),
+                "A number: the place in the engine's list of bodies",
+                "tests/contract/test_carla.py::test_ids_of_bodies_are_the_same_on_both_sides",
+            ),
+            "number of an actor, the same on both sides",
+        ),
         Row(
             "actor ids are valid on both sides",
             "guarantee",
-            With("Streaming"),
+            Present("sn.Client.bodies", "tests/contract/test_carla.py::test_ids_of_bodies_are_the_same_on_both_sides"),
             "the client recognises the ids it receives as actors",
         ),
         Row(
             "serializer without the simulator's headers",
             "guarantee",
-            With("Streaming", note="The client imports no engine."),
+            Present(
+                test="tests/client/test_light.py::test_nothing_else_is_installed", note="The client imports no engine."
+            ),
             "templates keep the library free of the engine",
         ),
-        Row("list of actor ids in a buffer", "example", With("Streaming"), "the tutorial's serializer"),
+        Row(
+            "what Serialize returned comes back in Deserialize",
+            "guarantee",
+            Present(
+                "sn.RawData.body", "tests/contract/test_carla.py::test_the_tutorial_from_the_definition_to_the_callback"
+            ),
+            "the same buffer, on the client's side, packed as raw data",
+        ),
+        Row(
+            "list of actor ids in a buffer",
+            "example",
+            Present(test="tests/contract/test_carla.py::test_the_tutorial_from_the_definition_to_the_callback"),
+            "the tutorial's serializer",
+        ),
     ),
     *section(
         "3. The sensor data object",
-        Row("SafeDistanceEvent", "class", With("Streaming"), "a list of actor ids"),
-        Row("Array", "class", With("Streaming"), "typed view over a received buffer"),
-        Row("no memory is allocated to view a buffer", "guarantee", With("Streaming"), "it is reinterpreted"),
-        Row("large data reuse the raw memory", "guarantee", With("Streaming"), "e.g. images"),
-        Row("SafeDistanceEvent.__len__", "method", With("Streaming")),
-        Row("SafeDistanceEvent.__iter__", "method", With("Streaming")),
-        Row("SafeDistanceEvent.__getitem__", "method", With("Streaming"), "bounds are checked"),
-        Row("index past the end", "error", With("Streaming"), "raises IndexError"),
-        Row("data objects cannot be modified", "guarantee", With("Streaming")),
+        Row("SafeDistanceEvent", "class", Present("sn.SafeDistanceEvent"), "a list of actor ids"),
+        Row("Array", "class", Present("sn.ArrayData"), "typed view over a received buffer"),
+        Row(
+            "no memory is allocated to view a buffer",
+            "guarantee",
+            Present("sn.ArrayData", "tests/wire/test_data.py::test_the_received_memory_itself_is_what_is_seen"),
+            "it is reinterpreted",
+        ),
+        Row(
+            "large data reuse the raw memory",
+            "guarantee",
+            Present(
+                "sn.FieldData",
+                "tests/stream/test_local_client.py::test_a_large_frame_is_the_servers_memory_itself",
+                note="In one process it is the server's; on one host shared memory.",
+            ),
+            "e.g. images",
+        ),
+        Row(
+            "SafeDistanceEvent.__len__",
+            "method",
+            Present(
+                "sn.SafeDistanceEvent.__len__", "tests/wire/test_data.py::test_an_array_of_ids_is_used_like_a_list"
+            ),
+        ),
+        Row(
+            "SafeDistanceEvent.__iter__",
+            "method",
+            Present(
+                "sn.SafeDistanceEvent.__iter__", "tests/wire/test_data.py::test_an_array_of_ids_is_used_like_a_list"
+            ),
+        ),
+        Row(
+            "SafeDistanceEvent.__getitem__",
+            "method",
+            Present(
+                "sn.SafeDistanceEvent.__getitem__",
+                "tests/wire/test_data.py::test_an_array_of_ids_is_used_like_a_list",
+                call="index",
+            ),
+            "bounds are checked",
+        ),
+        Row(
+            "index past the end",
+            "error",
+            Present(
+                "builtins.IndexError",
+                "tests/contract/test_carla.py::test_the_event_behaves_as_an_array_that_cannot_be_modified",
+            ),
+            "raises IndexError",
+        ),
+        Row(
+            "data objects cannot be modified",
+            "guarantee",
+            Present(
+                "sn.SensorData",
+                "tests/contract/test_carla.py::test_the_event_behaves_as_an_array_that_cannot_be_modified",
+            ),
+        ),
+        Row(
+            "a data object may have methods of its own",
+            "guarantee",
+            Present(
+                "sn.ArrayData",
+                "tests/contract/test_carla.py::test_the_event_behaves_as_an_array_that_cannot_be_modified",
+            ),
+            "the example adds none",
+        ),
+        Row(
+            "a data object lives as long as somebody holds it",
+            "guarantee",
+            Present(
+                "sn.SensorData",
+                "tests/stream/test_kept_data.py::test_a_kept_view_is_unchanged_after_a_thousand_later_frames",
+            ),
+            "it is exposed as a shared pointer",
+        ),
         Row("Boost.Python bindings", "guarantee", NotApplicable(BUILD, "bindings of its C++ classes")),
     ),
     *section(
         "4. Register your sensor",
-        Row("SensorRegistry", "class", With("Streaming"), "sensor type -> serializer"),
+        Row(
+            "SensorRegistry",
+            "class",
+            Replaced(
+                (
+                    "sn.StreamedSensor.serializer",
+                    "sensorium.wire.serializers.by_id",
+                ),
+                "A sensor names its serializer; messages carry a number that stands for their type",
+                "tests/contract/test_carla.py::test_the_serializer_that_belongs_to_the_sensor_is_found_by_its_type",
+            ),
+            "sensor type -> serializer",
+        ),
         Row(
             "a pair in the registry header",
             "guarantee",
             Replaced(
-                ("sensorium.registry.pair",),
-                "Sensors register when they are defined; serializers will at run time",
-                "tests/measurement/test_pipeline.py::test_pairing",
+                ("sn.StreamedSensor.serializer", "sensorium.registry.pair"),
+                "Sensors and serializers register when they are defined; a streamed sensor names its serializer",
+                "tests/contract/test_carla.py::test_the_serializer_that_belongs_to_the_sensor_is_found_by_its_type",
             ),
         ),
         Row("make rebuild", "guarantee", NotApplicable(BUILD, "its make target")),
@@ -257,66 +609,238 @@ ROWS = (
     ),
     *section(
         "5. Usage example",
-        Row("blueprint_library.find", "method", With("Streaming"), 'by "sensor.other.safe_distance"'),
-        Row("world.spawn_actor", "method", With("Streaming"), "(blueprint, transform, attach_to)"),
         Row(
-            "carla.Transform", "class", With("Streaming", note="`sn.Pose`."), "pose relative to what it is attached to"
+            "blueprint_library.find",
+            "method",
+            Present(
+                "sn.BlueprintLibrary.find",
+                "tests/contract/test_carla.py::test_the_tutorial_from_the_definition_to_the_callback",
+                call="id",
+            ),
+            'by "sensor.other.safe_distance"',
         ),
-        Row("sensor.listen", "method", With("Streaming"), "registers a callback"),
-        Row("world.get_actor", "method", With("Streaming"), "actor by id"),
-        Row("actor.type_id", "property", With("Streaming"), "name of the actor's kind"),
-        Row("the callback runs at every update with a vehicle in the box", "guarantee", With("Streaming")),
-        Row("a new sensor appears in the library", "guarantee", With("Streaming"), "the factory has added it"),
+        Row(
+            "world.spawn_actor",
+            "method",
+            Present(
+                "sn.Client.spawn",
+                "tests/contract/test_carla.py::test_the_tutorial_from_the_definition_to_the_callback",
+                call="blueprint, transform=None, attach_to=None",
+            ),
+            "(blueprint, transform, attach_to)",
+        ),
+        Row("carla.Transform", "class", Present("sn.Pose"), "pose relative to what it is attached to"),
+        Row(
+            "sensor.listen",
+            "method",
+            Present(
+                "sn.RemoteSensor.listen",
+                "tests/contract/test_carla.py::test_the_tutorial_from_the_definition_to_the_callback",
+                call="callback",
+            ),
+            "registers a callback",
+        ),
+        Row(
+            "world.get_actor",
+            "method",
+            Replaced(
+                (
+                    "sn.Client.bodies",
+                    "sensorium.wire.world.Bodies.__getitem__",
+                ),
+                "client.bodies[id]",
+                "tests/contract/test_carla.py::test_the_tutorial_from_the_definition_to_the_callback",
+            ),
+            "actor by id",
+        ),
+        Row(
+            "actor.type_id",
+            "property",
+            Present(
+                "sensorium.wire.world.Body.type_id",
+                "tests/contract/test_carla.py::test_the_tutorial_from_the_definition_to_the_callback",
+                note="The entity: the part of the name before the first slash.",
+            ),
+            "name of the actor's kind",
+        ),
+        Row(
+            "the callback runs at every update with a vehicle in the box",
+            "guarantee",
+            Present(
+                "sn.RemoteSensor.listen",
+                "tests/contract/test_carla.py::test_the_tutorial_from_the_definition_to_the_callback",
+            ),
+        ),
+        Row(
+            "a new sensor appears in the library",
+            "guarantee",
+            Present(
+                "sn.Client.blueprints",
+                "tests/contract/test_carla.py::test_a_definition_makes_a_blueprint_in_the_library",
+            ),
+            "the factory has added it",
+        ),
         Row(
             "vehicles that are too close are printed",
             "example",
-            With("Streaming"),
+            Present(test="tests/contract/test_carla.py::test_the_tutorial_from_the_definition_to_the_callback"),
             "find, spawn, listen, callback over ids",
         ),
     ),
     *section(
         "Appendix: Reusing buffers",
-        Row("Stream.PopBufferFromPool", "method", With("Streaming")),
-        Row("every stream has a buffer pool", "guarantee", With("Streaming")),
-        Row("an empty pool gives an empty buffer", "guarantee", With("Streaming"), "without memory"),
-        Row("a buffer returns to its pool by itself", "guarantee", With("Streaming"), "when it goes out of scope"),
-        Row("the next buffer has the memory of the one before", "guarantee", With("Streaming")),
-        Row("Buffer.reset", "method", With("Streaming"), "sets the size"),
-        Row("Buffer.size", "property", With("Streaming")),
-        Row("Buffer.capacity", "property", With("Streaming")),
-        Row("a smaller size keeps the memory", "guarantee", With("Streaming")),
-        Row("a larger size allocates anew", "guarantee", With("Streaming"), "the old memory is given up"),
-        Row("reset to 1024, 512, 2048 bytes", "example", With("Streaming"), "allocates, keeps, allocates"),
+        Row(
+            "Stream.PopBufferFromPool",
+            "method",
+            Present(
+                "sensorium.stream.streamed.Stream.pop_buffer",
+                "tests/contract/test_carla.py::test_every_sensor_has_a_stream_and_a_pool_of_its_own",
+                call="",
+            ),
+        ),
+        Row(
+            "every stream has a buffer pool",
+            "guarantee",
+            Present(
+                "sensorium.stream.streamed.Stream.pool",
+                "tests/contract/test_carla.py::test_every_sensor_has_a_stream_and_a_pool_of_its_own",
+            ),
+        ),
+        Row(
+            "an empty pool gives an empty buffer",
+            "guarantee",
+            Present(
+                "sensorium.wire.buffers.BufferPool.pop",
+                "tests/wire/test_buffers.py::test_a_buffer_from_an_empty_pool_has_no_memory",
+            ),
+            "without memory",
+        ),
+        Row(
+            "a buffer returns to its pool by itself",
+            "guarantee",
+            Present(
+                "sensorium.wire.buffers.BufferPool",
+                "tests/stream/test_streamed.py::test_the_memory_of_a_message_comes_back_when_nobody_looks_at_it",
+            ),
+            "when it goes out of scope",
+        ),
+        Row(
+            "the next buffer has the memory of the one before",
+            "guarantee",
+            Present(
+                "sensorium.wire.buffers.BufferPool",
+                "tests/wire/test_buffers.py::test_the_next_buffer_has_the_memory_of_the_one_before",
+            ),
+        ),
+        Row("Buffer.reset", "method", Present("sensorium.wire.buffers.Buffer.reset", call="size"), "sets the size"),
+        Row("Buffer.size", "property", Present("sensorium.wire.buffers.Buffer.size")),
+        Row("Buffer.capacity", "property", Present("sensorium.wire.buffers.Buffer.capacity")),
+        Row(
+            "a smaller size keeps the memory",
+            "guarantee",
+            Present(
+                "sensorium.wire.buffers.Buffer.reset", "tests/wire/test_buffers.py::test_the_table_of_the_contract"
+            ),
+        ),
+        Row(
+            "a larger size allocates anew",
+            "guarantee",
+            Present(
+                "sensorium.wire.buffers.Buffer.reset",
+                "tests/wire/test_buffers.py::test_memory_given_up_for_a_larger_one_does_not_come_back",
+            ),
+            "the old memory is given up",
+        ),
+        Row(
+            "reset to 1024, 512, 2048 bytes",
+            "example",
+            Present(test="tests/wire/test_buffers.py::test_the_table_of_the_contract"),
+            "allocates, keeps, allocates",
+        ),
     ),
     *section(
         "Appendix: Sending data asynchronously",
         Row(
             "data may be sent from another thread",
             "guarantee",
-            With("Streaming"),
+            Present(
+                "sensorium.stream.streamed.Stream.send_async",
+                "tests/stream/test_streamed.py::test_real_worker_threads_send_every_frame",
+            ),
             "as a camera does from its render thread",
         ),
-        Row("the stream is made in the simulation's thread", "guarantee", With("Streaming"), "and moved to the other"),
-        Row("a tick that sends asynchronously", "example", With("Streaming")),
+        Row(
+            "the stream is made in the simulation's thread",
+            "guarantee",
+            Present(
+                "sensorium.stream.streamed.Stream.capture",
+                "tests/stream/test_streamed.py::test_sending_from_another_thread_needs_a_capture",
+                note="A capture, for one message of that very frame.",
+            ),
+            "and moved to the other",
+        ),
+        Row(
+            "a tick that sends asynchronously",
+            "example",
+            Present(test="tests/contract/test_carla.py::test_a_tick_that_sends_asynchronously"),
+        ),
     ),
     *section(
         "Appendix: Client-side sensors",
-        Row("a client-side sensor costs the simulator nothing", "guarantee", With("Streaming")),
-        Row("a dummy in the simulator neither ticks nor sends", "guarantee", With("Streaming"), "it only exists"),
-        Row("on-tick callback in the client", "method", With("Streaming"), "runs at every new update"),
+        Row(
+            "a client-side sensor costs the simulator nothing",
+            "guarantee",
+            Present(
+                "sn.ClientSensor",
+                "tests/contract/test_carla.py::test_a_client_side_sensor_is_a_dummy_on_the_server",
+                note="While somebody listens the state of the bodies is sent.",
+            ),
+        ),
+        Row(
+            "a dummy in the simulator neither ticks nor sends",
+            "guarantee",
+            Present(
+                "sn.ClientSensor", "tests/contract/test_carla.py::test_a_client_side_sensor_is_a_dummy_on_the_server"
+            ),
+            "it only exists",
+        ),
+        Row(
+            "on-tick callback in the client",
+            "method",
+            Present(
+                "sn.ClientSensor.on_tick",
+                "tests/contract/test_carla.py::test_a_client_side_sensor_is_a_dummy_on_the_server",
+                call="snapshot",
+            ),
+            "runs at every new update",
+        ),
         Row(
             "on-tick callbacks run concurrently",
             "guarantee",
-            With("Streaming"),
+            Replaced(
+                ("sn.ClientSensor.on_tick",),
+                "Snapshots may come on several threads at once; on_tick sees them one at a time, in order",
+                "tests/client/test_client_sensor.py::test_many_threads_with_shuffled_frames_see_one_tick_at_a_time_in_order",
+            ),
             "the same method in several threads at once",
         ),
         Row(
             "shared data must be synchronised or constant",
             "guarantee",
-            With("Streaming"),
+            Replaced(
+                ("sn.ClientSensor.on_tick",),
+                "The base class does it: an author needs no locks",
+                "tests/client/test_client_sensor.py::test_listen_and_stop_from_many_threads_while_ticks_arrive",
+            ),
             "mutex, atomics or constant members",
         ),
-        Row("LaneInvasion as a client-side sensor", "example", With("Streaming")),
+        Row(
+            "LaneInvasion as a client-side sensor",
+            "example",
+            Present(
+                test="tests/client/test_lane_invasion.py::test_a_car_that_drifts_over_a_line_tells_each_corner_once"
+            ),
+        ),
     ),
 )
 
@@ -325,8 +849,8 @@ SECTIONS = {
     "Introduction": 12,
     "Creating a new sensor": 2,
     "1. The sensor actor": 45,
-    "2. The sensor data serializer": 12,
-    "3. The sensor data object": 10,
+    "2. The sensor data serializer": 13,
+    "3. The sensor data object": 12,
     "4. Register your sensor": 4,
     "5. Usage example": 9,
     "Appendix: Reusing buffers": 11,

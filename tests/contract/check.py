@@ -13,6 +13,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from sensorium.stream.streamed import StreamedSensor
+
 from .rows import CATEGORIES, FOREIGN, ISSUES, REQUIRED, UNSTATED, Alias, Code, NotApplicable, Present, Replaced, Row
 from .rows import With as WithIssue
 from .scenes import sensor_for
@@ -26,7 +28,8 @@ NEEDS_TEST = ("error", "guarantee", "example")
 def resolve(path: str) -> Any:
     """Return the object of a dotted path.
 
-    A field of a config is its `FieldInfo`; what objects of a class have, or its constructor takes, is `UNSTATED`.
+    A field of a config is its `FieldInfo`; what objects of a class have, or its constructor takes, or what is an
+    attribute of the blueprint of a streamed sensor, is `UNSTATED`.
 
     Raises:
         LookupError: there is no such thing; the message says where the path ends.
@@ -40,6 +43,8 @@ def resolve(path: str) -> Any:
         elif hasattr(found, part):
             found = getattr(found, part)
         elif isinstance(found, type) and part in _instance_attributes(found) | set(inspect.signature(found).parameters):
+            found = UNSTATED
+        elif isinstance(found, type) and issubclass(found, StreamedSensor) and part in found.definition():
             found = UNSTATED
         elif inspect.ismodule(found):
             try:
@@ -138,7 +143,9 @@ def _present(row: Row, status: Present) -> list[str]:
 def _cfg_field(row: Row, status: Present) -> list[str]:
     owner_path, _, name = status.where.rpartition(".")
     owner = resolve(owner_path)
-    if not (isinstance(owner, type) and issubclass(owner, BaseModel)):
+    if isinstance(owner, type) and issubclass(owner, StreamedSensor):
+        ours = owner.definition()[name].value
+    elif not (isinstance(owner, type) and issubclass(owner, BaseModel)):
         parameters = inspect.signature(owner).parameters
         if name not in parameters:
             return [f"{owner_path} is no config and takes no {name!r}"]

@@ -21,7 +21,6 @@ CATEGORIES: tuple[Category, ...] = (
 )  # fmt: skip
 
 ISSUES = {
-    "Streaming": "sensors in one process, listeners in others",
     "Cameras": "cameras and rendering",
 }
 """Later work that a row may wait for."""

@@ -118,7 +118,7 @@ class SafeDistanceEvent(sn.ArrayData):
 SafeDistanceSensor.serializer = SafeDistanceSerializer
 
 
-# The world: the audi is near from tick 3 to 6, the coupe at 5 and 6, the walker always ----------------------------------
+# The world: the audi is near from tick 3 to 6, the coupe at 5 and 6, the walker always --------------------------------
 
 
 def at(tick: int) -> list[list[float]]:
@@ -143,16 +143,13 @@ def world() -> Iterator[sn.Client]:
     STORY.clear()
     with sn.serve(scene(), "tcp://127.0.0.1:0", lockstep=True) as server, running(server):
         with sn.connect(server.address) as client:
-            client.server = None
             yield client
 
 
 # 5. Usage example -----------------------------------------------------------------------------------------------------
 
 
-def test_the_tutorial_from_the_definition_to_the_callback(
-    world: sn.Client, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_tutorial_from_the_definition_to_the_callback(world: sn.Client, capsys: pytest.CaptureFixture[str]) -> None:
     """Find, spawn, listen; vehicles that are too close are printed at each update at which they are."""
     events: list[SafeDistanceEvent] = []
     blueprint = world.blueprints.find("sensor.other.tutorial_safe_distance")

@@ -86,9 +86,9 @@ ALWAYS = "tests/contract/test_contract.py::test_the_page_is_what_the_tables_say"
         ("class", Replaced((), "why"), {}, "by what"),
         ("class", NotApplicable("our laziness", "no time"), {}, "only handles and assets"),
         ("class", With("Some day"), {}, "no such issue"),
-        ("class", With("Streaming"), {"name": "Imu"}, "exists by now"),
-        ("method", With("Streaming", where="sn.Sensor.read"), {}, "exists by now"),
-        ("thing", With("Streaming"), {}, "no category"),
+        ("class", With("Cameras"), {"name": "Imu"}, "exists by now"),
+        ("method", With("Cameras", where="sn.Sensor.read"), {}, "exists by now"),
+        ("thing", With("Cameras"), {}, "no category"),
     ],
 )
 def test_a_false_row_is_found(

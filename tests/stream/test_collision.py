@@ -477,7 +477,8 @@ def test_the_impulse_is_that_of_the_control_step_also_where_the_server_looks_at_
     engine = sn.MujocoEngine(
         mujoco.MjSpec.from_string(
             "<mujoco><option timestep='0.002'/><worldbody><geom type='plane' size='1 1 .1'/>"
-            "<body name='box' pos='0 0 .3'><freejoint/><geom type='box' size='.1 .1 .1' mass='2' solref='.005 1'/></body></worldbody></mujoco>"
+            "<body name='box' pos='0 0 .3'><freejoint/><geom type='box' size='.1 .1 .1' mass='2' solref='.005 1'/>"
+            "</body></worldbody></mujoco>"
         )
     )
     scene = sn.Scene(engine, reserve=reserve_contact(engine, "box"))

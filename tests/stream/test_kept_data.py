@@ -62,7 +62,7 @@ def test_a_kept_view_is_unchanged_after_a_thousand_later_frames(transport: str, 
             assert now.tobytes() == before
             if isinstance(view, np.ndarray):
                 assert not view.flags.writeable
-                with pytest.raises(ValueError, match="read-only|WRITEABLE|writeable"):
+                with pytest.raises(ValueError, match=r"read-only|WRITEABLE|writeable"):
                     view[...] = 0
         for name in counts:
             client.sensors[name].stop()
@@ -156,7 +156,7 @@ def test_slots_that_are_let_go_in_any_thread_and_order_are_each_given_back_once(
             subscription = client._subscribe("sheet", take, policy="latest")
             for _ in range(150):
                 frame = server.frame
-                until(lambda: server.frame > frame)
+                until(lambda frame=frame: server.frame > frame)
                 with lock:
                     mine = kept.pop(int(random.integers(len(kept)))) if kept else None
                 if mine is not None and mine[0][1, 0] != 1024.0 + mine[1]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from streaming import PATIENCE, held, serving, until
+from streaming import PATIENCE, build, held, serving, until
 
 import sensorium as sn
 from sensorium.errors import ConfigError, StreamError
@@ -221,13 +221,13 @@ def test_a_sensor_that_goes_away_ends_the_listening_with_words(server: sn.Server
 
 def test_a_sensor_that_the_owner_removes_from_the_scene_ends_with_words() -> None:
     """The loop goes on, and the others are heard."""
-    with sn.serve(__import__("streaming").build(columns=0, gauges=2), "tcp://127.0.0.1:0") as server:
+    with sn.serve(build(columns=0, gauges=2), "tcp://127.0.0.1:0") as server:
         with sn.connect(server.address) as client:
             got: dict[str, list[int]] = {"gauge": [], "gauge_2": []}
             for name, kept in got.items():
                 client.sensors[name].listen(lambda data, kept=kept: kept.append(data.frame), policy="lossless")
             until(lambda: (server.poll(), all(got.values()))[1])
-            with pytest.warns(sn.SensoriumWarning, match="'gauge_2' ended: the scene has it no more"):
+            with pytest.warns(sn.SensoriumWarning, match="'gauge_2' ended: it was removed from its scene"):
                 server.scene.remove("gauge_2")
                 server.scene.step()
                 until(lambda: client.sensors["gauge"].stats.frame == 1 and client.notes)

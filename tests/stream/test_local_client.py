@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from streaming import PATIENCE, Ticker, build, held, running, serving, until
+from streaming import PATIENCE, build, held, running, serving, until
 
 import sensorium as sn
 from sensorium.wire.pose import Pose

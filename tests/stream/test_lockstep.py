@@ -1,4 +1,4 @@
-"""Lock-step between two processes: every frame comes once, in order, with the server's own bits; who is slow is named."""
+"""Lock-step between two processes: every frame once, in order, with the server's own bits; who is slow is named."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from streaming import PATIENCE, Child, Nursery, held, serving, until
+from streaming import PATIENCE, Child, Nursery, build, held, serving, until
 
 import sensorium as sn
 from sensorium.client.sensors import Subscription
@@ -142,7 +142,9 @@ def test_events_that_find_no_place_are_counted_in_a_record_where_they_would_have
             client.step()
             total += 50
             gate.set()
-            until(lambda: sum(n if what == "lost" else 1 for what, n in got) >= total + 50, "all events or their count")
+            until(
+                lambda all=total + 50: sum(n if what == "lost" else 1 for what, n in got) >= all, "all or their count"
+            )
             gate.clear()
         assert subscription.stats.lost == sum(n for what, n in got if what == "lost") > 100
         expected = first
@@ -190,3 +192,17 @@ def test_a_subscription_that_begins_in_the_midst_of_a_frame_gets_only_its_enviro
             thread.join(PATIENCE)
         assert not wrong and seen[0] > 240
         until(lambda: server.counts.subscriptions == 0)
+
+
+def test_the_sample_that_a_new_listener_is_greeted_with_counts_for_its_bounded_rate() -> None:
+    """At one sample in a thousand seconds there is none after the greeting."""
+    with build(columns=0).local_client() as client:
+        server = client.server
+        client.step()
+        before = server.sent_bytes
+        client.sensors["gauge"].listen(lambda data: None, max_rate=1e-3)
+        until(lambda: server.poll() or server.sent_bytes > before, "the greeting")
+        greeted = server.sent_bytes
+        for _ in range(5):
+            client.step()
+        assert server.sent_bytes == greeted

@@ -716,6 +716,7 @@ class _Done:
 
     def __init__(self, message: say.FrameDone, streams: tuple[str, ...]) -> None:
         self.frame, self.tick, self.time, self.streams = message.frame, message.tick, message.time_ns * 1e-9, streams
+        self.subscriptions = message.subscriptions
 
 
 class _FrameListener:

@@ -391,19 +391,24 @@ class _Handle(Protocol):
     def stop(self) -> object: ...
 
 
+class _Subscribed(_Handle, Protocol):
+    @property
+    def number(self) -> int: ...
+
+
 class _Done(Protocol):
     """The end of a frame, as the server announces it."""
 
     @property
     def frame(self) -> int: ...
     @property
-    def streams(self) -> tuple[str, ...]: ...
+    def subscriptions(self) -> tuple[int, ...]: ...
 
 
 class SyncClient(Protocol):
     """What a `FrameSync` asks of a client."""
 
-    def _subscribe(self, name: str, callback: Callable[[Any], None], **options: Any) -> _Handle: ...
+    def _subscribe(self, name: str, callback: Callable[[Any], None], **options: Any) -> _Subscribed: ...
     def _on_frame(self, callback: Callable[[Any], None]) -> _Handle: ...
 
 
@@ -445,14 +450,14 @@ class FrameSync:
         self._finalizer = weakref.finalize(self, _stop, collector, handles)
         self._finalizer.atexit = False  # the client ends then
         try:
+            mine: dict[str, _Subscribed] = {}
             for name in collector.names:
-                handles.append(
-                    client._subscribe(
-                        name, _adder(collector, name), policy="lossless", on_end=_ender(collector, name), **options
-                    )
+                mine[name] = client._subscribe(
+                    name, _adder(collector, name), policy="lossless", on_end=_ender(collector, name), **options
                 )
+                handles.append(mine[name])
             # The last: frames that are announced from now on have all subscriptions.
-            handles.append(client._on_frame(lambda done: collector.done(done.frame, done.streams)))
+            handles.append(client._on_frame(lambda done: collector.done(done.frame, _due(done, mine))))
         except BaseException:
             self.close()
             raise
@@ -526,6 +531,11 @@ def _adder(collector: FrameCollector[SensorData], name: str) -> Callable[[Sensor
 
 def _ender(collector: FrameCollector[SensorData], name: str) -> Callable[[str], None]:
     return lambda reason: collector.end(name, reason)
+
+
+def _due(done: _Done, subscribed: Mapping[str, _Subscribed]) -> list[str]:
+    """Return the sensors of which a frame has data for these subscriptions."""
+    return [name for name, each in subscribed.items() if each.number in done.subscriptions]
 
 
 def _stop(collector: FrameCollector[SensorData], handles: list[_Handle]) -> None:

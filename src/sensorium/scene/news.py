@@ -44,6 +44,20 @@ class News:
         """Note that what a sensor shows now was taken."""
         self._taken[sensor] = (*_captures(sensor), sensor.clock.tick)
 
+    def skip(self, sensor: Sensor[Any, Any], tick: int) -> None:
+        """Note that what came up to a tick was taken: what came after it is still news.
+
+        For an output that begins to look at a sensor, and wants nothing older.
+        """
+        captures, off_grid = _captures(sensor)
+        if sensor._evaluation_kind() == "lazy":
+            captures = sensor.rate.index(min(tick, sensor.clock.tick))
+        elif sensor.captures.last_tick > tick:
+            captures -= 1
+        if sensor.captures.first_at > tick:
+            off_grid -= 1
+        self._taken[sensor] = captures, off_grid, tick
+
     def has_captured(self, sensor: Sensor[Any, Any]) -> bool:
         """Whether a sensor captured something since it was taken."""
         taken = self._taken.get(sensor)

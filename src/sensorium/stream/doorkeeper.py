@@ -17,6 +17,10 @@ from sensorium.wire import messages as say
 from sensorium.wire.packing import CONTROL, CREDIT, RELEASE, Record, pack, unpack
 from sensorium.wire.slots import Probe
 
+PONG_S = 0.02
+"""Seconds between two answers to pings of one client, which may send many and read nothing."""
+MOST_ANSWERS = 256
+"""Answers, between two looks around, to messages that are of no client."""
 MOST_RECORDS = 4096
 """Records in one message of a client."""
 MOST_WORDS = 2**20
@@ -65,6 +69,7 @@ class Doorkeeper:
         self._server, self._version, self._lease, self._max_clients = server, version, lease, max_clients
         self._probe, self._catalogue, self._left = probe, catalogue, left
         self._processes: dict[Session, int] = {}
+        self._answers = 0
         self._sessions = 0
         self.commands: deque[tuple[Session, Command]] = deque()
         """What the owner of the loop has to do."""
@@ -91,18 +96,20 @@ class Doorkeeper:
         except (WireError, ValueError) as error:
             self.refused += 1
             reason = f"what it sent is none of our protocol: {error}"
-            self._refuse(route, reason)
+            self._refuse(route, reason, always=session is not None)
             if session is not None:
                 LOG.warning("client %s is disconnected: %s", session, reason)
                 self.end(session)
         except Exception as error:
             LOG.exception("a message of a client could not be handled")
-            self._refuse(route, f"the server failed to handle a message: {type(error).__name__}: {error}")
+            reason = f"the server failed to handle a message: {type(error).__name__}: {error}"
+            self._refuse(route, reason, always=session is not None)
             if session is not None:
                 self.end(session)
 
     def look_around(self) -> None:
         """End the sessions of clients that have gone silent."""
+        self._answers = 0
         now = time.monotonic()
         for session in list(self._hub.sessions.values()):
             if now - session.last_seen > self._lease:
@@ -194,10 +201,13 @@ class Doorkeeper:
         self._hub.tell(session, welcome)
         self._hub.tell(session, self._catalogue())
 
-    def _refuse(self, route: bytes, reason: str) -> None:
-        self._answer(route, say.Refused(reason, True))
+    def _refuse(self, route: bytes, reason: str, *, always: bool = False) -> None:
+        self._answer(route, say.Refused(reason, True), always=always)
 
-    def _answer(self, route: bytes, message: say.Message) -> None:
+    def _answer(self, route: bytes, message: say.Message, *, always: bool = False) -> None:
+        self._answers += not always
+        if self._answers > MOST_ANSWERS and not always:
+            return  # it asks again
         self._sockets.send_now(route, pack([Record(CONTROL, 0, 0, say.encode(message))]))
 
     # In a session -----------------------------------------------------------------------------------------------------
@@ -219,7 +229,9 @@ class Doorkeeper:
             case say.Ping(server=server):
                 if server != self._server:
                     raise WireError("a PING to another server")
-                hub.tell(session, say.Pong(self._server, -1))
+                if session.last_seen - session.last_pong >= PONG_S:
+                    session.last_pong = session.last_seen
+                    hub.tell(session, say.Pong(self._server, -1))
             case say.Subscribe():
                 hub.subscribe(session, message)
                 self.on_command()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -43,14 +43,13 @@ class Publisher:
         """Which slow clients were waited for in vain."""
 
     def greet(self, subscription: Subscription, reading: Reading, frame: int, wall_ns: int, dt: float) -> bool:
-        """Send a new subscription the sample that the others of its topic had last; returns whether there was any."""
-        topic, (first, count, _) = subscription.topic, subscription.key
-        start = first - int(reading.env_ids[0])
-        rows = slice(start, start + count)
-        is_of_now = bool((reading.truth_tick[rows] == reading.tick).any())
-        if not is_of_now or (topic.info.events and not self._has_rows(reading, rows)):
+        """Send a new subscription the sample that its topic has in this frame; returns whether there was any."""
+        topic = subscription.topic
+        rows = self._rows(reading, subscription.key)
+        if topic.info.events and not self._has_rows(reading, rows):
             return False
         self._write_reading(topic, reading, rows, subscription.key, [subscription], frame, wall_ns, dt)
+        subscription.samples += 1
         if subscription.interval:
             subscription.next_time = time.monotonic() + subscription.interval
         return True
@@ -63,20 +62,24 @@ class Publisher:
         wall_ns: int,
         dt: float,
         among: list[Subscription],
-    ) -> bool:
-        """Send a reading to those who want this sample of it, among some; returns whether anyone got it."""
-        out = False
+    ) -> list[Subscription]:
+        """Send a reading to those who want this sample of it, among some; returns who got it."""
+        if topic.info.events:
+            among = [each for each in among if self._has_rows(reading, self._rows(reading, each.key))]
+        out: list[Subscription] = []
         for key, receivers in self._hub.wanted(topic, among).items():
-            first, count, _ = key
-            start = first - int(reading.env_ids[0])
-            rows = slice(start, start + count)
-            if topic.info.events and not self._has_rows(reading, rows):
-                continue
             if not (receivers := self._with_room(receivers)):
                 continue
-            self._write_reading(topic, reading, rows, key, receivers, frame, wall_ns, dt)
-            out = True
+            self._write_reading(topic, reading, self._rows(reading, key), key, receivers, frame, wall_ns, dt)
+            out += receivers
         return out
+
+    @staticmethod
+    def _rows(reading: Reading, key: Key) -> slice:
+        """Return the rows of a reading that a subscription gets."""
+        first, count, _ = key
+        start = first - int(reading.env_ids[0])
+        return slice(start, start + count)
 
     @staticmethod
     def _has_rows(reading: Reading, rows: slice) -> bool:
@@ -128,8 +131,8 @@ class Publisher:
         del memory
         self._hub.offer(payload, receivers)
 
-    def bundle(self, topic: Topic, bundle: Bundle) -> bool:
-        """Send many small messages of a streamed sensor; returns whether anyone got any."""
+    def bundle(self, topic: Topic, bundle: Bundle) -> list[Subscription]:
+        """Send many small messages of a streamed sensor; returns who got any."""
         items, moment, seq = bundle.items, bundle.moment, topic.seq
         whole: dict[tuple[int, int], list[Subscription]] = {}
         single = []
@@ -139,14 +142,14 @@ class Publisher:
                 whole.setdefault((first, first + count), []).append(each)
             else:
                 single.append(each)
-        out = False
+        out: list[Subscription] = []
         if single:
             first_pose = moment.first_env
             for body, first, count in items:
                 poses = moment.poses[first - first_pose : first - first_pose + count]
                 its = replace(moment, first_env=first, poses=poses)
                 each_one = Outgoing(bundle.type_id, memoryview(body), its, first, count)
-                out |= self.message(topic, each_one, among=single)
+                out += self.message(topic, each_one, among=single)
         topic.seq = seq + len(items)
         for (first, end), receivers in whole.items():
             if first <= moment.first_env and moment.first_env + len(moment.poses) <= end:
@@ -156,7 +159,7 @@ class Publisher:
             if not chosen or not (receivers := self._with_room(receivers)):
                 continue
             self._write_bundle(topic, bundle, chosen, seq + 1, receivers)
-            out = True
+            out += receivers
         return out
 
     def _write_bundle(
@@ -190,17 +193,14 @@ class Publisher:
         del memory
         self._hub.offer(payload, receivers)
 
-    def message(self, topic: Topic, message: Outgoing, among: list[Subscription] | None = None) -> bool:
-        """Send what a streamed sensor made to those whose environments it concerns; returns whether anyone got it."""
+    def message(self, topic: Topic, message: Outgoing, among: list[Subscription] | None = None) -> list[Subscription]:
+        """Send what a streamed sensor made to those whose environments it concerns; returns who got it."""
         first, end = message.first_env, message.first_env + message.num_envs
-        receivers = [
-            each
-            for group in self._hub.wanted(topic, among).values()
-            for each in group
-            if each.key[0] < end and first < each.key[0] + each.key[1]
-        ]
+        among = topic.subscriptions if among is None else among
+        among = [each for each in among if each.key[0] < end and first < each.key[0] + each.key[1]]
+        receivers = [each for group in self._hub.wanted(topic, among).values() for each in group]
         if not (receivers := self._with_room(receivers)):
-            return False
+            return []
         moment, body = message.moment, message.body
         poses = moment.poses.shape[1]
         start = body_offset(message.num_envs, poses)
@@ -228,7 +228,7 @@ class Publisher:
             copy_bytes(memory, start, body)
         del memory
         self._hub.offer(payload, receivers)
-        return True
+        return receivers
 
     def _with_room(self, receivers: list[Subscription]) -> list[Subscription]:
         """Wait in lock-step for slow listeners that must lose nothing; who is too slow is named and ended."""
@@ -272,16 +272,18 @@ class Marks:
         self._lock = threading.RLock()
         self._open: dict[int, int] = {}
         self._resolved: deque[int] = deque()
-        self._waiting: deque[tuple[int, int, int, set[int]]] = deque()
+        self._waiting: deque[tuple[int, int, int, set[Subscription]]] = deque()
 
     @property
     def waiting(self) -> bool:
         """Whether frames wait for what worker threads still send."""
         return bool(self._waiting)
 
-    def tell(self, session: Session, frame: int, tick: int, time_ns: int, streams: Iterable[int]) -> None:
-        """Tell one client again of a frame that is complete."""
-        self._hub.tell(session, say.FrameDone(frame, tick, time_ns, tuple(sorted(streams))))
+    def tell(self, session: Session, frame: int, tick: int, time_ns: int, sent: Collection[Subscription]) -> None:
+        """Tell one client of a frame that is complete; it may be told again."""
+        streams = tuple(sorted({each.topic.info.id for each in sent}))
+        mine = tuple(sorted(each.number for each in sent if each.session is session))
+        self._hub.tell(session, say.FrameDone(frame, tick, time_ns, streams, mine))
 
     def capture(self, frame: int) -> None:
         """Note that something of a frame will be sent later."""
@@ -292,17 +294,17 @@ class Marks:
         """Note that it was sent or dropped; may be called while garbage is collected, in any thread."""
         self._resolved.append(frame)
 
-    def sent(self, frame: int, stream: int) -> None:
-        """Note that a message of an earlier frame went out."""
+    def sent(self, frame: int, receivers: Iterable[Subscription]) -> None:
+        """Note who got a message of an earlier frame."""
         with self._lock:
-            for number, _, _, streams in self._waiting:
+            for number, _, _, sent in self._waiting:
                 if number == frame:
-                    streams.add(stream)
+                    sent.update(receivers)
 
-    def done(self, frame: int, tick: int, time_ns: int, streams: Iterable[int]) -> None:
-        """Note that all of a frame was sent but what is captured."""
+    def done(self, frame: int, tick: int, time_ns: int, sent: Iterable[Subscription]) -> None:
+        """Note that all of a frame was sent, and to whom, but what is captured."""
         with self._lock:
-            self._waiting.append((frame, tick, time_ns, set(streams)))
+            self._waiting.append((frame, tick, time_ns, set(sent)))
             self.flush()
 
     def flush_resolved(self) -> None:
@@ -321,12 +323,11 @@ class Marks:
                 else:
                     self._open.pop(frame, None)
             while self._waiting and not any(frame <= self._waiting[0][0] for frame in self._open):
-                frame, tick, time_ns, streams = self._waiting.popleft()
-                done = say.FrameDone(frame, tick, time_ns, tuple(sorted(streams)))
+                frame, tick, time_ns, sent = self._waiting.popleft()
                 with self._hub.lock:
                     for session in list(self._hub.sessions.values()):
                         if session.hears_frames:
-                            self._hub.tell(session, done)
+                            self.tell(session, frame, tick, time_ns, sent)
 
 
 def is_bulk(info: StreamInfo) -> bool:

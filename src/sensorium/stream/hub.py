@@ -85,6 +85,7 @@ class Session:
     """Whether it can read our slots."""
     hears_frames: bool = False
     last_seen: float = 0.0
+    last_pong: float = 0.0
     outbox: deque[Record] = field(default_factory=deque, repr=False)
     subscriptions: dict[int, Subscription] = field(default_factory=dict, repr=False)
     held: dict[tuple[int, int], int] = field(default_factory=dict, repr=False)
@@ -119,6 +120,8 @@ class Subscription:
     limit: int
     """Messages queued at most."""
     credit: int = 0
+    samples: int = 0
+    """Samples that it could have had; with `every` it gets the first and each n-th from there."""
     next_time: float = 0.0
     queue: deque[Payload] = field(default_factory=deque, repr=False)
     queued: int = 0
@@ -177,8 +180,6 @@ class Hub:
         """Bytes of data given to clients."""
         self.slow: deque[str] = deque(maxlen=100)
         """Which clients were too slow, in words, until somebody takes it."""
-        self.before_sending: Callable[[], None] = lambda: None
-        """Called by the socket's thread before it looks at the outboxes."""
         self._wake = wake
         self._uses_slots = uses_slots
         self._segments: dict[int, SlotWriter] = {}
@@ -273,7 +274,6 @@ class Hub:
 
     def outgoing(self) -> Iterator[tuple[Session, list[Record]]]:
         """Yield what is to be sent, for the socket's thread."""
-        self.before_sending()
         while True:
             with self.lock:
                 if not self._ready:
@@ -393,18 +393,20 @@ class Hub:
 
     # Publishing -------------------------------------------------------------------------------------------------------
 
-    def wanted(self, topic: Topic, among: Iterable[Subscription] | None = None) -> dict[Key, list[Subscription]]:
+    def wanted(self, topic: Topic, among: Iterable[Subscription]) -> dict[Key, list[Subscription]]:
         """Count one more sample of a topic, and return who gets it, by what they get of it.
 
         Args:
             topic: the topic.
-            among: only these of its subscriptions; None for all.
+            among: those of its subscriptions whom the sample concerns.
         """
-        topic.seq += 1
         out: dict[Key, list[Subscription]] = {}
         now = -1.0
-        for subscription in topic.subscriptions if among is None else among:
-            if subscription.every > 1 and topic.seq % subscription.every:
+        with self.lock:  # worker threads send, too
+            topic.seq += 1
+        for subscription in among:
+            subscription.samples += 1
+            if subscription.every > 1 and subscription.samples % subscription.every != 1:
                 continue
             if subscription.interval:
                 now = time.monotonic() if now < 0.0 else now

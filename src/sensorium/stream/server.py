@@ -22,7 +22,7 @@ from sensorium.stream import streamed
 from sensorium.stream.commands import Commands
 from sensorium.stream.doorkeeper import Doorkeeper
 from sensorium.stream.frames import Marks, Publisher, hull, is_bulk
-from sensorium.stream.hub import Counts, Hub, Session, Topic
+from sensorium.stream.hub import Counts, Hub, Session, Subscription, Topic
 from sensorium.stream.security import Door, KeyPair, split
 from sensorium.stream.sockets import Sockets
 from sensorium.stream.spawner import WORLD, Spawner
@@ -37,6 +37,7 @@ from sensorium.wire.world import Bodies, Snapshot
 if TYPE_CHECKING:
     from sensorium.readings import Reading
     from sensorium.scene import Scene
+    from sensorium.sensors.base import Sensor
 
 
 class Server:
@@ -100,14 +101,20 @@ class Server:
         self._id = secrets.token_bytes(8)
         self._numbers = itertools.count(1)
         self._topics: dict[str, Topic] = {}
-        self._listened: set[str] = set()
+        self._listened: dict[str, Sensor[Any, Any]] = {}
+        """Sensors of the scene that somebody listens to: each counts this server among its listeners."""
         self._on_demand = on_demand
         self._arrangement = -1
         self._streamed: dict[str, StreamedSensor] = {}
         self._feeds: dict[str, Mapping[str, str]] = {}
         self._readings: dict[str, Reading] = {}
         self._gone: deque[Session] = deque()
-        self._sent: set[int] = set()
+        self._sent: set[Subscription] = set()
+        """Who got data of the last frame."""
+        self._tick_before = scene.tick - 1
+        """Tick of the frame before the last one."""
+        self._tick = scene.tick
+        """Tick of the last frame."""
         self._context: Context | None = None
         self._closed = False
         self._arrived = threading.Event()
@@ -119,7 +126,6 @@ class Server:
         self._hub = Hub(self._sockets.wake, uses_slots)
         self._publisher = Publisher(self._hub, lockstep=lockstep, patience=patience)
         self._marks = Marks(self._hub)
-        self._hub.before_sending = self._marks.flush
         self._doorkeeper = Doorkeeper(
             self._hub, self._sockets, door, server=self._id, version=_version(), lease=lease, max_clients=max_clients,
             probe=self._probe, catalogue=self._catalogue, left=self._gone.append,
@@ -233,14 +239,14 @@ class Server:
             self._arrived.wait(timeout)
         self._arrived.clear()
         self._bury()
-        self._note_listeners()
+        self._note_listeners(self.scene.tick)
         self._greet_new()
         self._marks.flush()
         done = 0
         for _ in range(len(commands)):
             session, command = commands.popleft()
             if self._hub.fresh:  # who began to listen before asking has this frame before the next
-                self._note_listeners()
+                self._note_listeners(self.scene.tick)
                 self._greet_new()
             self._commands.do(session, command)
             done += 1
@@ -290,9 +296,8 @@ class Server:
         self._doorkeeper.close(reason)
         self._sockets.stop()
         self._doorkeeper.close_descriptors()
-        for name in self._listened:
-            if name in self.scene:
-                self.scene[name].listeners -= 1
+        for name in list(self._listened):
+            self._no_longer_listened(name)
         self._spawner.remove_all()
         self._hub.close()
         if self._probe is not None:
@@ -313,9 +318,13 @@ class Server:
     def _offer_sensor(self, name: str, described: Mapping[str, Any], *, on_demand: bool) -> None:
         """Offer a sensor of the scene."""
         info = self._info(next(self._numbers), name, described)
-        if on_demand and is_bulk(info) and info.cfg.get("evaluate", "auto") == "auto":
+        if on_demand and self._can_be_on_demand(info):
             self.scene.compute_on_demand(name)
         self._offer(info)
+
+    @staticmethod
+    def _can_be_on_demand(info: StreamInfo) -> bool:
+        return is_bulk(info) and info.cfg.get("evaluate", "auto") == "auto"
 
     def _info(self, number: int, name: str, described: Mapping[str, Any]) -> StreamInfo:
         """Return what listeners are told of a sensor of the scene."""
@@ -340,6 +349,7 @@ class Server:
         if self.scene.arrangement == self._arrangement:
             return
         described = self.scene.description().sensors
+        self._spawner.forget_removed(described)
         brought = self._spawner.hidden
         for name, topic in list(self._topics.items()):
             if topic.info.where != "scene":
@@ -348,10 +358,11 @@ class Server:
                 self._withdraw(name, "it was removed from its scene")
                 continue
             now = self._info(topic.info.id, name, described[name])
-            if now != topic.info:
-                self._listened.discard(name)  # it is another object now
+            if now != topic.info or (name in self._listened and self._listened[name].is_retired):
                 self._withdraw(name, "it was reconfigured; listen again")
                 self._offer_sensor(name, described[name], on_demand=self._on_demand)
+            elif self._on_demand and self._can_be_on_demand(now) and not self.scene[name].on_demand:
+                self.scene.compute_on_demand(name)  # it is another object now
         for name, about in described.items():
             if name not in self._topics and name not in brought:
                 self._offer_sensor(name, about, on_demand=self._on_demand)
@@ -360,7 +371,7 @@ class Server:
     def _withdraw(self, name: str, reason: str) -> None:
         """Take a stream back."""
         topic = self._topics.pop(name)
-        self._listened.discard(name)
+        self._no_longer_listened(name)
         self._hub.remove_topic(topic.info.id, reason)
 
     def _catalogue(self) -> say.Catalogue:
@@ -369,8 +380,21 @@ class Server:
             streams = [topic.info.to_dict() for topic in self._hub.topics.values()]
         return say.Catalogue(self._about, streams, self._bodies_text, self.lockstep, self.frame, self.scene.tick)
 
-    def _note_listeners(self) -> None:
-        """Let sensors know whether anybody listens: some are computed only then."""
+    def _no_longer_listened(self, name: str) -> None:
+        """Note that nobody listens to a sensor here; another server's listeners may need its poses still."""
+        sensor = self._listened.pop(name, None)
+        if sensor is None:
+            return
+        sensor.listeners -= 1
+        if not sensor.is_retired and sensor.poses is not None and sensor.listeners <= 0:
+            self.scene.forget_poses([name])
+
+    def _note_listeners(self, since: int) -> None:
+        """Let sensors know whether anybody listens: some are computed only then.
+
+        Args:
+            since: what came up to this tick is no news for who listens from now on.
+        """
         self._follow_scene()
         every_tick = False
         for name, topic in list(self._topics.items()):
@@ -379,15 +403,14 @@ class Server:
             listens = bool(topic.subscriptions)
             if not listens and name not in self._listened:
                 continue
-            sensor = self.scene[name]
-            if listens and name not in self._listened:
-                self._listened.add(name)
-                sensor.listeners += 1
-            elif not listens:
-                self._listened.discard(name)
-                sensor.listeners -= 1
-                self.scene.forget_poses([name])
+            if not listens:
+                self._no_longer_listened(name)
                 continue
+            if name not in self._listened:
+                self._listened[name] = self.scene[name]
+                self._listened[name].listeners += 1
+                self._news.skip(self._listened[name], since)
+            sensor = self._listened[name]
             every_tick |= sensor.changes_every_tick and any(each.lossless for each in topic.subscriptions)
         self._watch.every_tick = every_tick
 
@@ -399,32 +422,44 @@ class Server:
             return
         self.owner = threading.current_thread()
         self._bury()
-        self._note_listeners()
+        scene, wall_ns = self.scene, time.time_ns()
         self.frame += 1
-        scene, frame, wall_ns = self.scene, self.frame, time.time_ns()
-        with self._hub.lock:  # who subscribes from here on is greeted with the data of this frame
-            self._hub.fresh.clear()
+        frame = self.frame
+        self._tick_before, self._tick = min(self._tick, scene.tick - 1), scene.tick
+        self._note_listeners(self._tick_before)
+        fresh = self._hub.fresh
+        with self._hub.lock:
             listened = {name: self._topics[name] for name in self._listened}
             listeners = {name: topic.subscriptions for name, topic in listened.items()}
+            late = [each for each in fresh if each.topic.info.name not in listened]  # they are greeted
+            fresh.clear()
+            fresh.extend(late)
         fed = {source for feeds in self._feeds.values() for source in feeds.values()}
-        if self._streamed and WORLD in self._topics:
+        if self._streamed:
             fed.add(WORLD)
-        sent: set[int] = set()
+        sent: set[Subscription] = set()
         with_truth = {name for name, subscriptions in listeners.items() if any(each.key[2] for each in subscriptions)}
         for truth in (False, True):
             names = [name for name in (*listened, *(fed - listened.keys())) if (name in with_truth) is truth]
             news = self._news.of(names, truth=truth) if names else []
             if not news:
                 continue
+            arrived = set(self._news.of(news, truth=False)) if truth else set(news)
             keys = [each for name in news if name in listened for each in listeners[name]]
             envs = None if not keys or fed.intersection(news) else hull(keys)
             for name, reading in scene.publish(news, envs=envs, truth=truth, poses=True, since=self._news).items():
                 if name in fed:
                     self._readings[name] = reading
-                if name in listened and self._publisher.reading(
-                    listened[name], reading, frame, wall_ns, scene.engine.dt, listeners[name]
-                ):
-                    sent.add(listened[name].info.id)
+                if name not in listened:
+                    continue
+                receivers = listeners[name]
+                if name not in arrived:  # only the ground truth is new
+                    receivers = [each for each in receivers if each.key[2]]
+                sent.update(
+                    self._publisher.reading(listened[name], reading, frame, wall_ns, scene.engine.dt, receivers)
+                )
+        for name in fed - self._readings.keys():
+            self._readings[name] = scene.publish([name], truth=False, poses=True)[name]
         if self._streamed:
             self._tick_streamed(frame, wall_ns, sent)
         self._sent = sent
@@ -432,27 +467,31 @@ class Server:
 
     def _greet_new(self) -> None:
         """Send who began to listen since the last frame what that frame had, and tell who wants to know of it."""
-        fresh, hearers = self._hub.fresh, self._doorkeeper.new_hearers
-        while fresh:
+        scene, fresh, hearers = self.scene, self._hub.fresh, self._doorkeeper.new_hearers
+        while fresh and scene.engine.tick == scene.tick:  # else its owner has stepped it, and has yet to say so
             subscription = fresh.popleft()
             info = subscription.topic.info
             if subscription.ended or info.where != "scene" or self._topics.get(info.name) is not subscription.topic:
                 continue
-            envs = hull([subscription])
-            reading = self.scene.publish([info.name], envs=envs, poses=True)[info.name]
-            self._news.note(self.scene[info.name])  # what was captured before anybody listened is no news later
+            truth, news = subscription.key[2], scene.news()
+            news.skip(scene[info.name], self._tick_before)
+            if not news.of([info.name], truth=truth):
+                continue
+            reading = scene.publish([info.name], envs=hull([subscription]), truth=truth, poses=True)[info.name]
             if self._publisher.greet(subscription, reading, self.frame, time.time_ns(), self.scene.engine.dt):
-                self._sent.add(info.id)
+                self._sent.add(subscription)
         while hearers:
             session = hearers.popleft()
             if session.hears_frames and self.frame and not self._marks.waiting:
                 self._marks.tell(session, self.frame, self.scene.tick, round(self.scene.time * 1e9), self._sent)
 
-    def _tick_streamed(self, frame: int, wall_ns: int, sent: set[int]) -> None:
+    def _tick_streamed(self, frame: int, wall_ns: int, sent: set[Subscription]) -> None:
         snapshot = self._snapshot(frame)
         self._context = Context(snapshot, wall_ns)
         self._sent = sent
         for name, sensor in list(self._streamed.items()):
+            if name not in self._streamed:  # another one has removed it
+                continue
             sensor.readings = {key: self._readings[source] for key, source in self._feeds[name].items()}
             sensor.is_within_step = self.scene.is_within_step
             failure = streamed.run_tick(sensor, snapshot, self.failures)
@@ -484,8 +523,8 @@ class Server:
         sent = publisher.bundle(topic, message) if isinstance(message, Bundle) else publisher.message(topic, message)
         if sent:
             if message.moment.frame == self.frame:
-                self._sent.add(topic.info.id)
-            self._marks.sent(message.moment.frame, topic.info.id)  # the last: the frame may have ended meanwhile
+                self._sent.update(sent)
+            self._marks.sent(message.moment.frame, sent)  # the last: the frame may have ended meanwhile
 
     def _resolved(self, frame: int) -> None:
         self._marks.resolved(frame)

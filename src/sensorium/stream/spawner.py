@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 WORLD = "world"
 """Name of the stream with the state of all bodies."""
+_WORLD = {"kind": "body_state", "bodies": ".*"}
 WORKERS = 2
 """Threads for what streamed sensors compute beside the simulation."""
 
@@ -39,6 +40,12 @@ class Spawner:
         self._spawned: dict[str, list[str]] = {}
         """Name -> the names of the sensors in the scene that it brought along; for those in the scene its own."""
         self._executor: ThreadPoolExecutor | None = None
+
+    @property
+    def has_world(self) -> bool:
+        """Whether there is a stream of the state of all bodies."""
+        info = self._server.streams.get(WORLD)
+        return info is not None and info.kind == _WORLD["kind"] and info.cfg.get("bodies") in (".*", [".*"])
 
     @property
     def hidden(self) -> set[str]:
@@ -122,7 +129,7 @@ class Spawner:
         env: int | None,
     ) -> StreamInfo:
         server = self._server
-        if WORLD not in server.streams:
+        if not self.has_world:
             raise ConfigError.single(
                 definition.id, "attach_to", body and body.name, "a scene whose engine gives the poses of bodies",
                 "It was prepared without them: Scene(..., reserve=[BodyStateCfg(bodies='.*')]).",
@@ -209,10 +216,10 @@ class Spawner:
     def offer_world(self) -> None:
         """Offer the state of all bodies, for sensors of clients and of the server; without it there are none."""
         server = self._server
-        if WORLD in server.scene or not len(server.bodies):
+        if WORLD in server.scene.sensors or not len(server.bodies):
             return
         try:
-            self._add(config({"kind": "body_state", "bodies": ".*", "name": WORLD}))
+            self._add(config({**_WORLD, "name": WORLD}))
         except SensoriumError as error:
             LOG.info("there is no stream of the bodies' states: %s", error)
             return
@@ -239,9 +246,27 @@ class Spawner:
         server._withdraw(name, reason)
         for each in brought:
             server._readings.pop(each, None)
-            server.scene.remove(each)
+            if each in server.scene.sensors:
+                server.scene.remove(each)
         for session in [*server._hub.sessions.values(), *server._gone]:
             session.sensors.discard(name)
+
+    def forget_removed(self, there: Container[str]) -> None:
+        """Forget what the owner of the scene took out of it, and what cannot be without that.
+
+        Args:
+            there: names of the sensors that the scene has.
+        """
+        server, reason = self._server, "what it looks at was removed from its scene"
+        if WORLD in server._topics and WORLD not in there:
+            self._spawned.pop(WORLD, None)
+            server._readings.pop(WORLD, None)
+            server._withdraw(WORLD, "it was removed from its scene")
+            self.offer_world()  # another server, to which it belonged, has ended, and what is here needs it
+        for name, brought in list(self._spawned.items()):
+            needs = [*brought, WORLD] if name in server._streamed else brought
+            if any(each not in there and each not in server.scene.sensors for each in needs):
+                self.remove(name, reason)
 
     def end_streamed(self) -> None:
         """End the sensors of the server and their threads, for good."""
@@ -255,7 +280,7 @@ class Spawner:
         """Take everything that was spawned out of the scene."""
         for brought in self._spawned.values():
             for name in brought:
-                if name in self._server.scene:
+                if name in self._server.scene.sensors:
                     self._server.scene.remove(name)
         self._spawned.clear()
 

@@ -57,6 +57,7 @@ def check_sensor(
             check.setters_reach_only_their_envs,
             check.delay_invents_nothing,
             check.config_round_trip,
+            check.streams_as_it_is,
             check.errors_name_the_field,
         ):
             check.law = law.__name__

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
@@ -31,8 +32,10 @@ from sensorium.testing.trial import (
     own_values,
     put_back,
     snapshot,
+    streamed,
     take_tick,
 )
+from sensorium.wire.data import FieldBranch
 from sensorium.world.select import WORLD
 
 
@@ -494,6 +497,31 @@ class Laws(Trial):
         for cfg in (self.cfg, self.dirty):
             self.need(type(cfg).from_json(cfg.to_json()) == cfg, "a config survives JSON", "to_json")
             self.need(type(cfg).from_toml(cfg.to_toml()) == cfg, "a config survives TOML", "to_toml")
+        return True
+
+    def streams_as_it_is(self) -> bool:
+        """A listener in another process gets every bit, of all environments and of some, and a plain description."""
+        scene = self.scene(self.dirty)
+        self.run(scene, 3)
+        described = scene.description().sensors["subject"]
+        try:
+            described = json.loads(json.dumps(described))
+        except (TypeError, ValueError) as error:
+            self.need(False, "what a listener is told once is plain data", f"constants(): {error}")
+        reading = scene.publish(["subject"], truth=True)["subject"]
+        offsets = reading.offsets
+        for first, end, truth in ((0, 4, True), (1, 3, False)):
+            data = streamed(reading, described, first, end - first, truth)
+            rows = slice(first, end)
+            events = rows if offsets is None else slice(int(offsets[first]), int(offsets[end]))
+            branches: list[tuple[str, FieldBranch, Mapping[str, Any]]] = [("measured", data, reading.measured)]
+            if data.truth is not None:
+                branches.append(("true", data.truth, reading.truth))
+            for branch, seen, values in branches:
+                for spec in reading.specs:
+                    own, its = values[spec.name][events if spec.is_ragged else rows], seen[spec.name]
+                    same = own.dtype == its.dtype and own.tobytes() == its.tobytes()
+                    self.need(same, "a listener gets the same bits", f"{branch} {spec.name} of envs {first}..{end - 1}")
         return True
 
     def errors_name_the_field(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -15,10 +15,14 @@ from sensorium.engines.base import Engine
 from sensorium.engines.tensor import TensorEngine
 from sensorium.errors import SensoriumError
 from sensorium.measurement.knobs import CHAIN_KNOBS
+from sensorium.readings import Reading
 from sensorium.scene import Scene
 from sensorium.sensors.base import Sensor
 from sensorium.spec import FieldSpec
 from sensorium.testing.engine import EngineFactory
+from sensorium.wire.data import FieldData, StreamInfo, begin_message
+from sensorium.wire.header import TRUTH, Header, type_id
+from sensorium.wire.serializers import FieldSerializer, read_message
 
 
 class ContractError(SensoriumError, AssertionError):
@@ -61,6 +65,7 @@ FIXES = {
     "reset_leaves_the_others": "A kernel returns where rows.mask[env] is 0; reset(env_mask) touches masked envs only.",
     "nothing_old_after_reset": f"{LASTS} A stage sets its states in reset(state, key), or at its first sample.",
     "resuming_is_exact": LASTS,
+    "streams_as_it_is": "constants() returns numbers, text, lists and tables of these: array.tolist(), not arrays.",
 }
 """What to do about a broken law, where the message has nothing better."""
 
@@ -223,6 +228,34 @@ def snapshot(sensor: Sensor[Any, Any]) -> dict[str, torch.Tensor]:
     return shot
 
 
+def streamed(reading: Reading, described: Mapping[str, Any], first: int, count: int, truth: bool) -> FieldData:
+    """Return what a listener gets of some environments of a reading."""
+    specs = tuple(FieldSpec.from_dict(spec) for spec in described["fields"])
+    info = StreamInfo(
+        0,
+        reading.name,
+        described["kind"],
+        FieldSerializer.type_name,
+        specs,
+        cfg=described["cfg"],
+        constants=described.get("constants", {}),
+        num_envs=len(reading.env_ids),
+    )
+    body = FieldSerializer.serialize(reading, first, count, truth)
+    header = Header(
+        flags=TRUTH if truth else 0,
+        type_id=type_id(FieldSerializer.type_name),
+        rows=FieldSerializer.rows(reading, first, count),
+        first_env=first,
+        num_envs=count,
+        body_bytes=len(body),
+    )
+    memory = np.zeros(header.message_bytes, np.uint8)
+    _, place = begin_message(memory.data, header)
+    np.frombuffer(place, np.uint8)[:] = body
+    return cast(FieldData, read_message(memory, StreamInfo.from_dict(info.to_dict())))
+
+
 def equal(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Bit equality that takes NaN for itself."""
     return a.shape == b.shape and np.array_equal(a.cpu().numpy(), b.cpu().numpy(), equal_nan=a.is_floating_point())
@@ -230,5 +263,5 @@ def equal(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 __all__ = [
     "FIXES", "KEYED", "LASTS", "ContractError", "Trial", "alike", "chained_fields", "equal", "fields_of", "look_around",
-    "own_values", "put_back", "snapshot", "take_tick",
+    "own_values", "put_back", "snapshot", "streamed", "take_tick",
 ]  # fmt: skip

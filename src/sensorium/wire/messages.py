@@ -252,6 +252,8 @@ class FrameDone(Message, tag=43):
     time_ns: int
     streams: tuple[int, ...]
     """Streams with data in it."""
+    subscriptions: tuple[int, ...] = ()
+    """Those of this client that had data of it: not all of a stream's have the same."""
 
 
 class Reply(Message, tag=44):

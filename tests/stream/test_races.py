@@ -1,0 +1,210 @@
+"""Moments at which things cross: late greetings, broken connections, sensors that fail as their client goes."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from streaming import PATIENCE, MarksSerializer, build, running, serving, until
+
+import sensorium as sn
+from sensorium.client import Client
+from sensorium.client.sensors import Subscription
+from sensorium.errors import SensoriumWarning
+from sensorium.stream.streamed import StreamedSensor
+from sensorium.wire import messages as say
+from sensorium.wire.attributes import SensorDefinition, make_generic_sensor_definition
+from sensorium.wire.world import Snapshot
+
+
+class Later(StreamedSensor):
+    """Sends the frame's number from a worker thread, once a gate is open."""
+
+    serializer = MarksSerializer
+    gate: ClassVar[threading.Event] = threading.Event()
+
+    @classmethod
+    def definition(cls) -> SensorDefinition:
+        return make_generic_sensor_definition("other", "test_later")
+
+    def tick(self, snapshot: Snapshot) -> None:
+        self.stream.send_async(self._work, snapshot.frame)
+
+    def _work(self, frame: int) -> Any:
+        self.gate.wait(PATIENCE)
+        return np.array([frame])
+
+
+class Failing(StreamedSensor):
+    """Fails at its second frame."""
+
+    serializer = MarksSerializer
+
+    @classmethod
+    def definition(cls) -> SensorDefinition:
+        return make_generic_sensor_definition("other", "test_failing")
+
+    def tick(self, snapshot: Snapshot) -> None:
+        if snapshot.frame > 1:
+            raise RuntimeError("it is broken")
+
+
+def test_a_greeting_that_is_answered_twice_begins_everything_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server is busy for longer than a client waits with its next greeting."""
+    learnt: list[Any] = []
+    learn = Client._learn
+
+    def note(self: Client, catalogue: say.Catalogue) -> None:
+        learnt.append(catalogue)
+        learn(self, catalogue)
+
+    monkeypatch.setattr(Client, "_learn", note)
+    with serving(lockstep=True, world={"columns": 0}) as server:
+        welcome, hear = server._doorkeeper._welcome, server._doorkeeper._hear
+
+        def slow_welcome(*args: Any) -> None:
+            threading.Event().wait(0.8)  # the server is busy with something else
+            welcome(*args)
+
+        def count(session: Any, message: Any) -> None:
+            again.extend([message] if isinstance(message, say.Hello) else [])
+            hear(session, message)
+
+        again: list[Any] = []
+        monkeypatch.setattr(server._doorkeeper, "_welcome", slow_welcome)
+        monkeypatch.setattr(server._doorkeeper, "_hear", count)
+        with sn.connect(server.address) as client:
+            got: list[int] = []
+            client.sensors["gauge"].listen(lambda data: got.append(data.frame), policy="lossless")
+            frames = [client.step() for _ in range(20)]
+            until(lambda: got and got[-1] == frames[-1])
+            assert again, "the greeting was said once only: this test tests nothing"
+            assert len(learnt) == 1 and server.counts.subscriptions == 1
+            assert got[-20:] == frames
+
+
+def test_what_was_under_way_when_the_connection_broke_gives_no_credit_to_the_next_one() -> None:
+    """A lossless listener is at work, with more waiting, while the server is started anew: it goes on in order."""
+    first = sn.serve(build(columns=0), "tcp://127.0.0.1:0", lockstep=True)
+    address = first.address
+    gate, entered = threading.Event(), threading.Event()
+    got: list[int] = []
+
+    def take(data: Any) -> None:
+        entered.set()
+        gate.wait(PATIENCE)
+        got.append(data.frame)
+
+    with sn.connect(address, timeout=PATIENCE) as client:
+        subscription = Subscription(client, "gauge", take, policy="lossless")
+        subscription._window = 64
+        with running(first):
+            client._begin(subscription)
+            for _ in range(10):
+                client.step()
+            assert entered.wait(PATIENCE)
+            until(lambda: subscription._strand.pending >= 5, "data that wait for the listener")
+        first.close()
+        with sn.serve(build(columns=0), address, lockstep=True) as second, running(second):
+            until(lambda: client.is_connected and second.counts.subscriptions == 1)
+            client.step()
+            gate.set()
+            for _ in range(200):
+                last = client.step()
+            until(lambda: got[-1] == last)
+            assert second._doorkeeper.refused == 0 and second.clients == 1
+            assert got[-200:] == list(range(last - 199, last + 1))
+
+
+def test_a_subscription_that_began_before_the_catalogue_came_is_not_there_twice() -> None:
+    """Between the answer to the greeting and the catalogue a listener begins: the server has one subscription."""
+    with serving(lockstep=True, world={"columns": 0}) as server, sn.connect(server.address) as client:
+        client.sensors["gauge"].listen(lambda data: None, policy="lossless")
+        until(lambda: server.counts.subscriptions == 1)
+        catalogue = server._doorkeeper._catalogue()
+        client._learn(catalogue)  # as if it had come only now
+        client.step()
+        until(lambda: server.counts.subscriptions == 1)
+        assert len(client._subscriptions) == 1
+
+
+def test_a_frame_is_complete_once_the_last_worker_has_sent_whether_or_not_the_loop_polls() -> None:
+    """The owner of the loop waits for requests; the mark of the frame comes as soon as the data have."""
+    Later.gate.clear()
+    with sn.serve(build(columns=0), "tcp://127.0.0.1:0") as server:
+        server.spawn("sensor.other.test_later", name="later")
+        with sn.connect(server.address) as client, sn.FrameSync(client, ["later", "gauge"]) as sync:
+            until(lambda: server.counts.subscriptions == 2)
+            server.poll()
+            server.scene.step()
+            with pytest.raises(TimeoutError, match="frame 1"):
+                sync.get(1, timeout=0.05)
+            Later.gate.set()
+            bundle = sync.get(1, timeout=PATIENCE)  # no poll since
+            assert bundle["later"] is not None and bundle["gauge"] is not None
+            assert int(bundle["later"][0]) == 1
+
+
+def test_a_sensor_that_fails_as_its_client_goes_is_removed_once() -> None:
+    """The loop goes on, and a sensor that has got its name meanwhile stays."""
+    with sn.serve(build(columns=0), "tcp://127.0.0.1:0") as server:
+        client = sn.connect(server.address)
+        with running(server):
+            client.spawn("sensor.other.test_failing", name="weak")
+        client.close()
+        until(lambda: server.clients == 0)
+        (session,) = server._gone
+        server._gone.clear()
+        server.scene.step()
+        server._gone.append(session)  # its end is noticed in the midst of the next frame
+        server.remove("weak", "it failed")
+        server.spawn("sensor.other.test_ticker", name="weak")
+        server.poll()
+        server.scene.step()
+        assert "weak" in server.streams
+
+
+def test_where_warnings_are_errors_the_connection_lives() -> None:
+    """The server's note about a client that keeps too much is kept in `notes`, and all data come."""
+    with serving(lockstep=True, world={"columns": 8192}) as server, sn.connect(server.address) as client:
+        kept: list[Any] = []
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", SensoriumWarning)
+            client.sensors["sheet"].listen(kept.append, policy="lossless")
+            for _ in range(20):
+                last = client.step()
+            until(lambda: kept and kept[-1].frame == last)
+        assert client.is_connected and any("kept alive" in text for text in client.notes)
+        kept.clear()
+
+
+def test_the_server_closes_while_clients_are_busy() -> None:
+    """Callbacks at work, requests under way, slots held: everything ends, and what was kept stays readable."""
+    before = threading.active_count()
+    kept: list[Any] = []
+    for _ in range(10):
+        server = sn.serve(build(columns=8192), "tcp://127.0.0.1:0", lockstep=True)
+        with running(server):
+            clients = [sn.connect(server.address), sn.connect(server.address)]
+            for client in clients:
+                client.sensors["sheet"].listen(kept.append, policy="lossless")
+                clients[0].step()
+        asking = threading.Thread(target=lambda client=clients[1]: _swallow(client.reset))
+        asking.start()
+        until(lambda server=server: server._doorkeeper.commands)
+        server.close()
+        asking.join(PATIENCE)
+        assert not asking.is_alive()
+        for client in clients:
+            client.close()
+    until(lambda: threading.active_count() == before)
+    for data in kept:
+        assert data["cells"][1, 7] == 1024.0 + data.tick + 7.0
+
+
+def _swallow(call: Any) -> None:
+    with pytest.raises(sn.StreamError):
+        call()
