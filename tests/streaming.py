@@ -334,9 +334,9 @@ class Nursery:
     def close(self) -> None:
         """End it."""
         assert self._process.stdin is not None
+        self._server.close()
         self._process.stdin.close()
         self._process.wait(PATIENCE)
-        self._server.close()
 
 
 def nurse() -> None:

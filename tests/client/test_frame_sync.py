@@ -448,7 +448,7 @@ class Done:
     frame: int
     tick: int = 0
     time: float = 0.0
-    streams: tuple[str, ...] = ()
+    subscriptions: tuple[int, ...] = ()
 
 
 @dataclass(eq=False)
@@ -456,6 +456,7 @@ class FakeHandle:
     client: FakeClient
     callback: Callable[[Any], None]
     options: dict[str, Any] = field(default_factory=dict)
+    number: int = 0
 
     def stop(self) -> None:
         self.client.handles.remove(self)
@@ -479,7 +480,7 @@ class FakeClient:
 
     def _handle(self, name: str, callback: Callable[[Any], None], options: dict[str, Any]) -> FakeHandle:
         self.order.append(name)
-        self.handles.append(FakeHandle(self, callback, options))
+        self.handles.append(FakeHandle(self, callback, options, len(self.order)))
         return self.handles[-1]
 
     def send(self, frame: int, *due: str) -> None:
@@ -488,7 +489,8 @@ class FakeClient:
             if name in due:
                 handle.callback(Data(name, frame))
             elif name is None:
-                handle.callback(Done(frame, streams=due))
+                theirs = tuple(each.number for each in self.handles if each.options.get("name") in due)
+                handle.callback(Done(frame, subscriptions=theirs))
 
     def end(self, reason: str) -> None:
         for handle in self.handles:

@@ -63,7 +63,7 @@ def said(python: str, *arguments: str) -> str:
     return done.stdout
 
 
-# The world: a robot drives towards a crate in environment 0, beside it in environment 1 --------------------------------
+# The world: a robot drives towards a crate in environment 0, beside it in environment 1 -------------------------------
 
 
 def scene() -> sn.Scene:

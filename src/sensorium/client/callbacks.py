@@ -96,6 +96,10 @@ class ErrorLog:
         return record
 
 
+PATIENCE = 5.0
+"""Seconds that a listener which is running may take to end, by default."""
+
+
 class Strand:
     """A line of calls that are made one after the other, in the order of their submission; see `Workers.strand`."""
 
@@ -137,7 +141,8 @@ class Strand:
         There is no waiting from within that call itself, nor where it in turn waits for the call that asks.
 
         Args:
-            timeout: longest wait, s; None is without end.
+            timeout: longest wait, s; None is the workers' `patience`, after which the call is left alone and a warning
+                is logged.
 
         Returns:
             whether nothing that was submitted before is still running.
@@ -189,12 +194,22 @@ class Workers:
         self.errors = ErrorLog() if errors is None else errors
         """What listeners raised."""
         self._core = _Core(count, name, self.errors)
+        self.patience = PATIENCE
         self._finalizer = weakref.finalize(self, _Core.close, self._core, 1.0, False)
 
     @property
     def threads(self) -> int:
         """How many threads there are now."""
         return len(self._core.threads)
+
+    @property
+    def patience(self) -> float:
+        """Longest wait for a listener that runs when it is to end, s: one that blocks for ever holds up nobody else."""
+        return self._core.patience
+
+    @patience.setter
+    def patience(self, seconds: float) -> None:
+        self._core.patience = seconds
 
     @property
     def closed(self) -> bool:
@@ -225,7 +240,7 @@ class Workers:
         From within a listener it returns at once; the threads end when their listeners have.
 
         Args:
-            timeout: longest wait, s; None is without end.
+            timeout: longest wait, s; None is `patience`.
             drain: first make all calls that have been submitted (within the time-out; not from within a listener).
 
         Returns:
@@ -256,6 +271,7 @@ class _Core:
         self.errors = errors
         self.threads: dict[int, threading.Thread] = {}
         self.closing = False
+        self.patience = PATIENCE
         self._lock = threading.RLock()
         self._work = threading.Condition(self._lock)  # a strand has calls
         self._ended = threading.Condition(self._lock)  # a call, or all of a strand, has ended
@@ -304,7 +320,8 @@ class _Core:
 
     def close(self, timeout: float | None, drain: bool) -> bool:
         inside = threading.get_ident() in self.threads
-        end = None if timeout is None else time.monotonic() + timeout
+        timeout = self.patience if timeout is None else timeout
+        end = time.monotonic() + timeout
         dropped: list[deque[Call]] = []
         with self._lock:
             if drain and not inside and not self.closing:
@@ -324,7 +341,7 @@ class _Core:
         if inside:
             return False
         for thread in threads:
-            thread.join(None if end is None else max(end - time.monotonic(), 0.0))
+            thread.join(max(end - time.monotonic(), 0.0))
         return not any(thread.is_alive() for thread in threads)
 
     def _start(self, strand: Strand) -> None:
@@ -393,8 +410,12 @@ class _Core:
             return True
         if self._waits_for_me(strand):
             return False
-        serial = strand._serial
-        return self._wait(strand, lambda: not strand._busy or strand._serial != serial, timeout)
+        serial, patience = strand._serial, self.patience if timeout is None else timeout
+        ended = self._wait(strand, lambda: not strand._busy or strand._serial != serial, patience)
+        if not ended and timeout is None and not self.closing:
+            text = "the listener of %r is left alone: it has been running for %g s since it was to end. Does it block?"
+            LOGGER.warning(text, strand.name, patience)
+        return ended
 
     def _waits_for_me(self, strand: Strand) -> bool:
         """Whether the running call of a strand is the one that asks, or waits, through others, for it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import itertools
 import socket
@@ -11,6 +12,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -36,6 +38,17 @@ WORLD = "world"
 """Name of the stream with the state of all bodies."""
 WORKERS = 4
 """Threads that call listeners."""
+
+_open: WeakSet[Client] = WeakSet()
+"""Clients that are not closed."""
+
+
+@atexit.register
+def _close_all() -> None:
+    """End what a program has left open, while its threads still run: a socket that is cut off could hold up its end."""
+    for client in list(_open):
+        client.workers.patience = 1.0  # a listener that blocks, e.g. at a queue that is full, does not hold up the end
+        client.close()
 
 
 class Client:
@@ -109,6 +122,7 @@ class Client:
             self.address, self, hello, prepare=_keys(server_key, keys), context=_context, uses_slots=shared_memory,
             max_message=max_message,
         )  # fmt: skip
+        _open.add(self)
         try:
             self.wait_connected(timeout)
         except BaseException:
@@ -672,6 +686,7 @@ class Client:
             if self._closed:
                 return
             self._closed = True
+            _open.discard(self)
             self._changed.notify_all()
             subscriptions = list(self._subscriptions.values())
             local = [each.local for each in self._spawned.values() if each.local is not None]

@@ -246,7 +246,8 @@ class Subscription:
     def stop(self, *, reason: str = "") -> None:
         """End it; from now on the listener is not called. May be called again.
 
-        It waits until a running call of the listener has ended, but not from within that.
+        It waits until a running call of the listener has ended, but not from within that, and not for one that blocks
+        for ever: after 5 s or so it goes on, with a warning.
 
         Args:
             reason: what `on_end` is told; nothing where that is empty.
@@ -255,8 +256,9 @@ class Subscription:
             first, self._ended = not self._ended, True
         if first:
             self._client._forget(self)
+        end = time.monotonic() + self._client.workers.patience
         with contextlib.suppress(StreamError):  # of a server that is closed
-            while not self._strand.close(0.01) and self._client._pump(0.0):
+            while not self._strand.close(0.01) and time.monotonic() < end and self._client._pump(0.0):
                 pass  # on the thread of a loop in this process, which the listener may be waiting for
         self._strand.close()
         if first and reason and self._on_end is not None:

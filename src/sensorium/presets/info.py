@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sensorium.cfg import SensorCfg
 
 DPS = math.pi / 180.0
 """One degree per second, rad/s."""
@@ -73,6 +76,12 @@ class Presets(Mapping[str, PresetInfo]):
 
     def __len__(self) -> int:
         return len(self._infos)
+
+    def build(self, name: str, /, **fields: Any) -> SensorCfg[Any]:
+        """Build the config of a device; see `sensorium.preset`, which has the same arguments and errors."""
+        from sensorium.presets import preset
+
+        return preset(name, **fields)
 
     def __repr__(self) -> str:
         width = max(map(len, self), default=0)

@@ -22,6 +22,7 @@ from sensorium.errors import (
     UnsupportedError,
     listed,
 )
+from sensorium.presets import Presets, presets
 from sensorium.readings import Reading, SceneDescription
 from sensorium.scene.discovery import Declared, SensorMap, ending_in, full_name
 from sensorium.scene.episode import begin, begin_again, starting
@@ -230,6 +231,11 @@ class Scene:
         """Have the engine compute a discovered sensor from now on, and evaluate it with the others that were read."""
         self._declared.grant([sensor.name])
         self._on_read.add(sensor)
+
+    @property
+    def presets(self) -> Presets:
+        """The devices that sensors can be made of, by name, for who lets others choose: a server offers them."""
+        return presets()
 
     @property
     def num_envs(self) -> int:
@@ -476,15 +482,20 @@ class Scene:
     def compute_on_demand(self, name: str) -> bool:
         """Have a sensor computed only while somebody reads, records or listens, as ``evaluate="wanted"`` does.
 
-        A sensor whose config says `evaluate`, one that costs nothing unread, and one with a stage that looks at every
-        tick stay as they are.
+        A sensor whose config says `evaluate` or takes no other, one that costs nothing unread, and one with a stage
+        that looks at every tick stay as they are. One that looks at every tick by itself, such as a lidar, goes on
+        looking, which costs little, so that its first scan is whole.
 
         Returns:
             Whether it is so from now on.
         """
         sensor = self[name]
-        if sensor.cfg.evaluate != "auto" or sensor._evaluation_kind() == "lazy" or sensor.line.watches:
+        if sensor.cfg.evaluate != "auto" or sensor._evaluation_kind() == "lazy" or sensor.line.observers:
             return sensor.evaluates == "wanted"
+        try:
+            sensor.cfg.replace(evaluate="wanted")
+        except ConfigError:  # it must see every sample
+            return False
         sensor.on_demand, sensor._kind = True, None
         self._arrange()
         return True

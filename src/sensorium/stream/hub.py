@@ -213,7 +213,9 @@ class Hub:
     def remove_topic(self, number: int, reason: str) -> None:
         """Remove a topic: its subscriptions end with that reason."""
         with self.lock:
-            topic = self.topics.pop(number)
+            topic = self.topics.pop(number, None)
+            if topic is None:
+                return  # the hub was closed meanwhile
             for subscription in list(topic.subscriptions):
                 self.end(subscription, reason)
             self._retire(topic.segment)

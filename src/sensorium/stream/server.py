@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+from sensorium import registry
 from sensorium.errors import ConfigError, StreamError, UnknownNameError
 from sensorium.spec import FieldSpec
 from sensorium.stream import streamed
@@ -29,6 +30,7 @@ from sensorium.stream.spawner import WORLD, Spawner
 from sensorium.stream.streamed import Bundle, Context, FailureLog, Outgoing, StreamedSensor
 from sensorium.wire import messages as say
 from sensorium.wire.data import StreamInfo
+from sensorium.wire.layout import with_history
 from sensorium.wire.pose import Pose
 from sensorium.wire.serializers import FieldSerializer
 from sensorium.wire.slots import Probe, slots_available
@@ -329,6 +331,9 @@ class Server:
     def _info(self, number: int, name: str, described: Mapping[str, Any]) -> StreamInfo:
         """Return what listeners are told of a sensor of the scene."""
         specs = tuple(FieldSpec.from_dict(each) for each in described["fields"])
+        history = described["cfg"].get("history_length", 0)
+        if history and registry.sensor_for(registry.cfg_for_kind(described["kind"])).history_in_data:
+            specs = tuple(with_history(spec, history) for spec in specs)
         is_event = any(spec.is_ragged for spec in specs)
         return StreamInfo(
             id=number,
@@ -346,7 +351,7 @@ class Server:
 
     def _follow_scene(self) -> None:
         """Offer what the owner of the scene added to it, withdraw what he removed, tell what he reconfigured."""
-        if self.scene.arrangement == self._arrangement:
+        if self.scene.arrangement == self._arrangement or self._closed:
             return
         described = self.scene.description().sensors
         self._spawner.forget_removed(described)
@@ -406,11 +411,11 @@ class Server:
             if not listens:
                 self._no_longer_listened(name)
                 continue
-            if name not in self._listened:
-                self._listened[name] = self.scene[name]
-                self._listened[name].listeners += 1
-                self._news.skip(self._listened[name], since)
-            sensor = self._listened[name]
+            sensor = self._listened.get(name)
+            if sensor is None:
+                sensor = self._listened[name] = self.scene[name]
+                sensor.listeners += 1
+                self._news.skip(sensor, since)
             every_tick |= sensor.changes_every_tick and any(each.lossless for each in topic.subscriptions)
         self._watch.every_tick = every_tick
 
@@ -429,7 +434,7 @@ class Server:
         self._note_listeners(self._tick_before)
         fresh = self._hub.fresh
         with self._hub.lock:
-            listened = {name: self._topics[name] for name in self._listened}
+            listened = {name: self._topics[name] for name in list(self._listened)}
             listeners = {name: topic.subscriptions for name, topic in listened.items()}
             late = [each for each in fresh if each.topic.info.name not in listened]  # they are greeted
             fresh.clear()
@@ -483,7 +488,7 @@ class Server:
         while hearers:
             session = hearers.popleft()
             if session.hears_frames and self.frame and not self._marks.waiting:
-                self._marks.tell(session, self.frame, self.scene.tick, round(self.scene.time * 1e9), self._sent)
+                self._marks.tell(session, self.frame, self.scene.tick, round(self.scene.time * 1e9), list(self._sent))
 
     def _tick_streamed(self, frame: int, wall_ns: int, sent: set[Subscription]) -> None:
         snapshot = self._snapshot(frame)

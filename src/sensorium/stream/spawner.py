@@ -54,7 +54,7 @@ class Spawner:
 
     def definitions(self) -> dict[str, SensorDefinition]:
         """Return all blueprints, by id."""
-        return blueprints.definitions(extra=streamed.registered().values())
+        return blueprints.definitions(extra=streamed.registered().values(), presets=self._server.scene.presets)
 
     def owner(self, name: str) -> Body | None:
         """Return the body that a sensor would be attached to.
@@ -90,6 +90,9 @@ class Spawner:
         definition = find_definition(self.definitions(), blueprint)
         name = self._free_name(name, definition)
         if definition.where == "scene":
+            if env is not None and server.scene.num_envs > 1:
+                expected = "None: a sensor of the scene is for all envs"
+                raise ConfigError.single(definition.id, "env", env, expected, f"Listen with envs={env}.")
             return self._in_scene(definition, values, name, transform, attach_to)
         return self._in_server(definition, values, name, transform, body, env)
 
@@ -106,7 +109,14 @@ class Spawner:
         self, definition: SensorDefinition, values: Mapping[str, Any], name: str, transform: Pose, attach_to: str | None
     ) -> StreamInfo:
         server = self._server
-        cfg = blueprints.build_cfg(definition.id, values, name=name, attach_to=attach_to, transform=transform)
+        cfg = blueprints.build_cfg(
+            definition.id,
+            values,
+            name=name,
+            attach_to=attach_to,
+            transform=transform,
+            preset=server.scene.presets.build,
+        )
         self._add(cfg)
         try:
             server._offer_sensor(name, server.scene.description().sensors[name], on_demand=True)
@@ -129,6 +139,11 @@ class Spawner:
         env: int | None,
     ) -> StreamInfo:
         server = self._server
+        if WORLD in server.streams and not self.has_world:
+            raise ConfigError.single(
+                definition.id, "attach_to", body and body.name, f"no sensor {WORLD!r} of another kind in the scene",
+                "It stands where the stream of the bodies' states would be: give it another name.",
+            )  # fmt: skip
         if not self.has_world:
             raise ConfigError.single(
                 definition.id, "attach_to", body and body.name, "a scene whose engine gives the poses of bodies",
@@ -248,6 +263,8 @@ class Spawner:
             server._readings.pop(each, None)
             if each in server.scene.sensors:
                 server.scene.remove(each)
+        if not server._streamed:
+            server._readings.clear()
         for session in [*server._hub.sessions.values(), *server._gone]:
             session.sensors.discard(name)
 
@@ -257,7 +274,7 @@ class Spawner:
         Args:
             there: names of the sensors that the scene has.
         """
-        server, reason = self._server, "what it looks at was removed from its scene"
+        server = self._server
         if WORLD in server._topics and WORLD not in there:
             self._spawned.pop(WORLD, None)
             server._readings.pop(WORLD, None)
@@ -266,7 +283,8 @@ class Spawner:
         for name, brought in list(self._spawned.items()):
             needs = [*brought, WORLD] if name in server._streamed else brought
             if any(each not in there and each not in server.scene.sensors for each in needs):
-                self.remove(name, reason)
+                what = "it" if name in brought else "what it looks at"
+                self.remove(name, f"{what} was removed from its scene")
 
     def end_streamed(self) -> None:
         """End the sensors of the server and their threads, for good."""

@@ -8,7 +8,7 @@ field once more. Every block begins at a multiple of 64 bytes; what lies between
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -69,6 +69,15 @@ META: Mapping[str, str] = {
 """What is said of each env, and its element type."""
 
 
+HISTORY = "history"
+"""First axis of fields whose last values are all there, newest first, where the true ones are only those of now."""
+
+
+def with_history(spec: FieldSpec, length: int) -> FieldSpec:
+    """Return a field with the axis of its last values."""
+    return replace(spec, axes=(HISTORY, *spec.axes), shape=(length, *spec.shape))
+
+
 @lru_cache(maxsize=512)
 def plan(specs: tuple[FieldSpec, ...], num_envs: int, rows: int = 0, truth: bool = False) -> Layout:
     """Return where everything lies in a body.
@@ -94,7 +103,7 @@ def plan(specs: tuple[FieldSpec, ...], num_envs: int, rows: int = 0, truth: bool
         end = offset + nbytes
         return Block(offset, element, shape, nbytes)
 
-    def branch() -> dict[str, Block]:
+    def branch(specs: tuple[FieldSpec, ...]) -> dict[str, Block]:
         return {
             spec.name: block(spec.dtype, (rows, *spec.shape[1:]) if spec.is_ragged else (num_envs, *spec.shape))
             for spec in specs
@@ -103,9 +112,13 @@ def plan(specs: tuple[FieldSpec, ...], num_envs: int, rows: int = 0, truth: bool
     meta = {name: block(dtype, (num_envs,)) for name, dtype in META.items()}
     if any(spec.is_ragged for spec in specs):
         meta["offsets"] = block("<i8", (num_envs + 1,))
-    measured = branch()
+    measured = branch(specs)
     true: dict[str, Block] = {}
     if truth:
         meta["truth_tick"] = block("<i8", (num_envs,))
-        true = branch()
+        now = tuple(
+            replace(spec, axes=spec.axes[1:], shape=spec.shape[1:]) if spec.axes[:1] == (HISTORY,) else spec
+            for spec in specs
+        )
+        true = branch(now)
     return Layout(meta, measured, true, tuple(gaps), end)

@@ -1,0 +1,148 @@
+"""What is promised of blueprints and of large sensors, with the sensors that the package itself has."""
+
+from __future__ import annotations
+
+import queue
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from streaming import PATIENCE
+
+import sensorium as sn
+from sensorium.presets import presets
+
+COURT = """
+<mujoco><option timestep="0.01" gravity="0 0 -1"/><worldbody>
+  <body name="robot/base" pos="0 0 1"><freejoint/><geom type="box" size="0.4 0.25 0.2"/></body>
+  <body name="ball/base" pos="2 1 0"><freejoint/><geom size="0.5"/></body>
+  <geom type="box" pos="5 0 0" size="0.1 5 1"/>
+</worldbody></mujoco>
+"""
+
+
+def court(sensor: sn.SensorCfg[Any], num_envs: int = 2) -> sn.Scene:
+    """Return a scene in which the sensor, and something that it sees, move and turn."""
+    scene = sn.Scene(sn.MujocoEngine(COURT, num_envs=num_envs), [sensor], seed=3)
+    scene.reset(qvel=[[1.0, 0.0, 0.0, 0.0, 0.0, 2.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]])
+    return scene
+
+
+# Devices --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_blueprints_of_a_served_scene_offer_the_devices_of_their_kind() -> None:
+    """The attribute `preset` has the names of `sn.presets()`; a spawned device is configured as `sn.preset` says."""
+    with court(sn.ImuCfg(name="imu", body="robot/base")).local_client() as client:
+        for blueprint in client.blueprints:
+            names = [name for name, info in presets().items() if info.kind == blueprint.kind]
+            assert blueprint.has_attribute("preset") == bool(names)
+            if names:
+                offered = blueprint.get_attribute("preset")
+                assert offered.recommended_values == tuple(names) and not offered.is_chosen and offered.value is None
+        blueprint = client.blueprints.find("imu").set_attributes(
+            preset="bmi088", gyro_noise_density="0", sensor_tick=0.01
+        )
+        client.spawn(blueprint, attach_to="robot/base", name="device")
+        wanted = sn.preset("bmi088", name="device", body="robot/base", gyro_noise_density=0.0, update_period=0.01)
+        assert client.server.scene["device"].cfg == wanted
+        with pytest.raises(sn.ConfigError, match=r"preset: got 'bmi08', expected one of bmi088, .* Did you mean"):
+            blueprint.set_attribute("preset", "bmi08")
+        with pytest.raises(sn.UnknownNameError, match="preset 'bmi08'"):
+            client.server.spawn("imu", {"preset": "bmi08"}, attach_to="robot/base")
+        with pytest.raises(sn.ConfigError, match="a preset of kind imu, not of lidar"):
+            client.server.spawn("imu", {"preset": "vlp16"}, attach_to="robot/base")
+
+
+# One environment ------------------------------------------------------------------------------------------------------
+
+
+def test_a_sensor_of_the_scene_cannot_be_for_one_environment_and_the_error_says_what_can() -> None:
+    """Where there is one environment only, it is that one."""
+    with court(sn.ImuCfg(name="imu", body="robot/base")).local_client() as client:
+        with pytest.raises(sn.StreamError, match=r"env: got 1, expected None: .* Listen with envs=1"):
+            client.spawn("sensor.other.imu", attach_to="robot/base", env=1)
+        assert list(client.sensors) == ["imu", "world"]
+    with court(sn.ImuCfg(name="imu", body="robot/base"), num_envs=1).local_client() as client:
+        assert client.spawn("sensor.other.imu", attach_to="robot/base", env=0).read().num_envs == 1
+
+
+# Lidars ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("preset", ["vlp16", "mid360"])
+def test_a_lidar_casts_no_ray_while_nobody_listens_and_then_sends_what_it_would_have(
+    preset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first scan, which begins before anybody listened, is that of a lidar which is always on, bit for bit."""
+    cfg = sn.preset(preset, name="lidar", body="robot/base", range_noise=0.02)
+    always_on = court(cfg.replace(evaluate="always"))
+    scans: dict[int, Any] = {}
+    for _ in range(60):
+        always_on.step()
+        reading = always_on.publish(["lidar"])["lidar"]
+        scans[int(reading.capture_tick[0])] = reading["distances"]
+
+    scene = court(cfg)
+    with scene.local_client() as client:
+        client.step(substeps=12)
+        before = scene["lidar"].captures.samples
+        for _ in range(11):
+            client.step()
+        assert scene["lidar"].captures.samples == before  # tick 20 was due
+        got: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        client.sensors["lidar"].listen(got.put, policy="lossless")
+        for _ in range(37):
+            client.step()
+        found = [got.get(timeout=PATIENCE) for _ in range(4)]
+        client.sensors["lidar"].stop()
+    assert [data.tick for data in found] == [30, 40, 50, 60]
+    for data in found:
+        np.testing.assert_array_equal(data.distances, scans[data.tick])
+        assert np.isfinite(data.distances).any()
+
+
+def test_what_must_see_every_sample_is_not_computed_on_demand() -> None:
+    """A contact sensor refuses `evaluate="wanted"`; a stage that averages over ticks needs each of them."""
+    contact = sn.ContactSensorCfg(name="contact", primary=sn.ContactMatch(mode="body", pattern="robot/base"))
+    mean = sn.ImuCfg(name="mean", body="robot/base", rate_hz=50.0, stages=(sn.WindowAverage(fields=("ang_vel_b",)),))
+    always = sn.LidarCfg(name="always", body="robot/base", evaluate="always")
+    lidar = sn.LidarCfg(name="lidar", body="robot/base")
+    scene = sn.Scene(sn.MujocoEngine(COURT), [contact, mean, always, lidar])
+    assert [scene.compute_on_demand(name) for name in ("contact", "mean", "always", "lidar")] == [False] * 3 + [True]
+    assert [scene[name].evaluates for name in ("contact", "mean", "always", "lidar")] == [
+        "auto",
+        "auto",
+        "always",
+        "wanted",
+    ]
+
+
+# Listeners that block -------------------------------------------------------------------------------------------------
+
+
+def test_a_listener_that_blocks_for_ever_does_not_hold_up_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    """Such as one that puts data into a queue that is full and that nobody empties."""
+    scene = court(sn.ImuCfg(name="imu", body="robot/base"))
+    full: queue.Queue[Any] = queue.Queue(maxsize=2)
+    client = scene.local_client()
+    try:
+        client.workers.patience = 0.2
+        imu = client.sensors["imu"]
+        imu.listen(full.put, policy="lossless")
+        for _ in range(10):
+            client.step()
+        while not full.full():
+            client.server.poll(0.01)
+        before = time.monotonic()
+        imu.stop()
+        assert time.monotonic() - before < PATIENCE / 2 and not imu.is_listening
+        assert "the listener of 'imu' is left alone" in caplog.text
+        client.close()
+        assert time.monotonic() - before < PATIENCE
+    finally:
+        while not full.empty():  # the thread can end now
+            full.get()
+        client.workers.close(PATIENCE)
+    assert client.workers.threads == 0

@@ -1,0 +1,633 @@
+"""What the server gives whom in which frame, what its owner may do to the scene meanwhile; the hub against a model."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from streaming import DT, GaugeCfg, MarksSerializer, Sheet, SheetCfg, build, held
+from synthetic import advance, world
+
+import sensorium as sn
+from sensorium.stream.hub import SMALL, Hub, Session, Subscription, Topic
+from sensorium.stream.streamed import StreamedSensor
+from sensorium.wire import messages as say
+from sensorium.wire.attributes import SensorDefinition, make_generic_sensor_definition
+from sensorium.wire.bundles import is_bundle
+from sensorium.wire.data import StreamInfo
+from sensorium.wire.header import EVENTS, Header
+from sensorium.wire.packing import CONTROL, DATA, PART, PARTS, SLOT, Place, Record
+from sensorium.wire.serializers import read_bundle, read_message
+from sensorium.wire.slots import slots_available
+
+# A listener without a socket ------------------------------------------------------------------------------------------
+
+
+class _Said(deque[Record]):
+    """An outbox that nobody else empties."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.all: list[Record] = []
+
+    def append(self, record: Record) -> None:
+        self.all.append(record)
+
+
+class Ear:
+    """A client of a server within the same thread: what it was sent is there at once."""
+
+    _routes = itertools.count()
+
+    def __init__(self, server: sn.Server) -> None:
+        self.server, self.hub = server, server._hub
+        self.session = Session(b"ear%d" % next(self._routes), "ear", 1, "here", hears_frames=True)
+        self.session.outbox, self.session.last_seen = _Said(), math.inf
+        self.streams: dict[int, StreamInfo] = {}
+        with self.hub.lock:
+            self.hub.sessions[self.session.route] = self.session
+
+    def listen(
+        self, name: str, *, lossless: bool = True, every: int = 1, rate: float = 0.0, first: int = 0, count: int = 0,
+        truth: bool = False,
+    ) -> int:  # fmt: skip
+        """Subscribe and return the number."""
+        number, info = len(self.streams) + 1, self.server.streams[name]
+        self.streams[number] = info
+        wish = say.Subscribe(number, info.id, lossless, every, rate, first, count, truth, 64, 1024)
+        self.hub.subscribe(self.session, wish)
+        return number
+
+    def stop(self, number: int) -> None:
+        """End a subscription."""
+        self.hub.unsubscribe(self.session, number)
+
+    def take(self) -> list[Any]:
+        """Return what came: control messages, and (subscription, data)."""
+        said: list[Any] = []
+        records, self.session.outbox.all = self.session.outbox.all, []  # type: ignore[attr-defined]
+        for kind, number, _, content in records:
+            if kind == CONTROL:
+                said.append(say.decode_at_client(content))
+                continue
+            head, body = content if kind == PARTS else (content, None)
+            head, info = memoryview(bytes(head)), self.streams[number]
+            if is_bundle(head):
+                data = list(read_bundle(head, info))
+            else:
+                data = [read_message(head, info, None if body is None else memoryview(bytes(body)))]
+            said += [(number, each) for each in data]
+            self.hub.give_credit(self.session, number, len(data))
+        return said
+
+    def data(self, number: int = 0) -> list[Any]:
+        """Return what came of one subscription, or of all."""
+        return [each[1] for each in self.take() if isinstance(each, tuple) and number in (0, each[0])]
+
+
+@pytest.fixture
+def rates() -> Iterator[sn.Server]:
+    """A server whose sensors have rates that do not divide, with delays and without."""
+    scene = build(columns=0)
+    for name, period, delay in (("third", 3, 0), ("fifth", 5, 0), ("late", 3, 2), ("later", 3, 7)):
+        scene.add(GaugeCfg(name=name, rate_hz=1.0 / (period * DT), delay=delay * DT or None))
+    with sn.Server(scene) as server:
+        yield server
+
+
+def steps(server: sn.Server, count: int) -> None:
+    for _ in range(count):
+        server.scene.step()
+        server.poll()
+
+
+# Frames ---------------------------------------------------------------------------------------------------------------
+
+
+def test_each_listener_has_each_sample_once_in_the_frame_at_which_it_comes(rates: sn.Server) -> None:
+    """Whoever begins when, with or without polling, and whoever else listens: nothing twice, nothing old."""
+    scene, ears = rates.scene, []
+    names = ("gauge", "third", "fifth", "late", "later")
+    came: dict[str, dict[int, int]] = {name: {} for name in names}
+    for k in range(40):
+        scene.step()
+        for name in names:
+            sensor = scene[name]
+            if bool(sensor.is_new[0]):
+                came[name][k + 1] = int(sensor.capture_tick[0])
+        if k % 2:
+            rates.poll()
+        if k < 20:
+            ear = Ear(rates)
+            at = rates.frame
+            ears.append((ear, at, k % 2, {name: ear.listen(name, truth=k % 3 == 0) for name in names}))
+            if k % 4 == 0:
+                rates.poll()
+    for ear, begun, is_polled, numbers in ears:
+        said = ear.take()
+        for name, number in numbers.items():
+            of_it = [each[1] for each in said if isinstance(each, tuple) and each[0] == number]
+            assert len({data.frame for data in of_it}) == len(of_it), f"{name}: twice in one frame"
+            is_plain = of_it[0].truth is None
+            got = {data.frame: int(data.capture_tick[0]) for data in of_it}
+            arrived = {frame: tick for frame, tick in came[name].items() if frame > begun}
+            if is_plain:
+                assert {frame: tick for frame, tick in got.items() if frame > begun} == arrived, (name, begun)
+            else:
+                assert arrived.items() <= got.items(), (name, begun)
+            early = {frame: tick for frame, tick in got.items() if frame <= begun}
+            assert early.items() <= {begun: came[name].get(begun, got.get(begun))}.items(), (name, is_polled)
+
+
+def test_a_listener_between_two_frames_has_the_sample_of_the_last_one_once(rates: sn.Server) -> None:
+    steps(rates, 15)
+    ear = Ear(rates)
+    for name in ("fifth", "third", "late"):
+        ear.listen(name)
+    rates.poll()
+    rates.poll()
+    greeted = [(data.sensor, data.frame, int(data.capture_tick[0])) for data in ear.data()]
+    assert sorted(greeted) == [("fifth", 15, 15), ("late", 15, 13)]
+    steps(rates, 3)
+    got = [(data.sensor, data.frame, int(data.capture_tick[0])) for data in ear.data()]
+    assert sorted(got) == [("late", 18, 16), ("third", 16, 16)]
+
+
+def test_the_end_of_a_frame_names_those_subscriptions_that_had_data_of_it(rates: sn.Server) -> None:
+    """One that gets the arrivals is not told to wait for what only another gets, which has the truth at once."""
+    ear = Ear(rates)
+    plain, true = ear.listen("late"), ear.listen("late", truth=True)
+    steps(rates, 2)
+    ear.take()
+    for _ in range(12):
+        steps(rates, 1)
+        said = ear.take()
+        (done,) = (each for each in said if isinstance(each, say.FrameDone))
+        had = sorted(each[0] for each in said if isinstance(each, tuple))
+        assert done.subscriptions == tuple(had)
+        assert (plain in had) == bool(rates.scene["late"].is_new[0])
+        assert bool(done.streams) == bool(had)
+    assert true == 2
+
+
+def test_every_counts_what_a_listener_could_have_had(rates: sn.Server) -> None:
+    """The first and each second from there, also where another one's samples come between them."""
+    ear = Ear(rates)
+    whole, half = ear.listen("late"), ear.listen("late", every=2)
+    ear.listen("late", truth=True)
+    steps(rates, 40)
+    said = [each for each in ear.take() if isinstance(each, tuple)]
+    everything = [data.frame for number, data in said if number == whole]
+    assert [data.frame for number, data in said if number == half] == everything[::2]
+    assert len(everything) > 10
+
+
+def test_values_poses_and_the_truth_are_what_the_scene_showed_bit_for_bit() -> None:
+    """Delays, jitter, loss and histories, for all envs and for slices at both ends; at every tick with an arrival."""
+    cfgs = [
+        sn.ImuCfg(name="a", body="body", rate_hz=50.0, acc_noise=0.1, delay=0.03, jitter=0.02),
+        sn.ImuCfg(
+            name="b",
+            body="body",
+            rate_hz=100.0,
+            delay=0.01,
+            loss=0.3,
+            history_length=3,
+            offset=sn.OffsetCfg(pos=(1, 2, 3)),
+        ),
+        sn.ImuCfg(name="c", body="body", history_length=2, gyro_noise=0.1),
+    ]
+    scene = world(cfgs, num_envs=5, capture=False, debug=True)
+    with sn.Server(scene) as server:
+        ear = Ear(server)
+        parts = {
+            ear.listen(name, truth=True, first=part.start, count=part.stop - part.start): (name, part)
+            for name in "abc"
+            for part in (slice(0, 5), slice(0, 1), slice(4, 5), slice(1, 3))
+        }
+        server.poll()
+        ear.take()
+        seen = 0
+        for k in range(60):
+            if k == 30:
+                scene.reset([1, 4])
+                ear.take()
+            advance(scene)
+            shown = scene.publish(["a", "b", "c"], poses=True)
+            for number, data in (each for each in ear.take() if isinstance(each, tuple)):
+                name, part = parts[number]
+                reading = shown[name]
+                seen += 1
+                for key in data.fields:
+                    np.testing.assert_array_equal(data[key], reading[key][part])
+                    np.testing.assert_array_equal(data.truth[key], reading.truth[key][part])
+                np.testing.assert_array_equal(data.capture_tick, reading.capture_tick[part])
+                np.testing.assert_array_equal(data.ages, reading.age[part])
+                assert reading.pose is not None
+                poses = reading.pose[part].reshape(data.transforms.shape)
+                np.testing.assert_array_equal(data.transforms, poses)
+                assert data.tick == scene.tick and data.num_envs == part.stop - part.start
+        assert seen > 4 * 3 * 30
+
+
+def test_of_one_environment_and_of_many_the_last_can_be_had_alone() -> None:
+    for num_envs in (1, 512):
+        with sn.Server(build(num_envs=num_envs, columns=0)) as server:
+            ear = Ear(server)
+            ear.listen("gauge", first=num_envs - 1, count=1)
+            steps(server, 2)
+            got = ear.data()
+            assert [data["vec"][0, 0] for data in got] == [1024.0 * (num_envs - 1) + data.tick for data in got]
+            assert len(got) == 2
+
+
+# What the owner of the scene does -------------------------------------------------------------------------------------
+
+
+def test_a_sensor_put_in_the_place_of_another_with_the_same_config_is_noticed() -> None:
+    """The counts of listeners are right, and it is computed only for those who listen."""
+    scene = sn.Scene(sn.TensorEngine(2, DT), [SheetCfg(name="sheet", columns=300, rate_hz=0.25 / DT)])
+
+    def computed(count: int) -> int:
+        before = Sheet.computed
+        steps(server, count)
+        return Sheet.computed - before
+
+    with sn.Server(scene) as server:
+        ear = Ear(server)
+        first = ear.listen("sheet")
+        assert computed(40) == 10
+        cfg = scene["sheet"].cfg
+        scene.remove("sheet")
+        scene.add(cfg)
+        server.poll()
+        ends = [each for each in ear.take() if isinstance(each, say.Eos)]
+        assert [end.subscription for end in ends] == [first]
+        assert scene["sheet"].listeners == 0
+        assert computed(40) <= 1
+        ear.listen("sheet")
+        server.poll()
+        assert scene["sheet"].listeners == 1 and computed(40) == 10
+        scene.reconfigure("sheet", columns=301)
+        assert computed(40) <= 1 and scene["sheet"].listeners == 0
+    assert scene["sheet"].listeners == 0
+
+
+def test_what_clients_spawned_may_be_removed_by_the_owner() -> None:
+    """Its stream ends, its name is free, and its client's end does no harm."""
+    scene = build(columns=0)
+    with sn.Server(scene) as server:
+        ear = Ear(server)
+        info = server.spawn("sensor.other.imu", attach_to="body")
+        ear.session.sensors.add(info.name)
+        ear.listen(info.name)
+        steps(server, 1)
+        scene.remove(info.name)
+        steps(server, 1)
+        assert info.name not in server.streams and "imu" not in scene.sensors
+        assert [each.reason for each in ear.take() if isinstance(each, say.Eos)] == ["it was removed from its scene"]
+        with pytest.raises(sn.UnknownNameError, match="spawned sensor"):
+            server.remove(info.name)
+        again = server.spawn("sensor.other.imu", attach_to="body")
+        assert again.name == info.name
+        server._gone.append(ear.session)
+        server.poll()
+
+
+def test_sensors_that_look_at_bodies_outlive_the_server_whose_stream_of_them_it_was() -> None:
+    """Two servers on one scene share the states of the bodies; neither takes them away from the other."""
+    scene = build(columns=0)
+    first = sn.Server(scene)
+    with sn.Server(scene) as second:
+        ear = Ear(second)
+        ticker = second.spawn("sensor.other.test_ticker", attach_to="body")
+        ear.listen(ticker.name)
+        steps(second, 2)
+        first.close()
+        steps(second, 2)
+        scene.remove("world")
+        steps(second, 2)
+        assert [data.frame for data in ear.data()] == [1, 2, 3, 4, 5, 6]
+        assert not second.failures.count
+    assert list(scene) == ["gauge"]
+
+
+def test_a_scene_with_a_sensor_of_its_own_called_world_says_what_is_in_the_way() -> None:
+    scene = sn.Scene(sn.TensorEngine(2, DT), [GaugeCfg(name="world")])
+    with sn.Server(scene) as server:
+        with pytest.raises(sn.ConfigError, match="give it another name"):
+            server.spawn("sensor.other.test_ticker", attach_to="body")
+        ear = Ear(server)
+        ear.listen("world")
+        steps(server, 2)
+        assert len(ear.data()) == 2
+    assert list(scene) == ["world"]
+
+
+def test_two_servers_and_their_listeners_do_not_take_poses_from_one_another() -> None:
+    """A listener of the other server stops: the poses of this one's go on, and end with its last listener."""
+    scene = world([sn.ImuCfg(name="imu", body="body", rate_hz=20.0, delay=0.03)])
+    with sn.Server(scene) as one, sn.Server(scene) as other:
+        mine, its = Ear(one), Ear(other)
+        number = its.listen("imu")
+        mine.listen("imu")
+        one.poll()
+        for k in range(40):
+            if k == 13:
+                its.stop(number)
+            advance(scene)
+            other.poll()
+            one.poll()
+        got = mine.data()
+        assert len(got) > 7
+        assert [data.transforms[1, 0, 0] for data in got] == [64.0 + float(data.capture_tick[1]) for data in got]
+        assert scene["imu"].listeners == 1
+    assert scene["imu"].listeners == 0 and scene["imu"].poses is None
+
+
+# Streamed sensors that misbehave --------------------------------------------------------------------------------------
+
+
+class Faulty(StreamedSensor):
+    """Does wrong what it is told to."""
+
+    serializer = MarksSerializer
+    fault: ClassVar[str] = ""
+    server: ClassVar[Any] = None
+
+    @classmethod
+    def definition(cls) -> SensorDefinition:
+        return make_generic_sensor_definition("other", "test_faulty")
+
+    def set(self, description: Any) -> None:
+        super().set(description)
+        self._fail("set")
+
+    def set_owner(self, owner: Any) -> None:
+        super().set_owner(owner)
+        self._fail("set_owner")
+
+    def tick(self, snapshot: Any) -> None:
+        self._fail("tick")
+        if self.fault == "env":
+            self.stream.send(np.zeros(2, np.int64), env=99)
+        elif self.fault == "nobody":
+            self.stream.send(b"")
+        elif self.fault == "removal":
+            for name in list(self.server._streamed):
+                self.server.remove(name)
+
+    def close(self) -> None:
+        self._fail("close")
+
+    def _fail(self, where: str) -> None:
+        if self.fault == where:
+            raise RuntimeError(where)
+
+
+@pytest.mark.parametrize("fault", ["set", "set_owner", "tick", "env", "close", "nobody", "removal"])
+def test_a_faulty_sensor_takes_only_itself_down(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others go on, each frame ends, and nothing of it is left."""
+    scene = build(columns=0)
+    with sn.Server(scene) as server:
+        ear = Ear(server)
+        gauge = ear.listen("gauge")
+        monkeypatch.setattr(Faulty, "server", server)
+        monkeypatch.setattr(Faulty, "fault", fault)
+        if fault in ("set", "set_owner"):
+            with pytest.raises(RuntimeError, match=fault):
+                server.spawn("sensor.other.test_faulty")
+        else:
+            names = [server.spawn("sensor.other.test_faulty").name for _ in range(2)]
+            for name in names:
+                ear.listen(name)
+            steps(server, 3)
+            for name in names:
+                if name in server.streams:
+                    server.remove(name)
+        steps(server, 2)
+        said = ear.take()
+        frames = [each[1].frame for each in said if isinstance(each, tuple) and each[0] == gauge]
+        done = [each.frame for each in said if isinstance(each, say.FrameDone)]
+        assert frames[-2:] == done[-2:] and np.diff(done).tolist() == [1] * (len(done) - 1)
+        assert set(server.streams) == {"gauge", "world"} and not server._streamed and not server._readings
+        assert server.failures.count == {"tick": 2, "env": 2, "close": 2}.get(fault, 0)
+    assert list(scene) == ["gauge"]
+
+
+# The loop -------------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_kept_of_listeners_that_come_and_go() -> None:
+    """Descriptors, threads, subscriptions, poses and what waits for the next look are as before."""
+    scene = build(columns=0)
+    with sn.Server(scene) as server:
+        steps(server, 2)
+        before = held()
+        for k in range(300):
+            ear = Ear(server)
+            numbers = [ear.listen("gauge", truth=k % 2 == 0), ear.listen("world")]
+            if k % 3:
+                steps(server, 1)
+            for number in numbers[k % 2 :]:
+                ear.stop(number)
+            server._hub.remove_session(ear.session)
+        steps(server, 2)
+        after = held()
+        assert (after["fds"], after["threads"]) == (before["fds"], before["threads"])
+        assert server.counts[:2] == (0, 0) and not server._hub.fresh and not server._hub._ready
+        assert scene["gauge"].listeners == 0 and scene["world"].listeners == 0
+        assert scene["world"].poses is None
+
+
+# The hub against a model ----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Expected:
+    """What a subscription should have, by the words of its policy."""
+
+    real: Subscription
+    kind: str
+    window: int
+    limit: int
+    offered: list[int] = field(default_factory=list)
+    got: list[int] = field(default_factory=list)
+    accounted: int = 0
+    """How many of those offered were given, or told to be dropped or lost."""
+    under_way: int = 0
+    ended: str = ""
+
+
+class Model:
+    """A hub, its clients, and what each should have; random operations on them."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.hub = Hub(lambda: None, slots_available())
+        self.subscriptions: list[Expected] = []
+        self.by_number: dict[tuple[bytes, int], Expected] = {}
+        self.slots: list[tuple[Session, Place, bytes]] = []
+        self.numbers = itertools.count(1)
+        self.sent = itertools.count(1)
+        for number in range(1, 4):
+            self.add_topic(number)
+        for k in range(3):
+            self.connect(k)
+
+    def add_topic(self, number: int) -> None:
+        about = {"id": number, "name": f"t{number}", "kind": "x", "type_name": "x/1", "num_envs": 4}
+        self.hub.add_topic(Topic(StreamInfo(**about, events=number == 3)))  # type: ignore[arg-type]
+
+    def connect(self, k: int) -> None:
+        session = Session(b"%d" % k, f"c{k}", 1, "here", shares_memory=k != 0)
+        self.hub.sessions[session.route] = session
+
+    def subscribe(self) -> None:
+        session, topic = self.random.choice([*self.hub.sessions.values()]), self.random.choice([*self.hub.topics])
+        number, lossless = next(self.numbers), self.random.random() < 0.5
+        window, limit = self.random.randint(1, 5), self.random.randint(1, 6)
+        wish = say.Subscribe(number, topic, lossless, 1, 0.0, self.random.randrange(4), 1, False, window, limit)
+        self.hub.subscribe(session, wish)
+        kind = "events" if topic == 3 else "lossless" if lossless else "latest"
+        expected = Expected(session.subscriptions[number], kind, window, limit)
+        self.subscriptions.append(expected)
+        self.by_number[session.route, number] = expected
+
+    def offer(self) -> None:
+        topic = self.hub.topics[self.random.choice([*self.hub.topics])]
+        for receivers in self.hub.wanted(topic, topic.subscriptions).values():
+            number = next(self.sent)
+            size = self.random.choice((16, SMALL + self.random.randint(1, 9000)))
+            payload = self.hub.allocate(topic, size, receivers)
+            memoryview(payload.data)[:16] = self.content(number)
+            for each in self.subscriptions:
+                if each.real in receivers:
+                    each.offered.append(number)
+            self.hub.offer(payload, receivers)
+            del payload
+
+    @staticmethod
+    def content(number: int) -> bytes:
+        return b"number: " + number.to_bytes(8, "little")
+
+    def read(self) -> None:
+        """Take all that is in the outboxes."""
+        for session, records in self.hub.outgoing():
+            for kind, number, dropped, content in records:
+                if kind == CONTROL:
+                    message = say.decode_at_client(content)
+                    if isinstance(message, say.Eos):
+                        self.by_number[session.route, message.subscription].ended = message.reason
+                    continue
+                expected = self.by_number[session.route, number]
+                if kind == SLOT:
+                    place = Place.unpack(content)
+                    writer = self.hub._writer(place.segment)
+                    assert writer is not None and session.shares_memory
+                    memory = bytes(writer.memory(place.slot)[:16])
+                    self.slots.append((session, place, memory))
+                else:
+                    assert kind in (DATA, PART)
+                    memory = bytes(memoryview(content)[:16])
+                self.receive(expected, dropped, memory, content)
+
+    def receive(self, expected: Expected, dropped: int, memory: bytes, content: Any) -> None:
+        expected.accounted += dropped
+        if memory[:8] != b"number: ":
+            header = Header.read(memoryview(content))
+            assert expected.kind == "events" and header.flags & EVENTS and header.lost > 0
+            expected.accounted += header.lost
+            return
+        assert dropped == 0 or expected.kind == "latest"
+        assert memory == self.content(expected.offered[expected.accounted]), "not the next one"
+        expected.got.append(expected.offered[expected.accounted])
+        expected.accounted += 1
+        expected.under_way += 1
+        assert expected.under_way <= expected.window
+
+    def credit(self) -> None:
+        waiting = [each for each in self.subscriptions if each.under_way]
+        if waiting:
+            each = self.random.choice(waiting)
+            count = self.random.randint(1, each.under_way)
+            each.under_way -= count
+            self.hub.give_credit(each.real.session, each.real.number, count)
+
+    def release(self, count: int = 1) -> None:
+        for _ in range(min(count, len(self.slots))):
+            session, place, memory = self.slots.pop(self.random.randrange(len(self.slots)))
+            if self.hub.sessions.get(session.route) is session:
+                writer = self.hub._writer(place.segment)
+                assert writer is not None and bytes(writer.memory(place.slot)[:16]) == memory, "written while held"
+                self.hub.release(session, place.segment, place.slot)
+
+    def end(self) -> None:
+        if self.hub.sessions and self.subscriptions:
+            real = self.random.choice(self.subscriptions).real
+            self.hub.unsubscribe(real.session, real.number)
+
+    def disconnect(self) -> None:
+        self.read()
+        session = self.random.choice([*self.hub.sessions.values()])
+        self.hub.remove_session(session)
+        for each in self.subscriptions:
+            if each.real.session is session:
+                each.ended, each.under_way = "gone", 0
+        self.connect(int(session.route))
+
+    def replace_topic(self) -> None:
+        number = self.random.choice([*self.hub.topics])
+        self.hub.remove_topic(number, "removed")
+        self.add_topic(number)
+
+    def check(self) -> None:
+        for each in self.subscriptions:
+            if each.ended == "gone" or each.real.ended:
+                continue
+            waits = len(each.offered) - each.accounted
+            if each.kind == "lossless":
+                assert waits == each.real.queued <= each.limit
+            elif each.kind == "latest":
+                assert each.real.queued <= 1 and waits == each.real.queued + each.real.dropped
+            else:
+                assert waits >= each.real.queued + each.real.lost and each.real.queued <= each.limit
+            assert not waits or each.under_way or each.real.queued == 0
+        for each in self.subscriptions:
+            if each.ended.startswith("too slow"):
+                assert each.kind == "lossless" and len(each.offered) - len(each.got) > each.limit
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_hub_does_what_the_policies_say_whatever_happens(seed: int) -> None:
+    """Lossless: all in order or an end; latest: drops add up; events: lost ones add up; held slots are not written."""
+    model = Model(seed)
+    operations = {
+        model.offer: 40, model.credit: 25, model.release: 15, model.read: 20, model.subscribe: 6, model.end: 2,
+        model.disconnect: 0.5, model.replace_topic: 0.5,
+    }  # fmt: skip
+    for _ in range(1500):
+        (operation,) = model.random.choices([*operations], [*operations.values()])
+        operation()
+        if operation is model.read:
+            model.check()
+    assert {each.kind for each in model.subscriptions if each.got} == {"lossless", "latest", "events"}
+    assert sum(len(each.got) for each in model.subscriptions) > 300
+    model.read()
+    for each in model.subscriptions:
+        model.hub.unsubscribe(each.real.session, each.real.number)
+    model.release(len(model.slots))
+    counts = model.hub.counts
+    assert (counts.subscriptions, counts.slots_lent) == (0, 0)
+    assert all(writer.free == writer.count for writer in model.hub._segments.values())
+    for number in list(model.hub.topics):
+        model.hub.remove_topic(number, "removed")
+    assert model.hub.counts.segments == 0
+    model.hub.close()
