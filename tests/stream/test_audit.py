@@ -8,10 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from streaming import PATIENCE
+import zmq
+from streaming import PATIENCE, running, until
 
 import sensorium as sn
 from sensorium.presets import presets
+from sensorium.wire import messages as say
+from sensorium.wire.packing import CONTROL, Record, pack, unpack
 
 COURT = """
 <mujoco><option timestep="0.01" gravity="0 0 -1"/><worldbody>
@@ -146,3 +149,83 @@ def test_a_listener_that_blocks_for_ever_does_not_hold_up_the_end(caplog: pytest
             full.get()
         client.workers.close(PATIENCE)
     assert client.workers.threads == 0
+
+
+# Messages that are too long -------------------------------------------------------------------------------------------
+
+
+def test_listening_to_messages_that_are_too_long_for_the_client_ends_with_words() -> None:
+    """The connection does not break over it, and what is short enough still comes."""
+    scene = sn.Scene(
+        sn.MujocoEngine(COURT, num_envs=2),
+        [sn.ImuCfg(name="imu", body="robot/base"), sn.preset("vlp16", name="lidar", body="robot/base")],
+    )
+    with sn.serve(scene, "tcp://127.0.0.1:0") as server, running(server, step=True):
+        with sn.connect(server.address, shared_memory=False, max_message=100_000) as client:
+            lidar = client.sensors["lidar"]
+            with pytest.warns(sn.SensoriumWarning, match="longer than the 100000 that the client takes"):
+                lidar.listen(lambda data: None)
+                until(lambda: not lidar.is_listening)
+                until(lambda: client.notes)
+            assert "connect(..., max_message=...)" in lidar.why_ended
+            assert client.is_connected and client.sensors["imu"].read(PATIENCE).num_envs == 2
+
+
+# Ids ------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_listener_is_told_the_names_that_ids_stand_for() -> None:
+    """Shapes and labels, where a sensor has them among its fields; else they are not sent."""
+    semantics = {"wall": "wall"}
+    model = COURT.replace('<geom type="box" pos="5', '<geom name="wall" type="box" pos="5')
+    cfgs = [
+        sn.preset("vlp16", name="ids", body="robot/base", fields=("distances", "geom_ids", "semantic_ids")),
+        sn.LidarCfg(name="plain", body="robot/base", fields=("distances",)),
+    ]
+    scene = sn.Scene(sn.MujocoEngine(model), cfgs, semantics=semantics)
+    with scene.local_client() as client:
+        names = client.sensors["ids"].info.constants
+        data = client.sensors["ids"].read(PATIENCE)
+        assert not client.sensors["plain"].info.constants
+    hits = np.isfinite(data.distances[0])
+    seen = {(names["geom_names"][g], names["semantic_names"][s]) for g, s in
+            zip(data.geom_ids[0][hits], data.semantic_ids[0][hits], strict=True)}  # fmt: skip
+    assert ("wall", "wall") in seen and {label for name, label in seen if name != "wall"} <= {""}
+
+
+# Versions -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_client_of_another_protocol_is_refused_with_both_versions() -> None:
+    """The refusal says what to do, and the server goes on."""
+    with sn.serve(court(sn.ImuCfg(name="imu", body="robot/base")), "tcp://127.0.0.1:0") as server:
+        with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
+            dealer.linger = 0
+            dealer.connect(server.address)
+            hello = say.Hello(say.PROTOCOL + 1, "99.0", "", "of tomorrow", "", 0, b"")
+            dealer.send_multipart(pack([Record(CONTROL, 0, 0, say.encode(hello))]))
+            assert dealer.poll(1000 * PATIENCE)
+            (record,) = unpack([memoryview(part) for part in dealer.recv_multipart()])
+        answer = say.decode_at_client(record.content)
+        assert isinstance(answer, say.Refused) and answer.final
+        assert f"protocol {say.PROTOCOL} (sensorium {sn.__version__})" in answer.reason
+        assert f"the client {say.PROTOCOL + 1} (sensorium 99.0)" in answer.reason and "same version" in answer.reason
+        assert server.clients == 0
+
+
+# Events frame by frame ------------------------------------------------------------------------------------------------
+
+
+def test_a_frame_sync_counts_the_events_that_it_does_not_give() -> None:
+    """Of several messages of one sensor in a frame it gives the last; a listener gets all."""
+    scene = court(sn.ImuCfg(name="imu", body="robot/base"), num_envs=3)
+    with scene.local_client() as client:
+        blueprint = client.blueprints.find("safe_distance").set_attributes(safe_distance_front=3)
+        guard = client.spawn(blueprint, sn.Pose((0.0, 0.0, -1.0)), "robot/base")  # as high as the ball
+        got: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        guard.listen(got.put)
+        with sn.FrameSync(client, [guard.name]) as sync:
+            frame = client.step()
+            assert sync.get(frame, timeout=PATIENCE)[guard.name].first_env == 2
+            assert sync.replaced == 2
+        assert [got.get(timeout=PATIENCE).first_env for _ in range(3)] == [0, 1, 2]

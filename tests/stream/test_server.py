@@ -12,10 +12,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from streaming import DT, GaugeCfg, MarksSerializer, Sheet, SheetCfg, build, held
+import torch
+from streaming import DT, PATIENCE, GaugeCfg, MarksSerializer, Sheet, SheetCfg, build, held
 from synthetic import advance, world
 
 import sensorium as sn
+from sensorium.spec import contact_array
 from sensorium.stream.hub import SMALL, Hub, Session, Subscription, Topic
 from sensorium.stream.streamed import StreamedSensor
 from sensorium.wire import messages as say
@@ -177,6 +179,32 @@ def test_the_end_of_a_frame_names_those_subscriptions_that_had_data_of_it(rates:
     assert true == 2
 
 
+class InTurn(StreamedSensor):
+    """Sends an event of one environment in each frame, of another each time."""
+
+    serializer = MarksSerializer
+    events: ClassVar[bool] = True
+
+    @classmethod
+    def definition(cls) -> SensorDefinition:
+        return make_generic_sensor_definition("other", "test_in_turn")
+
+    def tick(self, snapshot: Any) -> None:
+        self.stream.send(np.zeros(2, np.int64), env=snapshot.frame % len(self.envs))
+
+
+def test_frames_are_complete_for_a_listener_of_some_environments() -> None:
+    """Beside a listener of all: nothing is waited for that only the other one gets."""
+    with build(columns=0).local_client() as client:
+        sensor = client.spawn("sensor.other.test_in_turn")
+        sensor.listen(lambda data: None)
+        with sn.FrameSync(client, [sensor.name, "gauge"], envs=slice(1, 2)) as sync:
+            for _ in range(8):
+                frame = client.step()
+                bundle = sync.get(frame, timeout=PATIENCE)
+                assert bundle["gauge"] is not None and (bundle[sensor.name] is not None) == (frame % 4 == 1)
+
+
 def test_every_counts_what_a_listener_could_have_had(rates: sn.Server) -> None:
     """The first and each second from there, also where another one's samples come between them."""
     ear = Ear(rates)
@@ -235,6 +263,73 @@ def test_values_poses_and_the_truth_are_what_the_scene_showed_bit_for_bit() -> N
                 np.testing.assert_array_equal(data.transforms, poses)
                 assert data.tick == scene.tick and data.num_envs == part.stop - part.start
         assert seen > 4 * 3 * 30
+
+
+def test_sensors_that_show_their_history_are_served_with_it() -> None:
+    """Field by field the last values, newest first; the truth is that of now."""
+    block = sn.Shape("box", "block", (0.2, 0.2, 0.1), body="thing")
+    engine = sn.TensorEngine(3, 0.001, bodies=("tip", "thing"), shapes=[block])
+    points = ((0.0, 0.0, 0.0), (0.05, 0.0, 0.0))
+    cfg = sn.KinematicTactileSensorCfg(name="skin", link_name="tip", probe_local_pos=points, history_length=4)
+    scene = sn.Scene(engine, [cfg])
+    with sn.Server(scene) as server:
+        ear = Ear(server)
+        ear.listen("skin", truth=True, first=1, count=2)
+        server.poll()
+        ear.take()
+        forces = []
+        for depth in (0.001, 0.002, 0.004, 0.003, 0.001):
+            engine.body_pos_w[:, 1, 2] = 0.11 - depth
+            scene.update()
+            (data,) = ear.data()
+            forces.append(scene["skin"].ground_truth.force.numpy().copy()[1:])
+            np.testing.assert_array_equal(data["force"], scene["skin"].data.force.numpy()[1:])
+            np.testing.assert_array_equal(data.truth["force"], forces[-1])
+        assert data["force"].shape == (2, 4, 2, 3) and data.info.specs[0].axes == ("history", "probe", "xyz")
+        np.testing.assert_array_equal(data["force"], np.stack(forces[:0:-1], axis=1))
+        assert np.abs(forces[-1] - forces[-2]).max() > 0.0
+
+
+def test_events_go_to_those_whose_environments_had_some() -> None:
+    """Each once, with the bounds of its environments; where there are none there is no message, and none is counted."""
+    match = sn.ContactMatch(mode="body", pattern="left|right")
+    cfg = sn.CollisionEventsCfg(name="hits", primary=match)
+    (report,) = sn.CollisionEvents.requirements_of_names(cfg, sn.TensorEngine(bodies=("left", "right")))
+
+    def motion(time: float) -> dict[str, Any]:
+        values, tick = torch.zeros(3, 2, 1, 7), round(time / DT)
+        if tick % 6 >= 3:
+            values[tick // 6 % 3, :, 0, 0] = 1.0
+            values[tick // 6 % 3, :, 0, 3] = float(tick)
+        return {contact_array(report): values}
+
+    engine = sn.TensorEngine(3, DT, bodies=("left", "right"), provides=("contact",))
+    engine.contacts[report]
+    engine.motion = motion
+    engine.forward()
+    scene = sn.Scene(engine, [cfg])
+    with sn.Server(scene) as server:
+        ear = Ear(server)
+        parts = {
+            ear.listen("hits", first=first, count=count): (first, count) for first, count in ((0, 3), (1, 1), (2, 1))
+        }
+        second = ear.listen("hits", every=2)
+        steps(server, 1)
+        got: dict[int, list[int]] = {number: [] for number in (*parts, second)}
+        shown: list[int] = []
+        for _ in range(60):
+            scene.step()
+            offsets = scene.publish(["hits"])["hits"].offsets
+            assert offsets is not None
+            shown += [scene.tick] if offsets[-1] else []
+            for number, data in (each for each in ear.take() if isinstance(each, tuple)):
+                first, count = parts.get(number, (0, 3))
+                np.testing.assert_array_equal(data.offsets, offsets[first : first + count + 1] - offsets[first])
+                assert data.offsets[-1] > 0
+                got[number].append(data.tick)
+        assert got[1] == shown and len(shown) > 15
+        assert got[second] == shown[::2]
+        assert got[2] and got[3] and set(got[2]).isdisjoint(got[3])
 
 
 def test_of_one_environment_and_of_many_the_last_can_be_had_alone() -> None:
@@ -447,7 +542,46 @@ def test_nothing_is_kept_of_listeners_that_come_and_go() -> None:
         assert scene["world"].poses is None
 
 
+def test_who_never_polls_keeps_nothing_of_those_who_come_and_go() -> None:
+    """Subscriptions that began and ended again, and clients that wanted to hear of frames, are forgotten."""
+    with sn.Server(build(columns=0)) as server:
+        doorkeeper = server._doorkeeper
+        for _ in range(50):
+            ear = Ear(server)
+            for _ in range(20):
+                doorkeeper._hear(ear.session, say.Frames(True))
+                ear.stop(ear.listen("gauge"))
+            assert len(server._hub.fresh) == 0 and len(doorkeeper.new_hearers) == 1
+            doorkeeper.end(ear.session)
+        assert not doorkeeper.new_hearers
+
+
+def test_the_speed_of_the_loop_is_checked() -> None:
+    with sn.Server(build(columns=0)) as server:
+        for speed in (-1.0, float("nan"), float("inf")):
+            with pytest.raises(sn.ConfigError, match=r"Server\.run\.speed"):
+                server.run(speed=speed, until=lambda: True)
+
+
 # The hub against a model ----------------------------------------------------------------------------------------------
+
+
+def test_shared_memory_goes_when_the_last_message_of_an_ended_stream_was_read() -> None:
+    """Also where a message is still under way through the socket when its stream ends."""
+    model = Model(0)
+    model.subscribe()
+    (expected,) = model.subscriptions
+    expected.real.session.shares_memory = True
+    topic = expected.real.topic
+    payload = model.hub.allocate(topic, 2 * SMALL, [expected.real])
+    assert payload.segment >= 0 and model.hub.counts.segments == 1
+    model.hub.remove_topic(topic.info.id, "removed")
+    model.hub.tidy()
+    assert model.hub.counts.segments == 1
+    del payload
+    model.hub.tidy()
+    assert model.hub.counts.segments == 0
+    model.hub.close()
 
 
 @dataclass

@@ -37,6 +37,7 @@ def test_a_large_sensor_is_computed_only_while_somebody_listens(where: str) -> N
             second = stepper._subscribe("sheet", lambda data: got["b"].append(data.frame), policy="lossless")
             until(lambda: server.counts.subscriptions == 2)
             assert 10 <= computed(ten) <= 11
+            until(lambda: got["a"][-1] == server.frame)
             first.stop()
             until(lambda: server.counts.subscriptions == 1)
             assert computed(ten) == 10

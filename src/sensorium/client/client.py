@@ -66,7 +66,7 @@ class Client:
         keys: (public, secret) key of this client, where the server knows whom it lets in; None makes some.
         timeout: longest wait for the server, at first and for answers, s.
         shared_memory: read large data from shared memory, where the server is on this machine.
-        max_message: most bytes of one message.
+        max_message: most bytes of one message; listening to a sensor whose messages are longer ends with that reason.
         workers: most threads that call listeners.
 
     Raises:
@@ -117,7 +117,7 @@ class Client:
         self._closed = False
         self._notes: deque[str] = deque(maxlen=100)
         self._respawner: threading.Thread | None = None
-        hello = greeting(name or _program(), token, _version())
+        hello = greeting(name or _program(), token, _version(), max_message)
         self._link = Link(
             self.address, self, hello, prepare=_keys(server_key, keys), context=_context, uses_slots=shared_memory,
             max_message=max_message,

@@ -353,7 +353,8 @@ class ClientSensor:
             if self._runner == threading.get_ident():
                 return
             runs = self._runs
-            self._changed.wait_for(lambda: not self._runner or self._runs != runs)
+            patience = self._host.workers.patience
+            self._changed.wait_for(lambda: not self._runner or self._runs != runs, patience)
         self._strand.wait()
 
     def destroy(self) -> None:

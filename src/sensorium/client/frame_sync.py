@@ -478,6 +478,11 @@ class FrameSync:
         return self._collector.late
 
     @property
+    def replaced(self) -> int:
+        """Messages in whose place a later one of the same sensor and frame is given: only events have such."""
+        return self._collector.replaced
+
+    @property
     def ended(self) -> dict[str, str]:
         """Sensors whose stream has ended, each with the reason."""
         return self._collector.ended

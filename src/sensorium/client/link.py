@@ -358,11 +358,11 @@ class Link:
                 self._listener.on_control(message)
 
 
-def greeting(name: str, token: str, version: str) -> Callable[[bytes], say.Hello]:
+def greeting(name: str, token: str, version: str, max_message: int = 2**30) -> Callable[[bytes], say.Hello]:
     """Return what makes this process' greeting."""
 
     def hello(before: bytes) -> say.Hello:
-        return say.Hello(say.PROTOCOL, version, token, name, hosts.gethostname(), os.getpid(), before)
+        return say.Hello(say.PROTOCOL, version, token, name, hosts.gethostname(), os.getpid(), before, max_message)
 
     return hello
 

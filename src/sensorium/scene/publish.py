@@ -57,7 +57,7 @@ def take_reading(sensor: Sensor[Any, Any], envs: range, *, truth: bool, poses: b
 
 def describe(sensor: Sensor[Any, Any]) -> dict[str, Any]:
     """Return what a listener needs to know of a sensor once, JSON-able."""
-    constants = sensor.constants()
+    constants = {**sensor.constants(), **_names_of_ids(sensor)}
     has_mounts = any(spec.axes[:1] == ("mount",) for spec in sensor.specs)
     return {
         "kind": sensor.cfg.kind(),
@@ -67,6 +67,20 @@ def describe(sensor: Sensor[Any, Any]) -> dict[str, Any]:
         **({"constants": dict(constants)} if constants else {}),
         "cfg": sensor.cfg.to_dict(),
     }
+
+
+_NAMES_OF_IDS = {"geom_ids": "geom_names", "semantic_ids": "semantic_names"}
+"""Field with ids -> property of the sensor with the names that they count."""
+
+
+def _names_of_ids(sensor: Sensor[Any, Any]) -> dict[str, list[str]]:
+    """Return the names that the ids among a sensor's fields stand for, under the word that the sensor has for them."""
+    found = {}
+    for spec in sensor.specs:
+        word = _NAMES_OF_IDS.get(spec.name, "")
+        if word and hasattr(sensor, word):
+            found[word] = list(getattr(sensor, word))
+    return found
 
 
 class _HostCopies:

@@ -27,6 +27,8 @@ MOST_WORDS = 2**20
 """Bytes of a control message, but for those whose bytes are controls: reading them takes no time."""
 LONG_MESSAGES = (8, 9)
 """Tags of those: STEP and CONTROL."""
+GREETING_S = 0.1
+"""Seconds between two answers to greetings of one client."""
 MOST_REQUESTS = 256
 """Requests of one client that may wait for the owner of the loop."""
 LAST_WORDS_S = 0.2
@@ -73,7 +75,7 @@ class Doorkeeper:
         self._sessions = 0
         self.commands: deque[tuple[Session, Command]] = deque()
         """What the owner of the loop has to do."""
-        self.new_hearers: deque[Session] = deque()
+        self.new_hearers: dict[Session, None] = {}
         """Who wants to hear of frames since the last one."""
         self._closing = False
         self.refused = 0
@@ -108,7 +110,8 @@ class Doorkeeper:
                 self.end(session)
 
     def look_around(self) -> None:
-        """End the sessions of clients that have gone silent."""
+        """End the sessions of clients that have gone silent; let go of memory that is used no more."""
+        self._hub.tidy()
         self._answers = 0
         now = time.monotonic()
         for session in list(self._hub.sessions.values()):
@@ -123,6 +126,7 @@ class Doorkeeper:
             self._sockets.unwatch(descriptor)
             os.close(descriptor)
         self._hub.remove_session(session)
+        self.new_hearers.pop(session, None)
         self._left(session)
 
     def close(self, reason: str) -> None:
@@ -185,7 +189,7 @@ class Doorkeeper:
             return
         self._sessions += 1
         session = Session(route, hello.name[:64], hello.pid, hello.host[:64], self._sessions)
-        session.last_seen = time.monotonic()
+        session.last_seen, session.max_message = time.monotonic(), hello.max_message
         old = self._hub.sessions.get(hello.resume) if hello.resume else None
         with self._hub.lock:
             if old is not None:
@@ -196,6 +200,10 @@ class Doorkeeper:
             self.end(old)
 
     def _greet(self, session: Session, *, resumed: bool) -> None:
+        now = time.monotonic()
+        if now - session.greeted < GREETING_S:
+            return  # the answer to its first greeting is under way
+        session.greeted = now
         probe = ("", b"") if self._probe is None else (self._probe.name, self._probe.token)
         welcome = say.Welcome(self._version, self._server, os.getpid(), self._lease, *probe, resumed)
         self._hub.tell(session, welcome)
@@ -240,7 +248,7 @@ class Doorkeeper:
             case say.Frames(wanted=wanted):
                 session.hears_frames = wanted
                 if wanted:
-                    self.new_hearers.append(session)
+                    self.new_hearers[session] = None
                     self.on_command()
             case say.ProbeResult(can_read=can_read):
                 session.shares_memory = can_read and self._probe is not None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -282,11 +282,19 @@ class Marks:
         """Whether frames wait for what worker threads still send."""
         return bool(self._waiting)
 
-    def tell(self, session: Session, frame: int, tick: int, time_ns: int, sent: Collection[Subscription]) -> None:
-        """Tell one client of a frame that is complete; it may be told again."""
-        streams = tuple(sorted({each.topic.info.id for each in sent}))
-        mine = tuple(sorted(each.number for each in sent if each.session is session))
-        self._hub.tell(session, say.FrameDone(frame, tick, time_ns, streams, mine))
+    def tell(
+        self, sessions: Iterable[Session], frame: int, tick: int, time_ns: int, sent: Iterable[Subscription]
+    ) -> None:
+        """Tell clients of a frame that is complete; they may be told again."""
+        streams: set[int] = set()
+        numbers: dict[Session, list[int]] = {}
+        for each in sent:
+            streams.add(each.topic.info.id)
+            numbers.setdefault(each.session, []).append(each.number)
+        named = tuple(sorted(streams))
+        for session in sessions:
+            theirs = tuple(sorted(numbers.get(session, ())))
+            self._hub.tell(session, say.FrameDone(frame, tick, time_ns, named, theirs))
 
     def capture(self, frame: int) -> None:
         """Note that something of a frame will be sent later."""
@@ -328,9 +336,9 @@ class Marks:
             while self._waiting and not any(frame <= self._waiting[0][0] for frame in self._open):
                 frame, tick, time_ns, sent = self._waiting.popleft()
                 with self._hub.lock:
-                    for session in list(self._hub.sessions.values()):
-                        if session.hears_frames:
-                            self.tell(session, frame, tick, time_ns, sent)
+                    hearers = [each for each in self._hub.sessions.values() if each.hears_frames]
+                    if hearers:
+                        self.tell(hearers, frame, tick, time_ns, sent)
 
 
 def is_bulk(info: StreamInfo) -> bool:

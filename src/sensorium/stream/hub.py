@@ -7,6 +7,7 @@ subscription: a slow client holds up nobody but itself.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 import weakref
@@ -27,8 +28,8 @@ from sensorium.wire.slots import SlotWriter
 SMALL = 16 * 1024
 """Bytes up to which a message goes with others in one block, instead of in a slot or a part of its own."""
 LARGE_UNDER_WAY, LARGE_IN_SLOTS = 2, 4
-"""Messages larger than that which may be under way to one subscription, whatever its window: through the socket (more of
-them slow the receiver down, whose memory is then never warm), and in shared memory."""
+"""Messages larger than that which may be under way to one subscription, whatever its window: through the socket (more
+of them slow the receiver down, whose memory is then never warm), and in shared memory."""
 BYTES_UNDER_WAY, BYTES_QUEUED = 64 * 2**20, 256 * 2**20
 """Bytes of small messages under way to one subscription, and bytes that wait for it, at most."""
 SLOTS_PER_CLIENT = 6
@@ -83,8 +84,11 @@ class Session:
     number: int = 0
     shares_memory: bool = False
     """Whether it can read our slots."""
+    max_message: int = 2**30
+    """Most bytes of a message that it takes through the socket; a longer one would break the connection."""
     hears_frames: bool = False
     last_seen: float = 0.0
+    greeted: float = 0.0
     last_pong: float = 0.0
     outbox: deque[Record] = field(default_factory=deque, repr=False)
     subscriptions: dict[int, Subscription] = field(default_factory=dict, repr=False)
@@ -180,6 +184,8 @@ class Hub:
         """Bytes of data given to clients."""
         self.slow: deque[str] = deque(maxlen=100)
         """Which clients were too slow, in words, until somebody takes it."""
+        self.is_closing = False
+        """Whether nobody is waited for any more."""
         self._wake = wake
         self._uses_slots = uses_slots
         self._segments: dict[int, SlotWriter] = {}
@@ -201,6 +207,12 @@ class Hub:
                 len(self._segments) + len(self._retired),
                 sum(sum(session.held.values()) for session in sessions),
             )
+
+    def stop_waiting(self) -> None:
+        """Wait for nobody any more, since the server closes."""
+        with self.lock:
+            self.is_closing = True
+            self.has_room.notify_all()
 
     # Topics -----------------------------------------------------------------------------------------------------------
 
@@ -350,6 +362,8 @@ class Hub:
 
     def _drop(self, subscription: Subscription) -> None:
         subscription.ended = True
+        with contextlib.suppress(ValueError):
+            self.fresh.remove(subscription)
         subscription.queue.clear()
         subscription.queued = subscription.queued_bytes = 0
         topic, session = subscription.topic, subscription.session
@@ -472,8 +486,8 @@ class Hub:
         with self.lock:
             while full := [each for each in subscriptions if each.lossless and each.is_full and not each.ended]:
                 left = deadline - time.monotonic()
-                if left <= 0.0:
-                    return full
+                if left <= 0.0 or self.is_closing:
+                    return [] if self.is_closing else full
                 self.has_room.wait(left)
         return []
 
@@ -575,6 +589,13 @@ class Hub:
                 "data.copy() instead of data or arrays of it"
             )
             self.note(session, text, once=f"holds {subscription.topic.info.name}")
+        if payload.size > session.max_message:
+            reason = (
+                f"a message of {payload.size} bytes is longer than the {session.max_message} that the client takes: "
+                "connect(..., max_message=...), or listen to fewer envs"
+            )
+            self.end(subscription, reason)
+            return
         if payload.body is not None:
             self._put(session, Record(PARTS, number, dropped, (payload.data, payload.body)))
         else:
@@ -594,6 +615,12 @@ class Hub:
                     session.segments.discard(segment)
                     self.tell(session, say.Unmap(segment))
             self._close_retired()
+
+    def tidy(self) -> None:
+        """Give back memory whose last message was still under way when its stream ended; called now and then."""
+        if self._retired:
+            with self.lock:
+                self._close_retired()
 
     def _close_retired(self) -> None:
         """Close segments that are not used any more once nobody holds a slot of them."""

@@ -6,6 +6,7 @@ asked for: controls, spawned sensors, resets, and, in lock-step, the steps thems
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import itertools
 import secrets
@@ -40,6 +41,18 @@ if TYPE_CHECKING:
     from sensorium.readings import Reading
     from sensorium.scene import Scene
     from sensorium.sensors.base import Sensor
+
+
+_open: WeakSet[Server] = WeakSet()
+"""Servers that are not closed."""
+
+
+@atexit.register
+def _close_all() -> None:
+    """Close what a program has left open, while its threads still run."""
+    for server in list(_open):
+        with contextlib.suppress(Exception):
+            server.close("the program of the server ended")
 
 
 class Server:
@@ -100,6 +113,11 @@ class Server:
         """What streamed sensors raised."""
         self.owner: threading.Thread | None = None
         """The thread that owns the loop: who polled or stepped last."""
+        self._maker = threading.current_thread()
+        self._busy = threading.RLock()
+        """Held while the server works on the loop's thread, so that others close it before or after."""
+        self._leaves = False
+        """Whether it was closed by another thread, so that the scene has yet to lose what it brought."""
         self._id = secrets.token_bytes(8)
         self._numbers = itertools.count(1)
         self._topics: dict[str, Topic] = {}
@@ -148,6 +166,7 @@ class Server:
         self._sockets.start(
             self._hub, self._doorkeeper.receive, self._doorkeeper.look_around, self._marks.flush_resolved
         )
+        _open.add(self)
 
     def __repr__(self) -> str:
         if self._closed:
@@ -240,6 +259,11 @@ class Server:
         if not commands and timeout > 0.0:
             self._arrived.wait(timeout)
         self._arrived.clear()
+        with self._busy:
+            return 0 if self._closed else self._do_commands()
+
+    def _do_commands(self) -> int:
+        commands = self._doorkeeper.commands
         self._bury()
         self._note_listeners(self.scene.tick)
         self._greet_new()
@@ -273,7 +297,12 @@ class Server:
             substeps: physics ticks of a step.
             speed: simulated seconds per second of the wall clock; 0 is as fast as it goes.
             until: asked before each step and at least ten times a second.
+
+        Raises:
+            ConfigError: a speed that is negative or no number.
         """
+        if not 0.0 <= speed < float("inf"):
+            raise ConfigError.single("Server.run", "speed", speed, "a finite number >= 0", "0 is as fast as it goes.")
         period = substeps * self.scene.engine.dt / speed if speed else 0.0
         due = time.monotonic()
         while not until():
@@ -287,23 +316,39 @@ class Server:
                 self.poll(min(left, 0.1))
 
     def close(self, reason: str = "the server was closed") -> None:
-        """End all subscriptions with a reason, the threads and the sockets; sensors that clients spawned go away."""
-        if self._closed:
-            return
-        self._closed = True
-        self._watch.close()
+        """End all subscriptions with a reason, the threads and the sockets; sensors that clients spawned go away.
+
+        It may be called again, and from any thread. From another than the loop's, the scene loses what was spawned, and
+        does without the server, at its next step: nobody else may touch it.
+        """
+        self._hub.stop_waiting()
+        with self._busy:
+            if self._closed:
+                return
+            self._closed = True
+            _open.discard(self)
         for client in list(self.local_clients):
             client.close()
         self._spawner.end_streamed()
         self._doorkeeper.close(reason)
         self._sockets.stop()
         self._doorkeeper.close_descriptors()
-        for name in list(self._listened):
-            self._no_longer_listened(name)
-        self._spawner.remove_all()
+        loop = self.owner or self._maker
+        if loop is threading.current_thread() or not loop.is_alive():
+            self._leave_scene()
+        else:
+            self._leaves = True
         self._hub.close()
         if self._probe is not None:
             self._probe.close()
+
+    def _leave_scene(self) -> None:
+        """Take out of the scene what the server brought; on the loop's thread."""
+        self._leaves = False
+        self._watch.close()
+        for name in list(self._listened):
+            self._no_longer_listened(name)
+        self._spawner.remove_all()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -424,8 +469,14 @@ class Server:
     def _on_frame(self) -> None:
         """Send what is new; called on the owner's thread when the scene has moved, or was reset."""
         if self._closed:
+            if self._leaves:
+                self._leave_scene()
             return
         self.owner = threading.current_thread()
+        with self._busy:
+            self._send_frame()
+
+    def _send_frame(self) -> None:
         self._bury()
         scene, wall_ns = self.scene, time.time_ns()
         self.frame += 1
@@ -486,9 +537,9 @@ class Server:
             if self._publisher.greet(subscription, reading, self.frame, time.time_ns(), self.scene.engine.dt):
                 self._sent.add(subscription)
         while hearers:
-            session = hearers.popleft()
+            session, _ = hearers.popitem()
             if session.hears_frames and self.frame and not self._marks.waiting:
-                self._marks.tell(session, self.frame, self.scene.tick, round(self.scene.time * 1e9), list(self._sent))
+                self._marks.tell([session], self.frame, self.scene.tick, round(self.scene.time * 1e9), list(self._sent))
 
     def _tick_streamed(self, frame: int, wall_ns: int, sent: set[Subscription]) -> None:
         snapshot = self._snapshot(frame)

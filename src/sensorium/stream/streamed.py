@@ -160,8 +160,8 @@ class Outgoing:
     Attributes:
         type_id: which serializer reads it.
         body: its bytes, read-only.
-        is_lasting: whether these bytes stay as they are as long as somebody looks at them: they need no copy then. Those
-            of a buffer go back to the pool with the last view.
+        is_lasting: whether these bytes stay as they are as long as somebody looks at them: they need no copy then.
+            Those of a buffer go back to the pool with the last view.
         moment: the frame it belongs to; `poses` has the environments of this message.
         first_env: the first environment it is about.
         num_envs: how many.

@@ -37,6 +37,8 @@ class Hello(Message, tag=1):
     pid: int
     resume: bytes
     """What the socket addressed this client by before its connection broke; empty for a new client."""
+    max_message: int = 2**30
+    """Most bytes of a message that it takes."""
 
 
 class ProbeResult(Message, tag=2):
