@@ -19,7 +19,7 @@ GPU_ARGS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-mjlab bench bench-gpu lint type format clean env-plot env-test env-mjlab
+.PHONY: help demo test soak test-mjlab bench bench-gpu lint type format clean env-plot env-test env-mjlab
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | sort | awk -F '\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -29,6 +29,9 @@ demo: env-plot  ## a quadruped walks over uneven ground; what its sensors say is
 
 test: lint type  ## everything that a change must pass: format, lint, types, tests
 	$(PYTEST_ALL) $(PYTEST_ARGS)
+
+soak: env-test  ## the long runs: two hundred kills, a hundred thousand broken messages, thousands of sensors
+	$(PY) -m pytest -m soak $(PYTEST_ARGS)
 
 test-mjlab: env-mjlab  ## our sensors inside the real mjlab, with its MuJoCo 3.11, in an environment beside .venv
 	$(PY) -m pytest tests_mjlab $(PYTEST_ARGS)

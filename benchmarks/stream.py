@@ -14,6 +14,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from statistics import median
@@ -32,7 +33,9 @@ SMALL = 64
 ROUNDS = 7
 COLD = 48
 """Buffers of FRAME bytes used in turn: 300 MB, so that none of them is still in a cache."""
-FRAMES, SMALLS, PACED = 150, 300_000, 60
+FRAMES, SMALLS, PACED = 300, 300_000, 60
+PER_TICK = 30
+"""Frames that our sensor sends in one tick, so that what is measured is their way and not the simulation."""
 SLOTS = 4
 """Buffers a stream of frames writes to in turn."""
 LENGTH = struct.Struct("<I")
@@ -134,7 +137,7 @@ def socket_sending(address: str) -> Role:
             yield {}
 
 
-# Our side: a client in the place of the receiver, a server with one streamed sensor in that of the sender. -------------
+# Our side: a client in the place of the receiver, a server with one streamed sensor in that of the sender ------------
 
 
 class Asked:
@@ -200,7 +203,7 @@ def _our_sending(shared_memory: bool, content: Any, times: int, per_tick: int = 
 
 def our_frames(_: str = "") -> Role:
     """Send frames from a sensor; who shares its memory reads them there."""
-    return _our_sending(True, np.arange(FRAME, dtype=np.uint8), FRAMES, 10)
+    return _our_sending(True, np.arange(FRAME, dtype=np.uint8), FRAMES, PER_TICK)
 
 
 def our_paced(_: str = "") -> Role:
@@ -210,7 +213,7 @@ def our_paced(_: str = "") -> Role:
 
 def our_frames_tcp(_: str = "") -> Role:
     """The same over TCP."""
-    return _our_sending(False, bytes(range(256)) * (FRAME // 256), FRAMES, 10)
+    return _our_sending(False, bytes(range(256)) * (FRAME // 256), FRAMES, PER_TICK)
 
 
 def our_smalls(_: str = "") -> Role:
@@ -219,8 +222,6 @@ def our_smalls(_: str = "") -> Role:
 
 
 def _our_listening(address: str, wanted: int) -> Role:
-    import threading
-
     from sensorium import ArrayData, RawData, Serializer, connect
 
     class Content(Serializer):
@@ -235,30 +236,36 @@ def _our_listening(address: str, wanted: int) -> Role:
             return ArrayData(raw)
 
     with connect(address, timeout=60.0) as client:
-        client.wait_for("content", PATIENCE / 1e3)
+        sensor = client.wait_for("content", PATIENCE / 1e3)
         yield {}
         while True:
-            enough = threading.Event()
-            seen, begin, end, delays = 0, 0.0, 0.0, []
-            is_large = wanted != SMALLS
+            yield _listened(sensor, wanted)
 
-            def take(data: ArrayData) -> None:
-                nonlocal seen, begin, end
-                if not seen:
-                    begin = time.perf_counter()
-                elif is_large:
-                    delays.append(data.latency())
-                seen += 1
-                if seen > wanted:
-                    end = time.perf_counter()
-                    enough.set()
 
-            client.sensors["content"].listen(take, policy="lossless", queue=2 if is_large else None)
-            if not enough.wait(PATIENCE / 1e3):
-                raise RuntimeError(f"only {seen} of {wanted} messages came")
-            client.sensors["content"].stop()
-            figures = {"rate": wanted * (FRAME if is_large else 1) / (end - begin)}
-            yield figures | ({"latency": median(delays)} if delays else {})
+def _listened(sensor: Any, wanted: int) -> dict[str, float]:
+    """Listen to a number of messages after the first, and return how fast they came and how late."""
+    enough = threading.Event()
+    seen, begin, end = 0, 0.0, 0.0
+    delays: list[float] = []
+    is_large = wanted != SMALLS
+
+    def take(data: Any) -> None:
+        nonlocal seen, begin, end
+        if not seen:
+            begin = time.perf_counter()
+        elif is_large:
+            delays.append(data.latency())
+        seen += 1
+        if seen > wanted:
+            end = time.perf_counter()
+            enough.set()
+
+    sensor.listen(take, policy="lossless", queue=2 if is_large else None)
+    if not enough.wait(PATIENCE / 1e3):
+        raise RuntimeError(f"only {seen} of {wanted} messages came")
+    sensor.stop()
+    figures = {"rate": wanted * (FRAME if is_large else 1) / (end - begin)}
+    return figures | ({"latency": median(delays)} if delays else {})
 
 
 def frames_listening(address: str) -> Role:

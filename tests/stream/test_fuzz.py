@@ -127,7 +127,7 @@ def refusals(dealer: Any) -> list[str]:
     return out
 
 
-@pytest.mark.parametrize("messages", [20_000, pytest.param(100_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("messages", [20_000, pytest.param(100_000, marks=pytest.mark.soak)])
 def test_random_and_mutated_messages(
     session: list[list[bytes]], messages: int, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -218,7 +218,7 @@ def test_a_flood_of_a_client_that_never_reads() -> None:
         assert not thread.is_alive()
 
 
-@pytest.mark.parametrize("times", [40, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [40, pytest.param(400, marks=pytest.mark.soak)])
 def test_a_server_that_sends_garbage_ends_that_connection_with_a_reason(
     times: int, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -144,7 +144,7 @@ def test_after_a_killed_server_the_client_connects_again(nursery: Nursery, tmp_p
     killed_servers(nursery, max(3, KILLS // 2), transport, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_two_hundred_kills(nursery: Nursery, tmp_path: Any) -> None:
     """The same, a hundred times each."""
     killed_clients(nursery, 100)

@@ -29,7 +29,7 @@ def server(nursery: Nursery) -> Iterator[Child]:
         yield child
 
 
-@pytest.mark.parametrize("cycles", [334, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cycles", [334, pytest.param(1000, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("what", KINDS)
 def test_a_thousand_sensors_that_come_and_go_leave_nothing(server: Child, what: str, cycles: int) -> None:
     """Descriptors, threads, memory, streams and sensors of the scene stay the same, on both sides."""
