@@ -11,15 +11,15 @@ from typing import Annotated, Any
 
 import numpy as np
 import pytest
+import synthetic as syn
 import torch
 import warp as wp
+from no_waiting import nobody_waits
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import sensorium as sn
 from sensorium.compute import Compute, Rows, program
-from tests import synthetic as syn
-from tests.no_waiting import nobody_waits
 
 wp.set_module_options({"enable_backward": False})
 

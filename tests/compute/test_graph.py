@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import synthetic as syn
 import torch
 import warp as wp
 
@@ -20,7 +21,6 @@ from sensorium.compute import Clock, Compute, Rows, graph, program
 from sensorium.compute.copies import AsyncCopy
 from sensorium.compute.workers import Workers
 from sensorium.spec import exact_fraction
-from tests import synthetic as syn
 
 wp.set_module_options({"enable_backward": False})
 

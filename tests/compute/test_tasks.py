@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import synthetic as syn
 import torch
 import warp as wp
+from test_capture import BODIES, HeightCfg, crowd, readings, segments, write
 
 import sensorium as sn
 from sensorium.compute import Compute, Program, Rows, Segment, program
-from tests import synthetic as syn
-from tests.test_capture import BODIES, HeightCfg, crowd, readings, segments, write
 
 wp.set_module_options({"enable_backward": False})
 

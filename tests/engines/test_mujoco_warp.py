@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import torch
 import warp as wp
+from no_waiting import nobody_waits
+from two_engines import sensors, values_of
 
 import sensorium as sn
 from sensorium.compute import devices
@@ -41,8 +43,6 @@ from sensorium.spec import (
     NATIVE_SENSOR,
     contact_array,
 )
-from tests.no_waiting import nobody_waits
-from tests.two_engines import sensors, values_of
 
 mjw = pytest.importorskip("mujoco_warp", reason="the engine of the extra `warp`")
 HAS_BATCH = importlib.util.find_spec("mujoco.batch") is not None  # MuJoCo since 3.17

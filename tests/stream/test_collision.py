@@ -12,6 +12,7 @@ import mujoco
 import numpy as np
 import pytest
 import torch
+from streamed_host import Host
 
 import sensorium as sn
 from sensorium.spec import Requirement, contact_array
@@ -19,7 +20,6 @@ from sensorium.stream import streamed
 from sensorium.stream.collision import WORLD, Collision, CollisionEvent, reserve_contact
 from sensorium.wire.serializers import OURS
 from sensorium.wire.world import Bodies, Body
-from tests.streamed_host import Host
 
 DT = 0.01
 BODIES = ("car", "wall", "post")

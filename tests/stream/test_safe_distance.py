@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 from scipy.spatial.transform import Rotation
+from streamed_host import Host, NoTree, bodies
 
 import sensorium as sn
 from sensorium.stream.safe_distance import SafeDistance, SafeDistanceEvent, boxes_overlap, matrices
 from sensorium.stream.streamed import owner_of
 from sensorium.wire.pose import Pose
 from sensorium.wire.world import Bodies
-from tests.streamed_host import Host, NoTree, bodies
 
 CAR = ("car/base", (2.0, 1.0, 0.5))
 SMALL = (0.1, 0.1, 0.1)

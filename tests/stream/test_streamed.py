@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from streamed_host import Host, NoTree, bodies
 
 import sensorium as sn
 from sensorium.errors import RegistrationError, SensoriumWarning, StreamError, UnknownNameError
@@ -25,7 +26,6 @@ from sensorium.wire.data import ArrayData, RawData
 from sensorium.wire.pose import Pose
 from sensorium.wire.serializers import Serializer
 from sensorium.wire.world import Snapshot
-from tests.streamed_host import Host, NoTree, bodies
 
 WAIT = 10.0
 """Seconds after which a test that waits gives up."""

@@ -137,12 +137,12 @@ class Link:
 
     def _run(self) -> None:
         poller, next_beat = self._poller, 0.0
-        poller.register(self._waker, zmq.POLLIN)
+        waker, woken = self._waker, self._waker.fileno()
+        poller.register(woken, zmq.POLLIN)
         try:
             while not self._stopping:
-                wait = max(0, int(1e3 * (next_beat - time.monotonic())) + 1)
-                events = dict(poller.poll(wait))
-                self._waker.rest()
+                events = dict(poller.poll(max(0, int(1e3 * (next_beat - time.monotonic())) + 1)))
+                waker.rest(woken in events)
                 if self._monitor is not None and self._monitor in events:
                     self._look_at_connection()
                 if self._dealer in events:

@@ -23,14 +23,14 @@ def take_reading(sensor: Sensor[Any, Any], envs: range, *, truth: bool, poses: b
         truth: whether its ground truth is copied.
         poses: whether the poses that are kept with its samples are.
     """
-    names = [spec.name for spec in sensor.specs]
-
-    def fields(data: Any) -> dict[str, torch.Tensor]:
-        return {names[0]: data} if sensor.single else {name: getattr(data, name) for name in names}
-
     host = _HostCopies(sensor.compute_on, envs)
-    measured = {name: host.take(value) for name, value in fields(sensor.data).items()}
-    true = {name: host.take(value) for name, value in fields(sensor.ground_truth).items()} if truth else {}
+
+    def newest(is_measured: bool) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
+        """Take the newest sample, also of a sensor whose `data` is its history."""
+        sensor.bring_up_to_date(is_measured=is_measured)
+        return {name: host.take(value) for name, value in sensor.own_tensors(is_measured=is_measured).items()}
+
+    measured, true = newest(is_measured=True), newest(is_measured=False) if truth else {}
     ring, stages = sensor.line.ring, sensor.line.stages
     about = ["capture_tick", "valid", "is_new", "frame"]
     if ring is not None and ring.has_delay:

@@ -22,7 +22,7 @@ from sensorium.wire import messages as say
 from sensorium.wire.bundles import Item, bundle_body
 from sensorium.wire.data import StreamInfo
 from sensorium.wire.header import BUNDLE, EVENTS, HEADER_BYTES, TRUTH, Header, body_offset, type_id
-from sensorium.wire.layout import HISTORY, plan
+from sensorium.wire.layout import plan
 from sensorium.wire.serializers import FieldSerializer
 
 _FIELDS = type_id(FieldSerializer.type_name)
@@ -98,9 +98,7 @@ class Publisher:
         dt: float,
     ) -> None:
         first, count, truth = key
-        specs = topic.info.specs
-        if specs and specs[0].axes[:1] == (HISTORY,):  # readings have the specs of one sample
-            reading = replace(reading, specs=specs)
+        specs = reading.specs
         offsets = reading.offsets
         filled = 0 if offsets is None else int(offsets[rows.stop] - offsets[rows.start])
         layout = plan(specs, count, filled, truth)

@@ -286,6 +286,11 @@ class Hub:
                 self._ready[session] = None
         self._wake()
 
+    @property
+    def has_outgoing(self) -> bool:
+        """Whether anything is to be sent."""
+        return bool(self._ready)
+
     def outgoing(self) -> Iterator[tuple[Session, list[Record]]]:
         """Yield what is to be sent, for the socket's thread."""
         while True:

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from sensorium import registry
 from sensorium.errors import ConfigError, StreamError, UnknownNameError
 from sensorium.spec import FieldSpec
 from sensorium.stream import streamed
@@ -31,7 +30,6 @@ from sensorium.stream.spawner import WORLD, Spawner
 from sensorium.stream.streamed import Bundle, Context, FailureLog, Outgoing, StreamedSensor
 from sensorium.wire import messages as say
 from sensorium.wire.data import StreamInfo
-from sensorium.wire.layout import with_history
 from sensorium.wire.pose import Pose
 from sensorium.wire.serializers import FieldSerializer
 from sensorium.wire.slots import Probe, slots_available
@@ -376,9 +374,6 @@ class Server:
     def _info(self, number: int, name: str, described: Mapping[str, Any]) -> StreamInfo:
         """Return what listeners are told of a sensor of the scene."""
         specs = tuple(FieldSpec.from_dict(each) for each in described["fields"])
-        history = described["cfg"].get("history_length", 0)
-        if history and registry.sensor_for(registry.cfg_for_kind(described["kind"])).history_in_data:
-            specs = tuple(with_history(spec, history) for spec in specs)
         is_event = any(spec.is_ragged for spec in specs)
         return StreamInfo(
             id=number,

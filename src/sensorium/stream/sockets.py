@@ -131,13 +131,14 @@ class Sockets:
     ) -> None:
         poller, router = self._poller, self._router
         poller.register(router, zmq.POLLIN)
-        poller.register(self._waker, zmq.POLLIN)
+        waker, woken = self._waker, self._waker.fileno()
+        poller.register(woken, zmq.POLLIN)
         next_look = time.monotonic()
         try:
             while not self._stopping:
-                wait = max(0, int(1e3 * (next_look - time.monotonic())) + 1)
+                wait = 0 if hub.has_outgoing else max(0, int(1e3 * (next_look - time.monotonic())) + 1)
                 events = dict(poller.poll(wait))
-                self._waker.rest()
+                waker.rest(woken in events)
                 for descriptor in [each for each in events if each in self._watched]:
                     self._watched[descriptor]()
                 if router in events:

@@ -8,7 +8,7 @@ field once more. Every block begins at a multiple of 64 bytes; what lies between
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -69,15 +69,6 @@ META: Mapping[str, str] = {
 """What is said of each env, and its element type."""
 
 
-HISTORY = "history"
-"""First axis of fields whose last values are all there, newest first, where the true ones are only those of now."""
-
-
-def with_history(spec: FieldSpec, length: int) -> FieldSpec:
-    """Return a field with the axis of its last values."""
-    return replace(spec, axes=(HISTORY, *spec.axes), shape=(length, *spec.shape))
-
-
 @lru_cache(maxsize=512)
 def plan(specs: tuple[FieldSpec, ...], num_envs: int, rows: int = 0, truth: bool = False) -> Layout:
     """Return where everything lies in a body.
@@ -116,9 +107,5 @@ def plan(specs: tuple[FieldSpec, ...], num_envs: int, rows: int = 0, truth: bool
     true: dict[str, Block] = {}
     if truth:
         meta["truth_tick"] = block("<i8", (num_envs,))
-        now = tuple(
-            replace(spec, axes=spec.axes[1:], shape=spec.shape[1:]) if spec.axes[:1] == (HISTORY,) else spec
-            for spec in specs
-        )
-        true = branch(now)
+        true = branch(specs)
     return Layout(meta, measured, true, tuple(gaps), end)

@@ -3,39 +3,64 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
+from threading import RLock, get_ident
 
 
 class Waker:
-    """A pipe into a poller: `wake` makes its `fileno` readable, `rest` makes it silent again.
+    """Something to poll: `wake` makes its `fileno` readable, `rest` makes it silent again.
 
-    Waking costs a system call only where the other thread was not woken already.
+    Waking costs a system call only where the thread that polls was not woken already, and none from that thread itself:
+    it looks at everything there is before it polls again.
     """
 
     def __init__(self) -> None:
-        self._read, self._write = socket.socketpair()
-        self._read.setblocking(False)
-        self._write.setblocking(False)
+        self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) if hasattr(os, "eventfd") else -1
+        self._pair = socket.socketpair() if self._event < 0 else None
+        for end in self._pair or ():
+            end.setblocking(False)
         self._is_awake = False
+        self._poller = 0
+        self._lock = RLock()  # so that nobody writes to a descriptor that was closed meanwhile and is another's now
 
     def fileno(self) -> int:
         """Return the descriptor to poll for reading."""
-        return self._read.fileno()
+        return self._event if self._pair is None else self._pair[0].fileno()
 
     def wake(self) -> None:
         """Wake the thread that polls."""
-        if not self._is_awake:
-            self._is_awake = True
-            with contextlib.suppress(OSError):  # closed meanwhile, or full: then it is awake
-                self._write.send(b"!")
+        if self._is_awake or get_ident() == self._poller:
+            return
+        self._is_awake = True
+        with self._lock, contextlib.suppress(OSError):  # closed meanwhile, or full: then it is awake
+            if self._pair is None:
+                os.eventfd_write(self._event, 1)
+            else:
+                self._pair[1].send(b"!")
 
-    def rest(self) -> None:
-        """Note that the thread is awake and will look at everything there is from here on."""
-        with contextlib.suppress(OSError):
-            self._read.recv(4096)
+    def rest(self, is_readable: bool) -> None:
+        """Note that the thread that calls is awake, and will look at everything there is from here on.
+
+        Args:
+            is_readable: whether its poll said so.
+        """
+        self._poller = get_ident()
+        if is_readable:
+            with contextlib.suppress(OSError):
+                if self._pair is None:
+                    os.eventfd_read(self._event)
+                else:
+                    self._pair[0].recv(4096)
         self._is_awake = False
 
     def close(self) -> None:
-        """Close both ends."""
-        self._read.close()
-        self._write.close()
+        """Close what is polled. Waking has no effect from then on."""
+        with self._lock:
+            self._is_awake = True
+            if self._pair is not None:
+                for end in self._pair:
+                    end.close()
+            elif self._event >= 0:
+                event, self._event = self._event, -1
+                os.close(event)
