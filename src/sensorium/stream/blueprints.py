@@ -7,6 +7,7 @@ sensor. What the config does not take is refused here as well, in the words of i
 
 from __future__ import annotations
 
+import logging
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -66,13 +67,18 @@ class Defined(Protocol):
 
 Extra = SensorDefinition | Defined | type
 
+_LOG = logging.getLogger("sensorium.stream")
+_ambiguous: set[str] = set()
+"""Kinds that the log has told of."""
+
 
 def definitions(
     extra: Iterable[Extra] = (), *, presets: Mapping[str, PresetLike] | None = None
 ) -> dict[str, SensorDefinition]:
     """Return the definitions of all registered sensors by id, and of others.
 
-    What cannot be described, such as a class of a broken plugin, is left out with a `SensoriumWarning` that names it.
+    What cannot be described, such as a class of a broken plugin, is left out with a `SensoriumWarning` that names it; a
+    kind that two classes have is left out, too, and the log says so once.
 
     Args:
         extra: definitions of other sensors, or classes that return one from `definition()`.
@@ -105,6 +111,13 @@ def definitions(
         )
 
     for kind in sorted(set(map(_kind, registry.registered()))):
+        try:
+            registry.cfg_for_kind(kind)
+        except DuplicateNameError as error:
+            if kind not in _ambiguous:
+                _ambiguous.add(kind)
+                _LOG.warning("there is no blueprint for sensors of the kind %r: %s", kind, error)
+            continue
         add(f"the sensor {kind!r}", partial(of_kind, kind))
     for each in extra:
         add(f"the sensor {shown(each)}", partial(_defined, each))
