@@ -13,11 +13,18 @@ from typing import Any
 import numpy as np
 
 from sensorium.stream import streamed
-from sensorium.stream.streamed import Bundle, Context, FailureLog, Outgoing, Owner, Stream, StreamedSensor
-from sensorium.wire.data import RawData, SensorData, StreamInfo
+from sensorium.stream.failures import FailureLog
+from sensorium.stream.model import owner_of
+from sensorium.stream.outgoing import Bundle, Context, Outgoing
+from sensorium.stream.sending import Stream
+from sensorium.stream.streamed import StreamedSensor
+from sensorium.wire.data import SensorData
 from sensorium.wire.header import Header, body_offset
+from sensorium.wire.owner import Owner
 from sensorium.wire.pose import Pose
+from sensorium.wire.raw_data import RawData
 from sensorium.wire.serializers import by_id
+from sensorium.wire.stream_info import StreamInfo
 from sensorium.wire.world import Bodies, Body, Snapshot
 
 
@@ -83,7 +90,7 @@ class Host:
         """Return a sensor as the server makes it."""
         definition = cls.definition()
         if attach_to:
-            owner = streamed.owner_of(self.bodies[attach_to], self.bodies, NoTree())
+            owner = owner_of(self.bodies[attach_to], self.bodies, NoTree())
         return streamed.spawn(
             cls,
             name,

@@ -31,7 +31,8 @@ from sensorium import Field, SimpleSensor, SimpleSensorCfg
 from sensorium.client.client_sensor import ClientSensor
 from sensorium.stream.streamed import StreamedSensor
 from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
-from sensorium.wire.data import ArrayData, RawData
+from sensorium.wire.data import ArrayData
+from sensorium.wire.raw_data import RawData
 from sensorium.wire.serializers import Serializer
 from sensorium.wire.world import Snapshot
 

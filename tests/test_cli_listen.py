@@ -27,12 +27,14 @@ import sensorium as sn
 from sensorium.cli import main
 from sensorium.client import show
 from sensorium.client.__main__ import main as plain
-from sensorium.client.sensors import Stats
+from sensorium.client.subscription import Stats
 from sensorium.spec import FieldSpec
 from sensorium.stream.security import KeyPair
-from sensorium.wire.data import FieldData, RawData, StreamInfo, empty
+from sensorium.wire.field_data import FieldData
 from sensorium.wire.header import TRUTH, Header, type_id
 from sensorium.wire.layout import plan
+from sensorium.wire.raw_data import RawData, empty
+from sensorium.wire.stream_info import StreamInfo
 
 HEAVY = ("torch", "warp", "pydantic", "mujoco", "rich", "tyro", "matplotlib")
 LISTEN = [sys.executable, "-m", "sensorium.cli", "listen"]

@@ -198,7 +198,7 @@ def test_in_lock_step_clients_take_the_steps(model: str, tmp_path: Path) -> None
             data = client.sensors["encoder"].read()
             assert (data.tick, data.frame) == (before + 7, frame)
             assert server.end(signal.SIGINT) == 130
-            until(lambda: "it was interrupted" in client._refusal or not client.is_connected, "the end")
+            until(lambda: "it was interrupted" in client._session.refusal or not client.is_connected, "the end")
         assert not Path(path.removeprefix("ipc://")).exists()
 
 
@@ -293,6 +293,7 @@ def test_hold_holds_the_pose_also_in_long_steps(model: str, substeps: int) -> No
         (["--address", "inproc://x"], ["--address: got 'inproc://x'"]),
         (["--token-file", "/nowhere/token"], ["token", "There is no folder '/nowhere'"]),
         (["--device", "cuda:99"], ["cuda:99"]),
+        (["--bulk-port", "70000"], ["--bulk-port: got 70000", "0 to 65535"]),
     ],
 )
 def test_mistakes_are_explained(
@@ -316,6 +317,9 @@ def test_an_address_that_is_taken_is_explained(model: str, tmp_path: Path, capsy
         for address in (f"tcp://127.0.0.1:{other.getsockname()[1]}", f"ipc://{tmp_path}/taken"):
             failed(capsys, main(["serve", model, "--address", address]), f"cannot listen at {address!r}", "in use")
         assert (tmp_path / "taken").exists()
+        port = other.getsockname()[1]
+        options = ["--address", "tcp://127.0.0.1:0", "--bulk-port", str(port)]
+        failed(capsys, main(["serve", model, *options]), f"port {port}", "bulk_port")
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ import pytest
 from sensorium import registry
 from sensorium.cfg import STAGE_KINDS
 from sensorium.cli.rig import load_rig
-from sensorium.client import client_sensor
-from sensorium.stream import streamed
+from sensorium.client.client_sensor import ClientSensor
+from sensorium.stream.streamed import StreamedSensor
 from sensorium.wire import serializers
 
 ROOT = Path(__file__).parents[1]
@@ -82,10 +82,8 @@ def _own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     registry.load_installed()
     stages = dict(STAGE_KINDS)
     monkeypatch.setattr(registry, "_pairs", dict(registry._pairs))
-    for module in (streamed, client_sensor):
-        module.registered()
-        monkeypatch.setattr(module, "_classes", dict(module._classes))
-    monkeypatch.setattr(client_sensor, "_definitions", dict(client_sensor._definitions))
+    for side in (StreamedSensor._registry, ClientSensor._registry):
+        monkeypatch.setattr(side, "classes", side.registered())
     for table in ("_by_name", "_by_id"):
         monkeypatch.setattr(serializers, table, dict(getattr(serializers, table)))
     yield

@@ -127,6 +127,42 @@ def test_an_engine_that_went_on() -> None:
     assert scene.tick == scene.engine.tick == 1
 
 
+FALLING = """
+<mujoco><option timestep="0.01"/><worldbody><body name="b"><freejoint/><geom size="0.1"/></body></worldbody></mujoco>
+"""
+
+
+@pytest.mark.parametrize("evaluate", ["always", "on_read"])
+def test_a_sample_that_is_made_anew_is_of_now_also_where_derived_state_is_a_tick_old(evaluate: Any) -> None:
+    """With ``fresh=False`` a sample is of the tick before; after an edit its derived state is computed, and current."""
+    engine = sn.MujocoEngine(FALLING, fresh=False)
+    scene = sn.Scene(engine, [sn.BodyStateCfg(name="state", body="b", evaluate=evaluate)])
+    for _ in range(3):
+        scene.step()
+    assert (scene["state"].capture_tick.tolist(), engine.lag) == ([2], 1)
+    engine.qpos[0, 2] = 5.0
+    scene.update(ticks=0)
+    reading = scene.publish(["state"])["state"]
+    assert reading["pos_w"].reshape(-1)[2] == 5.0
+    assert (reading.capture_tick.tolist(), reading.stamp.tolist(), reading.age.tolist()) == ([3], [0.03], [0.0])
+    scene.step()  # which leaves derived state a tick behind again: it is of what was edited
+    assert scene["state"].capture_tick.tolist() == [3] and scene["state"].data.pos_w.reshape(-1)[2] == 5.0
+
+
+def test_a_late_sample_that_was_made_anew_arrives_with_the_time_of_the_edit() -> None:
+    """The stamp goes with the sample through the delay line; the next sample is that of tick 6."""
+    engine = sn.MujocoEngine(FALLING, fresh=False)
+    scene = sn.Scene(engine, [sn.BodyStateCfg(name="state", body="b", delay=0.02, update_period=0.03)])
+    for _ in range(3):
+        scene.step()
+    engine.qpos[0, 2] = 5.0
+    scene.update(ticks=0)
+    scene.step(substeps=2)
+    reading = scene.publish(["state"])["state"]
+    assert reading["pos_w"].reshape(-1)[2] == 5.0 and reading.capture_tick.tolist() == [3]
+    assert reading.stamp[0] == pytest.approx(0.03) and reading.age[0] == pytest.approx(0.02)
+
+
 def test_time_is_exact() -> None:
     """Time is the tick times the decimal that dt was written as: a third of a million ticks do not drift."""
     scene = syn.world([], 1, 0.003)

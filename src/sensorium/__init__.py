@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sensorium.client.blueprints import BlueprintLibrary as BlueprintLibrary
     from sensorium.client.client_sensor import ClientEvent as ClientEvent
     from sensorium.client.client_sensor import ClientSensor as ClientSensor
+    from sensorium.client.frame_sync import FrameBundle as FrameBundle
     from sensorium.client.frame_sync import FrameSync as FrameSync
     from sensorium.client.lane_invasion import LaneInvasion as LaneInvasion
     from sensorium.client.lane_invasion import LaneInvasionEvent as LaneInvasionEvent
@@ -272,10 +273,11 @@ if TYPE_CHECKING:
     from sensorium.wire.attributes import SensorDefinition as SensorDefinition
     from sensorium.wire.attributes import make_generic_sensor_definition as make_generic_sensor_definition
     from sensorium.wire.data import ArrayData as ArrayData
-    from sensorium.wire.data import FieldData as FieldData
-    from sensorium.wire.data import RawData as RawData
+    from sensorium.wire.data import LostEvents as LostEvents
     from sensorium.wire.data import SensorData as SensorData
+    from sensorium.wire.field_data import FieldData as FieldData
     from sensorium.wire.pose import Pose as Pose
+    from sensorium.wire.raw_data import RawData as RawData
     from sensorium.wire.serializers import Serializer as Serializer
     from sensorium.world.contacts import ContactMatch as ContactMatch
     from sensorium.world.ray_cast import RayCast as RayCast
@@ -351,12 +353,13 @@ _MODULES = {
     "ElastomerTaxelData": "sensorium.sensors.elastomer_taxel",
     "Engine": "sensorium.engines.base",
     "Field": "sensorium.spec",
-    "FieldData": "sensorium.wire.data",
+    "FieldData": "sensorium.wire.field_data",
     "FieldSpec": "sensorium.spec",
     "Flicker": "sensorium.measurement.stages",
     "ForceTorque": "sensorium.sensors.force_torque",
     "ForceTorqueCfg": "sensorium.sensors.force_torque",
     "ForceTorqueData": "sensorium.sensors.force_torque",
+    "FrameBundle": "sensorium.client.frame_sync",
     "FrameSync": "sensorium.client.frame_sync",
     "FrameTransformer": "sensorium.sensors.frame_transformer",
     "FrameTransformerCfg": "sensorium.sensors.frame_transformer",
@@ -409,6 +412,7 @@ _MODULES = {
     "LidarSensor": "sensorium.sensors.lidar",
     "LidarSensorCfg": "sensorium.sensors.lidar",
     "LinkThermalCfg": "sensorium.sensors.temperature_grid",
+    "LostEvents": "sensorium.wire.data",
     "LowPass": "sensorium.measurement.stages",
     "MAGNETIC": "sensorium.spec",
     "MODEL_ELEMENTS": "sensorium.spec",
@@ -451,7 +455,7 @@ _MODULES = {
     "Radar": "sensorium.sensors.radar",
     "RadarCfg": "sensorium.sensors.radar",
     "RadarData": "sensorium.sensors.radar",
-    "RawData": "sensorium.wire.data",
+    "RawData": "sensorium.wire.raw_data",
     "RayCast": "sensorium.world.ray_cast",
     "RayCastSensor": "sensorium.sensors.ray_caster",
     "RayCastSensorCfg": "sensorium.sensors.ray_caster",
@@ -650,6 +654,7 @@ __all__ = [
     "ForceTorque",
     "ForceTorqueCfg",
     "ForceTorqueData",
+    "FrameBundle",
     "FrameSync",
     "FrameTransformer",
     "FrameTransformerCfg",
@@ -697,6 +702,7 @@ __all__ = [
     "LidarSensor",
     "LidarSensorCfg",
     "LinkThermalCfg",
+    "LostEvents",
     "LowPass",
     "MagneticDipole",
     "Magnetometer",

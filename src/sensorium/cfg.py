@@ -28,7 +28,9 @@ from pydantic import (
     Strict,
     ValidationError,
     ValidationInfo,
+    ValidatorFunctionWrapHandler,
     field_validator,
+    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from sensorium.spec import FieldSpec
 
 DataT = TypeVar("DataT")
+T = TypeVar("T")
 
 Float = Annotated[float, Strict()]
 """A number; text that looks like one is refused."""
@@ -91,6 +94,8 @@ def parse_amount(value: Any) -> Any:
         return parts
     try:
         number = float(value)
+    except OverflowError:
+        raise bad("a finite number") from None
     except (TypeError, ValueError):
         raise bad("a number, a vector or a distribution such as Uniform(0, 0.02)") from None
     if not abs(number) < float("inf"):
@@ -161,6 +166,13 @@ class Cfg(BaseModel):
             super().__init__(**data)
         except ValidationError as error:
             raise _config_error(type(self), error, data) from None
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _named_by_words(cls, value: Any, build: ValidatorFunctionWrapHandler) -> Any:
+        if isinstance(value, Mapping) and (odd := [name for name in value if not isinstance(name, str)]):
+            raise bad(f"a {cls.__name__} or its fields by name", f"{shown(odd[0])} is no name of a field.")
+        return build(value)
 
     def __repr_args__(self) -> Any:
         return [(name, value) for name, value in super().__repr_args__() if name in self.model_fields_set]
@@ -301,6 +313,15 @@ def _config_error(cls: type[Cfg], error: ValidationError, data: Mapping[str, Any
     return ConfigError(title, faults)
 
 
+ABSENT: Any = object()
+"""Stands for an argument that was not given, where None may be."""
+
+
+def without_absent(**values: Any) -> dict[str, Any]:
+    """Return the values that were given: for an `__init__` with arguments by place, whose config tells what lacks."""
+    return {name: value for name, value in values.items() if value is not ABSENT}
+
+
 class OffsetCfg(Cfg):
     """Fixed pose of a sensor's frame in the frame of what it is mounted on."""
 
@@ -352,8 +373,13 @@ class GilbertElliott(Cfg):
     r: Annotated[float, Strict()]
     """Probability per sample to turn good again, in (0, 1]."""
 
-    def __init__(self, p: float, r: float) -> None:
-        super().__init__(p=p, r=r)
+    if TYPE_CHECKING:
+
+        def __init__(self, p: float, r: float) -> None: ...
+    else:
+
+        def __init__(self, p: Any = ABSENT, r: Any = ABSENT, **others: Any) -> None:
+            super().__init__(**without_absent(p=p, r=r), **others)
 
     @field_validator("p")
     @classmethod
@@ -475,6 +501,23 @@ class StageCfg(Cfg):
             tensor.masked_fill_((key.mask > 0).reshape(-1, *(1,) * (tensor.dim() - 1)), 0.0)
 
 
+def find_kind(value: Mapping[Any, Any], kinds: Mapping[str, T]) -> tuple[T | None, Any, dict[str, Any]]:
+    """Return what the ``kind`` in a file's fields means, None where it means nothing, that kind, and the other fields.
+
+    Installed plugins are loaded where it is unknown. Raises what a validator may raise where a field has no name.
+    """
+    fields = dict(value)
+    kind = fields.pop("kind", None)
+    if odd := [name for name in fields if not isinstance(name, str)]:
+        raise bad("fields by name", f"{shown(odd[0])} is no name of a field.")
+    if not isinstance(kind, str):
+        return None, kind, fields
+    if kind not in kinds:
+        for find in FINDERS:
+            find()
+    return kinds.get(kind), kind, fields
+
+
 def _parse_stages(value: Any) -> tuple[StageCfg, ...]:
     if isinstance(value, StageCfg):
         raise bad("a tuple of stages", "Write (stage,) with a comma.")
@@ -483,17 +526,13 @@ def _parse_stages(value: Any) -> tuple[StageCfg, ...]:
     stages = []
     for item in value:
         if isinstance(item, Mapping):
-            fields = dict(item)
-            kind = fields.pop("kind", None)
-            if kind not in STAGE_KINDS:
-                for find in FINDERS:
-                    find()
-            if kind not in STAGE_KINDS:
+            found, kind, fields = find_kind(item, STAGE_KINDS)
+            if found is None:
                 raise bad(
                     f"stages whose kind is one of {', '.join(sorted(STAGE_KINDS))}", nearest(str(kind), STAGE_KINDS)
                 )
             try:
-                item = STAGE_KINDS[kind](**fields)
+                item = found(**fields)
             except ConfigError as error:
                 raise bad(str(error)) from None
         if not isinstance(item, StageCfg):

@@ -14,6 +14,7 @@ SensoriumError
 |- NotTrackedError      (RuntimeError)          something was asked of a sensor that it does not keep
 |- StreamError          (ConnectionError)       a server or client cannot be talked to, or not in this way
 |  `- WireError         (ValueError)            bytes that are no message of ours
+|- UsageError                                    an argument of a command line, named as it is typed
 `- MissingDependencyError (ImportError)         an optional package is needed
 
 SensoriumWarning (UserWarning)                  something works, but probably not as meant
@@ -23,8 +24,8 @@ SensoriumWarning (UserWarning)                  something works, but probably no
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 
 class SensoriumError(Exception):
@@ -135,6 +136,26 @@ class StreamError(SensoriumError, ConnectionError):
 
 class WireError(StreamError, ValueError):
     """Bytes that are no message of ours, or of another version."""
+
+
+class UsageError(SensoriumError):
+    """An argument of the command line, or a file that it names, cannot be used."""
+
+    @classmethod
+    def of(cls, option: str, got: object, expected: str, fix: str = "") -> UsageError:
+        """Build the error for one option, e.g. ``"--envs"``."""
+        return cls(str(Fault(option, shown(got), expected, fix)))
+
+    @classmethod
+    def reworded(cls, error: ConfigError, options: Mapping[str, str]) -> UsageError:
+        """Build the error of a config whose fields were given as options.
+
+        Args:
+            error: the config's.
+            options: field -> option; a field that is not in it keeps its name.
+        """
+        faults = [replace(fault, field=options.get(fault.field, fault.field)) for fault in error.faults]
+        return cls("\n".join(map(str, faults)))
 
 
 class MissingDependencyError(SensoriumError, ImportError):

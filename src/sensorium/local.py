@@ -19,6 +19,9 @@ def local_client(scene: Scene, *, server: Server | None = None, lockstep: bool =
     loop. What other threads ask for is done when the server is polled: ``client.server.poll()``, or by anything that
     this thread asks for.
 
+    One that nobody holds any more is closed, see `sensorium.connect`; the server that was made for it ends with it, and
+    the scene loses what it brought at its next step.
+
     Args:
         scene: the scene; its owner may go on stepping it.
         server: the server of this scene, where there is one; None makes one for this client alone.

@@ -57,7 +57,7 @@ def main(address: str, shared: bool, steps: int) -> dict[str, Any]:
         for strand in (guard, client.sensors["imu"], client.sensors["sheet"]):
             wait_until_taken(client, strand, frame)
         heard["bodies"] = [body.name for body in client.bodies.values()]
-        heard["segments"] = len(client._link._segments)
+        heard["segments"] = len(client._session.link._segments)
         pose = sn.Pose((1.0, 2.0, 3.0), (0.0, 0.0, 0.0, 1.0))
         heard["pose"] = (pose @ pose.inverse()).to_array().tolist()
         invasion.destroy()

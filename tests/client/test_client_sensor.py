@@ -37,6 +37,7 @@ from sensorium.errors import (
     UnknownNameError,
 )
 from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
+from sensorium.wire.plugins import Plugins
 from sensorium.wire.pose import Pose
 from sensorium.wire.world import Snapshot
 
@@ -59,10 +60,7 @@ def no_noise(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test registers is known in that test only."""
-    client_sensor.registered()
-    monkeypatch.setattr(client_sensor, "_classes", dict(client_sensor._classes))
-    monkeypatch.setattr(client_sensor, "_definitions", dict(client_sensor._definitions))
-    monkeypatch.setattr(client_sensor, "_broken", {})
+    monkeypatch.setattr(ClientSensor._registry, "classes", registered())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -628,7 +626,8 @@ def test_plugins_are_loaded_once_and_a_broken_one_is_named(tmp_path: Path, monke
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugins\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[sensorium.client_sensors]\nbad = bad_plugin\ngood = good_plugin\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(client_sensor, "_loaded", False)
+    plugins = Plugins(client_sensor.ENTRY_POINT_GROUP, "client sensor", client_sensor.OURS)
+    monkeypatch.setattr(ClientSensor._registry, "plugins", plugins)
     with pytest.warns(SensoriumWarning, match=r"plugin 'bad' of plugins 1\.0 .*no licence.*pip uninstall plugins"):
         assert "sensor.other.good" in registered()
     with warnings.catch_warnings():

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import random
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import pytest
 
-from sensorium.client.frame_sync import FrameCollector, FrameSync, FrameTimeoutError
+from sensorium.client.frame_sync import FrameBundle, FrameCollector, FrameSync, FrameTimeoutError
 from sensorium.errors import ConfigError, StaleError, StreamError, UnknownNameError
+from sensorium.wire.stream_info import StreamInfo
 
 LONG = 20.0
 """Seconds after which something that should have happened has not."""
@@ -46,7 +48,7 @@ def fill(sync: FrameCollector[Data], frames: range, lidar_every: int = 1) -> Non
         sync.done(k, due)
 
 
-def shown(bundle: dict[str, Data | None]) -> dict[str, str]:
+def shown(bundle: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(data) for name, data in bundle.items()}
 
 
@@ -293,6 +295,8 @@ def test_a_server_that_counts_anew_ends_it() -> None:
         (lambda: FrameCollector("imu"), "names: got 'imu', expected a list of sensors. Write ['imu']."),
         (lambda: FrameCollector(["imu", "imu"]), "names: got ('imu', 'imu'), expected each sensor once"),
         (lambda: FrameCollector(["imu"], keep=0), "keep: got 0, expected a number of frames >= 1"),
+        (lambda: FrameCollector(["imu"], max_events=0), "max_events: got 0, expected a number of events >= 1"),
+        (lambda: FrameCollector(["imu"], keep="many"), "keep: got 'many', expected a number of frames >= 1"),  # type: ignore[arg-type]
         (lambda: FrameCollector(["imu"]).get(-1), "frame: got -1, expected the number of a frame, >= 0"),
     ],
 )
@@ -307,6 +311,157 @@ def test_data_of_a_sensor_that_is_not_collected_are_refused() -> None:
         collector().add("imv", Data("imv", 1))
     with pytest.raises(UnknownNameError):
         collector().end("imv")
+
+
+# Several messages of one sensor ---------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Missing(Data):
+    """What stands for data that a frame does not give."""
+
+    count: int = 0
+    mark: object = None
+
+    def __repr__(self) -> str:
+        return f"{self.count} lost"
+
+
+def eventful(*names: str, **options: Any) -> FrameCollector[Data]:
+    return collector(*names, missing=lambda name, count, mark: Missing(name, -1, count, mark), **options)
+
+
+def test_all_data_of_a_frame_are_given_in_order_and_the_newest_by_name() -> None:
+    sync = eventful("guard", "imu")
+    events = [Data("guard", 1) for _ in range(3)]
+    for each in events:
+        sync.add("guard", each)
+    sync.done(1, {"guard": 3, "someone else's": 7})
+    sync.done(2, {})
+    bundle = sync.get(1)
+    assert bundle.events["guard"] == tuple(events) and bundle["guard"] is events[-1]
+    assert bundle.events["imu"] == () and bundle["imu"] is None
+    assert sync.get(2).events == {"guard": (), "imu": ()} and sync.left_out == 0
+
+
+def test_a_frame_is_complete_with_the_last_of_its_announced_data_and_not_with_the_first() -> None:
+    """An announcement overtakes data that wait for credit or for a worker thread."""
+    sync = eventful("guard")
+    sync.add("guard", Data("guard", 4))
+    sync.done(4, {"guard": 3})
+    with pytest.raises(FrameTimeoutError, match=r"Missing: 'guard' \(late, 1 of 3 have come\)\.$"):
+        sync.get(4, SOON)
+    sync.add("guard", Data("guard", 4))
+    call = Call(lambda: sync.get(4, LONG))
+    assert call.is_waiting()
+    sync.add("guard", Data("guard", 4))
+    assert len(call.result().events["guard"]) == 3
+
+
+def test_of_more_data_than_are_kept_the_number_is_given_and_the_newest() -> None:
+    sync, alive = eventful("guard", max_events=4), weakref.WeakSet[Data]()
+    for _ in range(100):
+        data = Data("guard", 1)
+        alive.add(data)
+        sync.add("guard", data)
+    assert len(alive) == 5 and sync.left_out == 96
+    sync.done(1, {"guard": 100}, "the announcement")
+    bundle = sync.get(1)
+    *kept, last = bundle.events["guard"]
+    assert len(kept) == 4 and isinstance(last, Missing)
+    assert (last.count, last.mark) == (96, "the announcement") and bundle["guard"] is data
+
+
+def test_lost_events_stand_in_the_frames_in_which_they_were_lost() -> None:
+    """Only their number comes, after what came before them: the announcements tell of which frames they were."""
+    sync = eventful("guard")
+    counts = {1: 3, 2: 2, 3: 4, 5: 1}
+    for k in (1, 1):
+        sync.add("guard", Data("guard", k))
+    for k, count in counts.items():
+        sync.done(k, {"guard": count})
+    call = Call(lambda: sync.next(LONG))
+    assert call.is_waiting()
+    sync.lose("guard", 5)  # one of frame 1, two of frame 2, two of frame 3
+    assert str(call.result()[1].events["guard"]) == "(guard1, guard1, 1 lost)"
+    number, bundle = sync.next()
+    assert (number, str(bundle.events["guard"]), bundle["guard"]) == (2, "(2 lost,)", None)
+    sync.add("guard", Data("guard", 3))
+    with pytest.raises(FrameTimeoutError, match="3 of 4 have come"):
+        sync.next(SOON)
+    sync.add("guard", Data("guard", 3))
+    assert str(sync.next()[1].events["guard"]) == "(guard3, guard3, 2 lost)"
+    sync.add("guard", Data("guard", 5))
+    assert str(sync.next()[1].events["guard"]) == "(guard5,)"
+    assert sync.left_out == 5
+
+
+def test_what_was_lost_before_the_first_announcement_completes_no_later_frame() -> None:
+    sync = eventful("guard")
+    sync.lose("guard", 10)
+    sync.add("guard", Data("guard", 6))
+    sync.done(6, {"guard": 1})
+    assert str(sync.get(6).events["guard"]) == "(guard6,)"
+    sync.done(7, {"guard": 2})
+    with pytest.raises(FrameTimeoutError, match="'guard'"):
+        sync.get(7, SOON)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_any_losses_in_any_order_of_arrival_are_told_in_their_frames(seed: int) -> None:
+    """The stream: some events arrive, runs of others are lost, and a word of each run comes before the next event."""
+    rng, frames = random.Random(seed), range(5, 40)
+    counts = {k: rng.choice([0, 0, 1, 1, 2, 5]) for k in frames}
+    expected = {k: [0, 0] for k in frames}  # arrived, lost
+    stream: list[Callable[[FrameCollector[Data]], None]] = []
+    run, is_losing = 0, False
+    for k in frames:
+        for _ in range(counts[k]):
+            is_losing = rng.random() < (0.8 if is_losing else 0.2)
+            expected[k][is_losing] += 1
+            if is_losing:
+                run += 1
+                continue
+            if run:
+                stream.append(lambda s, run=run: s.lose("guard", run))  # type: ignore[misc]
+            run = 0
+            stream.append(lambda s, k=k: s.add("guard", Data("guard", k)))  # type: ignore[misc]
+    if run:
+        stream.append(lambda s: s.lose("guard", run))
+    marks = [lambda s, k=k: s.done(k, {"guard": counts[k]} if counts[k] else {}) for k in frames]  # type: ignore[misc]
+    sync, left = eventful("guard"), [stream[::-1], marks[::-1]]
+
+    def arrive() -> None:
+        while any(left):
+            rng.choice([line for line in left if line]).pop()(sync)
+
+    arriving = Call(arrive)
+    for k in frames:
+        found = sync.get(k, LONG).events["guard"]
+        lost = [each.count for each in found if isinstance(each, Missing)]
+        assert [len(found) - len(lost), sum(lost)] == expected[k] and lost == [each for each in lost if each]
+    arriving.result()
+    assert sync.left_out == sum(lost for _, lost in expected.values()) and sync.late == 0
+
+
+def test_a_bundle_is_a_mapping_that_cannot_be_changed() -> None:
+    sync = collector()
+    fill(sync, range(1, 2))
+    bundle = sync.get(1)
+    assert isinstance(bundle, FrameBundle) and bundle == {"imu": bundle["imu"], "lidar": bundle["lidar"]}
+    assert (bundle.frame, list(bundle), len(bundle), "gnss" in bundle) == (1, ["imu", "lidar"], 2, False)
+    assert repr(bundle) == "FrameBundle(frame=1, {'imu': imu1, 'lidar': lidar1})"
+    with pytest.raises(UnknownNameError, match=r"unknown sensor 'imi'\. Did you mean 'imu'"):
+        bundle["imi"]
+    with pytest.raises(AttributeError, match="read-only"):
+        bundle.frame = 2  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        bundle.events["imu"] = ()  # type: ignore[index]
+    again = pickle.loads(pickle.dumps(bundle))
+    assert (again.frame, shown(again), str(again.events["imu"])) == (1, shown(bundle), "(imu1,)")
+    assert bundle.of("imu", Data) is bundle["imu"]
+    with pytest.raises(TypeError, match="the data of 'imu' are Data, not Missing"):
+        bundle.of("imu", Missing)
 
 
 # What is dropped ------------------------------------------------------------------------------------------------------
@@ -354,15 +509,6 @@ def test_frames_without_data_take_no_place() -> None:
         sync.done(k, ["lidar"] if k % 100 == 0 else ["imu"])
     assert [sync.next()[0] for _ in range(4)] == [0, 100, 200, 300]
     assert len(sync._runs) == 1 and sync.dropped == 0
-
-
-def test_two_messages_of_one_sensor_in_a_frame_are_counted() -> None:
-    sync = collector("imu")
-    first, second = Data("imu", 1), Data("imu", 1)
-    sync.add("imu", first)
-    sync.add("imu", second)
-    sync.done(1, ["imu"])
-    assert sync.get(1)["imu"] is second and sync.replaced == 1
 
 
 def test_closing_wakes_who_waits_and_lets_go_of_everything() -> None:
@@ -449,6 +595,7 @@ class Done:
     tick: int = 0
     time: float = 0.0
     subscriptions: tuple[int, ...] = ()
+    counts: tuple[int, ...] = ()
 
 
 @dataclass(eq=False)
@@ -457,6 +604,8 @@ class FakeHandle:
     callback: Callable[[Any], None]
     options: dict[str, Any] = field(default_factory=dict)
     number: int = 0
+    first: int = 0
+    count: int = 1
 
     def stop(self) -> None:
         self.client.handles.remove(self)
@@ -469,6 +618,10 @@ class FakeClient:
         self.names = names
         self.handles = list[FakeHandle]()
         self.order = list[str]()
+
+    @property
+    def streams(self) -> dict[str, StreamInfo]:
+        return {name: StreamInfo(number, name, "test", "test.Data/1") for number, name in enumerate(self.names)}
 
     def _subscribe(self, name: str, callback: Callable[[Any], None], **options: Any) -> FakeHandle:
         if name not in self.names:
@@ -507,8 +660,8 @@ def test_it_subscribes_without_losses_and_asks_for_the_ends_of_frames_last() -> 
             assert options == {"policy": "lossless", "envs": slice(0, 2), "truth": True}
         client.send(1, "imu", "lidar", "camera")
         client.send(2, "imu")
-        assert shown(sync.get(1)) == {"imu": "imu1", "lidar": "lidar1"}  # type: ignore[arg-type]
-        assert shown(sync.get(2)) == {"imu": "imu2", "lidar": "None"}  # type: ignore[arg-type]
+        assert shown(sync.get(1)) == {"imu": "imu1", "lidar": "lidar1"}
+        assert shown(sync.get(2)) == {"imu": "imu2", "lidar": "None"}
         assert (sync.names, sync.newest, sync.dropped, sync.late) == (("imu", "lidar"), 2, 0, 0)
         assert "imu, lidar" in repr(sync) and "newest frame 2" in repr(sync)
     assert client.handles == [] and sync.closed

@@ -18,9 +18,10 @@ from wire_messages import make_message
 import sensorium as sn
 from sensorium import registry
 from sensorium.readings import Reading
-from sensorium.wire.data import FieldData, StreamInfo
+from sensorium.wire.field_data import FieldData
 from sensorium.wire.header import TRUTH
 from sensorium.wire.serializers import FieldSerializer, read_message
+from sensorium.wire.stream_info import StreamInfo
 
 TICKS = 12
 FRAMES = 8

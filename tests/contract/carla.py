@@ -369,7 +369,7 @@ ROWS = (
             Replaced(
                 (
                     "sn.StreamedSensor.stream",
-                    "sensorium.stream.streamed.Stream.capture",
+                    "sensorium.stream.sending.Stream.capture",
                 ),
                 "A property of the sensor; what another thread sends with is a capture",
             ),
@@ -379,7 +379,7 @@ ROWS = (
             "Stream.Send",
             "method",
             Present(
-                "sensorium.stream.streamed.Stream.send",
+                "sensorium.stream.sending.Stream.send",
                 "tests/contract/test_carla.py::test_the_tutorial_from_the_definition_to_the_callback",
             ),
             "sends data to whoever listens",
@@ -396,7 +396,7 @@ ROWS = (
             "sending triggers the callback on the client",
             "guarantee",
             Present(
-                "sensorium.stream.streamed.Stream.send",
+                "sensorium.stream.sending.Stream.send",
                 "tests/contract/test_carla.py::test_the_tutorial_from_the_definition_to_the_callback",
             ),
         ),
@@ -693,7 +693,7 @@ ROWS = (
             "Stream.PopBufferFromPool",
             "method",
             Present(
-                "sensorium.stream.streamed.Stream.pop_buffer",
+                "sensorium.stream.sending.Stream.pop_buffer",
                 "tests/contract/test_carla.py::test_every_sensor_has_a_stream_and_a_pool_of_its_own",
                 call="",
             ),
@@ -702,7 +702,7 @@ ROWS = (
             "every stream has a buffer pool",
             "guarantee",
             Present(
-                "sensorium.stream.streamed.Stream.pool",
+                "sensorium.stream.sending.Stream.pool",
                 "tests/contract/test_carla.py::test_every_sensor_has_a_stream_and_a_pool_of_its_own",
             ),
         ),
@@ -764,7 +764,7 @@ ROWS = (
             "data may be sent from another thread",
             "guarantee",
             Present(
-                "sensorium.stream.streamed.Stream.send_async",
+                "sensorium.stream.sending.Stream.send_async",
                 "tests/stream/test_streamed.py::test_real_worker_threads_send_every_frame",
             ),
             "as a camera does from its render thread",
@@ -773,7 +773,7 @@ ROWS = (
             "the stream is made in the simulation's thread",
             "guarantee",
             Present(
-                "sensorium.stream.streamed.Stream.capture",
+                "sensorium.stream.sending.Stream.capture",
                 "tests/stream/test_streamed.py::test_sending_from_another_thread_needs_a_capture",
                 note="A capture, for one message of that very frame.",
             ),

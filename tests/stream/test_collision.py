@@ -18,6 +18,7 @@ import sensorium as sn
 from sensorium.spec import Requirement, contact_array
 from sensorium.stream import streamed
 from sensorium.stream.collision import WORLD, Collision, CollisionEvent, reserve_contact
+from sensorium.stream.model import owner_of
 from sensorium.wire.serializers import OURS
 from sensorium.wire.world import Bodies, Body
 
@@ -40,7 +41,7 @@ class World(Host):
     def collision(self, body: str, name: str = "guard", envs: range | None = None, **values: Any) -> Collision:
         """Return a collision sensor on a body, with its sensors in the scene."""
         engine = self.scene.engine
-        owner = streamed.owner_of(self.bodies[body], self.bodies, engine)
+        owner = owner_of(self.bodies[body], self.bodies, engine)
         sensor: Collision = self.spawn(Collision, values, owner=owner, name=name, envs=envs)
         self.feeds = {key: cfg.name for key, cfg in streamed.scene_cfgs(sensor, engine).items()}
         for cfg in streamed.scene_cfgs(sensor, engine).values():

@@ -117,7 +117,7 @@ def test_a_request_while_the_loop_does_not_poll_says_so_and_is_done_later() -> N
             with running(server):
                 client.timeout = PATIENCE
                 assert client.step() == 2  # the reset was the first frame
-            assert not client._answers
+            assert len(client._session.requests) == 0
 
 
 def test_more_requests_than_can_wait_end_that_client_alone() -> None:
@@ -127,9 +127,9 @@ def test_more_requests_than_can_wait_end_that_client_alone() -> None:
             from sensorium.wire import messages as say
 
             for i in range(400):
-                flooder._link.tell(say.Reset(10_000 + i, None))
-            until(lambda: not flooder.is_connected)
-            assert "256 requests" in flooder._refusal
+                flooder._session.link.tell(say.Reset(10_000 + i, None))
+            until(lambda: flooder._session.refusal)
+            assert "256 requests" in flooder._session.refusal
             assert other.is_connected and server.clients == 1
             server.poll()
             assert server.frame == 0  # nobody waits for what it asked for

@@ -27,9 +27,9 @@ def some(seconds: float) -> None:
     threading.Event().wait(random.uniform(0.0, seconds))
 
 
-def killed_clients(nursery: Nursery, times: int) -> None:
+def killed_clients(nursery: Nursery, times: int, shared_memory: bool = True) -> None:
     """Kill clients that listen with all policies, hold slots and have spawned sensors."""
-    with serving(step=True, world=WORLD, lease=1.0) as server:
+    with serving(step=True, world=WORLD, lease=1.0, shared_memory=shared_memory) as server:
         with sn.connect(server.address) as witness:
             seen: list[tuple[float, int]] = []
             witness.sensors["sheet"].listen(lambda data: seen.append((time.monotonic(), data.frame)))
@@ -48,6 +48,7 @@ def killed_clients(nursery: Nursery, times: int) -> None:
                 gaps = [b[0] - a[0] for a, b in zip(seen[at:], seen[at + 1 :], strict=False)]
                 assert max(gaps, default=0.0) < 1.0, f"the other client was without data at {end}"
                 until(lambda: server.counts.subscriptions == 1 and server.counts.slots_lent <= 2)
+                assert server.counts.bulk_lines == (not shared_memory)
                 if i == 1:
                     gc.collect()
                     before = held()
@@ -69,13 +70,13 @@ def free_port() -> int:
 
 def killed_servers(nursery: Nursery, times: int, transport: str, folder: Any) -> None:
     """Kill servers in the midst of frames and requests; each time another one takes its address."""
-    address = f"tcp://127.0.0.1:{free_port()}" if transport == "tcp" else f"ipc://{folder}/socket"
+    address = f"ipc://{folder}/socket" if transport == "ipc" else f"tcp://127.0.0.1:{free_port()}"
 
     def start() -> Child:
         return nursery.start("server", address=address, world=WORLD, hz=300.0)
 
     server = start()
-    with sn.connect(address, timeout=PATIENCE) as client:
+    with sn.connect(address, timeout=PATIENCE, shared_memory=transport != "network") as client:
         frames: dict[str, list[tuple[int, int]]] = {"sheet": [], "gauge": [], "tick": []}
         broken: list[Any] = []
         generation = [0]
@@ -133,12 +134,13 @@ def killed_servers(nursery: Nursery, times: int, transport: str, folder: Any) ->
     server.stop()
 
 
-def test_killed_clients_leave_nothing_and_others_go_on(nursery: Nursery) -> None:
+@pytest.mark.parametrize("shared_memory", [True, False])
+def test_killed_clients_leave_nothing_and_others_go_on(nursery: Nursery, shared_memory: bool) -> None:
     """A few times, at random moments."""
-    killed_clients(nursery, KILLS)
+    killed_clients(nursery, KILLS, shared_memory)
 
 
-@pytest.mark.parametrize("transport", ["tcp", "ipc"])
+@pytest.mark.parametrize("transport", ["tcp", "ipc", "network"])
 def test_after_a_killed_server_the_client_connects_again(nursery: Nursery, tmp_path: Any, transport: str) -> None:
     """Within two seconds of the new one's start; listeners and spawned sensors are there again."""
     killed_servers(nursery, max(3, KILLS // 2), transport, tmp_path)
@@ -146,9 +148,11 @@ def test_after_a_killed_server_the_client_connects_again(nursery: Nursery, tmp_p
 
 @pytest.mark.soak
 def test_two_hundred_kills(nursery: Nursery, tmp_path: Any) -> None:
-    """The same, a hundred times each."""
-    killed_clients(nursery, 100)
-    killed_servers(nursery, 100, "tcp", tmp_path)
+    """The same, a hundred times each: half of them with shared memory, half without."""
+    killed_clients(nursery, 50)
+    killed_clients(nursery, 50, shared_memory=False)
+    killed_servers(nursery, 50, "tcp", tmp_path)
+    killed_servers(nursery, 50, "network", tmp_path)
 
 
 def test_a_client_that_is_stopped_for_longer_than_the_lease_starts_anew(nursery: Nursery) -> None:

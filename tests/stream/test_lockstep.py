@@ -172,7 +172,7 @@ def test_a_client_that_stops_in_the_midst_lets_the_waiting_step_go_on() -> None:
             thread = threading.Thread(target=run)
             thread.start()
             until(lambda: len(steps) >= 4)
-            slow._link.stop()  # the connection ends while its listener is still at work
+            slow._session.link.stop()  # the connection ends while its listener is still at work
             until(lambda: len(steps) == 12, "the end of the steps", PATIENCE / 2)
             gate.set()
             thread.join(PATIENCE)

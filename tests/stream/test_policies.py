@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from streaming import PATIENCE, Child, Nursery, build, held, serving, until
+from streaming import DT, PATIENCE, Child, Nursery, build, held, serving, until
 
 import sensorium as sn
-from sensorium.client.sensors import Subscription
+from sensorium.client.subscription import Subscription
 from sensorium.wire.data import LostEvents
 
 HZ = 60.0
@@ -109,14 +109,14 @@ def test_a_listener_that_begins_anew_after_it_was_too_slow_gets_data_again() -> 
                 gate.set()
                 until(lambda: client.sensors["sheet"].why_ended)
                 until(lambda: client.notes)
-            client._notes.clear()
+            client._session.notes.clear()
         got = []
         client.sensors["sheet"].listen(lambda data: got.append(data.frame))
         until(lambda got=got: len(got) > 20)
 
 
 def test_events_that_find_no_place_are_counted_in_a_record_where_they_would_have_been() -> None:
-    """Events that are there and events that are lost are all that were sent; the order is kept."""
+    """Events that are there and lost are all that were sent, in order; the record has the time of the last of them."""
     with serving(lockstep=True, world={"columns": 0}) as server, sn.connect(server.address) as client:
         ticker = client.spawn("sensor.other.test_ticker", name="ticker")
         client.spawn("sensor.other.test_ticker", name="crowd")
@@ -126,17 +126,20 @@ def test_events_that_find_no_place_are_counted_in_a_record_where_they_would_have
         client.spawn(bp, name="ticker")
         gate = threading.Event()
         got: list[tuple[str, int]] = []
+        last_lost: list[int] = []
 
         def take(data: Any) -> None:
             if isinstance(data, LostEvents):
                 got.append(("lost", data.events_lost))
+                last_lost.append(data.frame)
+                assert data.tick == data.frame and data.timestamp == data.tick * DT and 0.0 < data.latency() < PATIENCE
             else:
                 got.append(("event", int(data[0]) * 50 + int(data[1])))
             gate.wait(PATIENCE)
 
-        subscription = Subscription(client, "ticker", take, queue=10)
+        subscription = Subscription(client._session, "ticker", take, queue=10)
         subscription._window = 4
-        client._begin(subscription)
+        client._session.begin(subscription)
         total, first = 0, client.step() * 50
         for _ in range(12):  # more often than there are credits: a record of lost events costs none for good
             client.step()
@@ -154,6 +157,7 @@ def test_events_that_find_no_place_are_counted_in_a_record_where_they_would_have
                 expected += 1
             else:
                 expected += n
+                assert last_lost.pop(0) == (expected - 1) // 50
         gate.set()
 
 

@@ -11,8 +11,8 @@ import pytest
 from streaming import PATIENCE, MarksSerializer, build, running, serving, until
 
 import sensorium as sn
-from sensorium.client import Client
-from sensorium.client.sensors import Subscription
+from sensorium.client.session import Session
+from sensorium.client.subscription import Subscription
 from sensorium.errors import SensoriumWarning
 from sensorium.stream.streamed import StreamedSensor
 from sensorium.wire import messages as say
@@ -55,13 +55,13 @@ class Failing(StreamedSensor):
 def test_a_greeting_that_is_answered_twice_begins_everything_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server is busy for longer than a client waits with its next greeting."""
     learnt: list[Any] = []
-    learn = Client._learn
+    learn = Session._learn
 
-    def note(self: Client, catalogue: say.Catalogue) -> None:
+    def note(self: Session, catalogue: say.Catalogue) -> None:
         learnt.append(catalogue)
         learn(self, catalogue)
 
-    monkeypatch.setattr(Client, "_learn", note)
+    monkeypatch.setattr(Session, "_learn", note)
     with serving(lockstep=True, world={"columns": 0}) as server:
         welcome, hear = server._doorkeeper._welcome, server._doorkeeper._hear
 
@@ -99,10 +99,10 @@ def test_what_was_under_way_when_the_connection_broke_gives_no_credit_to_the_nex
         got.append(data.frame)
 
     with sn.connect(address, timeout=PATIENCE) as client:
-        subscription = Subscription(client, "gauge", take, policy="lossless")
+        subscription = Subscription(client._session, "gauge", take, policy="lossless")
         subscription._window = 64
         with running(first):
-            client._begin(subscription)
+            client._session.begin(subscription)
             for _ in range(10):
                 client.step()
             assert entered.wait(PATIENCE)
@@ -125,10 +125,10 @@ def test_a_subscription_that_began_before_the_catalogue_came_is_not_there_twice(
         client.sensors["gauge"].listen(lambda data: None, policy="lossless")
         until(lambda: server.counts.subscriptions == 1)
         catalogue = server._doorkeeper._catalogue()
-        client._learn(catalogue)  # as if it had come only now
+        client._session._learn(catalogue)  # as if it had come only now
         client.step()
         until(lambda: server.counts.subscriptions == 1)
-        assert len(client._subscriptions) == 1
+        assert len(client._session.subscribers) == 1
 
 
 def test_a_frame_is_complete_once_the_last_worker_has_sent_whether_or_not_the_loop_polls() -> None:

@@ -11,8 +11,9 @@ from scipy.spatial.transform import Rotation
 from streamed_host import Host, NoTree, bodies
 
 import sensorium as sn
-from sensorium.stream.safe_distance import SafeDistance, SafeDistanceEvent, boxes_overlap, matrices
-from sensorium.stream.streamed import owner_of
+from sensorium.stream.geometry import boxes_overlap, matrices
+from sensorium.stream.model import owner_of
+from sensorium.stream.safe_distance import SafeDistance, SafeDistanceEvent
 from sensorium.wire.pose import Pose
 from sensorium.wire.world import Bodies
 

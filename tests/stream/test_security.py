@@ -10,13 +10,14 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import zmq
-from streaming import build, running, serving, until
+from streaming import PATIENCE, build, running, serving, until
 
 import sensorium as sn
 from sensorium.errors import ConfigError, SensoriumWarning, StreamError
-from sensorium.stream.security import KeyPair
+from sensorium.stream.security import KeyPair, reaches_all
 from sensorium.wire import messages as say
 from sensorium.wire.packing import CONTROL, CREDIT, Record, pack, unpack
 
@@ -36,15 +37,74 @@ def test_the_default_address_is_loopback_and_others_need_a_token_or_keys() -> No
             sn.connect(address)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for address in (
-            "tcp://127.0.0.1:0",
-            "tcp://localhost:0",
-            "tcp://[::1]:0" if socket.has_ipv6 else "tcp://127.0.0.2:0",
-        ):
-            try:
-                sn.serve(scene, address).close()
-            except StreamError as error:  # this machine has no IPv6 at all
-                assert "::1" in str(error)
+        for address in ("tcp://127.0.0.1:0", "tcp://localhost:0", "tcp://127.0.0.2:0"):
+            sn.serve(scene, address).close()
+
+
+def has_ipv6() -> bool:
+    """Return whether this machine can be reached by its own IPv6 number."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_a_server_listens_at_numbers_of_ipv6_where_the_machine_has_them() -> None:
+    """And says so where it has not."""
+    if not has_ipv6():
+        with pytest.raises(StreamError, match="::1"):
+            sn.serve(build(), "tcp://[::1]:0")
+        return
+    with serving("tcp://[::1]:0", lockstep=True, world={"columns": 131072}) as server:
+        with sn.connect(server.address, shared_memory=False) as client:
+            until(lambda: server.counts.bulk_lines == 1)
+            frames: list[int] = []
+            client.sensors["sheet"].listen(lambda data: frames.append(data.frame), policy="lossless")
+            last = client.step()
+            until(lambda: frames and frames[-1] == last)
+
+
+def test_what_is_no_socket_is_not_overwritten(tmp_path: Path) -> None:
+    precious = tmp_path / "precious.txt"
+    precious.write_text("all I have")
+    for path in (precious, tmp_path):
+        with pytest.raises(StreamError, match=r"no socket.*another path"):
+            sn.serve(build(), f"ipc://{path}")
+    assert precious.read_text() == "all I have"
+
+
+def test_a_message_that_the_server_would_not_take_is_refused_before_it_is_sent() -> None:
+    """And the client stays connected."""
+    with serving(lockstep=True, max_message=2**20) as server, sn.connect(server.address) as client:
+        with pytest.raises(StreamError, match=r"Control of 16\d+ bytes.*max_message"):
+            client.control(np.zeros(200_000))
+        with pytest.raises(StreamError, match=r"Reset of \d+ bytes"):
+            client.reset(range(300_000))
+        assert client.step() and client.is_connected and server._doorkeeper.refused == 0
+
+
+def test_many_long_messages_at_once_go_one_by_one() -> None:
+    with serving(lockstep=True, max_message=2**20) as server, sn.connect(server.address) as client:
+        threads = [threading.Thread(target=steps, args=(client,)) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE)
+        assert client.step() and client.is_connected and server._doorkeeper.refused == 0
+
+
+def steps(client: sn.Client) -> None:
+    """Send controls that are almost too long, which the world has no use for."""
+    for _ in range(5):
+        with pytest.raises(StreamError, match="no controls"):
+            client.control(np.zeros(120_000))
+
+
+@pytest.mark.parametrize("host", ["*", "0.0.0.0", "0", "0x0", "::", "0:0::0"])
+def test_all_interfaces_are_known_however_they_are_written(host: str) -> None:
+    assert reaches_all(host)
+    assert not reaches_all("127.0.0.1") and not reaches_all("::1") and not reaches_all("robot")
 
 
 @pytest.mark.parametrize(
@@ -166,9 +226,10 @@ def test_a_long_message_that_takes_long_to_read_is_refused() -> None:
     with serving(lockstep=True, world=QUICK) as server:
         with sn.connect(server.address) as other:
             with sn.connect(server.address) as client:
-                client._link.tell(say.Set(1, "gauge", "x", [0] * 3_000_000, None))
-                until(lambda: client._refusal)
-                assert "control message" in client._refusal
+                long = say.encode(say.Set(1, "gauge", "x", [0] * 3_000_000, None))
+                client._session.link.send(Record(CONTROL, 0, 0, long))
+                until(lambda: client._session.refusal)
+                assert "control message" in client._session.refusal
             with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
                 dealer.linger = 0
                 dealer.connect(server.address)
@@ -194,9 +255,9 @@ def test_a_flood_of_subscriptions_ends_that_client_alone() -> None:
         with sn.connect(server.address) as flooder:
             number = flooder.streams["gauge"].id
             for i in range(20_000):
-                flooder._link.tell(say.Subscribe(10**6 + i, number, True, 1, 0.0, 0, 0, False, 1, 1))
-            until(lambda: flooder._refusal)
-            assert "1024 subscriptions" in flooder._refusal
+                flooder._session.link.tell(say.Subscribe(10**6 + i, number, True, 1, 0.0, 0, 0, False, 1, 1))
+            until(lambda: flooder._session.refusal)
+            assert "1024 subscriptions" in flooder._session.refusal
         until(lambda: server.counts.subscriptions == 1)
         count = len(got)
         until(lambda: len(got) > count + 20)
@@ -224,3 +285,24 @@ def test_a_client_that_says_goodbye_leaves_nothing_and_closing_the_server_tells_
         server.poll()
     left.close()
     until(lambda: threading.active_count() == before[1] and held()["fds"] <= before[0]["fds"])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"address": 7447}, "address: got 7447"),
+        ({"address": [None]}, "address: got None"),
+        ({"scene": "x"}, "scene: got 'x'"),
+        ({"token": 5}, "token: got"),
+        ({"keys": "k" * 40}, "KeyPair.generate"),
+        ({"patience": "x"}, "patience: got 'x'"),
+        ({"lease": float("nan")}, "lease: got nan"),
+        ({"max_clients": 1.5}, "max_clients: got 1.5"),
+        ({"max_message": 0}, "max_message: got 0"),
+    ],
+)
+def test_what_a_server_cannot_be_given_is_refused_at_once(options: dict[str, Any], words: str) -> None:
+    """With the option, what was given and what is expected."""
+    given: dict[str, Any] = {"scene": build(**QUICK), "address": "tcp://127.0.0.1:0", **options}
+    with pytest.raises(ConfigError, match=words):
+        sn.serve(given.pop("scene"), given.pop("address"), **given)

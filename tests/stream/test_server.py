@@ -23,11 +23,11 @@ from sensorium.stream.streamed import StreamedSensor
 from sensorium.wire import messages as say
 from sensorium.wire.attributes import SensorDefinition, make_generic_sensor_definition
 from sensorium.wire.bundles import is_bundle
-from sensorium.wire.data import StreamInfo
-from sensorium.wire.header import EVENTS, Header
+from sensorium.wire.header import EVENTS, HEADER_BYTES, Header
 from sensorium.wire.packing import CONTROL, DATA, PART, PARTS, SLOT, Place, Record
 from sensorium.wire.serializers import read_bundle, read_message
 from sensorium.wire.slots import slots_available
+from sensorium.wire.stream_info import StreamInfo
 
 # A listener without a socket ------------------------------------------------------------------------------------------
 
@@ -638,9 +638,9 @@ class Model:
         topic = self.hub.topics[self.random.choice([*self.hub.topics])]
         for receivers in self.hub.wanted(topic, topic.subscriptions).values():
             number = next(self.sent)
-            size = self.random.choice((16, SMALL + self.random.randint(1, 9000)))
+            size = self.random.choice((HEADER_BYTES, SMALL + self.random.randint(1, 9000)))
             payload = self.hub.allocate(topic, size, receivers)
-            memoryview(payload.data)[:16] = self.content(number)
+            memoryview(payload.data)[:HEADER_BYTES] = self.content(number)
             for each in self.subscriptions:
                 if each.real in receivers:
                     each.offered.append(number)
@@ -649,7 +649,7 @@ class Model:
 
     @staticmethod
     def content(number: int) -> bytes:
-        return b"number: " + number.to_bytes(8, "little")
+        return Header(seq=number, frame=2 * number).pack()
 
     def read(self) -> None:
         """Take all that is in the outboxes."""
@@ -665,19 +665,21 @@ class Model:
                     place = Place.unpack(content)
                     writer = self.hub._writer(place.segment)
                     assert writer is not None and session.shares_memory
-                    memory = bytes(writer.memory(place.slot)[:16])
+                    memory = bytes(writer.memory(place.slot)[:HEADER_BYTES])
                     self.slots.append((session, place, memory))
                 else:
                     assert kind in (DATA, PART)
-                    memory = bytes(memoryview(content)[:16])
+                    memory = bytes(memoryview(content)[:HEADER_BYTES])
                 self.receive(expected, dropped, memory, content)
 
     def receive(self, expected: Expected, dropped: int, memory: bytes, content: Any) -> None:
         expected.accounted += dropped
-        if memory[:8] != b"number: ":
+        if Header.peek(memory).lost:
             header = Header.read(memoryview(content))
             assert expected.kind == "events" and header.flags & EVENTS and header.lost > 0
             expected.accounted += header.lost
+            last = expected.offered[expected.accounted - 1]
+            assert (header.seq, header.frame) == (last, 2 * last), "the record says when the last one was lost"
             return
         assert dropped == 0 or expected.kind == "latest"
         assert memory == self.content(expected.offered[expected.accounted]), "not the next one"
@@ -699,7 +701,9 @@ class Model:
             session, place, memory = self.slots.pop(self.random.randrange(len(self.slots)))
             if self.hub.sessions.get(session.route) is session:
                 writer = self.hub._writer(place.segment)
-                assert writer is not None and bytes(writer.memory(place.slot)[:16]) == memory, "written while held"
+                assert writer is not None and bytes(writer.memory(place.slot)[:HEADER_BYTES]) == memory, (
+                    "written while held"
+                )
                 self.hub.release(session, place.segment, place.slot)
 
     def end(self) -> None:

@@ -61,8 +61,8 @@ def test_a_thousand_sensors_that_come_and_go_leave_nothing(server: Child, what: 
             for key in ("fds", "threads"):
                 assert b[key] <= a[key] + 2, (side, key)
             assert b["rss"] - a["rss"] < 12 * 2**20, f"{(b['rss'] - a['rss']) / cycles:.0f} bytes per sensor"
-        assert heard[0] > 0 and not client._spawned and set(client.streams) == {"gauge", "world"}
-        assert len(client._subscriptions) == 0 and not client.errors
+        assert heard[0] > 0 and not client._session.spawned and set(client.streams) == {"gauge", "world"}
+        assert len(client._session.subscribers) == 0 and not client.errors
 
 
 def test_sensors_go_away_with_their_client(server: Child) -> None:
@@ -109,17 +109,17 @@ def test_what_cannot_be_spawned_leaves_nothing(server: Child) -> None:
         with pytest.raises(sn.UnknownNameError):
             client.spawn("sensor.other.no_such_thing")
         with pytest.raises(StreamError):
-            client._spawn(_wish(client, "burst", {"a": 1}), "wrong", None)
+            client._session.spawn(_wish(client, "burst", {"a": 1}), "wrong")
         after = server.ask("held")
         assert (before["topics"], before["sensors"]) == (after["topics"], after["sensors"])
 
 
 def _wish(client: sn.Client, attribute: str, value: Any) -> Any:
-    from sensorium.client.client import _Spawned
+    from sensorium.client.session import Wish
 
     blueprint = client.blueprints.find("sensor.other.test_ticker").copy()
     blueprint._chosen = {attribute: value}  # past the checks of this side
-    return _Spawned(blueprint, sn.Pose(), "", None, {})
+    return Wish(blueprint, sn.Pose(), "", None)
 
 
 def test_after_a_restart_of_the_server_sensors_are_spawned_again_and_listeners_go_on() -> None:

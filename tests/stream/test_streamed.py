@@ -19,11 +19,17 @@ from streamed_host import Host, NoTree, bodies
 import sensorium as sn
 from sensorium.errors import RegistrationError, SensoriumWarning, StreamError, UnknownNameError
 from sensorium.stream import streamed
-from sensorium.stream.streamed import MAX_PENDING, StreamedSensor, owner_of, run_tick
+from sensorium.stream.failures import FailureLog
+from sensorium.stream.model import owner_of
+from sensorium.stream.sending import MAX_PENDING, MOST_IN_BUNDLE, Capture
+from sensorium.stream.streamed import StreamedSensor, run_tick
+from sensorium.wire import plugins
 from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
 from sensorium.wire.buffers import Buffer
-from sensorium.wire.data import ArrayData, RawData
+from sensorium.wire.data import ArrayData
+from sensorium.wire.plugins import Plugins
 from sensorium.wire.pose import Pose
+from sensorium.wire.raw_data import RawData
 from sensorium.wire.serializers import Serializer
 from sensorium.wire.world import Snapshot
 
@@ -305,7 +311,7 @@ def test_many_messages_of_a_frame_keep_their_order_and_their_environments(host: 
 
 def test_more_messages_than_go_together_all_arrive(host: Host) -> None:
     probe = host.spawn(Probe)
-    count = 2 * streamed.MOST_IN_BUNDLE + 3
+    count = 2 * MOST_IN_BUNDLE + 3
 
     def act(probe: Probe, snapshot: Snapshot) -> None:
         for k in range(count):
@@ -350,9 +356,9 @@ def test_sending_from_another_thread_needs_a_capture(host: Host) -> None:
 # Captures -------------------------------------------------------------------------------------------------------------
 
 
-def captures(host: Host, probe: Probe, frames: int = 1) -> list[streamed.Capture]:
+def captures(host: Host, probe: Probe, frames: int = 1) -> list[Capture]:
     """Return one capture of each of some frames, in which the box moves by 1 m."""
-    out: list[streamed.Capture] = []
+    out: list[Capture] = []
     probe.act = lambda probe, snapshot: out.append(probe.stream.capture())
     for frame in range(frames):
         host.frame(probe, np.full(3, float(frame + 1)))
@@ -395,7 +401,7 @@ def test_of_many_threads_that_send_one_capture_one_succeeds(host: Host) -> None:
     for capture in captures(host, probe, 20):
         barrier, outcomes = threading.Barrier(8), []
 
-        def race(capture: streamed.Capture = capture, barrier: Any = barrier, outcomes: Any = outcomes) -> None:
+        def race(capture: Capture = capture, barrier: Any = barrier, outcomes: Any = outcomes) -> None:
             barrier.wait(WAIT)
             try:
                 capture.send(np.ones(1))
@@ -604,7 +610,7 @@ def test_a_close_that_raises_is_reported(host: Host) -> None:
 
 
 def test_failures_are_counted_and_the_newest_are_kept() -> None:
-    log = streamed.FailureLog(limit=3)
+    log = FailureLog(limit=3)
     for number in range(5):
         log.add("imu", "tick", number, ValueError(str(number)))
     assert log.count == 5 and [failure.frame for failure in log.take()] == [2, 3, 4]
@@ -663,9 +669,9 @@ def test_a_broken_plugin_is_reported_by_name_and_takes_nothing_down(
     (tmp_path / "wind_streamed.py").write_text("raise OSError('no wind today')\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     points = [EntryPoint("wind", "wind_streamed", streamed.ENTRY_POINT_GROUP)]
-    monkeypatch.setattr(streamed, "entry_points", lambda group: points)
-    monkeypatch.setattr(streamed, "_loaded", False)
-    monkeypatch.setattr(streamed, "_broken", {})
+    monkeypatch.setattr(plugins, "entry_points", lambda group: points)
+    fresh = Plugins(streamed.ENTRY_POINT_GROUP, "streamed sensor", streamed.OURS)
+    monkeypatch.setattr(StreamedSensor._registry, "plugins", fresh)
     with pytest.warns(SensoriumWarning, match=r"plugin 'wind' \(wind_streamed\).*no wind today"):
         known = streamed.registered()
     assert "sensor.other.safe_distance" in known

@@ -29,19 +29,13 @@ from wire_messages import (
 
 import sensorium as sn
 from sensorium.errors import RegistrationError, UnknownNameError, WireError
-from sensorium.wire.data import (
-    ArrayData,
-    FieldData,
-    LostEvents,
-    RawData,
-    SensorData,
-    StreamInfo,
-    begin_message,
-    empty,
-)
+from sensorium.wire.data import ArrayData, LostEvents, SensorData
+from sensorium.wire.field_data import FieldData
 from sensorium.wire.header import HEADER_BYTES, LOST, TRUTH, Header
 from sensorium.wire.pose import Pose
+from sensorium.wire.raw_data import RawData, begin_message, empty
 from sensorium.wire.serializers import read_message
+from sensorium.wire.stream_info import StreamInfo
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -19,17 +19,22 @@ from wire_messages import DENSE, FIELDS, RAGGED, field_message, make_info, make_
 import sensorium as sn
 from sensorium.errors import RegistrationError, SensoriumWarning, UnknownNameError, WireError
 from sensorium.readings import Reading
-from sensorium.wire import serializers
-from sensorium.wire.data import ArrayData, FieldData, RawData, StreamInfo, empty
+from sensorium.wire import plugins, serializers
+from sensorium.wire.data import ArrayData
+from sensorium.wire.field_data import FieldData
 from sensorium.wire.header import TRUTH
+from sensorium.wire.plugins import Plugins
+from sensorium.wire.raw_data import RawData, empty
 from sensorium.wire.serializers import FieldSerializer, Serializer, by_id, by_name, plan, read_message, type_id
+from sensorium.wire.stream_info import StreamInfo
 
 
 @pytest.fixture(autouse=True)
 def _registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a test defines is forgotten after it."""
     names, numbers = dict(serializers._by_name), dict(serializers._by_id)
-    monkeypatch.setattr(serializers, "_broken", [])
+    fresh = Plugins(serializers.ENTRY_POINT_GROUP, "serializer", serializers.OURS)
+    monkeypatch.setattr(serializers, "_plugins", fresh)
     yield
     for table, before in ((serializers._by_name, names), (serializers._by_id, numbers)):
         table.clear()
@@ -331,7 +336,7 @@ class WindSerializer(Serializer):
 
 USE = """
 import warnings
-from sensorium.wire import serializers
+from sensorium.wire import plugins, serializers
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     assert "wind.Wind/1" not in serializers._by_name
@@ -374,13 +379,14 @@ def test_installed_serializers_are_found_and_broken_ones_named(tmp_path: Path) -
     assert len(warned) == 3
     assert warned[0] == (
         "SensoriumWarning the serializer plugin 'half' of p-half 0.1 (half) could not be loaded and is left out: "
-        "RuntimeError: not today. Mend, update or uninstall it."
+        f"RuntimeError: not today ({tmp_path / 'half.py'}:{len(GOOD.splitlines()) + 2}). "
+        "Mend or update it, or remove it: pip uninstall p-half."
     )
     assert "'leaves' of p-leaves 0.1 (leaves) could not be loaded and is left out: SystemExit: 3" in warned[1]
     assert "'takes' of p-takes 0.1" in warned[2]
     assert "has the type_name 'sensorium.fields/1', which sensorium.wire.serializers.FieldSerializer has" in warned[2]
     assert unknown.startswith("KeyError unknown type of data 'half.Half/1'.")
-    assert "It may be in a plugin that is broken: the serializer plugin 'half'" in unknown
+    assert "It may be in the plugin 'half', which could not be loaded: RuntimeError: not today" in unknown
 
 
 def test_threads_that_look_at_the_same_time_load_plugins_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -396,8 +402,7 @@ def test_threads_that_look_at_the_same_time_load_plugins_once(monkeypatch: pytes
         define("test.Slow/1")
 
     point = SimpleNamespace(name="slow", value="slow", dist=None, load=load)
-    monkeypatch.setattr(serializers, "entry_points", lambda group: [point])
-    monkeypatch.setattr(serializers, "_loaded", False)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [point])
     found: list[type[Serializer]] = []
     threads = [threading.Thread(target=lambda: found.append(by_name("test.Slow/1"))) for _ in range(4)]
     threads[0].start()
@@ -416,8 +421,7 @@ def test_a_broken_plugin_is_warned_of_once(monkeypatch: pytest.MonkeyPatch) -> N
         raise ImportError("no such thing")
 
     point = SimpleNamespace(name="gone", value="gone.module", dist=None, load=load)
-    monkeypatch.setattr(serializers, "entry_points", lambda group: [point])
-    monkeypatch.setattr(serializers, "_loaded", False)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [point])
     with pytest.warns(SensoriumWarning, match=r"plugin 'gone' \(gone\.module\) could not be loaded .*: no such thing"):
         serializers.load_installed()
     (text,) = serializers.broken()

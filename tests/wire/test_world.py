@@ -12,8 +12,9 @@ import pytest
 from wire_messages import field_message, make_info, make_reading, spec
 
 from sensorium.errors import ConfigError, UnknownNameError, WireError
-from sensorium.wire.data import FieldData, RawData
+from sensorium.wire.field_data import FieldData
 from sensorium.wire.pose import Pose
+from sensorium.wire.raw_data import RawData
 from sensorium.wire.world import Bodies, Body, Snapshot
 
 BODIES = Bodies(

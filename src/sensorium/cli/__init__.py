@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, Protocol
@@ -28,10 +29,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: arguments without the program's name; None takes the process's.
     """
-    args = list(sys.argv[1:] if argv is None else argv)
-    if argv is None:  # the process is ours: half a second less for what it imports, and to take that down
-        gc.set_threshold(100_000)
-        atexit.register(gc.freeze)
+    try:
+        if argv is None:  # the process is ours: half a second less for what it imports, and to take that down
+            gc.set_threshold(100_000)
+            atexit.register(gc.freeze)
+        return _run(list(sys.argv[1:] if argv is None else argv))
+    except KeyboardInterrupt:  # nothing is imported here: the next one may be on its way
+        if argv is None:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+        return 130
+
+
+def _run(args: list[str]) -> int:
     from sensorium.cli import messages
     from sensorium.errors import SensoriumError
 
@@ -49,9 +58,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # who read the output has left, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains of it when it ends
         return 1
-    except KeyboardInterrupt:
-        messages.error("interrupted before there was anything to save")
-        return 130
     except SystemExit as stop:  # help was shown, or the arguments could not be parsed and it was said why
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
 
@@ -59,6 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parsed(args: list[str]) -> _Command:
     import tyro
 
+    from sensorium.cli.arguments import REGISTRY
     from sensorium.cli.commands import Demo, Run
     from sensorium.cli.explain import Explain
     from sensorium.cli.listen import Listen
@@ -81,5 +88,6 @@ def _parsed(args: list[str]) -> _Command:
         | Annotated[NewSensor, command("new-sensor", NewSensor)]
         | Annotated[Warmup, command("warmup", Warmup)]
     )
-    parsed: _Command = tyro.cli(commands, prog="sensorium", description=DESCRIPTION, args=args)
+    with REGISTRY:
+        parsed: _Command = tyro.cli(commands, prog="sensorium", description=DESCRIPTION, args=args)
     return parsed

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
+from sensorium.cli.messages import busy
 from sensorium.cli.rig import EXAMPLE
 
 INTERRUPTED = 130
@@ -50,13 +51,14 @@ class Demo:
         from sensorium.cli.simulation import Settings, finish, simulate
 
         settings = Settings(self.envs, self.seconds, self.out, self.seed, self.device)
-        settings.start()
-        from sensorium.cli.demo import PRESETS, TITLE, quadruped, sensors, trot
-        from sensorium.record import NpzRecorder
-        from sensorium.scene import Scene
+        with busy("loading"):
+            settings.start()
+            from sensorium.cli.demo import PRESETS, TITLE, quadruped, sensors, trot
+            from sensorium.record import NpzRecorder
+            from sensorium.scene import Scene
 
-        engine = quadruped(self.envs, self.seed, self.device)
-        scene = Scene(engine, sensors(), seed=self.seed)
+            engine = quadruped(self.envs, self.seed, self.device)
+            scene = Scene(engine, sensors(), seed=self.seed)
         recorder = NpzRecorder()
         every = max(1, round(0.01 / engine.dt))
         completed = simulate(scene, trot(), every, settings.ticks(engine.dt), recorder)
@@ -108,18 +110,24 @@ class Run:
         from sensorium.cli.simulation import Settings, finish, load_model, simulate
 
         settings = Settings(self.envs, self.seconds, self.out, self.seed, self.device)
-        import sensorium.sensors  # noqa: F401 - registers our sensors, also where the package is not installed
-        from sensorium.cli.rig import load_rig
+        from sensorium.cli.control import check_control, control_for
+        from sensorium.cli.rig import check_rig, load_rig
+        from sensorium.engines.model_file import model_file
 
-        sensors, presets = load_rig(self.rig)
-        settings.start()
-        from sensorium.cli.control import control_for
-        from sensorium.record import NpzRecorder
-        from sensorium.scene import Scene
+        check_rig(self.rig)
+        model_file(self.model)
+        with busy("loading"):
+            check_control(self.control)
+            import sensorium.sensors  # noqa: F401 - registers our sensors, also where the package is not installed
 
-        engine = load_model(self.model, self.envs, self.device, self.engine)
-        scene = Scene(engine, sensors, seed=self.seed, discover=False)  # what the rig names, no more
-        control, every = control_for(self.control, engine, self.seed)
+            sensors, presets = load_rig(self.rig)
+            settings.start()
+            from sensorium.record import NpzRecorder
+            from sensorium.scene import Scene
+
+            engine = load_model(self.model, self.envs, self.device, self.engine)
+            scene = Scene(engine, sensors, seed=self.seed, discover=False)  # what the rig names, no more
+            control, every = control_for(self.control, engine, self.seed)
         recorder = NpzRecorder()
         completed = simulate(scene, control, every, settings.ticks(engine.dt), recorder)
         finish(scene, recorder, settings, presets, str(self.model))

@@ -5,14 +5,13 @@ from __future__ import annotations
 import importlib
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sensorium.cli.messages import UsageError
-from sensorium.errors import listed, nearest
+from sensorium.errors import UsageError, listed, nearest
 from sensorium.readings import Array
 
 if TYPE_CHECKING:
@@ -23,6 +22,8 @@ Control = Callable[["Scene", float], Any]
 """Called before each tick at which a control step begins, with the scene and its time in s; returns `[env, nu]`,
 `[nu]`, or None to keep the last."""
 
+WORDS = ("hold", "zero", "random")
+"""Controls that need neither file nor function."""
 CONTROL_PERIOD = 0.01
 """Seconds between calls of `random` and of a function: 100 Hz, or every tick where that is slower."""
 RANDOM_PERIOD = 0.1
@@ -32,6 +33,27 @@ STIFFEST = 0.4
 begins to rattle at 0.6 (humanoid.xml of dm_control)."""
 FIXED_GAIN, NO_BIAS, AFFINE_BIAS, NO_DYNAMICS, INTEGRATOR, JOINT_KINDS, SCALAR_JOINTS = 0, 0, 1, 0, 1, (0, 1), (2, 3)
 """MuJoCo's numbers for gain, bias and dynamics types, for transmissions to a joint, and for slide and hinge joints."""
+
+
+def check_control(name: str, words: Sequence[str] = WORDS) -> None:
+    """Refuse what can be no control, before there is an engine.
+
+    Args:
+        name: ``FILE.npz``, ``module:function`` or one of `words`.
+        words: what else there is.
+
+    Raises:
+        UsageError: no such control, file or function.
+    """
+    if name in words:
+        return
+    if name.endswith(".npz"):
+        _arrays(Path(name))
+    elif ":" in name:
+        _function(name)
+    else:
+        hint = nearest(name, words).strip() or "A file ends with .npz; a function is written module:function."
+        raise UsageError.of("--control", name, f"{', '.join(words)}, FILE.npz or module:function", hint)
 
 
 def control_for(name: str, engine: OwnEngine, seed: int, substeps: int = 1) -> tuple[Control, int]:
@@ -55,11 +77,8 @@ def control_for(name: str, engine: OwnEngine, seed: int, substeps: int = 1) -> t
         return random(engine, seed), slow
     if name.endswith(".npz"):
         return from_file(Path(name), engine), 1
-    if ":" in name:
-        return from_function(name, engine), slow
-    known = ("hold", "zero", "random")
-    hint = nearest(name, known).strip() or "A file ends with .npz; a function is written module:function."
-    raise UsageError.of("--control", name, "hold, zero, random, FILE.npz or module:function", hint)
+    check_control(name)
+    return from_function(name, engine), slow
 
 
 def hold(engine: OwnEngine, substeps: int = 1) -> Control:
@@ -144,21 +163,7 @@ def random(engine: OwnEngine, seed: int) -> Control:
 
 def from_file(path: Path, engine: OwnEngine) -> Control:
     """Play the array `ctrl` [time, nu] or [time, env, nu] of an `.npz` file, one row every `dt` s; hold the last."""
-    option = "--control"
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except FileNotFoundError:
-        raise UsageError(f"{option}: file {str(path)!r} does not exist. Check the path.") from None
-    except Exception as error:  # NumPy raises many kinds for broken files
-        raise UsageError(
-            f"{option}: file {str(path)!r} cannot be read as .npz: {error}. Write it with np.savez."
-        ) from error
-    if "ctrl" not in arrays:
-        raise UsageError(
-            f"{option}: file {str(path)!r} has no array 'ctrl' (it has: {listed(arrays)}). "
-            "Write np.savez(path, ctrl=..., dt=...) with ctrl [time, nu] or [time, env, nu]."
-        )
+    option, arrays = "--control", _arrays(path)
     shapes = f"[time, {engine.nu}] or [time, {engine.num_envs}, {engine.nu}] (env, controls)"
     try:
         ctrl = arrays["ctrl"].astype(np.float64)
@@ -174,8 +179,55 @@ def from_file(path: Path, engine: OwnEngine) -> Control:
     return lambda scene, time: ctrl[min(int(time / dt + 1e-6), len(ctrl) - 1)]
 
 
+def _arrays(path: Path) -> dict[str, Array]:
+    """Return the arrays of an `.npz` file, one of which is `ctrl`."""
+    option = "--control"
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except FileNotFoundError:
+        raise UsageError(f"{option}: file {str(path)!r} does not exist. Check the path.") from None
+    except Exception as error:  # NumPy raises many kinds for broken files
+        raise UsageError(
+            f"{option}: file {str(path)!r} cannot be read as .npz: {error}. Write it with np.savez."
+        ) from error
+    if "ctrl" not in arrays:
+        raise UsageError(
+            f"{option}: file {str(path)!r} has no array 'ctrl' (it has: {listed(arrays)}). "
+            "Write np.savez(path, ctrl=..., dt=...) with ctrl [time, nu] or [time, env, nu]."
+        )
+    return arrays
+
+
 def from_function(name: str, engine: OwnEngine) -> Control:
-    """Import `module:function`, also from the working directory, and check what it returns at each call."""
+    """Call `module:function`, also of the working directory, and check what it returns each time."""
+    option, function = f"--control {name}", _function(name)
+    shapes = ((engine.nu,), (engine.num_envs, engine.nu))
+
+    def control(scene: Scene, time: float) -> Any:
+        try:
+            ctrl = function(scene, time)
+        except Exception as error:
+            raise UsageError(f"{option}: failed at t = {time:g} s: {_reason(error)}") from error
+        if ctrl is None:
+            return None
+        try:
+            shape = tuple(ctrl.shape) if hasattr(ctrl, "shape") else np.asarray(ctrl, dtype=np.float64).shape
+        except (TypeError, ValueError):
+            shape = None
+        if shape not in shapes:
+            what = f"{type(ctrl).__name__}" + (f" of shape {shape}" if shape is not None else "")
+            raise UsageError(
+                f"{option}: returned a {what} at t = {time:g} s, expected numbers of shape {shapes[0]} or {shapes[1]} "
+                "(env, controls), or None to keep the last control."
+            )
+        return ctrl
+
+    return control
+
+
+def _function(name: str) -> Callable[..., Any]:
+    """Import `module:function`, also from the working directory."""
     module_name, _, function_name = name.partition(":")
     option = f"--control {name}"
     if not module_name or not function_name:
@@ -201,28 +253,7 @@ def from_function(name: str, engine: OwnEngine) -> Control:
             f"{option}: module {module_name!r} has no function {function_name!r}.{nearest(function_name, names)} "
             f"It has: {listed(names)}."
         )
-    shapes = ((engine.nu,), (engine.num_envs, engine.nu))
-
-    def control(scene: Scene, time: float) -> Any:
-        try:
-            ctrl = function(scene, time)
-        except Exception as error:
-            raise UsageError(f"{option}: failed at t = {time:g} s: {_reason(error)}") from error
-        if ctrl is None:
-            return None
-        try:
-            shape = tuple(ctrl.shape) if hasattr(ctrl, "shape") else np.asarray(ctrl, dtype=np.float64).shape
-        except (TypeError, ValueError):
-            shape = None
-        if shape not in shapes:
-            what = f"{type(ctrl).__name__}" + (f" of shape {shape}" if shape is not None else "")
-            raise UsageError(
-                f"{option}: returned a {what} at t = {time:g} s, expected numbers of shape {shapes[0]} or {shapes[1]} "
-                "(env, controls), or None to keep the last control."
-            )
-        return ctrl
-
-    return control
+    return function
 
 
 def _reason(error: Exception) -> str:

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 from tyro.conf import Positional, arg
 
-from sensorium.cli.messages import stderr, stdout
+from sensorium.cli.messages import busy, stderr, stdout
 
 if TYPE_CHECKING:
     from sensorium.cfg import SensorCfg
@@ -61,19 +61,26 @@ class Explain:
 
     def run(self) -> int:
         """Run the command and return the exit code."""
-        import sensorium.sensors  # noqa: F401 - registers our sensors, also where the package is not installed
-        from sensorium.cli.rig import load_rig
-        from sensorium.cli.simulation import check_device, check_envs, load_model
-        from sensorium.scene import Scene
+        from sensorium.cli.checks import check_device_name, check_envs
+        from sensorium.cli.rig import check_rig, load_rig
+        from sensorium.engines.model_file import model_file
 
         check_envs(self.envs)
-        sensors, presets = load_rig(self.rig)
-        check_device(self.device)
+        check_device_name(self.device)
+        check_rig(self.rig)
+        model_file(self.model)
+        with busy("loading"):
+            import sensorium.sensors  # noqa: F401 - registers our sensors, also where the package is not installed
+            from sensorium.cli.simulation import check_device, load_model
+            from sensorium.scene import Scene
 
-        def engine() -> OwnEngine:
-            return load_model(self.model, self.envs, self.device, self.engine)
+            sensors, presets = load_rig(self.rig)
+            check_device(self.device)
 
-        scene = Scene(engine(), sensors, discover=False)  # as `sensorium run` builds it
+            def engine() -> OwnEngine:
+                return load_model(self.model, self.envs, self.device, self.engine)
+
+            scene = Scene(engine(), sensors, discover=False)  # as `sensorium run` builds it
         described = explanation(scene, [cfg.label for cfg in sensors], presets)
         described["model"] = str(self.model)
         if self.time:

@@ -15,14 +15,15 @@ from rich.table import Table
 from rich.text import Text
 from tyro.conf import Positional, arg
 
-from sensorium.cli.commands import INTERRUPTED
+from sensorium.cli.arguments import unset
 from sensorium.cli.messages import live, note, stderr, stdout
 
 if TYPE_CHECKING:
     from sensorium.client.blueprints import Blueprint
     from sensorium.client.client import Client
-    from sensorium.client.monitor import Monitor, Options
-    from sensorium.wire.data import StreamInfo
+    from sensorium.client.monitor import Monitor
+    from sensorium.client.options import Options
+    from sensorium.wire.stream_info import StreamInfo
 
 REFRESH_EVERY = 0.2
 """Seconds between two pictures of the live table."""
@@ -56,10 +57,10 @@ class Listen:
 
     address: Annotated[Positional[str], arg(metavar="ADDRESS")]
     """Of the server: tcp://HOST:PORT or ipc:///path."""
-    sensors: Annotated[Positional[tuple[str, ...]], arg(metavar="[SENSOR ...]")] = ()
+    sensors: Annotated[Positional[tuple[str, ...]], unset("[SENSOR ...]", "")] = ()
     """Names of sensors; with --blueprints of blueprints."""
-    env: Annotated[int | None, arg(metavar="K")] = None
-    """Only this environment. Default: all; the values shown are those of the first."""
+    env: Annotated[int | None, unset("K", "all")] = None
+    """Only this environment. Of all, the values shown are those of the first."""
     every: Annotated[int, arg(metavar="N")] = 1
     """Only each N-th sample."""
     max_rate: Annotated[float, arg(metavar="HZ")] = 0.0
@@ -74,14 +75,14 @@ class Listen:
     seconds: Annotated[float, arg(metavar="S")] = 0.0
     """End after S seconds of the wall clock; 0: at Ctrl-C."""
     json: bool = False
-    """One line of JSON for each sample (without SENSOR: for each stream)."""
+    """One line of JSON for each sample (without SENSOR: for each stream; with --blueprints: for each blueprint)."""
     blueprints: bool = False
     """What sensors clients can spawn; by name with their attributes."""
-    token_file: Annotated[Path | None, arg(metavar="FILE")] = None
+    token_file: Annotated[Path | None, unset("FILE", "none")] = None
     """File with the server's token. Or set SENSORIUM_TOKEN."""
-    server_key: Annotated[str, arg(metavar="KEY")] = ""
+    server_key: Annotated[str, unset("KEY", "none")] = ""
     """The server's public key, where it has keys; it prints it."""
-    keys: Annotated[Path | None, arg(metavar="FILE")] = None
+    keys: Annotated[Path | None, unset("FILE", "none")] = None
     """File with this client's keys, where the server lets in certain ones only; made where it does not exist, and the
     public key is printed, for the server's --allow-key."""
     timeout: Annotated[float, arg(metavar="S")] = 5.0
@@ -89,30 +90,30 @@ class Listen:
 
     def run(self) -> int:
         """Run the command and return the exit code."""
-        from sensorium.client.monitor import Options, listen, words
+        from sensorium.client.monitor import NO_SENSOR, listen, words
+        from sensorium.client.options import Options
 
         options = Options(
             self.address, self.sensors, self.env, self.every, self.max_rate, self.policy, self.truth, self.count,
             self.seconds, self.json, self.token_file, self.server_key, self.keys, self.timeout,
         )  # fmt: skip
-        if self.keys is not None:
-            from sensorium.wire.keyfiles import find_keys
-
-            note(f"public key of this client: {find_keys(self.keys)[0]}")
-        try:
-            with words(_warn):
-                if self.blueprints:
-                    with options.connect(TITLE) as client:
-                        _print_blueprints(client, self.sensors)
-                elif self.json or (self.sensors and not stdout().is_terminal):
-                    listen(options, sys.stdout, note, TITLE)
-                elif self.sensors:
-                    _live(options)
-                else:
-                    with options.connect(TITLE) as client:
-                        _print_catalogue(client)
-        except KeyboardInterrupt:
-            return INTERRUPTED
+        if self.blueprints:
+            options.refuse_of_samples("nothing beside --blueprints", "Those say what can be spawned: leave it out.")
+        elif not self.sensors:
+            options.refuse_of_samples(*NO_SENSOR)
+        if (keys := options.keys()) is not None:
+            note(f"public key of this client: {keys[0]}")
+        with words(_warn):
+            if self.blueprints:
+                with options.connect(TITLE) as client:
+                    _print_blueprints(client, self.sensors, as_json=self.json)
+            elif self.json or (self.sensors and not stdout().is_terminal):
+                listen(options, sys.stdout, note, TITLE)
+            elif self.sensors:
+                _live(options)
+            else:
+                with options.connect(TITLE) as client:
+                    _print_catalogue(client)
         return 0
 
 

@@ -12,22 +12,13 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from sensorium.errors import Fault, SensoriumError, SensoriumWarning, shown
-
-
-class UsageError(SensoriumError):
-    """An argument of the command line, or a file that it names, cannot be used."""
-
-    @classmethod
-    def of(cls, option: str, got: object, expected: str, fix: str = "") -> UsageError:
-        """Build the error for one option."""
-        return cls(str(Fault(option, shown(got), expected, fix)))
+from sensorium.errors import ConfigError, SensoriumWarning, UsageError
 
 
 def stdout() -> Console:
     """Return the console for results; wide enough for tables where it is no terminal."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=120)
+    console = Console(highlight=False, emoji=False)
+    return console if console.is_terminal else Console(highlight=False, emoji=False, width=120)
 
 
 _live: list[Console] = []
@@ -36,7 +27,7 @@ _live: list[Console] = []
 
 def stderr() -> Console:
     """Return the console for progress, notes, warnings and errors."""
-    console = Console(stderr=True, highlight=False)
+    console = Console(stderr=True, highlight=False, emoji=False)
     return _live[-1] if _live and console.is_terminal else console
 
 
@@ -58,6 +49,26 @@ def note(text: str) -> None:
 def error(text: str) -> None:
     """Say why a command failed."""
     stderr().print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True)
+
+
+@contextlib.contextmanager
+def option(name: str) -> Iterator[None]:
+    """Have a config's error, of a value that was given as an option, name that option."""
+    try:
+        yield
+    except ConfigError as error:
+        raise UsageError.reworded(error, {fault.field: name for fault in error.faults}) from None
+
+
+@contextlib.contextmanager
+def busy(doing: str) -> Iterator[None]:
+    """Show on a terminal, at once, that something takes a while."""
+    console = stderr()
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(f"{escape(doing)} ..."), live(console):
+        yield
 
 
 @contextlib.contextmanager

@@ -12,7 +12,8 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from sensorium.cli.messages import UsageError, stdout
+from sensorium.cli.messages import stdout
+from sensorium.errors import UsageError
 
 EXTRA = '''    shake: float = 0.01
     """Standard deviation of how far the device is shaken up and down, m."""

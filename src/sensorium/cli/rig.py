@@ -63,6 +63,15 @@ def load_rig(path: Path) -> tuple[list[SensorCfg[Any]], dict[str, str]]:
     return configs, presets
 
 
+def check_rig(path: Path) -> None:
+    """Refuse a file that is no rig, before the sensors are imported.
+
+    Raises:
+        ModelError: the file is missing, is no TOML, or has no sensors.
+    """
+    _tables(path)
+
+
 def _tables(path: Path) -> list[Mapping[str, Any]]:
     label = f"rig file {str(path)!r}"
     try:

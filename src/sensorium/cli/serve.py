@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from rich.markup import escape
 from tyro.conf import Positional, UseAppendAction, arg
 
+from sensorium.cli.arguments import unset
+from sensorium.cli.checks import check_addresses, check_device_name, check_envs
 from sensorium.cli.commands import INTERRUPTED
-from sensorium.cli.messages import UsageError, live, note, stderr, stdout
-from sensorium.errors import nearest
+from sensorium.cli.messages import busy, live, note, option, stderr, stdout
+from sensorium.errors import ConfigError, StreamError, UsageError, nearest
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -37,6 +39,8 @@ LOOK_EVERY = 0.2
 """Seconds between two looks at clients and at what is sent."""
 RATE_OVER = 2.0
 """Seconds of wall clock that rates are taken over."""
+CONTROLS = ("hold", "zero", "random", "client")
+"""Words for `--control`."""
 RESERVED = ("contact",)
 """Words for `--reserve`."""
 
@@ -66,7 +70,7 @@ class Serve:
 
     model: Annotated[Positional[str], arg(metavar="MODEL|demo")]
     """MJCF or URDF file, or demo."""
-    rig: Annotated[Path | None, arg(metavar="RIG.toml")] = None
+    rig: Annotated[Path | None, unset("RIG.toml", "none")] = None
     """Rig file: the sensors, as TOML (sensorium run --help shows one). Without it: the sensors that the model itself
     declares, or those of the demo."""
     envs: Annotated[int, arg(metavar="N")] = 1
@@ -74,9 +78,9 @@ class Serve:
     address: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="ADDRESS")] = ()
     """Where it listens: tcp://HOST:PORT (port 0 takes a free one) or ipc:///path; may be given several times. Default:
     tcp://127.0.0.1:7447."""
-    control: Annotated[str, arg(metavar="hold|zero|random|client|FILE.npz|module:function")] = ""
-    """As for `sensorium run`, at most once a step; client: what clients set with client.control(ctrl). Default: hold,
-    for demo its trot. In lock-step always client."""
+    control: Annotated[str, unset("hold|zero|random|client|FILE.npz|module:function", "hold")] = ""
+    """As for `sensorium run`, at most once a step; client: what clients set with client.control(ctrl). The demo trots
+    where this is not given, and in lock-step it is always client."""
     lockstep: bool = False
     """Clients take the steps (client.step(ctrl)), and each step waits for listeners that must lose nothing."""
     speed: Annotated[float, arg(metavar="X")] = 1.0
@@ -89,14 +93,17 @@ class Serve:
     """Prepare the model for sensors that clients may spawn later and that must be known at start: contact for
     collisions of any body, contact=PATTERN for those of the bodies whose names match, a rig file for sensors like those
     in it. Others need no word."""
-    token_file: Annotated[Path | None, arg(metavar="FILE")] = None
+    token_file: Annotated[Path | None, unset("FILE", "none")] = None
     """File with the token that clients must have; made where it does not exist. Or set SENSORIUM_TOKEN."""
-    keys: Annotated[Path | None, arg(metavar="FILE")] = None
+    keys: Annotated[Path | None, unset("FILE", "none")] = None
     """File with the server's keys; made where it does not exist. Everything is encrypted then, and clients need the
     public key, which is printed."""
     allow_key: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="KEY")] = ()
     """Public key of a client that may connect, with --keys; may be given several times. Without it: all that know the
     server's."""
+    bulk_port: Annotated[int, arg(metavar="PORT")] = 0
+    """Port over which clients on other machines get large messages, beside that of ADDRESS; 0: a free one, -1: none,
+    all goes over ADDRESS. With --keys there is none."""
     engine: Literal["mujoco", "mujoco_warp"] = "mujoco"
     """What steps the physics: MuJoCo on the CPU, or MuJoCo Warp, which is for many environments on a GPU."""
     device: Annotated[str, arg(metavar="D")] = "cpu"
@@ -106,26 +113,30 @@ class Serve:
 
     def run(self) -> int:
         """Run the command and return the exit code."""
-        from sensorium.cli.simulation import check_device, check_envs
-
-        check_envs(self.envs)
         self._check()
         addresses = list(self.address) or [ADDRESS]
         keys, token = self._secrets(addresses)
-        import sensorium.sensors  # noqa: F401 - registers our sensors, also where the package is not installed
-        from sensorium.cli.rig import load_rig
+        check_addresses(addresses, self.bulk_port)
+        with busy("loading"):
+            if self.control not in ("", *CONTROLS):
+                from sensorium.cli.control import check_control
 
-        rig = load_rig(self.rig)[0] if self.rig is not None else None
-        reserved = [cfg for word in self.reserve if word.endswith(".toml") for cfg in load_rig(Path(word))[0]]
-        check_device(self.device)
-        engine, scene, title = self._scene(rig, reserved)
-        control, substeps = self._control(scene, engine)
-        from sensorium.stream.server import serve
+                check_control(self.control, CONTROLS)
+            import sensorium.sensors  # noqa: F401 - registers our sensors, also where the package is not installed
+            from sensorium.cli.rig import load_rig
+            from sensorium.cli.simulation import check_device
+            from sensorium.stream.server import serve
 
+            rig = load_rig(self.rig)[0] if self.rig is not None else None
+            reserved = [cfg for word in self.reserve if word.endswith(".toml") for cfg in load_rig(Path(word))[0]]
+            check_device(self.device)
+            engine, scene, title = self._scene(rig, reserved)
+            control, substeps = self._control(scene, engine)
         with _logged(), _ending() as ended:
             with serve(
-                scene, addresses, token=token, keys=keys, allowed_keys=self.allow_key, lockstep=self.lockstep
-            ) as server:
+                scene, addresses, token=token, keys=keys, allowed_keys=self.allow_key, lockstep=self.lockstep,
+                bulk_port=None if self.bulk_port < 0 else self.bulk_port,
+            ) as server:  # fmt: skip
                 self._announce(server, title, has_token=bool(token), public_key=keys.public if keys else "")
                 start = scene.tick
                 last = start + round(self.seconds / engine.dt) if self.seconds else None
@@ -146,6 +157,14 @@ class Serve:
     # Options ----------------------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
+        """Refuse what can be seen to be wrong at once."""
+        from sensorium.cli.rig import check_rig
+        from sensorium.engines.model_file import model_file
+
+        check_envs(self.envs)
+        check_device_name(self.device)
+        if not -1 <= self.bulk_port < 65536:
+            raise UsageError.of("--bulk-port", self.bulk_port, "a port of 0 to 65535, or -1", "0 takes a free one.")
         if not 0.0 <= self.speed < float("inf"):
             raise UsageError.of("--speed", self.speed, "a number >= 0", "1 is real time, 0 as fast as it goes.")
         if not 0.0 <= self.seconds < float("inf"):
@@ -163,18 +182,37 @@ class Serve:
                 hint = nearest(word.partition("=")[0], RESERVED).strip()
                 expected = "contact, contact=PATTERN or a rig file (.toml)"
                 raise UsageError.of("--reserve", word, expected, hint or "Other sensors can be spawned as they are.")
+        if self.model != "demo":
+            model_file(self.model)
+        for path in [
+            *([self.rig] if self.rig else []),
+            *(Path(word) for word in self.reserve if word.endswith(".toml")),
+        ]:
+            check_rig(path)
 
     def _secrets(self, addresses: list[str]) -> tuple[Any, str]:
         """Return the server's keys and the token, and refuse what others can reach without either."""
-        from sensorium.stream.security import KeyPair, is_loopback, split
+        from sensorium.stream.security import KeyPair, check_key, is_loopback, split
         from sensorium.wire.keyfiles import find_keys, find_token
 
         if self.allow_key and self.keys is None:
             raise UsageError.of("--allow-key", self.allow_key[0], "--keys beside it", "Add --keys FILE.")
-        keys = KeyPair(*find_keys(self.keys)) if self.keys is not None else None
-        token = find_token(self.token_file, make=True)
+        if self.bulk_port > 0 and self.keys is not None:
+            fix = "Leave it out: with keys all goes over ADDRESS, since nothing else is encrypted."
+            raise UsageError.of("--bulk-port", self.bulk_port, "none beside --keys", fix)
+        for key in self.allow_key:
+            try:
+                check_key("serve", "allowed_keys", key)
+            except ConfigError:
+                fix = "`sensorium listen ADDRESS --keys FILE` prints that of a client."
+                raise UsageError.of("--allow-key", key, "a public key of 40 characters", fix) from None
+        with option("--keys"):
+            keys = KeyPair(*find_keys(self.keys)) if self.keys is not None else None
+        with option("--token-file"):
+            token = find_token(self.token_file, make=True)
         for address in addresses:
-            scheme, host = split(address)
+            with option("--address"):
+                scheme, host = split(address)
             if scheme == "inproc":
                 raise UsageError.of("--address", address, "tcp://HOST:PORT or ipc:///path", f"Use {ADDRESS}.")
             if scheme == "tcp" and not is_loopback(host) and keys is None and not token:

@@ -16,8 +16,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from sensorium.cli.messages import UsageError, native_silence, note, stderr, stdout
-from sensorium.errors import MissingDependencyError
+from sensorium.cli.checks import check_device_name, check_envs
+from sensorium.cli.messages import native_silence, note, stderr, stdout
+from sensorium.errors import MissingDependencyError, UsageError
 from sensorium.readings import Array, Reading
 from sensorium.record import NpzRecorder, Recording
 from sensorium.spec import FieldSpec
@@ -59,6 +60,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_envs(self.envs)
+        check_device_name(self.device)
         if not 0.0 < self.seconds < float("inf"):
             raise UsageError.of(
                 "--seconds", self.seconds, "a finite time > 0, in seconds", "Use for example --seconds 4."
@@ -85,12 +87,6 @@ class Settings:
     def ticks(self, dt: float) -> int:
         """Return the number of physics steps."""
         return max(1, round(self.seconds / dt))
-
-
-def check_envs(envs: int) -> None:
-    """Raise `UsageError` where a number of environments is none."""
-    if envs < 1:
-        raise UsageError.of("--envs", envs, "a whole number >= 1", "Use --envs 1 for a single environment.")
 
 
 def check_device(device: str) -> str:

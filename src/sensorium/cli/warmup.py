@@ -20,8 +20,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from tyro.conf import arg
 
 from sensorium.cli.explain import bytes_text
-from sensorium.cli.messages import UsageError, native_silence, note, stderr, stdout
-from sensorium.errors import listed
+from sensorium.cli.messages import native_silence, note, stderr, stdout
+from sensorium.errors import UsageError, listed
 
 WORKERS = 4
 """Compilers at a time, at most: each takes a core and some hundred megabytes."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 from sensorium.errors import MissingDependencyError
 
 try:
-    from sensorium.client.client import Client, ServerError, connect
+    from sensorium.client.client import Client, connect
+    from sensorium.client.requests import ServerError
 except ModuleNotFoundError as error:
     if error.name not in ("zmq", "msgspec"):
         raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,9 +25,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: arguments without the program's name; None takes the process's.
     """
+    try:
+        return _run(argv)
+    except KeyboardInterrupt:  # nothing is imported here: the next one may be on its way
+        if argv is None:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+        return 130
+
+
+def _run(argv: Sequence[str] | None) -> int:
     args = vars(_parser().parse_args(argv))
     try:
-        from sensorium.client.monitor import Options, listen, to_stderr, words
+        from sensorium.client.monitor import listen, to_stderr, words
+        from sensorium.client.options import Options
 
         with words(lambda text: to_stderr(f"warning: {text}")):
             options = Options(**{**args, "sensors": tuple(args["sensors"])})
@@ -37,8 +48,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # who read the output has left, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains of it when it ends
         return 1
-    except KeyboardInterrupt:
-        return 130
     return 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 import time
@@ -13,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sensorium.errors import ConfigError, StreamError
+from sensorium.wire.failures import Failures, trace_of
 
 LOGGER = logging.getLogger("sensorium.client")
 """Where what a listener raises is logged."""
@@ -47,32 +47,8 @@ class ListenerError:
         return f"a listener of {self.sensor!r} raised {type(self.error).__name__}: {self.error} ({self.callback})"
 
 
-class ErrorLog:
-    """What listeners raised: logged at once, kept until somebody takes it; the newest `limit` of them, all counted.
-
-    Args:
-        limit: how many are kept.
-    """
-
-    def __init__(self, limit: int = 100) -> None:
-        self._kept: deque[ListenerError] = deque(maxlen=limit)
-        self._count = 0
-        self._lock = threading.Lock()
-
-    @property
-    def count(self) -> int:
-        """How many there were in all, those that are not kept any more included."""
-        return self._count
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def take(self) -> list[ListenerError]:
-        """Return what is kept, oldest first, and forget it; `count` stays."""
-        with self._lock:
-            kept = list(self._kept)
-            self._kept.clear()
-        return kept
+class ErrorLog(Failures[ListenerError]):
+    """What listeners raised: logged at once, kept until somebody takes it; the newest of them, all counted."""
 
     def report(self, sensor: str, callback: object, error: BaseException) -> ListenerError:
         """Log an exception and keep it.
@@ -82,18 +58,11 @@ class ErrorLog:
             callback: the listener.
             error: what it raised.
         """
-        text = _traceback(error)
+        text = trace_of(error)
         record = ListenerError(sensor, _shown(callback), error, text, time.time())
-        try:
-            LOGGER.error("a listener of %r raised %s (%s)\n%s", sensor, type(error).__name__, record.callback, text)
-        except Exception:  # a broken logging handler of the user: the record is still kept
-            with contextlib.suppress(Exception):
-                traceback.print_exc()
         _clear_frames(error)
-        with self._lock:
-            self._kept.append(record)
-            self._count += 1
-        return record
+        kind = type(error).__name__
+        return self._keep(record, LOGGER, "a listener of %r raised %s (%s)\n%s", sensor, kind, record.callback, text)
 
 
 PATIENCE = 5.0
@@ -447,13 +416,6 @@ def _shown(value: object) -> str:
     except Exception as error:
         text = f"<{type(value).__name__}, whose repr raises {type(error).__name__}>"
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
-
-
-def _traceback(error: BaseException) -> str:
-    try:
-        return "".join(traceback.format_exception(error))
-    except Exception as inner:
-        return f"{type(error).__name__}, whose text raises {type(inner).__name__}\n"
 
 
 def _clear_frames(error: BaseException) -> None:

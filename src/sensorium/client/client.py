@@ -4,31 +4,34 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import itertools
-import socket
 import threading
-import time
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
+from weakref import WeakSet, WeakValueDictionary, ref
 
 import numpy as np
 
 from sensorium import errors
 from sensorium.client import client_sensor
+from sensorium.client.address import check_address, key_giver
 from sensorium.client.blueprints import Blueprint, BlueprintLibrary
 from sensorium.client.callbacks import LOGGER, ListenerError, Workers
 from sensorium.client.client_sensor import ClientSensor
-from sensorium.client.link import Link, Message, greeting
-from sensorium.client.sensors import RemoteSensor, Subscription
-from sensorium.errors import ConfigError, SensoriumError, SensoriumWarning, StreamError, UnknownNameError
+from sensorium.client.link import greeting
+from sensorium.client.requests import ServerError
+from sensorium.client.sensors import Ear, RemoteSensor
+from sensorium.client.session import Done, FrameListener, Session, Wish
+from sensorium.client.subscription import Subscription
+from sensorium.errors import ConfigError, SensoriumWarning, StreamError, UnknownNameError
 from sensorium.readings import SceneDescription
 from sensorium.wire import messages as say
 from sensorium.wire.attributes import SensorDefinition
-from sensorium.wire.data import FieldData, StreamInfo
+from sensorium.wire.field_data import FieldData
+from sensorium.wire.owner import owner_of
 from sensorium.wire.pose import Pose
+from sensorium.wire.stream_info import StreamInfo
+from sensorium.wire.warned import Warned, told, warn_again
 from sensorium.wire.world import Bodies, Body, Snapshot
 
 if TYPE_CHECKING:
@@ -41,6 +44,8 @@ WORKERS = 4
 
 _open: WeakSet[Client] = WeakSet()
 """Clients that are not closed."""
+_closers: WeakSet[threading.Thread] = WeakSet()
+"""Threads that close clients which nobody holds any more."""
 
 
 @atexit.register
@@ -49,6 +54,8 @@ def _close_all() -> None:
     for client in list(_open):
         client.workers.patience = 1.0  # a listener that blocks, e.g. at a queue that is full, does not hold up the end
         client.close()
+    for closer in list(_closers):
+        closer.join(1.0)
 
 
 class Client:
@@ -57,6 +64,9 @@ class Client:
     Everything may be called from any thread. Listeners are called on worker threads. Where the connection breaks, or
     the server is started anew, the client connects again by itself: listeners go on, and sensors that it spawned are
     spawned again.
+
+    One that nobody holds any more is closed, with a `ResourceWarning`. Its sensors hold it, and so does whoever listens
+    to one, until he stops: see `connect`.
 
     Args:
         address: of the server.
@@ -90,37 +100,20 @@ class Client:
         _pump: Callable[[float], bool] = lambda seconds: False,
         _on_close: Callable[[], None] | None = None,
     ) -> None:
-        self.address, self.timeout = check_address(address), timeout
+        self.address = check_address(address)
         for field, text in (("token", token), ("name", name)):
             if text != text.encode("utf-8", "replace").decode():
                 raise ConfigError.single("connect", field, "(not shown)", "text that can be written as UTF-8")
+        prepare = key_giver(server_key, keys)
         self.workers = Workers(workers, "sensorium-listener")
-        self._pump, self._on_close = _pump, _on_close
-        self.server: Any = None
-        """The server, where it is in this process; else None."""
-        self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
-        self._streams: dict[str, StreamInfo] = {}
-        self._names: dict[int, str] = {}
-        self._sensors: dict[str, RemoteSensor] = {}
-        self._subscriptions: dict[int, Subscription] = {}
-        self._spawned: dict[str, _Spawned] = {}
-        self._answers: dict[int, say.Reply | None] = {}
-        self._numbers = itertools.count(1)
-        self._frame_listeners: dict[int, Callable[[Any], None]] = {}
-        self._catalogue: say.Catalogue | None = None
-        self._bodies = Bodies(())
+        self._sensors: WeakValueDictionary[str, RemoteSensor] = WeakValueDictionary()
+        self._ears: dict[str, Ear] = {}
+        self._local: dict[str, ClientSensor] = {}
         self._library: BlueprintLibrary | None = None
-        self._last_frame = -1
-        self._resumed = False
-        self._refusal = ""
-        self._closed = False
-        self._notes: deque[str] = deque(maxlen=100)
-        self._respawner: threading.Thread | None = None
-        hello = greeting(name or _program(), token, _version(), max_message)
-        self._link = Link(
-            self.address, self, hello, prepare=_keys(server_key, keys), context=_context, uses_slots=shared_memory,
-            max_message=max_message,
+        self._session = Session(
+            self.address, greeting(name or _program(), token, _version(), max_message), timeout=timeout,
+            workers=self.workers, pump=_pump, on_close=_on_close, prepare=prepare, context=_context,
+            uses_slots=shared_memory, max_message=max_message,
         )  # fmt: skip
         _open.add(self)
         try:
@@ -130,8 +123,8 @@ class Client:
             raise
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else "connected" if self.is_connected else "not connected"
-        return f"<Client of {self.address}: {state}, {len(self._streams)} streams, frame {self.frame}>"
+        state = "closed" if self.is_closed else "connected" if self.is_connected else "not connected"
+        return f"<Client of {self.address}: {state}, {len(self._session.streams)} streams, frame {self.frame}>"
 
     def __enter__(self) -> Client:
         return self
@@ -146,12 +139,30 @@ class Client:
     @property
     def is_connected(self) -> bool:
         """Whether the server answers."""
-        return not self._closed and self._catalogue is not None and self._link.is_up
+        return self._session.is_connected
 
     @property
     def is_closed(self) -> bool:
         """Whether `close` was called."""
-        return self._closed
+        return self._session.closed
+
+    @property
+    def timeout(self) -> float:
+        """Longest wait for the server, s; it can be set."""
+        return self._session.timeout
+
+    @timeout.setter
+    def timeout(self, seconds: float) -> None:
+        self._session.timeout = seconds
+
+    @property
+    def server(self) -> Any:
+        """The server, where it is in this process; else None."""
+        return self._session.server
+
+    @server.setter
+    def server(self, server: Any) -> None:
+        self._session.server = server
 
     def wait_connected(self, timeout: float | None = None) -> None:
         """Wait until the server has answered and said what there is.
@@ -159,17 +170,7 @@ class Client:
         Raises:
             StreamError: it does not within `timeout` seconds, or it refuses; with its words.
         """
-        timeout = self.timeout if timeout is None else timeout
-        with self._changed:
-            self._changed.wait_for(lambda: self._catalogue is not None or self._refusal or self._closed, timeout)
-            if self._catalogue is not None:
-                return
-            if self._refusal:
-                raise StreamError(f"the server at {self.address} refused: {self._refusal}")
-            raise StreamError(
-                f"nobody answered at {self.address} within {timeout:g} s: {why_silent(self.address)}. Is the server "
-                "running (sensorium serve, or sn.serve(scene, address)), and is the address the one that it prints?"
-            )
+        self._session.wait_connected(timeout)
 
     def wait_for(self, sensor: str, timeout: float | None = None) -> RemoteSensor:
         """Wait until the server has a sensor, and return it.
@@ -178,18 +179,17 @@ class Client:
             TimeoutError: it has none of that name within `timeout` seconds.
         """
         timeout = self.timeout if timeout is None else timeout
-        with self._changed:
-            if not self._changed.wait_for(lambda: sensor in self._streams or self._closed, timeout):
-                text = (
-                    f"the server has no sensor {sensor!r} within {timeout:g} s; it has {errors.listed(self._streams)}"
-                )
-                raise TimeoutError(text)
+        session = self._session
+        with session.changed:
+            if not session.changed.wait_for(lambda: sensor in session.streams or session.closed, timeout):
+                known = errors.listed(session.streams)
+                raise TimeoutError(f"the server has no sensor {sensor!r} within {timeout:g} s; it has {known}")
         return self.sensors[sensor]
 
     @property
     def description(self) -> SceneDescription:
         """What there is to know of the scene: engine, time step, environments, and each sensor."""
-        about = self._known().description
+        about = self._session.known().description
         sensors = {
             info.name: {
                 "kind": info.kind,
@@ -207,28 +207,28 @@ class Client:
     @property
     def num_envs(self) -> int:
         """Number of environments."""
-        return int(self._known().description["num_envs"])
+        return int(self._session.known().description["num_envs"])
 
     @property
     def dt(self) -> float:
         """Physics time step, s."""
-        return float(self._known().description["dt"])
+        return float(self._session.known().description["dt"])
 
     @property
     def is_lockstep(self) -> bool:
         """Whether clients take the steps."""
-        return self._known().lockstep
+        return self._session.known().lockstep
 
     @property
     def frame(self) -> int:
         """Number of the newest frame that this client has heard of; -1 before that."""
-        return self._last_frame
+        return self._session.frame
 
     @property
     def streams(self) -> Mapping[str, StreamInfo]:
         """Name -> what there is to listen to."""
-        with self._lock:
-            return dict(self._streams)
+        with self._session.lock:
+            return dict(self._session.streams)
 
     @property
     def sensors(self) -> Mapping[str, RemoteSensor]:
@@ -238,14 +238,14 @@ class Client:
     @property
     def bodies(self) -> Bodies:
         """All bodies, by id or by name: ``client.bodies[3].name``."""
-        self._known()
-        return self._bodies
+        self._session.known()
+        return self._session.bodies
 
     @property
     def blueprints(self) -> BlueprintLibrary:
         """The blueprints of all sensors that can be spawned, those that run in the client included."""
         if self._library is None:
-            offered = [SensorDefinition.from_dict(each) for each in self._ask(say.Ask, "blueprints")]
+            offered = [SensorDefinition.from_dict(each) for each in self._session.ask(say.Ask, "blueprints")]
             theirs = {definition.id for definition in offered}
             mine = [each for each in client_sensor.definitions().values() if each.id not in theirs]
             self._library = BlueprintLibrary([*offered, *mine])
@@ -255,6 +255,11 @@ class Client:
     def errors(self) -> list[ListenerError]:
         """What listeners raised since somebody asked the last time, oldest first."""
         return self.workers.errors.take()
+
+    @property
+    def notes(self) -> list[str]:
+        """What the server warned of, the newest 100."""
+        return list(self._session.notes)
 
     def check(self) -> None:
         """Raise the first of the errors of listeners that nobody has asked for, where there are any.
@@ -284,11 +289,11 @@ class Client:
             StreamError: the simulation runs freely, or the server refused or did not answer; with its words.
         """
         patience = 2.0 * self.timeout + 30.0 if timeout is None else timeout
-        result = self._ask(say.Step, substeps, *_numbers(ctrl), timeout=patience)
+        result = self._session.ask(say.Step, substeps, *_numbers(ctrl), timeout=patience)
         for text in result["notes"]:
-            self._notes.append(text)
+            self._session.notes.append(text)
             warnings.warn(text, SensoriumWarning, stacklevel=2)
-        self._last_frame = max(self._last_frame, int(result["frame"]))
+        self._session.frame = max(self._session.frame, int(result["frame"]))
         return int(result["frame"])
 
     def control(self, ctrl: Any) -> None:
@@ -297,7 +302,7 @@ class Client:
         Raises:
             StreamError: the server refused; with its words.
         """
-        self._ask(say.Control, *_numbers(ctrl))
+        self._session.ask(say.Control, *_numbers(ctrl))
 
     def reset(self, env_ids: Iterable[int] | None = None) -> int:
         """Reset some environments (None: all) between two steps, and return the frame in which that shows.
@@ -305,12 +310,12 @@ class Client:
         Raises:
             StreamError: the server refused; with its words.
         """
-        return int(self._ask(say.Reset, None if env_ids is None else tuple(int(env) for env in env_ids)))
+        return int(self._session.ask(say.Reset, None if env_ids is None else tuple(int(env) for env in env_ids)))
 
     def _set(self, name: str, knob: str, value: Any, env_ids: Any) -> None:
         envs = None if env_ids is None else tuple(int(env) for env in np.atleast_1d(env_ids))
         plain = value.tolist() if hasattr(value, "tolist") else value
-        self._ask(say.Set, name, knob, plain, envs)
+        self._session.ask(say.Set, name, knob, plain, envs)
 
     # Sensors at run time ----------------------------------------------------------------------------------------------
 
@@ -337,6 +342,8 @@ class Client:
         Returns:
             A `RemoteSensor`, or the `ClientSensor` that runs here.
 
+        What the server warns of meanwhile is a warning here as well, and among the `notes`.
+
         Raises:
             StreamError: the server refused; with its words.
             ConfigError: an attribute is not what it should be.
@@ -345,42 +352,45 @@ class Client:
             blueprint = self.blueprints.find(blueprint)
         blueprint.check()
         body = None if attach_to is None else attach_to if isinstance(attach_to, Body) else self.bodies[attach_to]
-        wish = _Spawned(blueprint.copy(), transform or Pose(), body.name if body is not None else "", env, arguments)
         local = client_sensor.registered().get(blueprint.id)
         if local is None and arguments:
             raise TypeError(f"spawn({blueprint.id!r}): unknown arguments {', '.join(arguments)}")
-        info = self._spawn(wish, name, local)
+        wish = Wish(blueprint.copy(), transform or Pose(), body.name if body is not None else "", env, local)
+        info, warned = self._session.spawn(wish, name)
         if local is None:
-            with self._lock:
-                self._spawned[info.name] = wish
+            with self._session.lock:
+                self._session.spawned[info.name] = wish
+            self._warn(info.name, warned)
             return self.sensors[info.name]
         envs = range(self.num_envs) if env is None else range(env, env + 1)
-        owner = None if body is None else client_sensor.owner_of(body, self._bodies)
+        owner = None if body is None else owner_of(body, self._session.bodies)
 
         def forget() -> None:
             self._discard(info.name)
 
         try:
-            wish.local = client_sensor.spawn(
+            sensor = client_sensor.spawn(
                 local, self, info.name, blueprint.definition.describe(blueprint.chosen), envs=envs,
                 transform=wish.transform, owner=owner, on_destroy=forget, **arguments,
             )  # fmt: skip
         except BaseException:
             forget()
             raise
-        with self._lock:
-            self._spawned[info.name] = wish
-        return wish.local
+        with self._session.lock:
+            wish.sensor, self._local[info.name] = ref(sensor), sensor
+            self._session.spawned[info.name] = wish
+        self._warn(info.name, warned)
+        return sensor
 
-    def _spawn(self, wish: _Spawned, name: str, local: type[ClientSensor] | None) -> StreamInfo:
-        values = dict(wish.blueprint.chosen)
-        if local is not None:
-            values["__client_side__"] = local.definition().to_dict()
-        pose = tuple(float(part) for part in wish.transform.to_array())
-        env = -1 if wish.env is None else wish.env
-        info = StreamInfo.from_dict(self._ask(say.Spawn, wish.blueprint.id, values, name, pose, wish.attach_to, env))
-        self._add(info)
-        return info
+    def _warn(self, name: str, warned: Iterable[Warned]) -> None:
+        """Warn of what the server warned of as it made a sensor; where that is an error, the sensor goes away again."""
+        what = f"spawning {name!r}"
+        self._session.notes.extend(told(category, text, what) for category, text in warned)
+        try:
+            warn_again(warned, what, stacklevel=3)
+        except Warning:
+            self.destroy(name)
+            raise
 
     def destroy(self, sensor: RemoteSensor | ClientSensor | str) -> None:
         """Remove a sensor that this client spawned.
@@ -392,23 +402,25 @@ class Client:
             sensor.destroy()
             return
         name = sensor if isinstance(sensor, str) else sensor.name
-        wish = self._spawned.get(name)
-        if wish is not None and wish.local is not None:
-            wish.local.destroy()
+        wish = self._session.spawned.get(name)
+        local = wish.sensor() if wish is not None and wish.sensor is not None else None
+        if local is not None:
+            local.destroy()
             return
         if wish is not None:
             self.sensors[name].stop()
-        self._ask(say.Destroy, name)
-        with self._lock:
-            self._spawned.pop(name, None)
+        self._session.ask(say.Destroy, name)
+        with self._session.lock:
+            self._session.spawned.pop(name, None)
 
     def _discard(self, name: str) -> None:
         """Tell the server that a sensor of ours is gone; it does not matter where that fails."""
-        with self._lock:
-            self._spawned.pop(name, None)
+        with self._session.lock:
+            self._local.pop(name, None)
+            self._session.spawned.pop(name, None)
         try:
-            if not self._closed:
-                self._ask(say.Destroy, name)
+            if not self.is_closed:
+                self._session.ask(say.Destroy, name)
         except StreamError as error:
             LOGGER.info("destroying %r: %s", name, error)
 
@@ -432,9 +444,10 @@ class Client:
                 "the server has no stream of the bodies' states: its engine was prepared without them. Reserve it: "
                 "Scene(..., reserve=[BodyStateCfg(bodies='.*')])."
             )
+        session = self._session
 
         def call(data: FieldData) -> None:
-            callback(Snapshot.of(data, self._bodies))
+            callback(Snapshot.of(data, session.bodies))
 
         return self._subscribe(WORLD, call, policy=policy, envs=envs)
 
@@ -442,311 +455,34 @@ class Client:
         return self.on_tick(callback, envs=envs)
 
     def _subscribe(self, name: str, callback: Callable[[Any], object], **options: Any) -> Subscription:
-        subscription = Subscription(self, name, callback, **options)
-        self._begin(subscription)
+        subscription = Subscription(self._session, name, callback, keeps=self, **options)
+        self._session.begin(subscription)
         return subscription
 
-    def _begin(self, subscription: Subscription) -> None:
-        with self._lock:
-            if self._closed:
-                raise StreamError(f"listening to {subscription.name!r}: this client is closed")
-            if subscription.ended:
-                return  # it was stopped while it waited for a new connection
-            number = next(self._numbers)
-            self._subscriptions[number] = subscription
-            subscription.begin(self._info(subscription.name), number)
-
-    def _forget(self, subscription: Subscription, *, tell: bool = True) -> None:
-        with self._lock:
-            if self._subscriptions.get(subscription.number) is subscription:
-                del self._subscriptions[subscription.number]
-                if tell and not self._closed:
-                    self._link.tell(say.Unsubscribe(subscription.number))
-
-    def _on_frame(self, callback: Callable[[Any], None]) -> _FrameListener:
-        with self._lock:
-            number = next(self._numbers)
-            self._frame_listeners[number] = callback
-            self._link.tell(say.Frames(True))  # also where it hears of them already: the last one is told again
-        if self.server is not None:
-            self._ask(say.Ask, "nothing")  # so that a loop in this thread has told of it
-        return _FrameListener(self, number)
-
-    # Requests ---------------------------------------------------------------------------------------------------------
-
-    def _known(self) -> say.Catalogue:
-        catalogue = self._catalogue
-        if catalogue is None:
-            with self._changed:  # else it could be lost again in between
-                self.wait_connected()
-                catalogue = self._catalogue
-                assert catalogue is not None
-        return catalogue
-
-    def _info(self, name: str) -> StreamInfo:
-        with self._lock:
-            info = self._streams.get(name)
-            known = list(self._streams)
-        if info is None:
-            raise UnknownNameError("sensor", name, known)
-        return info
-
-    def _ask(self, kind: Callable[..., say.Message], *values: Any, timeout: float | None = None) -> Any:
-        """Send a request and return the answer's result."""
-        if threading.current_thread() is self._link._thread:
-            raise StreamError("a request from the thread of the connection could never be answered")
-        timeout = self.timeout if timeout is None else timeout
-        self._known()
-        with self._changed:
-            if self._closed or self._catalogue is None:
-                why = "this client is closed" if self._closed else "it broke just now"
-                raise StreamError(f"no connection to the server at {self.address}: {why}")
-            number = next(self._numbers)
-            self._answers[number] = None
-            try:
-                self._link.tell(kind(number, *values))
-            except BaseException:
-                self._answers.pop(number, None)
-                raise
-        end = time.monotonic() + timeout
-
-        def is_answered() -> bool:
-            return self._answers.get(number, _GONE) is not None or self._closed
-
-        while not is_answered() and time.monotonic() < end and self._pump(0.01):
-            pass  # on the thread of a loop in this process: the server does it here
-        with self._changed:
-            self._changed.wait_for(is_answered, max(0.0, end - time.monotonic()))
-            answer = self._answers.pop(number, _GONE)
-        what = kind.__name__.lower()
-        if answer is None:
-            raise StreamError(
-                f"{what}: the server at {self.address} did not answer within {timeout:g} s. It answers between two "
-                "steps: does its loop run, and call server.poll()?"
-            )
-        if answer.error:
-            cls = getattr(errors, answer.kind, None)
-            if isinstance(cls, type) and issubclass(cls, StreamError):
-                raise cls(answer.error)
-            raise ServerError(answer.error, answer.kind)
-        return answer.result
-
-    # What comes in, on the link's thread ------------------------------------------------------------------------------
-
-    def on_welcome(self, welcome: say.Welcome) -> None:
-        """Take the answer to the greeting."""
-        with self._lock:
-            self._resumed = welcome.resumed
-
-    def on_refused(self, reason: str, final: bool) -> None:
-        """Take that the server does not talk to us, or no longer."""
-        with self._changed:
-            first, self._catalogue = self._catalogue is not None, None
-            self._refusal = reason if final or not first else ""
-            self._fail_requests(f"the server at {self.address} ended the connection: {reason}")
-            if final:
-                for subscription in list(self._subscriptions.values()):
-                    subscription.finish(reason)
-            self._changed.notify_all()
-        if first:
-            LOGGER.warning("the server at %s ended the connection: %s", self.address, reason)
-
-    def on_lost(self) -> None:
-        """Take that the connection broke."""
-        with self._changed:
-            self._catalogue = None
-            self._fail_requests(f"the connection to the server at {self.address} broke")
-        LOGGER.info("the connection to %s broke; connecting again", self.address)
-
-    def on_data(self, subscription: int, messages: list[Message]) -> None:
-        """Take data messages of one subscription."""
-        listener = self._subscriptions.get(subscription)
-        if listener is not None:
-            listener.take(messages)
-
-    def on_control(self, message: say.ToClient) -> None:
-        """Take a control message."""
-        match message:
-            case say.FrameDone():
-                self._last_frame = max(self._last_frame, message.frame)
-                named = _Done(message, tuple(self._names.get(number, "") for number in message.streams))
-                for callback in list(self._frame_listeners.values()):
-                    try:
-                        callback(named)
-                    except Exception as error:
-                        self.workers.errors.report("(frames)", callback, error)
-            case say.Reply(request=request):
-                with self._changed:
-                    if request in self._answers:
-                        self._answers[request] = message
-                        self._changed.notify_all()
-                        if self.server is not None:
-                            self.server.wake()
-            case say.Catalogue():
-                self._learn(message)
-            case say.Added(stream=stream):
-                self._add(StreamInfo.from_dict(stream))
-            case say.Removed(stream=number, reason=reason):
-                with self._lock:
-                    name = self._names.pop(number, "")
-                    if self._streams.get(name, _NOTHING).id == number:
-                        del self._streams[name]
-                        self._spawned.pop(name, None)
-            case say.Eos(subscription=number, reason=reason):
-                ended = self._subscriptions.get(number)
-                if ended is not None:
-                    ended.finish(reason)
-            case say.Note(text=text):
-                try:
-                    self._note(text)
-                except SensoriumWarning as warning:  # where warnings are errors, it is no error of the connection
-                    self.workers.errors.report("(server)", self._note, warning)
-            case _:
-                pass
-
-    def _learn(self, catalogue: say.Catalogue) -> None:
-        """Take the latched description, and take up again what was under way."""
-        with self._changed:
-            if self._closed:
-                return
-            self._streams.clear()
-            self._names.clear()
-            for each in catalogue.streams:
-                self._add(StreamInfo.from_dict(each))
-            self._bodies = Bodies.from_dict(catalogue.bodies)
-            self._catalogue, self._refusal = catalogue, ""
-            self._last_frame = catalogue.frame
-            if self._frame_listeners:
-                self._link.tell(say.Frames(True))
-            waiting = []
-            for number, subscription in list(self._subscriptions.items()):
-                del self._subscriptions[number]
-                self._link.tell(say.Unsubscribe(number))  # where it was asked for after the greeting was answered
-                waiting.append(subscription)
-            lost = {} if self._resumed else dict(self._spawned)
-            for subscription in waiting:
-                if subscription.name in self._streams:
-                    self._begin(subscription)
-                elif subscription.name not in lost:
-                    subscription.finish("the server has this sensor no more")
-            self._changed.notify_all()
-        if lost:
-            again = [each for each in waiting if each.name in lost and each.name not in self._streams]
-            self._respawner = threading.Thread(
-                target=self._respawn, args=(lost, again), name="sensorium-respawn", daemon=True
-            )
-            self._respawner.start()
-
-    def _respawn(self, lost: Mapping[str, _Spawned], waiting: Iterable[Subscription]) -> None:
-        """Spawn anew what a server that was started anew does not know."""
-        for name, wish in lost.items():
-            try:
-                self._spawn(wish, name, type(wish.local) if wish.local is not None else None)
-                if wish.local is not None:
-                    wish.local._begin_anew()
-            except (SensoriumError, ServerError) as error:
-                if not self._closed:
-                    self._note(f"{name!r} could not be spawned again: {error}")
-        for subscription in waiting:
-            if subscription.name in self.streams:
-                with contextlib.suppress(StreamError):  # this client is closed
-                    self._begin(subscription)
-            else:
-                subscription.finish("the server has this sensor no more")
-
-    def _add(self, info: StreamInfo) -> None:
-        with self._changed:
-            self._streams[info.name] = info
-            self._names[info.id] = info.name
-            self._changed.notify_all()
-
-    def _fail_requests(self, reason: str) -> None:
-        for number, answer in self._answers.items():
-            if answer is None:
-                self._answers[number] = say.Reply(number, None, reason, "StreamError")
-        self._changed.notify_all()
-
-    def _note(self, text: str) -> None:
-        self._notes.append(text)
-        try:
-            warnings.warn(text, SensoriumWarning, stacklevel=3)
-        except SensoriumWarning:  # where warnings are errors: no thread of ours may end by one
-            LOGGER.warning(text)
-
-    @property
-    def notes(self) -> list[str]:
-        """What the server warned of, the newest 100."""
-        return list(self._notes)
+    def _on_frame(self, callback: Callable[[Done], object]) -> FrameListener:
+        return self._session.hear_frames(callback, keeps=self)
 
     # End --------------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """End everything: listeners, threads, the connection. May be called again, and from a listener."""
-        with self._changed:
-            if self._closed:
-                return
-            self._closed = True
-            _open.discard(self)
-            self._changed.notify_all()
-            subscriptions = list(self._subscriptions.values())
-            local = [each.local for each in self._spawned.values() if each.local is not None]
-        for sensor in local:
-            sensor.destroy()
-        for subscription in subscriptions:
-            subscription.stop(reason="the client was closed")
-        self._link.stop()
-        if self._respawner is not None:
-            self._respawner.join()
-        self.workers.close()
-        if self._on_close is not None:
-            self._on_close()
+        if not self._session.leave():
+            return
+        _open.discard(self)
+        with contextlib.ExitStack() as rest:
+            rest.callback(self._session.end)
+            for sensor in list(self._local.values()):
+                rest.callback(sensor.destroy)
 
-
-class ServerError(StreamError):
-    """The server could not do what was asked; the message is its own.
-
-    Args:
-        text: the server's message.
-        kind: name of the exception's class there.
-    """
-
-    def __init__(self, text: str, kind: str) -> None:
-        super().__init__(text)
-        self.kind = kind
-
-
-class _Spawned:
-    """What was spawned, so that it can be again."""
-
-    def __init__(
-        self, blueprint: Blueprint, transform: Pose, attach_to: str, env: int | None, arguments: Mapping[str, Any]
-    ) -> None:
-        self.blueprint, self.transform, self.attach_to, self.env = blueprint, transform, attach_to, env
-        self.arguments = arguments
-        self.local: ClientSensor | None = None
-
-
-class _Done:
-    """The end of a frame."""
-
-    def __init__(self, message: say.FrameDone, streams: tuple[str, ...]) -> None:
-        self.frame, self.tick, self.time, self.streams = message.frame, message.tick, message.time_ns * 1e-9, streams
-        self.subscriptions = message.subscriptions
-
-
-class _FrameListener:
-    """Handle of somebody who hears of frames."""
-
-    def __init__(self, client: Client, number: int) -> None:
-        self._client, self._number = client, number
-
-    def stop(self) -> None:
-        """Hear no more of them."""
-        client = self._client
-        with client._lock:
-            if client._frame_listeners.pop(self._number, None) is not None and not client._frame_listeners:
-                if not client._closed:
-                    client._link.tell(say.Frames(False))
+    def __del__(self) -> None:
+        if "_session" not in vars(self) or self.is_closed:
+            return
+        text = f"unclosed {self!r}: call its close(), or use it as a context manager"
+        # On a thread of its own: on this one anything may be under way, a step of the scene or a call of a listener.
+        closer = threading.Thread(target=self.close, name="sensorium-close", daemon=True)
+        _closers.add(closer)
+        closer.start()
+        warnings.warn(text, ResourceWarning, stacklevel=2, source=self._session)
 
 
 class _Sensors(Mapping[str, RemoteSensor]):
@@ -756,12 +492,16 @@ class _Sensors(Mapping[str, RemoteSensor]):
         self._client = client
 
     def __getitem__(self, name: str) -> RemoteSensor:
-        client = self._client
-        client._known()
-        with client._lock:
-            if name not in client._streams:
-                raise UnknownNameError("sensor", name, client._streams)
-            return client._sensors.setdefault(name, RemoteSensor(client, name))
+        client, session = self._client, self._client._session
+        session.known()
+        with session.lock:
+            if name not in session.streams:
+                raise UnknownNameError("sensor", name, session.streams)
+            sensor = client._sensors.get(name)
+            if sensor is None:
+                ear = client._ears.setdefault(name, Ear(session, name))
+                sensor = client._sensors[name] = RemoteSensor(client, ear)
+            return sensor
 
     def __iter__(self) -> Iterator[str]:
         return iter([name for name, info in self._client.streams.items() if info.where != "client"])
@@ -773,14 +513,15 @@ class _Sensors(Mapping[str, RemoteSensor]):
         return f"sensors: {errors.listed(self)}"
 
 
-_GONE = say.Reply(-1, None, "the request was forgotten", "StreamError")
-_NOTHING = StreamInfo(2**32 - 1, "", "", "")
-
-
 def connect(address: str = "tcp://127.0.0.1:7447", **options: Any) -> Client:
     """Connect to the server of a simulation.
 
     ``client = sn.connect("tcp://127.0.0.1:7447"); client.sensors["lidar"].listen(print)``
+
+    It is closed by `close`, or at the end of a ``with``. One that nobody holds any more is closed, too, by a thread of
+    its own, with a `ResourceWarning`. Its sensors and `FrameSync`s hold it. So does whoever listens, whether anybody
+    keeps a reference or not, as a thread runs on: ``sn.connect(address).sensors["lidar"].listen(print)`` goes on until
+    the server ends it, or the program ends.
 
     Args:
         address: what the server prints.
@@ -790,74 +531,6 @@ def connect(address: str = "tcp://127.0.0.1:7447", **options: Any) -> Client:
         StreamError: nobody answers there, or the server refuses; with its words.
     """
     return Client(address, **options)
-
-
-def check_address(address: str) -> str:
-    """Return an address.
-
-    Raises:
-        ConfigError: it is none.
-    """
-    scheme, separator, rest = address.partition("://")
-    port = rest.rpartition(":")[2]
-    right = bool(separator and rest) and scheme in ("tcp", "ipc", "inproc")
-    if scheme == "tcp":
-        right = right and ":" in rest and port.isdigit() and 0 < int(port) < 65536
-    if not right:
-        expected = "'tcp://HOST:PORT' or 'ipc:///path/of/a/socket', as the server prints it"
-        raise ConfigError.single("connect", "address", address, expected, "For example 'tcp://127.0.0.1:7447'.")
-    return address
-
-
-def why_silent(address: str) -> str:
-    """Return what is at an address where no server answers, in words."""
-    scheme, _, rest = address.partition("://")
-    host, _, port = rest.rpartition(":")
-    try:
-        if scheme == "tcp":
-            socket.create_connection((host.strip("[]"), int(port)), timeout=1.0).close()
-        elif scheme == "ipc":
-            with socket.socket(socket.AF_UNIX) as probe:
-                probe.connect(rest)
-    except socket.gaierror:
-        return f"there is no host {host!r}"
-    except FileNotFoundError:
-        return "there is no such file"
-    except ConnectionRefusedError:
-        return "nothing listens there"
-    except OSError as error:
-        return f"it cannot be reached ({error.strerror or error})"
-    return "what listens there is no server of sensorium, or it hangs"
-
-
-def _keys(server_key: str, keys: tuple[str, str] | None) -> Callable[[Any], None]:
-    """Return what gives a socket its keys."""
-
-    def prepare(socket: Any) -> None:
-        if not server_key:
-            return
-        import zmq
-
-        public, secret = keys if keys is not None else zmq.curve_keypair()
-        socket.curve_serverkey = server_key.encode()
-        socket.curve_publickey = public.encode() if isinstance(public, str) else public
-        socket.curve_secretkey = secret.encode() if isinstance(secret, str) else secret
-
-    for text in (server_key, *(keys or ())):
-        if text and not _is_key(text):
-            raise ConfigError.single("connect", "keys", "(not shown)", "keys of 40 characters")
-    if keys is not None and not server_key:
-        raise ConfigError.single("connect", "keys", "keys of this client", "the server's key as well: server_key=...")
-    return prepare
-
-
-def _is_key(text: str) -> bool:
-    from zmq.utils import z85
-
-    try:
-        return len(text) == 40 and len(z85.decode(text.encode())) == 32
-    except (ValueError, KeyError, UnicodeEncodeError):
-        return False
 
 
 def _numbers(ctrl: Any) -> tuple[tuple[int, ...], bytes]:

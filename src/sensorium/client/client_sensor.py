@@ -8,30 +8,18 @@ and in the order of frames, so that an author needs no locks.
 from __future__ import annotations
 
 import heapq
-import importlib
 import threading
-import traceback
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from importlib.metadata import entry_points
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
-import numpy as np
-
 from sensorium.client.callbacks import Strand, Workers
-from sensorium.errors import (
-    ConfigError,
-    RegistrationError,
-    SensoriumWarning,
-    StaleError,
-    StreamError,
-    UnknownNameError,
-    shown,
-)
+from sensorium.errors import ConfigError, StaleError
 from sensorium.wire.attributes import ActorDescription, SensorDefinition
+from sensorium.wire.owner import Owner, owner_of
 from sensorium.wire.pose import Pose
-from sensorium.wire.world import Bodies, Body, Snapshot
+from sensorium.wire.spawned import Registry, SpawnedSensor, check_envs, place
+from sensorium.wire.world import Bodies, Snapshot
 
 ENTRY_POINT_GROUP = "sensorium.client_sensors"
 """Where installed packages announce modules with client sensors."""
@@ -70,25 +58,6 @@ class SensorHost(Protocol):
     def _on_tick(self, callback: Callable[[Snapshot], None], *, envs: range) -> Handle:
         """Have a snapshot of these environments in each frame, on any threads, until it is stopped."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """The body that a sensor is attached to.
-
-    Attributes:
-        body: its id, name, entity and bounding box.
-        links: ids of all bodies of its entity, itself among them.
-    """
-
-    body: Body
-    links: frozenset[int]
-
-
-def owner_of(body: Body, bodies: Bodies) -> Owner:
-    """Return a body with the others of its entity; alone where it has none."""
-    mine = [other.id for other in bodies.values() if body.entity and other.entity == body.entity]
-    return Owner(body, frozenset({body.id, *mine}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +118,7 @@ class ClientEvent:
         return self
 
 
-class ClientSensor:
+class ClientSensor(SpawnedSensor):
     """Base of client sensors: define `definition` and `on_tick`, and what else is needed of `set` and `set_owner`.
 
     The order of calls is: `__init__`, with the arguments that `client.spawn` was given for it, `set`, `set_owner`,
@@ -162,12 +131,8 @@ class ClientSensor:
     events: ClassVar[bool] = True
     """Whether its messages are events: it tells something only when something happens."""
 
+    _registry: ClassVar[Registry[ClientSensor]] = Registry("client sensor", ENTRY_POINT_GROUP, OURS)
     _host: SensorHost
-    _name: str
-    _envs: range
-    _transform: Pose
-    _description: ActorDescription
-    _owner: Owner | None
     _strand: Strand
     _on_destroy: Callable[[], object] | None
     _changed: threading.Condition
@@ -187,22 +152,6 @@ class ClientSensor:
 
     # For the author ---------------------------------------------------------------------------------------------------
 
-    @classmethod
-    def definition(cls) -> SensorDefinition:
-        """Return the id, the attributes and their defaults."""
-        raise RegistrationError(f"{cls.__qualname__} has no definition: @classmethod def definition(cls)")
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if "definition" in vars(cls):
-            _register(cls)
-
-    def set(self, description: ActorDescription) -> None:
-        """Take the attributes; called once, right after creation. Call `super().set(description)` first."""
-
-    def set_owner(self, owner: Owner | None) -> None:
-        """Take what the sensor is attached to; None: nothing, it stands in the world. Call `super()`'s first."""
-
     def reset(self) -> None:
         """Forget what was seen: somebody begins to listen, or the server was started anew.
 
@@ -216,9 +165,6 @@ class ClientSensor:
             what the listener gets, e.g. a `ClientEvent`; None for nothing. For several things call `emit`.
         """
         raise NotImplementedError
-
-    def close(self) -> None:
-        """Let go of what it holds; called once, when it is destroyed. Call `super().close()` as well."""
 
     def emit(self, event: object) -> None:
         """Give something to the listener, on a worker thread; without effect where nobody listens."""
@@ -235,49 +181,9 @@ class ClientSensor:
             self._strand.submit(callback, event)
 
     @property
-    def name(self) -> str:
-        """Its name."""
-        return self._name
-
-    @property
-    def envs(self) -> range:
-        """The environments that it is for, one after the other."""
-        return self._envs
-
-    @property
-    def transform(self) -> Pose:
-        """Its pose in the frame of the body that it is attached to, else in the world."""
-        return self._transform
-
-    @property
-    def description(self) -> ActorDescription:
-        """Its blueprint's id and the attributes that were chosen."""
-        return self._description
-
-    @property
-    def owner(self) -> Owner | None:
-        """What it is attached to."""
-        return self._owner
-
-    @property
     def bodies(self) -> Bodies:
         """All bodies, by id or name."""
         return self._host.bodies
-
-    def rows(self, snapshot: Snapshot) -> slice:
-        """Return where the sensor's environments are on the first axis of a snapshot's arrays.
-
-        Raises:
-            StreamError: the snapshot does not have all of them.
-        """
-        first = int(np.searchsorted(snapshot.env_ids, self._envs.start))
-        rows = slice(first, first + len(self._envs))
-        if not np.array_equal(snapshot.env_ids[rows], self._envs):
-            raise StreamError(
-                f"sensor {self._name!r}: the snapshot does not have all of the environments "
-                f"{self._envs.start}..{self._envs.stop - 1}"
-            )
-        return rows
 
     def pose(self, snapshot: Snapshot, env: int | None = None) -> Pose:
         """Return where the sensor is in the world.
@@ -498,13 +404,11 @@ def spawn(
         ConfigError: environments that do not follow each other.
         Exception: what its own `__init__`, `set` and `set_owner` raise; it then was closed.
     """
-    if envs.step != 1 or not envs or envs.start < 0:
-        raise ConfigError.single(cls.__name__, "envs", envs, "environments that follow each other, at least one")
+    check_envs(cls, envs)
     sensor = cls(**arguments)
     sensor._prepare()
-    sensor._host, sensor._name, sensor._envs, sensor._description = host, name, envs, description
-    sensor._transform, sensor._owner = Pose() if transform is None else transform, owner
-    sensor._strand = host.workers.strand(name)
+    place(sensor, name, description, envs, transform, owner)
+    sensor._host, sensor._strand = host, host.workers.strand(name)
     try:
         sensor.set(description)
         sensor.set_owner(owner)
@@ -517,45 +421,18 @@ def spawn(
 
 # Registry -------------------------------------------------------------------------------------------------------------
 
-_classes: dict[str, type[ClientSensor]] = {}
-_definitions: dict[str, SensorDefinition] = {}
-_broken: dict[str, str] = {}
-_loaded = False
-_loading = threading.RLock()
-
-
-def _register(cls: type[ClientSensor]) -> None:
-    definition = cls.definition()
-    if not isinstance(definition, SensorDefinition):
-        raise RegistrationError(
-            f"{cls.__qualname__}.definition() returned {shown(definition)}, expected a SensorDefinition"
-        )
-    other = _classes.get(definition.id)
-    if other is not None and _path(other) != _path(cls):
-        raise RegistrationError(
-            f"{_path(cls)} defines {definition.id!r}, which {_path(other)} defines already: give it another id."
-        )
-    _classes[definition.id] = cls
-    _definitions[definition.id] = replace(definition, where="client")
-
-
-def _path(cls: type) -> str:
-    return f"{cls.__module__}.{cls.__qualname__}"
-
 
 def registered() -> dict[str, type[ClientSensor]]:
     """Return all client sensors that are known, by id: ours, those of plugins, and those defined so far.
 
     A plugin that cannot be loaded is reported by name, once, and takes nothing down.
     """
-    _load_all()
-    return dict(_classes)
+    return ClientSensor._registry.registered()
 
 
 def definitions() -> dict[str, SensorDefinition]:
     """Return the definitions of all client sensors that are known, by id."""
-    _load_all()
-    return dict(_definitions)
+    return {id: replace(cls.definition(), where="client") for id, cls in registered().items()}
 
 
 def find(id: str) -> type[ClientSensor]:
@@ -564,31 +441,9 @@ def find(id: str) -> type[ClientSensor]:
     Raises:
         UnknownNameError: there is none; the message has the nearest, and the plugins that could not be loaded.
     """
-    known = registered()
-    if id not in known:
-        fix = " ".join(
-            f"It may be in the plugin {name!r}, which could not be loaded: {why}" for name, why in _broken.items()
-        )
-        raise UnknownNameError("client sensor", id, known, fix)
-    return known[id]
+    return ClientSensor._registry.find(id)
 
 
-def _load_all() -> None:
-    global _loaded
-    with _loading:
-        if _loaded:
-            return
-        _loaded = True
-        for module in OURS:
-            importlib.import_module(module)
-        for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda each: (each.name, each.value)):
-            try:
-                point.load()
-            except (Exception, SystemExit) as error:
-                where = traceback.extract_tb(error.__traceback__)[-1]
-                why = f"{type(error).__name__}: {error} ({where.filename}:{where.lineno})."
-                _broken[point.name] = why
-                package = f" of {point.dist.name} {point.dist.version}" if point.dist is not None else ""
-                fix = f"Mend it, or remove it: pip uninstall {point.dist.name}." if point.dist else "Mend it."
-                text = f"the plugin {point.name!r}{package} ({point.value}) of client sensors cannot be loaded: {why}"
-                warnings.warn(f"{text} {fix}", SensoriumWarning, stacklevel=3)
+__all__ = [
+    "ClientEvent", "ClientSensor", "Owner", "SensorHost", "definitions", "find", "owner_of", "registered", "spawn",
+]  # fmt: skip

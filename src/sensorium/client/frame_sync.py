@@ -7,16 +7,23 @@ import threading
 import time
 import weakref
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from itertools import zip_longest
+from types import MappingProxyType
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 from sensorium.errors import ConfigError, StaleError, StreamError, UnknownNameError, listed
-
-if TYPE_CHECKING:
-    from sensorium.wire.data import SensorData
+from sensorium.wire.data import LostEvents, SensorData
+from sensorium.wire.header import EVENTS, LOST, Header, type_id
+from sensorium.wire.raw_data import RawData
+from sensorium.wire.stream_info import StreamInfo
 
 KEEP = 64
 """Frames with data that wait to be asked for; more, and the oldest goes."""
+
+MOST_EVENTS = 4096
+"""Data of one sensor that are kept of one frame; what comes after them is counted only."""
 
 GRACE = 1.0
 """How long the announcement of a frame may come after all streams have ended, s."""
@@ -43,40 +50,146 @@ class _Framed(Protocol):
 
 
 D = TypeVar("D", bound=_Framed)
+E = TypeVar("E")
+
+
+class FrameBundle(Mapping[str, Any]):
+    """The data of several sensors in one frame: sensor -> its data, or None where it sent none. Read-only.
+
+    The data are of the class that the sensor's serializer makes, e.g. `FieldData`, whose fields only the sensor knows:
+    hence a type checker takes ``bundle["imu"].lin_acc_b`` as it is, and does not see that it may be None. Where it
+    should, write ``bundle.of("imu", FieldData)``.
+
+    Args:
+        frame: number of the frame.
+        newest: the newest data of each sensor in it.
+        events: all of them.
+    """
+
+    __slots__ = ("_events", "_frame", "_newest")
+
+    def __init__(self, frame: int, newest: Mapping[str, Any], events: Mapping[str, tuple[Any, ...]]) -> None:
+        self._frame, self._newest = frame, dict(newest)
+        self._events = MappingProxyType(dict(events))
+
+    @property
+    def frame(self) -> int:
+        """Number of the frame."""
+        return self._frame
+
+    @property
+    def events(self) -> Mapping[str, tuple[Any, ...]]:
+        """Sensor -> everything that it sent in this frame, in order; ``()`` where nothing happened.
+
+        Where some were lost, or are more than the `FrameSync` keeps, the last one is a `LostEvents` of this frame that
+        says how many: it is empty wherever it is looped over. Of a sensor that sends its state it is usually one.
+        """
+        return self._events
+
+    def of(self, name: str, kind: type[E]) -> E | None:
+        """Return the same as ``bundle[name]``, typed.
+
+        Raises:
+            UnknownNameError: there is no such sensor in it.
+            TypeError: its data are of another class.
+        """
+        data = self[name]
+        if data is not None and not isinstance(data, kind):
+            raise TypeError(f"the data of {name!r} are {type(data).__name__}, not {kind.__name__}")
+        return data
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the newest data of a sensor in this frame; of events the newest that came. None: there were none."""
+        try:
+            return self._newest[name]
+        except KeyError:
+            raise UnknownNameError("sensor", name, self._newest) from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._newest
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._newest)
+
+    def __len__(self) -> int:
+        return len(self._newest)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if hasattr(self, "_events"):
+            self._refuse(name)
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> NoReturn:
+        self._refuse(name)
+
+    @staticmethod
+    def _refuse(name: str) -> NoReturn:
+        raise AttributeError(f"FrameBundle.{name} cannot be assigned to: received data are read-only")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FrameBundle, (self._frame, self._newest, dict(self._events))
+
+    def __repr__(self) -> str:
+        return f"FrameBundle(frame={self._frame}, {self._newest!r})"
 
 
 class _Frame(Generic[D]):
-    __slots__ = ("data", "due", "taken")
+    __slots__ = ("counts", "data", "got", "kept", "mark", "taken")
 
     def __init__(self) -> None:
-        self.data: dict[str, D] = {}
-        self.due: frozenset[str] = frozenset()
+        self.data: dict[str, D] = {}  # the newest of each sensor
+        self.kept: dict[str, list[D]] = {}  # all of each, up to the bound
+        self.got: Counter[str] = Counter()  # how many came, lost ones included
+        self.counts: dict[str, int] = {}  # how many there are; known when it is announced
+        self.mark: Any = None  # the announcement
         self.taken = False
+
+
+class _Lost:
+    """Events of one sensor of which only the number came, and that have not been found missing in a frame yet."""
+
+    __slots__ = ("before", "since")
+
+    def __init__(self) -> None:
+        self.before = 0  # before its newest data: of the frame of those, or of an earlier one
+        self.since = 0  # after them: of their frame, or of a later one
 
 
 class FrameCollector(Generic[D]):
     """Collects data by frame until the frame is complete. It knows no client and may be used by any threads at once.
 
-    A frame is complete when it has been announced, with the sensors that are due in it, and the data of all of those
-    have come. Announcements, and the data of each sensor, come in the order of frames, but among each other in any.
-    Where later data of a sensor have come, those of the frame never will: it was subscribed to later, or had nothing
-    for the environments asked for. It then counts as not due.
+    A frame is complete when it has been announced, with how many data each sensor has in it, and all of those have
+    come: an announcement overtakes data, since these wait for credit and for a worker thread, so that the order in
+    which they arrive says nothing. Announcements, and the data of each sensor, come in the order of frames, but among
+    each other in any. Where later data of a sensor have come, those that are missing never will. A sensor that has
+    none at all then counts as not due.
 
     Args:
         names: the sensors.
         hold: for a sensor that is not due in a frame give its newest earlier data instead of None.
         keep: most frames with data that are kept, >= 1; more, and the oldest is dropped.
+        max_events: most data of one sensor that are kept of one frame, >= 1; more are counted, and their number given.
+        missing: makes what stands for data of a sensor that a frame does not give, out of the sensor's name, how many
+            they are, and the announcement of the frame; None leaves it out.
 
     Raises:
-        ConfigError: no names, one of them twice, or `keep` is less than 1.
+        ConfigError: no names, one of them twice, or `keep` or `max_events` is less than 1.
     """
 
-    def __init__(self, names: Iterable[str], *, hold: bool = False, keep: int = KEEP) -> None:
+    def __init__(
+        self,
+        names: Iterable[str],
+        *,
+        hold: bool = False,
+        keep: int = KEEP,
+        max_events: int = MOST_EVENTS,
+        missing: Callable[[str, int, Any], D] | None = None,
+    ) -> None:
         self.names = _checked(names)
         self.hold = hold
-        if keep < 1:
-            raise ConfigError.single("FrameSync", "keep", keep, "a number of frames >= 1")
-        self.keep = keep
+        self.keep = _at_least_one("keep", keep, "frames")
+        self.max_events = _at_least_one("max_events", max_events, "events")
+        self._make_missing = missing
         self._frames: dict[int, _Frame[D]] = {}
         self._runs: list[list[int]] = []  # first and last of each unbroken run of announced frames, ascending
         self._first: int | None = None  # the first that was announced
@@ -89,7 +202,8 @@ class FrameCollector(Generic[D]):
         self._gone_data: list[object] = []  # let go without the lock, for that may call others
         self._awaited: dict[int, int] = {}
         self._closed = False
-        self._dropped = self._late = self._replaced = 0
+        self._lost: dict[str, _Lost] = {}
+        self._dropped = self._late = self._left_out = 0
         self._changed = threading.Condition()
 
     @property
@@ -103,9 +217,9 @@ class FrameCollector(Generic[D]):
         return self._late
 
     @property
-    def replaced(self) -> int:
-        """Data in whose place later ones of the same sensor and frame came; only streams of events have such."""
-        return self._replaced
+    def left_out(self) -> int:
+        """Data that no frame gives: lost on the way, as the server said, or more than `max_events`."""
+        return self._left_out
 
     @property
     def pending(self) -> int:
@@ -137,25 +251,53 @@ class FrameCollector(Generic[D]):
                 return
             number = data.frame
             self._newest[name] = max(self._newest.get(name, -1), number)
+            if (lost := self._lost.get(name)) is not None:
+                lost.before, lost.since = lost.before + lost.since, 0
             if number <= self._floor:
                 self._late += self._first is not None and number >= self._first
                 self._hold(name, data)
                 return
             frame = self._frames.setdefault(number, _Frame())
-            self._replaced += name in frame.data
+            kept = frame.kept.setdefault(name, [])
+            if len(kept) < self.max_events:
+                kept.append(data)
+            else:
+                self._left_out += 1
+                self._gone_data.append(frame.data[name])
             frame.data[name] = data
+            frame.got[name] += 1
+            self._find_lost(name)
             self._forget()
             self._changed.notify_all()
         self._let_go()
 
-    def done(self, frame: int, due: Iterable[str]) -> None:
+    def lose(self, name: str, count: int) -> None:
+        """Take the word that some data of a sensor were lost, which came after the last that were added.
+
+        Raises:
+            UnknownNameError: this sensor is not collected.
+        """
+        if name not in self.names:
+            raise UnknownNameError("sensor", name, self.names)
+        with self._changed:
+            if self._closed:
+                return
+            self._lost.setdefault(name, _Lost()).since += count
+            self._left_out += count
+            self._find_lost(name)
+            self._changed.notify_all()
+
+    def done(self, frame: int, due: Iterable[str] | Mapping[str, int], mark: Any = None) -> None:
         """Take the announcement that a frame is over.
 
         Args:
             frame: its number; later ones follow.
-            due: sensors that have data in it; those that are not collected do not matter.
+            due: sensors that have data in it, each with how many where that is known, else one; those that are not
+                collected do not matter.
+            mark: the announcement, for who makes what stands for missing data.
         """
-        wanted = frozenset(due).intersection(self.names)
+        counts = dict(due) if isinstance(due, Mapping) else dict.fromkeys(due, 1)
+        wanted = {name: count for name, count in counts.items() if name in self.names}
         with self._changed:
             if self._closed:
                 return
@@ -170,7 +312,11 @@ class FrameCollector(Generic[D]):
             elif frame < newest:
                 self._end(self.names, f"the server began anew: frame {frame} came after {newest}")
             if wanted and frame > self._floor:
-                self._frames.setdefault(frame, _Frame()).due |= wanted
+                announced = self._frames.setdefault(frame, _Frame())
+                announced.counts.update(wanted)
+                announced.mark = mark
+            for name in list(self._lost):
+                self._find_lost(name)
             self._forget()
             self._changed.notify_all()
         self._let_go()
@@ -186,7 +332,7 @@ class FrameCollector(Generic[D]):
         with self._changed:
             self._end([name], reason)
 
-    def get(self, frame: int | None = None, timeout: float | None = 1.0) -> dict[str, D | None]:
+    def get(self, frame: int | None = None, timeout: float | None = 1.0) -> FrameBundle:
         """Return the data of one frame by sensor, as soon as they are complete; a sensor that is not due gives None.
 
         Earlier frames are dropped then, but for those that other threads wait for. The frame itself can be asked for
@@ -218,7 +364,7 @@ class FrameCollector(Generic[D]):
                 self._forget()
                 self._let_go()
 
-    def next(self, timeout: float | None = 1.0) -> tuple[int, dict[str, D | None]]:
+    def next(self, timeout: float | None = 1.0) -> tuple[int, FrameBundle]:
         """Return number and data of the next frame that has data of any of the sensors, each frame once.
 
         "Next" is after the newest frame that was handed out to anybody. Frames keep their order: a later one that is
@@ -302,12 +448,37 @@ class FrameCollector(Generic[D]):
         frame = self._frames.get(number)
         if frame is None:
             return []
-        due = [each for each in self.names if each in frame.due and each not in frame.data]
-        return [each for each in due if self._newest.get(each, -1) < number]
+        short = [name for name in self.names if frame.got[name] < frame.counts.get(name, 0)]
+        return [name for name in short if self._newest.get(name, -1) <= number]
+
+    def _find_lost(self, name: str) -> None:
+        """Find the frames that lack what was lost of a sensor: the earliest first, for it comes in order."""
+        lost = self._lost.get(name)
+        if lost is None:
+            return
+        newest = self._newest.get(name, -1)
+        for number in sorted(self._frames):
+            frame = self._frames[number]
+            short = frame.counts.get(name, 0) - frame.got[name]
+            if short <= 0 or not self._announced(number):
+                continue
+            if number <= newest:
+                found = min(short, lost.before)
+                lost.before -= found
+                frame.got[name] += found
+                short -= found
+            if number >= newest:
+                found = min(short, lost.since)
+                lost.since -= found
+                frame.got[name] += found
+        if self._runs and self._runs[-1][1] >= newest:
+            lost.before = 0  # what is left of it was of frames that are gone
+        if not lost.before and not lost.since:
+            del self._lost[name]
 
     def _next(self) -> int | None:
         """The first announced frame with data that is later than all that were handed out."""
-        later = [number for number, frame in self._frames.items() if number > self._taken and frame.due]
+        later = [number for number, frame in self._frames.items() if number > self._taken and frame.counts]
         return min(later, default=None)
 
     def _announced(self, number: int) -> bool:
@@ -318,18 +489,25 @@ class FrameCollector(Generic[D]):
         i = bisect_right(self._runs, number, key=lambda run: run[0])
         return f"{self._runs[i - 1][1]} and {self._runs[i][0]}"
 
-    def _hand_out(self, number: int) -> dict[str, D | None]:
-        frame = self._frames.get(number)
-        data = {} if frame is None else frame.data
-        bundle: dict[str, D | None] = {name: data.get(name) for name in self.names}
+    def _hand_out(self, number: int) -> FrameBundle:
+        frame = self._frames.get(number, _Frame[D]())
+        newest: dict[str, D | None] = {name: frame.data.get(name) for name in self.names}
+        events = {name: self._events(frame, name) for name in self.names}
         if self.hold:
-            for name in [name for name, value in bundle.items() if value is None]:
+            for name in [name for name, value in newest.items() if value is None]:
                 earlier = [k for k, each in self._frames.items() if k < number and name in each.data]
-                bundle[name] = self._frames[max(earlier)].data[name] if earlier else self._held.get(name)
-        if frame is not None:
-            frame.taken = True
+                newest[name] = self._frames[max(earlier)].data[name] if earlier else self._held.get(name)
+        frame.taken = True
         self._taken = max(self._taken, number)
-        return bundle
+        return FrameBundle(number, newest, events)
+
+    def _events(self, frame: _Frame[D], name: str) -> tuple[D, ...]:
+        """Return all data of a sensor in a frame, and what stands for those that it does not give."""
+        kept = frame.kept.get(name, [])
+        short = max(frame.counts.get(name, 0), frame.got[name]) - len(kept)
+        if short <= 0 or self._make_missing is None:
+            return tuple(kept)
+        return (*kept, self._make_missing(name, short, frame.mark))
 
     def _forget(self) -> None:
         """Drop what is before the newest that was handed out, or too much; not what somebody waits for."""
@@ -374,16 +552,18 @@ class FrameCollector(Generic[D]):
             text = f"{what} within {timeout:g} s ({newest}).{ended} Is the simulation being stepped?"
             return FrameTimeoutError(text, number, dict(self._ended))
         frame = self._frames[which]
-        late = {name: self._why_late(name) for name in self._missing(which)}
-        there = [name for name in self.names if name in frame.data]
+        late = {name: self._why_late(name, frame) for name in self._missing(which)}
+        there = [name for name in self.names if name in frame.data and name not in late]
         not_due = [name for name in self.names if name not in late and name not in there]
         text = f"frame {which} is not complete after {timeout:g} s. Missing: {_reasons(late)}."
         text += f" There: {listed(there)}." if there else ""
         text += f" Not due in this frame: {listed(not_due)}." if not_due else ""
         return FrameTimeoutError(text, which, late)
 
-    def _why_late(self, name: str) -> str:
-        newest = self._newest.get(name)
+    def _why_late(self, name: str, frame: _Frame[D]) -> str:
+        newest, got = self._newest.get(name), frame.got[name]
+        if got:
+            return f"late, {got} of {frame.counts[name]} have come"
         return "late, nothing of it has come" if newest is None else f"late, its newest data are of frame {newest}"
 
 
@@ -394,6 +574,10 @@ class _Handle(Protocol):
 class _Subscribed(_Handle, Protocol):
     @property
     def number(self) -> int: ...
+    @property
+    def first(self) -> int: ...
+    @property
+    def count(self) -> int: ...
 
 
 class _Done(Protocol):
@@ -402,11 +586,22 @@ class _Done(Protocol):
     @property
     def frame(self) -> int: ...
     @property
+    def tick(self) -> int: ...
+    @property
+    def time(self) -> float: ...
+    @property
     def subscriptions(self) -> tuple[int, ...]: ...
+    @property
+    def counts(self) -> tuple[int, ...]: ...
 
 
 class SyncClient(Protocol):
     """What a `FrameSync` asks of a client."""
+
+    @property
+    def streams(self) -> Mapping[str, StreamInfo]:
+        """Name -> what there is to listen to."""
+        ...
 
     def _subscribe(self, name: str, callback: Callable[[Any], None], **options: Any) -> _Subscribed: ...
     def _on_frame(self, callback: Callable[[Any], None]) -> _Handle: ...
@@ -418,46 +613,66 @@ class FrameSync:
     ```python
     with sn.FrameSync(client, ["imu", "lidar"]) as sync:
         frame = client.step(ctrl)
-        bundle = sync.get(frame)  # {"imu": data, "lidar": data, or None where it was not due in this frame}
+        bundle = sync.get(frame)
+        bundle["lidar"]  # its data, or None where it was not due in this frame
+        bundle.events["guard"]  # all events of this frame, () where nothing happened
     ```
 
-    Iterating gives ``(frame, bundle)`` for each frame with data, in order, waiting without end, until it is closed.
-    Several messages of one sensor in one frame (events) are not for this: the last one is given. It ends with `close`,
-    with the client, or when nobody holds it any more.
+    Iterating gives ``(frame, bundle)`` for each frame with data, in order, waiting without end, until it is closed. A
+    sensor may send several messages in one frame, as those of events do: `FrameBundle.events` has all of them, in
+    order, and ``bundle[name]`` the newest. No event is lost silently: a `LostEvents` stands for those that it was too
+    slow for, or that are more than `max_events`. It ends with `close`, with the client, or when nobody holds it any
+    more.
 
     Args:
         client: the connection.
         names: the sensors.
         hold: for a sensor that is not due in a frame give its newest earlier data instead of None.
         keep: most frames with data that wait to be asked for, >= 1; more, and the oldest is dropped and counted.
+        max_events: most messages of one sensor that are kept of one frame, >= 1; of more only the number is given.
         options: further options of the subscriptions, as `envs` and `truth`.
 
     Raises:
-        ConfigError: no names, one of them twice, or `keep` is less than 1.
+        ConfigError: no names, one of them twice, or `keep` or `max_events` is less than 1.
         UnknownNameError: the server has no such sensor.
         StreamError: the server refuses, or the connection is gone.
     """
 
     def __init__(
-        self, client: SyncClient, names: Iterable[str], *, hold: bool = False, keep: int = KEEP, **options: Any
+        self,
+        client: SyncClient,
+        names: Iterable[str],
+        *,
+        hold: bool = False,
+        keep: int = KEEP,
+        max_events: int = MOST_EVENTS,
+        **options: Any,
     ) -> None:
         for option in ("policy", "every", "max_rate"):
             if option in options:
                 raise ConfigError.single("FrameSync", option, options[option], "nothing: it has all data of all frames")
-        collector: FrameCollector[SensorData] = FrameCollector(names, hold=hold, keep=keep)
+        mine: dict[str, _Subscribed] = {}
+        infos: dict[str, StreamInfo] = {}
+
+        def missing(name: str, count: int, done: _Done) -> SensorData:
+            return _lost(infos[name], mine[name], count, done)
+
+        collector: FrameCollector[SensorData] = FrameCollector(
+            names, hold=hold, keep=keep, max_events=max_events, missing=missing
+        )
         handles: list[_Handle] = []
         self._collector = collector
         self._finalizer = weakref.finalize(self, _stop, collector, handles)
         self._finalizer.atexit = False  # the client ends then
         try:
-            mine: dict[str, _Subscribed] = {}
             for name in collector.names:
+                infos[name] = client.streams.get(name, StreamInfo(0, name, "", ""))
                 mine[name] = client._subscribe(
                     name, _adder(collector, name), policy="lossless", on_end=_ender(collector, name), **options
                 )
                 handles.append(mine[name])
             # The last: frames that are announced from now on have all subscriptions.
-            handles.append(client._on_frame(lambda done: collector.done(done.frame, _due(done, mine))))
+            handles.append(client._on_frame(lambda done: collector.done(done.frame, _due(done, mine), done)))
         except BaseException:
             self.close()
             raise
@@ -478,9 +693,9 @@ class FrameSync:
         return self._collector.late
 
     @property
-    def replaced(self) -> int:
-        """Messages in whose place a later one of the same sensor and frame is given: only events have such."""
-        return self._collector.replaced
+    def left_out(self) -> int:
+        """Events that no bundle has, but for a `LostEvents`: lost on the way, or more than `max_events` in a frame."""
+        return self._collector.left_out
 
     @property
     def ended(self) -> dict[str, str]:
@@ -497,15 +712,15 @@ class FrameSync:
         """Whether it is closed."""
         return not self._finalizer.alive
 
-    def get(self, frame: int | None = None, timeout: float | None = 1.0) -> dict[str, SensorData | None]:
+    def get(self, frame: int | None = None, timeout: float | None = 1.0) -> FrameBundle:
         """Return the data of one frame by sensor, as soon as they are complete; see `FrameCollector.get`."""
         return self._collector.get(frame, timeout)
 
-    def next(self, timeout: float | None = 1.0) -> tuple[int, dict[str, SensorData | None]]:
+    def next(self, timeout: float | None = 1.0) -> tuple[int, FrameBundle]:
         """Return number and data of the next frame with data; see `FrameCollector.next`."""
         return self._collector.next(timeout)
 
-    def __iter__(self) -> Iterator[tuple[int, dict[str, SensorData | None]]]:
+    def __iter__(self) -> Iterator[tuple[int, FrameBundle]]:
         while not self.closed:
             try:
                 found = self._collector.next(None)
@@ -531,22 +746,45 @@ class FrameSync:
 
 
 def _adder(collector: FrameCollector[SensorData], name: str) -> Callable[[SensorData], None]:
-    return lambda data: collector.add(name, data)
+    def add(data: SensorData) -> None:
+        if isinstance(data, LostEvents):
+            collector.lose(name, data.events_lost)
+        else:
+            collector.add(name, data)
+
+    return add
 
 
 def _ender(collector: FrameCollector[SensorData], name: str) -> Callable[[str], None]:
     return lambda reason: collector.end(name, reason)
 
 
-def _due(done: _Done, subscribed: Mapping[str, _Subscribed]) -> list[str]:
-    """Return the sensors of which a frame has data for these subscriptions."""
-    return [name for name, each in subscribed.items() if each.number in done.subscriptions]
+def _due(done: _Done, subscribed: Mapping[str, _Subscribed]) -> dict[str, int]:
+    """Return the sensors of which a frame has data for these subscriptions, and how many."""
+    counts = dict(zip_longest(done.subscriptions, done.counts[: len(done.subscriptions)], fillvalue=1))
+    return {name: counts[each.number] for name, each in subscribed.items() if each.number in counts}
+
+
+def _lost(info: StreamInfo, subscribed: _Subscribed, count: int, done: _Done) -> LostEvents:
+    """Return the word that so many events of a frame are not given."""
+    time_ns = round(done.time * 1e9)
+    header = Header(
+        LOST | EVENTS, type_id(info.type_name), info.id, frame=done.frame, tick=done.tick, time_ns=time_ns,
+        capture_ns=time_ns, first_env=subscribed.first, num_envs=subscribed.count, lost=min(count, 2**32 - 1),
+    )  # fmt: skip
+    return LostEvents(RawData(header.pack(), info))
 
 
 def _stop(collector: FrameCollector[SensorData], handles: list[_Handle]) -> None:
     collector.close()
     while handles:
         handles.pop().stop()
+
+
+def _at_least_one(field: str, value: int, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigError.single("FrameSync", field, value, f"a number of {what} >= 1")
+    return value
 
 
 def _checked(names: Iterable[str]) -> tuple[str, ...]:

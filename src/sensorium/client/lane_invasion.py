@@ -17,9 +17,10 @@ from typing import Any, Literal, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from sensorium.client.client_sensor import ClientEvent, ClientSensor, Owner
+from sensorium.client.client_sensor import ClientEvent, ClientSensor
 from sensorium.errors import ConfigError, shown
 from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
+from sensorium.wire.owner import Owner
 from sensorium.wire.world import Body, Snapshot
 
 Floats: TypeAlias = npt.NDArray[np.float64]

@@ -13,107 +13,25 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TextIO
 
 from sensorium.client import show
 from sensorium.client.callbacks import LOGGER
 from sensorium.client.client import Client
-from sensorium.client.sensors import Policy, Stats
+from sensorium.client.options import Options, named, option_of
 from sensorium.client.show import Flow
-from sensorium.errors import ConfigError, SensoriumWarning, StreamError
+from sensorium.client.subscription import Stats
+from sensorium.errors import SensoriumWarning, StreamError, UsageError
 from sensorium.wire.data import SensorData
-from sensorium.wire.keyfiles import find_keys, find_token
 
 LINES_EVERY = 1.0
 """Seconds between two lines of a sensor, where there is no live table."""
 RATE_OVER = 2.0
 """Seconds over which megabytes per second are taken."""
+NO_SENSOR = ("a SENSOR beside it", "Without one there are no samples: name one after ADDRESS, or leave it out.")
+"""What is said of options for samples where no sensor is named."""
 SAME_WITHIN = 1.0
 """Seconds within which the same words are said once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What to listen to, and how.
-
-    Args:
-        address: of the server.
-        sensors: names; none for a list of what there is.
-        env: the only environment; None for all.
-        every: only each n-th sample.
-        max_rate: most samples per second of the wall clock; 0 for all.
-        policy: see `RemoteSensor.listen`.
-        truth: with the ground truth.
-        count: samples of each sensor after which it ends; 0 for no end.
-        seconds: wall clock after which it ends, s; 0 for no end.
-        json: one line of JSON for each sample.
-        token_file: file with the server's token; None takes the environment variable.
-        server_key: the server's public key.
-        key_file: file with this client's keys.
-        timeout: longest wait for the server at first, s.
-        shared_memory: read large data from shared memory, where the server is on this machine.
-
-    Raises:
-        ConfigError: a number is out of range.
-    """
-
-    address: str
-    sensors: tuple[str, ...] = ()
-    env: int | None = None
-    every: int = 1
-    max_rate: float = 0.0
-    policy: Policy = "latest"
-    truth: bool = False
-    count: int = 0
-    seconds: float = 0.0
-    json: bool = False
-    token_file: Path | None = None
-    server_key: str = ""
-    key_file: Path | None = None
-    timeout: float = 5.0
-    shared_memory: bool = True
-
-    def __post_init__(self) -> None:
-        for name in ("max_rate", "count", "seconds"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                option = name.replace("_", "-")
-                raise ConfigError.single("listen", option, getattr(self, name), "a number >= 0; 0 for no limit")
-        if not 0.0 < self.timeout < float("inf"):
-            raise ConfigError.single("listen", "timeout", self.timeout, "a finite number of seconds > 0")
-
-    def connect(self, name: str) -> Client:
-        """Return a client that is connected.
-
-        Args:
-            name: what the server calls it.
-
-        Raises:
-            StreamError: nobody answers, or the server refuses; with what to do.
-            ConfigError: a file, key or address that is none.
-        """
-        keys = find_keys(self.key_file) if self.key_file is not None else None
-        token = find_token(self.token_file)
-        try:
-            return Client(
-                self.address,
-                name=name,
-                token=token,
-                server_key=self.server_key,
-                keys=keys,
-                timeout=self.timeout,
-                shared_memory=self.shared_memory,
-            )
-        except StreamError as error:
-            text = str(error)
-            if "token" in text:
-                text += ". Here: --token-file FILE, or the environment variable SENSORIUM_TOKEN"
-            elif "keys" in text:
-                text += ". Give --server-key KEY, as the server prints it, where it has keys, else none"
-            elif self.server_key:
-                text += " A server without keys, or with other ones, does not answer to --server-key."
-            raise StreamError(text) from None
 
 
 class Monitor:
@@ -128,7 +46,7 @@ class Monitor:
 
     Raises:
         UnknownNameError: the server has no such sensor, with the nearest.
-        ConfigError: an option that the sensor cannot do.
+        UsageError: an option that the sensor cannot do.
     """
 
     def __init__(
@@ -147,18 +65,27 @@ class Monitor:
         self._connected = True
         self.names = list(dict.fromkeys(options.sensors))
         """The sensors."""
-        sensors = [client.sensors[name] for name in self.names]  # all of them are there before the first is heard
-        for sensor in sensors:
+        self._sensors = {name: client.sensors[name] for name in self.names}  # all, before the first is heard
+        for name, sensor in self._sensors.items():
+            envs = sensor.info.num_envs
+            if options.env is not None and not -envs <= options.env < envs:
+                there = f"0 to {envs - 1}" if envs > 1 else "0"
+                fix = f"{name!r} has {envs} env{'s' if envs > 1 else ''}; leave the option out for all."
+                raise UsageError.of("--env", options.env, there, fix)
+        for sensor in self._sensors.values():
             self._taken[sensor.name] = 0
             self._bytes[sensor.name] = deque([(time.monotonic(), 0)])
-            sensor.listen(
-                self._take,
-                policy=options.policy,
-                every=options.every,
-                max_rate=options.max_rate or None,
-                envs=options.env,
-                truth=options.truth,
-            )
+            with named(
+                envs="--env", name="SENSOR", **{each: option_of(each) for each in ("every", "max_rate", "policy")}
+            ):
+                sensor.listen(
+                    self._take,
+                    policy=options.policy,
+                    every=options.every,
+                    max_rate=options.max_rate or None,
+                    envs=options.env,
+                    truth=options.truth,
+                )
 
     def _take(self, data: SensorData) -> None:
         name, count = data.sensor, self.options.count
@@ -167,7 +94,7 @@ class Monitor:
         self._latency[name] = data.latency()
         self.newest[name] = data
         self._taken[name] += 1
-        sensor = self.client._sensors[name]
+        sensor = self._sensors[name]
         if self._on_sample is not None:
             try:
                 with self._lock:
@@ -183,7 +110,7 @@ class Monitor:
 
     def flow(self, name: str) -> Flow:
         """Return how much comes in of a sensor; to be called now and then."""
-        sensor = self.client._sensors[name]
+        sensor = self._sensors[name]
         stats, now, marks = sensor.stats, time.monotonic(), self._bytes[name]
         marks.append((now, stats.nbytes))
         while len(marks) > 2 and now - marks[1][0] >= RATE_OVER:
@@ -220,7 +147,7 @@ class Monitor:
     @property
     def is_over(self) -> bool:
         """Whether nothing more will come."""
-        return self._failure is not None or not any(self.client._sensors[name].is_listening for name in self.names)
+        return self._failure is not None or not any(sensor.is_listening for sensor in self._sensors.values())
 
     def check(self) -> None:
         """Raise where less came than was asked for.
@@ -229,7 +156,7 @@ class Monitor:
             StreamError: a sensor was ended by the server, or fewer than `count` samples came in time.
         """
         for name in self.names:
-            sensor, taken, count = self.client._sensors[name], self._taken[name], self.options.count
+            sensor, taken, count = self._sensors[name], self._taken[name], self.options.count
             if sensor.why_ended:
                 raise StreamError(f"listening to {name!r} ended: {sensor.why_ended}")
             if taken < count:
@@ -240,8 +167,8 @@ class Monitor:
 
     def close(self) -> None:
         """Stop listening."""
-        for name in self.names:
-            self.client._sensors[name].stop()
+        for sensor in self._sensors.values():
+            sensor.stop()
 
 
 def watch(monitor: Monitor, refresh: Callable[[], None], say: Callable[[str], None], every: float) -> None:
@@ -287,6 +214,8 @@ def listen(options: Options, out: TextIO, say: Callable[[str], None], name: str)
         out.write(f"{text}\n")
         out.flush()
 
+    if not options.sensors:
+        options.refuse_of_samples(*NO_SENSOR)
     with options.connect(name) as client:
         if not options.sensors:
             streams = client.streams.values()
@@ -365,4 +294,4 @@ def to_stderr(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-__all__ = ["Monitor", "Options", "about", "listen", "to_stderr", "watch", "words"]
+__all__ = ["NO_SENSOR", "Monitor", "about", "listen", "to_stderr", "watch", "words"]

@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sensorium.client.sensors import Stats
+from sensorium.client.subscription import Stats
 from sensorium.spec import FieldSpec
-from sensorium.wire.data import ArrayData, FieldBranch, FieldData, SensorData, StreamInfo
+from sensorium.wire.data import ArrayData, SensorData
+from sensorium.wire.field_data import FieldBranch, FieldData
+from sensorium.wire.stream_info import StreamInfo
 
 SHOWN_NUMBERS = 6
 """Numbers of one field that are shown at most."""

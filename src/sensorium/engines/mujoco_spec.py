@@ -13,16 +13,16 @@ from typing import Any
 
 import mujoco
 
+from sensorium.engines.model_file import model_file
 from sensorium.engines.mujoco_contact import add_contacts
 from sensorium.engines.mujoco_hidden import HIDDEN_PREFIX, hidden
 from sensorium.engines.mujoco_native import add_native, blamed
 from sensorium.engines.mujoco_parts import needs_wrenches
-from sensorium.errors import ModelError, listed, nearest, shown
+from sensorium.errors import ModelError, shown
 from sensorium.spec import Requirement
 
 _ACCELEROMETER = f"{HIDDEN_PREFIX}acceleration"
 _ELEMENTS = f"{HIDDEN_PREFIX}elements/"
-_MODEL_SUFFIXES = (".xml", ".urdf", ".mjcf", ".mjb")
 _NAMED_LISTS = (
     "bodies", "joints", "geoms", "sites", "cameras", "lights", "actuators", "sensors", "tendons", "equalities", "pairs",
     "excludes", "flexes", "skins", "meshes", "hfields", "materials", "textures", "numerics", "texts", "tuples", "keys",
@@ -69,21 +69,8 @@ def load_spec(source: object) -> Any:
         return _parsed(lambda: mujoco.MjSpec.from_string(source), label)
     if not isinstance(source, str | Path):
         raise ModelError(f"{label} ({shown(source)}) is no model: give a path to MJCF or URDF, XML text, or an MjSpec.")
-    path = Path(source).expanduser()
-    if path.is_dir():
-        raise ModelError(f"{label} is a folder: name the file in it.{_files_in(path)}")
-    if not path.is_file():
-        folder = path.parent
-        if not folder.is_dir():
-            raise ModelError(f"{label} does not exist, nor does its folder {str(folder.absolute())!r}: check the path.")
-        names = [entry.name for entry in folder.iterdir() if entry.suffix.lower() in _MODEL_SUFFIXES]
-        raise ModelError(f"{label} does not exist.{nearest(path.name, names)}{_files_in(folder)}")
+    path = model_file(source)
     return _parsed(lambda: mujoco.MjSpec.from_file(str(path)), label)
-
-
-def _files_in(folder: Path) -> str:
-    names = sorted(entry.name for entry in folder.iterdir() if entry.suffix.lower() in _MODEL_SUFFIXES)
-    return f" Model files in {str(folder.absolute())!r}: {listed(names)}."
 
 
 def _parsed(parse: Callable[[], Any], label: str) -> Any:

@@ -103,10 +103,13 @@ def _dispatch(rows: Rows, tasks: wp.array[Transport]) -> None:
     for mount in range(t.bad.shape[1]):
         if t.bad[env, mount] != wp.uint8(0):
             good = wp.uint8(0)
-    if mode == 2:
+    captured = t.clock[0] - t.clock[2]
+    if mode == 2:  # of a state that may be newer, where derived state was a tick old; the delay stays
+        if t.arrival[head, env] != wp.static(NEVER):
+            t.arrival[head, env] += captured - t.stamp[head, env]
+        t.stamp[head, env] = captured
         t.okay[head, env] = good
         return
-    captured = t.clock[0] - t.clock[2]
     words = wp.vec4ui()
     if t.jitter_kind >= 0 or t.loss_kind != 0:
         words = philox(wp.uint32(t.clock[0]), wp.uint32(env), wp.uint32(t.episode[env]), wp.uint32(0), t.key0, t.key1)

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from pydantic import PlainSerializer, PlainValidator, Strict, field_validator
+from pydantic import Field, PlainSerializer, PlainValidator, Strict, field_validator
 
-from sensorium.cfg import FINDERS, Cfg, bad, snake_case
+from sensorium.cfg import Cfg, bad, find_kind, snake_case
 from sensorium.errors import ConfigError, RegistrationError, nearest, shown
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Device = str | torch.device
-Int = Annotated[int, Strict()]
-"""A whole number; text or a fraction is refused."""
+Int = Annotated[int, Strict(), Field(ge=-(2**63), lt=2**63)]
+"""A whole number of 64 bits; text or a fraction is refused."""
 
 MOST_RAYS = 100_000_000
 """More rays than this in one pattern are taken for a slip: their directions alone would fill 1.2 GB."""
@@ -276,19 +276,15 @@ def parse_pattern(value: Any) -> Any:
     if isinstance(value, PatternBaseCfg):
         return value
     if isinstance(value, Mapping):
-        fields = dict(value)
-        kind = fields.pop("kind", None)
-        if kind not in PATTERN_KINDS:
-            for find in FINDERS:
-                find()
-        if kind not in PATTERN_KINDS:
+        found, kind, fields = find_kind(value, PATTERN_KINDS)
+        if found is None:
             known = sorted(name for name in PATTERN_KINDS if name != GeneratedPatternCfg.kind())
             if kind is None:
                 raise ConfigError.single("pattern", "kind", None, f"one of {', '.join(known)}", 'Write kind = "grid".')
             raise ConfigError.single(
                 "pattern", "kind", kind, f"one of {', '.join(known)}", nearest(str(kind), known).strip()
             )
-        return PATTERN_KINDS[kind](**fields)
+        return found(**fields)
     if callable(getattr(value, "generate_rays", None)) and not isinstance(value, type):
         return GeneratedPatternCfg(source=value)
     raise bad("a pattern such as GridPatternCfg(size=(1.6, 1.0), resolution=0.1)", f"{shown(value)} is none.")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import ValidationInfo, field_validator
 
-from sensorium.cfg import Cfg, Float, Vec3, bad
+from sensorium.cfg import ABSENT, Cfg, Float, Vec3, bad, without_absent
 from sensorium.patterns.base import Device, Int, PatternBaseCfg, check_count, check_direction, tensor
 
 if TYPE_CHECKING:
@@ -22,8 +22,13 @@ class Ring(Cfg):
     num_samples: Int
     """Rays on the circle; the first is at +x."""
 
-    def __init__(self, radius: float, num_samples: int) -> None:
-        super().__init__(radius=radius, num_samples=num_samples)
+    if TYPE_CHECKING:
+
+        def __init__(self, radius: float, num_samples: int) -> None: ...
+    else:
+
+        def __init__(self, radius: Any = ABSENT, num_samples: Any = ABSENT, **others: Any) -> None:
+            super().__init__(**without_absent(radius=radius, num_samples=num_samples), **others)
 
     @field_validator("radius")
     @classmethod

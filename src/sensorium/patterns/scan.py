@@ -307,7 +307,7 @@ def _parse_numbers(value: Any) -> Any:
         return None
     try:
         array = np.asarray(value, np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise bad("a list of numbers, one per ray") from None
     if array.ndim != 1:
         raise bad("a list of numbers, one per ray")

@@ -382,17 +382,18 @@ class Scene:
 
     def _again(self) -> None:
         """Evaluate the current sample anew: no noise, no history entry, no time."""
-        clock = self.clock
+        clock, engine = self.clock, self.engine
         self._spoil_views()
-        clock.set(clock.tick, AGAIN, self.engine.lag)
-        self.engine.forward()
+        engine.forward()  # first: what it computes is of now, also where derived state was a tick old
+        clock.set(clock.tick, AGAIN, engine.lag)
         self._schedule.sample_again()
         for sensor in self._sensors.values():
             if clock.tick in (sensor.captures.last_tick, sensor.captures.first_at):
                 sensor.captures.note_anew()
+                sensor.captures.note_lag(clock.tick, engine.lag)
         for sensor in self._sensors.values():  # where it is the first sample, that fills histories and delay lines
             if sensor.captures.first_at == clock.tick and not sensor.is_pure:
-                with starting(clock, sensor.captures.first_tick == clock.tick, self.engine.lag):
+                with starting(clock, sensor.captures.first_tick == clock.tick, engine.lag):
                     begin_again(sensor)
 
     def _spoil_views(self) -> None:

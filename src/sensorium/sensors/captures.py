@@ -184,6 +184,11 @@ class Captures:
         """Note that the newest capture of some envs was made anew, off the grid."""
         self.off_grid += 1
 
+    def note_lag(self, tick: int, lag: int) -> None:
+        """Note that what was captured at a tick was made anew, of a state that is older by `lag` ticks."""
+        if self._beat.last_tick == tick:
+            self._beat.last_lag = lag  # also that of the others of this beat, which were made anew as well
+
     def count_from_start(self, lag: int, skipped_at_reset: torch.Tensor) -> None:
         """Set everything as if the sensor had been there all the time, sampled at every tick.
 

@@ -86,7 +86,7 @@ class SurfaceDistanceProbeCfg(RayCfg[SurfaceDistanceProbeData]):
         if "max_distance" not in data:
             try:
                 data["max_distance"] = float(np.max(np.asarray(radii, np.float64)))
-            except (TypeError, ValueError):  # the field itself says what is wrong with it
+            except (TypeError, ValueError, OverflowError):  # the field itself says what is wrong with it
                 pass
         for name in ("probe_local_pos", "probe_radius", "lookup"):
             if name in data:

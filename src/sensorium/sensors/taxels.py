@@ -148,7 +148,7 @@ def checked_places(value: Any) -> Any:
     """
     try:
         places = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         places = np.zeros(0)
     if places.ndim not in (2, 3) or places.shape[-1] != 3 or not places.size:
         raise bad("[probe, 3] or [row, column, 3] with at least one probe", "Rows of a grid have one length.")

@@ -9,7 +9,6 @@ What may touch must be known before a simulator's model is compiled, see `reserv
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,11 +17,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 
 from sensorium.errors import ConfigError, Fault, SelectionError, UnsupportedError, WireError, listed, nearest
-from sensorium.readings import Reading
+from sensorium.readings import Array, Reading
 from sensorium.spec import CONTACT_REPORT, Requirement
-from sensorium.stream.streamed import Array, Model, Owner, StreamedSensor, owner_of
+from sensorium.stream.failures import LOG
+from sensorium.stream.model import Model, owner_of
+from sensorium.stream.streamed import StreamedSensor
 from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
-from sensorium.wire.data import ArrayData, RawData
+from sensorium.wire.data import ArrayData
+from sensorium.wire.owner import Owner
+from sensorium.wire.raw_data import RawData
 from sensorium.wire.serializers import Serializer
 from sensorium.wire.world import Bodies, Body, Snapshot
 
@@ -37,7 +40,6 @@ PHASES = {1: "begin", 2: "persist", 3: "end"}
 
 _SENT = {"begin": (1,), "all": (1, 2, 3)}
 _ROWS = 64
-_log = logging.getLogger("sensorium.stream")
 
 
 class CollisionEvent(ArrayData):
@@ -270,7 +272,7 @@ class Collision(StreamedSensor):
         if lost.any() and not self._told:
             self._told = True
             text = "sensor %r: %d contacts began or ended within one control step and found no room: they are lost"
-            _log.warning(text, self.name, int(lost.sum()))
+            LOG.warning(text, self.name, int(lost.sum()))
 
     def _new(self, key: str, reading: Reading, envs: slice) -> list[tuple[int, int]]:
         """Return (env, row) of the rows that the reading did not have in the frame before."""

@@ -13,6 +13,7 @@ from sensorium.stream.hub import Session
 from sensorium.stream.sockets import LOG
 from sensorium.wire import messages as say
 from sensorium.wire.pose import Pose
+from sensorium.wire.warned import Warned, overheard
 
 if TYPE_CHECKING:
     from sensorium.stream.server import Server
@@ -29,19 +30,24 @@ class Commands:
         self._server = server
 
     def do(self, session: Session, command: Command) -> None:
-        """Do one thing and answer."""
+        """Do one thing and answer, with what was warned of where a sensor was spawned."""
         session.requests -= 1
         if self._server._hub.sessions.get(session.route) is not session:
             return  # its client is gone
         result, error, kind = None, "", ""
+        warned: list[Warned] = []
         try:
-            result = self._result(session, command)
+            if isinstance(command, say.Spawn):
+                with overheard() as warned:
+                    result = self._spawn(session, command)
+            else:
+                result = self._result(session, command)
         except SensoriumError as problem:
             error, kind = str(problem), type(problem).__name__
         except Exception as problem:
             LOG.exception("%s of client %s failed", type(command).__name__, session)
             error, kind = f"{type(problem).__name__}: {problem}", type(problem).__name__
-        self._server._hub.tell(session, say.Reply(command.request, result, error, kind))
+        self._server._hub.tell(session, say.Reply(command.request, result, error, kind, tuple(warned)))
 
     def _result(self, session: Session, command: Command) -> Any:
         server = self._server
@@ -53,8 +59,6 @@ class Commands:
             case say.Reset(envs=envs):
                 server.scene.reset(None if envs is None else self._envs(envs))
                 return server.frame
-            case say.Spawn():
-                return self._spawn(session, command)
             case say.Destroy(name=name):
                 if name not in session.sensors:
                     mine = "a sensor that this client spawned"

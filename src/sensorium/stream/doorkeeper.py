@@ -23,10 +23,6 @@ MOST_ANSWERS = 256
 """Answers, between two looks around, to messages that are of no client."""
 MOST_RECORDS = 4096
 """Records in one message of a client."""
-MOST_WORDS = 2**20
-"""Bytes of a control message, but for those whose bytes are controls: reading them takes no time."""
-LONG_MESSAGES = (8, 9)
-"""Tags of those: STEP and CONTROL."""
 GREETING_S = 0.1
 """Seconds between two answers to greetings of one client."""
 MOST_REQUESTS = 256
@@ -48,6 +44,7 @@ class Doorkeeper:
         version: of the package.
         lease: seconds of silence after which a client counts as gone.
         max_clients: most sessions.
+        max_message: most bytes of a message from a client, which the socket enforces.
         probe: a segment by which clients find out whether they can read our memory; None without shared memory.
         catalogue: returns the latched description.
         left: told of each session that ended, on the socket's thread.
@@ -63,12 +60,14 @@ class Doorkeeper:
         version: str,
         lease: float,
         max_clients: int,
+        max_message: int,
         probe: Probe | None,
         catalogue: Callable[[], say.Catalogue],
         left: Callable[[Session], None],
     ) -> None:
         self._hub, self._sockets, self._door = hub, sockets, door
         self._server, self._version, self._lease, self._max_clients = server, version, lease, max_clients
+        self._max_message = max_message
         self._probe, self._catalogue, self._left = probe, catalogue, left
         self._processes: dict[Session, int] = {}
         self._answers = 0
@@ -125,6 +124,7 @@ class Doorkeeper:
         if descriptor is not None:
             self._sockets.unwatch(descriptor)
             os.close(descriptor)
+        self._sockets.forget(session.route)
         self._hub.remove_session(session)
         self.new_hearers.pop(session, None)
         self._left(session)
@@ -152,7 +152,7 @@ class Doorkeeper:
             if number >= MOST_RECORDS:
                 raise WireError(f"more than {MOST_RECORDS} records in one message")
             content = record.content
-            if len(content) > MOST_WORDS and content[1] not in LONG_MESSAGES:
+            if len(content) > say.MOST_WORDS and content[1] not in say.LONG_TAGS:
                 raise WireError(f"a control message of {len(content)} bytes")
             yield record
 
@@ -205,7 +205,7 @@ class Doorkeeper:
             return  # the answer to its first greeting is under way
         session.greeted = now
         probe = ("", b"") if self._probe is None else (self._probe.name, self._probe.token)
-        welcome = say.Welcome(self._version, self._server, os.getpid(), self._lease, *probe, resumed)
+        welcome = say.Welcome(self._version, self._server, os.getpid(), self._lease, *probe, resumed, self._max_message)
         self._hub.tell(session, welcome)
         self._hub.tell(session, self._catalogue())
 
@@ -254,6 +254,8 @@ class Doorkeeper:
                 session.shares_memory = can_read and self._probe is not None
                 if session.shares_memory:
                     self._watch_process(session)
+                elif (invitation := self._sockets.invite(session.route)) is not None:
+                    hub.tell(session, invitation)
             case say.Bye():
                 self.end(session)
             case say.Hello():  # it was said again before the answer arrived
@@ -272,7 +274,7 @@ class Doorkeeper:
         with contextlib.suppress(OSError, OverflowError):  # gone already, or not to be told of: the lease is
             descriptor = os.pidfd_open(session.pid)
             self._processes[session] = descriptor
-            self._sockets.watch(descriptor, lambda: self._process_ended(session))
+            self._sockets.watch(descriptor, lambda _: self._process_ended(session))
 
     def _process_ended(self, session: Session) -> None:
         LOG.info("the process of client %s ended", session)

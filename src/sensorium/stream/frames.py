@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
-from collections.abc import Iterable
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,13 +17,13 @@ import numpy as np
 
 from sensorium.readings import Reading
 from sensorium.stream.hub import Hub, Key, Session, Subscription, Topic
-from sensorium.stream.streamed import Bundle, Outgoing
+from sensorium.stream.outgoing import Bundle, Outgoing
 from sensorium.wire import messages as say
 from sensorium.wire.bundles import Item, bundle_body
-from sensorium.wire.data import StreamInfo
 from sensorium.wire.header import BUNDLE, EVENTS, HEADER_BYTES, TRUTH, Header, body_offset, type_id
 from sensorium.wire.layout import plan
 from sensorium.wire.serializers import FieldSerializer
+from sensorium.wire.stream_info import StreamInfo
 
 _FIELDS = type_id(FieldSerializer.type_name)
 
@@ -132,8 +132,8 @@ class Publisher:
         del memory
         self._hub.offer(payload, receivers)
 
-    def bundle(self, topic: Topic, bundle: Bundle) -> list[Subscription]:
-        """Send many small messages of a streamed sensor; returns who got any."""
+    def bundle(self, topic: Topic, bundle: Bundle) -> Counter[Subscription]:
+        """Send many small messages of a streamed sensor; returns who got any, and how many."""
         items, moment, seq = bundle.items, bundle.moment, topic.seq
         whole: dict[tuple[int, int], list[Subscription]] = {}
         single = []
@@ -143,14 +143,14 @@ class Publisher:
                 whole.setdefault((first, first + count), []).append(each)
             else:
                 single.append(each)
-        out: list[Subscription] = []
+        out: Counter[Subscription] = Counter()
         if single:
             first_pose = moment.first_env
             for body, first, count in items:
                 poses = moment.poses[first - first_pose : first - first_pose + count]
                 its = replace(moment, first_env=first, poses=poses)
                 each_one = Outgoing(bundle.type_id, memoryview(body), its, first, count)
-                out += self.message(topic, each_one, among=single)
+                out.update(self.message(topic, each_one, among=single))
         topic.seq = seq + len(items)
         for (first, end), receivers in whole.items():
             if first <= moment.first_env and moment.first_env + len(moment.poses) <= end:
@@ -160,7 +160,7 @@ class Publisher:
             if not chosen or not (receivers := self._with_room(receivers)):
                 continue
             self._write_bundle(topic, bundle, chosen, seq + 1, receivers)
-            out += receivers
+            out.update(dict.fromkeys(receivers, len(chosen)))
         return out
 
     def _write_bundle(
@@ -273,26 +273,28 @@ class Marks:
         self._lock = threading.RLock()
         self._open: dict[int, int] = {}
         self._resolved: deque[int] = deque()
-        self._waiting: deque[tuple[int, int, int, set[Subscription]]] = deque()
+        self._waiting: deque[tuple[int, int, int]] = deque()
+        self._sent: dict[int, Counter[Subscription]] = {}
+        self._told = 0
 
     @property
     def waiting(self) -> bool:
         """Whether frames wait for what worker threads still send."""
         return bool(self._waiting)
 
-    def tell(
-        self, sessions: Iterable[Session], frame: int, tick: int, time_ns: int, sent: Iterable[Subscription]
-    ) -> None:
-        """Tell clients of a frame that is complete; they may be told again."""
+    def tell(self, sessions: Iterable[Session], frame: int, tick: int, time_ns: int) -> None:
+        """Tell clients of the last complete frame; they may be told again."""
         streams: set[int] = set()
-        numbers: dict[Session, list[int]] = {}
-        for each in sent:
-            streams.add(each.topic.info.id)
-            numbers.setdefault(each.session, []).append(each.number)
+        sent: dict[Session, dict[int, int]] = {}
+        with self._lock:
+            for each, count in self._sent.get(frame, Counter()).items():
+                streams.add(each.topic.info.id)
+                sent.setdefault(each.session, {})[each.number] = count
         named = tuple(sorted(streams))
         for session in sessions:
-            theirs = tuple(sorted(numbers.get(session, ())))
-            self._hub.tell(session, say.FrameDone(frame, tick, time_ns, named, theirs))
+            theirs = sorted(sent.get(session, {}).items())
+            numbers, counts = tuple(number for number, _ in theirs), tuple(count for _, count in theirs)
+            self._hub.tell(session, say.FrameDone(frame, tick, time_ns, named, numbers, counts))
 
     def capture(self, frame: int) -> None:
         """Note that something of a frame will be sent later."""
@@ -303,17 +305,16 @@ class Marks:
         """Note that it was sent or dropped; may be called while garbage is collected, in any thread."""
         self._resolved.append(frame)
 
-    def sent(self, frame: int, receivers: Iterable[Subscription]) -> None:
-        """Note who got a message of an earlier frame."""
+    def sent(self, frame: int, receivers: Iterable[Subscription] | Mapping[Subscription, int]) -> None:
+        """Note who got a message of a frame, once for each message, or how many each got."""
         with self._lock:
-            for number, _, _, sent in self._waiting:
-                if number == frame:
-                    sent.update(receivers)
+            if frame >= self._told:
+                self._sent.setdefault(frame, Counter()).update(receivers)
 
-    def done(self, frame: int, tick: int, time_ns: int, sent: Iterable[Subscription]) -> None:
-        """Note that all of a frame was sent, and to whom, but what is captured."""
+    def done(self, frame: int, tick: int, time_ns: int) -> None:
+        """Note that all of a frame was sent but what is captured."""
         with self._lock:
-            self._waiting.append((frame, tick, time_ns, set(sent)))
+            self._waiting.append((frame, tick, time_ns))
             self.flush()
 
     def flush_resolved(self) -> None:
@@ -332,11 +333,14 @@ class Marks:
                 else:
                     self._open.pop(frame, None)
             while self._waiting and not any(frame <= self._waiting[0][0] for frame in self._open):
-                frame, tick, time_ns, sent = self._waiting.popleft()
+                frame, tick, time_ns = self._waiting.popleft()
                 with self._hub.lock:
                     hearers = [each for each in self._hub.sessions.values() if each.hears_frames]
                     if hearers:
-                        self.tell(hearers, frame, tick, time_ns, sent)
+                        self.tell(hearers, frame, tick, time_ns)
+                self._told = frame
+                for earlier in [number for number in self._sent if number < frame]:
+                    del self._sent[earlier]
 
 
 def is_bulk(info: StreamInfo) -> bool:

@@ -20,10 +20,10 @@ import numpy as np
 
 from sensorium.wire import messages as say
 from sensorium.wire.buffers import Buffer, BufferPool
-from sensorium.wire.data import StreamInfo
 from sensorium.wire.header import EVENTS, LOST, Header, type_id
 from sensorium.wire.packing import CONTROL, DATA, PART, PARTS, SLOT, Place, Record
 from sensorium.wire.slots import SlotWriter
+from sensorium.wire.stream_info import StreamInfo
 
 SMALL = 16 * 1024
 """Bytes up to which a message goes with others in one block, instead of in a slot or a part of its own."""
@@ -133,6 +133,8 @@ class Subscription:
     queued_bytes: int = 0
     dropped: int = 0
     lost: int = 0
+    last_lost: Header = field(default_factory=Header)
+    """Of the last event that was lost."""
     ended: bool = False
 
     @property
@@ -163,6 +165,8 @@ class Counts(NamedTuple):
     topics: int
     segments: int
     slots_lent: int
+    bulk_lines: int = 0
+    """Clients that get large messages by connections of their own."""
 
 
 class Hub:
@@ -521,6 +525,7 @@ class Hub:
                         name = subscription.topic.info.name
                         self.slow.append(f"client {subscription.session} is too slow: it loses events of {name!r}")
                     subscription.lost += payload.count
+                    subscription.last_lost = Header.peek(payload.data)
                 else:
                     reason = (
                         f"too slow: {subscription.limit} messages waited for it. Take them faster, raise queue=, or "
@@ -556,11 +561,10 @@ class Hub:
     def _tell_lost(subscription: Subscription) -> None:
         """Put a record of the events that were lost since into the queue, where there were any."""
         if subscription.lost:
-            info = subscription.topic.info
             (first, count, _), lost = subscription.key, subscription.lost
-            head = Header(
-                LOST | EVENTS, type_id(info.type_name), info.id, first_env=first, num_envs=count, lost=lost
-            ).pack()
+            told = {"first_env": first, "num_envs": count, "lost": lost, "rows": 0, "poses": 0, "body_bytes": 0}
+            kind = type_id(subscription.topic.info.type_name)
+            head = subscription.last_lost._replace(flags=LOST | EVENTS, type_id=kind, **told).pack()
             subscription.queue.append(Payload(head, len(head), count=0))
             subscription.queued_bytes += len(head)
             subscription.lost = 0

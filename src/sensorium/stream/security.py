@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import socket
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -65,6 +66,10 @@ class Door:
     allowed_keys: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if not isinstance(self.token, str):
+            raise ConfigError.single("serve", "token", "(not shown)", "text, or nothing")
+        if not isinstance(self.keys, KeyPair | None):
+            raise ConfigError.single("serve", "keys", "(not shown)", "a KeyPair", "KeyPair.generate() makes one.")
         if self.allowed_keys and self.keys is None:
             raise ConfigError.single("serve", "allowed_keys", self.allowed_keys, "keys beside them", "Give keys=...")
         for key in self.allowed_keys:
@@ -95,14 +100,15 @@ class Door:
                     "an address of this machine only, such as 'tcp://127.0.0.1:7447', or a token or keys",
                     "Others could read the sensors and move the robot: give token=..., or keys=KeyPair.generate().",
                 )
-            where = "all network interfaces of this machine" if host in ("*", "0.0.0.0", "::") else f"{host}"
+            is_everywhere = reaches_all(host)
+            where = "all network interfaces of this machine" if is_everywhere else f"{host}"
             if self.keys is None:
                 risk = "who has the token can read the sensors and move the robot, and all is sent in clear: give keys"
             elif not (self.token or self.allowed_keys):
                 risk = "who has the server's public key can read the sensors and move the robot: give allowed_keys"
             else:
                 risk = "only who has the right keys or token gets in"
-            if self.keys is None or host in ("*", "0.0.0.0", "::") or not (self.token or self.allowed_keys):
+            if self.keys is None or is_everywhere or not (self.token or self.allowed_keys):
                 warnings.warn(f"the server listens at {where} ({address}); {risk}.", SensoriumWarning, stacklevel=4)
 
     def prepare(self, context: zmq.Context[Any], router: Any) -> Callable[[], None]:
@@ -149,7 +155,7 @@ def split(address: str) -> tuple[str, str]:
     Raises:
         ConfigError: it is none.
     """
-    scheme, separator, rest = address.partition("://")
+    scheme, separator, rest = address.partition("://") if isinstance(address, str) else ("", "", "")
     host, colon, port = rest.rpartition(":")
     right = bool(separator and rest and scheme in SCHEMES)
     if scheme == "tcp":
@@ -175,4 +181,18 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-__all__ = ["Door", "KeyPair", "check_key", "is_loopback", "split"]
+def reaches_all(host: str) -> bool:
+    """Return whether a host name or number means all network interfaces."""
+    if host == "*":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        pass
+    try:
+        return socket.inet_aton(host) == bytes(4)  # "0" and other ways to write it
+    except OSError:
+        return False
+
+
+__all__ = ["Door", "KeyPair", "check_key", "is_loopback", "reaches_all", "split"]

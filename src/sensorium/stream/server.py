@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import itertools
 import secrets
 import threading
 import time
@@ -18,27 +17,27 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from sensorium.errors import ConfigError, StreamError, UnknownNameError
-from sensorium.spec import FieldSpec
 from sensorium.stream import streamed
 from sensorium.stream.commands import Commands
 from sensorium.stream.doorkeeper import Doorkeeper
-from sensorium.stream.frames import Marks, Publisher, hull, is_bulk
-from sensorium.stream.hub import Counts, Hub, Session, Subscription, Topic
+from sensorium.stream.failures import FailureLog
+from sensorium.stream.frames import Marks, Publisher, hull
+from sensorium.stream.hub import Counts, Hub, Session
+from sensorium.stream.offers import Offers
+from sensorium.stream.outgoing import Bundle, Context, Outgoing
 from sensorium.stream.security import Door, KeyPair, split
 from sensorium.stream.sockets import Sockets
 from sensorium.stream.spawner import WORLD, Spawner
-from sensorium.stream.streamed import Bundle, Context, FailureLog, Outgoing, StreamedSensor
+from sensorium.stream.streamed import StreamedSensor
 from sensorium.wire import messages as say
-from sensorium.wire.data import StreamInfo
 from sensorium.wire.pose import Pose
-from sensorium.wire.serializers import FieldSerializer
 from sensorium.wire.slots import Probe, slots_available
+from sensorium.wire.stream_info import StreamInfo
 from sensorium.wire.world import Bodies, Snapshot
 
 if TYPE_CHECKING:
     from sensorium.readings import Reading
     from sensorium.scene import Scene
-    from sensorium.sensors.base import Sensor
 
 
 _open: WeakSet[Server] = WeakSet()
@@ -70,10 +69,13 @@ class Server:
         lease: seconds of silence after which a client counts as gone, with the sensors it spawned.
         max_clients: most clients at a time.
         max_message: most bytes of one message from a client; who sends more is disconnected.
+        bulk_port: where clients on other machines get large messages, by TCP connections beside those of `addresses`;
+            0 takes a free port, None sends all one way, as do keys, since nothing is encrypted there. A client that
+            does not reach it gets all one way.
 
     Raises:
-        ConfigError: an address that others can reach without token or keys.
-        StreamError: an address cannot be bound.
+        ConfigError: an address that others can reach without token or keys, or a value that cannot be.
+        StreamError: an address or the port cannot be bound.
     """
 
     def __init__(
@@ -91,15 +93,22 @@ class Server:
         lease: float = 5.0,
         max_clients: int = 64,
         max_message: int = 16 * 2**20,
+        bulk_port: int | None = 0,
     ) -> None:
-        for name, value in (("patience", patience), ("lease", lease), ("max_clients", max_clients)):
-            if not 0 < value < float("inf"):
-                raise ConfigError.single("serve", name, value, "a finite number > 0")
+        if not hasattr(scene, "publish"):
+            raise ConfigError.single("serve", "scene", scene, "a Scene", "Make one: sn.Scene(engine, sensors).")
+        for name, value in (("patience", patience), ("lease", lease)):
+            if value.__class__ not in (int, float) or not 0 < value < float("inf"):
+                raise ConfigError.single("serve", name, value, "a finite number of seconds > 0")
+        for name, value in (("max_clients", max_clients), ("max_message", max_message)):
+            if value.__class__ is not int or value < 1:
+                raise ConfigError.single("serve", name, value, "a whole number >= 1")
         addresses = list(addresses)
         for address in addresses:
             split(address)
         door = Door(token, keys, tuple(allowed_keys))
         door.check(addresses)
+        _check_bulk_port(bulk_port, keys)
         self.scene = scene
         self.lockstep = lockstep
         self.frame = 0
@@ -117,18 +126,11 @@ class Server:
         self._leaves = False
         """Whether it was closed by another thread, so that the scene has yet to lose what it brought."""
         self._id = secrets.token_bytes(8)
-        self._numbers = itertools.count(1)
-        self._topics: dict[str, Topic] = {}
-        self._listened: dict[str, Sensor[Any, Any]] = {}
-        """Sensors of the scene that somebody listens to: each counts this server among its listeners."""
-        self._on_demand = on_demand
         self._arrangement = -1
         self._streamed: dict[str, StreamedSensor] = {}
         self._feeds: dict[str, Mapping[str, str]] = {}
         self._readings: dict[str, Reading] = {}
         self._gone: deque[Session] = deque()
-        self._sent: set[Subscription] = set()
-        """Who got data of the last frame."""
         self._tick_before = scene.tick - 1
         """Tick of the frame before the last one."""
         self._tick = scene.tick
@@ -137,8 +139,9 @@ class Server:
         self._closed = False
         self._arrived = threading.Event()
         self._sockets = Sockets(
-            [f"inproc://sensorium-{self._id.hex()}", *addresses], max_message=max_message, prepare=door.prepare
-        )
+            [f"inproc://sensorium-{self._id.hex()}", *addresses], max_message=max_message, prepare=door.prepare,
+            bulk_port=None if keys is not None else bulk_port,
+        )  # fmt: skip
         uses_slots = shared_memory and slots_available()
         self._probe = Probe() if uses_slots else None
         self._hub = Hub(self._sockets.wake, uses_slots)
@@ -146,7 +149,7 @@ class Server:
         self._marks = Marks(self._hub)
         self._doorkeeper = Doorkeeper(
             self._hub, self._sockets, door, server=self._id, version=_version(), lease=lease, max_clients=max_clients,
-            probe=self._probe, catalogue=self._catalogue, left=self._gone.append,
+            max_message=max_message, probe=self._probe, catalogue=self._catalogue, left=self._gone.append,
         )  # fmt: skip
         self._doorkeeper.on_command = self._arrived.set
         self._commands = Commands(self)
@@ -156,9 +159,10 @@ class Server:
         description = scene.description()
         self._about = {name: value for name, value in description.to_dict().items() if name != "sensors"}
         self._news = scene.news()
+        self._offers = Offers(scene, self._hub, self._news, on_demand=on_demand)
         self._watch = scene.watch(self._on_frame)
         for name, described in description.sensors.items():
-            self._offer_sensor(name, described, on_demand=on_demand)
+            self._offers.offer_sensor(name, described)
         self._spawner.offer_world()
         self._arrangement = scene.arrangement
         self._sockets.start(
@@ -171,7 +175,8 @@ class Server:
             return "<Server: closed>"
         mode = "lock-step" if self.lockstep else "free-running"
         where = ", ".join(self.addresses) or "this process"
-        return f"<Server at {where}: {mode}, frame {self.frame}, {len(self._topics)} streams, {self.clients} client(s)>"
+        there = f"{len(self._offers.topics)} streams, {self.clients} client(s)"
+        return f"<Server at {where}: {mode}, frame {self.frame}, {there}>"
 
     def __enter__(self) -> Server:
         return self
@@ -204,7 +209,7 @@ class Server:
     @property
     def streams(self) -> Mapping[str, StreamInfo]:
         """Name -> what there is to listen to."""
-        return {name: topic.info for name, topic in self._topics.items()}
+        return {name: topic.info for name, topic in self._offers.topics.items()}
 
     @property
     def clients(self) -> int:
@@ -231,8 +236,8 @@ class Server:
 
     @property
     def counts(self) -> Counts:
-        """What it holds now: sessions, subscriptions, topics, segments of shared memory, slots that are lent."""
-        return self._hub.counts
+        """What it holds now: sessions, subscriptions, topics, segments of shared memory, slots lent, bulk lines."""
+        return self._hub.counts._replace(bulk_lines=self._sockets.bulk_lines)
 
     @property
     def bodies(self) -> Bodies:
@@ -344,8 +349,7 @@ class Server:
         """Take out of the scene what the server brought; on the loop's thread."""
         self._leaves = False
         self._watch.close()
-        for name in list(self._listened):
-            self._no_longer_listened(name)
+        self._offers.forget_listeners()
         self._spawner.remove_all()
 
     def _check_open(self) -> None:
@@ -356,83 +360,20 @@ class Server:
 
     # Topics -----------------------------------------------------------------------------------------------------------
 
-    def _offer(self, info: StreamInfo) -> None:
-        topic = self._topics[info.name] = Topic(info)
-        self._hub.add_topic(topic)
-
-    def _offer_sensor(self, name: str, described: Mapping[str, Any], *, on_demand: bool) -> None:
-        """Offer a sensor of the scene."""
-        info = self._info(next(self._numbers), name, described)
-        if on_demand and self._can_be_on_demand(info):
-            self.scene.compute_on_demand(name)
-        self._offer(info)
-
-    @staticmethod
-    def _can_be_on_demand(info: StreamInfo) -> bool:
-        return is_bulk(info) and info.cfg.get("evaluate", "auto") == "auto"
-
-    def _info(self, number: int, name: str, described: Mapping[str, Any]) -> StreamInfo:
-        """Return what listeners are told of a sensor of the scene."""
-        specs = tuple(FieldSpec.from_dict(each) for each in described["fields"])
-        is_event = any(spec.is_ragged for spec in specs)
-        return StreamInfo(
-            id=number,
-            name=name,
-            kind=described["kind"],
-            type_name=FieldSerializer.type_name,
-            specs=specs,
-            rate_hz=0.0 if is_event else described["rate_hz"],
-            mounts=tuple(described.get("mounts", ())),
-            events=is_event,
-            cfg=described["cfg"],
-            constants=described.get("constants", {}),
-            num_envs=self.scene.num_envs,
-        )
-
     def _follow_scene(self) -> None:
         """Offer what the owner of the scene added to it, withdraw what he removed, tell what he reconfigured."""
         if self.scene.arrangement == self._arrangement or self._closed:
             return
         described = self.scene.description().sensors
         self._spawner.forget_removed(described)
-        brought = self._spawner.hidden
-        for name, topic in list(self._topics.items()):
-            if topic.info.where != "scene":
-                continue
-            if name not in described:
-                self._withdraw(name, "it was removed from its scene")
-                continue
-            now = self._info(topic.info.id, name, described[name])
-            if now != topic.info or (name in self._listened and self._listened[name].is_retired):
-                self._withdraw(name, "it was reconfigured; listen again")
-                self._offer_sensor(name, described[name], on_demand=self._on_demand)
-            elif self._on_demand and self._can_be_on_demand(now) and not self.scene[name].on_demand:
-                self.scene.compute_on_demand(name)  # it is another object now
-        for name, about in described.items():
-            if name not in self._topics and name not in brought:
-                self._offer_sensor(name, about, on_demand=self._on_demand)
+        self._offers.follow(described, besides=self._spawner.hidden)
         self._arrangement = self.scene.arrangement
-
-    def _withdraw(self, name: str, reason: str) -> None:
-        """Take a stream back."""
-        topic = self._topics.pop(name)
-        self._no_longer_listened(name)
-        self._hub.remove_topic(topic.info.id, reason)
 
     def _catalogue(self) -> say.Catalogue:
         """Return the latched description; called by the socket's thread."""
         with self._hub.lock:
             streams = [topic.info.to_dict() for topic in self._hub.topics.values()]
         return say.Catalogue(self._about, streams, self._bodies_text, self.lockstep, self.frame, self.scene.tick)
-
-    def _no_longer_listened(self, name: str) -> None:
-        """Note that nobody listens to a sensor here; another server's listeners may need its poses still."""
-        sensor = self._listened.pop(name, None)
-        if sensor is None:
-            return
-        sensor.listeners -= 1
-        if not sensor.is_retired and sensor.poses is not None and sensor.listeners <= 0:
-            self.scene.forget_poses([name])
 
     def _note_listeners(self, since: int) -> None:
         """Let sensors know whether anybody listens: some are computed only then.
@@ -441,23 +382,7 @@ class Server:
             since: what came up to this tick is no news for who listens from now on.
         """
         self._follow_scene()
-        every_tick = False
-        for name, topic in list(self._topics.items()):
-            if topic.info.where != "scene":
-                continue
-            listens = bool(topic.subscriptions)
-            if not listens and name not in self._listened:
-                continue
-            if not listens:
-                self._no_longer_listened(name)
-                continue
-            sensor = self._listened.get(name)
-            if sensor is None:
-                sensor = self._listened[name] = self.scene[name]
-                sensor.listeners += 1
-                self._news.skip(sensor, since)
-            every_tick |= sensor.changes_every_tick and any(each.lossless for each in topic.subscriptions)
-        self._watch.every_tick = every_tick
+        self._watch.every_tick = self._offers.note_listeners(since)
 
     # Frames -----------------------------------------------------------------------------------------------------------
 
@@ -480,7 +405,7 @@ class Server:
         self._note_listeners(self._tick_before)
         fresh = self._hub.fresh
         with self._hub.lock:
-            listened = {name: self._topics[name] for name in list(self._listened)}
+            listened = {name: self._offers.topics[name] for name in list(self._offers.listened)}
             listeners = {name: topic.subscriptions for name, topic in listened.items()}
             late = [each for each in fresh if each.topic.info.name not in listened]  # they are greeted
             fresh.clear()
@@ -488,7 +413,6 @@ class Server:
         fed = {source for feeds in self._feeds.values() for source in feeds.values()}
         if self._streamed:
             fed.add(WORLD)
-        sent: set[Subscription] = set()
         with_truth = {name for name, subscriptions in listeners.items() if any(each.key[2] for each in subscriptions)}
         for truth in (False, True):
             names = [name for name in (*listened, *(fed - listened.keys())) if (name in with_truth) is truth]
@@ -506,15 +430,15 @@ class Server:
                 receivers = listeners[name]
                 if name not in arrived:  # only the ground truth is new
                     receivers = [each for each in receivers if each.key[2]]
-                sent.update(
-                    self._publisher.reading(listened[name], reading, frame, wall_ns, scene.engine.dt, receivers)
+                self._marks.sent(
+                    frame,
+                    self._publisher.reading(listened[name], reading, frame, wall_ns, scene.engine.dt, receivers),
                 )
         for name in fed - self._readings.keys():
             self._readings[name] = scene.publish([name], truth=False, poses=True)[name]
         if self._streamed:
-            self._tick_streamed(frame, wall_ns, sent)
-        self._sent = sent
-        self._marks.done(frame, scene.tick, round(scene.time * 1e9), sent)
+            self._tick_streamed(frame, wall_ns)
+        self._marks.done(frame, scene.tick, round(scene.time * 1e9))
 
     def _greet_new(self) -> None:
         """Send who began to listen since the last frame what that frame had, and tell who wants to know of it."""
@@ -522,7 +446,8 @@ class Server:
         while fresh and scene.engine.tick == scene.tick:  # else its owner has stepped it, and has yet to say so
             subscription = fresh.popleft()
             info = subscription.topic.info
-            if subscription.ended or info.where != "scene" or self._topics.get(info.name) is not subscription.topic:
+            is_offered = self._offers.topics.get(info.name) is subscription.topic
+            if subscription.ended or info.where != "scene" or not is_offered:
                 continue
             truth, news = subscription.key[2], scene.news()
             news.skip(scene[info.name], self._tick_before)
@@ -530,16 +455,15 @@ class Server:
                 continue
             reading = scene.publish([info.name], envs=hull([subscription]), truth=truth, poses=True)[info.name]
             if self._publisher.greet(subscription, reading, self.frame, time.time_ns(), self.scene.engine.dt):
-                self._sent.add(subscription)
+                self._marks.sent(self.frame, [subscription])
         while hearers:
             session, _ = hearers.popitem()
             if session.hears_frames and self.frame and not self._marks.waiting:
-                self._marks.tell([session], self.frame, self.scene.tick, round(self.scene.time * 1e9), list(self._sent))
+                self._marks.tell([session], self.frame, self.scene.tick, round(self.scene.time * 1e9))
 
-    def _tick_streamed(self, frame: int, wall_ns: int, sent: set[Subscription]) -> None:
+    def _tick_streamed(self, frame: int, wall_ns: int) -> None:
         snapshot = self._snapshot(frame)
         self._context = Context(snapshot, wall_ns)
-        self._sent = sent
         for name, sensor in list(self._streamed.items()):
             if name not in self._streamed:  # another one has removed it
                 continue
@@ -567,15 +491,13 @@ class Server:
 
     def _take(self, name: str, message: Outgoing | Bundle) -> None:
         """Send what a streamed sensor made; called by whatever thread made it."""
-        topic = self._topics.get(name)
+        topic = self._offers.topics.get(name)
         if topic is None:
             return
         publisher = self._publisher
         sent = publisher.bundle(topic, message) if isinstance(message, Bundle) else publisher.message(topic, message)
         if sent:
-            if message.moment.frame == self.frame:
-                self._sent.update(sent)
-            self._marks.sent(message.moment.frame, sent)  # the last: the frame may have ended meanwhile
+            self._marks.sent(message.moment.frame, sent)
 
     def _resolved(self, frame: int) -> None:
         self._marks.resolved(frame)
@@ -640,7 +562,19 @@ def serve(scene: Scene, address: str | Iterable[str] = "tcp://127.0.0.1:7447", *
         StreamError: an address cannot be bound.
         MissingDependencyError: pyzmq or msgspec is not installed.
     """
-    return Server(scene, [address] if isinstance(address, str) else address, **options)
+    if isinstance(address, str) or not isinstance(address, Iterable):
+        address = [address]  # what is none is told so
+    return Server(scene, address, **options)
+
+
+def _check_bulk_port(port: int | None, keys: KeyPair | None) -> None:
+    if port is None:
+        return
+    if port.__class__ is not int or not 0 <= port < 65536:
+        raise ConfigError.single("serve", "bulk_port", port, "a port of 0 to 65535, or None", "0 takes a free one.")
+    if port and keys is not None:
+        fix = "Leave it out: with keys all goes one way, since nothing is encrypted there."
+        raise ConfigError.single("serve", "bulk_port", port, "none beside keys", fix)
 
 
 def _version() -> str:

@@ -7,6 +7,7 @@ import errno
 import logging
 import os
 import socket
+import stat
 import threading
 import time
 from collections.abc import Callable
@@ -15,7 +16,9 @@ from typing import Any
 import zmq
 
 from sensorium.errors import StreamError
+from sensorium.stream.bulk import BulkDoor
 from sensorium.stream.hub import Hub
+from sensorium.wire.messages import Bulk
 from sensorium.wire.packing import pack
 from sensorium.wire.waker import Waker
 
@@ -29,6 +32,8 @@ MOST_RECEIVED = 4096
 """Messages of one client that wait for the thread; with more, its connection is not read any further."""
 MOST_AT_ONCE = 256
 """Messages taken from the socket before what is in the outboxes goes out."""
+LINGER_S = 0.2
+"""Longest wait at the end for what was sent to be taken."""
 
 
 class Sockets:
@@ -38,20 +43,27 @@ class Sockets:
         addresses: ``inproc://``, ``ipc://`` and ``tcp://`` addresses.
         max_message: bytes that one part from a client may have; who sends more is disconnected.
         prepare: sets further options of the socket (keys) before it is bound; returns what is called at the end.
+        bulk_port: port of the connections for large messages; 0 takes a free one, None has none.
 
     Raises:
-        StreamError: an address cannot be bound.
+        StreamError: an address or the port cannot be bound.
     """
 
     def __init__(
-        self, addresses: list[str], *, max_message: int, prepare: Callable[[zmq.Context[Any], Any], Callable[[], None]]
+        self,
+        addresses: list[str],
+        *,
+        max_message: int,
+        prepare: Callable[[zmq.Context[Any], Any], Callable[[], None]],
+        bulk_port: int | None = None,
     ) -> None:
         self.context: zmq.Context[Any] = zmq.Context()
         self._waker = Waker()
         self._thread: threading.Thread | None = None
         self._stopping = False
         self._unprepare: Callable[[], None] = lambda: None
-        self._watched: dict[int, Callable[[], None]] = {}
+        self._watched: dict[int, Callable[[int], None]] = {}
+        self._bulk: BulkDoor | None = None
         self._poller = zmq.Poller()
         self._router = router = self.context.socket(zmq.ROUTER)
         router.linger = 0
@@ -66,8 +78,10 @@ class Sockets:
             self._unprepare = prepare(self.context, router)
             for address in addresses:
                 try:
+                    router.ipv6 = "[" in address
                     if address.startswith("ipc://"):
                         path = address.removeprefix("ipc://")
+                        _check_file(path)
                         if _answers(path):  # libzmq would take the file away from who listens there
                             raise zmq.ZMQError(errno.EADDRINUSE)
                         previous = os.umask(0o177)  # the socket's file is for this user alone
@@ -79,11 +93,19 @@ class Sockets:
                     else:
                         router.bind(address)
                 except zmq.ZMQError as error:
-                    fix = "Name another address, or port 0 for a free one."
-                    raise StreamError(f"cannot listen at {address!r}: {error.strerror}. {fix}") from None
+                    fix = (
+                        "another path."
+                        if address.startswith("ipc://")
+                        else "another address, or port 0 for a free one."
+                    )
+                    raise StreamError(
+                        f"cannot listen at {address!r}: {zmq.strerror(error.errno or 0)}. Name {fix}"
+                    ) from None
                 endpoint = router.getsockopt(zmq.LAST_ENDPOINT)
                 assert isinstance(endpoint, bytes)
                 self.addresses.append(endpoint.rstrip(b"\0").decode())
+            if bulk_port is not None:
+                self._bulk = BulkDoor(self.addresses, bulk_port)
         except BaseException:
             self._close()
             raise
@@ -112,15 +134,29 @@ class Sockets:
         """Have the outboxes looked at."""
         self._waker.wake()
 
-    def watch(self, descriptor: int, call: Callable[[], None]) -> None:
-        """Call something once a descriptor is readable. Only the socket's thread may do this."""
+    def watch(self, descriptor: int, call: Callable[[int], None], events: int = zmq.POLLIN) -> None:
+        """Call something with what happened once a descriptor is ready. Only the socket's thread may do this."""
         self._watched[descriptor] = call
-        self._poller.register(descriptor, zmq.POLLIN)
+        self._poller.register(descriptor, events)
 
     def unwatch(self, descriptor: int) -> None:
         """Take back `watch`. Only the socket's thread may do this."""
         if self._watched.pop(descriptor, None) is not None:
             self._poller.unregister(descriptor)
+
+    @property
+    def bulk_lines(self) -> int:
+        """How many clients get large messages by a way of their own."""
+        return 0 if self._bulk is None else self._bulk.count
+
+    def invite(self, route: bytes) -> Bulk | None:
+        """Return what a client must know to get what is large by a way of its own; None where there is none."""
+        return None if self._bulk is None else self._bulk.invite(route)
+
+    def forget(self, route: bytes) -> None:
+        """Take back `invite`, and end what came of it."""
+        if self._bulk is not None:
+            self._bulk.forget(route)
 
     def _run(
         self,
@@ -133,6 +169,8 @@ class Sockets:
         poller.register(router, zmq.POLLIN)
         waker, woken = self._waker, self._waker.fileno()
         poller.register(woken, zmq.POLLIN)
+        if self._bulk is not None:
+            self._bulk.start(self)
         next_look = time.monotonic()
         try:
             while not self._stopping:
@@ -140,7 +178,8 @@ class Sockets:
                 events = dict(poller.poll(wait))
                 waker.rest(woken in events)
                 for descriptor in [each for each in events if each in self._watched]:
-                    self._watched[descriptor]()
+                    if descriptor in self._watched:  # none before it has closed it
+                        self._watched[descriptor](events[descriptor])
                 if router in events:
                     self._take(receive)
                 between()
@@ -148,6 +187,8 @@ class Sockets:
                 if time.monotonic() >= next_look:
                     next_look = time.monotonic() + TICK_S
                     look_around()
+                    if self._bulk is not None:
+                        self._bulk.look_around()
             self._give(hub)
         except Exception:
             LOG.exception("the thread of the stream's socket ended by an error of its own")
@@ -164,8 +205,12 @@ class Sockets:
 
     def _give(self, hub: Hub) -> None:
         for session, records in hub.outgoing():
+            line = None if self._bulk is None else self._bulk.line(session.route)
+            told = records if line is None else [line.take(record) for record in records]
             with contextlib.suppress(zmq.ZMQError):  # its connection is gone; the lease will tell
-                self._router.send_multipart([session.route, *pack(records)], zmq.NOBLOCK, copy=False)
+                self._router.send_multipart([session.route, *pack(told)], zmq.NOBLOCK, copy=False)
+            if line is not None:
+                line.flush()
 
     def send_now(self, route: bytes, parts: list[Any]) -> None:
         """Send to a client that has no session. Only the socket's thread may do this."""
@@ -188,12 +233,24 @@ class Sockets:
 
     def _close(self) -> None:
         self._unprepare()
-        self._router.close(linger=200)
+        if self._bulk is not None:
+            self._bulk.close(LINGER_S)
+        self._router.close(linger=int(1e3 * LINGER_S))
         self.context.term()
         for path in self._files:
             with contextlib.suppress(OSError):  # e.g. of the abstract namespace
                 os.unlink(path)
         self._waker.close()
+
+
+def _check_file(path: str) -> None:
+    """Refuse a path at which there is something else than a socket: libzmq would delete it."""
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise StreamError(f"cannot listen at 'ipc://{path}': there is something that is no socket. Name another path.")
 
 
 def _answers(path: str) -> bool:

@@ -7,15 +7,16 @@ from collections.abc import Container, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from sensorium import registry
-from sensorium.cfg import SensorCfg
 from sensorium.errors import ConfigError, DuplicateNameError, SensoriumError, UnknownNameError
 from sensorium.stream import blueprints, streamed
+from sensorium.stream.model import owner_of
+from sensorium.stream.outgoing import Context
+from sensorium.stream.sending import Stream
 from sensorium.stream.sockets import LOG
-from sensorium.stream.streamed import Context, Owner, Stream, StreamedSensor
+from sensorium.stream.streamed import StreamedSensor
 from sensorium.wire.attributes import SensorDefinition, find_definition
-from sensorium.wire.data import StreamInfo
 from sensorium.wire.pose import Pose
+from sensorium.wire.stream_info import StreamInfo
 from sensorium.wire.world import Body
 
 if TYPE_CHECKING:
@@ -117,17 +118,14 @@ class Spawner:
             transform=transform,
             preset=server.scene.presets.build,
         )
-        self._add(cfg)
+        server.scene.add(cfg)
         try:
-            server._offer_sensor(name, server.scene.description().sensors[name], on_demand=True)
+            server._offers.offer_sensor(name, server.scene.description().sensors[name], on_demand=True)
         except BaseException:
             server.scene.remove(name)
             raise
         self._spawned[name] = [name]
         return server.streams[name]
-
-    def _add(self, cfg: SensorCfg[Any]) -> None:
-        self._server.scene.add(cfg)
 
     def _in_server(
         self,
@@ -151,7 +149,7 @@ class Spawner:
             )  # fmt: skip
         cls = streamed.find(definition.id)
         envs = range(server.scene.num_envs) if env is None else range(env, env + 1)
-        owner = None if body is None else streamed.owner_of(body, server.bodies, server.scene.engine)
+        owner = None if body is None else owner_of(body, server.bodies, server.scene.engine)
         description = definition.describe(values)
         sensor = streamed.spawn(
             cls,
@@ -165,14 +163,13 @@ class Spawner:
         )
         feeds: dict[str, str] = {}
         try:
-            for key, wanted in sensor.scene_sensors(server.scene.engine).items():
-                source = f"{name}/{key}"
-                self._add(config({**wanted, "name": source}))
-                feeds[key] = source
-                server.scene[source].listeners += 1
+            for key, cfg in streamed.scene_cfgs(sensor, server.scene.engine).items():
+                server.scene.add(cfg)
+                feeds[key] = cfg.name
+                server.scene[cfg.name].listeners += 1
             serializer = getattr(cls, "serializer", None)
             info = StreamInfo(
-                id=next(server._numbers),
+                id=server._offers.number(),
                 name=name,
                 kind=definition.id,
                 type_name="" if serializer is None else serializer.type_name,
@@ -181,7 +178,7 @@ class Spawner:
                 cfg={**description.values, **_place(body, transform)},
                 num_envs=server.scene.num_envs,
             )
-            server._offer(info)
+            server._offers.offer(info)
         except BaseException:
             streamed.end(sensor, server.failures)
             for source in feeds.values():
@@ -202,7 +199,7 @@ class Spawner:
             return server._context
 
         def has_listeners() -> bool:
-            topic = server._topics.get(name)
+            topic = server._offers.topics.get(name)
             return topic is not None and bool(topic.subscriptions)
 
         return Stream(
@@ -223,8 +220,8 @@ class Spawner:
         name = self._free_name(name, definition)
         cfg = {"attach_to": body.name if body else ""}
         num_envs = server.scene.num_envs
-        info = StreamInfo(next(server._numbers), name, definition.id, "", where="client", cfg=cfg, num_envs=num_envs)
-        server._offer(info)
+        info = StreamInfo(server._offers.number(), name, definition.id, "", where="client", cfg=cfg, num_envs=num_envs)
+        server._offers.offer(info)
         self._spawned[name] = []
         return info
 
@@ -234,12 +231,12 @@ class Spawner:
         if WORLD in server.scene.sensors or not len(server.bodies):
             return
         try:
-            self._add(config({**_WORLD, "name": WORLD}))
+            server.scene.add(streamed.config({**_WORLD, "name": WORLD}))
         except SensoriumError as error:
             LOG.info("there is no stream of the bodies' states: %s", error)
             return
         self._spawned[WORLD] = [WORLD]
-        server._offer_sensor(WORLD, server.scene.description().sensors[WORLD], on_demand=False)
+        server._offers.offer_sensor(WORLD, server.scene.description().sensors[WORLD], on_demand=False)
 
     # Removing ---------------------------------------------------------------------------------------------------------
 
@@ -258,7 +255,7 @@ class Spawner:
         server._feeds.pop(name, None)
         if sensor is not None:
             streamed.end(sensor, server.failures)
-        server._withdraw(name, reason)
+        server._offers.withdraw(name, reason)
         for each in brought:
             server._readings.pop(each, None)
             if each in server.scene.sensors:
@@ -275,10 +272,10 @@ class Spawner:
             there: names of the sensors that the scene has.
         """
         server = self._server
-        if WORLD in server._topics and WORLD not in there:
+        if WORLD in server._offers.topics and WORLD not in there:
             self._spawned.pop(WORLD, None)
             server._readings.pop(WORLD, None)
-            server._withdraw(WORLD, "it was removed from its scene")
+            server._offers.withdraw(WORLD, "it was removed from its scene")
             self.offer_world()  # another server, to which it belonged, has ended, and what is here needs it
         for name, brought in list(self._spawned.items()):
             needs = [*brought, WORLD] if name in server._streamed else brought
@@ -307,11 +304,4 @@ def _place(body: Body | None, transform: Pose) -> dict[str, Any]:
     return {"attach_to": body.name if body is not None else "", "transform": transform.to_array().tolist()}
 
 
-def config(values: Mapping[str, Any]) -> SensorCfg[Any]:
-    """Return the config that a mapping with a `kind` means."""
-    given = dict(values)
-    cfg: SensorCfg[Any] = registry.cfg_for_kind(given.pop("kind")).from_dict(given)
-    return cfg
-
-
-__all__ = ["WORLD", "Owner", "Spawner", "config"]
+__all__ = ["WORLD", "Spawner"]

@@ -35,7 +35,7 @@ from sensorium.testing.trial import (
     streamed,
     take_tick,
 )
-from sensorium.wire.data import FieldBranch
+from sensorium.wire.field_data import FieldBranch
 from sensorium.world.select import WORLD
 
 

@@ -20,9 +20,11 @@ from sensorium.scene import Scene
 from sensorium.sensors.base import Sensor
 from sensorium.spec import FieldSpec
 from sensorium.testing.engine import EngineFactory
-from sensorium.wire.data import FieldData, StreamInfo, begin_message
+from sensorium.wire.field_data import FieldData
 from sensorium.wire.header import TRUTH, Header, type_id
+from sensorium.wire.raw_data import begin_message
 from sensorium.wire.serializers import FieldSerializer, read_message
+from sensorium.wire.stream_info import StreamInfo
 
 
 class ContractError(SensoriumError, AssertionError):

@@ -11,11 +11,15 @@ import msgspec
 
 from sensorium.errors import WireError
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Version of the protocol: both sides must have the same."""
 
 PING_S = 0.25
 """Seconds between a client's pings."""
+
+
+MOST_WORDS = 2**20
+"""Bytes of a message to the server, but for `LONG`: reading more would keep others waiting."""
 
 
 class Message(msgspec.Struct, array_like=True, tag=True, forbid_unknown_fields=True):
@@ -172,6 +176,8 @@ class Welcome(Message, tag=32):
     probe_token: bytes
     resumed: bool
     """Whether it goes on with the sensors that it had spawned."""
+    max_message: int = 2**24
+    """Most bytes of a message to the server."""
 
 
 class Refused(Message, tag=33):
@@ -246,6 +252,15 @@ class Unmap(Message, tag=42):
     segment: int
 
 
+class Bulk(Message, tag=47):
+    """Where a plain TCP connection for large messages may be made, by who cannot read the server's memory."""
+
+    ports: tuple[tuple[int, int], ...]
+    """Port of an address of the server, port for such connections."""
+    key: bytes
+    """The first bytes of the connection: they say whose it is."""
+
+
 class FrameDone(Message, tag=43):
     """All data of a frame were sent."""
 
@@ -256,6 +271,8 @@ class FrameDone(Message, tag=43):
     """Streams with data in it."""
     subscriptions: tuple[int, ...] = ()
     """Those of this client that had data of it: not all of a stream's have the same."""
+    counts: tuple[int, ...] = ()
+    """How many messages of it each of those was sent, lost events included: they may still be under way."""
 
 
 class Reply(Message, tag=44):
@@ -267,6 +284,8 @@ class Reply(Message, tag=44):
     """Empty where it was done."""
     kind: str
     """Name of the exception's class."""
+    warnings: tuple[tuple[str, str], ...] = ()
+    """What was warned of meanwhile: name of the category, and text."""
 
 
 class Pong(Message, tag=45):
@@ -281,6 +300,10 @@ class Note(Message, tag=46):
 
     text: str
 
+
+LONG = (Step, Control)
+"""Messages whose bytes are controls: reading them takes no time."""
+LONG_TAGS = (8, 9)
 
 ToServer = (
     Hello
@@ -309,6 +332,7 @@ ToClient = (
     | Eos
     | Segment
     | Unmap
+    | Bulk
     | FrameDone
     | Reply
     | Pong

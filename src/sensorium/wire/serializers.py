@@ -8,23 +8,22 @@ name and never takes the program down.
 
 from __future__ import annotations
 
-import importlib
 import re
-import sys
-import threading
-import warnings
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar
 
 import numpy as np
 
-from sensorium.errors import RegistrationError, SensoriumWarning, UnknownNameError, WireError
+from sensorium.errors import RegistrationError, UnknownNameError, WireError
 from sensorium.readings import Array, Reading
 from sensorium.wire.bundles import split_bundle
-from sensorium.wire.data import FieldData, LostEvents, RawData, SensorData, StreamInfo, empty
+from sensorium.wire.data import LostEvents, SensorData
+from sensorium.wire.field_data import FieldData
 from sensorium.wire.header import BUNDLE, LOST, type_id
 from sensorium.wire.layout import Block, Layout, plan
+from sensorium.wire.plugins import Plugins
+from sensorium.wire.raw_data import RawData, empty
+from sensorium.wire.stream_info import StreamInfo
 
 __all__ = [
     "ENTRY_POINT_GROUP", "FieldSerializer", "Layout", "Serializer", "broken", "by_id", "by_name", "plan",
@@ -38,9 +37,7 @@ _NAME = re.compile(r"[\w.\-]+/\d+")
 
 _by_name: dict[str, type[Serializer]] = {}
 _by_id: dict[int, type[Serializer]] = {}
-_broken: list[str] = []
-_loaded = False
-_loading = threading.RLock()
+_plugins = Plugins(ENTRY_POINT_GROUP, "serializer", OURS)
 
 
 class Serializer:
@@ -141,7 +138,7 @@ def by_name(name: str) -> type[Serializer]:
         )
     else:
         fix = "Import the module that defines its serializer, or install its package."
-    raise UnknownNameError("type of data", name, _by_name, fix + _suspects())
+    raise UnknownNameError("type of data", name, _by_name, f"{fix} {_plugins.suspects()}".rstrip())
 
 
 def by_id(number: int) -> type[Serializer]:
@@ -157,7 +154,9 @@ def by_id(number: int) -> type[Serializer]:
         fix = (
             "Import the module that defines its serializer, or install its package, in the same version on both sides."
         )
-        raise UnknownNameError("type of data with the number", f"{number:#018x}", _by_name, fix + _suspects())
+        raise UnknownNameError(
+            "type of data with the number", f"{number:#018x}", _by_name, f"{fix} {_plugins.suspects()}".rstrip()
+        )
     return found
 
 
@@ -170,44 +169,12 @@ def registered() -> dict[str, type[Serializer]]:
 def broken() -> tuple[str, ...]:
     """Return what is wrong with installed serializers that cannot be used, one text each."""
     load_installed()
-    return tuple(_broken)
+    return tuple(_plugins.broken.values())
 
 
 def load_installed() -> None:
     """Import our own modules with serializers, and every package that announces some, once; warn of broken ones."""
-    global _loaded
-    with _loading:
-        if _loaded:
-            return
-        _loaded = True
-        for module in OURS:
-            importlib.import_module(module)
-        for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda each: (each.name, each.value)):
-            problem = _load(point)
-            if problem:
-                _broken.append(problem)
-                warnings.warn(problem, SensoriumWarning, stacklevel=3)
-
-
-def _load(point: EntryPoint) -> str:
-    """Import one package and return what is wrong with it; empty where nothing is."""
-    before = dict(_by_name)
-    try:
-        point.load()
-    except (Exception, SystemExit) as error:
-        for name, cls in list(_by_name.items()):
-            if before.get(name) is not cls and cls.__module__ not in sys.modules:  # its import was given up
-                del _by_name[name], _by_id[type_id(name)]
-        package = f" of {point.dist.name} {point.dist.version}" if point.dist is not None else ""
-        return (
-            f"the serializer plugin {point.name!r}{package} ({point.value}) could not be loaded and is left out: "
-            f"{type(error).__name__}: {error}. Mend, update or uninstall it."
-        )
-    return ""
-
-
-def _suspects() -> str:
-    return f" It may be in a plugin that is broken: {'; '.join(_broken)}" if _broken else ""
+    _plugins.load(_by_name, _by_id, stacklevel=2)
 
 
 def _path(cls: type) -> str:

@@ -14,7 +14,7 @@ from sensorium.errors import ConfigError, UnknownNameError, WireError, listed
 from sensorium.wire.pose import Pose
 
 if TYPE_CHECKING:
-    from sensorium.wire.data import FieldData
+    from sensorium.wire.field_data import FieldData
 
 Floats = npt.NDArray[np.float32]
 

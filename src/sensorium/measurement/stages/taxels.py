@@ -211,7 +211,7 @@ class _TaxelFault(StageCfg):
             return value
         try:
             given = np.asarray(value.tolist() if hasattr(value, "tolist") else value, np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             given = np.full(1, np.nan)
         if given.ndim == 0 or not np.isin(given, (0.0, 1.0)).all():
             raise bad("true or false for each taxel")

@@ -1,0 +1,46 @@
+"""How arguments are read and shown: numbers are refused in words, and what is not given has words for that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import NoneType
+from typing import Any, get_args
+
+from tyro.conf import arg
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
+
+REGISTRY = ConstructorRegistry()
+"""What `tyro.cli` reads arguments with."""
+_WORDS: dict[Any, str] = {int: "a whole number", float: "a number"}
+
+
+def unset(metavar: str, default: str) -> Any:
+    """Return how `--help` shows an option whose default is no value: its placeholder, and what then happens."""
+    return arg(metavar=metavar, help_behavior_hint=f"(default: {default})" if default else "")
+
+
+@REGISTRY.primitive_rule
+def _number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+    """Return how a number, or one that may be left out, is read."""
+    kinds = {kind for kind in get_args(info.type) if kind is not NoneType} or {info.type}
+    kind = kinds.pop()
+    if kinds or kind not in _WORDS:
+        return None
+    read: Callable[[str], Any] = kind
+
+    def parse(texts: list[str]) -> Any:
+        try:
+            return read(texts[0])
+        except ValueError:
+            raise ValueError(f"got {texts[0]!r}, expected {_WORDS[kind]}") from None
+
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=kind.__name__.upper(),
+        instance_from_str=parse,
+        is_instance=lambda value: value is None or isinstance(value, int | float),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+__all__ = ["REGISTRY", "unset"]

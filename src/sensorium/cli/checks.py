@@ -1,0 +1,114 @@
+"""What is wrong with arguments, as far as it can be told at once: before torch, Warp or a simulator is imported."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import socket
+import stat
+from collections.abc import Iterable
+
+from sensorium.errors import UsageError
+
+DEVICES = re.compile(r"(?:cpu|cuda)(?::(0|[1-9]\d*))?")
+EVERY_INTERFACE = "*"
+LONGEST_PATH = 107
+"""Bytes of the path of a socket (`sun_path` of Linux, without the zero at its end)."""
+
+
+def check_envs(envs: int) -> None:
+    """Raise `UsageError` where a number of environments is none."""
+    if envs < 1:
+        raise UsageError.of("--envs", envs, "a whole number >= 1", "Use --envs 1 for a single environment.")
+
+
+def check_device_name(device: str) -> None:
+    """Raise `UsageError` where a word is the name of no device; whether the device is there is not looked at."""
+    if not DEVICES.fullmatch(device):
+        raise UsageError.of("--device", device, "cpu, cuda or cuda:INDEX", "Use --device cpu where there is no GPU.")
+
+
+def check_addresses(addresses: Iterable[str], bulk_port: int = 0) -> None:
+    """Refuse addresses that cannot be listened at. Nobody can connect while they are tried.
+
+    Args:
+        addresses: ``tcp://`` and ``ipc://`` addresses.
+        bulk_port: port for large messages on the hosts of the TCP addresses; 0 or less for any or none.
+
+    Raises:
+        UsageError: which one, and why.
+    """
+    seen: set[str] = set()
+    for address in addresses:
+        scheme, _, rest = address.partition("://")
+        host, _, port = rest.rpartition(":")
+        takes_any = scheme == "tcp" and port in ("0", "*")
+        if address in seen and not takes_any:
+            raise UsageError.of("--address", address, "each address once", "Leave the second one out.")
+        seen.add(address)
+        if scheme == "ipc":
+            _check_path(address, rest)
+            continue
+        number = _number(address, host)
+        if number and (why := _why_not(number, 0 if takes_any else int(port))):
+            raise _cannot(address, why, "Name another one; port 0 takes a free one.")
+        if 0 < bulk_port == (0 if takes_any else int(port)):
+            raise UsageError.of("--bulk-port", bulk_port, "another port than that of --address", "0 takes a free one.")
+        if bulk_port > 0 and number and (why := _why_not(number, bulk_port)):
+            fix = "Name another one: 0 takes a free one, -1 has none."
+            raise UsageError(f"--bulk-port: cannot listen at port {bulk_port} of {host}: {why}. {fix}")
+
+
+def _cannot(address: str, why: str, fix: str) -> UsageError:
+    return UsageError(f"--address: cannot listen at {address!r}: {why}. {fix}")
+
+
+def _number(address: str, host: str) -> str:
+    """Return the IPv4 number of a host's name; empty where only the one who binds can tell."""
+    if host == EVERY_INTERFACE:
+        return "0.0.0.0"
+    if ":" in host or host in [name for _, name in socket.if_nameindex()]:
+        return ""
+    try:
+        return socket.gethostbyname(host)
+    except OSError:
+        raise _cannot(address, f"there is no host {host!r}", "Name this machine, such as 127.0.0.1.") from None
+
+
+def _why_not(number: str, port: int) -> str:
+    """Return why a port cannot be had, in words; empty where it can."""
+    with socket.socket() as probe:  # bound, but not listening: nobody's connection ends here
+        if os.name == "posix":  # as libzmq does: what ended a moment ago is not in the way
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((number, port))
+        except OSError as error:
+            if error.errno == errno.EADDRNOTAVAIL:
+                return "this machine has no such address"
+            return error.strerror or str(error)
+    return ""
+
+
+def _check_path(address: str, path: str) -> None:
+    """Refuse the path of a socket that cannot be made there."""
+    other = "Name another path."
+    if path.startswith("@"):  # the abstract namespace has no files
+        return
+    if len(os.fsencode(path)) > LONGEST_PATH:
+        raise _cannot(address, f"its path is longer than {LONGEST_PATH} bytes", "Name a shorter one.")
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder):
+        raise _cannot(address, f"there is no folder {folder!r}", "Make it, or name another path.")
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(os.lstat(path).st_mode):
+            raise _cannot(address, "there is something that is no socket", other)
+        with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(ConnectionRefusedError):
+            probe.connect(path)
+            raise _cannot(address, "Address already in use: somebody listens there", other)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise _cannot(address, f"the folder {folder!r} cannot be written", other)
+
+
+__all__ = ["check_addresses", "check_device_name", "check_envs"]

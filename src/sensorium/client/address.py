@@ -1,0 +1,86 @@
+"""Where a server is: its address, the keys for it, and why nobody answers there."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from sensorium.errors import ConfigError
+
+
+def check_address(address: str) -> str:
+    """Return an address.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    scheme, separator, rest = address.partition("://")
+    port = rest.rpartition(":")[2]
+    right = bool(separator and rest) and scheme in ("tcp", "ipc", "inproc")
+    if scheme == "tcp":
+        right = right and ":" in rest and port.isdigit() and 0 < int(port) < 65536
+    if not right:
+        expected = "'tcp://HOST:PORT' or 'ipc:///path/of/a/socket', as the server prints it"
+        raise ConfigError.single("connect", "address", address, expected, "For example 'tcp://127.0.0.1:7447'.")
+    return address
+
+
+def why_silent(address: str) -> str:
+    """Return what is at an address where no server answers, in words."""
+    scheme, _, rest = address.partition("://")
+    host, _, port = rest.rpartition(":")
+    try:
+        if scheme == "tcp":
+            socket.create_connection((host.strip("[]"), int(port)), timeout=1.0).close()
+        elif scheme == "ipc":
+            with socket.socket(socket.AF_UNIX) as probe:
+                probe.connect(rest)
+    except socket.gaierror:
+        return f"there is no host {host!r}"
+    except FileNotFoundError:
+        return "there is no such file"
+    except ConnectionRefusedError:
+        return "nothing listens there"
+    except OSError as error:
+        return f"it cannot be reached ({error.strerror or error})"
+    return "what listens there is no server of sensorium, or it hangs"
+
+
+def key_giver(server_key: str, keys: tuple[str, str] | None) -> Callable[[Any], None]:
+    """Return what gives a socket its keys.
+
+    Args:
+        server_key: the server's public key; empty where it has none.
+        keys: (public, secret) key of the client; None makes some.
+
+    Raises:
+        ConfigError: a key is none, or that of the server is missing.
+    """
+
+    def prepare(socket: Any) -> None:
+        if not server_key:
+            return
+        import zmq
+
+        public, secret = keys if keys is not None else zmq.curve_keypair()
+        socket.curve_serverkey = server_key.encode()
+        socket.curve_publickey = public.encode() if isinstance(public, str) else public
+        socket.curve_secretkey = secret.encode() if isinstance(secret, str) else secret
+
+    for text in (server_key, *(keys or ())):
+        if text and not is_key(text):
+            raise ConfigError.single("connect", "keys", "(not shown)", "keys of 40 characters")
+    if keys is not None and not server_key:
+        raise ConfigError.single("connect", "keys", "keys of this client", "the server's key as well: server_key=...")
+    return prepare
+
+
+def is_key(text: str) -> bool:
+    """Return whether a text is a key."""
+    from zmq.utils import z85
+
+    try:
+        return len(text) == 40 and len(z85.decode(text.encode())) == 32
+    except (ValueError, KeyError, UnicodeEncodeError):
+        return False

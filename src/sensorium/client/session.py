@@ -1,0 +1,456 @@
+"""What a client knows of its server, what it asked of it, and who listens: all that the threads of a client see.
+
+It does not know the `Client`, which therefore can be let go while its threads run. Who listens does: see `Subscriber`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+from weakref import ref
+
+from sensorium.client.address import why_silent
+from sensorium.client.blueprints import Blueprint
+from sensorium.client.callbacks import LOGGER, Workers
+from sensorium.client.client_sensor import ClientSensor
+from sensorium.client.link import Link, Message
+from sensorium.client.requests import Requests, ServerError
+from sensorium.errors import SensoriumError, SensoriumWarning, StreamError, UnknownNameError
+from sensorium.wire import messages as say
+from sensorium.wire.pose import Pose
+from sensorium.wire.stream_info import StreamInfo
+from sensorium.wire.warned import Warned, told
+from sensorium.wire.world import Bodies
+
+_NOTHING = StreamInfo(2**32 - 1, "", "", "")
+
+
+class Subscriber(Protocol):
+    """Who listens to a sensor. While it is among the session's, it keeps alive whatever it holds, such as a client."""
+
+    name: str
+    number: int
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is over."""
+        ...
+
+    def begin(self, info: StreamInfo, number: int) -> None:
+        """Subscribe, at first and again on a new connection."""
+        ...
+
+    def take(self, messages: list[Message]) -> None:
+        """Take what came in; on the link's thread."""
+        ...
+
+    def finish(self, reason: str) -> None:
+        """Take that the server has ended it."""
+        ...
+
+    def stop(self, *, reason: str = "") -> None:
+        """End it."""
+        ...
+
+
+@dataclass
+class Wish:
+    """What was spawned, so that it can be again.
+
+    Attributes:
+        blueprint: a copy of the blueprint.
+        transform: pose relative to what it is attached to, else in the world.
+        attach_to: name of that body; empty for the world.
+        env: the only environment it is for; None for all.
+        local: the class of a sensor that runs in the client; None for one of the server.
+        sensor: that sensor, where it runs here.
+    """
+
+    blueprint: Blueprint
+    transform: Pose
+    attach_to: str
+    env: int | None
+    local: type[ClientSensor] | None = None
+    sensor: ref[ClientSensor] | None = None
+
+    def request(self, name: str) -> tuple[Any, ...]:
+        """Return what the server is asked with."""
+        values = dict(self.blueprint.chosen)
+        if self.local is not None:
+            values["__client_side__"] = self.local.definition().to_dict()
+        pose = tuple(float(part) for part in self.transform.to_array())
+        return self.blueprint.id, values, name, pose, self.attach_to, -1 if self.env is None else self.env
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The end of a frame.
+
+    Attributes:
+        frame: its number.
+        tick: physics tick.
+        time: simulation time, s.
+        streams: the sensors that had something in it.
+        subscriptions: numbers of the subscriptions that got something.
+        counts: how many messages each of those was sent; they may still be under way.
+    """
+
+    frame: int
+    tick: int
+    time: float
+    streams: tuple[str, ...]
+    subscriptions: tuple[int, ...]
+    counts: tuple[int, ...]
+
+
+class Session:
+    """The state of one client, from the first greeting to the end, over all connections.
+
+    Args:
+        address: of the server.
+        hello: see `Link`.
+        timeout: longest wait for the server, s.
+        workers: the threads that call listeners.
+        pump: where the server's loop is on this very thread: lets it work for some seconds; else returns False.
+        on_close: called at the end.
+        options: further arguments of `Link`.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        hello: Callable[[bytes], say.Hello],
+        *,
+        timeout: float,
+        workers: Workers,
+        pump: Callable[[float], bool],
+        on_close: Callable[[], None] | None,
+        **options: Any,
+    ) -> None:
+        self.address, self.timeout, self.workers, self.pump = address, timeout, workers, pump
+        self._on_close = on_close
+        self.server: Any = None
+        self.lock = threading.RLock()
+        self.changed = threading.Condition(self.lock)
+        self.streams: dict[str, StreamInfo] = {}
+        self._names: dict[int, str] = {}
+        self.bodies = Bodies(())
+        self.frame = -1
+        self.catalogue: say.Catalogue | None = None
+        """What the server said of itself; None while there is no connection."""
+        self.refusal = ""
+        """Why the server does not talk to us."""
+        self._resumed = False
+        self.notes: deque[str] = deque(maxlen=100)
+        self.requests = Requests(address, self.changed, lambda: self.closed, pump)
+        self._numbers = itertools.count(1)
+        self.subscribers: dict[int, Subscriber] = {}
+        self.frame_listeners: dict[int, FrameListener] = {}
+        self.spawned: dict[str, Wish] = {}
+        self._respawner: threading.Thread | None = None
+        self.closed = False
+        self.link = Link(address, self, hello, **options)
+
+    # What the server has said -----------------------------------------------------------------------------------------
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the server answers."""
+        return not self.closed and self.catalogue is not None and self.link.is_up
+
+    def wait_connected(self, timeout: float | None = None) -> None:
+        """Wait until the server has answered and said what there is; see `Client.wait_connected`."""
+        timeout = self.timeout if timeout is None else timeout
+        with self.changed:
+            self.changed.wait_for(lambda: self.catalogue is not None or self.refusal or self.closed, timeout)
+            if self.catalogue is not None:
+                return
+            if self.refusal:
+                raise StreamError(f"the server at {self.address} refused: {self.refusal}")
+            raise StreamError(
+                f"nobody answered at {self.address} within {timeout:g} s: {why_silent(self.address)}. Is the server "
+                "running (sensorium serve, or sn.serve(scene, address)), and is the address the one that it prints?"
+            )
+
+    def known(self) -> say.Catalogue:
+        """Return what the server said of itself; waits for it where the connection is new."""
+        catalogue = self.catalogue
+        if catalogue is None:
+            with self.changed:  # else it could be lost again in between
+                self.wait_connected()
+                catalogue = self.catalogue
+                assert catalogue is not None
+        return catalogue
+
+    def info(self, name: str) -> StreamInfo:
+        """Return what the server says of a sensor.
+
+        Raises:
+            UnknownNameError: it has none of that name.
+        """
+        with self.lock:
+            info = self.streams.get(name)
+            known = list(self.streams)
+        if info is None:
+            raise UnknownNameError("sensor", name, known)
+        return info
+
+    def note(self, text: str) -> None:
+        """Keep what the server warned of, and warn of it."""
+        self.notes.append(text)
+        try:
+            warnings.warn(text, SensoriumWarning, stacklevel=3)
+        except SensoriumWarning:  # where warnings are errors: no thread of ours may end by one
+            LOGGER.warning(text)
+
+    # What is asked of it ----------------------------------------------------------------------------------------------
+
+    def ask(self, kind: Callable[..., say.Message], *values: Any, timeout: float | None = None) -> Any:
+        """Send a request and return the answer's result; see `Requests.answer`."""
+        return self._reply(kind, *values, timeout=timeout).result
+
+    def _reply(self, kind: Callable[..., say.Message], *values: Any, timeout: float | None = None) -> say.Reply:
+        if threading.current_thread() is self.link._thread:
+            raise StreamError("a request from the thread of the connection could never be answered")
+        self.known()
+        with self.changed:
+            if self.closed or self.catalogue is None:
+                why = "this client is closed" if self.closed else "it broke just now"
+                raise StreamError(f"no connection to the server at {self.address}: {why}")
+            number = next(self._numbers)
+            self.requests.begin(number)
+            try:
+                self.link.tell(kind(number, *values))
+            except BaseException:
+                self.requests.forget(number)
+                raise
+        return self.requests.answer(number, kind.__name__.lower(), self.timeout if timeout is None else timeout)
+
+    def spawn(self, wish: Wish, name: str) -> tuple[StreamInfo, Sequence[Warned]]:
+        """Have the server make a sensor, and return what it says of it, and what it warned of."""
+        reply = self._reply(say.Spawn, *wish.request(name))
+        info = StreamInfo.from_dict(reply.result)
+        self._add(info)
+        return info, reply.warnings
+
+    # Who listens ------------------------------------------------------------------------------------------------------
+
+    def begin(self, subscriber: Subscriber) -> None:
+        """Let somebody listen; he is kept until `forget`.
+
+        Raises:
+            StreamError: this client is closed.
+            UnknownNameError: the server has not the sensor.
+        """
+        with self.lock:
+            if self.closed:
+                raise StreamError(f"listening to {subscriber.name!r}: this client is closed")
+            if subscriber.ended:
+                return  # it was stopped while it waited for a new connection
+            number = next(self._numbers)
+            self.subscribers[number] = subscriber
+            subscriber.begin(self.info(subscriber.name), number)
+
+    def forget(self, subscriber: Subscriber, *, tell: bool = True) -> None:
+        """Let go of somebody who listened, and tell the server so."""
+        with self.lock:
+            if self.subscribers.get(subscriber.number) is subscriber:
+                del self.subscribers[subscriber.number]
+                if tell and not self.closed:
+                    self.link.tell(say.Unsubscribe(subscriber.number))
+
+    def hear_frames(self, callback: Callable[[Done], object], keeps: object = None) -> FrameListener:
+        """Have a function called at the end of each frame, on the link's thread.
+
+        Args:
+            callback: the function.
+            keeps: what is kept alive until it is stopped.
+        """
+        with self.lock:
+            number = next(self._numbers)
+            listener = self.frame_listeners[number] = FrameListener(self, number, callback, keeps)
+            self.link.tell(say.Frames(True))  # also where it hears of them already: the last one is told again
+        if self.server is not None:
+            self.ask(say.Ask, "nothing")  # so that a loop in this thread has told of it
+        return listener
+
+    # What comes in, on the link's thread ------------------------------------------------------------------------------
+
+    def on_welcome(self, welcome: say.Welcome) -> None:
+        """Take the answer to the greeting."""
+        with self.lock:
+            self._resumed = welcome.resumed
+
+    def on_refused(self, reason: str, final: bool) -> None:
+        """Take that the server does not talk to us, or no longer."""
+        with self.changed:
+            first, self.catalogue = self.catalogue is not None, None
+            self.refusal = reason if final or not first else ""
+            self.requests.fail(f"the server at {self.address} ended the connection: {reason}")
+            if final:
+                for subscriber in list(self.subscribers.values()):
+                    subscriber.finish(reason)
+            self.changed.notify_all()
+        if first:
+            LOGGER.warning("the server at %s ended the connection: %s", self.address, reason)
+
+    def on_lost(self) -> None:
+        """Take that the connection broke."""
+        with self.changed:
+            self.catalogue = None
+            self.requests.fail(f"the connection to the server at {self.address} broke")
+        LOGGER.info("the connection to %s broke; connecting again", self.address)
+
+    def on_data(self, subscription: int, messages: list[Message]) -> None:
+        """Take data messages of one subscription."""
+        subscriber = self.subscribers.get(subscription)
+        if subscriber is not None:
+            subscriber.take(messages)
+
+    def on_control(self, message: say.ToClient) -> None:
+        """Take a control message."""
+        match message:
+            case say.FrameDone():
+                self._end_frame(message)
+            case say.Reply():
+                with self.changed:
+                    if self.requests.take(message) and self.server is not None:
+                        self.server.wake()
+            case say.Catalogue():
+                self._learn(message)
+            case say.Added(stream=stream):
+                self._add(StreamInfo.from_dict(stream))
+            case say.Removed(stream=number):
+                with self.lock:
+                    name = self._names.pop(number, "")
+                    if self.streams.get(name, _NOTHING).id == number:
+                        del self.streams[name]
+                        self.spawned.pop(name, None)
+            case say.Eos(subscription=number, reason=reason):
+                subscriber = self.subscribers.get(number)
+                if subscriber is not None:
+                    subscriber.finish(reason)
+            case say.Note(text=text):
+                try:
+                    self.note(text)
+                except SensoriumWarning as warning:  # where warnings are errors, it is no error of the connection
+                    self.workers.errors.report("(server)", self.note, warning)
+            case _:
+                pass
+
+    def _end_frame(self, message: say.FrameDone) -> None:
+        self.frame = max(self.frame, message.frame)
+        streams = tuple(self._names.get(number, "") for number in message.streams)
+        done = Done(message.frame, message.tick, message.time_ns * 1e-9, streams, message.subscriptions, message.counts)
+        for listener in list(self.frame_listeners.values()):
+            try:
+                listener.callback(done)
+            except Exception as error:
+                self.workers.errors.report("(frames)", listener.callback, error)
+
+    def _add(self, info: StreamInfo) -> None:
+        with self.changed:
+            self.streams[info.name] = info
+            self._names[info.id] = info.name
+            self.changed.notify_all()
+
+    # A new connection, or a server that was started anew --------------------------------------------------------------
+
+    def _learn(self, catalogue: say.Catalogue) -> None:
+        """Take the latched description, and take up again what was under way."""
+        with self.changed:
+            if self.closed:
+                return
+            self.streams.clear()
+            self._names.clear()
+            for each in catalogue.streams:
+                self._add(StreamInfo.from_dict(each))
+            self.bodies = Bodies.from_dict(catalogue.bodies)
+            self.catalogue, self.refusal = catalogue, ""
+            self.frame = catalogue.frame
+            if self.frame_listeners:
+                self.link.tell(say.Frames(True))
+            waiting = []
+            for number, subscriber in list(self.subscribers.items()):
+                del self.subscribers[number]
+                self.link.tell(say.Unsubscribe(number))  # where it was asked for after the greeting was answered
+                waiting.append(subscriber)
+            lost = {} if self._resumed else dict(self.spawned)
+            for subscriber in waiting:
+                if subscriber.name in self.streams:
+                    self.begin(subscriber)
+                elif subscriber.name not in lost:
+                    subscriber.finish("the server has this sensor no more")
+            self.changed.notify_all()
+        if lost:
+            again = [each for each in waiting if each.name in lost and each.name not in self.streams]
+            self._respawner = threading.Thread(
+                target=self._respawn, args=(lost, again), name="sensorium-respawn", daemon=True
+            )
+            self._respawner.start()
+
+    def _respawn(self, lost: Mapping[str, Wish], waiting: Iterable[Subscriber]) -> None:
+        """Spawn anew what a server that was started anew does not know."""
+        for name, wish in lost.items():
+            try:
+                _, warned = self.spawn(wish, name)
+                for category, text in warned:
+                    self.note(told(category, text, f"spawning {name!r} again"))
+                sensor = wish.sensor() if wish.sensor is not None else None
+                if sensor is not None:
+                    sensor._begin_anew()
+            except (SensoriumError, ServerError) as error:
+                if not self.closed:
+                    self.note(f"{name!r} could not be spawned again: {error}")
+        for subscriber in waiting:
+            if subscriber.name in self.streams:
+                with contextlib.suppress(StreamError):  # this client is closed
+                    self.begin(subscriber)
+            else:
+                subscriber.finish("the server has this sensor no more")
+
+    # End --------------------------------------------------------------------------------------------------------------
+
+    def leave(self) -> bool:
+        """Take no more requests and listeners; return whether it did until now."""
+        with self.changed:
+            first, self.closed = not self.closed, True
+            self.changed.notify_all()
+        return first
+
+    def end(self) -> None:
+        """End the listeners, the connection and the threads, after `leave`."""
+        with self.lock:
+            subscribers = list(self.subscribers.values())
+        for subscriber in subscribers:
+            subscriber.stop(reason="the client was closed")
+        self.frame_listeners.clear()
+        self.link.stop()
+        if self._respawner is not None:
+            self._respawner.join()
+        self.workers.close()
+        if self._on_close is not None:
+            self._on_close()
+
+
+class FrameListener:
+    """Handle of somebody who hears of frames; `Session.hear_frames` makes it."""
+
+    def __init__(self, session: Session, number: int, callback: Callable[[Done], object], keeps: object) -> None:
+        self.callback = callback
+        self._session, self._number, self._keeps = session, number, keeps
+
+    def stop(self) -> None:
+        """Hear no more of them."""
+        session = self._session
+        with session.lock:
+            if session.frame_listeners.pop(self._number, None) is not None and not session.frame_listeners:
+                if not session.closed:
+                    session.link.tell(say.Frames(False))
+        self._keeps = None

@@ -1,0 +1,312 @@
+"""One listener of one sensor: what it asked for, its credits, and the calls with what comes in."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+
+from sensorium.client.callbacks import LOGGER
+from sensorium.client.link import Message
+from sensorium.client.session import Session
+from sensorium.errors import ConfigError, StreamError, WireError
+from sensorium.wire import messages as say
+from sensorium.wire.bundles import is_bundle
+from sensorium.wire.data import SensorData
+from sensorium.wire.packing import CREDIT, Record
+from sensorium.wire.serializers import read_bundle, read_message
+from sensorium.wire.stream_info import StreamInfo
+
+Policy = Literal["latest", "lossless"]
+"""What happens to samples that a listener is too slow for: only the newest is kept, or all are."""
+Envs = slice | int | range | None
+
+LARGE = 16 * 1024
+"""Bytes from which on messages are large: few of them are under way at a time."""
+WINDOW_LARGE, WINDOW_SMALL = 4, 16384
+"""Messages under way to a lossless listener."""
+ROOM_LARGE, ROOM_SMALL = 64, 65536
+"""Messages that wait for it on the server beyond these."""
+RATE_OVER = 2.0
+"""Seconds of wall clock that `Stats.rate` looks back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What a subscription has had so far.
+
+    Attributes:
+        received: messages.
+        dropped: samples that were left out, since newer ones were there before the listener was ready.
+        lost: events that were lost.
+        nbytes: bytes.
+        rate: messages per second of wall clock, over the last 2 s.
+        age: how old the value was when the listener was called the last time, in simulation time at its frame, s.
+        latency: wall clock from its capture to that call, s.
+        frame: frame of the last message; -1 before the first.
+    """
+
+    received: int = 0
+    dropped: int = 0
+    lost: int = 0
+    nbytes: int = 0
+    rate: float = 0.0
+    age: float = 0.0
+    latency: float = 0.0
+    frame: int = -1
+
+
+class Subscription:
+    """One listener of one sensor; `RemoteSensor.listen` and `Client._subscribe` make them.
+
+    Args:
+        session: of the client whose it is.
+        name: of the sensor.
+        callback: called with each data object, on a worker thread, one after the other.
+        policy: see `RemoteSensor.listen`, which has the same arguments and errors.
+        every: likewise.
+        max_rate: likewise.
+        envs: likewise.
+        truth: likewise.
+        queue: likewise.
+        on_end: called once with the reason when it ends without `stop`.
+        keeps: what is kept alive until it ends, such as the client.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        name: str,
+        callback: Callable[[Any], object],
+        *,
+        policy: Policy = "latest",
+        every: int = 1,
+        max_rate: float | None = None,
+        envs: Envs = None,
+        truth: bool = False,
+        queue: int | None = None,
+        on_end: Callable[[str], object] | None = None,
+        keeps: object = None,
+    ) -> None:
+        def wrong(field: str, got: object, expected: str, fix: str = "") -> ConfigError:
+            return ConfigError.single(f"listen({name!r})", field, got, expected, fix)
+
+        if not callable(callback):
+            raise wrong("callback", callback, "a function of one argument, the data")
+        if policy not in ("latest", "lossless"):
+            raise wrong("policy", policy, "'latest' or 'lossless'")
+        if isinstance(every, bool) or not isinstance(every, int) or every < 1:
+            raise wrong("every", every, "a whole number >= 1")
+        if max_rate is not None and not 0.0 < max_rate < float("inf"):
+            raise wrong("max_rate", max_rate, "a finite number of messages per second > 0, or None")
+        if queue is not None and (isinstance(queue, bool) or not isinstance(queue, int) or queue < 1):
+            raise wrong("queue", queue, "a whole number >= 1, or None")
+        self._session, self.name, self._callback, self._on_end = session, name, callback, on_end
+        self._keeps = keeps
+        info = session.info(name)
+        if info.where == "client":
+            raise wrong("name", name, "a sensor of the simulation", "This one runs in the client that spawned it.")
+        self.first, self.count = env_range(envs, info.num_envs, name)
+        self.lossless = policy == "lossless" or info.events
+        self.every, self.max_rate, self.truth = every, max_rate, truth
+        nbytes = sum(prod(spec.shape) * np.dtype(spec.dtype).itemsize for spec in info.specs) * self.count
+        large = nbytes >= LARGE
+        self._window = (WINDOW_LARGE if large else WINDOW_SMALL) if self.lossless else 1
+        self._room = queue if queue is not None else (ROOM_LARGE if large else ROOM_SMALL) if self.lossless else 1
+        self._strand = session.workers.strand(name)
+        self._lock = threading.Lock()
+        self.number = -1
+        self._info = info
+        self._ended = False
+        self._unreturned = 0
+        self._received = self._dropped = self._lost = self._nbytes = 0
+        self._last: tuple[float, float, int] = (0.0, 0.0, -1)
+        self._times: deque[tuple[float, int]] = deque(maxlen=512)
+
+    @property
+    def stats(self) -> Stats:
+        """What it has had so far."""
+        now = time.monotonic()
+        recent = [(when, count) for when, count in list(self._times) if now - when < RATE_OVER]
+        span = now - recent[0][0] if recent else 0.0
+        rate = sum(count for _, count in recent[1:]) / span if len(recent) > 1 and span > 0.0 else 0.0
+        return Stats(self._received, self._dropped, self._lost, self._nbytes, rate, *self._last)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is over."""
+        return self._ended
+
+    def begin(self, info: StreamInfo, number: int) -> None:
+        """Subscribe, at first and again on a new connection."""
+        with self._lock:
+            self._info, self.number, self._unreturned = info, number, 0
+        if self.first + self.count > info.num_envs:
+            self.finish(f"the server has {info.num_envs} envs now")
+            return
+        self._session.link.tell(
+            say.Subscribe(
+                number,
+                info.id,
+                self.lossless,
+                self.every,
+                self.max_rate or 0.0,
+                self.first,
+                self.count,
+                self.truth,
+                self._window,
+                self._room,
+            )
+        )
+
+    def take(self, messages: list[Message]) -> None:
+        """Have the listener called with what came in; on the link's thread."""
+        self._strand.submit(self._deliver, self.number, messages)
+
+    def _deliver(self, number: int, messages: list[Message]) -> None:
+        """Call the listener with what came in, on a worker thread."""
+        info, errors = self._info, self._session.workers.errors
+        messages.reverse()
+        while messages:
+            memory, dropped = messages.pop()
+            if self._ended or number != self.number:
+                return
+            self._dropped += dropped
+            count = 1
+            try:
+                head, body = memory if isinstance(memory, tuple) else (memory, None)
+                del memory
+                self._nbytes += len(head) + (0 if body is None else len(body))
+                if body is None and is_bundle(head):
+                    count = self._call_all(read_bundle(head, info))
+                else:
+                    data = read_message(head, info, body)
+                    del head, body
+                    count = self._call(data)
+                    del data  # the listener may keep it; we do not
+            except WireError as error:
+                errors.report(self.name, self._callback, error)
+            self._received += count
+            self._times.append((time.monotonic(), count))
+            self._return(number, count)
+
+    def _call(self, data: SensorData) -> int:
+        """Call the listener once; return how many credits that message took."""
+        header = data.raw.header
+        age = (header.time_ns - header.capture_ns) * 1e-9
+        self._last = (age, (time.time_ns() - header.wall_ns) * 1e-9, header.frame)
+        lost = header.lost
+        if lost:
+            self._note_lost(lost)
+        callback = self._callback
+        try:
+            callback(data)
+        except BaseException as error:
+            self._session.workers.errors.report(self.name, callback, error)
+        return 0 if lost else 1
+
+    def _call_all(self, messages: Iterator[SensorData]) -> int:
+        """Call the listener with each message of a bundle; return how many there were."""
+        callback, count, data = self._callback, 0, None
+        while not self._ended:
+            try:
+                for data in messages:
+                    count += 1
+                    callback(data)
+                    if self._ended:
+                        break
+                break
+            except BaseException as error:
+                self._session.workers.errors.report(self.name, callback, error)
+        if data is not None:
+            header = data.raw.header
+            self._last = (0.0, (time.time_ns() - header.wall_ns) * 1e-9, header.frame)
+        return count
+
+    def _return(self, number: int, count: int) -> None:
+        """Give credits back: at once what the server waits for, else in good portions."""
+        with self._lock:
+            if number != self.number:
+                return  # of a connection that broke: the new one has credits of its own
+            count += self._unreturned
+            waits = self.lossless and count * 4 < self._window and self._strand.pending
+            self._unreturned = count if waits else 0
+        if count and not waits:
+            self._session.link.send(Record(CREDIT, number, count))
+
+    def _note_lost(self, count: int) -> None:
+        self._lost += count
+        LOGGER.warning("%d events of %r were lost: the listener is too slow, or queue= too small", count, self.name)
+
+    def stop(self, *, reason: str = "") -> None:
+        """End it; from now on the listener is not called. May be called again.
+
+        It waits until a running call of the listener has ended, but not from within that, and not for one that blocks
+        for ever: after 5 s or so it goes on, with a warning.
+
+        Args:
+            reason: what `on_end` is told; nothing where that is empty.
+        """
+        with self._lock:
+            first, self._ended = not self._ended, True
+        if first:
+            self._session.forget(self)
+        end = time.monotonic() + self._session.workers.patience
+        with contextlib.suppress(StreamError):  # of a server that is closed
+            while not self._strand.close(0.01) and time.monotonic() < end and self._session.pump(0.0):
+                pass  # on the thread of a loop in this process, which the listener may be waiting for
+        self._strand.close()
+        self._keeps = None
+        if first and reason and self._on_end is not None:
+            self._on_end(reason)
+
+    def finish(self, reason: str) -> None:
+        """End it because the server says so."""
+        with self._lock:
+            if self._ended:
+                return
+            self._ended = True
+        self._session.forget(self, tell=False)
+        if not self._strand.submit(self._tell_end, reason):
+            self._keeps = None
+
+    def _tell_end(self, reason: str) -> None:
+        """Tell why it ended, on a worker thread, which would end with the client."""
+        try:
+            if self._on_end is not None:
+                self._on_end(reason)
+        finally:
+            self._keeps = None
+
+    def __repr__(self) -> str:
+        state = "ended" if self._ended else f"{self._received} received, {self._dropped} dropped"
+        return f"<Subscription to {self.name!r}: {state}>"
+
+
+def env_range(envs: Envs, num_envs: int, name: str) -> tuple[int, int]:
+    """Return (first, number) of the environments that a listener asks for.
+
+    Raises:
+        ConfigError: they are no range of environments that there are.
+    """
+    expected = f"None, an environment from 0 to {num_envs - 1}, or a slice of them without a step"
+    if envs is None:
+        return 0, num_envs
+    if isinstance(envs, int | np.integer) and not isinstance(envs, bool):
+        if -num_envs <= envs < num_envs:
+            return int(envs) % num_envs, 1
+    elif isinstance(envs, slice | range):
+        chosen = range(num_envs)[envs] if isinstance(envs, slice) else envs
+        if len(chosen) and chosen.step == 1 and 0 <= chosen.start and chosen.stop <= num_envs:
+            return chosen.start, len(chosen)
+    raise ConfigError.single(f"listen({name!r})", "envs", envs, expected)
+
+
+__all__ = ["Envs", "Policy", "Stats", "Subscription"]

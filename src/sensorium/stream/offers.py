@@ -1,0 +1,156 @@
+"""What a server offers: a stream for each sensor, who listens to it, and what the scene's owner changes meanwhile."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Container, Mapping
+from typing import TYPE_CHECKING, Any
+
+from sensorium.spec import FieldSpec
+from sensorium.stream.frames import is_bulk
+from sensorium.stream.hub import Hub, Topic
+from sensorium.wire.serializers import FieldSerializer
+from sensorium.wire.stream_info import StreamInfo
+
+if TYPE_CHECKING:
+    from sensorium.scene import Scene
+    from sensorium.scene.news import News
+    from sensorium.sensors.base import Sensor
+
+
+class Offers:
+    """The streams of a server. All on the thread of the loop's owner.
+
+    Args:
+        scene: the scene.
+        hub: who listens.
+        news: what of the scene's sensors listeners have not seen yet.
+        on_demand: compute what is costly of the scene's own sensors only while somebody listens, reads or records it.
+    """
+
+    def __init__(self, scene: Scene, hub: Hub, news: News, *, on_demand: bool) -> None:
+        self._scene, self._hub, self._news, self._on_demand = scene, hub, news, on_demand
+        self._numbers = itertools.count(1)
+        self.topics: dict[str, Topic] = {}
+        """Name -> stream."""
+        self.listened: dict[str, Sensor[Any, Any]] = {}
+        """Sensors of the scene that somebody listens to: each counts this server among its listeners."""
+
+    def number(self) -> int:
+        """Return the number of a new stream."""
+        return next(self._numbers)
+
+    def offer(self, info: StreamInfo) -> None:
+        """Offer a stream."""
+        topic = self.topics[info.name] = Topic(info)
+        self._hub.add_topic(topic)
+
+    def offer_sensor(self, name: str, described: Mapping[str, Any], *, on_demand: bool | None = None) -> None:
+        """Offer a sensor of the scene.
+
+        Args:
+            name: its name.
+            described: what the scene's description says of it.
+            on_demand: whether it may be computed on demand; None as the scene's own.
+        """
+        info = self._info(self.number(), name, described)
+        if (self._on_demand if on_demand is None else on_demand) and _can_be_on_demand(info):
+            self._scene.compute_on_demand(name)
+        self.offer(info)
+
+    def withdraw(self, name: str, reason: str) -> None:
+        """Take a stream back."""
+        topic = self.topics.pop(name)
+        self._no_longer_listened(name)
+        self._hub.remove_topic(topic.info.id, reason)
+
+    def follow(self, described: Mapping[str, Mapping[str, Any]], besides: Container[str]) -> None:
+        """Offer what the owner of the scene added to it, withdraw what he removed, tell what he reconfigured.
+
+        Args:
+            described: what the scene's description says of its sensors.
+            besides: names of those that are not offered.
+        """
+        for name, topic in list(self.topics.items()):
+            if topic.info.where != "scene":
+                continue
+            if name not in described:
+                self.withdraw(name, "it was removed from its scene")
+                continue
+            now = self._info(topic.info.id, name, described[name])
+            if now != topic.info or (name in self.listened and self.listened[name].is_retired):
+                self.withdraw(name, "it was reconfigured; listen again")
+                self.offer_sensor(name, described[name])
+            elif self._on_demand and _can_be_on_demand(now) and not self._scene[name].on_demand:
+                self._scene.compute_on_demand(name)  # it is another object now
+        for name, about in described.items():
+            if name not in self.topics and name not in besides:
+                self.offer_sensor(name, about)
+
+    def _info(self, number: int, name: str, described: Mapping[str, Any]) -> StreamInfo:
+        """Return what listeners are told of a sensor of the scene."""
+        specs = tuple(FieldSpec.from_dict(each) for each in described["fields"])
+        is_event = any(spec.is_ragged for spec in specs)
+        return StreamInfo(
+            id=number,
+            name=name,
+            kind=described["kind"],
+            type_name=FieldSerializer.type_name,
+            specs=specs,
+            rate_hz=0.0 if is_event else described["rate_hz"],
+            mounts=tuple(described.get("mounts", ())),
+            events=is_event,
+            cfg=described["cfg"],
+            constants=described.get("constants", {}),
+            num_envs=self._scene.num_envs,
+        )
+
+    # Who listens ------------------------------------------------------------------------------------------------------
+
+    def note_listeners(self, since: int) -> bool:
+        """Let the scene's sensors know whether anybody listens: some are computed only then.
+
+        Args:
+            since: what came up to this tick is no news for who listens from now on.
+
+        Returns:
+            Whether there must be a frame at every tick, since somebody listens who must lose nothing that changes so.
+        """
+        every_tick = False
+        for name, topic in list(self.topics.items()):
+            if topic.info.where != "scene":
+                continue
+            listens = bool(topic.subscriptions)
+            if not listens and name not in self.listened:
+                continue
+            if not listens:
+                self._no_longer_listened(name)
+                continue
+            sensor = self.listened.get(name)
+            if sensor is None:
+                sensor = self.listened[name] = self._scene[name]
+                sensor.listeners += 1
+                self._news.skip(sensor, since)
+            every_tick |= sensor.changes_every_tick and any(each.lossless for each in topic.subscriptions)
+        return every_tick
+
+    def forget_listeners(self) -> None:
+        """Let the scene's sensors know that nobody listens here any more."""
+        for name in list(self.listened):
+            self._no_longer_listened(name)
+
+    def _no_longer_listened(self, name: str) -> None:
+        """Note that nobody listens to a sensor here; another server's listeners may need its poses still."""
+        sensor = self.listened.pop(name, None)
+        if sensor is None:
+            return
+        sensor.listeners -= 1
+        if not sensor.is_retired and sensor.poses is not None and sensor.listeners <= 0:
+            self._scene.forget_poses([name])
+
+
+def _can_be_on_demand(info: StreamInfo) -> bool:
+    return is_bulk(info) and info.cfg.get("evaluate", "auto") == "auto"
+
+
+__all__ = ["Offers"]

@@ -1,0 +1,229 @@
+"""What a listener of a sensor of the scene gets: its fields, measured and true, each a view of the received memory."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, NoReturn, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from sensorium.errors import UnknownNameError, WireError, listed, nearest
+from sensorium.spec import FieldSpec
+from sensorium.wire.data import Array, Items, SensorData
+from sensorium.wire.header import TRUTH
+from sensorium.wire.layout import Block, Layout, plan
+from sensorium.wire.raw_data import RawData, put, refuse
+
+_BRANCH_SLOTS = ("_blocks", "_layout", "_source", "_views")
+
+
+class FieldBranch(Items):
+    """The fields of a sensor, measured or true: by attribute, ``data.lin_acc_b``, or by name, ``data["lin_acc_b"]``.
+
+    Each is a read-only view `[env, ...]` of the received memory (`[row, ...]` where ragged), made when it is asked for.
+    A sensor with one field can be used as that array, too: `len`, iteration, index. With several fields `len` is the
+    number of envs.
+    """
+
+    __slots__ = ()
+
+    _source: RawData
+    _layout: Layout
+    _blocks: Mapping[str, Block]
+    _views: dict[str, Array]
+
+    def _fill(self, source: RawData, layout: Layout, blocks: Mapping[str, Block]) -> None:
+        put(self, "_source", source)
+        put(self, "_layout", layout)
+        put(self, "_blocks", blocks)
+        put(self, "_views", {})
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        refuse(self, name)
+
+    def __delattr__(self, name: str) -> NoReturn:
+        refuse(self, name)
+
+    @property
+    def specs(self) -> tuple[FieldSpec, ...]:
+        """What each field is."""
+        return self._source.info.specs
+
+    @property
+    def fields(self) -> Mapping[str, Array]:
+        """All fields, name -> array."""
+        return MappingProxyType({name: self._field(name) for name in self._blocks})
+
+    @property
+    def array(self) -> Array:
+        """The one field.
+
+        Raises:
+            TypeError: there are several.
+        """
+        if len(self._blocks) != 1:
+            raise TypeError(
+                f"data of {self._source.info.name!r} have several fields: {listed(self._blocks)}. Take one, e.g. "
+                f"data[{next(iter(self._blocks), '')!r}]."
+            )
+        return self._field(next(iter(self._blocks)))
+
+    @property
+    def offsets(self) -> npt.NDArray[np.int64] | None:
+        """Where the rows of each env begin in ragged fields, int64 `[env + 1]`; None without such fields."""
+        return self._meta("offsets") if "offsets" in self._layout.meta else None
+
+    def rows(self, index: int) -> slice:
+        """Return the rows of ragged fields that belong to ``env_ids[index]``.
+
+        Raises:
+            TypeError: the sensor has no ragged field.
+            IndexError: there is no such env.
+        """
+        offsets, count = self.offsets, self._source.header.num_envs
+        if offsets is None:
+            raise TypeError(f"data of {self._source.info.name!r} have no fields with an event axis, so no rows per env")
+        position = operator.index(index)
+        if not -count <= position < count:
+            raise IndexError(f"data of {self._source.info.name!r} have {count} envs; there is no env at {position}")
+        position %= count
+        return slice(int(offsets[position]), int(offsets[position + 1]))
+
+    def _field(self, name: str) -> Array:
+        view = self._views.get(name)
+        if view is None:
+            view = self._views[name] = self._blocks[name].view(self._source._bytes)
+        return view
+
+    def _meta(self, what: str) -> Any:
+        return self._layout.meta[what].view(self._source._bytes)
+
+    def __getattr__(self, name: str) -> Array:
+        if name.startswith("_") or name not in self._blocks:
+            known = list(self._blocks) if not name.startswith("_") else []
+            raise AttributeError(
+                f"{type(self).__name__} has no {name!r}.{nearest(name, known)} Fields: {listed(known)}"
+            )
+        return self._field(name)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._blocks]
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self, index: str | slice) -> Array: ...
+    def __getitem__(self, index: str | int | slice) -> Any:
+        if not isinstance(index, str):
+            return super().__getitem__(index)
+        if index not in self._blocks:
+            raise UnknownNameError(f"field of {self._source.info.name!r}", index, self._blocks)
+        return self._field(index)
+
+    def __contains__(self, item: object) -> bool:
+        if isinstance(item, str):
+            return item in self._blocks
+        return any(np.array_equal(each, item) for each in self)  # type: ignore[arg-type]
+
+    def __len__(self) -> int:
+        return len(self.array) if len(self._blocks) == 1 else self._source.header.num_envs
+
+    def __iter__(self) -> Iterator[Any]:
+        self.array  # noqa: B018 - of several fields none is looped over: an error at once, not at the first item
+        return super().__iter__()
+
+
+class TruthData(FieldBranch):
+    """The true values that came with measured ones: of the newest capture, never delayed."""
+
+    __slots__ = _BRANCH_SLOTS
+
+    def __init__(self, source: RawData, layout: Layout) -> None:
+        self._fill(source, layout, layout.truth)
+
+    @property
+    def capture_tick(self) -> npt.NDArray[np.int64]:
+        """Tick at which the truth was sensed, int64 `[env]`."""
+        return self._meta("truth_tick")  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        return f"TruthData({self._source.info.name!r}, {_described(self._blocks)})"
+
+
+class FieldData(FieldBranch, SensorData):
+    """What a sensor of the scene showed at one frame, see `FieldBranch` for the fields.
+
+    A field with the name of one of the attributes here is reached by name only: ``data["tick"]``.
+
+    Raises:
+        WireError: the body is not of the length that the stream's fields and the header say, or its ragged rows are not
+            in order.
+    """
+
+    __slots__ = (*_BRANCH_SLOTS, "_truth")
+
+    _truth: TruthData | None
+
+    def __init__(self, raw: RawData) -> None:
+        SensorData.__init__(self, raw)
+        header, info = raw.header, raw.info
+        layout = plan(info.specs, header.num_envs, header.rows, bool(header.flags & TRUTH))
+        if layout.nbytes != header.body_bytes:
+            raise WireError(
+                f"data of {info.name!r}: a body of {header.body_bytes} bytes, but {header.num_envs} envs with "
+                f"{header.rows} rows of the fields {listed(spec.name for spec in info.specs)} take {layout.nbytes}."
+            )
+        self._fill(raw, layout, layout.measured)
+        if "offsets" in layout.meta:
+            offsets = self._meta("offsets")
+            if offsets[0] != 0 or offsets[-1] != header.rows or (offsets[1:] < offsets[:-1]).any():
+                raise WireError(f"data of {info.name!r}: the rows of its envs are not in order, or not {header.rows}.")
+        put(self, "_truth", TruthData(raw, layout) if layout.truth else None)
+
+    @property
+    def truth(self) -> TruthData | None:
+        """The true values; None where the subscription did not ask for them."""
+        return self._truth
+
+    @property
+    def capture_tick(self) -> npt.NDArray[np.int64]:
+        """Tick at which the shown value was sensed, int64 `[env]`."""
+        return self._meta("capture_tick")  # type: ignore[no-any-return]
+
+    @property
+    def stamps(self) -> npt.NDArray[np.float64]:
+        """Time that the sensor's own clock gave the shown value, float64 `[env]`, s."""
+        return self._meta("stamp")  # type: ignore[no-any-return]
+
+    @property
+    def ages(self) -> npt.NDArray[np.float64]:
+        """How old the shown value is, float64 `[env]`, s of simulation time."""
+        return self._meta("age")  # type: ignore[no-any-return]
+
+    @property
+    def captures(self) -> npt.NDArray[np.int64]:
+        """Captures since the env's reset, int64 `[env]`."""
+        return self._meta("captures")  # type: ignore[no-any-return]
+
+    @property
+    def valid(self) -> npt.NDArray[np.bool_]:
+        """Whether the shown value has arrived and the engine's state was finite when it was sensed, bool `[env]`."""
+        return self._meta("valid")  # type: ignore[no-any-return]
+
+    @property
+    def is_new(self) -> npt.NDArray[np.bool_]:
+        """Whether it arrived in this control step, bool `[env]`."""
+        return self._meta("is_new")  # type: ignore[no-any-return]
+
+    def _about(self) -> str:
+        return _described(self._blocks) + (", with truth" if self._truth is not None else "")
+
+
+def _described(blocks: Mapping[str, Block]) -> str:
+    return ", ".join(
+        f"{name} {re.sub('[<>=|]', '', block.dtype.name)} {list(block.shape)}" for name, block in blocks.items()
+    )

@@ -1,0 +1,207 @@
+"""One message: as it was received, where nothing can be written, and as it begins before it is sent.
+
+Nothing is copied. Every array is a view of the received memory and keeps it alive by itself, so that it stays as it is
+for as long as anyone holds it; `copy()` gives memory of its own back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from sensorium.errors import WireError
+from sensorium.wire.header import ALIGNMENT, BUNDLE, HEADER_BYTES, POSE_BYTES, Header
+from sensorium.wire.stream_info import StreamInfo
+
+_FLOAT = np.dtype("<f4")
+_BYTE = np.dtype("u1")
+_NOTHING = np.frombuffer(b"", _BYTE)
+
+put: Callable[[Any, str, Any], None] = object.__setattr__
+"""Sets an attribute of an object that refuses it: in its construction."""
+
+
+def refuse(owner: object, name: str) -> NoReturn:
+    """Refuse an assignment to received data."""
+    raise AttributeError(f"{type(owner).__name__}.{name} cannot be assigned to: received data are read-only")
+
+
+class RawData:
+    """One message: its header, and the memory that holds poses and body.
+
+    Attributes:
+        body: the body, read-only.
+        info: the stream that it belongs to.
+    """
+
+    __slots__ = ("_array", "_head", "_header", "body", "info")
+
+    _header: Header | tuple[Header, int, int, int]
+    body: memoryview
+    info: StreamInfo
+    _head: memoryview
+    _array: npt.NDArray[np.uint8] | None
+
+    def __init__(self, memory: Any, info: StreamInfo, body: Any = None) -> None:
+        """See `read`, which has the same arguments and errors."""
+        head = memoryview(memory).toreadonly()
+        if head.ndim != 1 or head.format != "B":
+            head = head.cast("B")
+        if body is None:
+            header = Header.read(head)
+            rest = head[header.body_offset :]
+        else:
+            rest = memoryview(body).toreadonly()
+            if rest.ndim != 1 or rest.format != "B":
+                rest = rest.cast("B")
+            header = Header.read(head, len(rest))
+        if header.first_env + header.num_envs > info.num_envs:
+            raise WireError(
+                f"a message of stream {info.name!r} has {header.num_envs} envs from {header.first_env} on, of "
+                f"{info.num_envs}."
+            )
+        put(self, "_header", header)
+        put(self, "body", rest)
+        put(self, "info", info)
+        put(self, "_head", head)
+        put(self, "_array", None)
+
+    @property
+    def header(self) -> Header:
+        """The numbers in its head."""
+        header = self._header
+        if isinstance(header, Header):
+            return header
+        whole, seq, first, count = header  # one of a bundle: made when somebody asks
+        flags, size = whole.flags & ~BUNDLE, len(self.body)
+        own = whole._replace(flags=flags, seq=seq, first_env=first, num_envs=count, body_bytes=size)
+        put(self, "_header", own)
+        return own
+
+    @property
+    def _bytes(self) -> npt.NDArray[np.uint8]:
+        """The body, as what all arrays are views of: NumPy would let a view of the memory be made writable again."""
+        array = self._array
+        if array is None:
+            array = np.frombuffer(self.body, _BYTE) if len(self.body) else _NOTHING
+            put(self, "_array", array)
+        return array
+
+    @classmethod
+    def read(cls, memory: Any, info: StreamInfo, body: Any = None) -> RawData:
+        """Look at a received message, with every length checked; nothing is copied.
+
+        Args:
+            memory: the message, contiguous: np.uint8 array, memoryview or bytes. It must not be written any more.
+            info: the stream it belongs to.
+            body: the message's body, where it is a piece of memory of its own; `memory` is header and poses then.
+
+        Raises:
+            WireError: these bytes are no message of ours, or none of that stream.
+        """
+        return cls(memory, info, body)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        refuse(self, name)
+
+    def __delattr__(self, name: str) -> NoReturn:
+        refuse(self, name)
+
+    @property
+    def transforms(self) -> npt.NDArray[np.float32] | None:
+        """Poses of the sensor, float32 `[env, mount, 7]` (m, quaternion wxyz), read-only; None if it sits nowhere."""
+        header = self.header
+        if not header.poses:
+            return None
+        count = header.num_envs * header.poses * 7
+        return np.frombuffer(self._head, _FLOAT, count, HEADER_BYTES).reshape(header.num_envs, header.poses, 7)
+
+    def copy(self) -> RawData:
+        """Return the same message in memory of its own, in one piece."""
+        header = self.header
+        start = header.body_offset
+        memory = empty(header.message_bytes)
+        memory[:start] = np.frombuffer(self._own_head(), np.uint8)
+        memory[start:] = self._bytes
+        memory.flags.writeable = False
+        return RawData(memory, self.info)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _received, (self._own_head() + bytes(self.body), self.info)
+
+    def _own_head(self) -> bytes:
+        """Return header and poses, up to where the body begins."""
+        header = self.header
+        return (header.pack() + bytes(self._head[HEADER_BYTES : header.body_offset])).ljust(header.body_offset, b"\0")
+
+
+_new = object.__new__
+_slots: Any = RawData  # writing through a slot's descriptor is quicker than by name
+_set_header, _set_body, _set_info = _slots._header.__set__, _slots.body.__set__, _slots.info.__set__
+_set_head, _set_array = _slots._head.__set__, _slots._array.__set__
+
+
+def messages_of(
+    header: Header, head: memoryview, bodies: bytes, rows: Iterable[tuple[int, int, int]], info: StreamInfo
+) -> Iterator[RawData]:
+    """Yield the messages of a bundle whose lengths were checked. This runs once for each small message.
+
+    Args:
+        header: that of the bundle.
+        head: read-only memory with the poses of all its envs, 128 bytes after its begin.
+        bodies: the bodies, one after the other.
+        rows: length, first env and number of envs of each.
+        info: the stream it belongs to.
+    """
+    at, seq, first0, envs, stride = 0, header.seq, header.first_env, header.num_envs, header.poses * POSE_BYTES
+    for length, first, count in rows:
+        raw = _new(RawData)
+        _set_header(raw, (header, seq, first, count))
+        _set_body(raw, memoryview(bodies[at : at + length]))
+        _set_info(raw, info)
+        _set_head(raw, head if count == envs else head[(first - first0) * stride :])
+        _set_array(raw, None)
+        yield raw
+        at += length
+        seq += 1
+
+
+def begin_message(memory: memoryview, header: Header) -> tuple[npt.NDArray[np.float32], memoryview]:
+    """Write the header of a message and return where its poses and its body go, both writable.
+
+    Args:
+        memory: the whole message, or header and poses only, where the body is a piece of its own; at a multiple of 64.
+        header: what it says.
+
+    Returns:
+        Poses, float32 `[env, mount, 7]` (m, quaternion wxyz; to be filled), and the body's memory.
+
+    Raises:
+        WireError: the memory is too small.
+    """
+    header.pack_into(memory)
+    start, shape = header.body_offset, (header.num_envs, header.poses, 7)
+    if len(memory) < start:
+        raise WireError(f"{len(memory)} bytes of memory for a header and poses of {start}.")
+    poses: npt.NDArray[np.float32] = np.ndarray(shape, _FLOAT, memory, HEADER_BYTES)
+    end = HEADER_BYTES + poses.nbytes
+    memory[end:start] = bytes(start - end)
+    return poses, memory[start:]
+
+
+def empty(size: int) -> npt.NDArray[np.uint8]:
+    """Return memory of that many bytes, contents undefined, that begins at a multiple of 64."""
+    memory = np.empty(size + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + size]
+
+
+def _received(message: bytes, info: StreamInfo) -> RawData:
+    """Return a pickled message, in aligned memory."""
+    memory = empty(len(message))
+    memory[:] = np.frombuffer(message, np.uint8)
+    memory.flags.writeable = False
+    return RawData(memory, info)

@@ -1,0 +1,104 @@
+"""What a listener is told of a stream once: its sensor, its fields, its rate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+import numpy as np
+
+from sensorium.errors import WireError, listed
+from sensorium.spec import FieldSpec
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Where = Literal["scene", "server", "client"]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInfo:
+    """What a listener needs to know of a stream once.
+
+    Attributes:
+        id: number of the stream on its server.
+        name: the sensor's name.
+        kind: the sensor's kind, e.g. ``"imu"``, or the id of its definition.
+        type_name: name of the type of its data, e.g. ``"sensorium.fields/1"``; it says which serializer reads them.
+        specs: the fields, where the data have any, mount axis squeezed for a singular selector.
+        rate_hz: samples per second of simulation time; 0 for events.
+        mounts: name of each mount.
+        events: whether it sends when something happens, instead of at a rate.
+        where: which part the data come from.
+        cfg: the sensor's config, JSON-able.
+        constants: what the sensor says once, e.g. names that the numbers in its fields stand for; JSON-able.
+        num_envs: environments of the server.
+    """
+
+    id: int
+    name: str
+    kind: str
+    type_name: str
+    specs: tuple[FieldSpec, ...] = ()
+    rate_hz: float = 0.0
+    mounts: tuple[str, ...] = ()
+    events: bool = False
+    where: Where = "scene"
+    cfg: Mapping[str, Any] = field(default_factory=dict)
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    num_envs: int = 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able description."""
+        plain = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {
+            **plain,
+            "specs": [spec.to_dict() for spec in self.specs],
+            "mounts": list(self.mounts),
+            "cfg": dict(self.cfg),
+            "constants": dict(self.constants),
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> StreamInfo:
+        """Return the stream that `to_dict` described.
+
+        Raises:
+            WireError: the values describe no stream.
+        """
+        try:
+            specs = tuple(FieldSpec.from_dict(each) for each in values["specs"])
+            given = {name: values[name] for name in _TYPES}
+            mounts = tuple(values["mounts"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise WireError(f"no description of a stream: {type(error).__name__}: {error}") from None
+        wrong = [name for name, types in _TYPES.items() if not _is_one(given[name], types)]
+        wrong += [f"dtype of {spec.name}" for spec in specs if np.dtype(spec.dtype).kind not in "biuf"]
+        wrong += ["mounts"] * (not all(isinstance(mount, str) for mount in mounts))
+        wrong += ["specs"] * (len({spec.name for spec in specs}) != len(specs))
+        if not wrong:
+            wrong += ["id"] * (not 0 <= given["id"] < 2**32) + ["num_envs"] * (not 0 <= given["num_envs"] < 2**32)
+            wrong += ["where"] * (given["where"] not in ("scene", "server", "client"))
+        if wrong:
+            raise WireError(f"no description of a stream: wrong value of {listed(wrong)} in {values!r:.400}")
+        return cls(specs=specs, mounts=mounts, **{**given, "rate_hz": float(given["rate_hz"])})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StreamInfo.from_dict, (self.to_dict(),)
+
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "id": (int,),
+    "name": (str,),
+    "kind": (str,),
+    "type_name": (str,),
+    "rate_hz": (float, int),
+    "events": (bool,),
+    "where": (str,),
+    "cfg": (Mapping,),
+    "constants": (Mapping,),
+    "num_envs": (int,),
+}
+
+
+def _is_one(value: object, types: tuple[type, ...]) -> bool:
+    return isinstance(value, types) and (types == (bool,) or not isinstance(value, bool))

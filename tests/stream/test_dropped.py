@@ -1,0 +1,234 @@
+"""Clients that are let go without `close`: an idle one ends, with a warning; one that listens goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from streaming import PATIENCE, Pedometer, build, held, serving, until
+
+import sensorium as sn
+
+Opened = Callable[[], sn.Client]
+
+
+def left(before: dict[str, int]) -> bool:
+    """Return whether no more threads and descriptors are held than before."""
+    now = held()
+    return all(now[name] <= before[name] for name in ("threads", "fds", "memfds"))
+
+
+@contextlib.contextmanager
+def opener(transport: str) -> Iterator[tuple[Opened, sn.Scene]]:
+    """Give what opens a client, and its scene; at the end nothing of any of them may be left."""
+    gc.collect()
+    if transport == "in-process":
+        scene = build(columns=0)
+        with scene.local_client() as other:  # what the process makes once and keeps
+            other.spawn("sensor.other.test_ticker", attach_to="body").listen(lambda data: None)
+            other.step()
+        before = held()
+        yield scene.local_client, scene
+        until(lambda: left(before), "the end of all threads")
+        scene.step()  # here the scene lets go of what other threads have closed
+        assert scene["gauge"].listeners == 0
+    else:
+        with serving(lockstep=True, world={"columns": 0}) as server:
+            with sn.connect(server.address):
+                pass
+            until(lambda: server.clients == 0)
+            before = held()
+            yield lambda: sn.connect(server.address, timeout=PATIENCE), server.scene
+            until(lambda: left(before) and not server.clients, "the end of all threads")
+
+
+@contextlib.contextmanager
+def without_collection() -> Iterator[None]:
+    """Let nothing go that is in a cycle of references."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def gone(client: weakref.ref[sn.Client]) -> None:
+    """Wait until a client is no more."""
+    until(lambda: client() is None, "the end of a client")
+
+
+def to_sensor(client: sn.Client, told: Callable[[int], None]) -> Callable[[], None]:
+    sensor = client.sensors["gauge"]
+    sensor.listen(lambda data: told(data.frame), policy="lossless")
+    return sensor.stop
+
+
+def to_bodies(client: sn.Client, told: Callable[[int], None]) -> Callable[[], None]:
+    return client.on_tick(lambda snapshot: told(snapshot.frame)).stop
+
+
+def to_frames(client: sn.Client, told: Callable[[int], None]) -> Callable[[], None]:
+    return client._on_frame(lambda done: told(done.frame)).stop
+
+
+both = pytest.mark.parametrize("transport", ["in-process", "network"])
+
+
+def unclosed() -> Any:
+    """Expect that a client which was not closed is warned of."""
+    return pytest.warns(ResourceWarning, match=r"unclosed <Client of (tcp|inproc)://.*: connected, .*: call its close")
+
+
+@both
+def test_an_idle_client_that_is_let_go_ends_at_once_with_a_warning(transport: str) -> None:
+    """Without a garbage collection: after steps, listening, a sensor that was spawned, data that are kept."""
+    with opener(transport) as (opened, _), without_collection():
+        client = opened()
+        kept: list[Any] = []
+        gauge = client.sensors["gauge"]
+        gauge.listen(kept.append, policy="lossless")
+        with sn.FrameSync(client, ["gauge"]) as sync:
+            frame = client.step()
+            assert sync.get(frame, timeout=PATIENCE)["gauge"] is not None
+        ticker = client.spawn("sensor.other.test_ticker", attach_to="body")
+        world = client.on_tick(kept.append)
+        for _ in range(3):
+            client.step()
+        until(lambda: len(kept) >= 6)
+        gauge.stop()
+        world.stop()
+        mine = weakref.ref(client)
+        with unclosed() as caught:
+            del client, gauge, ticker, sync, world
+            gone(mine)
+        assert len(caught) == 1 and caught[0].filename == __file__
+
+
+@both
+def test_a_closed_client_is_let_go_in_silence(transport: str) -> None:
+    """Warnings are errors here."""
+    with opener(transport) as (opened, _), without_collection():
+        with opened() as client:
+            client.sensors["gauge"].listen(lambda data: None)
+            client.step()
+        mine = weakref.ref(client)
+        del client
+        gone(mine)
+
+
+@both
+def test_a_sensor_keeps_its_client(transport: str) -> None:
+    """It can be asked, listened to, stopped; the client ends with it."""
+    with opener(transport) as (opened, _), without_collection():
+        sensor = opened().sensors["gauge"]
+        mine = weakref.ref(sensor._client)
+        got: list[int] = []
+        sensor.listen(lambda data: got.append(data.frame), policy="lossless")
+        client = mine()
+        assert client is not None and client.sensors["gauge"] is sensor
+        last = client.step()
+        del client
+        until(lambda: got[-1:] == [last])
+        sensor.stop()
+        assert sensor.stats.received == len(got) and not sensor.is_listening and sensor.is_alive
+        with unclosed():
+            del sensor
+            gone(mine)
+
+
+@both
+@pytest.mark.parametrize("listen", [to_sensor, to_bodies, to_frames])
+def test_a_client_that_listens_goes_on_though_nobody_holds_it(
+    transport: str, listen: Callable[..., Callable[[], None]]
+) -> None:
+    """It hears of every step; it ends when the last listener is stopped."""
+    with opener(transport) as (opened, _), without_collection():
+        got: list[int] = []
+        client = opened()
+        mine, stop = weakref.ref(client), listen(client, got.append)
+        last = client.step()
+        del client
+        for _ in range(3):
+            until(lambda last=last: got[-1:] == [last])  # type: ignore[misc]
+            again = mine()
+            assert again is not None
+            last = again.step()
+            del again
+        with unclosed():
+            stop()
+            del stop
+            gone(mine)
+
+
+def test_nobody_need_hold_anything_to_listen() -> None:
+    """One line suffices; when the server ends the stream, the client is idle, and ends."""
+    with sn.serve(build(columns=0), "tcp://127.0.0.1:0") as server, without_collection():
+        server.spawn("sensor.other.test_ticker", name="ticker")
+        got: list[int] = []
+        sn.connect(server.address).sensors["ticker"].listen(lambda events: got.append(events.frame))
+        until(lambda: server.poll() is not None and server.counts.subscriptions == 1)
+        for frame in range(1, 4):
+            server.scene.step()
+            until(lambda frame=frame: got == [*range(1, frame + 1)])  # type: ignore[misc]
+        with unclosed(), pytest.warns(sn.SensoriumWarning, match="listening to 'ticker' ended: it was removed"):
+            server.remove("ticker")
+            until(lambda: server.clients == 0, "the end of the client")
+
+
+def test_a_listener_may_let_go_of_the_last_that_holds_its_client() -> None:
+    """On a worker thread, which ends as well."""
+    with opener("network") as (opened, _), without_collection():
+        client = opened()
+        mine, sensors = weakref.ref(client), [client.sensors["gauge"]]
+        sensors[0].listen(lambda data: sensors.pop().stop() if sensors else None)
+        with unclosed():
+            client.step()
+            del client
+            gone(mine)
+
+
+def test_a_client_that_is_let_go_amid_a_step_of_its_scene_does_not_disturb_it() -> None:
+    """As a garbage collection may do it, at any time: here before and after the server looks at the frame."""
+    with opener("in-process") as (opened, scene), without_collection():
+        for _ in range(2):
+            kept: list[Any] = []
+            with scene.watch(lambda kept=kept: kept.clear()):  # type: ignore[misc]
+                kept.append(opened())
+                kept[0].spawn("sensor.other.imu", attach_to="body")
+                mine = weakref.ref(kept[0])
+                with unclosed():
+                    scene.step()
+                    gone(mine)
+            scene.step()
+            assert set(scene) == {"gauge"}
+
+
+@both
+def test_a_sensor_that_runs_in_a_client_is_closed_with_it(transport: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The two hold each other, so that a garbage collection finds them; while it listens, both go on."""
+    closed: list[str] = []
+    monkeypatch.setattr(Pedometer, "close", lambda self: closed.append(self.name))
+    with opener(transport) as (opened, _):
+        client = opened()
+        got: list[int] = []
+        walker = client.spawn("sensor.other.test_pedometer", attach_to="body")
+        walker.listen(got.append)
+        mine, name = weakref.ref(client), walker.name
+        last = client.step()
+        until(lambda: got[-1:] == [last])
+        del client, walker
+        gc.collect()
+        found = mine()
+        assert found is not None and not closed
+        last = found.step()
+        until(lambda: got[-1:] == [last])
+        found._local[name].stop()
+        with unclosed():
+            del found
+            gc.collect()
+            until(lambda: closed == [name], "the end of the sensor")

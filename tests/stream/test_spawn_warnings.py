@@ -1,0 +1,107 @@
+"""What the server warns of while it spawns a sensor is told to whom it is spawned for."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+
+import pytest
+from streaming import PATIENCE, build, running, serving, until
+
+import sensorium as sn
+from sensorium.errors import SensoriumWarning, StreamError
+from sensorium.stream.streamed import StreamedSensor
+from sensorium.wire.attributes import ActorDescription, SensorDefinition, make_generic_sensor_definition
+from sensorium.wire.world import Snapshot
+
+
+class FogWarning(SensoriumWarning):
+    """A category that only the server knows by name."""
+
+
+class Lookout(StreamedSensor):
+    """Warns of two things when it is made, and of others later."""
+
+    @classmethod
+    def definition(cls) -> SensorDefinition:
+        return make_generic_sensor_definition("other", "test_lookout")
+
+    def set(self, description: ActorDescription) -> None:
+        super().set(description)
+        warnings.warn("it is dark", SensoriumWarning, stacklevel=1)
+        warnings.warn("it is foggy", FogWarning, stacklevel=1)
+
+    def tick(self, snapshot: Snapshot) -> None:
+        warnings.warn("nobody asked", SensoriumWarning, stacklevel=1)
+
+
+TOLD = [
+    (SensoriumWarning, "spawning 'lookout', the server warned: SensoriumWarning: it is dark"),
+    (UserWarning, "spawning 'lookout', the server warned: FogWarning: it is foggy"),
+]
+LATER = (SensoriumWarning, "nobody asked")
+"""What it warns of in each frame, on the server alone."""
+
+
+@contextlib.contextmanager
+def connected(transport: str) -> Iterator[sn.Client]:
+    if transport == "in-process":
+        with build().local_client() as client:
+            yield client
+        return
+    with serving(lockstep=True) as server, sn.connect(server.address, timeout=PATIENCE) as client:
+        yield client
+
+
+@pytest.mark.parametrize("transport", ["in-process", "socket"])
+def test_warnings_of_a_spawn_come_with_its_answer_each_time(transport: str) -> None:
+    """They are Python warnings that blame the caller, notes of the client, and the server shows them as ever."""
+    with connected(transport) as client:
+        client.blueprints  # noqa: B018 - what that warns of is another matter
+        for _ in range(2):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("default")
+                sensor = client.spawn("sensor.other.test_lookout", name="lookout")
+                client.step()
+            here = [(each.category, str(each.message)) for each in caught if each.filename == __file__]
+            assert here == [(SensoriumWarning, "it is dark"), (FogWarning, "it is foggy"), *TOLD, LATER]
+            assert len(caught) == len(here) and client.notes[-2:] == [text for _, text in TOLD]
+            sensor.destroy()
+        assert len(client.notes) == 4
+        client.spawn("sensor.other.test_ticker")
+        assert len(client.notes) == 4
+
+
+@pytest.mark.parametrize("transport", ["in-process", "socket"])
+def test_where_a_warning_is_an_error_there_is_no_sensor(transport: str) -> None:
+    """Whether it is one on the server or only for the client."""
+    with connected(transport) as client:
+        with pytest.raises(StreamError, match="it is dark") as refused:
+            client.spawn("sensor.other.test_lookout", name="lookout")
+        assert getattr(refused.value, "kind", "") == "SensoriumWarning"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.filterwarnings("default", "it is dark")
+            warnings.filterwarnings("error", "spawning")
+            warnings.showwarning = lambda *_: None  # type: ignore[assignment]
+            with pytest.raises(SensoriumWarning, match="spawning 'lookout', the server warned"):
+                client.spawn("sensor.other.test_lookout", name="lookout")
+        until(lambda: "lookout" not in client.streams)
+        assert "lookout" not in client.sensors and not client.errors
+
+
+def test_warnings_of_sensors_that_are_spawned_again_are_notes() -> None:
+    """After a restart of the server, where nobody waits for an answer."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        first = sn.serve(build(), "tcp://127.0.0.1:0", lockstep=True)
+        with sn.connect(first.address, timeout=PATIENCE) as client:
+            with running(first):
+                client.spawn("sensor.other.test_lookout", name="lookout")
+            first.close()
+            with sn.serve(build(), first.address, lockstep=True) as second, running(second):
+                until(lambda: len(client.notes) == 4)
+    again = [text.replace("'lookout'", "'lookout' again") for _, text in TOLD]
+    assert client.notes[2:] == again
+    assert [str(each.message) for each in caught if each.category is SensoriumWarning][-2:] == again

@@ -1,0 +1,73 @@
+"""Installed packages are imported once; what is wrong with one is told by name and is nobody else's trouble."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from sensorium.errors import SensoriumWarning
+from sensorium.wire import plugins
+from sensorium.wire.plugins import Plugins
+
+NOTED: dict[str, type] = {}
+"""Where the modules of these tests note their classes."""
+
+
+@pytest.fixture(autouse=True)
+def _modules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Three packages, of which the second notes a class and then fails."""
+    good = "from plugin_notes import NOTED\nclass {0}: ...\nNOTED['{0}'] = {0}\n"
+    for name in ("ant", "bee", "cow"):
+        text = good.format(name.title()) + ("raise RuntimeError('stung')\n" if name == "bee" else "")
+        (tmp_path / f"plugin_{name}.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "plugin_notes", SimpleNamespace(NOTED=NOTED))
+    NOTED["Own"] = int
+    points = [EntryPoint(name, f"plugin_{name}", "test.group") for name in ("cow", "ant", "bee")]
+    monkeypatch.setattr(plugins, "entry_points", lambda group: points if group == "test.group" else [])
+    yield
+    NOTED.clear()
+    for name in ("ant", "bee", "cow"):
+        sys.modules.pop(f"plugin_{name}", None)
+
+
+def test_a_module_that_fails_leaves_nothing_behind_and_the_others_are_there(tmp_path: Path) -> None:
+    found = Plugins("test.group", "insect", ())
+    with pytest.warns(SensoriumWarning) as caught:
+        found.load(NOTED)
+    place = f"({tmp_path / 'plugin_bee.py'}:4)"
+    (warning,) = caught
+    assert str(warning.message) == (
+        "the insect plugin 'bee' (plugin_bee) could not be loaded and is left out: "
+        f"RuntimeError: stung {place}. Mend it."
+    )
+    assert warning.filename == __file__
+    assert list(found.broken.values()) == [str(warning.message)]
+    assert found.suspects() == f"It may be in the plugin 'bee', which could not be loaded: RuntimeError: stung {place}."
+    assert sorted(NOTED) == ["Ant", "Cow", "Own"]
+
+
+def test_where_warnings_are_errors_all_are_loaded_before_the_first_is_raised() -> None:
+    found = Plugins("test.group", "insect", ())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(SensoriumWarning, match="stung"):
+            found.load(NOTED)
+    assert {"Ant", "Cow"} <= NOTED.keys()
+
+
+def test_they_are_loaded_once_after_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(plugins, "importlib", SimpleNamespace(import_module=order.append))
+    point = SimpleNamespace(name="dog", value="dog", dist=None, load=lambda: order.append("dog"))
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [point])
+    found = Plugins("test.group", "pet", ("our.first", "our.second"))
+    found.load()
+    found.load()
+    assert order == ["our.first", "our.second", "dog"] and not found.broken and found.suspects() == ""
