@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import pty
@@ -21,15 +22,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 from streaming import DT, PATIENCE, serving, until
 
 import sensorium as sn
 from sensorium.cli import main
+from sensorium.cli.listen import catalogue_table
 from sensorium.client import show
 from sensorium.client.__main__ import main as plain
 from sensorium.client.subscription import Stats
 from sensorium.spec import FieldSpec
 from sensorium.stream.security import KeyPair
+from sensorium.wire.attributes import SensorDefinition
 from sensorium.wire.field_data import FieldData
 from sensorium.wire.header import TRUTH, Header, type_id
 from sensorium.wire.layout import plan
@@ -144,6 +148,38 @@ def test_blueprints_are_listed_and_described(server: sn.Server, capsys: pytest.C
     assert "safe_distance_front: float = 1.0 m" in capsys.readouterr().out
 
 
+def test_blueprints_say_what_the_sensor_is(server: sn.Server, capsys: pytest.CaptureFixture[str]) -> None:
+    """The text of a blueprint is that of the sensor, not of its config, whose attributes follow by name."""
+    assert main(["listen", server.address, "--blueprints"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "sensor.other.imu scene Inertial measurement unit at one or several mounts." in out
+    assert "Configuration of" not in out
+
+
+def test_blueprints_as_json_hold_the_definitions(server: sn.Server, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line of JSON for each, from which its `SensorDefinition` can be made; by name only those."""
+    with sn.connect(server.address) as client:
+        definitions = [blueprint.definition for blueprint in client.blueprints]
+    assert main(["listen", server.address, "--blueprints", "--json"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [SensorDefinition.from_dict(json.loads(line)) for line in lines] == definitions
+    assert main(["listen", server.address, "--blueprints", "imu", "--json"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert json.loads(line)["id"] == "sensor.other.imu"
+
+
+@pytest.mark.parametrize("width", [24, 40, 80, 140])
+def test_names_are_whole_at_any_width(server: sn.Server, width: int) -> None:
+    """Where a table is too wide, other columns than the names of sensors and fields are left out."""
+    console = Console(width=width, file=io.StringIO())
+    console.print(catalogue_table(server.streams.values(), width))
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    words = shown.split()
+    assert {"sensor", "field", "gauge", "sheet", "vec", "cells"} <= set(words)
+    assert "…" not in shown and max(map(len, shown.splitlines())) <= width
+    assert ("unit" in words) == (width >= 80)
+
+
 # Samples --------------------------------------------------------------------------------------------------------------
 
 
@@ -237,7 +273,7 @@ def test_a_reader_that_leaves_ends_it(server: sn.Server) -> None:
 # A terminal -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("columns", [80, 140])
+@pytest.mark.parametrize("columns", [40, 80, 140])
 def test_on_a_terminal_the_tables_are_live(server: sn.Server, columns: int) -> None:
     """Pictures follow each other, none is wider than the terminal, and Ctrl-C ends it with 130."""
     pid, terminal = pty.fork()
@@ -264,8 +300,11 @@ def test_on_a_terminal_the_tables_are_live(server: sn.Server, columns: int) -> N
     os.close(terminal)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
     shown = re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "", text.decode()).replace("\r", "\n")
-    for word in ("latency", "received", "MB/s", "0..3", "vec", "[4, 3]", "[4, 8192]"):
+    for word in ("gauge", "sheet", "latency", "vec", "cells", "newest"):
         assert word in shown, word
+    for word in ("received", "MB/s", "0..3", "[4, 3]", "[4, 8192]"):
+        assert (word in shown) == (columns >= 80), word
+    assert "…" not in shown
     assert max(map(len, shown.splitlines())) <= columns
     ticks = [int(found) for found in re.findall(r"frame (\d+)", shown)]
     assert ticks == sorted(ticks) and ticks[-1] > ticks[0]
@@ -359,14 +398,18 @@ def test_where_nobody_answers_the_causes_are_named(capsys: pytest.CaptureFixture
     [
         (["gaug"], ["unknown sensor 'gaug'", "Did you mean 'gauge'?", "sheet"]),
         (["gauge", "gaugee"], ["unknown sensor 'gaugee'", "Did you mean 'gauge'?"]),
-        (["gauge", "--env", "7"], ["envs: got 7", "0 to 3"]),
-        (["gauge", "--every", "0"], ["every: got 0", ">= 1"]),
-        (["gauge", "--max-rate", "-1"], ["max-rate: got -1", ">= 0"]),
-        (["gauge", "--count", "-1"], ["count: got -1"]),
-        (["gauge", "--seconds", "nan"], ["seconds: got nan"]),
-        (["gauge", "--timeout", "0"], ["timeout: got 0"]),
-        (["gauge", "--token-file", "/nowhere/token"], ["token", "/nowhere/token", "no folder"]),
-        (["gauge", "--server-key", "abc"], ["40 characters"]),
+        (["gauge", "--env", "7"], ["--env: got 7, expected 0 to 3", "'gauge' has 4 envs"]),
+        (["gauge", "--every", "0"], ["--every: got 0", ">= 1"]),
+        (["gauge", "--max-rate", "-1"], ["--max-rate: got -1", ">= 0"]),
+        (["gauge", "--count", "-1"], ["--count: got -1"]),
+        (["gauge", "--seconds", "nan"], ["--seconds: got nan"]),
+        (["gauge", "--timeout", "0"], ["--timeout: got 0"]),
+        (["gauge", "--token-file", "/nowhere/token"], ["--token-file: got", "/nowhere/token", "no folder"]),
+        (["gauge", "--server-key", "abc"], ["--server-key: got 'abc'", "40 characters"]),
+        (["gauge", "--keys", "mine"], ["--keys: got 'mine'", "--server-key beside it"]),
+        (["--count", "3"], ["--count: got 3", "a SENSOR beside it"]),
+        (["--env", "0", "--json"], ["--env: got 0", "a SENSOR beside it"]),
+        (["--policy", "lossless"], ["--policy: got 'lossless'", "a SENSOR beside it"]),
     ],
 )
 def test_mistakes_are_explained(
@@ -378,7 +421,67 @@ def test_mistakes_are_explained(
 
 @pytest.mark.parametrize("address", ["7447", "http://127.0.0.1:80", "tcp://127.0.0.1", "tcp://127.0.0.1:0"])
 def test_an_address_that_is_none_is_explained(address: str, capsys: pytest.CaptureFixture[str]) -> None:
-    failed(capsys, main(["listen", address]), repr(address), "tcp://HOST:PORT", "tcp://127.0.0.1:7447")
+    failed(capsys, main(["listen", address]), f"ADDRESS: got {address!r}", "tcp://HOST:PORT", "tcp://127.0.0.1:7447")
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--env", "x"], "Error parsing --env: got 'x', expected a whole number"),
+        (["--every", "1.5"], "Error parsing --every: got '1.5', expected a whole number"),
+        (["--max-rate", "fast"], "Error parsing --max-rate: got 'fast', expected a number"),
+    ],
+)
+def test_words_that_are_no_numbers_are_explained(
+    options: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without the words of Python, on one line where it is wide enough."""
+    assert main(["listen", "tcp://127.0.0.1:7447", "gauge", *options]) == 2
+    err = capsys.readouterr().err
+    assert text in err and "Type" not in err and "literal" not in err
+
+
+def test_options_of_samples_are_refused_beside_blueprints(
+    server: sn.Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["listen", server.address, "--blueprints", "imu", "--truth"])
+    failed(capsys, code, "--truth: got True, expected nothing beside --blueprints")
+
+
+STOP = """
+import runpy, sys
+module, where = sys.argv[1:3]
+class Stop:
+    def find_spec(self, name, path=None, target=None):
+        if name == where:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Stop())
+sys.argv[:3] = [module]
+runpy.run_module(module, run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "where", "args"),
+    [
+        ("sensorium", "sensorium.cli.messages", ["listen", "tcp://127.0.0.1:7447"]),
+        ("sensorium", "tyro", ["listen", "tcp://127.0.0.1:7447"]),
+        ("sensorium.cli", "zmq", ["listen", "tcp://127.0.0.1:7447"]),
+        ("sensorium.cli", "torch", ["serve", "demo", "--address", "tcp://127.0.0.1:0"]),
+        ("sensorium.client", "numpy", ["tcp://127.0.0.1:7447"]),
+    ],
+)
+def test_an_interrupt_while_it_loads_is_quiet(module: str, where: str, args: list[str], tmp_path: Path) -> None:
+    """Ctrl-C at any import ends it with 130 and without a word."""
+    command = [sys.executable, "-c", STOP, module, where, *args]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_it_is_a_module_too() -> None:
+    """`python -m sensorium` is the command line."""
+    done = subprocess.run([sys.executable, "-m", "sensorium", "--version"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, f"sensorium {sn.__version__}\n")
 
 
 def test_help_teaches_and_is_quick() -> None:

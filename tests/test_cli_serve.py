@@ -23,6 +23,7 @@ from streaming import PATIENCE, until
 
 import sensorium as sn
 from sensorium.cli import main
+from sensorium.cli.checks import check_addresses
 from sensorium.cli.control import control_for
 from sensorium.stream.security import KeyPair
 
@@ -292,15 +293,74 @@ def test_hold_holds_the_pose_also_in_long_steps(model: str, substeps: int) -> No
         (["--address", "tcp://127.0.0.1"], ["tcp://HOST:PORT", "port 0 takes a free one"]),
         (["--address", "inproc://x"], ["--address: got 'inproc://x'"]),
         (["--token-file", "/nowhere/token"], ["token", "There is no folder '/nowhere'"]),
+        (["--control", "trott"], ["expected hold, zero, random, client, FILE.npz or module:function"]),
+        (["--control", "nowhere.npz"], ["--control", "nowhere.npz", "does not exist"]),
+        (["--control", "no_such_module:x:y"], ["--control no_such_module:x:y: there is no module"]),
+        (["--allow-key", "abc", "--keys", "KEYS"], ["--allow-key: got 'abc'", "40 characters"]),
+        (["--bulk-port", "7448", "--keys", "KEYS"], ["--bulk-port: got 7448", "none beside --keys"]),
+        (["--bulk-port", "7448", "--address", "tcp://127.0.0.1:7448"], ["--bulk-port: got 7448", "another port"]),
+        (["--address", "ipc:///nowhere/socket"], ["--address", "'ipc:///nowhere/socket'", "no folder '/nowhere'"]),
+        (["--address", f"ipc:///tmp/{'x' * 120}"], ["--address", "longer than 107 bytes"]),
+        (["--address", "ipc://MODEL"], ["--address", "something that is no socket"]),
+        (["--address", "ipc:///tmp/a", "--address", "ipc:///tmp/a"], ["--address", "each address once"]),
+        (["--device", "gpu7"], ["--device: got 'gpu7'", "cuda:INDEX"]),
         (["--device", "cuda:99"], ["cuda:99"]),
         (["--bulk-port", "70000"], ["--bulk-port: got 70000", "0 to 65535"]),
     ],
 )
 def test_mistakes_are_explained(
-    model: str, options: list[str], parts: list[str], capsys: pytest.CaptureFixture[str]
+    model: str, options: list[str], parts: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One message with what is expected, exit code 2, before anything is served."""
-    failed(capsys, main(["serve", model, *options]), *parts)
+    places = {"KEYS": str(tmp_path / "keys"), "ipc://MODEL": f"ipc://{model}"}
+    failed(capsys, main(["serve", model, *(places.get(option, option) for option in options)]), *parts)
+
+
+def test_what_can_be_seen_at_once_is_told_at_once(model: str, tmp_path: Path) -> None:
+    """Files, words, addresses and ports are looked at before torch, Warp or MuJoCo is imported."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        busy = str(other.getsockname()[1])
+        wrong = [
+            ["serve", "nowhere.xml"],
+            ["serve", model, "--rig", "nowhere.toml"],
+            ["serve", model, "--reserve", "nowhere.toml"],
+            ["serve", model, "--control", "trott"],
+            ["serve", model, "--control", "nowhere:control"],
+            ["serve", model, "--device", "gpu7"],
+            ["serve", model, "--address", f"tcp://127.0.0.1:{busy}"],
+            ["serve", model, "--address", "tcp://127.0.0.1:0", "--bulk-port", busy],
+            ["serve", model, "--address", "ipc:///nowhere/socket"],
+            ["run", "nowhere.xml", "--rig", rig(model), "--out", str(tmp_path / "out")],
+            ["run", model, "--rig", "nowhere.toml", "--out", str(tmp_path / "out")],
+            ["run", model, "--rig", rig(model), "--control", "trott", "--out", str(tmp_path / "out")],
+            ["explain", "nowhere.xml", "--rig", rig(model)],
+            ["explain", model, "--rig", "nowhere.toml"],
+        ]
+        code = (
+            f"import sys; from sensorium.cli import main\nfor args in {wrong!r}:\n    assert main(args) == 2, args\n"
+            "    heavy = {'torch', 'mujoco', 'warp', 'pydantic'} & set(sys.modules); assert not heavy, (args, heavy)"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("error:") == len(wrong) and not (tmp_path / "out").exists()
+
+
+def test_a_port_that_was_used_a_moment_ago_is_free(model: str) -> None:
+    """What is left of ended connections keeps nobody from the port."""
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        address = listener.getsockname()
+        with socket.create_connection(address) as caller:
+            answered, _ = listener.accept()
+            answered.close()  # who closes first keeps the port for a minute
+            assert caller.recv(1) == b""
+    check_addresses([f"tcp://127.0.0.1:{address[1]}"], 0)
+    with pytest.raises(OSError, match="in use"), socket.socket() as strict:
+        strict.bind(address)
 
 
 def test_a_model_that_is_not_there_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
@@ -319,7 +379,7 @@ def test_an_address_that_is_taken_is_explained(model: str, tmp_path: Path, capsy
         assert (tmp_path / "taken").exists()
         port = other.getsockname()[1]
         options = ["--address", "tcp://127.0.0.1:0", "--bulk-port", str(port)]
-        failed(capsys, main(["serve", model, *options]), f"port {port}", "bulk_port")
+        failed(capsys, main(["serve", model, *options]), "--bulk-port", f"port {port}", "in use")
 
 
 @pytest.mark.parametrize(

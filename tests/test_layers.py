@@ -17,7 +17,7 @@ SRC = Path(__file__).parents[1] / "src"
 LAYERS = (
     "errors", "spec", "readings", "wire", "random", "cfg", "compute", "geometry", "engines", "world", "measurement",
     "registry", "patterns", "sensors", "presets", "scene", "mjlab", "testing", "record", "stream", "view", "client",
-    "local", "demo", "cli",
+    "local", "demo", "cli", "__main__",
 )  # fmt: skip
 """The modules and packages in `sensorium`, in the direction of flow."""
 

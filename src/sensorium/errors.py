@@ -23,8 +23,9 @@ SensoriumWarning (UserWarning)                  something works, but probably no
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 
@@ -147,15 +148,18 @@ class UsageError(SensoriumError):
         return cls(str(Fault(option, shown(got), expected, fix)))
 
     @classmethod
-    def reworded(cls, error: ConfigError, options: Mapping[str, str]) -> UsageError:
-        """Build the error of a config whose fields were given as options.
+    @contextlib.contextmanager
+    def naming(cls, **options: str) -> Iterator[None]:
+        """Have config errors name the options in which their fields were given.
 
         Args:
-            error: the config's.
-            options: field -> option; a field that is not in it keeps its name.
+            options: field -> option, e.g. ``envs="--env"``; a field that is not in it keeps its name.
         """
-        faults = [replace(fault, field=options.get(fault.field, fault.field)) for fault in error.faults]
-        return cls("\n".join(map(str, faults)))
+        try:
+            yield
+        except ConfigError as error:
+            faults = [replace(fault, field=options.get(fault.field, fault.field)) for fault in error.faults]
+            raise cls("\n".join(map(str, faults))) from None
 
 
 class MissingDependencyError(SensoriumError, ImportError):

@@ -215,7 +215,7 @@ def test_a_sensor_that_goes_away_ends_the_listening_with_words(server: sn.Server
             ticker.destroy()
             until(lambda: theirs.why_ended and other.notes)
         assert not theirs.is_listening and not theirs.is_alive and "ticker" not in other.sensors
-        with pytest.raises(sn.UnknownNameError, match="ticker"):
+        with pytest.raises(sn.StaleError, match="ticker"):
             theirs.listen(print)
 
 

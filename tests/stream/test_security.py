@@ -79,8 +79,8 @@ def test_a_message_that_the_server_would_not_take_is_refused_before_it_is_sent()
     with serving(lockstep=True, max_message=2**20) as server, sn.connect(server.address) as client:
         with pytest.raises(StreamError, match=r"Control of 16\d+ bytes.*max_message"):
             client.control(np.zeros(200_000))
-        with pytest.raises(StreamError, match=r"Reset of \d+ bytes"):
-            client.reset(range(300_000))
+        with pytest.raises(StreamError, match=r"Set of \d+ bytes"):
+            client.sensors["gauge"].set("vec_noise", np.zeros(300_000))
         assert client.step() and client.is_connected and server._doorkeeper.refused == 0
 
 

@@ -100,7 +100,7 @@ def test_what_cannot_be_spawned_leaves_nothing(server: Child) -> None:
     with sn.connect(server.address) as client:
         before = server.ask("held")
         ticker = client.blueprints.find("sensor.other.test_ticker")
-        with pytest.raises(StreamError, match="env"):
+        with pytest.raises(sn.ConfigError, match="env: got 99"):
             client.spawn(ticker, env=99)
         with pytest.raises(StreamError, match="gauge"):
             client.spawn(ticker, name="gauge")
@@ -166,3 +166,11 @@ def test_pedometers_of_two_clients_see_every_frame() -> None:
             for frames in seen.values():
                 assert np.diff(frames).tolist() == [1] * (len(frames) - 1)
             assert not seen["b"] or seen["b"][-1] <= 31
+
+
+@pytest.mark.parametrize("name", ["x\ny", "\x1b[31mred", " x", "x" * 129])
+def test_a_name_that_would_spoil_the_tables_of_others_is_refused(name: str) -> None:
+    with serving(lockstep=True, world={"columns": 0}) as server, sn.connect(server.address) as client:
+        with pytest.raises(StreamError, match="printable characters"):
+            client.spawn("sensor.other.test_ticker", name=name)
+        assert set(server.streams) == {"gauge", "world"}

@@ -246,14 +246,15 @@ def _function(name: str) -> Callable[..., Any]:
         ) from error
     except Exception as error:
         raise UsageError(f"{option}: importing {module_name!r} failed: {_reason(error)}") from error
-    function = getattr(module, function_name, None)
+    function: Any = getattr(module, function_name, None)
     if not callable(function):
         names = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
         raise UsageError(
             f"{option}: module {module_name!r} has no function {function_name!r}.{nearest(function_name, names)} "
             f"It has: {listed(names)}."
         )
-    return function
+    made: Callable[..., Any] = function
+    return made
 
 
 def _reason(error: Exception) -> str:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rich import box
-from rich.console import Group
+from rich.console import Console, Group
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 from tyro.conf import Positional, arg
@@ -30,6 +31,12 @@ REFRESH_EVERY = 0.2
 TITLE = "sensorium listen"
 WIDE = 110
 """Characters from which on the catalogue has all its columns."""
+NARROW = 72
+"""Characters below which a blueprint and what it is are on lines of their own."""
+MOST_WIDE = 10_000
+"""Characters, more than any table has."""
+STATS_WORTH = ("envs", "MB/s", "lost", "received", "dropped", "age", "latency")
+"""Counts in the order of their worth, the least first: where the terminal is narrow that one goes."""
 
 
 @dataclass
@@ -133,7 +140,8 @@ def catalogue_table(streams: Iterable[StreamInfo], width: int) -> Table:
         rows = [(*row[:3], "", row[4], row[5].replace("[env, ", "[").replace("[env]", ""), row[6], "") for row in rows]
         headings[5] = "shape per env"
     wrapped = ("sensor", "kind", "field", headings[5], "mounts")
-    return _table(headings, rows, right=("rate", "envs"), wrapped=wrapped)
+    spare = ("mounts", "envs", "kind", "rate", "unit", headings[5])
+    return _table(headings, rows, width, right=("rate", "envs"), wrapped=wrapped, spare=spare)
 
 
 def _print_catalogue(client: Client) -> None:
@@ -145,15 +153,28 @@ def _print_catalogue(client: Client) -> None:
     console.print(f"listen: sensorium listen {client.address} SENSOR", markup=False, soft_wrap=True)
 
 
-def _print_blueprints(client: Client, names: Sequence[str]) -> None:
+def _print_blueprints(client: Client, names: Sequence[str], *, as_json: bool) -> None:
+    from sensorium.client import show
+
     console, library = stdout(), client.blueprints
-    if names:
-        for blueprint in [library.find(name) for name in names]:
+    chosen = [library.find(name) for name in names]
+    if as_json:
+        for blueprint in chosen or library:
+            print(show.definition_json(blueprint.definition), flush=True)
+    elif names:
+        for blueprint in chosen:
             console.print(str(blueprint), markup=False)
-        return
-    rows = [(each.id, each.definition.where, _reserve(each), each.doc.replace("``", "`")) for each in library]
-    console.print(_table(("blueprint", "runs in", "--reserve", "what it is"), rows, wrapped=("what it is",)))
-    console.print("attributes: sensorium listen ADDRESS --blueprints NAME", markup=False, soft_wrap=True)
+    else:
+        rows = [(each.id, each.definition.where, _reserve(each), each.doc.replace("``", "`")) for each in library]
+        if console.width < NARROW:
+            for name, where, reserve, doc in rows:
+                needs = f", --reserve {reserve}" if reserve else ""
+                console.print(Text(name, style="bold", overflow="fold"))
+                console.print(Padding(Text(f"{doc} (In the {where}{needs}.)"), (0, 0, 0, 2)))
+        else:
+            headings = ("blueprint", "runs in", "--reserve", "what it is")
+            console.print(_table(headings, rows, console.width, wrapped=("what it is",)))
+        console.print("attributes: sensorium listen ADDRESS --blueprints NAME", markup=False, soft_wrap=True)
 
 
 def _reserve(blueprint: Blueprint) -> str:
@@ -176,13 +197,13 @@ def _live(options: Options) -> None:
         monitor = Monitor(client, options)
         with Live(console=console, auto_refresh=False, vertical_overflow="ellipsis") as shown, live(console):
             try:
-                watch(monitor, lambda: shown.update(picture(monitor), refresh=True), note, REFRESH_EVERY)
+                watch(monitor, lambda: shown.update(picture(monitor, console.width), refresh=True), note, REFRESH_EVERY)
             finally:
                 monitor.close()
 
 
-def picture(monitor: Monitor) -> Group:
-    """Return the two tables: how much comes in, and the newest values."""
+def picture(monitor: Monitor, width: int) -> Group:
+    """Return the two tables, `width` characters wide at most: how much comes in, and the newest values."""
     from sensorium.client import show
 
     names, newest = monitor.names, monitor.newest
@@ -191,24 +212,49 @@ def picture(monitor: Monitor) -> Group:
     frames = max((data.frame for data in newest.values()), default=0)
     times = max((data.time for data in newest.values()), default=0.0)
     title = f"{monitor.client.address}: frame {frames}, {times:.3f} s"
-    parts: list[Any] = [
-        Text(title, style="bold"),
-        _table(show.STATS_HEADINGS, stats, right=show.STATS_HEADINGS[1:-1], wrapped=()),
-    ]
+    stats_table = _table(
+        show.STATS_HEADINGS, stats, width, right=show.STATS_HEADINGS[1:-1], spare=STATS_WORTH,
+    )  # fmt: skip
+    parts: list[Any] = [Text(title, style="bold"), stats_table]
     if values:
-        parts.append(_table(show.VALUE_HEADINGS, values, right=(), wrapped=("newest",)))
+        parts.append(_table(show.VALUE_HEADINGS, values, width, wrapped=("newest",), spare=("shape", "unit")))
     return Group(*parts)
 
 
 def _table(
-    headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = (), wrapped: Sequence[str] = ()
-) -> Table:
-    """Return a table of plain texts; columns without any text are left out, only those in `wrapped` break lines."""
+    headings: Sequence[str], rows: Sequence[Sequence[str]], width: int, *, right: Sequence[str] = (),
+    wrapped: Sequence[str] = (), spare: Sequence[str] = (),
+) -> Table:  # fmt: skip
+    """Return a table of plain texts; columns without any text are left out.
+
+    Args:
+        headings: of the columns.
+        rows: the texts.
+        width: characters that it may have; where it needs more, columns are left out, and at last all break lines.
+        right: columns whose texts are on the right.
+        wrapped: columns that may break lines at any width.
+        spare: columns that may be left out, the first one first.
+    """
     used = [i for i in range(len(headings)) if i == 0 or any(row[i] for row in rows)]
+    spared = [i for heading in spare if (i := headings.index(heading)) in used]
+    while True:
+        view = _plain_table(headings, rows, used, right, wrapped)
+        if Console(width=MOST_WIDE).measure(view).minimum <= width:
+            return view
+        if not spared:
+            return _plain_table(headings, rows, used, right, headings)
+        used.remove(spared.pop(0))
+
+
+def _plain_table(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], used: Sequence[int], right: Sequence[str],
+    wrapped: Sequence[str],
+) -> Table:  # fmt: skip
     view = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for i in used:
         heading = headings[i]
-        view.add_column(heading, justify="right" if heading in right else "left", no_wrap=heading not in wrapped)
+        justify: Literal["left", "right"] = "right" if heading in right else "left"
+        view.add_column(heading, justify=justify, no_wrap=heading not in wrapped, overflow="fold")
     for row in rows:
         view.add_row(*(Text(row[i]) for i in used))
     return view

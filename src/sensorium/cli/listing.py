@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from tyro.conf import Positional, arg
+from tyro.conf import Positional
 
+from sensorium.cli.arguments import unset
 from sensorium.cli.messages import stdout
 
 
@@ -24,7 +25,7 @@ class List:
       sensorium list lidar spinning
     """
 
-    names: Annotated[Positional[tuple[str, ...]], arg(metavar="[KIND ...]")] = ()
+    names: Annotated[Positional[tuple[str, ...]], unset("[KIND ...]", "")] = ()
     """Show only these kinds of sensors, patterns, stages and presets."""
 
     def run(self) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from sensorium.errors import ConfigError, SensoriumWarning, UsageError
+from sensorium.errors import SensoriumWarning
 
 
 def stdout() -> Console:
@@ -49,15 +49,6 @@ def note(text: str) -> None:
 def error(text: str) -> None:
     """Say why a command failed."""
     stderr().print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True)
-
-
-@contextlib.contextmanager
-def option(name: str) -> Iterator[None]:
-    """Have a config's error, of a value that was given as an option, name that option."""
-    try:
-        yield
-    except ConfigError as error:
-        raise UsageError.reworded(error, {fault.field: name for fault in error.faults}) from None
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from sensorium.cli.arguments import unset
 from sensorium.cli.messages import stdout
 from sensorium.errors import UsageError
 
@@ -91,8 +92,8 @@ class NewSensor:
     name: Annotated[Positional[str], arg(metavar="NAME")]
     """Name of the sensor in any style: wind-speed, wind_speed or WindSpeed. Gives the class WindSpeed, the config
     WindSpeedCfg, the kind wind_speed and the package sensorium_wind_speed."""
-    out: Annotated[Path | None, arg(metavar="DIR")] = None
-    """Folder of the package; must be new or empty. By default ./sensorium-NAME."""
+    out: Annotated[Path | None, unset("DIR", "./sensorium-NAME")] = None
+    """Folder of the package; must be new or empty."""
     full_control: Annotated[bool, arg(name="full-control")] = False
     """Write the true and the measured value in one go."""
 

@@ -20,7 +20,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 from sensorium.cli.arguments import unset
 from sensorium.cli.checks import check_addresses, check_device_name, check_envs
 from sensorium.cli.commands import INTERRUPTED
-from sensorium.cli.messages import busy, live, note, option, stderr, stdout
+from sensorium.cli.messages import busy, live, note, stderr, stdout
 from sensorium.errors import ConfigError, StreamError, UsageError, nearest
 
 if TYPE_CHECKING:
@@ -125,7 +125,6 @@ class Serve:
             import sensorium.sensors  # noqa: F401 - registers our sensors, also where the package is not installed
             from sensorium.cli.rig import load_rig
             from sensorium.cli.simulation import check_device
-            from sensorium.stream.server import serve
 
             rig = load_rig(self.rig)[0] if self.rig is not None else None
             reserved = [cfg for word in self.reserve if word.endswith(".toml") for cfg in load_rig(Path(word))[0]]
@@ -133,10 +132,7 @@ class Serve:
             engine, scene, title = self._scene(rig, reserved)
             control, substeps = self._control(scene, engine)
         with _logged(), _ending() as ended:
-            with serve(
-                scene, addresses, token=token, keys=keys, allowed_keys=self.allow_key, lockstep=self.lockstep,
-                bulk_port=None if self.bulk_port < 0 else self.bulk_port,
-            ) as server:  # fmt: skip
+            with self._server(scene, addresses, keys, token) as server:
                 self._announce(server, title, has_token=bool(token), public_key=keys.public if keys else "")
                 start = scene.tick
                 last = start + round(self.seconds / engine.dt) if self.seconds else None
@@ -206,12 +202,12 @@ class Serve:
             except ConfigError:
                 fix = "`sensorium listen ADDRESS --keys FILE` prints that of a client."
                 raise UsageError.of("--allow-key", key, "a public key of 40 characters", fix) from None
-        with option("--keys"):
+        with UsageError.naming(file="--keys"):
             keys = KeyPair(*find_keys(self.keys)) if self.keys is not None else None
-        with option("--token-file"):
+        with UsageError.naming(file="--token-file"):
             token = find_token(self.token_file, make=True)
         for address in addresses:
-            with option("--address"):
+            with UsageError.naming(address="--address"):
                 scheme, host = split(address)
             if scheme == "inproc":
                 raise UsageError.of("--address", address, "tcp://HOST:PORT or ipc:///path", f"Use {ADDRESS}.")
@@ -244,6 +240,20 @@ class Serve:
 
                 reserved += reserve_contact(engine, word.partition("=")[2] or ".*")
         return engine, Scene(engine, configs, seed=self.seed, reserve=reserved, discover=rig is None), title
+
+    def _server(self, scene: Scene, addresses: list[str], keys: Any, token: str) -> Server:
+        from sensorium.stream.server import serve
+
+        try:
+            return serve(
+                scene, addresses, token=token, keys=keys, allowed_keys=self.allow_key, lockstep=self.lockstep,
+                bulk_port=None if self.bulk_port < 0 else self.bulk_port,
+            )  # fmt: skip
+        except StreamError as error:
+            if "bulk_port" in str(error):
+                fix = "0 takes a free one, -1 has none."
+                raise UsageError.of("--bulk-port", self.bulk_port, "a port that is free", fix) from None
+            raise
 
     def _control(self, scene: Scene, engine: OwnEngine) -> tuple[Callable[[], Any] | None, int]:
         """Return what gives the controls of a step (None: clients do), and the ticks of a step."""

@@ -19,6 +19,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from tyro.conf import arg
 
+from sensorium.cli.arguments import unset
 from sensorium.cli.explain import bytes_text
 from sensorium.cli.messages import native_silence, note, stderr, stdout
 from sensorium.errors import UsageError, listed
@@ -52,7 +53,7 @@ class Warmup:
 
     device: Annotated[tuple[str, ...], arg(metavar="D [D ...]")] = ("all",)
     """Where sensors will compute: cpu, cuda, cuda:INDEX, several of them, or all: the CPU and one GPU of each kind."""
-    model: Annotated[Path | None, arg(metavar="MODEL")] = None
+    model: Annotated[Path | None, unset("MODEL", "none")] = None
     """MJCF or URDF file: also compile what the engine needs for it."""
     engine: Literal["mujoco_warp"] = "mujoco_warp"
     """The engine that the model will run on; the others have no kernels of their own."""
@@ -61,7 +62,7 @@ class Warmup:
 
     def run(self) -> int:
         """Run the command and return the exit code."""
-        from sensorium.cli.simulation import check_envs
+        from sensorium.cli.checks import check_envs
 
         check_envs(self.envs)
         devices = _devices(self.device)

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+from sensorium.client import checks
 from sensorium.errors import ConfigError
 
 
@@ -15,13 +16,13 @@ def check_address(address: str) -> str:
     Raises:
         ConfigError: it is none.
     """
-    scheme, separator, rest = address.partition("://")
+    expected = "'tcp://HOST:PORT' or 'ipc:///path/of/a/socket', as the server prints it"
+    scheme, separator, rest = checks.text("connect", "address", address, expected).partition("://")
     port = rest.rpartition(":")[2]
     right = bool(separator and rest) and scheme in ("tcp", "ipc", "inproc")
     if scheme == "tcp":
-        right = right and ":" in rest and port.isdigit() and 0 < int(port) < 65536
+        right = right and ":" in rest and port.isascii() and port.isdigit() and 0 < int(port) < 65536
     if not right:
-        expected = "'tcp://HOST:PORT' or 'ipc:///path/of/a/socket', as the server prints it"
         raise ConfigError.single("connect", "address", address, expected, "For example 'tcp://127.0.0.1:7447'.")
     return address
 
@@ -68,19 +69,22 @@ def key_giver(server_key: str, keys: tuple[str, str] | None) -> Callable[[Any], 
         socket.curve_publickey = public.encode() if isinstance(public, str) else public
         socket.curve_secretkey = secret.encode() if isinstance(secret, str) else secret
 
+    if keys is not None and not (isinstance(keys, tuple | list) and len(keys) == 2):
+        expected = "a pair of the public and the secret key of this client, or None"
+        raise ConfigError.single("connect", "keys", checks.HIDDEN, expected)
     for text in (server_key, *(keys or ())):
-        if text and not is_key(text):
-            raise ConfigError.single("connect", "keys", "(not shown)", "keys of 40 characters")
+        if text != "" and not is_key(text):
+            raise ConfigError.single("connect", "keys", checks.HIDDEN, "keys of 40 characters")
     if keys is not None and not server_key:
         raise ConfigError.single("connect", "keys", "keys of this client", "the server's key as well: server_key=...")
     return prepare
 
 
-def is_key(text: str) -> bool:
+def is_key(text: object) -> bool:
     """Return whether a text is a key."""
     from zmq.utils import z85
 
     try:
-        return len(text) == 40 and len(z85.decode(text.encode())) == 32
+        return isinstance(text, str) and len(text) == 40 and len(z85.decode(text.encode())) == 32
     except (ValueError, KeyError, UnicodeEncodeError):
         return False

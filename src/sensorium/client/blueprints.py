@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, overload
 
+from sensorium.client import checks
 from sensorium.errors import ConfigError
 from sensorium.wire.attributes import (
     Attribute,
@@ -190,6 +191,7 @@ class Blueprint:
 
     def match_tags(self, wildcard: str) -> bool:
         """Return whether its id or one of its tags fits a pattern such as ``"sensor.lidar.*"``."""
+        checks.text("match_tags", "wildcard", wildcard, "a pattern")
         return any(fnmatchcase(word, wildcard) for word in (self.id, *self.definition.tags))
 
     def has_attribute(self, id: str) -> bool:
@@ -202,7 +204,7 @@ class Blueprint:
         Raises:
             UnknownNameError: there is none of that id, with the nearest.
         """
-        attribute = self.definition[id]
+        attribute = self._attribute(id)
         is_chosen = id in self._chosen
         return ActorAttribute(attribute, self._chosen[id] if is_chosen else attribute.value, is_chosen, self.id)
 
@@ -213,7 +215,7 @@ class Blueprint:
             UnknownNameError: there is no attribute of that id, with the nearest.
             ConfigError: the value is not of its type, not within its bounds, or none of those it is restricted to.
         """
-        attribute = self.definition[id]
+        attribute = self._attribute(id)
         if value is None:
             self._chosen.pop(id, None)
             return
@@ -233,6 +235,9 @@ class Blueprint:
         for name, value in values.items():
             self.set_attribute(name, value)
         return self
+
+    def _attribute(self, id: str) -> Attribute:
+        return self.definition[checks.text(blueprint_title(self.id), "attribute", id, "the id of an attribute")]
 
     @property
     def chosen(self) -> dict[str, Any]:
@@ -322,11 +327,14 @@ class BlueprintLibrary:
 
         Raises:
             UnknownNameError: there is none, with the nearest.
+            ConfigError: that is no text.
         """
+        checks.text("blueprints.find", "id", id, "the id of a blueprint, e.g. 'sensor.other.imu'")
         return Blueprint(find_definition(self._definitions, id))
 
     def filter(self, wildcard: str) -> BlueprintLibrary:
         """Return the blueprints whose id or one of whose tags fits a pattern such as ``"sensor.lidar.*"``."""
+        checks.text("blueprints.filter", "wildcard", wildcard, "a pattern, e.g. 'sensor.lidar.*'")
         return BlueprintLibrary(each.definition for each in self if each.match_tags(wildcard))
 
     def filter_by_attribute(self, name: str, value: object) -> BlueprintLibrary:

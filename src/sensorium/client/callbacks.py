@@ -35,7 +35,7 @@ class ListenerError:
     sensor: str
     """Name of the sensor (of the strand) whose listener it was."""
     callback: str
-    """The listener, as `repr` shows it."""
+    """The listener, as `repr` shows it; empty where none was called, since the data could not be read."""
     error: BaseException
     """The exception. The variables of its frames are cleared, so that it keeps no data alive."""
     traceback: str
@@ -44,11 +44,19 @@ class ListenerError:
     """Wall clock, seconds since 1970."""
 
     def __str__(self) -> str:
-        return f"a listener of {self.sensor!r} raised {type(self.error).__name__}: {self.error} ({self.callback})"
+        what = f"{type(self.error).__name__}: {self.error}"
+        if not self.callback:
+            return f"data of {self.sensor!r} cannot be read: {what}"
+        return f"a listener of {self.sensor!r} raised {what} ({self.callback})"
 
 
 class ErrorLog(Failures[ListenerError]):
-    """What listeners raised: logged at once, kept until somebody takes it; the newest of them, all counted."""
+    """What listeners raised: logged at once, kept until somebody takes it; the first and the newest, all counted."""
+
+    def __init__(self, limit: int = 100) -> None:
+        super().__init__(limit)
+        self._first: ListenerError | None = None
+        self._taken = 0  # of all, how many somebody has taken, or could have
 
     def report(self, sensor: str, callback: object, error: BaseException) -> ListenerError:
         """Log an exception and keep it.
@@ -58,11 +66,49 @@ class ErrorLog(Failures[ListenerError]):
             callback: the listener.
             error: what it raised.
         """
-        text = trace_of(error)
-        record = ListenerError(sensor, _shown(callback), error, text, time.time())
-        _clear_frames(error)
+        shown, text = _shown(callback), trace_of(error)
         kind = type(error).__name__
-        return self._keep(record, LOGGER, "a listener of %r raised %s (%s)\n%s", sensor, kind, record.callback, text)
+        record = self._record(sensor, shown, error, text)
+        return self._keep(record, LOGGER, "a listener of %r raised %s (%s)\n%s", sensor, kind, shown, text)
+
+    def report_unreadable(self, sensor: str, error: BaseException) -> ListenerError:
+        """Log and keep what reading a message raised, e.g. its serializer's `deserialize`.
+
+        Args:
+            sensor: name of the sensor whose data it was.
+            error: what was raised.
+        """
+        text = trace_of(error)
+        record = self._record(sensor, "", error, text)
+        return self._keep(record, LOGGER, "data of %r cannot be read\n%s", sensor, text)
+
+    def _record(self, sensor: str, callback: str, error: BaseException, text: str) -> ListenerError:
+        record = ListenerError(sensor, callback, error, text, time.time())
+        _clear_frames(error)
+        with self._lock:
+            self._first = self._first or record
+        return record
+
+    def take(self) -> list[ListenerError]:
+        """Return what is kept of the newest, oldest first, and forget it; `count` stays."""
+        with self._lock:
+            kept, self._first, self._taken = list(self._kept), None, self._count
+            self._kept.clear()
+        return kept
+
+    def check(self) -> None:
+        """Raise the first of those that nobody has taken, where there are any, and forget all.
+
+        Raises:
+            StreamError: caused by the first; it says how many there were.
+        """
+        with self._lock:
+            first, count = self._first, self._count - self._taken
+            self._first, self._taken = None, self._count
+            self._kept.clear()
+        if first is not None:
+            more = f" (and {count - 1} more)" if count > 1 else ""
+            raise StreamError(f"{first}{more}") from first.error
 
 
 PATIENCE = 5.0

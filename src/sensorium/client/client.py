@@ -13,7 +13,7 @@ from weakref import WeakSet, WeakValueDictionary, ref
 import numpy as np
 
 from sensorium import errors
-from sensorium.client import client_sensor
+from sensorium.client import checks, client_sensor
 from sensorium.client.address import check_address, key_giver
 from sensorium.client.blueprints import Blueprint, BlueprintLibrary
 from sensorium.client.callbacks import LOGGER, ListenerError, Workers
@@ -41,6 +41,8 @@ WORLD = "world"
 """Name of the stream with the state of all bodies."""
 WORKERS = 4
 """Threads that call listeners."""
+MOST_SUBSTEPS = 1_000_000
+"""Physics ticks of one step at most; the server refuses more."""
 
 _open: WeakSet[Client] = WeakSet()
 """Clients that are not closed."""
@@ -101,9 +103,12 @@ class Client:
         _on_close: Callable[[], None] | None = None,
     ) -> None:
         self.address = check_address(address)
-        for field, text in (("token", token), ("name", name)):
-            if text != text.encode("utf-8", "replace").decode():
-                raise ConfigError.single("connect", field, "(not shown)", "text that can be written as UTF-8")
+        checks.text("connect", "token", token, secret=True)
+        checks.text("connect", "name", name)
+        timeout = checks.seconds("connect", timeout)
+        shared_memory = checks.flag("connect", "shared_memory", shared_memory)
+        max_message = checks.whole("connect", "max_message", max_message, 1, 2**62)
+        workers = checks.whole("connect", "workers", workers, 1, 1024)
         prepare = key_giver(server_key, keys)
         self.workers = Workers(workers, "sensorium-listener")
         self._sensors: WeakValueDictionary[str, RemoteSensor] = WeakValueDictionary()
@@ -153,7 +158,7 @@ class Client:
 
     @timeout.setter
     def timeout(self, seconds: float) -> None:
-        self._session.timeout = seconds
+        self._session.timeout = checks.seconds("Client", seconds)
 
     @property
     def server(self) -> Any:
@@ -170,7 +175,7 @@ class Client:
         Raises:
             StreamError: it does not within `timeout` seconds, or it refuses; with its words.
         """
-        self._session.wait_connected(timeout)
+        self._session.wait_connected(None if timeout is None else checks.seconds("wait_connected", timeout))
 
     def wait_for(self, sensor: str, timeout: float | None = None) -> RemoteSensor:
         """Wait until the server has a sensor, and return it.
@@ -178,7 +183,8 @@ class Client:
         Raises:
             TimeoutError: it has none of that name within `timeout` seconds.
         """
-        timeout = self.timeout if timeout is None else timeout
+        checks.text("wait_for", "sensor", sensor)
+        timeout = self.timeout if timeout is None else checks.seconds("wait_for", timeout)
         session = self._session
         with session.changed:
             if not session.changed.wait_for(lambda: sensor in session.streams or session.closed, timeout):
@@ -267,10 +273,7 @@ class Client:
         Raises:
             StreamError: caused by what the listener raised.
         """
-        kept = self.errors
-        if kept:
-            more = f" (and {len(kept) - 1} more)" if len(kept) > 1 else ""
-            raise StreamError(f"{kept[0]}{more}") from kept[0].error
+        self.workers.errors.check()
 
     # Steps and controls -----------------------------------------------------------------------------------------------
 
@@ -286,10 +289,12 @@ class Client:
             Number of the step's last frame.
 
         Raises:
+            ConfigError: an argument is none of these; nothing has happened.
             StreamError: the simulation runs freely, or the server refused or did not answer; with its words.
         """
-        patience = 2.0 * self.timeout + 30.0 if timeout is None else timeout
-        result = self._session.ask(say.Step, substeps, *_numbers(ctrl), timeout=patience)
+        patience = 2.0 * self.timeout + 30.0 if timeout is None else checks.seconds("step", timeout)
+        substeps = checks.whole("step", "substeps", substeps, 1, MOST_SUBSTEPS)
+        result = self._session.ask(say.Step, substeps, *checks.controls("step", ctrl), timeout=patience)
         for text in result["notes"]:
             self._session.notes.append(text)
             warnings.warn(text, SensoriumWarning, stacklevel=2)
@@ -300,22 +305,28 @@ class Client:
         """Set the controls `[env, nu]` or `[nu]`, for the steps to come.
 
         Raises:
+            ConfigError: these are no numbers of such a shape.
             StreamError: the server refused; with its words.
         """
-        self._session.ask(say.Control, *_numbers(ctrl))
+        self._session.ask(say.Control, *checks.controls("control", ctrl))
 
-    def reset(self, env_ids: Iterable[int] | None = None) -> int:
-        """Reset some environments (None: all) between two steps, and return the frame in which that shows.
+    def reset(self, env_ids: Any = None) -> int:
+        """Reset some environments between two steps, and return the frame in which that shows.
+
+        Args:
+            env_ids: one environment or several, a bool mask `[env]`, or None for all; with none of them nothing is
+                done. Sequences, arrays of NumPy and tensors of torch are understood.
 
         Raises:
+            ConfigError: these are no environments; nothing has happened.
             StreamError: the server refused; with its words.
         """
-        return int(self._session.ask(say.Reset, None if env_ids is None else tuple(int(env) for env in env_ids)))
+        return int(self._session.ask(say.Reset, checks.env_ids("reset", env_ids, self.num_envs)))
 
     def _set(self, name: str, knob: str, value: Any, env_ids: Any) -> None:
-        envs = None if env_ids is None else tuple(int(env) for env in np.atleast_1d(env_ids))
-        plain = value.tolist() if hasattr(value, "tolist") else value
-        self._session.ask(say.Set, name, knob, plain, envs)
+        call = f"set({checks.text(f'{name!r}.set', 'knob', knob)!r})"
+        envs = checks.env_ids(call, env_ids, self.num_envs)
+        self._session.ask(say.Set, name, knob, checks.knob_value(call, value), envs)
 
     # Sensors at run time ----------------------------------------------------------------------------------------------
 
@@ -346,16 +357,25 @@ class Client:
 
         Raises:
             StreamError: the server refused; with its words.
-            ConfigError: an attribute is not what it should be.
+            ConfigError: an argument or an attribute is not what it should be.
+            UnknownNameError: there is no such blueprint or body, with the nearest.
         """
         if isinstance(blueprint, str):
             blueprint = self.blueprints.find(blueprint)
+        if not isinstance(blueprint, Blueprint):
+            expected = "a blueprint of client.blueprints, or the id of one"
+            raise ConfigError.single("spawn", "blueprint", blueprint, expected, "For example 'sensor.other.imu'.")
         blueprint.check()
-        body = None if attach_to is None else attach_to if isinstance(attach_to, Body) else self.bodies[attach_to]
+        call = f"spawn({blueprint.id!r})"
+        checks.text(call, "name", name)
+        env = checks.env(call, env, self.num_envs)
+        transform = checks.pose(call, "transform", transform)
+        body = self._body(call, attach_to)
         local = client_sensor.registered().get(blueprint.id)
         if local is None and arguments:
             raise TypeError(f"spawn({blueprint.id!r}): unknown arguments {', '.join(arguments)}")
-        wish = Wish(blueprint.copy(), transform or Pose(), body.name if body is not None else "", env, local)
+        about = blueprint.copy() if local is None else Blueprint(blueprint.definition)  # what is chosen stays here
+        wish = Wish(about, transform, body.name if body is not None else "", env, local)
         info, warned = self._session.spawn(wish, name)
         if local is None:
             with self._session.lock:
@@ -382,6 +402,15 @@ class Client:
         self._warn(info.name, warned)
         return sensor
 
+    def _body(self, call: str, attach_to: Any) -> Body | None:
+        """Return what a sensor is attached to."""
+        if attach_to is None or isinstance(attach_to, Body):
+            return attach_to
+        if isinstance(attach_to, bool | np.bool_) or not isinstance(attach_to, str | int | np.integer):
+            expected = "a body of client.bodies, its name or number, or None for the world"
+            raise ConfigError.single(call, "attach_to", attach_to, expected)
+        return self.bodies[attach_to if isinstance(attach_to, str) else int(attach_to)]
+
     def _warn(self, name: str, warned: Iterable[Warned]) -> None:
         """Warn of what the server warned of as it made a sensor; where that is an error, the sensor goes away again."""
         what = f"spawning {name!r}"
@@ -393,22 +422,25 @@ class Client:
             raise
 
     def destroy(self, sensor: RemoteSensor | ClientSensor | str) -> None:
-        """Remove a sensor that this client spawned.
+        """Remove a sensor that this client spawned, which stops listening to it.
 
         Raises:
-            StreamError: the server refused; with its words.
+            ConfigError: it is neither a sensor nor the name of one.
+            StreamError: the server refused, as for a sensor of another client; listening to that goes on.
         """
         if isinstance(sensor, ClientSensor):
             sensor.destroy()
             return
-        name = sensor if isinstance(sensor, str) else sensor.name
+        name = sensor.name if isinstance(sensor, RemoteSensor) else sensor
+        checks.text("destroy", "sensor", name, "a sensor of this client, or its name")
         wish = self._session.spawned.get(name)
         local = wish.sensor() if wish is not None and wish.sensor is not None else None
         if local is not None:
             local.destroy()
             return
         if wish is not None:
-            self.sensors[name].stop()
+            with contextlib.suppress(UnknownNameError):  # it is gone already, which the server says
+                self.sensors[name].stop()
         self._session.ask(say.Destroy, name)
         with self._session.lock:
             self._session.spawned.pop(name, None)
@@ -437,24 +469,22 @@ class Client:
             policy: likewise.
 
         Raises:
+            ConfigError: an argument is none of these.
             StreamError: the server has no stream of the bodies' states.
         """
+        checks.function("on_tick", "callback", callback, "the snapshot")
         if WORLD not in self.streams:
             raise StreamError(
                 "the server has no stream of the bodies' states: its engine was prepared without them. Reserve it: "
                 "Scene(..., reserve=[BodyStateCfg(bodies='.*')])."
             )
-        session = self._session
-
-        def call(data: FieldData) -> None:
-            callback(Snapshot.of(data, session.bodies))
-
-        return self._subscribe(WORLD, call, policy=policy, envs=envs)
+        return self._subscribe(WORLD, _TickListener(callback, self._session), policy=policy, envs=envs)
 
     def _on_tick(self, callback: Callable[[Snapshot], None], *, envs: range) -> Subscription:
         return self.on_tick(callback, envs=envs)
 
     def _subscribe(self, name: str, callback: Callable[[Any], object], **options: Any) -> Subscription:
+        options = checks.listening(name, self.num_envs, **options)
         subscription = Subscription(self._session, name, callback, keeps=self, **options)
         self._session.begin(subscription)
         return subscription
@@ -485,6 +515,21 @@ class Client:
         warnings.warn(text, ResourceWarning, stacklevel=2, source=self._session)
 
 
+class _TickListener:
+    """Calls a function with snapshots. It shows itself as that function, by which errors name it."""
+
+    __slots__ = ("_callback", "_session")
+
+    def __init__(self, callback: Callable[[Snapshot], object], session: Session) -> None:
+        self._callback, self._session = callback, session
+
+    def __call__(self, data: FieldData) -> None:
+        self._callback(Snapshot.of(data, self._session.bodies))
+
+    def __repr__(self) -> str:
+        return repr(self._callback)
+
+
 class _Sensors(Mapping[str, RemoteSensor]):
     """Name -> sensor, as the server has them now. One object per name, so that listening twice replaces."""
 
@@ -496,7 +541,7 @@ class _Sensors(Mapping[str, RemoteSensor]):
         session.known()
         with session.lock:
             if name not in session.streams:
-                raise UnknownNameError("sensor", name, session.streams)
+                raise UnknownNameError("sensor", name if isinstance(name, str) else repr(name), session.streams)
             sensor = client._sensors.get(name)
             if sensor is None:
                 ear = client._ears.setdefault(name, Ear(session, name))
@@ -531,18 +576,6 @@ def connect(address: str = "tcp://127.0.0.1:7447", **options: Any) -> Client:
         StreamError: nobody answers there, or the server refuses; with its words.
     """
     return Client(address, **options)
-
-
-def _numbers(ctrl: Any) -> tuple[tuple[int, ...], bytes]:
-    """Return shape and bytes of controls."""
-    if ctrl is None:
-        return (), b""
-    if hasattr(ctrl, "detach"):
-        ctrl = ctrl.detach().cpu().numpy()
-    array = np.ascontiguousarray(ctrl, "<f8")
-    if array.ndim not in (1, 2):
-        raise ConfigError.single("step", "ctrl", array.shape, "numbers of shape [nu] or [env, nu]")
-    return array.shape, array.tobytes()
 
 
 def _program() -> str:

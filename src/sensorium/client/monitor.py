@@ -18,7 +18,7 @@ from typing import Any, TextIO
 from sensorium.client import show
 from sensorium.client.callbacks import LOGGER
 from sensorium.client.client import Client
-from sensorium.client.options import Options, named, option_of
+from sensorium.client.options import Options, option_of
 from sensorium.client.show import Flow
 from sensorium.client.subscription import Stats
 from sensorium.errors import SensoriumWarning, StreamError, UsageError
@@ -75,7 +75,7 @@ class Monitor:
         for sensor in self._sensors.values():
             self._taken[sensor.name] = 0
             self._bytes[sensor.name] = deque([(time.monotonic(), 0)])
-            with named(
+            with UsageError.naming(
                 envs="--env", name="SENSOR", **{each: option_of(each) for each in ("every", "max_rate", "policy")}
             ):
                 sensor.listen(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 
 from sensorium.client.address import check_address, is_key
 from sensorium.client.client import Client
 from sensorium.client.subscription import Policy
-from sensorium.errors import ConfigError, StreamError, UsageError
+from sensorium.errors import StreamError, UsageError
 from sensorium.wire.keyfiles import KEY_CHARACTERS, TOKEN_VARIABLE, find_keys, find_token
 
 OF_SAMPLES = ("env", "every", "max_rate", "policy", "truth", "count", "seconds")
@@ -59,7 +57,7 @@ class Options:
     shared_memory: bool = True
 
     def __post_init__(self) -> None:
-        with named(address="ADDRESS"):
+        with UsageError.naming(address="ADDRESS"):
             check_address(self.address)
         if self.every < 1:
             raise UsageError.of("--every", self.every, "a whole number >= 1", "1 is for all samples.")
@@ -96,7 +94,7 @@ class Options:
         Raises:
             UsageError: a file that holds none, or that others can read.
         """
-        with named(file="--keys"):
+        with UsageError.naming(file="--keys"):
             return None if self.key_file is None else find_keys(self.key_file)
 
     def connect(self, name: str) -> Client:
@@ -110,7 +108,7 @@ class Options:
             UsageError: a file that is none.
         """
         keys = self.keys()
-        with named(file="--token-file"):
+        with UsageError.naming(file="--token-file"):
             token = find_token(self.token_file)
         try:
             return Client(
@@ -140,13 +138,4 @@ def option_of(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-@contextlib.contextmanager
-def named(**options: str) -> Iterator[None]:
-    """Have a config's error name the options in which its fields were given."""
-    try:
-        yield
-    except ConfigError as error:
-        raise UsageError.reworded(error, options) from None
-
-
-__all__ = ["Options", "named", "option_of"]
+__all__ = ["Options", "option_of"]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from sensorium.client import checks
 from sensorium.client.callbacks import LOGGER
 from sensorium.client.session import Session
 from sensorium.client.subscription import Envs, Policy, Stats, Subscription
-from sensorium.errors import StreamError
+from sensorium.errors import StaleError, StreamError, UnknownNameError
 from sensorium.wire.stream_info import StreamInfo
 
 if TYPE_CHECKING:
@@ -66,7 +68,8 @@ class RemoteSensor:
         Raises:
             StaleError: the server has it no more.
         """
-        return self._session.info(self._name)
+        with self._while_there():
+            return self._session.info(self._name)
 
     @property
     def kind(self) -> str:
@@ -82,6 +85,16 @@ class RemoteSensor:
     def attributes(self) -> Mapping[str, Any]:
         """What it was configured with."""
         return self.info.cfg
+
+    @contextlib.contextmanager
+    def _while_there(self) -> Iterator[None]:
+        """Turn it into `StaleError` that there is no sensor of this name: there was one."""
+        try:
+            yield
+        except UnknownNameError:
+            raise StaleError(
+                f"sensor {self._name!r} is gone: the server has it no more. client.sensors lists what there is."
+            ) from None
 
     # Listening --------------------------------------------------------------------------------------------------------
 
@@ -105,32 +118,30 @@ class RemoteSensor:
             callback: takes a `SensorData`, of the class that the sensor's serializer makes. It and its arrays may be
                 kept; to keep many, keep ``data.copy()``.
             policy: ``"latest"``: of what arrives while the function works only the newest is kept, and the others are
-                counted as dropped. ``"lossless"``: everything waits for it, up to `queue` messages; what happens then
+                counted as dropped; but a burst of small messages is given whole, as far as the function gets within
+                10 ms. ``"lossless"``: everything waits for it, up to `queue` messages; what happens then
                 says `serve`. Events are always lossless.
             every: only each n-th sample.
             max_rate: most samples per second of the wall clock.
-            envs: an environment or a range of them (a slice without step); None for all.
+            envs: an environment, from 0 on, or a range of them (a slice without step, whose ends may count from the
+                last); None for all.
             truth: also the ground truth, in `data.truth`.
-            queue: messages that may wait on the server; None: 64 large ones, 65536 small ones.
+            queue: messages that may wait on the server where nothing may be left out; None: 64 large ones (from 16 kB
+                on), 65536 small ones. Besides, up to 4 large messages are under way to the listener, or as many small
+                ones as `queue` says (None: 16384), that which it works on included. So it is at most that many and
+                `queue` messages behind.
 
         Raises:
             ConfigError: an argument is none of these.
             StaleError: the server has the sensor no more.
         """
         ear = self._ear
-        with ear.lock:
+        with ear.lock, self._while_there():
+            options = checks.listening(
+                self._name, self.info.num_envs, every=every, max_rate=max_rate, envs=envs, truth=truth, queue=queue
+            )
             new = Subscription(
-                self._session,
-                self._name,
-                callback,
-                policy=policy,
-                every=every,
-                max_rate=max_rate,
-                envs=envs,
-                truth=truth,
-                queue=queue,
-                on_end=ear.ended,
-                keeps=self._client,
+                self._session, self._name, callback, policy=policy, on_end=ear.ended, keeps=self._client, **options
             )
             self._session.begin(new)
             old, ear.subscription = ear.subscription, new
@@ -167,7 +178,8 @@ class RemoteSensor:
     @property
     def why_ended(self) -> str:
         """Why the server ended the listening; empty where it did not."""
-        return self._ear.reason
+        subscription = self._ear.subscription
+        return self._ear.reason if subscription is None else subscription.reason
 
     def read(self, timeout: float = 5.0, **options: Any) -> Any:
         """Return one sample, the next that comes; for looking at a sensor now and then.
@@ -177,9 +189,12 @@ class RemoteSensor:
             options: of `listen`.
 
         Raises:
+            ConfigError: an argument is none of these.
             TimeoutError: none came.
-            StreamError: the sensor went away.
+            StaleError: the server has the sensor no more.
+            StreamError: the sensor went away meanwhile.
         """
+        timeout = checks.seconds("read", timeout)
         got: deque[Any] = deque(maxlen=1)
         event = threading.Event()
 
@@ -192,8 +207,10 @@ class RemoteSensor:
             got.append(StreamError(f"reading {self._name!r}: {reason}"))
             event.set()
 
-        subscription = Subscription(self._session, self._name, take, on_end=end, keeps=self._client, **options)
-        self._session.begin(subscription)
+        with self._while_there():
+            options = checks.listening(self._name, self.info.num_envs, **options)
+            subscription = Subscription(self._session, self._name, take, on_end=end, keeps=self._client, **options)
+            self._session.begin(subscription)
         end_time = time.monotonic() + timeout
         try:
             while not event.is_set() and time.monotonic() < end_time and self._session.pump(0.01):
@@ -211,26 +228,32 @@ class RemoteSensor:
     # Commands ---------------------------------------------------------------------------------------------------------
 
     def set(self, knob: str, value: Any, env_ids: Any = None) -> None:
-        """Set a live knob of the sensor, such as its noise, for some environments (None: all), between two steps.
+        """Set a live knob of the sensor, such as its noise, between two steps.
+
+        Args:
+            knob: as for the sensor in the simulation, e.g. ``"noise"``.
+            value: likewise.
+            env_ids: the environments it is for, as for `Client.reset`; None for all.
 
         Raises:
+            ConfigError: an argument is none of these.
             StreamError: the server refused; with its words.
         """
         self._client._set(self._name, knob, value, env_ids)
 
     def destroy(self) -> None:
-        """Stop, and have the server remove the sensor; only the client that spawned it can.
+        """Have the server remove the sensor, which stops listening; only the client that spawned it can.
 
         Raises:
-            StreamError: the server refused; with its words.
+            StreamError: the server refused, as for a sensor of another client; listening to that goes on.
         """
-        self.stop()
         self._client.destroy(self)
 
     def __repr__(self) -> str:
-        if not self.is_alive:
+        try:
+            info = self.info
+        except StaleError:
             return f"<RemoteSensor {self._name!r}: gone>"
-        info = self.info
         fields = ", ".join(f"{s.name}[{','.join(('env', *s.axes))}] {s.unit}" for s in info.specs) or info.type_name
         rate = "events" if info.events else f"{info.rate_hz:g} Hz" if info.rate_hz else info.where
         return f"<RemoteSensor {self._name!r} ({info.kind}), {info.num_envs} env(s), {rate}: {fields}>"

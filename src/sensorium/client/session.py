@@ -5,7 +5,6 @@ It does not know the `Client`, which therefore can be let go while its threads r
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import threading
 import warnings
@@ -20,9 +19,10 @@ from sensorium.client.blueprints import Blueprint
 from sensorium.client.callbacks import LOGGER, Workers
 from sensorium.client.client_sensor import ClientSensor
 from sensorium.client.link import Link, Message
-from sensorium.client.requests import Requests, ServerError
-from sensorium.errors import SensoriumError, SensoriumWarning, StreamError, UnknownNameError
+from sensorium.client.requests import Requests
+from sensorium.errors import SensoriumWarning, StreamError, UnknownNameError
 from sensorium.wire import messages as say
+from sensorium.wire.header import HEADER_BYTES, MAGIC, Header
 from sensorium.wire.pose import Pose
 from sensorium.wire.stream_info import StreamInfo
 from sensorium.wire.warned import Warned, told
@@ -255,7 +255,20 @@ class Session:
                 return  # it was stopped while it waited for a new connection
             number = next(self._numbers)
             self.subscribers[number] = subscriber
-            subscriber.begin(self.info(subscriber.name), number)
+            try:
+                subscriber.begin(self.info(subscriber.name), number)
+            except BaseException:
+                self.subscribers.pop(number, None)  # it listens to nothing, and is not to begin anew
+                raise
+
+    def _begin_again(self, subscriber: Subscriber) -> None:
+        """Let somebody who listened go on, or end it with the reason: what is wrong with one concerns no other."""
+        try:
+            self.begin(subscriber)
+        except Exception as error:
+            subscriber.finish(
+                "the client was closed" if self.closed else f"listening again failed: {type(error).__name__}: {error}"
+            )
 
     def forget(self, subscriber: Subscriber, *, tell: bool = True) -> None:
         """Let go of somebody who listened, and tell the server so."""
@@ -311,6 +324,7 @@ class Session:
         """Take data messages of one subscription."""
         subscriber = self.subscribers.get(subscription)
         if subscriber is not None:
+            self.frame = max(self.frame, frame_of(messages[-1][0]))
             subscriber.take(messages)
 
     def on_control(self, message: say.ToClient) -> None:
@@ -384,7 +398,7 @@ class Session:
             lost = {} if self._resumed else dict(self.spawned)
             for subscriber in waiting:
                 if subscriber.name in self.streams:
-                    self.begin(subscriber)
+                    self._begin_again(subscriber)
                 elif subscriber.name not in lost:
                     subscriber.finish("the server has this sensor no more")
             self.changed.notify_all()
@@ -405,13 +419,12 @@ class Session:
                 sensor = wish.sensor() if wish.sensor is not None else None
                 if sensor is not None:
                     sensor._begin_anew()
-            except (SensoriumError, ServerError) as error:
+            except Exception as error:  # of an author's sensor, too
                 if not self.closed:
                     self.note(f"{name!r} could not be spawned again: {error}")
         for subscriber in waiting:
             if subscriber.name in self.streams:
-                with contextlib.suppress(StreamError):  # this client is closed
-                    self.begin(subscriber)
+                self._begin_again(subscriber)
             else:
                 subscriber.finish("the server has this sensor no more")
 
@@ -454,3 +467,10 @@ class FrameListener:
                 if not session.closed:
                     session.link.tell(say.Frames(False))
         self._keeps = None
+
+
+def frame_of(memory: Any) -> int:
+    """Return the frame of a data message; -1 of what is none."""
+    head = memory[0] if isinstance(memory, tuple) else memory
+    is_ours = len(head) >= HEADER_BYTES and bytes(head[:4]) == MAGIC
+    return Header.peek(head).frame if is_ours else -1

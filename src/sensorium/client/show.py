@@ -11,6 +11,7 @@ import numpy as np
 
 from sensorium.client.subscription import Stats
 from sensorium.spec import FieldSpec
+from sensorium.wire.attributes import SensorDefinition
 from sensorium.wire.data import ArrayData, SensorData
 from sensorium.wire.field_data import FieldBranch, FieldData
 from sensorium.wire.stream_info import StreamInfo
@@ -293,6 +294,11 @@ def stream_json(info: StreamInfo) -> str:
     return json.dumps(_finite_everywhere(info.to_dict()), allow_nan=False)
 
 
+def definition_json(definition: SensorDefinition) -> str:
+    """Return what a blueprint offers as one line of JSON."""
+    return json.dumps(_finite_everywhere(definition.to_dict()), allow_nan=False)
+
+
 def _finite_everywhere(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _finite_everywhere(each) for key, each in value.items()}
@@ -316,6 +322,7 @@ __all__ = [
     "Flow",
     "as_json",
     "catalogue",
+    "definition_json",
     "line",
     "milliseconds",
     "number",

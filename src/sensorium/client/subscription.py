@@ -16,12 +16,14 @@ import numpy as np
 from sensorium.client.callbacks import LOGGER
 from sensorium.client.link import Message
 from sensorium.client.session import Session
-from sensorium.errors import ConfigError, StreamError, WireError
+from sensorium.errors import ConfigError, StreamError, UnknownNameError
 from sensorium.wire import messages as say
 from sensorium.wire.bundles import is_bundle
 from sensorium.wire.data import SensorData
+from sensorium.wire.header import LOST, Header, body_offset
+from sensorium.wire.layout import plan
 from sensorium.wire.packing import CREDIT, Record
-from sensorium.wire.serializers import read_bundle, read_message
+from sensorium.wire.serializers import FieldSerializer, by_name, read_bundle, read_message
 from sensorium.wire.stream_info import StreamInfo
 
 Policy = Literal["latest", "lossless"]
@@ -31,9 +33,13 @@ Envs = slice | int | range | None
 LARGE = 16 * 1024
 """Bytes from which on messages are large: few of them are under way at a time."""
 WINDOW_LARGE, WINDOW_SMALL = 4, 16384
-"""Messages under way to a lossless listener."""
+"""Messages under way to a lossless listener; of small ones no more than its `queue`, where it has one."""
 ROOM_LARGE, ROOM_SMALL = 64, 65536
 """Messages that wait for it on the server beyond these."""
+WINDOW_LATEST = 64
+"""Small messages under way to a listener of the latest; half of them may wait for it here."""
+PROMPT = 0.01
+"""How long a message may wait for a listener of the latest and still be given, though newer ones came, s."""
 RATE_OVER = 2.0
 """Seconds of wall clock that `Stats.rate` looks back."""
 
@@ -113,22 +119,42 @@ class Subscription:
         info = session.info(name)
         if info.where == "client":
             raise wrong("name", name, "a sensor of the simulation", "This one runs in the client that spawned it.")
-        self.first, self.count = env_range(envs, info.num_envs, name)
         self.lossless = policy == "lossless" or info.events
         self.every, self.max_rate, self.truth = every, max_rate, truth
-        nbytes = sum(prod(spec.shape) * np.dtype(spec.dtype).itemsize for spec in info.specs) * self.count
-        large = nbytes >= LARGE
-        self._window = (WINDOW_LARGE if large else WINDOW_SMALL) if self.lossless else 1
-        self._room = queue if queue is not None else (ROOM_LARGE if large else ROOM_SMALL) if self.lossless else 1
-        self._strand = session.workers.strand(name)
-        self._lock = threading.Lock()
-        self.number = -1
+        self._envs, self._queue = envs, queue
         self._info = info
+        self._aim(info)
+        self._strand = session.workers.strand(name)
+        self._lock = threading.RLock()  # what is let go under it may, by its end, stop listeners
+        self.number = -1
+        self.reason = ""
+        """Why it ended, where it did without `stop`; it is there before `on_end` is called."""
         self._ended = False
         self._unreturned = 0
+        self._waiting: deque[tuple[float, Any, int]] = deque()  # of the latest: when it came, message, dropped before
+        self._is_behind = False  # whether only the newest of them is worth anything
+        self._is_queued = False  # whether a worker will look at them
         self._received = self._dropped = self._lost = self._nbytes = 0
         self._last: tuple[float, float, int] = (0.0, 0.0, -1)
         self._times: deque[tuple[float, int]] = deque(maxlen=512)
+
+    def _aim(self, info: StreamInfo) -> None:
+        """Find out what to ask of a stream: its environments, and how much may be under way.
+
+        Raises:
+            ConfigError: it has not the environments.
+        """
+        self.first, self.count = env_range(self._envs, info.num_envs, self.name)
+        queue, specs = self._queue, info.specs
+        nbytes = sum(prod(spec.shape) * np.dtype(spec.dtype).itemsize for spec in specs) * self.count
+        large = nbytes >= LARGE
+        if self.lossless:
+            self._window = WINDOW_LARGE if large else WINDOW_SMALL if queue is None else min(WINDOW_SMALL, queue)
+            self._room = (ROOM_LARGE if large else ROOM_SMALL) if queue is None else queue
+        else:  # where nobody knows how long messages are, as where they are large: the server has them wait
+            is_known = info.type_name == FieldSerializer.type_name and not any(spec.is_ragged for spec in specs)
+            length = body_offset(self.count, len(info.mounts) or 1) + plan(specs, self.count, 0, self.truth).nbytes
+            self._window, self._room = WINDOW_LATEST if is_known and length <= LARGE else 1, 1
 
     @property
     def stats(self) -> Stats:
@@ -146,10 +172,17 @@ class Subscription:
 
     def begin(self, info: StreamInfo, number: int) -> None:
         """Subscribe, at first and again on a new connection."""
+        is_whole = True
         with self._lock:
-            self._info, self.number, self._unreturned = info, number, 0
-        if self.first + self.count > info.num_envs:
-            self.finish(f"the server has {info.num_envs} envs now")
+            before, self._info, self.number, self._unreturned = self._info, info, number, 0
+            self._waiting.clear()
+            if (info.num_envs, info.specs) != (before.num_envs, before.specs):  # of a server that was started anew
+                try:
+                    self._aim(info)
+                except ConfigError:
+                    is_whole = False
+        if not is_whole:
+            self.finish(f"the server has {info.num_envs} envs now, and envs={self._envs} was asked for")
             return
         self._session.link.tell(
             say.Subscribe(
@@ -168,72 +201,129 @@ class Subscription:
 
     def take(self, messages: list[Message]) -> None:
         """Have the listener called with what came in; on the link's thread."""
-        self._strand.submit(self._deliver, self.number, messages)
+        if self.lossless:
+            self._strand.submit(self._deliver, self.number, messages)
+            return
+        now = time.monotonic()
+        with self._lock:
+            self._waiting.extend((now, memory, dropped) for memory, dropped in messages)
+            credit = self._leave_out(now)
+            begins, self._is_queued = not self._is_queued, True
+        if credit:
+            self._session.link.send(Record(CREDIT, self.number, credit))
+        if begins:
+            self._strand.submit(self._deliver_latest)
+
+    def _leave_out(self, now: float) -> int:
+        """Leave out what is too old, or too much, for a listener of the latest; return the credits for it."""
+        waiting = self._waiting
+        if waiting and now - waiting[0][0] > PROMPT:
+            self._is_behind = True
+        most = 1 if self._is_behind else max(1, self._window // 2)  # the other half brings what is newer
+        before = len(waiting)
+        while len(waiting) > most:
+            self._dropped += 1 + waiting.popleft()[2]
+        return before - len(waiting)
+
+    def _deliver_latest(self) -> None:
+        """Call the listener with what waits for it, on a worker thread."""
+        for _ in range(WINDOW_LATEST):
+            with self._lock:
+                credit = self._leave_out(time.monotonic())
+                self._is_behind = False
+                if self._ended or not self._waiting:
+                    self._is_queued = False
+                    return
+                number, info = self.number, self._info
+                _, memory, dropped = self._waiting.popleft()
+                self._dropped += dropped
+            self._give(number, info, memory, credit)
+            del memory
+        self._strand.submit(self._deliver_latest)  # others may have waited
 
     def _deliver(self, number: int, messages: list[Message]) -> None:
         """Call the listener with what came in, on a worker thread."""
-        info, errors = self._info, self._session.workers.errors
+        info = self._info
         messages.reverse()
         while messages:
             memory, dropped = messages.pop()
             if self._ended or number != self.number:
                 return
             self._dropped += dropped
-            count = 1
-            try:
-                head, body = memory if isinstance(memory, tuple) else (memory, None)
-                del memory
-                self._nbytes += len(head) + (0 if body is None else len(body))
-                if body is None and is_bundle(head):
-                    count = self._call_all(read_bundle(head, info))
-                else:
-                    data = read_message(head, info, body)
-                    del head, body
-                    count = self._call(data)
-                    del data  # the listener may keep it; we do not
-            except WireError as error:
-                errors.report(self.name, self._callback, error)
-            self._received += count
-            self._times.append((time.monotonic(), count))
-            self._return(number, count)
+            self._give(number, info, memory)
+            del memory
 
-    def _call(self, data: SensorData) -> int:
-        """Call the listener once; return how many credits that message took."""
+    def _give(self, number: int, info: StreamInfo, memory: Any, credit: int = 0) -> None:
+        """Call the listener with one message, or with each of a bundle, and give its credits back, and some more."""
+        head, body = memory if isinstance(memory, tuple) else (memory, None)
+        del memory
+        try:
+            credit += _credits(head)
+            self._nbytes += len(head) + (0 if body is None else len(body))
+            if body is None and is_bundle(head):
+                self._call_all(read_bundle(head, info))
+            else:
+                data = read_message(head, info, body)
+                del head, body
+                self._call(data)
+                del data  # the listener may keep it; we do not
+        except BaseException as error:
+            self._misread(info, error)
+        self._return(number, credit)
+
+    def _misread(self, info: StreamInfo, error: BaseException) -> None:
+        """Report a message that could not be read; where none ever can be, end."""
+        try:
+            by_name(info.type_name)
+        except UnknownNameError as unknown:
+            self.stop(reason=f"its data cannot be read here: {unknown}")
+        else:
+            self._session.workers.errors.report_unreadable(self.name, error)
+
+    def _call(self, data: SensorData) -> None:
+        """Call the listener once."""
         header = data.raw.header
-        age = (header.time_ns - header.capture_ns) * 1e-9
-        self._last = (age, (time.time_ns() - header.wall_ns) * 1e-9, header.frame)
-        lost = header.lost
-        if lost:
-            self._note_lost(lost)
+        if header.flags & LOST:
+            self._note_lost(header.lost)
+        else:
+            self._received += 1
+            age = (header.time_ns - header.capture_ns) * 1e-9
+            self._last = (age, (time.time_ns() - header.wall_ns) * 1e-9, header.frame)
+            self._times.append((time.monotonic(), 1))
         callback = self._callback
         try:
             callback(data)
         except BaseException as error:
             self._session.workers.errors.report(self.name, callback, error)
-        return 0 if lost else 1
 
-    def _call_all(self, messages: Iterator[SensorData]) -> int:
-        """Call the listener with each message of a bundle; return how many there were."""
-        callback, count, data = self._callback, 0, None
+    def _call_all(self, messages: Iterator[SensorData]) -> None:
+        """Call the listener with each message of a bundle."""
+        callback, begun, done = self._callback, 0, 0
         while not self._ended:
             try:
                 for data in messages:
-                    count += 1
+                    begun += 1
+                    self._received += 1
+                    if begun == 1:
+                        header = data.raw.header
+                        self._last = (0.0, (time.time_ns() - header.wall_ns) * 1e-9, header.frame)
                     callback(data)
+                    done = begun
                     if self._ended:
                         break
                 break
             except BaseException as error:
-                self._session.workers.errors.report(self.name, callback, error)
-        if data is not None:
-            header = data.raw.header
-            self._last = (0.0, (time.time_ns() - header.wall_ns) * 1e-9, header.frame)
-        return count
+                if begun > done:
+                    self._session.workers.errors.report(self.name, callback, error)
+                    done = begun
+                else:
+                    self._session.workers.errors.report_unreadable(self.name, error)
+        self._times.append((time.monotonic(), begun))
 
     def _return(self, number: int, count: int) -> None:
         """Give credits back: at once what the server waits for, else in good portions."""
         with self._lock:
-            if number != self.number:
+            if number != self.number or self._ended:
                 return  # of a connection that broke: the new one has credits of its own
             count += self._unreturned
             waits = self.lossless and count * 4 < self._window and self._strand.pending
@@ -256,6 +346,9 @@ class Subscription:
         """
         with self._lock:
             first, self._ended = not self._ended, True
+            if first:
+                self.reason = reason
+                self._waiting.clear()
         if first:
             self._session.forget(self)
         end = time.monotonic() + self._session.workers.patience
@@ -272,7 +365,8 @@ class Subscription:
         with self._lock:
             if self._ended:
                 return
-            self._ended = True
+            self.reason, self._ended = reason, True
+            self._waiting.clear()
         self._session.forget(self, tell=False)
         if not self._strand.submit(self._tell_end, reason):
             self._keeps = None
@@ -288,6 +382,14 @@ class Subscription:
     def __repr__(self) -> str:
         state = "ended" if self._ended else f"{self._received} received, {self._dropped} dropped"
         return f"<Subscription to {self.name!r}: {state}>"
+
+
+def _credits(head: Any) -> int:
+    """Return how many messages the server counted for what it sent; none for the word that some were lost."""
+    if is_bundle(head):
+        start = Header.peek(head).body_offset
+        return int.from_bytes(bytes(head[start : start + 4]), "little")
+    return 0 if len(head) > 6 and head[6] & LOST else 1
 
 
 def env_range(envs: Envs, num_envs: int, name: str) -> tuple[int, int]:

@@ -536,7 +536,8 @@ class Scene:
                     name,
                     requirement,
                     engine.name,
-                    f"the model was prepared without it. Reserve it: Scene(..., reserve=[{type(cfg).__name__}(...)]).",
+                    f"the model was prepared without it. Reserve it: Scene(..., reserve=[{type(cfg).__name__}(...)]), or "
+                    "serve with --reserve RIG.toml that has such a sensor.",
                 )
             missing[requirement] = name
         if missing:

@@ -330,7 +330,7 @@ def _blueprint_of(cfg_class: Any) -> _Blueprint:
         id=_id(kind),
         attributes=tuple(attributes),
         tags=tuple(dict.fromkeys([*_id(kind).split("."), kind])),
-        doc=_first_paragraph(cfg_class),
+        doc=_first_paragraph(registry.sensor_for(cfg_class)) or _first_paragraph(cfg_class),
         where="scene",
         needs=_in_words(kind, needed),
         kind=kind,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sensorium.errors import ConfigError, SensoriumError, StreamError, UnknownNameError
+from sensorium.errors import ConfigError, SensoriumError, StreamError, UnknownNameError, listed
 from sensorium.stream.doorkeeper import Command
 from sensorium.stream.hub import Session
 from sensorium.stream.sockets import LOG
@@ -55,14 +55,15 @@ class Commands:
             case say.Step():
                 return self._step(command)
             case say.Control():
-                self._control(self._controls(command.shape, command.ctrl))
+                self._control(self._controls("control", command.shape, command.ctrl))
             case say.Reset(envs=envs):
-                server.scene.reset(None if envs is None else self._envs(envs))
+                chosen = None if envs is None else self._envs("reset", envs)
+                if chosen is None or chosen:
+                    server.scene.reset(chosen)
                 return server.frame
             case say.Destroy(name=name):
                 if name not in session.sensors:
-                    mine = "a sensor that this client spawned"
-                    raise UnknownNameError(mine, name, session.sensors, "Only its own can a client destroy.")
+                    raise self._not_its_own(name, session)
                 server.remove(name, f"its client {session} destroyed it")
             case say.Ask(what="blueprints"):
                 return [each.to_dict() for each in server._spawner.definitions().values()]
@@ -74,6 +75,14 @@ class Commands:
                 self._set(command)
         return None
 
+    def _not_its_own(self, name: str, session: Session) -> SensoriumError:
+        """Return why a client cannot destroy a sensor."""
+        fix = "Only its own can a client destroy."
+        if name not in self._server.streams:
+            return UnknownNameError("sensor", name, session.sensors, fix)
+        fix += f" Those are: {listed(sorted(session.sensors))}."
+        return ConfigError.single("destroy", "sensor", name, "a sensor that this client spawned", fix)
+
     def _step(self, command: say.Step) -> dict[str, Any]:
         server = self._server
         if not server.lockstep:
@@ -83,7 +92,7 @@ class Commands:
             )
         if not 1 <= command.substeps <= 1_000_000:
             raise ConfigError.single("step", "substeps", command.substeps, "a whole number from 1 to 1000000")
-        ctrl = self._controls(command.shape, command.ctrl)
+        ctrl = self._controls("step", command.shape, command.ctrl)
         server._publisher.complaints.clear()
         server.scene.step(ctrl, command.substeps)
         server._marks.flush()
@@ -91,19 +100,19 @@ class Commands:
         notes = list(server._publisher.complaints)
         return {"frame": server.frame, "tick": scene.tick, "time": scene.time, "notes": notes}
 
-    def _controls(self, shape: tuple[int, ...], content: bytes) -> Any:
+    def _controls(self, call: str, shape: tuple[int, ...], content: bytes) -> Any:
         if not content and not shape:
             return None
         size = math.prod(shape)
         if len(content) != 8 * size or len(shape) not in (1, 2) or min(shape) < 0:
-            raise ConfigError.single("step", "ctrl", shape, "numbers of shape [nu] or [env, nu]")
+            raise ConfigError.single(call, "ctrl", shape, "numbers of shape [nu] or [env, nu]")
         ctrl = np.frombuffer(content, "<f8").reshape(shape)
         wanted = getattr(self._server.scene.engine, "nu", None)
         num_envs = self._server.scene.num_envs
         if wanted is not None and shape not in ((wanted,), (num_envs, wanted)):
-            raise ConfigError.single("step", "ctrl", shape, f"the shape [{wanted}] or [{num_envs}, {wanted}]")
+            raise ConfigError.single(call, "ctrl", shape, f"the shape [{wanted}] or [{num_envs}, {wanted}]")
         if not np.isfinite(ctrl).all():
-            raise ConfigError.single("step", "ctrl", "NaN or infinity", "finite numbers")
+            raise ConfigError.single(call, "ctrl", "NaN or infinity", "finite numbers")
         return ctrl
 
     def _control(self, ctrl: Any) -> None:
@@ -113,11 +122,12 @@ class Commands:
         if ctrl is not None:
             target[...] = target.new_tensor(ctrl)
 
-    def _envs(self, envs: tuple[int, ...]) -> list[int]:
+    def _envs(self, call: str, envs: tuple[int, ...]) -> list[int]:
         num_envs = self._server.scene.num_envs
         wrong = [env for env in envs if not 0 <= env < num_envs]
-        if wrong or not envs:
-            raise ConfigError.single("reset", "env_ids", wrong or envs, f"numbers from 0 to {num_envs - 1}")
+        if wrong or len(set(envs)) != len(envs):
+            expected = f"numbers from 0 to {num_envs - 1}, each once"
+            raise ConfigError.single(call, "env_ids", wrong or envs, expected)
         return list(envs)
 
     def _spawn(self, session: Session, command: say.Spawn) -> dict[str, Any]:
@@ -129,7 +139,7 @@ class Commands:
             command.name,
             Pose.from_array(np.asarray(command.pose, np.float64)),
             command.attach_to or None,
-            None if command.env < 0 else command.env,
+            None if command.env == -1 else command.env,
             client_side=client_side,
         )
         session.sensors.add(info.name)
@@ -137,12 +147,17 @@ class Commands:
 
     def _set(self, command: say.Set) -> None:
         scene = self._server.scene
-        envs = None if command.envs is None else self._envs(command.envs)
+        call = f"set({command.knob!r})"
+        envs = None if command.envs is None else self._envs(call, command.envs)
         value = command.value
         if isinstance(value, list):
             import torch
 
-            value = torch.tensor(value, device=scene.engine.device, dtype=torch.float32)
+            try:
+                value = torch.tensor(value, device=scene.engine.device, dtype=torch.float32)
+            except (TypeError, ValueError, OverflowError):
+                expected = "numbers, as many in each row"
+                raise ConfigError.single(call, "value", value, expected) from None
         scene[command.name].set(command.knob, value, envs)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from sensorium.readings import Reading
+from sensorium.stream.failures import LOG
 from sensorium.stream.hub import Hub, Key, Session, Subscription, Topic
 from sensorium.stream.outgoing import Bundle, Outgoing
 from sensorium.wire import messages as say
@@ -26,6 +27,9 @@ from sensorium.wire.serializers import FieldSerializer
 from sensorium.wire.stream_info import StreamInfo
 
 _FIELDS = type_id(FieldSerializer.type_name)
+
+HELD_S = 1.0
+"""Seconds that a frame waits for a capture before its sensor is named."""
 
 
 class Publisher:
@@ -271,9 +275,11 @@ class Marks:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._lock = threading.RLock()
-        self._open: dict[int, int] = {}
-        self._resolved: deque[int] = deque()
+        self._open: dict[int, Counter[str]] = {}
+        self._resolved: deque[tuple[str, int]] = deque()
         self._waiting: deque[tuple[int, int, int]] = deque()
+        self._since = 0.0
+        self._named: set[str] = set()
         self._sent: dict[int, Counter[Subscription]] = {}
         self._told = 0
 
@@ -296,14 +302,34 @@ class Marks:
             numbers, counts = tuple(number for number, _ in theirs), tuple(count for _, count in theirs)
             self._hub.tell(session, say.FrameDone(frame, tick, time_ns, named, numbers, counts))
 
-    def capture(self, frame: int) -> None:
-        """Note that something of a frame will be sent later."""
+    def capture(self, name: str, frame: int) -> None:
+        """Note that a sensor will send something of a frame later."""
         with self._lock:
-            self._open[frame] = self._open.get(frame, 0) + 1
+            self._open.setdefault(frame, Counter())[name] += 1
 
-    def resolved(self, frame: int) -> None:
+    def resolved(self, name: str, frame: int) -> None:
         """Note that it was sent or dropped; may be called while garbage is collected, in any thread."""
-        self._resolved.append(frame)
+        self._resolved.append((name, frame))
+
+    def look_around(self) -> None:
+        """Name the sensors that a frame waits for since long: all that wait for frames wait for them."""
+        with self._lock:
+            if not self._waiting or time.monotonic() - self._since < HELD_S:
+                return
+            frame = self._waiting[0][0]
+            names = {name for number, counts in self._open.items() if number <= frame for name in counts}
+            for name in sorted(names - self._named):
+                self._named.add(name)
+                text = (
+                    f"frame {frame} is not complete after {HELD_S:g} s: {name!r} holds a capture of it, or of an "
+                    "earlier one, and has neither sent nor dropped it"
+                )
+                LOG.warning("%s", text)
+                self._hub.slow.append(text)
+                with self._hub.lock:
+                    for session in self._hub.sessions.values():
+                        if session.hears_frames:
+                            self._hub.note(session, text)
 
     def sent(self, frame: int, receivers: Iterable[Subscription] | Mapping[Subscription, int]) -> None:
         """Note who got a message of a frame, once for each message, or how many each got."""
@@ -314,6 +340,8 @@ class Marks:
     def done(self, frame: int, tick: int, time_ns: int) -> None:
         """Note that all of a frame was sent but what is captured."""
         with self._lock:
+            if not self._waiting:
+                self._since = time.monotonic()
             self._waiting.append((frame, tick, time_ns))
             self.flush()
 
@@ -326,14 +354,17 @@ class Marks:
         """Tell of the frames that are complete now."""
         with self._lock:
             while self._resolved:
-                frame = self._resolved.popleft()
-                left = self._open.get(frame, 0) - 1
-                if left > 0:
-                    self._open[frame] = left
-                else:
-                    self._open.pop(frame, None)
+                name, frame = self._resolved.popleft()
+                counts = self._open.get(frame)
+                if counts is not None:
+                    counts[name] -= 1
+                    if counts[name] <= 0:
+                        del counts[name]
+                    if not counts:
+                        del self._open[frame]
             while self._waiting and not any(frame <= self._waiting[0][0] for frame in self._open):
                 frame, tick, time_ns = self._waiting.popleft()
+                self._since = time.monotonic()
                 with self._hub.lock:
                     hearers = [each for each in self._hub.sessions.values() if each.hears_frames]
                     if hearers:

@@ -65,11 +65,13 @@ class SafeDistance(StreamedSensor):
     def definition(cls) -> SensorDefinition:
         """Return ``sensor.other.safe_distance``."""
         front, back, lateral = (
-            Attribute(id=f"safe_distance_{side}", type="float", recommended_values=(str(value),), unit="m", doc=doc)
-            for side, value, doc in (
-                ("front", FRONT, "How far the box reaches forward from the sensor, without the owner's own size."),
-                ("back", BACK, "How far it reaches backward."),
-                ("lateral", LATERAL, "How far it reaches to each side."),
+            Attribute(
+                id=f"safe_distance_{side}", type="float", recommended_values=(str(value),), low=low, unit="m", doc=doc
+            )
+            for side, value, low, doc in (
+                ("front", FRONT, -np.inf, "How far the box reaches forward from the sensor, beside the owner's size."),
+                ("back", BACK, -np.inf, "How far it reaches backward; negative where it begins in front."),
+                ("lateral", LATERAL, 0.0, "How far it reaches to each side."),
             )
         )
         entity = Attribute(id="entity", doc="Only bodies of these entities count: a full-match pattern; empty for all.")

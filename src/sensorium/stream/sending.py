@@ -208,6 +208,8 @@ class Stream:
             if result is not None:
                 capture.send(*(result if isinstance(result, tuple) else (result,)), env=env)
         except BaseException as error:
+            if self._closed and isinstance(error, StreamError):  # its capture was dropped, by no fault of the function
+                return
             self._failures.add(self._sensor.name, f"send_async({_name(function)})", capture.frame, error)
         finally:
             capture.drop()

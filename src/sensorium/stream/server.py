@@ -165,9 +165,7 @@ class Server:
             self._offers.offer_sensor(name, described)
         self._spawner.offer_world()
         self._arrangement = scene.arrangement
-        self._sockets.start(
-            self._hub, self._doorkeeper.receive, self._doorkeeper.look_around, self._marks.flush_resolved
-        )
+        self._sockets.start(self._hub, self._doorkeeper.receive, self._look_around, self._marks.flush_resolved)
         _open.add(self)
 
     def __repr__(self) -> str:
@@ -280,6 +278,11 @@ class Server:
             self._commands.do(session, command)
             done += 1
         return done
+
+    def _look_around(self) -> None:
+        """Called now and then, on the socket's thread."""
+        self._doorkeeper.look_around()
+        self._marks.look_around()
 
     def wake(self) -> None:
         """Have a `poll` that waits return; from any thread."""
@@ -499,8 +502,8 @@ class Server:
         if sent:
             self._marks.sent(message.moment.frame, sent)
 
-    def _resolved(self, frame: int) -> None:
-        self._marks.resolved(frame)
+    def _resolved(self, name: str, frame: int) -> None:
+        self._marks.resolved(name, frame)
         self._sockets.wake()
 
     # Sensors at run time ----------------------------------------------------------------------------------------------

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Container, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Container, Mapping
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
 from sensorium.errors import ConfigError, DuplicateNameError, SensoriumError, UnknownNameError
@@ -27,6 +28,29 @@ WORLD = "world"
 _WORLD = {"kind": "body_state", "bodies": ".*"}
 WORKERS = 2
 """Threads for what streamed sensors compute beside the simulation."""
+LONGEST_NAME = 128
+PATIENCE = 5.0
+"""Longest wait for them at the end, s."""
+
+
+class _Desk(Executor):
+    """Where one sensor gives work to the threads of all.
+
+    Args:
+        workers: the threads.
+        name: of the sensor.
+        running: notes what they do, and for which sensor.
+    """
+
+    def __init__(self, workers: Executor, name: str, running: dict[Future[Any], str]) -> None:
+        self._workers, self._name, self._running = workers, name, running
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Have a thread call something."""
+        future = self._workers.submit(fn, *args, **kwargs)
+        self._running[future] = self._name
+        future.add_done_callback(lambda done: self._running.pop(done, None))
+        return future
 
 
 class Spawner:
@@ -41,6 +65,8 @@ class Spawner:
         self._spawned: dict[str, list[str]] = {}
         """Name -> the names of the sensors in the scene that it brought along; for those in the scene its own."""
         self._executor: ThreadPoolExecutor | None = None
+        self._running: dict[Future[Any], str] = {}
+        """What worker threads do, and for which sensor."""
 
     @property
     def has_world(self) -> bool:
@@ -100,6 +126,9 @@ class Spawner:
     def _free_name(self, name: str, definition: SensorDefinition) -> str:
         taken = {*self._server.streams, *self._server.scene.sensors}
         if name:
+            if not name.isprintable() or name != name.strip() or len(name) > LONGEST_NAME:
+                expected = f"at most {LONGEST_NAME} printable characters, without spaces around them"
+                raise ConfigError.single("spawn", "name", name, expected, "Others see it in their tables.")
             if name in taken:
                 raise DuplicateNameError(f"spawn: there is a sensor {name!r} already. Choose another name.")
             return name
@@ -206,10 +235,10 @@ class Spawner:
             sensor,
             sink=lambda message: server._take(name, message),
             context=context,
-            executor=self._executor,
+            executor=_Desk(self._executor, name, self._running),
             has_listeners=has_listeners,
-            on_capture=server._marks.capture,
-            on_done=server._resolved,
+            on_capture=functools.partial(server._marks.capture, name),
+            on_done=functools.partial(server._resolved, name),
             failures=server.failures,
         )
 
@@ -288,8 +317,15 @@ class Spawner:
         for sensor in self._server._streamed.values():
             streamed.end(sensor, self._server.failures)
         self._server._streamed.clear()
-        if self._executor is not None:
-            self._executor.shutdown(wait=True, cancel_futures=True)
+        if self._executor is None:
+            return
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        late = wait([*self._running], PATIENCE).not_done
+        for name in sorted({self._running[each] for each in late if each in self._running}):
+            text = "sensor %r: what it gave to send_async still runs %g s after the end, and is left to itself"
+            LOG.warning(text, name, PATIENCE)
+        if not late:
+            self._executor.shutdown(wait=True)
 
     def remove_all(self) -> None:
         """Take everything that was spawned out of the scene."""

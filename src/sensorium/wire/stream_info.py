@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -29,8 +30,8 @@ class StreamInfo:
         mounts: name of each mount.
         events: whether it sends when something happens, instead of at a rate.
         where: which part the data come from.
-        cfg: the sensor's config, JSON-able.
-        constants: what the sensor says once, e.g. names that the numbers in its fields stand for; JSON-able.
+        cfg: the sensor's config, read-only; ``dict(info.cfg)`` is JSON-able.
+        constants: what the sensor says once, e.g. names that the numbers in its fields stand for; likewise.
         num_envs: environments of the server.
     """
 
@@ -46,6 +47,10 @@ class StreamInfo:
     cfg: Mapping[str, Any] = field(default_factory=dict)
     constants: Mapping[str, Any] = field(default_factory=dict)
     num_envs: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("cfg", "constants"):
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description."""

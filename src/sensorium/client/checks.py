@@ -1,0 +1,241 @@
+"""What users give to the methods of a client, checked here, in words, before anything is sent.
+
+NumPy's numbers are numbers: they come out as Python's. Truth values are none.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sensorium.errors import ConfigError
+from sensorium.wire.attributes import plain
+from sensorium.wire.pose import Pose
+
+MOST = 2**31 - 1
+"""Greatest whole number, where nothing else bounds it."""
+LONGEST = 10.0**6
+"""Longest wait, s."""
+HIDDEN = "(not shown)"
+"""What a message shows of a secret."""
+
+
+def whole(call: str, argument: str, value: object, low: int = 1, high: int = MOST, *, fix: str = "") -> int:
+    """Return a whole number.
+
+    Args:
+        call: what was called, for the message.
+        argument: name of the argument.
+        value: what was given.
+        low: least that is accepted.
+        high: greatest.
+        fix: what to do instead, a sentence; may be empty.
+
+    Raises:
+        ConfigError: it is none, or not within the bounds; so of all others here.
+    """
+    number = _index(value)
+    if number is None or not low <= number <= high:
+        raise ConfigError.single(call, argument, value, f"a whole number from {low} to {high}", fix)
+    return number
+
+
+def number(call: str, argument: str, value: object, expected: str, low: float = 0.0, high: float = math.inf) -> float:
+    """Return a finite number above `low`, up to `high`; `expected` says so in words."""
+    right = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    try:
+        found = float(value) if right else math.nan  # type: ignore[arg-type]
+    except OverflowError:
+        found = math.nan
+    if not (math.isfinite(found) and low < found <= high):
+        raise ConfigError.single(call, argument, value, expected)
+    return found
+
+
+def seconds(call: str, value: object, argument: str = "timeout") -> float:
+    """Return a time to wait for, s."""
+    return number(call, argument, value, f"a number of seconds > 0, at most {LONGEST:g}", 0.0, LONGEST)
+
+
+def flag(call: str, argument: str, value: object) -> bool:
+    """Return a truth value."""
+    if not isinstance(value, bool | np.bool_):
+        raise ConfigError.single(call, argument, value, "True or False")
+    return bool(value)
+
+
+def text(call: str, argument: str, value: object, expected: str = "text", *, secret: bool = False) -> str:
+    """Return text that can be written as UTF-8; the message does not show a secret."""
+    if not isinstance(value, str):
+        raise ConfigError.single(call, argument, HIDDEN if secret else value, expected)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        got = HIDDEN if secret else value
+        raise ConfigError.single(call, argument, got, "text that can be written as UTF-8") from None
+    return str(value)
+
+
+def pose(call: str, argument: str, value: object) -> Pose:
+    """Return a pose; None is no motion."""
+    if value is None:
+        return Pose()
+    if not isinstance(value, Pose):
+        fix = "Write Pose((x, y, z)), or Pose((x, y, z), (w, x, y, z))."
+        raise ConfigError.single(call, argument, value, "a sensorium.Pose, or None", fix)
+    return value
+
+
+def function(call: str, argument: str, value: object, of: str) -> None:
+    """Refuse what cannot be called."""
+    if not callable(value):
+        raise ConfigError.single(call, argument, value, f"a function of one argument, {of}")
+
+
+def env(call: str, value: object, num_envs: int) -> int | None:
+    """Return the number of one environment, or None for all."""
+    if value is None:
+        return None
+    found = _index(value)
+    if found is None or not 0 <= found < num_envs:
+        raise ConfigError.single(call, "env", value, f"None for all, or {_one_of(num_envs)}")
+    return found
+
+
+def env_ids(call: str, value: Any, num_envs: int) -> tuple[int, ...] | None:
+    """Return the environments that an argument means, in its order; None for all.
+
+    Args:
+        call: what was called, for the message.
+        value: None, a slice, an integer, integers without repetition, or a bool mask `[env]`: sequences, arrays of
+            NumPy, tensors of torch.
+        num_envs: number of environments.
+    """
+    if value is None:
+        return None
+
+    def wrong() -> ConfigError:
+        expected = f"None for all, integers from 0 to {num_envs - 1} without repetition, or a mask of {num_envs} bools"
+        return ConfigError.single(call, "env_ids", value, expected)
+
+    try:
+        if isinstance(value, slice):
+            return tuple(range(num_envs)[value])
+        given = value if isinstance(value, list | tuple | range) or hasattr(value, "__array__") else _listed(value)
+        mixed = isinstance(given, list | tuple) and 0 < sum(isinstance(each, bool | np.bool_) for each in given)
+        ids = array(given)
+    except (TypeError, ValueError, OverflowError):
+        raise wrong() from None
+    if ids.dtype == bool:
+        if ids.shape != (num_envs,):
+            raise wrong()
+        return tuple(np.flatnonzero(ids).tolist())
+    if ids.size == 0 and ids.ndim == 1:
+        return ()
+    if ids.dtype.kind not in "iu" or ids.ndim > 1 or mixed:
+        raise wrong()
+    found = tuple(int(each) for each in ids.reshape(-1))
+    if not all(0 <= each < num_envs for each in found) or len(set(found)) != len(found):
+        raise wrong()
+    return found
+
+
+def listened_envs(call: str, value: Any, num_envs: int) -> Any:
+    """Refuse a single environment that is none; what else may be listened to says the subscription."""
+    if value is None or isinstance(value, range):
+        return value
+    if isinstance(value, slice):
+        ends = (value.start, value.stop, value.step)
+        if all(end is None or _index(end) is not None for end in ends):
+            return value
+    found = _index(value)
+    if found is None or not 0 <= found < num_envs:
+        expected = f"None for all, {_one_of(num_envs)}, or a slice of them without a step"
+        raise ConfigError.single(call, "envs", value, expected)
+    return found
+
+
+def listening(name: str, num_envs: int, **options: Any) -> dict[str, Any]:
+    """Return the options of `RemoteSensor.listen` that were given, checked.
+
+    Args:
+        name: of the sensor.
+        num_envs: environments of the server.
+        options: by name.
+    """
+    call = f"listen({name!r})"
+    for argument, value in options.items():
+        match argument:
+            case "every":
+                options[argument] = whole(call, argument, value)
+            case "queue" if value is not None:
+                options[argument] = whole(call, argument, value)
+            case "max_rate" if value is not None:
+                expected = "a finite number of messages per second > 0, or None"
+                options[argument] = number(call, argument, value, expected)
+            case "truth":
+                options[argument] = flag(call, argument, value)
+            case "envs":
+                options[argument] = listened_envs(call, value, num_envs)
+            case _:
+                pass
+    return options
+
+
+def controls(call: str, value: Any) -> tuple[tuple[int, ...], bytes]:
+    """Return shape and little-endian float64 of controls; of None nothing."""
+    if value is None:
+        return (), b""
+    expected = "numbers of shape [nu] or [env, nu]"
+    try:
+        given = array(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ConfigError.single(call, "ctrl", value, expected) from None
+    if given.dtype.kind not in "fiub":
+        raise ConfigError.single(call, "ctrl", value, expected)
+    if given.ndim > 2:
+        raise ConfigError.single(call, "ctrl", given.shape, expected)
+    content = np.ascontiguousarray(given, "<f8")  # one number becomes [1]
+    return content.shape, content.tobytes()
+
+
+def knob_value(call: str, value: object) -> Any:
+    """Return the value of a knob as plain data."""
+    try:
+        return plain(value)
+    except TypeError:
+        expected = "a number, numbers, or a mapping from field to these"
+        raise ConfigError.single(call, "value", value, expected) from None
+
+
+def array(value: Any) -> npt.NDArray[Any]:
+    """Return numbers as an array of NumPy; a tensor of torch comes from its device."""
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+        if value.is_floating_point():
+            value = value.double()  # NumPy has no bfloat16
+    return np.asarray(value)
+
+
+def _index(value: object) -> int | None:
+    """Return a whole number, or None where it is none."""
+    if isinstance(value, bool | np.bool_) or not hasattr(value, "__index__"):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None  # an array
+
+
+def _listed(value: Any) -> Any:
+    """Return an iterable of integers as a list; one integer as it is."""
+    return list(value) if isinstance(value, Iterable) and not isinstance(value, str | bytes) else value
+
+
+def _one_of(num_envs: int) -> str:
+    return f"a whole number from 0 to {num_envs - 1}"

@@ -1,0 +1,89 @@
+"""Sensors that send later than in their tick: who holds up a frame is named; who never ends holds up no end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from streaming import PATIENCE, MarksSerializer, build, running, serving, until
+
+import sensorium as sn
+from sensorium.stream import frames, spawner
+from sensorium.wire.attributes import SensorDefinition, make_generic_sensor_definition
+
+
+class Keeper(sn.StreamedSensor):
+    """Takes a capture of each frame and keeps it."""
+
+    serializer = MarksSerializer
+
+    @classmethod
+    def definition(cls) -> SensorDefinition:
+        return make_generic_sensor_definition("other", "test_keeper")
+
+    def tick(self, snapshot: Any) -> None:
+        self.captures = [*getattr(self, "captures", []), self.stream.capture()]
+
+
+class Worker(sn.StreamedSensor):
+    """Has a thread wait until it may go on, each frame."""
+
+    serializer = MarksSerializer
+    gate = threading.Event()
+    begun = threading.Event()
+
+    @classmethod
+    def definition(cls) -> SensorDefinition:
+        return make_generic_sensor_definition("other", "test_worker")
+
+    def work(self) -> Any:
+        self.begun.set()
+        self.gate.wait(PATIENCE)
+        return np.zeros(2, np.int64)
+
+    def tick(self, snapshot: Any) -> None:
+        self.stream.send_async(self.work)
+
+
+def test_the_sensor_that_a_frame_waits_for_is_named_once_to_those_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "HELD_S", 0.2)
+    with serving(lockstep=True) as server, sn.connect(server.address) as client, sn.connect(server.address) as other:
+        client.spawn("sensor.other.test_keeper", name="keeper")
+        with sn.FrameSync(client, ["gauge"]) as sync:
+            first, last = client.step(), client.step()
+            until(lambda: any("'keeper' holds a capture" in note for note in client.notes))
+            assert [text for text in server.complaints() if "'keeper'" in text and f"frame {first}" in text]
+            for capture in server._streamed["keeper"].captures:  # type: ignore[attr-defined]
+                capture.drop()
+            assert sync.get(last, timeout=PATIENCE)["gauge"].frame == last
+        assert sum("keeper" in note for note in client.notes) == 1 and not other.notes
+
+
+def test_work_that_does_not_end_holds_up_the_end_of_the_server_for_a_bounded_time_and_is_named(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(spawner, "PATIENCE", 0.3)
+    Worker.gate.clear()
+    Worker.begun.clear()
+    server = sn.serve(build(columns=0), "tcp://127.0.0.1:0", lockstep=True)
+    try:
+        with running(server), sn.connect(server.address) as client:
+            client.spawn("sensor.other.test_worker", name="worker").listen(lambda data: None)
+            client.step()
+            assert Worker.begun.wait(PATIENCE)
+            client.workers.errors.take()
+        server.spawn("sensor.other.test_worker", name="mine")
+        begin = time.monotonic()
+        caplog.set_level(logging.WARNING, "sensorium.stream")
+        server.close()
+        assert time.monotonic() - begin < 3.0
+        assert [record for record in caplog.records if "'worker'" in record.getMessage()]
+    finally:
+        Worker.gate.set()
+        server.close()
+    until(lambda: not any(each.name.startswith("sensorium-streamed") for each in threading.enumerate()))
+    assert not server.failures.take(), "what it sends after the end is nobody's fault"
