@@ -177,7 +177,7 @@ def test_names_are_whole_at_any_width(server: sn.Server, width: int) -> None:
     words = shown.split()
     assert {"sensor", "field", "gauge", "sheet", "vec", "cells"} <= set(words)
     assert "…" not in shown and max(map(len, shown.splitlines())) <= width
-    assert ("unit" in words) == (width >= 80)
+    assert ("unit" in words) == (width >= 40) and ("mounts" in words or "kind" in words) == (width >= 80)
 
 
 # Samples --------------------------------------------------------------------------------------------------------------
@@ -364,7 +364,12 @@ def test_secrets_come_from_files_or_the_environment(
     with serving(token="open-sesame", keys=keys) as server:
         key = f"--server-key={keys.public}"
         failed(capsys, main(["listen", server.address]), "keys", "--server-key")
-        failed(capsys, main(["listen", server.address, key]), "token is wrong", "--token-file")
+        failed(capsys, main(["listen", server.address, key]), "the token is missing", "--token-file", "SENSORIUM_TOKEN")
+        other = tmp_path / "other"
+        other.write_text("sesame\n")
+        other.chmod(0o600)
+        code = main(["listen", server.address, key, "--token-file", str(other)])
+        failed(capsys, code, "the token is wrong", "--token-file FILE")
         assert main(["listen", server.address, key, "--token-file", str(token), "--keys", str(mine)]) == 0
         err = capsys.readouterr().err
         public = mine.read_text().split("'")[1]
@@ -427,18 +432,21 @@ def test_an_address_that_is_none_is_explained(address: str, capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (["--env", "x"], "Error parsing --env: got 'x', expected a whole number"),
-        (["--every", "1.5"], "Error parsing --every: got '1.5', expected a whole number"),
-        (["--max-rate", "fast"], "Error parsing --max-rate: got 'fast', expected a number"),
+        (["--env", "x"], "--env: got 'x', expected a whole number"),
+        (["--every", "1.5"], "--every: got '1.5', expected a whole number"),
+        (["--max-rate", "fast"], "--max-rate: got 'fast', expected a number"),
     ],
 )
 def test_words_that_are_no_numbers_are_explained(
     options: list[str], text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without the words of Python, on one line where it is wide enough."""
+    """Both commands name the option, the word and what is expected, and say nothing of Python's types."""
     assert main(["listen", "tcp://127.0.0.1:7447", "gauge", *options]) == 2
     err = capsys.readouterr().err
-    assert text in err and "Type" not in err and "literal" not in err
+    assert f"Error parsing {text}" in err and "Type" not in err and "literal" not in err
+    with pytest.raises(SystemExit, match="2"):
+        plain(["tcp://127.0.0.1:7447", "gauge", *options])
+    assert f"error: argument {text}" in capsys.readouterr().err
 
 
 def test_options_of_samples_are_refused_beside_blueprints(
@@ -468,6 +476,7 @@ runpy.run_module(module, run_name="__main__")
         ("sensorium", "tyro", ["listen", "tcp://127.0.0.1:7447"]),
         ("sensorium.cli", "zmq", ["listen", "tcp://127.0.0.1:7447"]),
         ("sensorium.cli", "torch", ["serve", "demo", "--address", "tcp://127.0.0.1:0"]),
+        ("sensorium.client", "sensorium.errors", ["tcp://127.0.0.1:7447"]),
         ("sensorium.client", "numpy", ["tcp://127.0.0.1:7447"]),
     ],
 )

@@ -156,6 +156,7 @@ def test_it_serves_a_rig_until_it_is_terminated(model: str) -> None:
     """The first line is the address; the line on the terminal shows what happens; SIGTERM ends it with 143."""
     with serving(model, "--rig", rig(model), "--envs", "2", "--address", "tcp://127.0.0.1:0") as server:
         assert re.fullmatch(r"listening at tcp://127\.0\.0\.1:\d+\n", server.out[0])
+        assert "loading ..." in server.err
         text = " ".join("".join(server.out).split())
         for words in ("2 envs, 2 ms per tick, at 1 x real time", "encoder joint 500 Hz 2 position [env, joint 1] rad",
                       f"sensorium listen {server.addresses[0]} encoder"):  # fmt: skip
@@ -175,11 +176,12 @@ def test_it_serves_a_rig_until_it_is_terminated(model: str) -> None:
                 came.set()
                 wait.wait(PATIENCE)
 
-            with pytest.warns(sn.SensoriumWarning, match="too slow"):
+            with pytest.warns(sn.SensoriumWarning, match="too slow") as warned:
                 client.sensors["scan"].listen(take, policy="lossless", queue=1)
                 server.wait_for("warning: client 'the test'")
                 wait.set()
-                until(lambda: client.sensors["scan"].why_ended, "the end of the listening")
+                until(lambda: any("too slow" in str(each.message) for each in warned.list), "the warning")
+            assert client.sensors["scan"].why_ended
             assert came.is_set()
         server.wait_for("is gone")
         assert server.end(signal.SIGTERM) == 143
@@ -380,6 +382,9 @@ def test_an_address_that_is_taken_is_explained(model: str, tmp_path: Path, capsy
         port = other.getsockname()[1]
         options = ["--address", "tcp://127.0.0.1:0", "--bulk-port", str(port)]
         failed(capsys, main(["serve", model, *options]), "--bulk-port", f"port {port}", "in use")
+        name = next(name for _, name in socket.if_nameindex() if name.startswith("lo"))  # only who binds knows where
+        options = ["--address", f"tcp://{name}:0", "--token-file", str(tmp_path / "token"), "--bulk-port", str(port)]
+        failed(capsys, main(["serve", model, *options]), f"--bulk-port: got {port}, expected a port that is free")
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,31 @@ import torch
 from streaming import PATIENCE, serving, until
 
 import sensorium as sn
+from sensorium.client.client_sensor import ClientSensor
 from sensorium.client.session import Wish
 from sensorium.engines.envs import env_rows
 from sensorium.errors import ConfigError, StreamError
+from sensorium.wire import messages as say
+from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
 from sensorium.wire.stream_info import StreamInfo
+
+
+class Pathfinder(ClientSensor):
+    """Runs in the client, and is told a path."""
+
+    path: Any
+
+    @classmethod
+    def definition(cls) -> SensorDefinition:
+        return make_generic_sensor_definition("other", "test_pathfinder", (Attribute(id="path", type="json"),))
+
+    def set(self, description: ActorDescription) -> None:
+        super().set(description)
+        self.path = description["path"]
+
+    def on_tick(self, snapshot: sn.Snapshot) -> None:
+        """Nothing."""
+
 
 TICKER = "sensor.other.test_ticker"
 ENVS = 4
@@ -77,6 +98,7 @@ MISTAKES: dict[str, tuple[Callable[[sn.Client], object], str]] = {
     "envs": (lambda c: listen(c, envs=-1), r"envs: got -1, .*a whole number from 0 to 3, or a slice"),
     "envs, slice": (lambda c: listen(c, envs=slice("a")), r"envs: got slice"),
     "read": (lambda c: c.sensors["gauge"].read("soon"), r"read\.timeout: got 'soon'"),
+    "read, negative": (lambda c: c.sensors["gauge"].read(-1.0), r"read\.timeout: got -1\.0, .*seconds >= 0"),
     "read, truth": (lambda c: c.sensors["gauge"].read(truth="yes"), r"truth: got 'yes'"),
     "on_tick": (lambda c: c.on_tick(3), r"on_tick\.callback: got 3"),
     "on_tick, envs": (lambda c: c.on_tick(print, envs=-1), r"listen\('world'\)\.envs: got -1"),
@@ -144,8 +166,8 @@ def test_numbers_of_numpy_are_numbers(server: sn.Server, client: sn.Client) -> N
         queue=np.int16(8), policy="lossless",
     )  # fmt: skip
     client.sensors["gauge"].set("vec_noise", np.float32(0.0), np.int64(1))
-    client.step(substeps=np.int64(2), timeout=np.float64(PATIENCE))
-    until(lambda: got)
+    frame = client.step(substeps=np.int64(2), timeout=np.float64(PATIENCE))
+    until(lambda: got and got[-1].frame == frame)
     client.sensors["gauge"].stop()
     x = 1024.0 + server.scene.tick
     assert server.scene.tick == before + 2
@@ -158,8 +180,8 @@ def test_numbers_of_numpy_are_numbers(server: sn.Server, client: sn.Client) -> N
 def test_a_slice_of_environments_counts_from_the_last_as_in_python(server: sn.Server, client: sn.Client) -> None:
     got: list[Any] = []
     client.sensors["gauge"].listen(got.append, envs=slice(-1, None), truth=True, policy="lossless")
-    client.step()
-    until(lambda: got)
+    frame = client.step()
+    until(lambda: got and got[-1].frame == frame)
     client.sensors["gauge"].stop()
     assert got[-1].truth.vec[:, 0].tolist() == [3.0 * 1024 + server.scene.tick]
 
@@ -241,14 +263,13 @@ def test_who_may_not_destroy_a_sensor_goes_on_listening_to_it(server: sn.Server,
 
 
 def test_what_a_sensor_in_the_client_is_told_stays_in_the_client(client: sn.Client) -> None:
-    """Lanes of 80 000 points, more than a message to the server may have, are no matter of the server."""
-    blueprint = client.blueprints.find("sensor.other.lane_invasion")
-    x = np.linspace(0.0, 1e4, 80_000)
-    lane = np.stack([x, np.full_like(x, 3.5)], -1).tolist()
-    assert len(json.dumps(lane)) > 2**20
-    blueprint["lanes"] = [lane]
+    """A path of 80 000 points, more than a message to the server may have, is no matter of the server."""
+    blueprint = client.blueprints.find("sensor.other.test_pathfinder")
+    path = np.linspace(0.0, 1e4, 160_000).reshape(-1, 2).tolist()
+    assert len(say.encode(say.Ask(1, path))) > say.MOST_WORDS  # type: ignore[arg-type]
+    blueprint["path"] = path
     sensor = client.spawn(blueprint, attach_to="body")
-    assert sensor.is_alive and sensor.name in client.streams
+    assert sensor.is_alive and sensor.name in client.streams and sensor.path == path
     sensor.destroy()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rich import box
-from rich.console import Console, Group
+from rich.console import Group
 from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
@@ -31,10 +31,10 @@ REFRESH_EVERY = 0.2
 TITLE = "sensorium listen"
 WIDE = 110
 """Characters from which on the catalogue has all its columns."""
-NARROW = 72
+NARROW = 100
 """Characters below which a blueprint and what it is are on lines of their own."""
-MOST_WIDE = 10_000
-"""Characters, more than any table has."""
+GAP = 2
+"""Characters between two columns, and at both edges together."""
 STATS_WORTH = ("envs", "MB/s", "lost", "received", "dropped", "age", "latency")
 """Counts in the order of their worth, the least first: where the terminal is narrow that one goes."""
 
@@ -139,8 +139,8 @@ def catalogue_table(streams: Iterable[StreamInfo], width: int) -> Table:
     if width < WIDE:
         rows = [(*row[:3], "", row[4], row[5].replace("[env, ", "[").replace("[env]", ""), row[6], "") for row in rows]
         headings[5] = "shape per env"
-    wrapped = ("sensor", "kind", "field", headings[5], "mounts")
-    spare = ("mounts", "envs", "kind", "rate", "unit", headings[5])
+    wrapped = ("kind", "mounts")
+    spare = ("mounts", "envs", "kind", headings[5], "rate", "unit")
     return _table(headings, rows, width, right=("rate", "envs"), wrapped=wrapped, spare=spare)
 
 
@@ -168,9 +168,10 @@ def _print_blueprints(client: Client, names: Sequence[str], *, as_json: bool) ->
         rows = [(each.id, each.definition.where, _reserve(each), each.doc.replace("``", "`")) for each in library]
         if console.width < NARROW:
             for name, where, reserve, doc in rows:
-                needs = f", --reserve {reserve}" if reserve else ""
+                notes = [f"in the {where}"] if where != "scene" else []
+                notes += [f"needs --reserve {reserve}"] if reserve else []
                 console.print(Text(name, style="bold", overflow="fold"))
-                console.print(Padding(Text(f"{doc} (In the {where}{needs}.)"), (0, 0, 0, 2)))
+                console.print(Padding(Text(f"{doc} ({', '.join(notes)})" if notes else doc), (0, 0, 0, 2)))
         else:
             headings = ("blueprint", "runs in", "--reserve", "what it is")
             console.print(_table(headings, rows, console.width, wrapped=("what it is",)))
@@ -237,19 +238,15 @@ def _table(
     """
     used = [i for i in range(len(headings)) if i == 0 or any(row[i] for row in rows)]
     spared = [i for heading in spare if (i := headings.index(heading)) in used]
-    while True:
-        view = _plain_table(headings, rows, used, right, wrapped)
-        if Console(width=MOST_WIDE).measure(view).minimum <= width:
-            return view
-        if not spared:
-            return _plain_table(headings, rows, used, right, headings)
+    texts = [[headings[i], *(row[i] for row in rows)] for i in range(len(headings))]
+    least = [
+        max(len(part) for text in column for part in (text.split() if heading in wrapped else text.splitlines()))
+        for heading, column in zip(headings, texts, strict=True)
+    ]
+    while spared and sum(least[i] + GAP for i in used) > width:
         used.remove(spared.pop(0))
-
-
-def _plain_table(
-    headings: Sequence[str], rows: Sequence[Sequence[str]], used: Sequence[int], right: Sequence[str],
-    wrapped: Sequence[str],
-) -> Table:  # fmt: skip
+    if sum(least[i] + GAP for i in used) > width:
+        wrapped = headings
     view = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for i in used:
         heading = headings[i]

@@ -1,21 +1,37 @@
 """What a process needs to listen to the sensors of a simulation in another: no torch, no engine.
 
-``from sensorium.client import connect`` works with numpy, pyzmq and msgspec alone.
+``from sensorium.client import connect`` works with numpy, pyzmq and msgspec alone. They are imported once something of
+here is used, so that ``python -m sensorium.client`` can be interrupted while they load.
 """
 
 from __future__ import annotations
 
-from sensorium.errors import MissingDependencyError
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
-try:
-    from sensorium.client.client import Client, connect
-    from sensorium.client.requests import ServerError
-except ModuleNotFoundError as error:
-    if error.name not in ("zmq", "msgspec"):
-        raise
-    package = {"zmq": "pyzmq"}.get(error.name, error.name)
-    raise MissingDependencyError(
-        f"listening to a simulation needs {package}: pip install 'sensorium[stream]', or pip install {package}."
-    ) from error
+if TYPE_CHECKING:
+    from sensorium.client.client import Client as Client
+    from sensorium.client.client import connect as connect
+    from sensorium.client.requests import ServerError as ServerError
+
+_MODULES = {"Client": "client", "ServerError": "requests", "connect": "client"}
+
+for _module, _package in (("zmq", "pyzmq"), ("msgspec", "msgspec")):
+    if find_spec(_module) is None:
+        from sensorium.errors import MissingDependencyError
+
+        raise MissingDependencyError(
+            f"listening to a simulation needs {_package}: pip install 'sensorium[stream]', or pip install {_package}."
+        )
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
+
 
 __all__ = ["Client", "ServerError", "connect"]

@@ -57,9 +57,10 @@ def number(call: str, argument: str, value: object, expected: str, low: float = 
     return found
 
 
-def seconds(call: str, value: object, argument: str = "timeout") -> float:
-    """Return a time to wait for, s."""
-    return number(call, argument, value, f"a number of seconds > 0, at most {LONGEST:g}", 0.0, LONGEST)
+def seconds(call: str, value: object, *, may_be_zero: bool = True) -> float:
+    """Return a `timeout`, s."""
+    sign, low = (">=", -math.ulp(0.0)) if may_be_zero else (">", 0.0)
+    return number(call, "timeout", value, f"a number of seconds {sign} 0, at most {LONGEST:g}", low, LONGEST)
 
 
 def flag(call: str, argument: str, value: object) -> bool:

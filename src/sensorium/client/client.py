@@ -105,7 +105,7 @@ class Client:
         self.address = check_address(address)
         checks.text("connect", "token", token, secret=True)
         checks.text("connect", "name", name)
-        timeout = checks.seconds("connect", timeout)
+        timeout = checks.seconds("connect", timeout, may_be_zero=False)
         shared_memory = checks.flag("connect", "shared_memory", shared_memory)
         max_message = checks.whole("connect", "max_message", max_message, 1, 2**62)
         workers = checks.whole("connect", "workers", workers, 1, 1024)
@@ -158,7 +158,7 @@ class Client:
 
     @timeout.setter
     def timeout(self, seconds: float) -> None:
-        self._session.timeout = checks.seconds("Client", seconds)
+        self._session.timeout = checks.seconds("Client", seconds, may_be_zero=False)
 
     @property
     def server(self) -> Any:

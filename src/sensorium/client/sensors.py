@@ -128,8 +128,8 @@ class RemoteSensor:
             truth: also the ground truth, in `data.truth`.
             queue: messages that may wait on the server where nothing may be left out; None: 64 large ones (from 16 kB
                 on), 65536 small ones. Besides, up to 4 large messages are under way to the listener, or as many small
-                ones as `queue` says (None: 16384), that which it works on included. So it is at most that many and
-                `queue` messages behind.
+                ones as `queue` says (None, and for events: 16384), that which it works on included. So it is at most
+                that many and `queue` messages behind.
 
         Raises:
             ConfigError: an argument is none of these.

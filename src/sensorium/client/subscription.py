@@ -33,7 +33,7 @@ Envs = slice | int | range | None
 LARGE = 16 * 1024
 """Bytes from which on messages are large: few of them are under way at a time."""
 WINDOW_LARGE, WINDOW_SMALL = 4, 16384
-"""Messages under way to a lossless listener; of small ones no more than its `queue`, where it has one."""
+"""Messages under way to a lossless listener; of small samples no more than its `queue`, where it says one."""
 ROOM_LARGE, ROOM_SMALL = 64, 65536
 """Messages that wait for it on the server beyond these."""
 WINDOW_LATEST = 64
@@ -149,7 +149,8 @@ class Subscription:
         nbytes = sum(prod(spec.shape) * np.dtype(spec.dtype).itemsize for spec in specs) * self.count
         large = nbytes >= LARGE
         if self.lossless:
-            self._window = WINDOW_LARGE if large else WINDOW_SMALL if queue is None else min(WINDOW_SMALL, queue)
+            bound = WINDOW_SMALL if queue is None or info.events else queue  # a short queue costs no bursts of events
+            self._window = WINDOW_LARGE if large else min(WINDOW_SMALL, bound)
             self._room = (ROOM_LARGE if large else ROOM_SMALL) if queue is None else queue
         else:  # where nobody knows how long messages are, as where they are large: the server has them wait
             is_known = info.type_name == FieldSerializer.type_name and not any(spec.is_ragged for spec in specs)
@@ -237,8 +238,9 @@ class Subscription:
                 number, info = self.number, self._info
                 _, memory, dropped = self._waiting.popleft()
                 self._dropped += dropped
-            self._give(number, info, memory, credit)
-            del memory
+            credit += self._give(info, memory)
+            del memory  # before the server may send more: it could be in one of its slots
+            self._return(number, credit)
         self._strand.submit(self._deliver_latest)  # others may have waited
 
     def _deliver(self, number: int, messages: list[Message]) -> None:
@@ -250,15 +252,17 @@ class Subscription:
             if self._ended or number != self.number:
                 return
             self._dropped += dropped
-            self._give(number, info, memory)
+            credit = self._give(info, memory)
             del memory
+            self._return(number, credit)
 
-    def _give(self, number: int, info: StreamInfo, memory: Any, credit: int = 0) -> None:
-        """Call the listener with one message, or with each of a bundle, and give its credits back, and some more."""
+    def _give(self, info: StreamInfo, memory: Any) -> int:
+        """Call the listener with one message, or with each of a bundle; return the credits for it."""
+        credit = 0
         head, body = memory if isinstance(memory, tuple) else (memory, None)
         del memory
         try:
-            credit += _credits(head)
+            credit = _credits(head)
             self._nbytes += len(head) + (0 if body is None else len(body))
             if body is None and is_bundle(head):
                 self._call_all(read_bundle(head, info))
@@ -269,7 +273,7 @@ class Subscription:
                 del data  # the listener may keep it; we do not
         except BaseException as error:
             self._misread(info, error)
-        self._return(number, credit)
+        return credit
 
     def _misread(self, info: StreamInfo, error: BaseException) -> None:
         """Report a message that could not be read; where none ever can be, end."""

@@ -1,0 +1,464 @@
+"""A subscription goes on, or ends with a reason: with data that cannot be read, bursts, servers that come anew."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from streaming import DT, PATIENCE, GaugeCfg, build, running, serving, until
+
+import sensorium as sn
+from sensorium.client import subscription as subscriptions
+from sensorium.client.subscription import Subscription
+from sensorium.stream.streamed import StreamedSensor
+from sensorium.wire.attributes import SensorDefinition, make_generic_sensor_definition
+from sensorium.wire.data import ArrayData, LostEvents
+from sensorium.wire.raw_data import RawData
+from sensorium.wire.serializers import Serializer
+from sensorium.wire.stream_info import StreamInfo
+from sensorium.wire.world import Snapshot
+
+SMALL = {"columns": 0}
+
+
+class Count(ArrayData):
+    dtype = np.dtype("<i8")
+
+
+class CountSerializer(Serializer):
+    type_name = "sensorium.tests.Count/1"
+
+    @staticmethod
+    def serialize(sensor: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return np.array(args, np.int64).tobytes()
+
+    @staticmethod
+    def deserialize(raw: RawData, /) -> Count:
+        data = Count(raw)
+        if data[0] % 4 == 3:
+            raise KeyError("a field")
+        return data
+
+
+class Counter(StreamedSensor):
+    """Sends its frame, three times; of each fourth frame it cannot be read."""
+
+    serializer = CountSerializer
+    times = 3
+
+    @classmethod
+    def definition(cls) -> SensorDefinition:
+        return make_generic_sensor_definition("other", "test_counter")
+
+    def tick(self, snapshot: Snapshot) -> None:
+        for _ in range(self.times):
+            self.stream.send(snapshot.frame)
+
+
+class EventCounter(Counter):
+    events: ClassVar[bool] = True
+
+    @classmethod
+    def definition(cls) -> SensorDefinition:
+        return make_generic_sensor_definition("other", "test_event_counter")
+
+
+@pytest.fixture
+def lockstep() -> Iterator[tuple[sn.Server, sn.Client]]:
+    """A server in lock-step with a client."""
+    with serving(lockstep=True, world=SMALL) as server, sn.connect(server.address, timeout=PATIENCE) as client:
+        yield server, client
+        client.workers.errors.take()
+
+
+@pytest.fixture
+def bursts() -> Iterator[tuple[sn.Server, sn.Client]]:
+    """The same with a sensor that has a rate, of each second tick: a step of many ticks sends a burst."""
+    engine = sn.TensorEngine(1, DT, motion=lambda t: {"body_pos_w": np.full((1, 1, 3), t, np.float32)})
+    scene = sn.Scene(engine, [GaugeCfg(name="gauge", rate_hz=0.5 / DT)])
+    with sn.serve(scene, "tcp://127.0.0.1:0", lockstep=True) as server, running(server):
+        with sn.connect(server.address, timeout=PATIENCE) as client:
+            yield server, client
+
+
+# Data that cannot be read ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["test_counter", "test_event_counter"])
+@pytest.mark.parametrize("policy", ["latest", "lossless"])
+def test_what_deserialize_raises_costs_that_message_and_no_other(
+    lockstep: tuple[sn.Server, sn.Client], policy: Any, kind: str
+) -> None:
+    """The listener gets all others, in bundles too, its credits come back, and the report blames no listener."""
+    server, client = lockstep
+    sensor = client.spawn(f"sensor.other.{kind}", name="counter")
+    got: list[int] = []
+    sensor.listen(lambda data: got.append(int(data[0])), policy=policy)
+    frames = []
+    for _ in range(12):
+        frames.append(client.step())
+        if frames[-1] % 4 != 3:
+            until(lambda: got and got[-1] == frames[-1], "data after some that cannot be read")
+    if policy == "lossless" or kind == "test_event_counter":
+        assert got == [frame for frame in frames if frame % 4 != 3 for _ in range(3)]
+    assert sensor.is_listening and not sensor.why_ended
+    (subscription,) = (each for session in server._hub.sessions.values() for each in session.subscriptions.values())
+    unreturned = client.sensors["counter"]._ear.subscription._unreturned
+    until(lambda: subscription.credit + unreturned == subscription.window, "all credits")
+    errors = client.errors
+    assert errors
+    for error in errors:
+        assert str(error) == "data of 'counter' cannot be read: KeyError: 'a field'"
+        assert error.sensor == "counter" and "deserialize" in error.traceback
+
+
+def test_a_type_of_data_that_this_process_has_not_ends_listening_with_what_to_do(
+    lockstep: tuple[sn.Server, sn.Client],
+) -> None:
+    """Instead of a listener that waits for ever."""
+    server, client = lockstep
+    info = client._session.streams["gauge"]
+    client._session.streams["gauge"] = replace(info, type_name="their_package.Thing/3")
+    sensor = client.sensors["gauge"]
+    with pytest.warns(sn.SensoriumWarning, match=r"listening to 'gauge' ended: its data cannot be read here"):
+        sensor.listen(lambda data: None)
+        client.step()
+        until(lambda: sensor.why_ended and client.notes)
+    assert "unknown type of data 'their_package.Thing/3'" in sensor.why_ended
+    assert "Import the module that defines its serializer, or install its package" in sensor.why_ended
+    assert not sensor.is_listening and not client.errors
+    until(lambda: server.counts.subscriptions == 0)
+
+
+# Listening that cannot begin ------------------------------------------------------------------------------------------
+
+
+def test_a_listener_that_cannot_begin_is_none_after_a_new_connection_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What its begin raised reaches the caller, and the client goes on with the others."""
+    with serving(lockstep=True, world=SMALL) as server, sn.connect(server.address, timeout=PATIENCE) as client:
+        got: list[int] = []
+        client.sensors["gauge"].listen(lambda data: got.append(data.frame))
+
+        def fail(self: Subscription, info: StreamInfo, number: int) -> None:
+            raise OverflowError("a number that is too large")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Subscription, "begin", fail)
+            with pytest.raises(OverflowError, match="too large"):
+                client.sensors["world"].listen(lambda data: None)
+        assert len(client._session.subscribers) == 1 and not client.sensors["world"].is_listening
+        client._session._learn(server._doorkeeper._catalogue())  # as on a new connection
+        last = client.step()
+        until(lambda: got[-1:] == [last])
+        assert server.counts.subscriptions == 1 and client.is_connected
+
+
+def test_a_listener_that_cannot_begin_anew_ends_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told why; the thread of the connection, and whoever else listens, go on."""
+    with serving(lockstep=True, world=SMALL) as server, sn.connect(server.address, timeout=PATIENCE) as client:
+        got: list[int] = []
+        client.sensors["world"].listen(lambda data: None)
+        client.sensors["gauge"].listen(lambda data: got.append(data.frame))
+        begin = Subscription.begin
+
+        def fail(self: Subscription, info: StreamInfo, number: int) -> None:
+            if self.name == "world":
+                raise OverflowError("a number that is too large")
+            begin(self, info, number)
+
+        monkeypatch.setattr(Subscription, "begin", fail)
+        reason = "listening again failed: OverflowError: a number that is too large"
+        with pytest.warns(sn.SensoriumWarning, match=reason):
+            client._session._learn(server._doorkeeper._catalogue())  # as on a new connection
+            until(lambda: client.notes)
+        assert client.sensors["world"].why_ended == reason
+        last = client.step()
+        until(lambda: got[-1:] == [last])
+
+
+# A server that was started anew ---------------------------------------------------------------------------------------
+
+
+def restarted(num_envs: int, asked: dict[str, Any], anew: int) -> dict[str, list[list[int]]]:
+    """Return the environments that listeners got from a server, and from one of another size in its place.
+
+    Args:
+        num_envs: of the first.
+        asked: name -> `envs` of each listener; they must not warn.
+        anew: of the second.
+    """
+    got: dict[str, list[list[int]]] = {name: [] for name in asked}
+    first = sn.serve(build(num_envs, columns=0), "tcp://127.0.0.1:0", lockstep=True)
+    with sn.connect(first.address, timeout=PATIENCE) as client:
+        for name, envs in asked.items():
+            client._subscribe("gauge", lambda data, name=name: got[name].append(data.env_ids.tolist()), envs=envs)
+        with running(first):
+            client.step()
+            until(lambda: all(got.values()))
+        first.close()
+        with sn.serve(build(anew, columns=0), first.address, lockstep=True) as second, running(second):
+            before = {name: len(seen) for name, seen in got.items()}
+            until(lambda: client.is_connected and second.counts.subscriptions == len(asked))
+            client.step()
+            until(lambda: all(len(seen) > before[name] for name, seen in got.items()))
+    return {name: [seen[0], seen[-1]] for name, seen in got.items()}
+
+
+def test_who_listens_to_all_environments_gets_all_of_a_server_that_was_started_anew_with_more() -> None:
+    """Likewise an open slice; who asked for one gets that one."""
+    asked = {"all": None, "rest": slice(1, None), "one": 1}
+    assert restarted(2, asked, 5) == {
+        "all": [[0, 1], [0, 1, 2, 3, 4]],
+        "rest": [[1], [1, 2, 3, 4]],
+        "one": [[1], [1]],
+    }
+
+
+def test_who_listens_to_all_environments_goes_on_where_there_are_fewer() -> None:
+    assert restarted(2, {"all": None}, 1) == {"all": [[0, 1], [0]]}
+
+
+def test_who_asked_for_an_environment_that_is_there_no_more_ends_with_that_reason() -> None:
+    first = sn.serve(build(2, columns=0), "tcp://127.0.0.1:0", lockstep=True)
+    with sn.connect(first.address, timeout=PATIENCE) as client:
+        sensor = client.sensors["gauge"]
+        with running(first):
+            sensor.listen(lambda data: None, envs=1)
+        first.close()
+        reason = "the server has 1 envs now, and envs=1 was asked for"
+        with pytest.warns(sn.SensoriumWarning, match=reason):
+            with sn.serve(build(1, columns=0), first.address, lockstep=True) as second, running(second):
+                until(lambda: client.notes)
+        assert sensor.why_ended == reason and not client._session.subscribers
+
+
+# What is counted ------------------------------------------------------------------------------------------------------
+
+
+def test_the_newest_frame_of_a_client_is_never_older_than_data_that_it_got() -> None:
+    """Nobody tells it of frames in a simulation that runs freely, but data do."""
+    with serving(step=True, world=SMALL) as server, sn.connect(server.address) as client:
+        behind: list[tuple[int, int]] = []
+        got: list[int] = []
+
+        def take(data: Any) -> None:
+            got.append(data.frame)
+            if client.frame < data.frame:
+                behind.append((client.frame, data.frame))
+
+        client.sensors["gauge"].listen(take, policy="lossless")
+        until(lambda: len(got) > 50)
+        assert not behind
+
+
+@pytest.mark.parametrize("policy", ["latest", "lossless"])
+def test_a_listener_that_stops_within_its_call_has_counted_that_call(
+    lockstep: tuple[sn.Server, sn.Client], policy: Any
+) -> None:
+    _, client = lockstep
+    sensor = client.sensors["gauge"]
+    within: list[Any] = []
+
+    def take(data: Any) -> None:
+        within.append(sensor.stats)
+        sensor.stop()
+
+    sensor.listen(take, policy=policy)
+    client.step()
+    until(lambda: within and not sensor.is_listening)
+    assert within[0].received == sensor.stats.received == 1 and sensor.stats.nbytes > 0
+
+
+def test_each_event_of_a_bundle_is_counted_before_its_call(lockstep: tuple[sn.Server, sn.Client]) -> None:
+    _, client = lockstep
+    ticker = client.blueprints.find("sensor.other.test_ticker")
+    ticker.set_attribute("burst", 20)
+    sensor = client.spawn(ticker, name="ticker")
+    counts: list[int] = []
+    sensor.listen(lambda data: counts.append(sensor.stats.received))
+    client.step()
+    until(lambda: len(counts) == 20)
+    assert counts == [*range(1, 21)]
+
+
+def test_the_word_that_events_were_lost_is_no_sample_of_the_statistics(lockstep: tuple[sn.Server, sn.Client]) -> None:
+    """Frame, age and latency stay those of the last event that came."""
+    _, client = lockstep
+    ticker = client.blueprints.find("sensor.other.test_ticker")
+    ticker.set_attribute("burst", 10)
+    client.spawn(ticker, name="ticker")
+    gate, told = threading.Event(), list[Any]()
+
+    def take(data: Any) -> None:
+        if isinstance(data, LostEvents):
+            told.append((data.events_lost, subscription.stats))
+        gate.wait(PATIENCE)
+
+    subscription = Subscription(client._session, "ticker", take, queue=2)
+    subscription._window = 2
+    client._session.begin(subscription)
+    frames = [client.step() for _ in range(5)]
+    gate.set()
+    until(lambda: told)
+    stats = told[0][1]
+    assert stats.frame in frames and 0.0 <= stats.latency < PATIENCE and stats.lost == told[0][0]
+    assert stats.received + stats.lost == 50
+
+
+def test_an_error_log_that_overflows_raises_the_first_and_the_true_count(
+    lockstep: tuple[sn.Server, sn.Client],
+) -> None:
+    _, client = lockstep
+
+    def fail(data: Any) -> None:
+        raise ValueError(f"call {data.frame}")
+
+    sensor = client.sensors["gauge"]
+    sensor.listen(fail, policy="lossless")
+    frames = [client.step() for _ in range(150)]
+    until(lambda: sensor.stats.frame == frames[-1] and client.workers.errors.count >= 150)
+    count = client.workers.errors.count  # it may have been greeted
+    with pytest.raises(sn.StreamError, match=rf"raised ValueError: call {frames[0] - (count - 150)} .*and {count - 1}"):
+        client.check()
+    client.check()  # it was told
+    assert client.errors == []
+
+
+# What waits for a listener --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("queue", [1, 3])
+def test_a_lossless_listener_of_small_messages_is_behind_by_what_it_says_and_as_many_under_way(queue: int) -> None:
+    """In lock-step the step after those waits for it, here for so long that it is ended."""
+    with serving(lockstep=True, patience=0.2, world=SMALL) as server, sn.connect(server.address) as client:
+        gate, got = threading.Event(), list[int]()
+
+        def take(data: Any) -> None:
+            got.append(data.frame)
+            gate.wait(PATIENCE)
+
+        with pytest.warns(sn.SensoriumWarning, match=r"too slow|waited 0\.2 s"):
+            client.sensors["gauge"].listen(take, policy="lossless", queue=queue)
+            until(lambda: server.counts.subscriptions == 1)
+            last = -1
+            while server.counts.subscriptions:
+                last = client.step()
+                assert last < 100
+            gate.set()
+            until(lambda: client.sensors["gauge"].why_ended and len(client.notes) >= 2)
+        first = got[0]
+        assert last - first == 2 * queue  # the first of them is the one it works on
+
+
+def test_a_lossless_listener_in_a_free_simulation_ends_once_it_is_behind_by_that_much() -> None:
+    with serving(step=True, world=SMALL) as server, sn.connect(server.address) as client:
+        gate, got = threading.Event(), list[int]()
+
+        def take(data: Any) -> None:
+            got.append(data.frame)
+            gate.wait(PATIENCE)
+
+        with pytest.warns(sn.SensoriumWarning, match="too slow: 5 messages waited for it"):
+            client.sensors["gauge"].listen(take, policy="lossless", queue=5)
+            until(lambda: got and server.counts.subscriptions == 0, timeout=2.0)
+            assert len(got) == 1
+            gate.set()
+            until(lambda: client.notes)
+
+
+def test_why_listening_ended_is_there_as_soon_as_it_has_though_the_listener_still_works() -> None:
+    with serving(lockstep=True, world=SMALL) as server, sn.connect(server.address) as client:
+        gate, entered = threading.Event(), threading.Event()
+        server.spawn("sensor.other.test_ticker", name="ticker")
+        sensor = client.wait_for("ticker")
+
+        def take(data: Any) -> None:
+            entered.set()
+            gate.wait(PATIENCE)
+
+        sensor.listen(take)
+        client.step()
+        assert entered.wait(PATIENCE)
+        with pytest.warns(sn.SensoriumWarning, match="listening to 'ticker' ended"):
+            server.remove("ticker")
+            until(lambda: not sensor.is_listening)
+            assert "removed" in sensor.why_ended
+            gate.set()
+            until(lambda: client.notes)
+
+
+# Bursts ---------------------------------------------------------------------------------------------------------------
+
+
+def test_an_idle_listener_of_the_latest_gets_all_of_a_burst(
+    bursts: tuple[sn.Server, sn.Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps with 20 samples each: none is left out, however busy this machine is."""
+    monkeypatch.setattr(subscriptions, "PROMPT", PATIENCE)
+    _, client = bursts
+    got: list[int] = []
+    sensor = client.sensors["gauge"]
+    sensor.listen(lambda data: got.append(data.frame))
+    for _ in range(30):
+        last = client.step(substeps=40)
+        until(lambda last=last: got[-1:] == [last])  # type: ignore[misc]
+    assert got[-600:] == [*range(last - 599, last + 1)]
+    assert sensor.stats.dropped == 0 and sensor.stats.received == len(got)
+
+
+@pytest.mark.parametrize("substeps", [2, 14, 400])
+def test_what_a_listener_got_and_what_was_left_out_for_it_are_all_samples(
+    bursts: tuple[sn.Server, sn.Client], substeps: int
+) -> None:
+    """Whether it was left out on the server or in the client: here of bursts while the listener waits for each."""
+    _, client = bursts
+    turn, got = threading.Semaphore(0), list[tuple[int, int]]()
+
+    def take(data: Any) -> None:
+        got.append((data.frame, sensor.stats.dropped))
+        assert turn.acquire(timeout=PATIENCE)
+
+    sensor = client.sensors["gauge"]
+    sensor.listen(take)
+    last = client.step(substeps=substeps)
+    until(lambda: got)
+    for _ in range(20):
+        last = client.step(substeps=substeps)
+        turn.release()
+    turn.release(10_000)
+    until(lambda: got[-1][0] == last, "the newest")
+    frames = np.array([frame for frame, _ in got])
+    dropped = np.array([count for _, count in got])
+    assert (np.diff(frames) > 0).all()
+    assert (np.diff(dropped) == np.diff(frames) - 1).all()  # each gap is counted before what comes after it
+    assert sensor.stats.received + sensor.stats.dropped == last - frames[0] + 1 + dropped[0]
+    assert dropped[-1] > 0 or substeps == 2
+
+
+def test_a_slow_listener_of_the_latest_gets_the_newest_there_is(bursts: tuple[sn.Server, sn.Client]) -> None:
+    """A thousand samples while it works, many more than may be under way: the next that it gets is the last."""
+    server, client = bursts
+    gate, got = threading.Event(), list[int]()
+
+    def take(data: Any) -> None:
+        got.append(data.frame)
+        gate.wait(PATIENCE)
+
+    sensor = client.sensors["gauge"]
+    sensor.listen(take)
+    client.step(substeps=2)
+    until(lambda: got)
+    threading.Event().wait(2.0 * subscriptions.PROMPT)  # so long is its work, not a synchronisation
+    for _ in range(10):
+        last = client.step(substeps=200)
+    (subscription,) = (each for session in server._hub.sessions.values() for each in session.subscriptions.values())
+    waiting = sensor._ear.subscription._waiting
+    until(lambda: len(waiting) == 1 and not subscription.queue and subscription.credit >= subscription.window - 2)
+    before = len(got)
+    gate.set()
+    until(lambda: got[-1] == last)
+    assert got[before:] == [last] and sensor.stats.received + sensor.stats.dropped == last - got[0] + 1
