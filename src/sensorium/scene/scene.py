@@ -536,8 +536,8 @@ class Scene:
                     name,
                     requirement,
                     engine.name,
-                    f"the model was prepared without it. Reserve it: Scene(..., reserve=[{type(cfg).__name__}(...)]), or "
-                    "serve with --reserve RIG.toml that has such a sensor.",
+                    "the model was prepared without it. Reserve it: "
+                    f"Scene(..., reserve=[{type(cfg).__name__}(...)]), or serve with --reserve RIG.toml that has one.",
                 )
             missing[requirement] = name
         if missing:
