@@ -209,9 +209,9 @@ class Subscription:
         with self._lock:
             self._waiting.extend((now, memory, dropped) for memory, dropped in messages)
             credit = self._leave_out(now)
-            begins, self._is_queued = not self._is_queued, True
+            number, begins, self._is_queued = self.number, not self._is_queued, True
         if credit:
-            self._session.link.send(Record(CREDIT, self.number, credit))
+            self._session.link.send(Record(CREDIT, number, credit))
         if begins:
             self._strand.submit(self._deliver_latest)
 
