@@ -298,7 +298,7 @@ class Client:
         for text in result["notes"]:
             self._session.notes.append(text)
             warnings.warn(text, SensoriumWarning, stacklevel=2)
-        self._session.frame = max(self._session.frame, int(result["frame"]))
+        self._session.saw(int(result["frame"]))
         return int(result["frame"])
 
     def control(self, ctrl: Any) -> None:

@@ -320,11 +320,16 @@ class Session:
             self.requests.fail(f"the connection to the server at {self.address} broke")
         LOGGER.info("the connection to %s broke; connecting again", self.address)
 
+    def saw(self, frame: int) -> None:
+        """Note that a frame was heard of."""
+        with self.changed:
+            self.frame = max(self.frame, frame)
+
     def on_data(self, subscription: int, messages: list[Message]) -> None:
         """Take data messages of one subscription."""
         subscriber = self.subscribers.get(subscription)
         if subscriber is not None:
-            self.frame = max(self.frame, frame_of(messages[-1][0]))
+            self.saw(frame_of(messages[-1][0]))
             subscriber.take(messages)
 
     def on_control(self, message: say.ToClient) -> None:
@@ -359,7 +364,7 @@ class Session:
                 pass
 
     def _end_frame(self, message: say.FrameDone) -> None:
-        self.frame = max(self.frame, message.frame)
+        self.saw(message.frame)
         streams = tuple(self._names.get(number, "") for number in message.streams)
         done = Done(message.frame, message.tick, message.time_ns * 1e-9, streams, message.subscriptions, message.counts)
         for listener in list(self.frame_listeners.values()):
