@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sensorium.client.blueprints import BlueprintLibrary as BlueprintLibrary
     from sensorium.client.client_sensor import ClientEvent as ClientEvent
     from sensorium.client.client_sensor import ClientSensor as ClientSensor
-    from sensorium.client.frame_sync import FrameBundle as FrameBundle
+    from sensorium.client.frame_bundle import FrameBundle as FrameBundle
     from sensorium.client.frame_sync import FrameSync as FrameSync
     from sensorium.client.lane_invasion import LaneInvasion as LaneInvasion
     from sensorium.client.lane_invasion import LaneInvasionEvent as LaneInvasionEvent
@@ -359,7 +359,7 @@ _MODULES = {
     "ForceTorque": "sensorium.sensors.force_torque",
     "ForceTorqueCfg": "sensorium.sensors.force_torque",
     "ForceTorqueData": "sensorium.sensors.force_torque",
-    "FrameBundle": "sensorium.client.frame_sync",
+    "FrameBundle": "sensorium.client.frame_bundle",
     "FrameSync": "sensorium.client.frame_sync",
     "FrameTransformer": "sensorium.sensors.frame_transformer",
     "FrameTransformerCfg": "sensorium.sensors.frame_transformer",

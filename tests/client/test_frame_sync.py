@@ -13,7 +13,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from sensorium.client.frame_sync import FrameBundle, FrameCollector, FrameSync, FrameTimeoutError
+from sensorium.client.frame_bundle import FrameBundle
+from sensorium.client.frame_collector import FrameCollector, FrameTimeoutError
+from sensorium.client.frame_sync import FrameSync
 from sensorium.errors import ConfigError, StaleError, StreamError, UnknownNameError
 from sensorium.wire.stream_info import StreamInfo
 

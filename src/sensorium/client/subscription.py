@@ -406,8 +406,8 @@ def env_range(envs: Envs, num_envs: int, name: str) -> tuple[int, int]:
     if envs is None:
         return 0, num_envs
     if isinstance(envs, int | np.integer) and not isinstance(envs, bool):
-        if -num_envs <= envs < num_envs:
-            return int(envs) % num_envs, 1
+        if 0 <= envs < num_envs:
+            return int(envs), 1
     elif isinstance(envs, slice | range):
         chosen = range(num_envs)[envs] if isinstance(envs, slice) else envs
         if len(chosen) and chosen.step == 1 and 0 <= chosen.start and chosen.stop <= num_envs:
