@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from sensorium.cli import main
-from sensorium.cli.messages import UsageError
 from sensorium.cli.new_sensor import LONGEST, Names, write
+from sensorium.errors import UsageError
 
 ROOT = Path(__file__).parents[1]
 LONG = "Abcdefghijklmnopqrstuvwx"

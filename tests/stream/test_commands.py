@@ -132,7 +132,8 @@ def test_more_requests_than_can_wait_end_that_client_alone() -> None:
                 flooder._session.link.tell(say.Reset(10_000 + i, None))
             until(lambda: flooder._session.refusal)
             assert "256 requests" in flooder._session.refusal
-            assert other.is_connected and server.clients == 1
+            until(lambda: server.clients == 1)
+            assert other.is_connected
             server.poll()
             assert server.frame == 0  # nobody waits for what it asked for
 
