@@ -81,9 +81,7 @@ both = pytest.mark.parametrize("transport", ["in-process", "network"])
 
 def unclosed() -> Any:
     """Expect that a client which was not closed is warned of."""
-    return pytest.warns(
-        ResourceWarning, match=r"unclosed <Client of (tcp|inproc)://.*connected, .*: call its close"
-    )
+    return pytest.warns(ResourceWarning, match=r"unclosed <Client of (tcp|inproc)://.*connected, .*: call its close")
 
 
 @both

@@ -8,6 +8,9 @@ import socket
 
 from sensorium.wire.buffers import Buffer, BufferPool
 
+GOOD_PART = 2**20
+"""Bytes that are waited for, where as many are missing."""
+
 
 class BulkBrokenError(Exception):
     """The connection ended in the midst of a message."""
@@ -27,6 +30,7 @@ class BulkLine:
 
     def __init__(self, host: str, port: int, key: bytes) -> None:
         self._key = key
+        self._at_least = 1
         self._buffers = BufferPool()
         self._socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         try:
@@ -73,10 +77,18 @@ class BulkLine:
                     raise BulkBrokenError("the connection for large messages was closed")
                 at += count
         except BlockingIOError:
-            pass
+            self._wake_at(len(view) - at)
         except OSError as error:
             raise BulkBrokenError(f"the connection for large messages broke: {error}") from None
         return at
+
+    def _wake_at(self, missing: int) -> None:
+        """Count as readable only when a good part is there: every wake costs more than the copy of what trickles in."""
+        at_least = min(missing, GOOD_PART)
+        if at_least != self._at_least:
+            self._at_least = at_least
+            with contextlib.suppress(OSError):  # not everywhere can it be set
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, at_least)
 
     def close(self) -> None:
         """Hang up."""

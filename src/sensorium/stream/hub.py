@@ -27,7 +27,7 @@ from sensorium.wire.stream_info import StreamInfo
 
 SMALL = 16 * 1024
 """Bytes up to which a message goes with others in one block, instead of in a slot or a part of its own."""
-LARGE_UNDER_WAY, LARGE_IN_SLOTS = 2, 4
+LARGE_UNDER_WAY, LARGE_IN_SLOTS = 3, 4
 """Messages larger than that which may be under way to one subscription, whatever its window: through the socket (more
 of them slow the receiver down, whose memory is then never warm), and in shared memory."""
 BYTES_UNDER_WAY, BYTES_QUEUED = 64 * 2**20, 256 * 2**20
