@@ -175,5 +175,7 @@ def test_slots_that_are_let_go_in_any_thread_and_order_are_each_given_back_once(
         for thread in threads:
             thread.join()
         kept.clear()
-        until(lambda: server.counts.slots_lent == 0)
-        assert not wrong and client.is_connected and server.counts.subscriptions == 0
+        assert not wrong
+        until(lambda: server.counts.subscriptions == 0, "the end of the subscriptions")
+        until(lambda: server.counts.slots_lent == 0, "the slots")
+        until(lambda: client.is_connected)
