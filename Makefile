@@ -65,10 +65,12 @@ WANTED = -e '.[$*]'
 test-mjlab env-mjlab: VENV := .venv-mjlab
 env-mjlab: PINS := requirements-mjlab.txt
 env-mjlab: WANTED = --no-deps -r $(PINS) -e .
+# What the demo's environment is used for next, and what `make bench` measures: streams.
+env-plot: WANTED = -e '.[plot,stream]'
 
 env-plot env-test env-mjlab: env-%:
 	@set -eu; \
-	state="$$(cat pyproject.toml $(sort constraints.txt $(PINS)) | cksum) $(CURDIR)"; \
+	state="$$(cat Makefile pyproject.toml $(sort constraints.txt $(PINS)) | cksum) $(CURDIR)"; \
 	sound() { \
 	  [ ! -e $(VENV)/.unfinished ] && \
 	  $(PY) -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \

@@ -211,6 +211,6 @@ for use in ("sn.connect", "sn.Client", "sn.FrameSync", "sn.serve", "sn.local_cli
     assert len(lines) == 8
     for line in lines:
         assert "a simulation needs" in line
-        assert f"needs {package}: pip install 'sensorium[stream]', or pip install {package}." in line
+        assert f"needs {package}: pip install pyzmq msgspec, or the extra: sensorium[stream]." in line
     assert any(line.startswith("serving") for line in lines) and any(line.startswith("listening") for line in lines)
     assert module not in said(python, "-c", "import sys, sensorium.wire.data; print(*sys.modules)").split()

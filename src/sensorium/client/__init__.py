@@ -22,7 +22,7 @@ for _module, _package in (("zmq", "pyzmq"), ("msgspec", "msgspec")):
         from sensorium.errors import MissingDependencyError
 
         raise MissingDependencyError(
-            f"listening to a simulation needs {_package}: pip install 'sensorium[stream]', or pip install {_package}."
+            f"listening to a simulation needs {_package}: pip install pyzmq msgspec, or the extra: sensorium[stream]."
         )
 
 

@@ -10,7 +10,7 @@ try:
 except ModuleNotFoundError as error:
     package = {"zmq": "pyzmq"}.get(error.name or "", error.name)
     raise MissingDependencyError(
-        f"serving a simulation needs {package}: pip install 'sensorium[stream]', or pip install {package}."
+        f"serving a simulation needs {package}: pip install pyzmq msgspec, or the extra: sensorium[stream]."
     ) from error
 
 del _msgspec, _zmq
