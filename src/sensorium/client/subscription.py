@@ -76,7 +76,8 @@ class Subscription:
         session: of the client whose it is.
         name: of the sensor.
         callback: called with each data object, on a worker thread, one after the other.
-        policy: see `RemoteSensor.listen`, which has the same arguments and errors.
+        policy: see `RemoteSensor.listen`, which has the same arguments and errors; `checks.listening` has checked the
+            others.
         every: likewise.
         max_rate: likewise.
         envs: likewise.
@@ -108,12 +109,6 @@ class Subscription:
             raise wrong("callback", callback, "a function of one argument, the data")
         if policy not in ("latest", "lossless"):
             raise wrong("policy", policy, "'latest' or 'lossless'")
-        if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-            raise wrong("every", every, "a whole number >= 1")
-        if max_rate is not None and not 0.0 < max_rate < float("inf"):
-            raise wrong("max_rate", max_rate, "a finite number of messages per second > 0, or None")
-        if queue is not None and (isinstance(queue, bool) or not isinstance(queue, int) or queue < 1):
-            raise wrong("queue", queue, "a whole number >= 1, or None")
         self._session, self.name, self._callback, self._on_end = session, name, callback, on_end
         self._keeps = keeps
         info = session.info(name)
