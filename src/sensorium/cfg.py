@@ -167,7 +167,7 @@ PARTS = ("schema", "items_schema", "keys_schema", "values_schema")
 def _checked(schema: Any) -> Any:
     """Return a core schema whose numbers and flags go through `PARSERS`, and whose texts are no bytes.
 
-    Parts that are configs of ours are left as they are: theirs is checked already.
+    What is checked already, as in a config inside another, is left as it is.
     """
     kind = schema["type"]
     if kind in PARSERS:
