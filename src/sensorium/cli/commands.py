@@ -61,7 +61,7 @@ class Demo:
             scene = Scene(engine, sensors(), seed=self.seed)
         recorder = NpzRecorder()
         every = max(1, round(0.01 / engine.dt))
-        completed = simulate(scene, trot(), every, settings.ticks(engine.dt), recorder)
+        completed = simulate(scene, trot(engine), every, settings.ticks(engine.dt), recorder)
         finish(scene, recorder, settings, PRESETS, TITLE)
         return 0 if completed else INTERRUPTED
 

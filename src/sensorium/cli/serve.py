@@ -54,7 +54,8 @@ class Serve:
     further sensors while it runs, e.g. sensor.other.safe_distance. On a terminal a line shows the frame, how fast it
     runs, clients, and what is sent; clients that are too slow are named. Ctrl-C ends it.
 
-    MODEL is an MJCF or URDF file, or the word demo: the bundled quadruped, which trots and needs no rig file.
+    MODEL is an MJCF or URDF file, or the word demo: the bundled quadruped, which walks over its ground until the
+    server ends and needs no rig file.
 
     Only this machine can connect, unless --address says otherwise; then it needs --token-file or --keys. Secrets are no
     options, because other users of the machine can see those.
@@ -264,7 +265,7 @@ class Serve:
         if self.lockstep or self.control == "client":
             return None, self.substeps or slow
         if self.model == "demo" and not self.control:
-            control, every = demo.trot(), slow
+            control, every = demo.trot(engine), slow
         else:
             control, every = control_for(self.control or "hold", engine, self.seed, max(1, self.substeps))
         substeps = self.substeps or every
