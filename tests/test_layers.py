@@ -16,8 +16,8 @@ SRC = Path(__file__).parents[1] / "src"
 
 LAYERS = (
     "errors", "memory", "spec", "readings", "wire", "random", "cfg", "compute", "geometry", "engines", "world",
-    "measurement", "registry", "patterns", "sensors", "presets", "scene", "mjlab", "testing", "record", "stream", "view",
-    "client", "local", "demo", "cli", "__main__",
+    "measurement", "registry", "patterns", "sensors", "presets", "scene", "mjlab", "testing", "record", "stream",
+    "view", "client", "local", "demo", "cli", "__main__",
 )  # fmt: skip
 """The modules and packages in `sensorium`, in the direction of flow."""
 

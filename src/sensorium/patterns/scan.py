@@ -213,7 +213,10 @@ def _read_csv(path: Path) -> dict[str, Any]:
 
 
 def _read_npz(path: Path) -> dict[str, Any]:
-    with np.load(path) as arrays:
+    with (
+        path.open("rb") as file,
+        np.load(file, allow_pickle=False) as arrays,
+    ):  # NumPy leaves it open where it is damaged
         return {name: arrays[name] for name in arrays.files}
 
 
