@@ -112,7 +112,14 @@ def _dispatch(rows: Rows, tasks: wp.array[Transport]) -> None:
         return
     words = wp.vec4ui()
     if t.jitter_kind >= 0 or t.loss_kind != 0:
-        words = philox(wp.uint32(t.clock[0]), wp.uint32(env), wp.uint32(t.episode[env]), wp.uint32(0), t.key0, t.key1)
+        words = philox(
+            wp.uint32(t.clock[0]),
+            wp.uint32(rows.first_env + env),
+            wp.uint32(t.episode[env]),
+            wp.uint32(0),
+            t.key0,
+            t.key1,
+        )
     late = t.delay[env, 0]
     if t.jitter_kind >= 0:
         most = t.jitter_b

@@ -271,7 +271,9 @@ def _feel(
         measured = radius
         if is_noisy:
             element = mount * skin.points.shape[0] + probe
-            measured = drawn_radius(radius, skin.noise, clock[0], env, episode[env], element, skin.key0, skin.key1)
+            measured = drawn_radius(
+                radius, skin.noise, clock[0], rows.first_env + env, episode[env], element, skin.key0, skin.key1
+            )
         force = wp.vec3()
         torque = wp.vec3()
         force_2 = wp.vec3()

@@ -281,7 +281,9 @@ def _sense(
         other = wp.float32(0.0)
         if is_noisy:
             element = mount * skin.points.shape[0] + probe
-            other = drawn_radius(radius, skin.noise, clock[0], env, episode[env], element, skin.key0, skin.key1)
+            other = drawn_radius(
+                radius, skin.noise, clock[0], rows.first_env + env, episode[env], element, skin.key0, skin.key1
+            )
         true = Nearby()
         drawn = Nearby()
         for k in range(count):

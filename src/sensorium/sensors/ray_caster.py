@@ -305,7 +305,7 @@ def _draw(
     if rows.mask[env] == wp.uint8(0):
         return
     element = wp.uint32(2 * mount + number)
-    u = uniforms4(wp.uint32(clock[0]), wp.uint32(env), wp.uint32(episode[env]), element, key0, key1)
+    u = uniforms4(wp.uint32(clock[0]), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), element, key0, key1)
     drift_out[env, mount] = low + wp.cw_mul(wp.vec3(u[0], u[1], u[2]), high - low)
 
 

@@ -220,7 +220,7 @@ def _respond(
     if is_noisy != 0 and row[2] > 0.0:
         element = wp.uint32(mount * distance_in.shape[2] + probe)
         tick = wp.uint32(clock[0])
-        z = normals4(tick, wp.uint32(env), wp.uint32(episode[env]), element, key0, key1, normals)
+        z = normals4(tick, wp.uint32(rows.first_env + env), wp.uint32(episode[env]), element, key0, key1, normals)
         value = value * (1.0 + row[2] * z[0])
     value_out[env, mount, probe] = value
 

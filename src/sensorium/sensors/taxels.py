@@ -215,12 +215,19 @@ def check_spacing(spacing: float | None, area: float, config: str) -> None:
 
 @wp.func
 def drawn_radius(
-    radius: float, noise: float, tick: int, env: int, episode: int, element: int, key0: wp.uint32, key1: wp.uint32
+    radius: float,
+    noise: float,
+    tick: int,
+    global_env: int,
+    episode: int,
+    element: int,
+    key0: wp.uint32,
+    key1: wp.uint32,
 ) -> wp.float32:
     """Return the radius of a measured reading, m: R + U(-1, 1) noise, not below 0; a probe without radius has none."""
     if radius == 0.0:
         return 0.0
-    draws = uniforms4(wp.uint32(tick), wp.uint32(env), wp.uint32(episode), wp.uint32(element), key0, key1)
+    draws = uniforms4(wp.uint32(tick), wp.uint32(global_env), wp.uint32(episode), wp.uint32(element), key0, key1)
     return wp.max(radius + (2.0 * draws[0] - 1.0) * noise, 0.0)
 
 

@@ -88,7 +88,7 @@ def _decide(
     if rows.mask[env] == wp.uint8(0):
         return
     counter = (field << wp.uint32(24)) | wp.uint32(element / 4)
-    words = philox(wp.uint32(clock[0]), wp.uint32(env), wp.uint32(episode[env]), counter, key0, key1)
+    words = philox(wp.uint32(clock[0]), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), counter, key0, key1)
     u = word_to_uniform(words[element % 4])
     was_lost = is_burst != 0 and lost[env, element] > 0.0 and reset_tick[env] != clock[0]
     now = wp.float32(0.0)
@@ -281,7 +281,9 @@ def _advance(
                 now = 0.0
     if now == 0.0:
         counter = (field << wp.uint32(24)) | wp.uint32(element)
-        words = philox(wp.uint32(clock[0]), wp.uint32(env), wp.uint32(episode[env]), counter, key0, key1)
+        words = philox(
+            wp.uint32(clock[0]), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), counter, key0, key1
+        )
         start = since
         begins = word_to_uniform(words[0]) < onset[env, element]
         if is_scheduled != 0:
@@ -491,7 +493,9 @@ def _spike(
         element = 0
     if phase[env, element] > 0.0:
         counter = (field << wp.uint32(24)) | wp.uint32(column / 4)
-        words = philox(wp.uint32(clock[0]), wp.uint32(env), wp.uint32(episode[env]), counter, key0, key1)
+        words = philox(
+            wp.uint32(clock[0]), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), counter, key0, key1
+        )
         amount = draw(kind, first[column], second[column], choices[column], words[column % 4], table)
         values[env, column] = values[env, column] + amount
 
@@ -557,7 +561,9 @@ def _rail(
         element = 0
     if phase[env, element] == 1.0:
         counter = (field << wp.uint32(24)) | wp.uint32(column / 4)
-        words = philox(wp.uint32(clock[0]), wp.uint32(env), wp.uint32(episode[env]), counter, key0, key1)
+        words = philox(
+            wp.uint32(clock[0]), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), counter, key0, key1
+        )
         end = low[column]
         if word_to_uniform(words[column % 4]) < high_chance:
             end = high[column]
