@@ -11,7 +11,6 @@ import ast
 import inspect
 import json
 import math
-import re
 import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -36,6 +35,7 @@ from pydantic_core import PydanticCustomError
 
 from sensorium.errors import ConfigError, Fault, UnknownNameError, nearest, shown
 from sensorium.random import Choice, Distribution, Normal, Uniform, distribution_from_dict
+from sensorium.spec import kind_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -59,16 +59,6 @@ def bad(expected: str, fix: str = "") -> PydanticCustomError:
     A validator of the whole config names the fields first: ``bad("low, high: two numbers that rise")``.
     """
     return PydanticCustomError("sensorium", "{expected}", {"expected": expected, "fix": fix})
-
-
-def snake_case(name: str) -> str:
-    """Return ``"gauss_markov"`` for ``"GaussMarkov"``."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
-
-
-def kind_of(cls: type) -> str:
-    """Return the kind that names a config class in files: without ``Cfg`` and ``Sensor``, in snake_case."""
-    return snake_case(cls.__name__.split("[")[0].removesuffix("Cfg").removesuffix("Sensor"))
 
 
 # Knobs ----------------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = """\
 [[sensor]]
-kind = "imu"               # the kinds, with their fields and defaults: sensorium list
+kind = "imu"               # the kinds: sensorium list; fields of one: sensorium list imu
 name = "trunk_imu"
 body = "torso"             # or site = ..., link_name = ..., geom = ...
 preset = "bmi088"          # optional: a device; the fields given here come before its own

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import warp as wp
 
-from sensorium.cfg import PLACES, SimpleSensorCfg, StageCfg, kind_of
+from sensorium.cfg import PLACES, SimpleSensorCfg, StageCfg
 from sensorium.compute import Compute, Rows, Segment
 from sensorium.compute.clock import Clock, Rate
 from sensorium.errors import ConfigError, Fault, UnknownNameError
@@ -34,7 +34,7 @@ from sensorium.measurement.record import Record, Timeline, clear_word, copy_word
 from sensorium.measurement.stages import StageKey
 from sensorium.measurement.transport import Ring
 from sensorium.random import stream_key
-from sensorium.spec import FieldSpec
+from sensorium.spec import FieldSpec, kind_of
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 

@@ -13,8 +13,9 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, PlainSerializer, PlainValidator, Strict, field_validator
 
-from sensorium.cfg import Cfg, bad, find_kind, snake_case
+from sensorium.cfg import Cfg, bad, find_kind
 from sensorium.errors import ConfigError, RegistrationError, nearest, shown
+from sensorium.spec import snake_case
 
 if TYPE_CHECKING:
     from torch import Tensor
