@@ -201,6 +201,17 @@ class Engine(abc.ABC):
     def supports(self, requirement: Requirement) -> str | None:
         """Return None where the engine can give the requirement, else the reason and the fix."""
 
+    def supports_on(self, requirement: Requirement, body: int) -> str | None:
+        """Return None where the engine can give a supported requirement of one body, else the reason and the fix.
+
+        By default it can, of every body. A sensor is refused that is mounted where the engine cannot.
+
+        Args:
+            requirement: one that `supports` accepts.
+            body: index of the body in `names("body")`; -1 is the world.
+        """
+        return None
+
     def grants_late(self, requirement: Requirement) -> bool:
         """Whether a requirement that `supports` accepts may be prepared when sensors are there already.
 

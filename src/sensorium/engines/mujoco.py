@@ -23,6 +23,7 @@ from sensorium.engines.mujoco_live import LiveMujocoEngine
 from sensorium.engines.mujoco_owned import STATE_FIELDS, OwnedModelEngine
 from sensorium.engines.mujoco_parts import STATE_SOURCES, fields_of, model_fields_of
 from sensorium.engines.mujoco_shapes import check_shared, shared_model
+from sensorium.engines.mujoco_sleep import sleeps
 from sensorium.engines.mujoco_spec import compose_spec, prepare_spec
 from sensorium.errors import MissingDependencyError, ModelError, NonFiniteStateWarning, listed
 from sensorium.spec import Requirement
@@ -167,12 +168,11 @@ class MujocoEngine(OwnedModelEngine):
         """Make the batch of a model; where there was one before the first tick, carry its state over."""
         old = self._batch
         # sleeping bodies and inertial point contacts keep state outside the row, so MuJoCo wants an MjData per env
-        sleeps = bool(int(model.opt.enableflags) & int(getattr(mujoco.mjtEnableBit, "mjENBL_SLEEP", 0)))
         batch = _batch_class()(
             model,
             self.num_envs,
             nthread=self._derived.compute.threads,
-            persistent=sleeps or self.num_envs <= PERSISTENT_UP_TO,
+            persistent=sleeps(model.opt) or self.num_envs <= PERSISTENT_UP_TO,
         )
         batch.reset(keyframe=self._key, stage=_NONE)
         if old is not None:
@@ -220,7 +220,8 @@ class MujocoEngine(OwnedModelEngine):
             into[...] = values
 
     def _derive(self, prepared: frozenset[Requirement]) -> None:
-        sources = {name: self._batch.bind(name) for name in fields_of(prepared)}
+        held = sleeps(self._model.opt)
+        sources = {name: self._batch.bind(name) for name in fields_of(prepared, held=held)}
         if not self.fresh:  # MuJoCo leaves the state one tick newer than what is derived from it
             self._before = {name: sources[name].copy() for name in STATE_SOURCES if name in sources}
             sources.update(self._before)

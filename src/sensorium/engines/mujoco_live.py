@@ -26,9 +26,16 @@ from sensorium.engines.mujoco_parts import (
     needs_wrenches,
     torque_fault,
 )
+from sensorium.engines.mujoco_sleep import (
+    AWAKE,
+    is_held,
+    lacks_held,
+    sleeps,
+    static_wrench_fault,
+)
 from sensorium.engines.mujoco_spec import computes_acceleration, has_elements, sensors_disabled
 from sensorium.errors import ModelError, ScheduleError, shown
-from sensorium.spec import JOINT_TORQUE, SHAPES, Requirement
+from sensorium.spec import JOINT_TORQUE, JOINT_WRENCH, SHAPES, Requirement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,6 +79,7 @@ class LiveMujocoEngine(MujocoModelEngine):
         self._model, self._datas = model, datas
         self.dt = float(model.opt.timestep)
         self._scratch = mujoco.MjData(model)
+        self._scratch.tree_asleep[:] = AWAKE  # also what starts asleep: only mj_step puts bodies to sleep
         self._row = np.empty(mujoco.mj_stateSize(model, _SPEC))
         refuse_unfresh_rk4(model.opt, fresh)
         self._sources: dict[str, np.ndarray] = {}
@@ -112,8 +120,17 @@ class LiveMujocoEngine(MujocoModelEngine):
         if requirement not in NEEDS:
             return "it is not available from this engine yet."
         if requirement == JOINT_TORQUE:
-            return torque_fault(self._model, friction_known=True)
-        if needs_wrenches(requirement) and not self.fresh:
+            held = not self.fresh and sleeps(self._model.opt)
+            why = torque_fault(self._model, friction_known=True, held=held)
+            if why is not None:
+                return why
+        if is_held(requirement) and not self.fresh and sleeps(self._model.opt):
+            if sensors_disabled(self._model.opt) or lacks_held(self._model, requirement):
+                return (
+                    "mj_step computes this of bodies that sleep only for sensors on each of them: use fresh=True, or "
+                    f"{fix}."
+                )
+        elif needs_wrenches(requirement) and not self.fresh:
             if sensors_disabled(self._model.opt):
                 return 'the model has <flag sensor="disable"/>, so mj_step computes none: remove it, or use fresh=True.'
             if not computes_acceleration(self._model):
@@ -122,6 +139,12 @@ class LiveMujocoEngine(MujocoModelEngine):
                     f"fresh=True, or {fix}."
                 )
         return None
+
+    def supports_on(self, requirement: Requirement, body: int) -> str | None:
+        """Return None where the engine can give a supported requirement of one body, else the reason and the fix."""
+        if requirement != JOINT_WRENCH or self.fresh or body < 0:
+            return None
+        return static_wrench_fault(self._model, self._body_ids[body])
 
     def _native_reason(self, requirement: Requirement, fix: str) -> str | None:
         declared = self._declared_by(self._model).types
@@ -134,7 +157,7 @@ class LiveMujocoEngine(MujocoModelEngine):
         self._derive(self.prepared | requirements)
 
     def _derive(self, prepared: frozenset[Requirement]) -> None:
-        envs, self._fields = self.num_envs, fields_of(prepared)
+        envs, self._fields = self.num_envs, fields_of(prepared, held=sleeps(self._model.opt))
         self._options = tuple(name for name in model_fields_of(prepared) if name.startswith("opt."))
         wanted = {name: getattr(self._scratch, name) for name in self._fields}
         wanted |= {name: getattr(self._model.opt, name.removeprefix("opt.")) for name in self._options}

@@ -16,7 +16,7 @@ import torch
 from sensorium import registry
 from sensorium.cfg import MountedSensorCfg, OffsetCfg, SensorCfg, SimpleSensorCfg, StageCfg
 from sensorium.compute import Program, Rate
-from sensorium.errors import ConfigError, RegistrationError
+from sensorium.errors import ConfigError, RegistrationError, UnsupportedError
 from sensorium.measurement.pipeline import Hooks, Line
 from sensorium.measurement.record import Record, Timeline
 from sensorium.measurement.stages import StageKey
@@ -137,6 +137,10 @@ class Sensor(Readable[CfgT, DataT]):
         self._mount_axis = False
         if isinstance(cfg, MountedSensorCfg):
             names, frames = resolve_mounts(cfg, self.engine)
+            for requirement in type(self).requirements(cfg, self.engine.supports):
+                for frame in frames:
+                    if (reason := self.engine.supports_on(requirement, frame.body)) is not None:
+                        raise UnsupportedError(self.name, requirement, self.engine.name, reason)
             self._mount_axis = cfg.is_plural
             self.mount = MountView(
                 self.engine, self.compute_on, self.clock, names, frames, self._mount_offset(), lambda: self.line.bad
