@@ -17,9 +17,9 @@ import numpy as np
 import torch
 import warp as wp
 
-from sensorium.cfg import GilbertElliott, SimpleSensorCfg, amount_bounds
+from sensorium.cfg import GilbertElliott, SimpleSensorCfg, amount_bounds, numbers_in
 from sensorium.compute import Compute, Rows
-from sensorium.compute.clock import FIRST, Clock, Rate
+from sensorium.compute.clock import FIRST, MOST_TICKS, Clock, Rate
 from sensorium.errors import ConfigError
 from sensorium.measurement.chain import NEVER, ChainField
 from sensorium.measurement.knobs import KnobTable
@@ -311,6 +311,11 @@ class Ring:
         device, num_envs = compute.device, compute.num_envs
         self.has_delay = cfg.delay is not None or cfg.loss is not None
         self.longest, self.max_delay_ticks = self._max_delay_ticks()
+        if self.max_delay_ticks > MOST_TICKS:
+            raise ConfigError.single(
+                f"{type(cfg).__name__}({label!r})", "delay", cfg.delay,
+                f"at most {MOST_TICKS} ticks of {clock.dt:g} s, the jitter included", "Give it in seconds.",
+            )  # fmt: skip
         self.soonest, self.latest = self._window()
         """Ticks from a capture to its arrival, at least and at most."""
         in_flight = math.floor((self.max_delay_ticks + 0.5) / rate.period) + 2 if self.has_delay else 1
@@ -546,7 +551,10 @@ class Ring:
         """
         table = {"delay": self.delay, "jitter": self.jitter, "loss": self.loss}[knob]
         title = f"{type(self.cfg).__name__}({self.label!r})"
-        array = np.asarray(value.detach().cpu() if isinstance(value, torch.Tensor) else value, np.float64)
+        try:
+            array = numbers_in(value)
+        except ValueError:
+            raise ConfigError.single(title, knob, value, "a number, or one for each environment") from None
         if knob == "jitter" and not self.jitter_is_live:
             fix = f"Use scene.reconfigure({self.label!r}, jitter=...)."
             raise ConfigError.single(title, "jitter", value, "a jitter that the config gives as a number", fix)
@@ -560,6 +568,9 @@ class Ring:
             array = np.vectorize(self._ticks, otypes=[np.float64])(array.clip(max=self.longest))
         elif array.size and not (0.0 <= array.min() and array.max() <= 1.0):
             raise ConfigError.single(title, "loss", value, "a probability in [0, 1]")
+        count = self.compute.num_envs if env_ids is None else len(env_ids)
+        if array.size not in (1, count):
+            raise ConfigError.single(title, knob, value, f"one number, or {count} of them")
         rows = np.broadcast_to(array.reshape(-1, 1) if array.ndim else array, (array.size if array.ndim else 1, 1))
         self.soonest = min(self.soonest, 0)  # what is set from now on may be less than the config says
         target = torch.from_numpy(np.ascontiguousarray(rows, np.float32)).to(table.values)

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from pydantic import PlainValidator, ValidationInfo, field_validator
 
-from sensorium.cfg import Float, bad
+from sensorium.cfg import Float, bad, numbers_in
 from sensorium.errors import ConfigError
 from sensorium.patterns.base import MOST_RAYS, Device, PatternBaseCfg, Rays, along, tensor
 
@@ -180,8 +180,8 @@ class ScanTable:
 
 def _column(name: str, values: ArrayLike) -> NDArray[np.float64]:
     try:
-        array = np.array(values, np.float64)
-    except (TypeError, ValueError):
+        array = numbers_in(values)
+    except ValueError:
         raise ConfigError.single("ScanTable", name, values, "numbers, one per ray") from None
     if array.ndim != 1 or not 0 < len(array) <= MOST_RAYS:
         expected = f"one number per ray, 1 to {MOST_RAYS} of them"
@@ -311,8 +311,8 @@ def _parse_numbers(value: Any) -> Any:
     if value is None:
         return None
     try:
-        array = np.asarray(value, np.float64)
-    except (TypeError, ValueError, OverflowError):
+        array = numbers_in(value)
+    except ValueError:
         raise bad("a list of numbers, one per ray") from None
     if array.ndim != 1:
         raise bad("a list of numbers, one per ray")

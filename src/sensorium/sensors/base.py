@@ -15,7 +15,7 @@ import torch
 
 from sensorium import registry
 from sensorium.cfg import MountedSensorCfg, OffsetCfg, SensorCfg, SimpleSensorCfg, StageCfg
-from sensorium.compute import Program, Rate
+from sensorium.compute import MOST_TICKS, Program, Rate
 from sensorium.errors import ConfigError, RegistrationError, UnsupportedError
 from sensorium.measurement.pipeline import Hooks, Line
 from sensorium.measurement.record import Record, Timeline
@@ -133,6 +133,12 @@ class Sensor(Readable[CfgT, DataT]):
         self.engine, self.compute_on, self.clock = context.engine, context.compute, context.clock
         self._context = context
         self.rate = Rate.of(self.clock.dt_exact, cfg.update_period, cfg.rate_hz, self.name)
+        if self.rate.period > MOST_TICKS:
+            field = "update_period" if cfg.rate_hz is None else "rate_hz"
+            raise ConfigError.single(
+                f"{type(cfg).__name__}({self.name!r})", field, getattr(cfg, field),
+                f"a period of at most {MOST_TICKS} ticks of {self.clock.dt:g} s", "Sample more often.",
+            )  # fmt: skip
         self.mount: MountView | None = None
         self._mount_axis = False
         if isinstance(cfg, MountedSensorCfg):

@@ -38,7 +38,7 @@ from torch import Tensor
 
 from sensorium.cfg import Float, Vec3, bad
 from sensorium.compute import Rows
-from sensorium.errors import ConfigError
+from sensorium.errors import ConfigError, SensoriumWarning
 from sensorium.geometry.samples import MOST_SAMPLES, SurfaceSamples, body_samples, covered, surface_area
 from sensorium.geometry.shapes import Shape
 from sensorium.geometry.solid_around import Around
@@ -418,6 +418,7 @@ def _tracked(cfg: ProximityTaxelCfg, shapes: list[Shape], config: str) -> list[S
             f"{config}: n_sample_points: points on {place!r} are {sparsest:.3g} m apart, more than {SPARSE:g} probe "
             f"radii of {radius:.3g} m: a probe may find none. Take sample_spacing={radius / FINE:.2g}, which needs "
             f"{math.ceil(whole / (radius / FINE) ** 2)} points, or track less: targets=...",
+            SensoriumWarning,
             stacklevel=2,
         )
     return out

@@ -19,7 +19,7 @@ import warp as wp
 from pydantic import field_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, OffsetCfg, bad
+from sensorium.cfg import Float, OffsetCfg, bad, differ
 from sensorium.compute import Rows, recorded
 from sensorium.errors import ConfigError, nearest
 from sensorium.geometry.transforms import quat_rotate_inverse
@@ -147,7 +147,7 @@ class RayScanCfg(RayCfg[DataT], Generic[DataT]):
         for alias, name in WORDS.items():
             if data.get(alias) is None:
                 continue
-            if name in data and data[name] != data[alias]:
+            if name in data and differ(data[name], data[alias]):
                 fix = "Keep one of the two."
                 raise ConfigError.single(type(self).__name__, alias, data[alias], f"it absent beside {name}", fix)
             data = {**data, name: data[alias]}
