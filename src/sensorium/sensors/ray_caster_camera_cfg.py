@@ -151,6 +151,10 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
         if isinstance(offset, OffsetCfg) and not isinstance(offset, CameraOffsetCfg):
             data = {**data, "offset": CameraOffsetCfg(pos=offset.pos, rot=offset.rot)}
         super().__init__(**data)
+        if self.needs_pattern and self.pattern_cfg is None and self.selector[0] not in ON_CAMERAS:
+            fix = "Only a camera of the model (camera=) has its own image and lens."
+            fault = Fault("pattern_cfg", "nothing", "a PinholeCameraPatternCfg", fix)
+            raise ConfigError(f"{type(self).__name__}({self.label!r})", [fault])
 
     @field_validator("pattern_cfg")
     @classmethod
@@ -185,14 +189,6 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
             if not -float("inf") < low <= high < float("inf"):
                 raise bad("a range (low, high) with low <= high, m")
         return value
-
-    @model_validator(mode="after")
-    def _has_image(self) -> Any:
-        if self.needs_pattern and self.pattern_cfg is None and self.selector[0] not in ON_CAMERAS:
-            raise bad(
-                "pattern_cfg: a PinholeCameraPatternCfg", "Only a camera of the model (camera=) has its own lens."
-            )
-        return self
 
     @model_validator(mode="after")
     def _fits(self) -> Any:
@@ -230,7 +226,7 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
         if camera is None or camera.resolution is None:
             raise ConfigError(
                 f"{type(self).__name__}({self.label!r})",
-                [Fault("pattern_cfg", "None", "a PinholeCameraPatternCfg with width and height", fix)],
+                [Fault("pattern_cfg", "nothing", "a PinholeCameraPatternCfg with width and height", fix)],
             )
         return camera.resolution
 
@@ -291,6 +287,11 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
         if "ray_alignment" not in self.model_fields_set and self.attach_yaw_only is not None:
             return "yaw" if self.attach_yaw_only else "base"
         return self.ray_alignment
+
+    @property
+    def convention(self) -> Convention:
+        """Which axes the offset turns, where a `prim_path` leads to no camera."""
+        return self.convention_on(self.selector[0] in ("camera", "cameras"))
 
     def convention_on(self, is_camera: bool) -> Convention:
         """Return which axes the offset turns, on a camera of the model or elsewhere."""
