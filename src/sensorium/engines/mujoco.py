@@ -144,6 +144,10 @@ class MujocoEngine(OwnedModelEngine):
     def _shape_model(self) -> Any:
         return shared_model(self.batch)
 
+    def _model_values(self, field: str) -> np.ndarray:
+        values, models = self.batch.expanded(field), self.batch.models
+        return _of_models(self._model if models is None else models, field) if values is None else np.asarray(values)
+
     def _bind_offsets(self) -> None:
         models = self._batch.models
         fields = {name: self._batch.expanded(name) for name in self._offsets.fields}

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from sensorium.compute import Compute, Segment, keeps_current, pinned, resolve_device
-from sensorium.engines.base import Engine, FrameOnBody, NameKind, NativeSensor, PoseOnBody
+from sensorium.engines.base import CameraLens, Engine, FrameOnBody, NameKind, NativeSensor, PoseOnBody
 from sensorium.engines.envs import mark
 from sensorium.engines.mujoco_contact import contact_shape, contacts
 from sensorium.engines.mujoco_hidden import hidden
@@ -308,6 +308,32 @@ class MujocoModelEngine(Engine):
         self._bind_offsets()
         self._offsets.follow()
         return pair
+
+    def camera_lens(self, name: str) -> CameraLens | None:
+        """Return image and lens of a camera of the model as they are now, of each environment where they differ.
+
+        An image of 1 x 1 pixel, MuJoCo's default, states no resolution.
+
+        Raises:
+            UnknownNameError: no camera has that name.
+        """
+        if name not in self._names["camera"]:
+            raise UnknownNameError("camera", name, self.names("camera"))
+        i, model = self._names["camera"][name], self.model
+        width, height = (int(size) for size in model.cam_resolution[i])
+        sensor = tuple(float(size) for size in model.cam_sensorsize[i])
+        projection = mujoco.mjtProjection(int(model.cam_projection[i]))
+        return CameraLens(
+            resolution=(width, height) if width * height > 1 else None,
+            fovy=self._model_values("cam_fovy")[:, i].astype(np.float64),
+            sensor_size=(sensor[0], sensor[1]) if min(sensor) > 0.0 else None,
+            intrinsic=self._model_values("cam_intrinsic")[:, i].astype(np.float64),
+            is_orthographic=projection == mujoco.mjtProjection.mjPROJ_ORTHOGRAPHIC,
+        )
+
+    def _model_values(self, field: str) -> np.ndarray:
+        """Return a field of the model as it is now, `[1 or env, ...]`."""
+        return np.asarray(getattr(self.model, field))[None]
 
     def _bind_offsets(self) -> None:
         """Note where the fields are that say where mounts are on their bodies."""

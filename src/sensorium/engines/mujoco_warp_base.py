@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import mujoco
+import numpy as np
 import torch
 import warp as wp
 
@@ -150,6 +151,11 @@ class WarpModelEngine(MujocoModelEngine):
                     "they are. Write into it (wp.copy, assign), or make the engine anew."
                 )
         self._bind(self.prepared)
+
+    def _model_values(self, field: str) -> np.ndarray:
+        self._ensure()
+        values: np.ndarray = getattr(self._worlds.m, field).numpy()
+        return values if values.ndim > getattr(self.model, field).ndim else values[None]
 
     def _bind_offsets(self) -> None:
         self._offset_fields = [getattr(self._worlds.m, name) for name in self._offsets.fields]

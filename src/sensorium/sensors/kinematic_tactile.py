@@ -22,10 +22,12 @@ drove a slide; here every part resists the motion in both variants. `legacy_shea
 
 `friction` mu bounds the shear by mu F_n, and the twist by 2/3 mu F_n a, F_n >= 0 then. a is the radius of the circle
 in which the surface cuts the ball, a^2 = d (2 R - d) up to a = R. This is the torque at which a flat disc under uniform
-pressure slips (K. Johnson, "Contact Mechanics", Cambridge University Press, 1985). `shear_stiffness` holds the probe to an anchor, the place on
-the touched body where it first touched: x_t is how far it is away from there, tangentially, and the anchor follows
-where the bound is reached (P. Cundall and O. Strack, "A discrete numerical model for granular assemblies",
-Geotechnique 29, 1979). Another shape of the same body may become the deepest: the anchor stays.
+pressure slips (K. Johnson, "Contact Mechanics", Cambridge University Press, 1985).
+
+`shear_stiffness` holds the probe to an anchor, the place on the touched body where it first touched: x_t is how far it
+is away from there, tangentially, and the anchor follows where the bound is reached (P. Cundall and O. Strack, "A
+discrete numerical model for granular assemblies", Geotechnique 29, 1979). Another shape of the same body may become the
+deepest: the anchor stays.
 
 The force is a geometric estimate, not the solver's: shapes that the solver does not let collide are felt as well.
 """
