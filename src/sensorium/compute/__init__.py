@@ -2,6 +2,7 @@
 
 from sensorium.compute.clock import Clock, Rate
 from sensorium.compute.devices import Found, cuda_devices, keeps_current, pinned, resolve_device
+from sensorium.compute.loading import kernel
 from sensorium.compute.program import Compute, Program, Rows, Segment, recorded
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Segment",
     "cuda_devices",
     "keeps_current",
+    "kernel",
     "pinned",
     "recorded",
     "resolve_device",

@@ -19,7 +19,7 @@ from pydantic import field_validator, model_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, bad
-from sensorium.compute import Rows, recorded
+from sensorium.compute import Rows, kernel, recorded
 from sensorium.errors import nearest
 from sensorium.measurement.pipeline import Hooks
 from sensorium.measurement.record import Record, Timeline
@@ -30,8 +30,6 @@ from sensorium.sensors.ray_cfg import RayCfg
 from sensorium.sensors.taxels import Line, Places, as_plain, checked_places
 from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
 from sensorium.world.surface_query import SurfaceQuery
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +186,7 @@ class SurfaceDistanceProbeCfg(RayCfg[SurfaceDistanceProbeData]):
         return tuple(name for name in FIELDS if name in [ALIASES.get(each, each) for each in self.fields])
 
 
-@wp.kernel
+@kernel
 def _respond(
     rows: Rows,
     clock: wp.array[wp.int32],
