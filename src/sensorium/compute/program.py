@@ -2,7 +2,7 @@
 
 A kernel in this package takes `rows: Rows` as its first argument and its thread index starts with the environment:
 
-    @wp.kernel
+    @kernel
     def scale(rows: Rows, x_in: wp.array2d(dtype=float), x_out: wp.array2d(dtype=float)):
         i, column = wp.tid()
         env = rows.start + i
@@ -16,7 +16,7 @@ shard of envs on one core, or, with another mask, only the envs that were just r
 A kernel that many sensors use takes what is theirs as a task, a struct, so that one launch serves all of them
 (`Compute.launch_task`):
 
-    @wp.kernel
+    @kernel
     def scale_task(rows: Rows, tasks: wp.array[ScaleTask]):
         k, i, column = wp.tid()
         env = rows.start + i

@@ -19,7 +19,7 @@ import mujoco
 import numpy as np
 import warp as wp
 
-from sensorium.compute import Compute, Rows
+from sensorium.compute import Compute, Rows, kernel
 from sensorium.engines.contact import is_contact, names_fault, report_fault
 from sensorium.engines.mujoco_hidden import HIDDEN_PREFIX
 from sensorium.engines.mujoco_sleep import sleeps
@@ -29,8 +29,6 @@ from sensorium.spec import CONTACT_FIELDS, Requirement, contact_array, contact_c
 if TYPE_CHECKING:
     from sensorium.engines.base import Engine
     from sensorium.engines.mujoco_parts import Build
-
-wp.set_module_options({"enable_backward": False, "fuse_fp": False})
 
 CONTACT_PREFIX = f"{HIDDEN_PREFIX}contact/"
 _OBJ = mujoco.mjtObj
@@ -205,7 +203,7 @@ def elements(model: Any, kind: str, i: int) -> tuple[set[int], set[int]]:
     return {geom for geom in range(model.ngeom) if int(model.geom_bodyid[geom]) in bodies}, bodies
 
 
-@wp.kernel
+@kernel
 def convert_contacts(
     rows: Rows,
     columns: wp.array[wp.int32],

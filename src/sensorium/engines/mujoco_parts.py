@@ -37,7 +37,7 @@ import numpy as np
 import torch
 import warp as wp
 
-from sensorium.compute import Compute, Rows
+from sensorium.compute import Compute, Rows, kernel
 from sensorium.engines.mujoco_contact import contact_sensors, contacts, contacts_part
 from sensorium.engines.mujoco_native import native, sensor_id
 from sensorium.engines.mujoco_sleep import held_columns, is_held, may_sleep, named_joints, sleeps
@@ -53,8 +53,6 @@ from sensorium.spec import (
     MAGNETIC,
     Requirement,
 )
-
-wp.set_module_options({"enable_backward": False, "fuse_fp": False})
 
 _POS, _VEL, _ACC = (int(getattr(mujoco.mjtStage, f"mjSTAGE_{stage}")) for stage in ("POS", "VEL", "ACC"))
 
@@ -238,7 +236,7 @@ def _triple(sensordata: wp.array2d[wp.float64], env: wp.int32, column: wp.int32)
     return wp.vec3d(sensordata[env, column], sensordata[env, column + 1], sensordata[env, column + 2])
 
 
-@wp.kernel
+@kernel
 def convert_bodies(
     rows: Rows,
     wanted: wp.int32,
@@ -330,7 +328,7 @@ def bodies_part(build: Build) -> Launch | None:
     return lambda compute: compute.launch(convert_bodies, items, inputs, outputs)
 
 
-@wp.kernel
+@kernel
 def convert_wrenches(
     rows: Rows,
     body_ids: wp.array[wp.int32],
@@ -395,7 +393,7 @@ def _doubles(values: Any) -> Any:
     return wp.array(np.asarray(values, dtype=np.float64), dtype=wp.float64, device="cpu")
 
 
-@wp.kernel
+@kernel
 def convert_joints(
     rows: Rows,
     wanted: wp.int32,
@@ -504,7 +502,7 @@ def friction_constants(model: Any) -> tuple[np.ndarray, np.ndarray]:
     return (1.0 - first) / first, decay
 
 
-@wp.kernel
+@kernel
 def convert_native(
     rows: Rows,
     columns: wp.array[wp.int32],

@@ -18,7 +18,7 @@ import torch
 import warp as wp
 
 from sensorium.cfg import GilbertElliott, SimpleSensorCfg, amount_bounds, numbers_in
-from sensorium.compute import Compute, Rows
+from sensorium.compute import Compute, Rows, kernel
 from sensorium.compute.clock import FIRST, MOST_TICKS, Clock, Rate
 from sensorium.errors import ConfigError
 from sensorium.measurement.chain import NEVER, ChainField
@@ -26,8 +26,6 @@ from sensorium.measurement.knobs import KnobTable
 from sensorium.measurement.record import TORCH_DTYPES, Record, copy_word, words_at, words_of
 from sensorium.random import Choice, Normal, Uniform, draw, normal_table, philox, stream_key, word_to_uniform
 from sensorium.spec import FieldSpec, exact_fraction
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 NO_JITTER = -1
 _ZERO: Any = 0.0
@@ -83,14 +81,14 @@ class Transport:
     fields: wp.array[Row]
 
 
-@wp.kernel
+@kernel
 def _advance(tasks: wp.array[Transport]) -> None:
     t = tasks[wp.tid()]
     if t.clock[1] == 0:
         t.head[0] = (t.head[0] + 1) % t.stamp.shape[0]
 
 
-@wp.kernel
+@kernel
 def _dispatch(rows: Rows, tasks: wp.array[Transport]) -> None:
     k, i = wp.tid()
     env = rows.start + i
@@ -165,7 +163,7 @@ def _dispatch(rows: Rows, tasks: wp.array[Transport]) -> None:
     t.okay[head, env] = good
 
 
-@wp.kernel
+@kernel
 def _freeze(
     rows: Rows,
     clock: wp.array[wp.int32],
@@ -228,7 +226,7 @@ def _copy_rows(env: int, slot: int, num_envs: int, fields: wp.array[Row]) -> Non
             _copy_row(field.ring, slot * num_envs * field.words + first, field.shown, first, field.words)
 
 
-@wp.kernel
+@kernel
 def _select(rows: Rows, t: Transport) -> None:
     i, _none = wp.tid()
     env = rows.start + i
@@ -259,7 +257,7 @@ def _select(rows: Rows, t: Transport) -> None:
     _copy_rows(env, t.shown_slot[env], t.stamp.shape[1], t.fields)
 
 
-@wp.kernel
+@kernel
 def _gather(
     rows: Rows,
     num_envs: int,

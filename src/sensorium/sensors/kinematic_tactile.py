@@ -44,7 +44,7 @@ from pydantic import field_validator, model_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, Vec3, bad
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.geometry.primitives import MESH
 from sensorium.geometry.ray_structs import Instances
 from sensorium.geometry.solid_around import Around, Shapes
@@ -61,8 +61,6 @@ from sensorium.sensors.taxels import (
     unit_normals,
 )
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, SHAPES, Field, Requirement
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +234,7 @@ def _on_shape(instances: Instances, before: int, row: int, at: wp.vec3) -> wp.ve
     return quat_rotate_inverse(instances.quat[row], arm)
 
 
-@wp.kernel
+@kernel
 def _feel(
     rows: Rows,
     block: int,

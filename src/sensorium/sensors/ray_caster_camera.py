@@ -20,7 +20,7 @@ import warp as wp
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sensorium.compute import Rows, recorded
+from sensorium.compute import Rows, kernel, recorded
 from sensorium.engines.envs import env_rows
 from sensorium.errors import ConfigError, Fault
 from sensorium.geometry.cameras import (
@@ -50,10 +50,8 @@ from sensorium.sensors.ray_caster_camera_cfg import (
 )
 from sensorium.spec import Field
 
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
-
-@wp.kernel
+@kernel
 def _camera_pose(
     rows: Rows,
     alignment: int,
@@ -86,7 +84,7 @@ def _camera_pose(
             k_out[env, mount, row, column] = k_in[env, row, column]
 
 
-@wp.kernel
+@kernel
 def _copy(rows: Rows, count: int, wide: int, source: wp.uint64, target: wp.uint64) -> None:
     i, word = wp.tid()
     env = rows.start + i
@@ -98,7 +96,7 @@ RAY, RAY_IN_PLANE, DEPTH = 0, 1, 2
 """Where `_images` finds what it starts from: the ray's length in `ranges` or in `depths`, or z-depth in `depths`."""
 
 
-@wp.kernel
+@kernel
 def _images(
     rows: Rows,
     source: int,

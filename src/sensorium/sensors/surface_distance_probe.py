@@ -20,7 +20,7 @@ from pydantic import field_validator, model_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, as_plain, bad, numbers_in
-from sensorium.compute import Rows, recorded
+from sensorium.compute import Rows, kernel, recorded
 from sensorium.errors import nearest
 from sensorium.measurement.pipeline import Hooks
 from sensorium.measurement.record import Record, Timeline
@@ -31,8 +31,6 @@ from sensorium.sensors.ray_cfg import RayCfg
 from sensorium.sensors.taxels import Line, Places, checked_places
 from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
 from sensorium.world.surface_query import SurfaceQuery
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +188,7 @@ class SurfaceDistanceProbeCfg(RayCfg[SurfaceDistanceProbeData]):
         return tuple(name for name in FIELDS if name in [ALIASES.get(each, each) for each in self.fields])
 
 
-@wp.kernel
+@kernel
 def _respond(
     rows: Rows,
     clock: wp.array[wp.int32],

@@ -18,11 +18,9 @@ import torch
 import warp as wp
 
 from sensorium.cfg import OffsetCfg
-from sensorium.compute import Clock, Compute, Rows
+from sensorium.compute import Clock, Compute, Rows, kernel
 from sensorium.engines.base import Engine, FrameOnBody
 from sensorium.geometry.transforms import compose, quat_multiply, quat_rotate
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 
 @wp.func
@@ -37,7 +35,7 @@ def is_finite4(v: wp.vec4) -> wp.bool:
     return wp.isfinite(v[0]) and wp.isfinite(v[1]) and wp.isfinite(v[2]) and wp.isfinite(v[3])
 
 
-@wp.kernel
+@kernel
 def _pose(
     rows: Rows,
     body_in: wp.array[wp.int32],
@@ -68,7 +66,7 @@ def _pose(
         any_bad[0] = 1
 
 
-@wp.kernel
+@kernel
 def _motion(
     rows: Rows,
     order: int,
