@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
+from sensorium.cli.checks import check_files
 from sensorium.cli.messages import busy
 from sensorium.cli.rig import EXAMPLE
 
@@ -111,11 +112,9 @@ class Run:
 
         settings = Settings(self.envs, self.seconds, self.out, self.seed, self.device)
         from sensorium.cli.control import check_control, control_for
-        from sensorium.cli.rig import check_rig, load_rig
-        from sensorium.engines.model_file import model_file
+        from sensorium.cli.rig import load_rig
 
-        check_rig(self.rig)
-        model_file(self.model)
+        check_files(self.model, self.rig)
         with busy("loading"):
             check_control(self.control)
             import sensorium.sensors  # noqa: F401 - registers our sensors, also where the package is not installed
