@@ -56,19 +56,26 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(args: list[str]) -> int:
-    from sensorium.cli import messages
-    from sensorium.errors import SensoriumError
+    from sensorium.errors import MissingDependencyError, SensoriumError
 
     try:
         if args[:1] == ["--version"]:
             from sensorium import __version__
 
-            messages.stdout().print(f"sensorium {__version__}")
+            print(f"sensorium {__version__}")
             return 0
+        from sensorium.cli import messages
+
         with messages.plain_warnings():
             return _parsed(args or ["--help"]).run()
     except SensoriumError as error:
         messages.error(str(error))
+        return 2
+    except ModuleNotFoundError as error:
+        missing = MissingDependencyError.of_core(f"`sensorium {args[0]}`" if args else "the command line", error)
+        if missing is None:
+            raise
+        print(f"error: {missing}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # who read the output has left, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains of it when it ends
