@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from tyro.conf import Positional, arg
 
 from sensorium.cli.arguments import unset
-from sensorium.cli.checks import check_envs
+from sensorium.cli.checks import check_envs, check_files
 from sensorium.cli.messages import busy
 from sensorium.cli.rig import EXAMPLE
 
@@ -116,11 +116,9 @@ class Run:
         settings = Settings(self.envs, self.seconds, self.out, self.seed, self.device)
         check_envs(self.envs, self.first_env or 0)
         from sensorium.cli.control import check_control, control_for
-        from sensorium.cli.rig import check_rig, load_rig
-        from sensorium.engines.model_file import model_file
+        from sensorium.cli.rig import load_rig
 
-        check_rig(self.rig)
-        model_file(self.model)
+        check_files(self.model, self.rig)
         with busy("loading"):
             check_control(self.control)
             import sensorium.sensors  # noqa: F401 - registers our sensors, also where the package is not installed

@@ -18,7 +18,7 @@ from rich.markup import escape
 from tyro.conf import Positional, UseAppendAction, arg
 
 from sensorium.cli.arguments import unset
-from sensorium.cli.checks import check_addresses, check_device_name, check_envs
+from sensorium.cli.checks import check_addresses, check_device_name, check_envs, check_files
 from sensorium.cli.commands import INTERRUPTED
 from sensorium.cli.messages import busy, live, note, stderr, stdout
 from sensorium.errors import ConfigError, StreamError, UsageError, nearest
@@ -158,7 +158,6 @@ class Serve:
     def _check(self) -> None:
         """Refuse what can be seen to be wrong at once."""
         from sensorium.cli.rig import check_rig
-        from sensorium.engines.model_file import model_file
 
         check_envs(self.envs, self.first_env or 0)
         check_device_name(self.device)
@@ -181,13 +180,10 @@ class Serve:
                 hint = nearest(word.partition("=")[0], RESERVED).strip()
                 expected = "contact, contact=PATTERN or a rig file (.toml)"
                 raise UsageError.of("--reserve", word, expected, hint or "Other sensors can be spawned as they are.")
-        if self.model != "demo":
-            model_file(self.model)
-        for path in [
-            *([self.rig] if self.rig else []),
-            *(Path(word) for word in self.reserve if word.endswith(".toml")),
-        ]:
-            check_rig(path)
+        check_files(None if self.model == "demo" else self.model, self.rig)
+        for word in self.reserve:
+            if word.endswith(".toml"):
+                check_rig(Path(word))
 
     def _secrets(self, addresses: list[str]) -> tuple[Any, str]:
         """Return the server's keys and the token, and refuse what others can reach without either."""

@@ -14,7 +14,6 @@ from pydantic import PlainSerializer, PlainValidator, ValidationInfo, field_vali
 
 from sensorium.cfg import Amount, GilbertElliott, Place, StageCfg, amount_bounds, bad, parse_amount
 from sensorium.compute import Rows, kernel
-from sensorium.errors import ConfigError
 from sensorium.measurement.draws import is_law, law_parameters
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
@@ -131,10 +130,7 @@ def _parse_chance(value: Any) -> Any:
     if isinstance(value, GilbertElliott):
         return value
     if isinstance(value, Mapping) and value.keys() == {"p", "r"}:
-        try:
-            return GilbertElliott(**value)
-        except ConfigError as error:
-            raise bad(str(error)) from None
+        return GilbertElliott(**value)
     return within(_no_joint(parse_amount(value)), 0.0, 1.0, "a probability in [0, 1], or GilbertElliott(p, r)")
 
 
