@@ -321,6 +321,17 @@ class Engine(abc.ABC):
         The scene says so when it is built and in `Scene.capture`. What the engine computes does not depend on it.
         """
 
+    def replaced(self) -> Tensor | None:
+        """Return the environments whose state the simulator itself replaced since their last reset; None without any.
+
+        MuJoCo puts a state that became NaN, infinite or huge back to the model's default. Samples of it are finite, but
+        not valid. The host knows without waiting for the device.
+
+        Returns:
+            Bool `[env]` on the engine's device, or None, which is the default.
+        """
+        return None
+
     def count_ticks(self, ticks: int) -> None:
         """Note that the owner of a wrapped simulation took `ticks` steps."""
         self.tick += ticks

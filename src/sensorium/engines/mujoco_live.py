@@ -13,7 +13,7 @@ import torch
 from sensorium.compute import keeps_current
 from sensorium.engines.contact import is_contact
 from sensorium.engines.envs import copies, env_rows, restore
-from sensorium.engines.mujoco_base import LIMITS, MujocoModelEngine, refuse_unfresh_rk4
+from sensorium.engines.mujoco_base import BAD_STATE, LIMITS, MujocoModelEngine, refuse_unfresh_rk4
 from sensorium.engines.mujoco_contact import contact_reason, contacts, lacks_contacts
 from sensorium.engines.mujoco_native import native, reason, sensor_id
 from sensorium.engines.mujoco_parts import (
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _SPEC = int(mujoco.mjtState.mjSTATE_INTEGRATION)
+_QUIET = np.zeros(len(BAD_STATE), dtype=np.int32).tobytes()
 _POS, _VEL, _ACC = (int(getattr(mujoco.mjtStage, f"mjSTAGE_{stage}")) for stage in ("POS", "VEL", "ACC"))
 
 
@@ -89,6 +90,8 @@ class LiveMujocoEngine(MujocoModelEngine):
         self._places: list[np.ndarray] = []  # the fields that say where mounts are on their bodies, and what they held
         self._placed: list[bytes] = []
         self._needs_forward = True
+        self._bad = [data.warning.number[BAD_STATE[0] : BAD_STATE[-1] + 1] for data in datas]  # live views
+        self._counted, self._times = self._counts(), self._clocks()
         self._derive(frozenset())
 
     @property
@@ -267,6 +270,7 @@ class LiveMujocoEngine(MujocoModelEngine):
         """Bring derived arrays up to the current tick (minus `lag`); nothing happens where they already are."""
         if not self._dirty:
             return
+        self._look_for_resets()
         forward = self.fresh or self._needs_forward
         self._read(range(self.num_envs), forward)
         self._derived.convert()
@@ -296,6 +300,9 @@ class LiveMujocoEngine(MujocoModelEngine):
                 "(mujoco.mj_resetData(model, data); data.qpos[:] = ...), then call scene.reset(env_ids)."
             )
         ids = env_rows(env_ids, self.num_envs)
+        rows = slice(None) if ids is None else ids.numpy()
+        self._diverged[rows] = False
+        self._counted[rows], self._times[rows] = self._counts()[rows], self._clocks()[rows]
         if ids is None:
             self.forward()
         elif len(ids):
@@ -310,15 +317,35 @@ class LiveMujocoEngine(MujocoModelEngine):
     def state(self) -> dict[str, Any]:
         """Return tick and derived arrays; the physics is its owner's to save."""
         self.refresh()
-        return {"tick": self.tick, "lag": self.lag, "arrays": copies(self._derived.arrays)}
+        arrays = copies(self._derived.arrays)
+        return {"tick": self.tick, "lag": self.lag, "arrays": arrays, "diverged": self.diverged}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned, after the owner restored the physics."""
         self.tick, self.lag = int(state["tick"]), int(state["lag"])
+        self._diverged[:] = state["diverged"].numpy()
+        self._counted, self._times = self._counts(), self._clocks()
         missing = list(restore(self._derived.arrays, state["arrays"]))
         self._follow_offsets()
         self._dirty = self._needs_forward = bool(missing)
         self._keep_state(range(self.num_envs))
+
+    def _look_for_resets(self) -> None:
+        """Note where MuJoCo met a bad state since the last look; a reset, its own or the owner's, starts the counts."""
+        if all(bad.tobytes() == _QUIET for bad in self._bad):  # what is fastest
+            self._counted[...] = 0
+            return
+        counts, times = self._counts(), self._clocks()
+        again = (counts > 0) & (times < self._times)[:, None]
+        self._note_diverged(np.any((counts > self._counted) | again, axis=1))
+        self._counted, self._times = counts, times
+
+    def _counts(self) -> np.ndarray:
+        """Return how often MuJoCo met a bad state `[env, warning]`, in the order of `BAD_STATE`."""
+        return np.array(self._bad)
+
+    def _clocks(self) -> np.ndarray:
+        return np.array([data.time for data in self._datas])
 
     def _keep_state(self, envs: Any) -> None:
         for name, kept in self._last.items():
@@ -341,7 +368,8 @@ class LiveMujocoEngine(MujocoModelEngine):
                     self._sources[name][env] = getattr(data, name) if kept is None else kept[env]
                 if FRICTION in self._sources:
                     self._sources[FRICTION][env] = dry_friction(self._model, data)
-                full[env] = [data.warning[limit].number for limit in LIMITS]
+                numbers = data.warning.number
+                full[env] = [numbers[limit] for limit in LIMITS]
         self._report_limits(full)
 
     def _forwarded(self, live: Any) -> Any:

@@ -477,6 +477,16 @@ class Line:
     def _clear_flags(self) -> None:
         self.compute.launch(_clear_flags, (self.bad.shape[1],), [wp.from_torch(self.bad, dtype=wp.uint8)])
 
+    def invalidate(self, envs: torch.Tensor) -> None:
+        """Mark the newest capture of some environments as not valid.
+
+        Args:
+            envs: bool `[env]`.
+        """
+        self.bad.masked_fill_(envs[:, None], 1)
+        if self.ring is not None:
+            self.ring.invalidate(envs)
+
     def observation(self, mask: torch.Tensor) -> list[Segment]:
         """Return the work of a tick between samples: the sensor's look at it; for stages, the truth and their look."""
         work = _Work(self, mask)

@@ -511,6 +511,10 @@ class Ring:
         """Stamp the newest slot and draw when it arrives (a recordable task), after it was stored."""
         self.compute.launch_task(_dispatch, (), self._arguments)
 
+    def invalidate(self, envs: torch.Tensor) -> None:
+        """Mark the newest capture of some environments (bool `[env]`), and its repetitions, as not valid."""
+        self.okay.masked_fill_((self.stamp == self.stamp[self.position]) & envs, 0)
+
     def redraw(self) -> None:
         """Draw delay and loss anew for the envs of the active mask, where they are distributions."""
         self.delay.redraw()

@@ -384,6 +384,7 @@ class Scene:
             return
         self.engine.refresh()
         self._schedule.sample(self.engine.lag)
+        self._health.invalidate(self.engine, self._sensors.values())
         if self.compute.is_cpu:
             self._health.report(self._sensors.values())  # the tick of the sample itself
 
@@ -402,6 +403,7 @@ class Scene:
             if sensor.captures.first_at == clock.tick and not sensor.is_pure:
                 with starting(clock, sensor.captures.first_tick == clock.tick, engine.lag):
                     begin_again(sensor)
+        self._health.invalidate(engine, self._sensors.values())
 
     def _spoil_views(self) -> None:
         """Fill the views that were handed out, in a scene with `debug`."""
@@ -422,6 +424,7 @@ class Scene:
         if not self._is_in_use(sensor):
             self._use(sensor)
         self._on_read.evaluate(sensor)
+        self._health.invalidate(engine, self._sensors.values())
         self._health.report(self._sensors.values())
 
     # Reset ------------------------------------------------------------------------------------------------------------
@@ -454,6 +457,7 @@ class Scene:
         self.engine.refresh()
         with starting(self.clock, mask, self.engine.lag):
             begin(sensor)
+        self._health.invalidate(self.engine, [sensor])
 
     @launching
     def _reset_sensors(self, rows: torch.Tensor | None) -> None:
