@@ -70,6 +70,9 @@ class _Names:
         """Return the names of the bodies or, as those of geoms, of the shapes."""
         return {"body": self.bodies, "geom": self.shapes}.get(kind, ())
 
+    def parent_body(self, body: int) -> None:
+        """Return None: paths that name an entity alone are resolved before."""
+
 
 def _hidden(own_of: Sequence[set[int]], bodies: NDArray[np.int32]) -> NDArray[np.uint8]:
     """Return 1 where a mount does not see an instance, `[mount, instance]`; at least one column."""
