@@ -163,6 +163,9 @@ PLUGINS: dict[str, tuple[str, str]] = {
     "good": ("b_good", SENSOR.format(name="Good", work=GOOD)),
     "raising": ("b_raising", SENSOR.format(name="Raising", work=GOOD) + "\nraise RuntimeError('no licence found')\n"),
     "leaving": ("b_leaving", "import sys\nsys.exit(3)\n"),
+    "malformed": ("a b c !!", ""),
+    "aborting": ("b_aborting", "class Abort(BaseException): ...\nraise Abort('no display')\n"),
+    "mute": ("b_mute", "class Mute(Exception):\n    def __str__(self): raise ValueError\nraise Mute\n"),
     "needy": ("b_needy", "import no_such_dependency\n"),
     "absent": ("b_no_such_module.sensor", ""),
     "nameless": ("b_nameless:Nothing", SENSOR.format(name="Nameless", work=GOOD)),
@@ -178,6 +181,9 @@ PLUGINS: dict[str, tuple[str, str]] = {
 BROKEN = {
     "raising": ["RuntimeError: no licence found (", "b_raising.py:", "Mend or update it", "pip uninstall p-raising"],
     "leaving": ["SystemExit: 3", "pip uninstall p-leaving"],
+    "malformed": ["'a b c !!' names no module; expected package.module", "Correct malformed = 'a b c !!'"],
+    "aborting": ["Abort: no display (", "b_aborting.py:2", "pip uninstall p-aborting"],
+    "mute": ["Mute (", "b_mute.py:3", "pip uninstall p-mute"],
     "needy": ["it needs no_such_dependency, which is not installed", "Install no_such_dependency"],
     "absent": ["there is no module b_no_such_module", "Correct absent = 'b_no_such_module.sensor'"],
     "nameless": ["its module b_nameless has no Nothing", "Correct nameless = 'b_nameless:Nothing'"],
@@ -228,6 +234,28 @@ def test_each_broken_plugin_is_a_warning_with_its_name_package_reason_and_fix() 
     for name, parts in BROKEN.items():
         for part in (f"the sensor plugin '{name}' of p-{name} 0.1 ({PLUGINS[name][0]})", *parts):
             assert part in said[name], said[name]
+
+
+def test_a_package_without_metadata_takes_nothing_down(broken_site: Path) -> None:
+    for info in broken_site.glob("p_good-*"):
+        (info / "METADATA").unlink()
+    registry.load_installed(warn=False)
+    good = registry.cfg_for_kind("good")
+    assert registry.plugin_of(good) == "plugin 'good'"
+
+
+def test_ctrl_c_during_an_import_ends_the_program(broken_site: Path) -> None:
+    (broken_site / "b_raising.py").write_text("raise KeyboardInterrupt\n", encoding="utf-8")
+    with pytest.raises(KeyboardInterrupt):
+        registry.load_installed(warn=False)
+
+
+@pytest.mark.usefixtures("broken_site")
+def test_where_warnings_are_errors_every_plugin_is_loaded_before_the_first_is_raised() -> None:
+    with pytest.raises(sn.SensoriumWarning):
+        registry.load_installed()
+    assert len(registry.broken()) == len(BROKEN)
+    assert registry.cfg_for_kind("good").__module__ == "b_good"
 
 
 @pytest.mark.usefixtures("broken_site")

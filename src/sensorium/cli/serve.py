@@ -111,6 +111,8 @@ class Serve:
     """Where the sensors compute: cpu, cuda or cuda:INDEX."""
     seed: Annotated[int, arg(metavar="K")] = 0
     """Seed of every random number."""
+    first_env: Annotated[int | None, unset("K", "0")] = None
+    """Global index of env 0, if this process simulates a slice of a larger run: env 0 then has the noise of env K."""
 
     def run(self) -> int:
         """Run the command and return the exit code."""
@@ -157,7 +159,7 @@ class Serve:
         """Refuse what can be seen to be wrong at once."""
         from sensorium.cli.rig import check_rig
 
-        check_envs(self.envs)
+        check_envs(self.envs, self.first_env or 0)
         check_device_name(self.device)
         if not -1 <= self.bulk_port < 65536:
             raise UsageError.of("--bulk-port", self.bulk_port, "a port of 0 to 65535, or -1", "0 takes a free one.")
@@ -236,7 +238,8 @@ class Serve:
                 from sensorium.stream.collision import reserve_contact
 
                 reserved += reserve_contact(engine, word.partition("=")[2] or ".*")
-        return engine, Scene(engine, configs, seed=self.seed, reserve=reserved, discover=rig is None), title
+        scene = Scene(engine, configs, seed=self.seed, first_env=self.first_env, reserve=reserved, discover=rig is None)
+        return engine, scene, title
 
     def _server(self, scene: Scene, addresses: list[str], keys: Any, token: str) -> Server:
         from sensorium.stream.server import serve

@@ -135,7 +135,7 @@ def kernel_modules() -> tuple[list[Any], dict[str, str]]:
             if (error.name or "").partition(".")[0] == "sensorium":
                 raise
             spec = importlib.util.find_spec(info.name)
-            if spec is not None and spec.origin and "@wp.kernel" in Path(spec.origin).read_text(encoding="utf-8"):
+            if spec is not None and spec.origin and "@kernel" in Path(spec.origin).read_text(encoding="utf-8"):
                 skipped[info.name] = str(error)
     packages = {"sensorium", *(sensor.__module__.partition(".")[0] for sensor in registered().values())}
     found = {}

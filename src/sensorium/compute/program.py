@@ -2,7 +2,7 @@
 
 A kernel in this package takes `rows: Rows` as its first argument and its thread index starts with the environment:
 
-    @wp.kernel
+    @kernel
     def scale(rows: Rows, x_in: wp.array2d(dtype=float), x_out: wp.array2d(dtype=float)):
         i, column = wp.tid()
         env = rows.start + i
@@ -16,7 +16,7 @@ shard of envs on one core, or, with another mask, only the envs that were just r
 A kernel that many sensors use takes what is theirs as a task, a struct, so that one launch serves all of them
 (`Compute.launch_task`):
 
-    @wp.kernel
+    @kernel
     def scale_task(rows: Rows, tasks: wp.array[ScaleTask]):
         k, i, column = wp.tid()
         env = rows.start + i
@@ -84,11 +84,13 @@ class Rows:
         start: env of the first thread.
         first: last item index of the first thread; only kernels that are launched with `split` add it.
         mask: uint8 [env]; 0 leaves that env's rows untouched.
+        first_env: global index of env 0: random numbers are drawn for `first_env + env`.
     """
 
     start: wp.int32
     first: wp.int32
     mask: wp.array[wp.uint8]
+    first_env: wp.int32
 
 
 def recorded(hook: Function) -> Function:
@@ -175,13 +177,20 @@ class Compute:
         threads: CPU threads to shard over; None takes torch's number.
         capture: replay segments as captured graphs, once they have run often enough, instead of recorded launches.
         shards: pieces that every segment is split into where it can be, on the CPU; None measures which ones pay.
+        first_env: global index of env 0, see `Scene`.
 
     Raises:
         ConfigError: fewer than one shard.
     """
 
     def __init__(
-        self, device: str, num_envs: int, threads: int | None = None, capture: bool = True, shards: int | None = None
+        self,
+        device: str,
+        num_envs: int,
+        threads: int | None = None,
+        capture: bool = True,
+        shards: int | None = None,
+        first_env: int = 0,
     ) -> None:
         if shards is not None and shards < 1:
             raise ConfigError.single("Compute", "shards", shards, "at least 1, or None to measure which segments pay")
@@ -191,6 +200,8 @@ class Compute:
         self.is_cpu = bool(self.wp_device.is_cpu)
         """Whether launches run on the host."""
         self.num_envs = num_envs
+        self.first_env = first_env
+        """Global index of env 0: the word of env k in the counter of random numbers is `first_env + k`."""
         self.threads = threads or min(torch.get_num_threads(), os.cpu_count() or 1)
         self.capture = capture
         """Whether graphs are replayed, where a segment has them, and made where it has run often enough."""
@@ -326,6 +337,7 @@ class Compute:
         rows.start = start
         rows.first = first
         rows.mask = self._masks[id(mask)]
+        rows.first_env = self.first_env
         return rows
 
     @property

@@ -27,8 +27,6 @@ from numpy.typing import NDArray
 
 from sensorium.geometry.shapes import HeightField
 
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
-
 if TYPE_CHECKING:  # Warp's scalars have no operators that a type checker could see
     F32: TypeAlias = Any
     F64: TypeAlias = Any

@@ -11,8 +11,6 @@ error of t is that of the final rounding to float32, for a ray that comes from f
 
 import warp as wp
 
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
-
 PLANE = wp.constant(0)
 """Number of this kind in kernels: its place in `sensorium.geometry.shapes.KINDS`; so are those that follow."""
 SPHERE = wp.constant(1)

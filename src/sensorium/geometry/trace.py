@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import warp as wp
 
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.geometry.columns import columns_ray
 from sensorium.geometry.columns_walk import columns_walk
 from sensorium.geometry.hfield import HFields, hfield_normal, ray_hfield, ray_hfield_vertical
@@ -41,8 +41,6 @@ from sensorium.geometry.ray_structs import (
     Surroundings,
 )
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse, quat_yaw
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 
 @wp.func
@@ -169,7 +167,7 @@ def write_hit(
         out.direction[env, mount, r] = d
 
 
-@wp.kernel
+@kernel
 def cast_rays(
     rows: Rows,
     clock: wp.array[wp.int32],

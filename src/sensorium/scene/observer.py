@@ -19,7 +19,7 @@ import numpy as np
 import torch
 import warp as wp
 
-from sensorium.compute import Compute, Rows
+from sensorium.compute import Compute, Rows, kernel
 from sensorium.compute.graph import launching
 from sensorium.compute.program import Segment
 from sensorium.errors import ConfigError, DuplicateNameError, StaleError, UnknownNameError
@@ -29,8 +29,6 @@ from sensorium.spec import VECTOR_AXES, FieldSpec
 
 if TYPE_CHECKING:
     from sensorium.scene.scene import Scene
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 TRUE = "truth:"
 """What the names of columns with ground truth begin with."""
@@ -81,7 +79,7 @@ def _near(value: wp.float32, far: wp.float32) -> wp.float32:
     return value
 
 
-@wp.kernel
+@kernel
 def _gather(rows: Rows, lanes: int, width: int, pieces: wp.array[Piece], target: wp.uint64) -> None:
     i, lane = wp.tid()
     env = rows.start + i

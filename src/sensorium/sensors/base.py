@@ -15,8 +15,8 @@ import torch
 
 from sensorium import registry
 from sensorium.cfg import MountedSensorCfg, OffsetCfg, SensorCfg, SimpleSensorCfg, StageCfg
-from sensorium.compute import Program, Rate
-from sensorium.errors import ConfigError, RegistrationError
+from sensorium.compute import MOST_TICKS, Program, Rate
+from sensorium.errors import ConfigError, RegistrationError, UnsupportedError
 from sensorium.measurement.pipeline import Hooks, Line
 from sensorium.measurement.record import Record, Timeline
 from sensorium.measurement.stages import StageKey
@@ -133,10 +133,20 @@ class Sensor(Readable[CfgT, DataT]):
         self.engine, self.compute_on, self.clock = context.engine, context.compute, context.clock
         self._context = context
         self.rate = Rate.of(self.clock.dt_exact, cfg.update_period, cfg.rate_hz, self.name)
+        if self.rate.period > MOST_TICKS:
+            field = "update_period" if cfg.rate_hz is None else "rate_hz"
+            raise ConfigError.single(
+                f"{type(cfg).__name__}({self.name!r})", field, getattr(cfg, field),
+                f"a period of at most {MOST_TICKS} ticks of {self.clock.dt:g} s", "Sample more often.",
+            )  # fmt: skip
         self.mount: MountView | None = None
         self._mount_axis = False
         if isinstance(cfg, MountedSensorCfg):
             names, frames = resolve_mounts(cfg, self.engine)
+            for requirement in type(self).requirements(cfg, self.engine.supports):
+                for frame in frames:
+                    if (reason := self.engine.supports_on(requirement, frame.body)) is not None:
+                        raise UnsupportedError(self.name, requirement, self.engine.name, reason)
             self._mount_axis = cfg.is_plural
             self.mount = MountView(
                 self.engine, self.compute_on, self.clock, names, frames, self._mount_offset(), lambda: self.line.bad
