@@ -86,7 +86,7 @@ class Run:
     model: Annotated[Positional[Path], arg(metavar="MODEL")]
     """MJCF or URDF file."""
     rig: Annotated[Path, arg(metavar="RIG.toml")]
-    """Rig file: the sensors, as TOML, such as the example above."""
+    """Rig file: the sensors, as TOML; `sensorium run --help` shows one."""
     envs: Annotated[int, arg(metavar="N")] = 1
     """Environments, each with its own noise."""
     seconds: Annotated[float, arg(metavar="S")] = 2.0
