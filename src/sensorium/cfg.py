@@ -657,7 +657,7 @@ class StageCfg(Cfg):
     def observe(self, truth: Record, state: Mapping[str, Tensor], key: StageKey) -> None:
         """Look at the true value at a tick between samples; called only where `observes` is true.
 
-        Only launches of Warp kernels with fixed arguments may happen here: it is called once and replayed.
+        A stage that `is_recorded` only launches Warp kernels with fixed arguments here: they are recorded and replayed.
 
         Args:
             truth: true fields of the sensor at this tick, before `apply_transform`, read only.

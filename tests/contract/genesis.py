@@ -304,7 +304,7 @@ ROWS = (
         Row(
             "one tensor of N scalars",
             "guarantee",
-            Present("sn.Sensor.single", "tests/measurement/test_pipeline.py::test_single_has_one_field"),
+            Present("sn.Sensor.single", HERE + "test_one_tensor_of_n_scalars"),
             "(N,)",
         ),
         Row(
@@ -428,7 +428,11 @@ ROWS = (
         Row(
             "timeline.at(k, copy=False)",
             "guarantee",
-            Replaced(("sn.Timeline.at",), "at() returns the record itself, never a copy", PIPE + "test_timeline_depth"),
+            Present(
+                "sn.Timeline.at",
+                HERE + "test_the_timeline_gives_the_record_itself",
+                note="A copy is never made: `copy=True` is refused.",
+            ),
         ),
         Row(
             "data is timeline.at(0)",
@@ -608,7 +612,7 @@ ROWS = (
         Row(
             "it does nothing by default",
             "guarantee",
-            Present(f"{OWN}.apply_physics_imperfections", PIPE + "test_truth_of_every_combination"),
+            Present(f"{OWN}.apply_physics_imperfections", HERE + "test_the_default_hooks_do_nothing"),
         ),
         Row(
             "its noise goes through the response model",
@@ -697,7 +701,10 @@ ROWS = (
         Row(
             "its default mirrors raw into both rings",
             "guarantee",
-            Present(f"{OWN}.update_current_timestep_data", PIPE + "test_contract"),
+            Present(
+                f"{OWN}.update_current_timestep_data",
+                HERE + "test_the_default_of_the_fused_hook_mirrors_raw_and_applies_physics_imperfections",
+            ),
             "then applies physics imperfections to the measured slot",
         ),
         Row(
@@ -813,7 +820,17 @@ ROWS = (
             With("Cameras", where="sn.CameraData.rgb"),
             shape=("env", "height", "width", 3),
         ),
-        Row("read(envs_idx)", "method", Present("sn.Sensor.read", call="env_ids=None"), "for some environments"),
+        Row(
+            "read(envs_idx)",
+            "method",
+            Present(
+                "sn.Sensor.read",
+                HERE + "test_read_returns_the_data_class_with_memory_of_its_own",
+                call="envs_idx=None",
+                note="An alias of `env_ids`, which may be given by place.",
+            ),
+            "for some environments",
+        ),
         Row(
             "the batch axis is dropped with n_envs 0",
             "guarantee",
@@ -882,7 +899,10 @@ ROWS = (
         Row(
             "filter coefficients, states, accumulators",
             "guarantee",
-            Present("sn.Sensor.new_state", "tests/measurement/test_reset.py::test_nothing_old_gets_through"),
+            Present(
+                "sn.Sensor.new_state",
+                HERE + "test_a_state_is_kept_from_step_to_step_and_begins_anew_with_an_episode",
+            ),
             "kept from step to step",
         ),
         Row(
@@ -1009,7 +1029,7 @@ ROWS = (
         Row(
             "read() returns the data class",
             "guarantee",
-            Present("sn.Sensor.read", "tests/sensors/test_imu.py::test_by_default_an_imu_has_what_a_device_measures"),
+            Present("sn.Sensor.read", HERE + "test_read_returns_the_data_class_with_memory_of_its_own"),
         ),
         Row(
             "an IMU as three tensors",

@@ -633,7 +633,7 @@ ROWS = (
         Row(
             "T may be a tensor or a data class",
             "guarantee",
-            Present("sn.Sensor.single", "tests/measurement/test_pipeline.py::test_single_has_one_field"),
+            Present("sn.Sensor.single", "tests/contract/test_genesis.py::test_one_tensor_of_n_scalars"),
         ),
         Row("Sensor.data", "property", Present("sn.Sensor.data")),
         Row(
@@ -670,9 +670,10 @@ ROWS = (
             "Sensor.update",
             "method",
             Replaced(
-                ("sn.SimpleSensor.update_raw_data", "sn.Sensor.new_state", "sn.Scene.update"),
+                ("sn.Sensor.observe", "sn.Sensor.new_state", "sn.Scene.update"),
                 "The scene knows what is due; what must last is a state that resets and saves with the scene",
-                "tests/contract/test_mjlab.py::test_update_and_reset_make_the_next_read_compute_anew",
+                "tests/measurement/test_observe.py::"
+                "test_every_tick_is_observed_once_at_samples_and_between_them_read_or_not",
             ),
             "called each physics step",
         ),

@@ -68,7 +68,7 @@ ALWAYS = "tests/contract/test_contract.py::test_the_page_is_what_the_tables_say"
         ("data field", Present("sn.ImuData.quat_w", unit="1", dtype="int32"), {"shape": ("env", 4)}, "not int32"),
         ("data field", Present("sn.ImuData.lin_acc", unit="m/s^2"), {"shape": ("env", 3)}, "is no field"),
         ("data field", Present("sn.ImuData.no_such", unit="m/s^2"), {"shape": ("env", 3)}, "has no 'no_such'"),
-        ("method", Present("sn.Sensor.read", call="envs_idx=None"), {}, "takes no 'envs_idx'"),
+        ("method", Present("sn.Sensor.read", call="envs=None"), {}, "takes no 'envs'"),
         ("method", Present("sn.Sensor.read", call="env_ids=0"), {}, "defaults to None"),
         ("method", Present("sn.Sensor.single"), {}, "cannot be called"),
         ("property", Present("sn.Sensor.read"), {}, "is a method"),

@@ -140,6 +140,17 @@ class _Launch:
         return _Launch(self.kernel, dim, [], self.whole, tasks=tasks, threads=threads, owners=owners)
 
 
+def _arguments(kernel: Any, given: list[Any]) -> list[Any]:
+    """Return the arguments of a kernel with torch tensors as Warp arrays, which alone can be captured on the CPU."""
+    kinds = [argument.type for argument in kernel.adj.args][-len(given) :]
+    if len(kinds) != len(given):
+        return given  # Warp says what is missing
+    return [
+        wp.from_torch(value, dtype=kind.dtype) if isinstance(value, torch.Tensor) else value
+        for value, kind in zip(given, kinds, strict=True)
+    ]
+
+
 def _merged(launches: Sequence[_Launch]) -> list[_Launch]:
     """Let one launch of a kernel do the tasks of several owners.
 
@@ -266,7 +277,8 @@ class Compute:
             split: the kernel adds `rows.first` to its last index, and its threads do not depend on each other: with one
                 env only, its items may be shared among the cores.
         """
-        self._add(_Launch(kernel, (self.num_envs, *items), [*inputs, *outputs], whole=False, split=split))
+        arguments = _arguments(kernel, [*inputs, *outputs])
+        self._add(_Launch(kernel, (self.num_envs, *items), arguments, whole=False, split=split))
 
     def launch_task(self, kernel: Any, items: Sequence[int], task: Any, *, whole: bool = False) -> None:
         """Run or record one task of a kernel. Tasks that several sensors have in one program become one launch.
@@ -287,7 +299,7 @@ class Compute:
 
     def launch_whole(self, kernel: Any, dim: Sequence[int], inputs: Sequence[Any], outputs: Sequence[Any] = ()) -> None:
         """Run or record a kernel that has no env axis, takes no `rows` and is never sharded or masked."""
-        self._add(_Launch(kernel, tuple(dim), [*inputs, *outputs], whole=True))
+        self._add(_Launch(kernel, tuple(dim), _arguments(kernel, [*inputs, *outputs]), whole=True))
 
     @keeps_current
     def _add(self, launch: _Launch) -> None:

@@ -171,6 +171,9 @@ class Hooks:
     post: Callable[..., Any] | None = None
     reset: Callable[[torch.Tensor], object] | None = None
     observe: Callable[[], object] | None = None
+    """At every tick; at that of a sample before `raw`, `fused` or `compute`."""
+    between: Callable[[], object] | None = None
+    """At the ticks between samples only, for sensors whose sample includes the look at its own tick."""
     lookback: int = 0
     checks_state: bool = False
 
@@ -381,12 +384,13 @@ class Line:
         """Whether a sample depends on earlier ones, so that none may be skipped."""
         return bool(
             self.ring or self.walks or self.custom or self.stages_with_state or self.hooks.post or self.hooks.lookback
-        )
+            or self.hooks.observe
+        )  # fmt: skip
 
     @property
     def watches(self) -> bool:
         """Whether the sensor, or a stage of it, looks at the ticks between its samples."""
-        return bool(self.observers or self.hooks.observe)
+        return bool(self.observers or self.hooks.observe or self.hooks.between)
 
     @property
     def stages_with_state(self) -> list[StageRun]:
@@ -436,6 +440,8 @@ class Line:
         for records in {id(self.truths): self.truths, id(self.slots): self.slots}.values():
             for newer, older in reversed(list(pairwise(records))):
                 work.record(partial(self._move, newer, older, ON_SAMPLE))
+        if hooks.observe:
+            work.hook(hooks.observe)
         if hooks.compute:
             work.hook(hooks.compute, self.truth, self.slot)
         elif hooks.fused:
@@ -474,6 +480,12 @@ class Line:
             self._post(work)
         return work.segments
 
+    def begin_measured(self, raw: Record, slot: Record) -> None:
+        """Have the measured branch start from the truth (launches)."""
+        self._move(raw, slot, ALWAYS)
+        if self.hooks.lookback:
+            self._hold_first()
+
     def _clear_flags(self) -> None:
         self.compute.launch(_clear_flags, (self.bad.shape[1],), [wp.from_torch(self.bad, dtype=wp.uint8)])
 
@@ -491,8 +503,9 @@ class Line:
         """Return the work of a tick between samples: the sensor's look at it; for stages, the truth and their look."""
         work = _Work(self, mask)
         raw = self.hooks.raw
-        if self.hooks.observe:
-            work.record(self.hooks.observe)
+        for hook in (self.hooks.observe, self.hooks.between):
+            if hook:
+                work.hook(hook)
         if not self.observers:
             return work.segments
         assert raw is not None
@@ -503,7 +516,8 @@ class Line:
         if not self.hooks.checks_state:
             work.record(partial(self._flag_nan, self._scratch))
         for run in self.observers:
-            work.record(partial(run.cfg.observe, self._scratch, run.states.views, run.key))
+            look = partial(run.cfg.observe, self._scratch, run.states.views, run.key)
+            (work.record if run.cfg.is_recorded else work.call)(look)
         work.record(partial(self._observed_flags, END))
         return work.segments
 
@@ -688,7 +702,7 @@ class Line:
     def needs_protection(self) -> bool:
         """Whether a hook is a plain Python call, which works on all envs."""
         hooks = [self.hooks.raw, self.hooks.fused, self.hooks.compute, self.hooks.physics, self.hooks.transform,
-                 self.hooks.hardware, self.hooks.derive]  # fmt: skip
+                 self.hooks.hardware, self.hooks.derive, self.hooks.observe]  # fmt: skip
         hooks.append(self.hooks.post)
         python = [hook for hook in hooks if hook is not None and not getattr(hook, "__recorded__", False)]
         return bool(python or any(not run.cfg.is_recorded for run in self.stages))

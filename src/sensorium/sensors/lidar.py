@@ -154,13 +154,14 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
 
     def _hooks(self) -> Hooks:
         hooks = super()._hooks()
+        hooks.between = self._look
         shows_misses = self._has_chain and self.cfg.no_hit_value is not None  # in the truth at once, else at the end
         if self.distorts or self.cfg.alters_returns or shows_misses:
             hooks.raw = None
         else:
             hooks.fused = None
         if not self.distorts:
-            hooks.observe = None
+            hooks.between = None
         if not self._has_chain:
             hooks.derive = None
         return hooks
@@ -331,7 +332,8 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
 
     # Work -------------------------------------------------------------------------------------------------------------
 
-    def observe(self) -> None:
+    @recorded
+    def _look(self) -> None:
         """Keep where everything is at a tick between two samples."""
         self._cast.look()
         self._pass_flags(keep_flags)
