@@ -26,7 +26,6 @@ from sensorium.world.ray_scene import Targets
 
 SIGNS = tuple(product((1.0, -1.0), repeat=3))
 KINDS = ("hull", "bumpy", "open", "fine", "sheet")
-CLOSED = ("hull", "bumpy", "fine")
 ON_EDGE = 3e-6
 """Rays that pass an edge of a triangle within this share of the triangle's height may leak through MuJoCo's meshes."""
 
@@ -36,6 +35,9 @@ def triangles(rng: np.random.Generator, kind: str) -> tuple[Array, NDArray[np.in
     if kind == "hull":
         mesh = hull(rng, int(rng.integers(5, 40)))
         points, faces = mesh.vertices, mesh.faces
+    elif kind == "ball":
+        points, faces = icosphere(int(rng.integers(0, 4)))
+        points = single(points)
     elif kind == "sheet":
         n = 12
         x, y = np.meshgrid(np.linspace(-1.0, 1.0, n), np.linspace(-1.0, 1.0, n))
@@ -177,13 +179,13 @@ def test_rays_at_mirrored_meshes_are_those_of_the_reference_and_of_mujoco(seed: 
 
 
 @pytest.mark.parametrize(
-    ("seed", "meshes", "rays"), [(2, 16, 2000), pytest.param(3, 400, 10000, marks=pytest.mark.soak)]
+    ("seed", "meshes", "rays"), [(2, 16, 2000), pytest.param(3, 100, 10000, marks=pytest.mark.soak)]
 )
 def test_no_ray_leaks_through_an_edge_or_a_vertex(seed: int, meshes: int, rays: int) -> None:
-    """Rays out of convex meshes, aimed exactly at vertices and edges; MuJoCo's own leak there."""
+    """Rays out of stretched balls, aimed exactly at vertices and edges; MuJoCo's own leak there."""
     rng = np.random.default_rng(200 + seed)
     leaks = 0
-    for case in cases(seed, meshes, ("hull",)):
+    for case in cases(seed, meshes, ("ball",)):
         corners = case.corners[rng.integers(len(case.corners), size=rays)]
         share = np.where(rng.random(rays) < 0.5, 1.0, rng.random(rays))[:, None]
         aims = share * corners[:, 0] + (1.0 - share) * corners[:, 1]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
 
 import sensorium as sn
 from sensorium.testing import check_sensor, tumbling_engine
@@ -221,22 +222,34 @@ def test_without_friction_a_twist_has_no_bound() -> None:
 
 
 def test_the_reading_is_in_the_links_axes_wherever_the_link_is() -> None:
-    """A pair of bodies turned and moved together feels the same."""
+    """A pair of bodies turned and moved together feels the same, also where the cube is turned on its face or over.
+
+    Force and torque have parts along all axes that a wrong frame would mix.
+    """
     readings, torques = [], []
-    for quat, pos in (((1.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0)), (unit(0.2, 0.5, -0.7, 0.4), (3.0, -2.0, 1.0))):
+    places = ((0.0, 0.0, 0.0), (0.005, 0.003, 0.0), (-0.005, 0.001, 0.002))
+    level, askew = (1.0, 0.0, 0.0, 0.0), unit(0.2, 0.5, -0.7, 0.4)
+    quarter, over = unit(1.0, 0.0, 0.0, 1.0), (0.0, 1.0, 0.0, 0.0)
+    for quat, pos, own in (
+        (level, (0.0, 0.0, 0.0), level), (askew, (3.0, -2.0, 1.0), level), (level, (0.0, 0.0, 0.0), quarter),
+        (askew, (0.0, 0.0, 0.0), over),
+    ):  # fmt: skip
         engine = engine_of([BOX])
-        engine.body_quat_w[:] = torch.tensor(np.asarray(quat), dtype=torch.float32)
+        engine.body_quat_w[:, 0] = torch.tensor(np.asarray(quat), dtype=torch.float32)
+        turned = Rotation.from_quat(quat, scalar_first=True) * Rotation.from_quat(own, scalar_first=True)
+        engine.body_quat_w[:, 1] = torch.tensor(turned.as_quat(scalar_first=True), dtype=torch.float32)
         engine.body_pos_w[:, 0] = torch.tensor(pos)
         engine.body_pos_w[:, 1] = torch.tensor(np.array(pos) + rotated(quat, (0.0, 0.0, 0.1)), dtype=torch.float32)
         engine.body_lin_vel_w[:, 0] = torch.tensor(rotated(quat, (0.3, 0.1, 0.2)), dtype=torch.float32)
         engine.body_ang_vel_w[:, 0] = torch.tensor(rotated(quat, (0.0, 0.0, 5.0)), dtype=torch.float32)
-        scene, skin = tactile(engine, probe_local_pos=THREE, twist_scalar=0.2)
+        scene, skin = tactile(engine, probe_local_pos=places, twist_scalar=0.2)
         scene.update()
-        readings.append(numpy(skin.data.force))
-        torques.append(numpy(skin.data.torque))
-    np.testing.assert_allclose(readings[0], readings[1], atol=2e-3)  # 1000 N/m of 1e-6 m at a distance of 4 m
-    np.testing.assert_allclose(torques[0], torques[1], atol=2e-5)  # at arms of 5 mm
-    assert np.abs(torques[0]).max() > 0.5
+        readings.append(numpy(skin.data.force)[0])
+        torques.append(numpy(skin.data.torque)[0])
+    for force, torque in zip(readings[1:], torques[1:], strict=True):
+        np.testing.assert_allclose(force, readings[0], atol=2e-3)  # 1000 N/m of 1e-6 m at a distance of 4 m
+        np.testing.assert_allclose(torque, torques[0], atol=2e-5)  # at arms of 5 mm
+    assert (np.abs(readings[0]).min(axis=0) > 0.05).all() and (np.abs(torques[0]).max(axis=0) > 1e-4).all()
 
 
 def test_own_link_is_not_felt_and_every_other_shape_is_collision_enabled_or_not() -> None:
