@@ -2,16 +2,19 @@
 
 from sensorium.compute.clock import Clock, Rate
 from sensorium.compute.devices import Found, cuda_devices, keeps_current, pinned, resolve_device
+from sensorium.compute.memory import Memory, check_envs
 from sensorium.compute.program import Compute, Program, Rows, Segment, recorded
 
 __all__ = [
     "Clock",
     "Compute",
     "Found",
+    "Memory",
     "Program",
     "Rate",
     "Rows",
     "Segment",
+    "check_envs",
     "cuda_devices",
     "keeps_current",
     "pinned",

@@ -52,6 +52,7 @@ import warp as wp
 
 from sensorium.compute import graph
 from sensorium.compute.devices import keeps_current, resolve_device
+from sensorium.compute.memory import Memory, check_envs
 from sensorium.compute.workers import Workers
 from sensorium.errors import ConfigError
 
@@ -69,6 +70,9 @@ TIMED_RUNS = 4
 CAPTURE_AFTER = 32
 """Runs of a segment before it is captured on the CPU: a capture costs as much as it saves in about so many runs (0.13
 ms for each launch, against 4 us in each run). On CUDA it costs little, and `TIMED_RUNS` are enough."""
+
+ENV_BYTES = 256
+"""Memory that an environment takes at least, bytes; the state of every robot is larger."""
 
 _loading = threading.Lock()
 """Held where Warp may start, or load a kernel: it crashes where several threads do so at once."""
@@ -175,22 +179,27 @@ class Compute:
         threads: CPU threads to shard over; None takes torch's number.
         capture: replay segments as captured graphs, once they have run often enough, instead of recorded launches.
         shards: pieces that every segment is split into where it can be, on the CPU; None measures which ones pay.
+        memory: what may be allocated; None makes one.
 
     Raises:
         ConfigError: fewer than one shard.
     """
 
     def __init__(
-        self, device: str, num_envs: int, threads: int | None = None, capture: bool = True, shards: int | None = None
-    ) -> None:
+        self, device: str, num_envs: int, threads: int | None = None, capture: bool = True, shards: int | None = None,
+        memory: Memory | None = None,
+    ) -> None:  # fmt: skip
         if shards is not None and shards < 1:
             raise ConfigError.single("Compute", "shards", shards, "at least 1, or None to measure which segments pay")
         self.device = device = resolve_device(device)
+        check_envs("Engine", num_envs, ENV_BYTES, device)
         with _loading:
             self.wp_device = wp.get_device(device)
         self.is_cpu = bool(self.wp_device.is_cpu)
         """Whether launches run on the host."""
         self.num_envs = num_envs
+        self.memory = Memory(device, num_envs) if memory is None else memory
+        """What sensors may allocate while they are built."""
         self.threads = threads or min(torch.get_num_threads(), os.cpu_count() or 1)
         self.capture = capture
         """Whether graphs are replayed, where a segment has them, and made where it has run often enough."""

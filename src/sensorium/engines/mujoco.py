@@ -17,10 +17,11 @@ import mujoco
 import numpy as np
 import torch
 
+from sensorium.compute import check_envs
 from sensorium.engines.envs import copies, env_rows, positive_int, restore, row_values
 from sensorium.engines.mujoco_base import LIMITS
 from sensorium.engines.mujoco_live import LiveMujocoEngine
-from sensorium.engines.mujoco_owned import STATE_FIELDS, OwnedModelEngine
+from sensorium.engines.mujoco_owned import STATE_FIELDS, OwnedModelEngine, state_size
 from sensorium.engines.mujoco_parts import STATE_SOURCES, fields_of, model_fields_of
 from sensorium.engines.mujoco_shapes import check_shared, shared_model
 from sensorium.engines.mujoco_spec import compose_spec, prepare_spec
@@ -166,6 +167,7 @@ class MujocoEngine(OwnedModelEngine):
     def _install(self, model: Any, prepared: frozenset[Requirement]) -> None:
         """Make the batch of a model; where there was one before the first tick, carry its state over."""
         old = self._batch
+        check_envs("MujocoEngine", self.num_envs, 8 * state_size(model), "cpu")
         # sleeping bodies and inertial point contacts keep state outside the row, so MuJoCo wants an MjData per env
         sleeps = bool(int(model.opt.enableflags) & int(getattr(mujoco.mjtEnableBit, "mjENBL_SLEEP", 0)))
         batch = _batch_class()(

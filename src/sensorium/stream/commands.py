@@ -141,6 +141,7 @@ class Commands:
             command.attach_to or None,
             None if command.env == -1 else command.env,
             client_side=client_side,
+            is_bounded=True,
         )
         session.sensors.add(info.name)
         return info.to_dict()
