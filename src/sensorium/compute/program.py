@@ -43,7 +43,7 @@ from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
-from math import prod
+from math import inf, prod
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -74,8 +74,32 @@ ms for each launch, against 4 us in each run). On CUDA it costs little, and `TIM
 ENV_BYTES = 256
 """Memory that an environment takes at least, bytes; the state of every robot is larger."""
 
-_loading = threading.Lock()
-"""Held where Warp may start, or load a kernel: it crashes where several threads do so at once."""
+LOADS_AFTER_S = 0.05
+"""A launch that takes longer compiles or loads its kernel."""
+
+
+class _Loading:
+    """Held where Warp may start, or load a kernel: it crashes where several threads do so at once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._since = inf
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._since = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        self._since = inf
+        self._lock.release()
+
+    @property
+    def takes_long(self) -> bool:
+        """Whether a thread has held it for so long that it compiles a kernel."""
+        return time.monotonic() - self._since > LOADS_AFTER_S
+
+
+_loading = _Loading()
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -230,6 +254,11 @@ class Compute:
     def mask(self) -> torch.Tensor:
         """The uint8 [env] mask of envs that hooks work on now."""
         return self._active
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether a thread of this process compiles or loads a kernel; any thread may ask."""
+        return _loading.takes_long
 
     @property
     def is_recording(self) -> bool:

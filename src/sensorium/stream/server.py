@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from sensorium.scene import Scene
 
 
+COMPILING = "it compiles kernels, on the first run only"
+"""What clients are told whose requests wait for that."""
+
 _open: WeakSet[Server] = WeakSet()
 """Servers that are not closed."""
 
@@ -295,6 +298,22 @@ class Server:
         """Called now and then, on the socket's thread."""
         self._doorkeeper.look_around()
         self._marks.look_around()
+        self._tell_waiting()
+
+    def _tell_waiting(self) -> None:
+        """Tell clients whose requests wait that the loop's thread works on one, or compiles kernels; on the socket's.
+
+        A loop that stands still is not at work: its clients hear nothing, and their requests time out.
+        """
+        current, is_loading = self._commands.current, self.scene.compute.is_loading
+        if current is None and not is_loading:
+            return
+        waiting: dict[Session, list[int]] = {}
+        for session, command in [*([] if current is None else [current]), *self._doorkeeper.commands.copy()]:
+            waiting.setdefault(session, []).append(command.request)
+        for session, numbers in waiting.items():
+            if self._hub.sessions.get(session.route) is session:
+                self._hub.tell(session, say.Working(tuple(numbers), COMPILING if is_loading else ""))
 
     def wake(self) -> None:
         """Have a `poll` that waits return; from any thread."""
