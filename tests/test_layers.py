@@ -24,7 +24,7 @@ LAYERS = (
 OUTPUTS = {
     "record": {"errors", "memory", "spec", "readings"},
     "wire": {"errors", "spec", "readings"},
-    "stream": {"errors", "spec", "readings", "wire", "registry", "cfg"},
+    "stream": {"errors", "memory", "spec", "readings", "wire", "registry", "cfg"},
     "client": {"errors", "spec", "readings", "wire"},
     "view": {"errors", "spec", "readings"},
 }

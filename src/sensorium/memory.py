@@ -1,9 +1,11 @@
-"""Memory of the machine: how many bytes are available, and how errors write a number of bytes."""
+"""Memory of the machine: how many bytes are available, and what part of them may be taken."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 
 _GROUPS = (
@@ -40,9 +42,30 @@ def _number(file: Path, word: str) -> int:
     return int(found[0].split()[1])
 
 
+@dataclass
+class Allowance:
+    """What sensors may take; `compute.Memory.within` counts what they do take.
+
+    Args:
+        nbytes: bytes of memory; infinite for no bound.
+        rays: rays of one sample in all environments together.
+        expected: what fits, for messages: ``"at most 1 MB for all of them"``.
+        fix: how to raise the bound, for messages.
+    """
+
+    nbytes: float = inf
+    rays: float = inf
+    expected: str = "a size that fits"
+    fix: str = ""
+    taken: int = field(default=0, init=False)
+    """Bytes that were allocated."""
+    rays_taken: int = field(default=0, init=False)
+    """Rays that are cast for each sample."""
+
+
 def in_mb(nbytes: float) -> str:
     """Return a number of bytes as text in MB."""
     return f"{nbytes / 1e6:.3g} MB" if not 1e8 <= nbytes < 1e12 else f"{nbytes / 1e6:.0f} MB"
 
 
-__all__ = ["host_available", "in_mb"]
+__all__ = ["Allowance", "host_available", "in_mb"]

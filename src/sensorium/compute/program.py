@@ -43,7 +43,7 @@ from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
-from math import prod
+from math import inf, prod
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -52,6 +52,7 @@ import warp as wp
 
 from sensorium.compute import graph
 from sensorium.compute.devices import keeps_current, resolve_device
+from sensorium.compute.memory import Memory, check_envs
 from sensorium.compute.workers import Workers
 from sensorium.errors import ConfigError
 
@@ -70,8 +71,35 @@ CAPTURE_AFTER = 32
 """Runs of a segment before it is captured on the CPU: a capture costs as much as it saves in about so many runs (0.13
 ms for each launch, against 4 us in each run). On CUDA it costs little, and `TIMED_RUNS` are enough."""
 
-_loading = threading.Lock()
-"""Held where Warp may start, or load a kernel: it crashes where several threads do so at once."""
+ENV_BYTES = 256
+"""Memory that an environment takes at least, bytes; the state of every robot is larger."""
+
+LOADS_AFTER_S = 0.05
+"""A launch that takes longer compiles or loads its kernel."""
+
+
+class _Loading:
+    """Held where Warp may start, or load a kernel: it crashes where several threads do so at once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._since = inf
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._since = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        self._since = inf
+        self._lock.release()
+
+    @property
+    def takes_long(self) -> bool:
+        """Whether a thread has held it for so long that it compiles a kernel."""
+        return time.monotonic() - self._since > LOADS_AFTER_S
+
+
+_loading = _Loading()
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -189,6 +217,7 @@ class Compute:
         capture: replay segments as captured graphs, once they have run often enough, instead of recorded launches.
         shards: pieces that every segment is split into where it can be, on the CPU; None measures which ones pay.
         first_env: global index of env 0, see `Scene`.
+        memory: what may be allocated; None makes one.
 
     Raises:
         ConfigError: fewer than one shard.
@@ -202,10 +231,12 @@ class Compute:
         capture: bool = True,
         shards: int | None = None,
         first_env: int = 0,
+        memory: Memory | None = None,
     ) -> None:
         if shards is not None and shards < 1:
             raise ConfigError.single("Compute", "shards", shards, "at least 1, or None to measure which segments pay")
         self.device = device = resolve_device(device)
+        check_envs("Engine", num_envs, ENV_BYTES, device)
         with _loading:
             self.wp_device = wp.get_device(device)
         self.is_cpu = bool(self.wp_device.is_cpu)
@@ -213,6 +244,8 @@ class Compute:
         self.num_envs = num_envs
         self.first_env = first_env
         """Global index of env 0: the word of env k in the counter of random numbers is `first_env + k`."""
+        self.memory = Memory(device, num_envs) if memory is None else memory
+        """What sensors may allocate while they are built."""
         self.threads = threads or min(torch.get_num_threads(), os.cpu_count() or 1)
         self.capture = capture
         """Whether graphs are replayed, where a segment has them, and made where it has run often enough."""
@@ -243,6 +276,11 @@ class Compute:
     def mask(self) -> torch.Tensor:
         """The uint8 [env] mask of envs that hooks work on now."""
         return self._active
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether a thread of this process compiles or loads a kernel; any thread may ask."""
+        return _loading.takes_long
 
     @property
     def is_recording(self) -> bool:

@@ -17,10 +17,11 @@ import mujoco
 import numpy as np
 import torch
 
+from sensorium.compute import check_envs
 from sensorium.engines.envs import copies, env_rows, positive_int, restore, row_values
 from sensorium.engines.mujoco_base import BAD_STATE, LIMITS
 from sensorium.engines.mujoco_live import LiveMujocoEngine
-from sensorium.engines.mujoco_owned import STATE_FIELDS, OwnedModelEngine
+from sensorium.engines.mujoco_owned import STATE_FIELDS, OwnedModelEngine, state_size
 from sensorium.engines.mujoco_parts import STATE_SOURCES, fields_of, model_fields_of
 from sensorium.engines.mujoco_shapes import check_shared, shared_model
 from sensorium.engines.mujoco_sleep import sleeps
@@ -171,6 +172,7 @@ class MujocoEngine(OwnedModelEngine):
     def _install(self, model: Any, prepared: frozenset[Requirement]) -> None:
         """Make the batch of a model; where there was one before the first tick, carry its state over."""
         old = self._batch
+        check_envs("MujocoEngine", self.num_envs, 8 * state_size(model), "cpu")
         # sleeping bodies and inertial point contacts keep state outside the row, so MuJoCo wants an MjData per env
         batch = _batch_class()(
             model,

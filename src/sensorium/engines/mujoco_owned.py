@@ -31,6 +31,12 @@ STATE_FIELDS = ("qpos", "qvel", "act", "ctrl", "mocap_pos", "mocap_quat")
 """The state that `reset` writes and that is open as `engine.qpos` and so on."""
 
 
+def state_size(model: mujoco.MjModel) -> int:
+    """Return how many numbers the state of one environment has at least: MuJoCo's state, poses and sensors."""
+    integrated = mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_INTEGRATION)
+    return int(integrated + 7 * model.nbody + model.nsensordata)
+
+
 class OwnedModelEngine(MujocoModelEngine):
     """An engine that compiles its MuJoCo model itself, with what sensors need of it.
 

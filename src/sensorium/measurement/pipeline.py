@@ -331,6 +331,9 @@ class Line:
     def _allocate(self, chained: Mapping[str, tuple[int, FieldSpec]]) -> None:
         compute, hooks, num_envs, device = self.compute, self.hooks, self.compute.num_envs, self.compute.device
 
+        shapes = {spec.name: spec.shape for spec in (*self.specs, *self.mid_specs)}
+        compute.memory.check_fields(num_envs * sum(spec.nbytes for spec in self.mid_specs), shapes)
+
         def record() -> Record:
             return Record(self.mid_specs, num_envs, device)
 

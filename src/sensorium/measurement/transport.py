@@ -278,6 +278,10 @@ def _gather(
         copy_word(wide, ring, slot * num_envs * count + here, shown, here)
 
 
+STAMP_BYTES = 9
+"""Bytes that a sample takes besides its fields: when it was captured, when it arrives, and whether it is valid."""
+
+
 class Ring:
     """The last samples of one sensor in return space, and when each was captured and arrives.
 
@@ -318,6 +322,8 @@ class Ring:
         """Ticks from a capture to its arrival, at least and at most."""
         in_flight = math.floor((self.max_delay_ticks + 0.5) / rate.period) + 2 if self.has_delay else 1
         self.depth = max(in_flight, cfg.history_length, 1)
+        size = sum(spec.nbytes for spec in self.specs) + STAMP_BYTES
+        compute.memory.check(self.depth * num_envs * size, *self._driver(in_flight))
         self.rings = {
             spec.name: torch.zeros((self.depth, num_envs, *spec.shape), dtype=_dtype(spec), device=device)
             for spec in self.specs
@@ -357,6 +363,12 @@ class Ring:
         return f"Ring(depth={self.depth}, delay<={self.max_delay_ticks:g} ticks, history={self.cfg.history_length})"
 
     # Set-up -----------------------------------------------------------------------------------------------------------
+
+    def _driver(self, in_flight: int) -> tuple[str, object]:
+        """Return the field of the config that the depth follows from, and its value."""
+        if self.cfg.history_length >= in_flight:
+            return "history_length", self.cfg.history_length
+        return "delay", self.cfg.delay
 
     def _ticks(self, amount: Any) -> Any:
         """Seconds to ticks, exact for the decimals that people write."""

@@ -140,6 +140,11 @@ class PatternBaseCfg(Cfg):
         """Shape that gives the rays their natural axes, the last one fastest; by default one axis."""
         return (len(self._starts_and_directions("cpu")[0]),)
 
+    def count_rays(self) -> int | None:
+        """Return the number of rays, or a bound of it, without making them; None where that is not known."""
+        own = type(self).return_shape
+        return None if own is PatternBaseCfg.return_shape else math.prod(self.return_shape)
+
     def ray_channels(self) -> NDArray[np.int32] | None:
         """Return the laser or row of each ray, `[ray]`; by default there are none."""
         return None

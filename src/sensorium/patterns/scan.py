@@ -284,6 +284,10 @@ class ScanPatternCfg(PatternBaseCfg):
         directions = tensor(self.table().directions(), device)
         return torch.zeros_like(directions), directions
 
+    def count_rays(self) -> int | None:
+        """Return the number of rays in the table, or a bound of it; None where it is not known before it is made."""
+        return None
+
     def shape_of(self, table: ScanTable) -> tuple[int, ...]:
         """Return the shape that gives the rays of `table` their natural axes; by default one axis."""
         return (len(table),)

@@ -9,7 +9,7 @@ import torch
 
 from sensorium import registry
 from sensorium.cfg import SensorCfg
-from sensorium.compute import Clock, Compute, keeps_current
+from sensorium.compute import Clock, Compute, Memory, keeps_current
 from sensorium.compute.clock import AGAIN, FIRST, SAMPLE
 from sensorium.compute.graph import launching
 from sensorium.engines.base import Engine
@@ -103,7 +103,9 @@ class Scene:
         self._declared = Declared(engine)
         configs = self._named(list(sensors))
         reserved = [item if isinstance(item, Requirement) else self._declared.resolve(item) for item in reserve]
-        engine.prepare(requirements_of([*configs, *reserved], engine.supports, engine))
+        memory = Memory(engine.device, engine.num_envs)
+        with memory.building(*configs):
+            engine.prepare(requirements_of([*configs, *reserved], engine.supports, engine))
         if discover:
             self._declared.discover()
         for cfg in configs:
@@ -111,7 +113,7 @@ class Scene:
             self._declared.take(cfg.label)
         if not self._is_fresh:  # what is prepared later would be of another instant
             self._declared.grant(self._declared.free)
-        self.compute = Compute(engine.device, engine.num_envs, capture=capture, first_env=self.first_env)
+        self.compute = Compute(engine.device, engine.num_envs, capture=capture, first_env=self.first_env, memory=memory)
         engine.capture(capture)
         self.clock = Clock(self.compute, engine.dt_exact)
         rays = RayScene(engine, self.compute, semantics)
@@ -132,7 +134,8 @@ class Scene:
         engine.refresh()
         self.clock.set(engine.tick, FIRST, 0)
         self.clock.episode.fill_(-1)
-        built = [self._build(cfg) for cfg in configs]
+        with memory.building(*configs):  # together they must fit
+            built = [self._build(cfg) for cfg in configs]
         self._sensors = {sensor.name: sensor for sensor in built}
         self._arrange()
         self._reset_sensors(None)
@@ -177,7 +180,8 @@ class Scene:
 
     def _build(self, cfg: SensorCfg[Any]) -> Sensor[Any, Any]:
         sensor_class = registry.sensor_for(type(cfg))
-        sensor: Sensor[Any, Any] = sensor_class(cfg, self._context)
+        with self.compute.memory.building(cfg):
+            sensor: Sensor[Any, Any] = sensor_class(cfg, self._context)
         sensor.check_evaluation()
         if not sensor_class.__module__.startswith(registry.OURS):
             try_hooks(sensor)
@@ -552,7 +556,8 @@ class Scene:
                 )
             missing[requirement] = name
         if missing:
-            engine.prepare(missing)
+            with self.compute.memory.building(cfg):
+                engine.prepare(missing)
 
     @keeps_current
     @launching

@@ -20,6 +20,7 @@ from sensorium.errors import ConfigError, RegistrationError, UnsupportedError
 from sensorium.measurement.pipeline import Hooks, Line
 from sensorium.measurement.record import Record, Timeline
 from sensorium.measurement.stages import StageKey
+from sensorium.patterns.base import PatternBaseCfg, Rays
 from sensorium.readings import DebugShape
 from sensorium.sensors.captures import Captures
 from sensorium.sensors.parts import (
@@ -348,6 +349,21 @@ class Sensor(Readable[CfgT, DataT]):
     def rays(self) -> RayScene:
         """The shapes of the scene, for a `RayCast`. The sensor requires SHAPES and BODY_POSE."""
         return self._context.ray_scene
+
+    def rays_of(self, name: str) -> Rays:
+        """Return the rays of a pattern of the config, on the host.
+
+        Args:
+            name: field of the config with the pattern.
+
+        Raises:
+            ConfigError: they are more than allowed, or than memory is available for.
+        """
+        pattern: PatternBaseCfg = getattr(self.cfg, name)
+        if (count := pattern.count_rays()) is not None:
+            mounts = self.mount.count if self.mount is not None else 1
+            self.compute_on.memory.check_rays(count, name, pattern, mounts)
+        return pattern.rays("cpu")
 
     def ray_cast(self, **options: Any) -> RayCast:
         """Return rays from this sensor's mounts at the shapes of the scene; make it in `setup`, `cast` in a hook.

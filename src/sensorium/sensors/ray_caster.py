@@ -324,8 +324,7 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
     @cached_property
     def pattern(self) -> Rays:
         """The rays of the pattern, in the sensor's frame, without `offset`."""
-        rays: Rays = self.cfg.pattern.rays("cpu")
-        return rays
+        return self.rays_of("pattern")
 
     def fields(self) -> Mapping[str, Field]:
         """Return the selected fields, with the number of rays."""

@@ -195,6 +195,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
 
     def fields(self) -> Mapping[str, Field]:
         """Return the selected fields, with the size of the image; one of both distances takes the noise."""
+        self.compute_on.memory.check_cast(self.image_shape, self.mount.count)
         declared = SimpleSensor.fields(self)
         out = {}
         for name in self.cfg.selected:
