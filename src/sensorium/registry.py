@@ -160,7 +160,9 @@ def _load(point: EntryPoint) -> list[BrokenPlugin]:
         return BrokenPlugin(point.name, point.value, _distribution(point), reason, fix, kinds)
 
     try:
-        point.load()
+        loaded = point.load()
+        for name in getattr(loaded, "__all__", ()):  # of a package that imports its names when they are asked for
+            getattr(loaded, name, None)
     except (Exception, SystemExit) as error:
         _forget_unfinished(pairs, stages)
         reason, fix = _why(point, error)

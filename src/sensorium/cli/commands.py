@@ -118,7 +118,7 @@ class Run:
         model_file(self.model)
         with busy("loading"):
             check_control(self.control)
-            import sensorium.sensors  # noqa: F401 - registers our sensors, also where the package is not installed
+            import sensorium.sensors.all  # noqa: F401 - registers our sensors, also where the package is not installed
 
             sensors, presets = load_rig(self.rig)
             settings.start()

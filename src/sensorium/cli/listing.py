@@ -30,7 +30,7 @@ class List:
 
     def run(self) -> int:
         """Run the command and return the exit code."""
-        import sensorium.sensors  # noqa: F401 - registers our sensors, also where the package is not installed
+        import sensorium.sensors.all  # noqa: F401 - registers our sensors, also where the package is not installed
         from sensorium import registry
         from sensorium.cfg import STAGE_KINDS
         from sensorium.errors import UnknownNameError

@@ -120,7 +120,7 @@ class NewSensor:
 
 
 def _check_is_new(names: Names) -> None:
-    import sensorium.sensors  # noqa: F401 - registers our sensors, also where the package is not installed
+    import sensorium.sensors.all  # noqa: F401 - registers our sensors, also where the package is not installed
     from sensorium import registry
 
     registry.load_installed(warn=False)

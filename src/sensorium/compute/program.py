@@ -37,9 +37,8 @@ may change lives in device arrays, which are written in place.
 from __future__ import annotations
 
 import os
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
@@ -50,7 +49,7 @@ import numpy as np
 import torch
 import warp as wp
 
-from sensorium.compute import graph
+from sensorium.compute import graph, loading
 from sensorium.compute.devices import keeps_current, resolve_device
 from sensorium.compute.workers import Workers
 from sensorium.errors import ConfigError
@@ -69,9 +68,6 @@ TIMED_RUNS = 4
 CAPTURE_AFTER = 32
 """Runs of a segment before it is captured on the CPU: a capture costs as much as it saves in about so many runs (0.13
 ms for each launch, against 4 us in each run). On CUDA it costs little, and `TIMED_RUNS` are enough."""
-
-_loading = threading.Lock()
-"""Held where Warp may start, or load a kernel: it crashes where several threads do so at once."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -186,7 +182,7 @@ class Compute:
         if shards is not None and shards < 1:
             raise ConfigError.single("Compute", "shards", shards, "at least 1, or None to measure which segments pay")
         self.device = device = resolve_device(device)
-        with _loading:
+        with loading.lock:
             self.wp_device = wp.get_device(device)
         self.is_cpu = bool(self.wp_device.is_cpu)
         """Whether launches run on the host."""
@@ -208,6 +204,8 @@ class Compute:
         self._recording: list[_Launch] | None = None
         self.recordings = 0
         """Number of recordings so far: a launch belongs once into each that needs it."""
+        self._unloaded: dict[Any, None] = {}
+        self._loaded: set[Any] = set()
         self._workers: Workers | None = None
         self._current: Any = None
         self._current_at = -1
@@ -285,7 +283,8 @@ class Compute:
             return
         if 0 in launch.dim:
             return
-        with graph.launching, _loading:
+        self.load([launch.kernel])
+        with graph.launching, loading.lock:
             args = launch.arguments(self)
             args = args if launch.whole else [self._rows(0, self._active), *args]
             self._follow()
@@ -313,9 +312,24 @@ class Compute:
             self._follow()
             for launch in self._recording:
                 launch.owners = frozenset() if owner is None else frozenset((owner,))
+                if launch.kernel not in self._loaded and 0 not in launch.dim:
+                    self._unloaded[launch.kernel] = None
             return Segment(self, self._recording, self.all_envs if mask is None else mask)
         finally:
             self._recording = None
+
+    def load(self, kernels: Iterable[Any] | None = None) -> None:
+        """Compile and load kernels that are launched here for the first time.
+
+        Args:
+            kernels: which ones; None for all that were recorded.
+        """
+        wanted = list(self._unloaded) if kernels is None else [each for each in kernels if each not in self._loaded]
+        if wanted:
+            loading.load(wanted, self.wp_device)
+            self._loaded.update(wanted)
+            for each in wanted:
+                self._unloaded.pop(each, None)
 
     def call(self, hook: Callable[[], object], mask: torch.Tensor | None = None) -> Segment:
         """Return a segment that calls `hook` each time, with `mask` as the active one."""
@@ -347,7 +361,8 @@ class Compute:
     @graph.launching
     def command(self, kernel: Any, dim: Sequence[int], args: Sequence[Any]) -> Any:
         """Return a launch without env axis that is run by `command.launch(compute.stream)`, with other scalars too."""
-        with _loading:
+        self.load([kernel])
+        with loading.lock:
             return wp.launch(kernel, dim=tuple(dim), inputs=list(args), device=self.wp_device, record_cmd=True)
 
     @property
@@ -514,6 +529,7 @@ class _Shard:
         self._compute = compute
         self._graph: Any = None
         self._commands = []
+        compute.load([launch.kernel for launch in launches])
         rows = compute._rows(start, mask, 0 if items is None else items[0])
         for launch in launches:
             dim = list(launch.dim)
@@ -523,7 +539,7 @@ class _Shard:
                 dim[-1] = items[1] - items[0]
             args = launch.arguments(compute)
             args = args if launch.whole else [rows, *args]
-            with _loading:
+            with loading.lock:
                 command = wp.launch(launch.kernel, dim=dim, inputs=args, device=compute.wp_device, record_cmd=True)
             self._commands.append(command)
 
