@@ -125,7 +125,7 @@ class Serve:
                 from sensorium.cli.control import check_control
 
                 check_control(self.control, CONTROLS)
-            import sensorium.sensors  # noqa: F401 - registers our sensors, also where the package is not installed
+            import sensorium.sensors.all  # noqa: F401 - registers our sensors, also where the package is not installed
             from sensorium.cli.rig import load_rig
             from sensorium.cli.simulation import check_device
 

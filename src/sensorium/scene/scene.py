@@ -25,7 +25,7 @@ from sensorium.errors import (
 from sensorium.presets import Presets, presets
 from sensorium.readings import Reading, SceneDescription
 from sensorium.scene.discovery import Declared, SensorMap, ending_in, full_name
-from sensorium.scene.episode import begin, begin_again, starting
+from sensorium.scene.episode import begin, begin_again, load_kernels, starting
 from sensorium.scene.health import StateWatch
 from sensorium.scene.needs import requirements_of
 from sensorium.scene.news import News
@@ -43,7 +43,6 @@ from sensorium.sensors.trial import try_hooks
 from sensorium.spec import BODY_POSE, SHAPES, Requirement
 from sensorium.wire.world import Bodies, Body
 from sensorium.world.bodies import body_boxes, entity_of
-from sensorium.world.ray_scene import RayScene
 
 DataT = TypeVar("DataT")
 
@@ -116,9 +115,9 @@ class Scene:
         self.compute = Compute(engine.device, engine.num_envs, capture=capture, first_env=self.first_env, memory=memory)
         engine.capture(capture)
         self.clock = Clock(self.compute, engine.dt_exact)
-        rays = RayScene(engine, self.compute, semantics)
-        rays.check_labels()
-        self._context = SensorContext(engine, self.compute, self.clock, self.seed, rays)
+        self._context = SensorContext(engine, self.compute, self.clock, self.seed, semantics)
+        if semantics:
+            self._context.ray_scene.check_labels()
         self._sensors: dict[str, Sensor[Any, Any]] = {}
         self._schedule = Schedule(self.compute, self.clock)
         self._on_read = OnRead(engine, self.compute, self.clock)
@@ -138,6 +137,7 @@ class Scene:
             built = [self._build(cfg) for cfg in configs]
         self._sensors = {sensor.name: sensor for sensor in built}
         self._arrange()
+        load_kernels(built)
         self._reset_sensors(None)
 
     def __repr__(self) -> str:

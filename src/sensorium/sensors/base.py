@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, cast, get_args, get_origin
 
 import torch
 
@@ -35,10 +35,12 @@ from sensorium.sensors.poses import CapturePoses
 from sensorium.sensors.reader import CfgT, DataT, Readable
 from sensorium.spec import Field, FieldSpec, Requirement, resolve_field
 from sensorium.world.mount import MountView
-from sensorium.world.ray_cast import RayCast
-from sensorium.world.ray_scene import RayScene
 from sensorium.world.select import Named, resolve_mounts
-from sensorium.world.solid_query import SolidQuery
+
+if TYPE_CHECKING:
+    from sensorium.world.ray_cast import RayCast
+    from sensorium.world.ray_scene import RayScene
+    from sensorium.world.solid_query import SolidQuery
 
 HOOKS_OF_THE_PIPELINE = (
     "update_raw_data",
@@ -373,6 +375,8 @@ class Sensor(Readable[CfgT, DataT]):
         """
         config = f"{type(self.cfg).__name__}({self.cfg.label!r})"
         assert self.mount is not None, f"{config} is not mounted anywhere that rays could start from"
+        from sensorium.world.ray_cast import RayCast  # slow to import, and most sensors cast no rays
+
         return RayCast(self.rays, self.engine, self.compute_on, self.clock, self.mount, **{"config": config, **options})
 
     def solids(self, **options: Any) -> SolidQuery:
@@ -384,6 +388,8 @@ class Sensor(Readable[CfgT, DataT]):
         config = f"{type(self.cfg).__name__}({self.cfg.label!r})"
         assert self.mount is not None, f"{config} is not mounted anywhere that could touch something"
         given = {"config": config, **options}
+        from sensorium.world.solid_query import SolidQuery  # slow to import, and most sensors touch no solids
+
         return SolidQuery(self.rays, self.engine, self.compute_on, self.clock, self.mount, **given)
 
     def _specs(self, fields: Mapping[str, Field]) -> list[FieldSpec]:
