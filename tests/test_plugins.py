@@ -76,8 +76,11 @@ assert type(stage).__module__ == "warm_up.stage" and stage.start == 0.1
 
 @pytest.mark.slow
 def test_list_shows_installed_plugins_with_their_packages(site: Path, tmp_path: Path) -> None:
-    text = python("-m", "sensorium.cli", "list", cwd=tmp_path, path=site)
+    index = python("-m", "sensorium.cli", "list", cwd=tmp_path, path=site)
+    assert "\n plugins\n" in index and "warm_up" in index and "broken" not in index
+    text = python("-m", "sensorium.cli", "list", "--all", cwd=tmp_path, path=site)
     for kind, package in (("my_proximity", "my-proximity"), ("beam", "full-control"), ("floor_image", "full-control")):
+        assert f"\n  {kind} " in index
         assert f'kind = "{kind}"' in text and f"(plugin '{kind}' of {package} 0.1.0)" in text
     assert "(plugin 'warm_up' of warm-up 0.1.0)" in text
     assert "Largest distance that is reported, m." in text
@@ -272,6 +275,9 @@ def test_the_others_work_and_keep_what_is_theirs() -> None:
 def test_list_still_works_and_shows_a_table_of_them(capsys: pytest.CaptureFixture[str]) -> None:
     """Once, in the table, and not as warnings besides."""
     assert main(["list"]) == 0
+    index = capsys.readouterr().out
+    assert "\n  good " in index and "broken plugins" in index
+    assert main(["list", "--all"]) == 0
     out, err = capsys.readouterr()
     assert 'kind = "good"' in out and "p-good 0.1" in out and 'kind = "imu"' in out
     table = out[out.index("broken plugins") :].splitlines()

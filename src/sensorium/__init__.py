@@ -859,7 +859,13 @@ def __getattr__(name: str) -> Any:
 
     value: Any
     if name in _MODULES:
-        value = getattr(import_module(_MODULES[name]), name)
+        try:
+            value = getattr(import_module(_MODULES[name]), name)
+        except ModuleNotFoundError as error:
+            missing = __getattr__("MissingDependencyError").of_core(f"sensorium.{name}", error)
+            if missing is None:
+                raise
+            raise missing from None
     elif name == "__version__":
         try:
             value = metadata.version("sensorium")

@@ -8,13 +8,16 @@ reset, or, where a sensor has fields of several units, a mapping from field to o
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 import json
 import math
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
 from functools import cache
 from itertools import zip_longest
 from numbers import Real
@@ -40,6 +43,7 @@ from pydantic_core import PydanticCustomError, core_schema
 
 from sensorium.errors import ConfigError, Fault, UnknownNameError, nearest, shown
 from sensorium.random import Choice, Distribution, Normal, Uniform, distribution_from_dict
+from sensorium.spec import kind_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -194,16 +198,6 @@ def _checked(schema: Any) -> Any:
     return changed
 
 
-def snake_case(name: str) -> str:
-    """Return ``"gauss_markov"`` for ``"GaussMarkov"``."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
-
-
-def kind_of(cls: type) -> str:
-    """Return the kind that names a config class in files: without ``Cfg`` and ``Sensor``, in snake_case."""
-    return snake_case(cls.__name__.split("[")[0].removesuffix("Cfg").removesuffix("Sensor"))
-
-
 # Knobs ----------------------------------------------------------------------------------------------------------------
 
 
@@ -214,6 +208,8 @@ def parse_amount(value: Any) -> Any:
     if isinstance(value, Mapping):
         try:
             return distribution_from_dict(dict(value))
+        except ConfigError:
+            raise
         except (ValueError, TypeError) as error:
             raise bad(str(error)) from None
     value = _python_number(value)
@@ -356,7 +352,8 @@ class Cfg(BaseModel):
     @classmethod
     def from_toml(cls, text: str) -> Self:
         """Build the config from TOML text."""
-        return cls.from_dict(tomllib.loads(text))
+        with toml_words():
+            return cls.from_dict(tomllib.loads(text))
 
 
 WORDS_OF_OTHERS = {
@@ -422,9 +419,7 @@ def _config_error(cls: type[Cfg], error: ValidationError, data: Mapping[str, Any
         got = shown(item["input"])
         context = item.get("ctx", {})
         if item["type"] == "extra_forbidden":
-            known = list(cls.model_fields)
-            expected = f"one of the fields {', '.join(known)}"
-            fix = WORDS_OF_OTHERS.get(field) or nearest(field, known).strip()
+            expected, fix = _known_fields(cls, str(item["loc"][-1]))
             faults.append(Fault(field, f"unknown field with value {got}", expected, fix))
         elif item["type"] == "missing":
             faults.append(Fault(field, "nothing", "a value", f"Give {field}=..."))
@@ -443,6 +438,50 @@ def _config_error(cls: type[Cfg], error: ValidationError, data: Mapping[str, Any
             text = item["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
             faults.append(Fault(field, got, text[:1].lower() + text[1:]))
     return ConfigError(title, faults)
+
+
+def _known_fields(cls: type[Cfg], unknown: str) -> tuple[str, str]:
+    """Return which fields a config has, the nearest few of many, and what to write instead of an unknown one."""
+    known = list(cls.model_fields)
+    fix = WORDS_OF_OTHERS.get(unknown) or nearest(unknown, known).strip()
+    if len(known) <= FEW_FIELDS:
+        return f"one of the fields {', '.join(known)}", fix
+    expected = f"one of the {len(known)} fields of {cls.__name__.split('[')[0]}"
+    if fix:
+        return expected, fix
+    kind = getattr(cls, "kind", None) if cls.__module__.startswith("sensorium.") else None
+    near = ", ".join(get_close_matches(unknown, known, n=NEAREST_FIELDS, cutoff=0.0))
+    return f"{expected}, such as {near}", f"`sensorium list {kind()}` shows all." if kind else ""
+
+
+FEW_FIELDS, NEAREST_FIELDS = 8, 4
+"""An unknown field gets a list of all fields where they are few, else of so many."""
+_TOML_WORDS = (
+    (r"Uniform\(0, 0\.02\)", "{ uniform = [0.0, 0.02] }"),
+    (r"GilbertElliott\(p, r\)", "{ p = ..., r = ... }"),
+    (r"OffsetCfg\((\w+)=\((.*?)\)\)", r"{ \1 = [\2] }"),
+    (r"OffsetCfg\((\w+)=\.\.\.\)", r"{ \1 = ... }"),
+    (r'\{"(\w+)": (\[.*?\])\}', r"{ \1 = \2 }"),
+    (r"\b(\w+)=(?=\S)", r"\1 = "),
+    (r"\b(\w+) = True\b", r"\1 = true"),
+)
+"""Patterns of what is written in Python, and what stands for it in TOML."""
+
+
+@contextlib.contextmanager
+def toml_words() -> Iterator[None]:
+    """Have config errors say what to write as TOML."""
+    try:
+        yield
+    except ConfigError as error:
+        faults = [replace(each, expected=_as_toml(each.expected), fix=_as_toml(each.fix)) for each in error.faults]
+        raise type(error)(error.config, faults) from None
+
+
+def _as_toml(text: str) -> str:
+    for pattern, form in _TOML_WORDS:
+        text = re.sub(pattern, form, text)
+    return text
 
 
 ABSENT: Any = object()
@@ -656,17 +695,17 @@ def _parse_stages(value: Any) -> tuple[StageCfg, ...]:
     if not isinstance(value, Sequence) or isinstance(value, str):
         raise bad("a tuple of stages")
     stages = []
-    for item in value:
+    for number, item in enumerate(value):
         if isinstance(item, Mapping):
             found, kind, fields = find_kind(item, STAGE_KINDS)
             if found is None:
-                raise bad(
-                    f"stages whose kind is one of {', '.join(sorted(STAGE_KINDS))}", nearest(str(kind), STAGE_KINDS)
-                )
+                hint = nearest(str(kind), STAGE_KINDS).strip()
+                raise bad(f"stages whose kind is one of {', '.join(sorted(STAGE_KINDS))}", hint)
             try:
                 item = found(**fields)
             except ConfigError as error:
-                raise bad(str(error)) from None
+                faults = [replace(each, field=f"{number}.{each.field}") for each in error.faults]
+                raise ConfigError(error.config, faults) from None
         if not isinstance(item, StageCfg):
             raise bad("a tuple of stages", f"{shown(item)} is none.")
         stages.append(item)

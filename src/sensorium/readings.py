@@ -162,6 +162,8 @@ class SceneDescription:
     sensors: Mapping[str, Mapping[str, Any]]
     """Name -> ``{"kind", "rate_hz", "fields": [...], "cfg": {...}}``, and ``"mounts": [name, ...]`` where fields have a
     mount axis."""
+    first_env: int = 0
+    """Global index of env 0, where the scene is a slice of a larger run."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description."""
@@ -170,6 +172,7 @@ class SceneDescription:
             "dt": self.dt,
             "num_envs": self.num_envs,
             "seed": self.seed,
+            "first_env": self.first_env,
             "sensors": {name: dict(value) for name, value in self.sensors.items()},
         }
 

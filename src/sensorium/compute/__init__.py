@@ -2,6 +2,8 @@
 
 from sensorium.compute.clock import MOST_TICKS, Clock, Rate
 from sensorium.compute.devices import Found, cuda_devices, keeps_current, pinned, resolve_device
+from sensorium.compute.loading import kernel
+from sensorium.compute.memory import Memory, check_envs
 from sensorium.compute.program import Compute, Program, Rows, Segment, recorded
 
 __all__ = [
@@ -9,12 +11,15 @@ __all__ = [
     "Clock",
     "Compute",
     "Found",
+    "Memory",
     "Program",
     "Rate",
     "Rows",
     "Segment",
+    "check_envs",
     "cuda_devices",
     "keeps_current",
+    "kernel",
     "pinned",
     "recorded",
     "resolve_device",

@@ -2,7 +2,7 @@
 
 A kernel in this package takes `rows: Rows` as its first argument and its thread index starts with the environment:
 
-    @wp.kernel
+    @kernel
     def scale(rows: Rows, x_in: wp.array2d(dtype=float), x_out: wp.array2d(dtype=float)):
         i, column = wp.tid()
         env = rows.start + i
@@ -16,7 +16,7 @@ shard of envs on one core, or, with another mask, only the envs that were just r
 A kernel that many sensors use takes what is theirs as a task, a struct, so that one launch serves all of them
 (`Compute.launch_task`):
 
-    @wp.kernel
+    @kernel
     def scale_task(rows: Rows, tasks: wp.array[ScaleTask]):
         k, i, column = wp.tid()
         env = rows.start + i
@@ -37,9 +37,8 @@ may change lives in device arrays, which are written in place.
 from __future__ import annotations
 
 import os
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
@@ -50,8 +49,9 @@ import numpy as np
 import torch
 import warp as wp
 
-from sensorium.compute import graph
+from sensorium.compute import graph, loading
 from sensorium.compute.devices import keeps_current, resolve_device
+from sensorium.compute.memory import Memory, check_envs
 from sensorium.compute.workers import Workers
 from sensorium.errors import ConfigError
 
@@ -70,8 +70,8 @@ CAPTURE_AFTER = 32
 """Runs of a segment before it is captured on the CPU: a capture costs as much as it saves in about so many runs (0.13
 ms for each launch, against 4 us in each run). On CUDA it costs little, and `TIMED_RUNS` are enough."""
 
-_loading = threading.Lock()
-"""Held where Warp may start, or load a kernel: it crashes where several threads do so at once."""
+ENV_BYTES = 256
+"""Memory that an environment takes at least, bytes; the state of every robot is larger."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -84,11 +84,13 @@ class Rows:
         start: env of the first thread.
         first: last item index of the first thread; only kernels that are launched with `split` add it.
         mask: uint8 [env]; 0 leaves that env's rows untouched.
+        first_env: global index of env 0: random numbers are drawn for `first_env + env`.
     """
 
     start: wp.int32
     first: wp.int32
     mask: wp.array[wp.uint8]
+    first_env: wp.int32
 
 
 def recorded(hook: Function) -> Function:
@@ -186,22 +188,36 @@ class Compute:
         threads: CPU threads to shard over; None takes torch's number.
         capture: replay segments as captured graphs, once they have run often enough, instead of recorded launches.
         shards: pieces that every segment is split into where it can be, on the CPU; None measures which ones pay.
+        first_env: global index of env 0, see `Scene`.
+        memory: what may be allocated; None makes one.
 
     Raises:
         ConfigError: fewer than one shard.
     """
 
     def __init__(
-        self, device: str, num_envs: int, threads: int | None = None, capture: bool = True, shards: int | None = None
+        self,
+        device: str,
+        num_envs: int,
+        threads: int | None = None,
+        capture: bool = True,
+        shards: int | None = None,
+        first_env: int = 0,
+        memory: Memory | None = None,
     ) -> None:
         if shards is not None and shards < 1:
             raise ConfigError.single("Compute", "shards", shards, "at least 1, or None to measure which segments pay")
         self.device = device = resolve_device(device)
-        with _loading:
+        check_envs("Engine", num_envs, ENV_BYTES, device)
+        with loading.lock:
             self.wp_device = wp.get_device(device)
         self.is_cpu = bool(self.wp_device.is_cpu)
         """Whether launches run on the host."""
         self.num_envs = num_envs
+        self.first_env = first_env
+        """Global index of env 0: the word of env k in the counter of random numbers is `first_env + k`."""
+        self.memory = Memory(device, num_envs) if memory is None else memory
+        """What sensors may allocate while they are built."""
         self.threads = threads or min(torch.get_num_threads(), os.cpu_count() or 1)
         self.capture = capture
         """Whether graphs are replayed, where a segment has them, and made where it has run often enough."""
@@ -219,6 +235,8 @@ class Compute:
         self._recording: list[_Launch] | None = None
         self.recordings = 0
         """Number of recordings so far: a launch belongs once into each that needs it."""
+        self._unloaded: dict[Any, None] = {}
+        self._loaded: set[Any] = set()
         self._workers: Workers | None = None
         self._current: Any = None
         self._current_at = -1
@@ -232,6 +250,11 @@ class Compute:
     def mask(self) -> torch.Tensor:
         """The uint8 [env] mask of envs that hooks work on now."""
         return self._active
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether a thread of this process compiles or loads a kernel; any thread may ask."""
+        return loading.lock.takes_long
 
     @property
     def is_recording(self) -> bool:
@@ -297,7 +320,8 @@ class Compute:
             return
         if 0 in launch.dim:
             return
-        with graph.launching, _loading:
+        self.load([launch.kernel])
+        with graph.launching, loading.lock:
             args = launch.arguments(self)
             args = args if launch.whole else [self._rows(0, self._active), *args]
             self._follow()
@@ -325,9 +349,24 @@ class Compute:
             self._follow()
             for launch in self._recording:
                 launch.owners = frozenset() if owner is None else frozenset((owner,))
+                if launch.kernel not in self._loaded and 0 not in launch.dim:
+                    self._unloaded[launch.kernel] = None
             return Segment(self, self._recording, self.all_envs if mask is None else mask)
         finally:
             self._recording = None
+
+    def load(self, kernels: Iterable[Any] | None = None) -> None:
+        """Compile and load kernels that are launched here for the first time.
+
+        Args:
+            kernels: which ones; None for all that were recorded.
+        """
+        wanted = list(self._unloaded) if kernels is None else [each for each in kernels if each not in self._loaded]
+        if wanted:
+            loading.load(wanted, self.wp_device)
+            self._loaded.update(wanted)
+            for each in wanted:
+                self._unloaded.pop(each, None)
 
     def call(self, hook: Callable[[], object], mask: torch.Tensor | None = None) -> Segment:
         """Return a segment that calls `hook` each time, with `mask` as the active one."""
@@ -338,6 +377,7 @@ class Compute:
         rows.start = start
         rows.first = first
         rows.mask = self._masks[id(mask)]
+        rows.first_env = self.first_env
         return rows
 
     @property
@@ -359,7 +399,8 @@ class Compute:
     @graph.launching
     def command(self, kernel: Any, dim: Sequence[int], args: Sequence[Any]) -> Any:
         """Return a launch without env axis that is run by `command.launch(compute.stream)`, with other scalars too."""
-        with _loading:
+        self.load([kernel])
+        with loading.lock:
             return wp.launch(kernel, dim=tuple(dim), inputs=list(args), device=self.wp_device, record_cmd=True)
 
     @property
@@ -526,6 +567,7 @@ class _Shard:
         self._compute = compute
         self._graph: Any = None
         self._commands = []
+        compute.load([launch.kernel for launch in launches])
         rows = compute._rows(start, mask, 0 if items is None else items[0])
         for launch in launches:
             dim = list(launch.dim)
@@ -535,7 +577,7 @@ class _Shard:
                 dim[-1] = items[1] - items[0]
             args = launch.arguments(compute)
             args = args if launch.whole else [rows, *args]
-            with _loading:
+            with loading.lock:
                 command = wp.launch(launch.kernel, dim=dim, inputs=args, device=compute.wp_device, record_cmd=True)
             self._commands.append(command)
 

@@ -17,14 +17,16 @@ import mujoco
 import numpy as np
 import torch
 
+from sensorium.compute import check_envs
 from sensorium.engines.envs import copies, env_rows, positive_int, restore, row_values
-from sensorium.engines.mujoco_base import LIMITS
+from sensorium.engines.mujoco_base import BAD_STATE, LIMITS
 from sensorium.engines.mujoco_live import LiveMujocoEngine
-from sensorium.engines.mujoco_owned import STATE_FIELDS, OwnedModelEngine
+from sensorium.engines.mujoco_owned import STATE_FIELDS, OwnedModelEngine, state_size
 from sensorium.engines.mujoco_parts import STATE_SOURCES, fields_of, model_fields_of
 from sensorium.engines.mujoco_shapes import check_shared, shared_model
+from sensorium.engines.mujoco_sleep import sleeps
 from sensorium.engines.mujoco_spec import compose_spec, prepare_spec
-from sensorium.errors import MissingDependencyError, ModelError, NonFiniteStateWarning, listed
+from sensorium.errors import MissingDependencyError, ModelError, SensoriumWarning, listed
 from sensorium.spec import Requirement
 
 __all__ = ["LiveMujocoEngine", "MujocoEngine", "prepare_spec"]
@@ -34,7 +36,7 @@ PERSISTENT_UP_TO = 64
 longer fit in the cache and sharing is faster. Measured on two cores with a 12-joint quadruped, velocities refreshed at
 every tick, shared against persistent: 1 environment 35 against 56 thousand steps/s, 64: 35 and 49, 256: 21 and 19,
 1024: 37 and 34; without refresh 1024: 70 and 41."""
-_BAD_STATE = [int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{what}")) for what in ("QPOS", "QVEL", "QACC", "CTRL")]
+_BAD_CTRL = int(mujoco.mjtWarning.mjWARN_BADCTRL)
 _NONE = int(mujoco.mjtStage.mjSTAGE_NONE)
 
 
@@ -74,7 +76,7 @@ class MujocoEngine(OwnedModelEngine):
         self._has_models = self._moves = False
         self._views: dict[str, torch.Tensor] = {}
         self._before: dict[str, np.ndarray] = {}
-        self._warned = np.zeros(num_envs, dtype=bool)
+        self._bad_ctrl = np.zeros(num_envs, dtype=bool)
         self._needs_forward = True
 
     @classmethod
@@ -143,6 +145,10 @@ class MujocoEngine(OwnedModelEngine):
     def _shape_model(self) -> Any:
         return shared_model(self.batch)
 
+    def _model_values(self, field: str) -> np.ndarray:
+        values, models = self.batch.expanded(field), self.batch.models
+        return _of_models(self._model if models is None else models, field) if values is None else np.asarray(values)
+
     def _bind_offsets(self) -> None:
         models = self._batch.models
         fields = {name: self._batch.expanded(name) for name in self._offsets.fields}
@@ -166,13 +172,13 @@ class MujocoEngine(OwnedModelEngine):
     def _install(self, model: Any, prepared: frozenset[Requirement]) -> None:
         """Make the batch of a model; where there was one before the first tick, carry its state over."""
         old = self._batch
+        check_envs("MujocoEngine", self.num_envs, 8 * state_size(model), "cpu")
         # sleeping bodies and inertial point contacts keep state outside the row, so MuJoCo wants an MjData per env
-        sleeps = bool(int(model.opt.enableflags) & int(getattr(mujoco.mjtEnableBit, "mjENBL_SLEEP", 0)))
         batch = _batch_class()(
             model,
             self.num_envs,
             nthread=self._derived.compute.threads,
-            persistent=sleeps or self.num_envs <= PERSISTENT_UP_TO,
+            persistent=sleeps(model.opt) or self.num_envs <= PERSISTENT_UP_TO,
         )
         batch.reset(keyframe=self._key, stage=_NONE)
         if old is not None:
@@ -220,7 +226,8 @@ class MujocoEngine(OwnedModelEngine):
             into[...] = values
 
     def _derive(self, prepared: frozenset[Requirement]) -> None:
-        sources = {name: self._batch.bind(name) for name in fields_of(prepared)}
+        held = sleeps(self._model.opt)
+        sources = {name: self._batch.bind(name) for name in fields_of(prepared, held=held)}
         if not self.fresh:  # MuJoCo leaves the state one tick newer than what is derived from it
             self._before = {name: sources[name].copy() for name in STATE_SOURCES if name in sources}
             sources.update(self._before)
@@ -284,11 +291,6 @@ class MujocoEngine(OwnedModelEngine):
         """Magnetic flux of each env `[env, 3]`, world, in the model's unit, float64, writable; a reset keeps it."""
         return self._view("magnetic")
 
-    @property
-    def diverged(self) -> torch.Tensor:
-        """Bool `[env]`: environments whose state became NaN, infinite or huge since their last reset."""
-        return torch.from_numpy(self._warned.copy())
-
     # Time --------------------------------------------------------------------------------------------------------
 
     def step(self, ctrl: Any = None, substeps: int = 1) -> None:
@@ -326,23 +328,17 @@ class MujocoEngine(OwnedModelEngine):
         if not counters.any():
             return
         self._report_limits(counters[:, list(LIMITS), 1])
-        bad = counters[:, _BAD_STATE].any(axis=(1, 2))
+        diverged, bad_ctrl = counters[:, BAD_STATE, 1].any(axis=1), counters[:, _BAD_CTRL, 1] > 0
         counters[...] = 0  # a count of an earlier step is no news
-        new = bad & ~self._warned
-        if not new.any():
-            return
-        self._warned |= new
-        envs = np.flatnonzero(new)
-        resets = not int(self._model.opt.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
-        warnings.warn(
-            NonFiniteStateWarning(
-                f"the state of env {listed(map(str, envs), 8)} became NaN, infinite or huge by tick {self.tick}"
-                + (" and MuJoCo put it back to the model's default state" if resets else "")
-                + ": lower the time step, soften contacts or gains, or check the control. "
-                "engine.diverged marks such environments until they are reset."
-            ),
-            stacklevel=3,
-        )
+        self._note_diverged(diverged)
+        if (new := bad_ctrl & ~self._bad_ctrl).any():
+            self._bad_ctrl |= new
+            warnings.warn(
+                f"the controls of env {listed(map(str, np.flatnonzero(new)), 8)} were NaN, infinite or huge by tick "
+                f"{self.tick}, and MuJoCo applied zeros instead: check ctrl. This is said once per env and episode.",
+                SensoriumWarning,
+                stacklevel=4,
+            )
 
     def refresh(self) -> None:
         """Bring derived arrays up to the current tick (minus `lag`); nothing happens where they already are."""
@@ -405,7 +401,8 @@ class MujocoEngine(OwnedModelEngine):
         self._go_forward(rows)
         self._derived.convert(ids)
         self._follow_offsets(ids)
-        self._warned[slice(None) if rows is None else rows] = False
+        for flags in (self._diverged, self._bad_ctrl):
+            flags[slice(None) if rows is None else rows] = False
         self.lag = 0
         if ids is None:
             self._dirty = self._needs_forward = False
@@ -446,7 +443,7 @@ class MujocoEngine(OwnedModelEngine):
             elif self._batch.expanded(f"opt.{name}") is not None:
                 self._view(name).copy_(torch.tensor(getattr(self._model.opt, name), device="cpu"))
         self.tick, self.lag = int(state["tick"]), int(state["lag"])
-        self._warned[:] = state["diverged"].numpy()
+        self._diverged[:] = state["diverged"].numpy()
         missing = list(restore(self._derived.arrays, state["arrays"]))
         self._follow_offsets()
         self._dirty = self._needs_forward = bool(missing)

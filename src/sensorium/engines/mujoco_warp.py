@@ -15,9 +15,9 @@ from typing import Any
 import torch
 import warp as wp
 
-from sensorium.compute import graph, keeps_current, resolve_device
+from sensorium.compute import check_envs, graph, keeps_current, resolve_device
 from sensorium.engines.envs import env_rows, env_selection, mark, positive_int, row_values
-from sensorium.engines.mujoco_owned import STATE_FIELDS, OwnedModelEngine
+from sensorium.engines.mujoco_owned import STATE_FIELDS, OwnedModelEngine, state_size
 from sensorium.engines.mujoco_spec import compose_spec, reason_of
 from sensorium.engines.mujoco_warp_base import WarpModelEngine, refuse_unfresh_sleep
 from sensorium.engines.mujoco_warp_live import LiveMujocoWarpEngine
@@ -178,6 +178,7 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
     def _made(self, model: Any) -> Worlds:
         """Return new worlds of a compiled model."""
         module, device = mujoco_warp(), self._derived.compute.wp_device
+        check_envs("MujocoWarpEngine", self.num_envs, 4 * state_size(model), self.device)
         m = put_model(model, self._label, device)
         self._set_options(m)
         room = sizes(model, module, *self._sizes)

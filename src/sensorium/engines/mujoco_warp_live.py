@@ -17,6 +17,7 @@ from sensorium.engines.mujoco_base import refuse_unfresh_rk4
 from sensorium.engines.mujoco_contact import contact_reason, lacks_contacts
 from sensorium.engines.mujoco_native import reason, sensor_id
 from sensorium.engines.mujoco_parts import NEEDS, needs_wrenches, torque_fault
+from sensorium.engines.mujoco_sleep import is_held, sleeps
 from sensorium.engines.mujoco_spec import computes_acceleration, has_elements, sensors_disabled
 from sensorium.engines.mujoco_warp_base import WarpModelEngine, refuse_unfresh_sleep
 from sensorium.engines.mujoco_warp_worlds import Worlds, mujoco_warp
@@ -87,6 +88,11 @@ class LiveMujocoWarpEngine(WarpModelEngine):
     def supports(self, requirement: Requirement) -> str | None:
         """Return None where the engine can give the requirement, else the reason and the fix."""
         model = self._model
+        if sleeps(self.m.opt) and self._room < int(model.nv) and self._needs_all_awake(requirement):
+            return (
+                f"mujoco_warp computes it only of bodies that are awake, and nvmax={self._room} has no room for "
+                f"all {int(model.nv)} degrees of freedom: give a larger one, mujoco_warp.make_data(..., nvmax=...)."
+            )
         if requirement == SHAPES:
             return None
         if requirement.kind == "MODEL_ELEMENTS":
@@ -116,6 +122,15 @@ class LiveMujocoWarpEngine(WarpModelEngine):
                     f"fresh=True, or {_FIX}."
                 )
         return None
+
+    @property
+    def _room(self) -> int:
+        """How many degrees of freedom can be awake."""
+        return int(getattr(self.d, "nvmax", self._model.nv))
+
+    @staticmethod
+    def _needs_all_awake(requirement: Requirement) -> bool:
+        return is_held(requirement) or is_contact(requirement) or requirement.kind == "NATIVE_SENSOR"
 
     def _apply(self, requirements: frozenset[Requirement]) -> None:
         self._derive(self.prepared | requirements)

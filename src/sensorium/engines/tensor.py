@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 import torch
 
+from sensorium.compute import check_envs
 from sensorium.compute.devices import keeps_current, resolve_device
 from sensorium.engines.base import Engine, FrameOnBody, NameKind, NativeSensor
 from sensorium.engines.contact import contact_fault, is_contact
@@ -272,6 +274,8 @@ class TensorEngine(Engine):
             for name, shape in arrays.items()
         }
         sizes |= {f"{_NATIVE}{sensor.name}": (num_envs, sensor.dim) for sensor in self._native}
+        per_env = 4 * sum(math.prod(size[1:]) for size in sizes.values())
+        check_envs("TensorEngine", self.num_envs, per_env, self.device)
         self._arrays = {name: torch.zeros(size, dtype=torch.float32, device=device) for name, size in sizes.items()}
         self._open: dict[str, torch.Tensor] = {
             name: array for name, array in self._arrays.items() if name != "body_quat_w"

@@ -15,12 +15,10 @@ import numpy as np
 import torch
 import warp as wp
 
-from sensorium.compute import Compute, Rows, keeps_current
+from sensorium.compute import Compute, Rows, keeps_current, kernel
 from sensorium.compute.clock import Clock
 from sensorium.measurement.record import words_at
 from sensorium.random import normal_table, philox, word_to_normal
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 NOISE = 1
 WALK_AND_BIAS = 2
@@ -150,13 +148,21 @@ def _freeze_quad(quad: Quad, x: wp.vec4, row: int, env: int, num_envs: int, tick
 
 @wp.func
 def _do_quad(
-    quad: Quad, parts: int, env: int, num_envs: int, tick: int, mode: int, episode: int, table: wp.array[wp.vec3]
+    quad: Quad,
+    parts: int,
+    env: int,
+    global_env: int,
+    num_envs: int,
+    tick: int,
+    mode: int,
+    episode: int,
+    table: wp.array[wp.vec3],
 ) -> None:
     n = quad.count
     row = env * quad.columns + quad.column
     has_noise = (parts & wp.static(NOISE)) != 0 and quad.noise != wp.uint64(0)
     walks = (parts & wp.static(WALK_AND_BIAS)) != 0 and quad.walk != wp.uint64(0) and mode == 0
-    t, e, p = wp.uint32(tick), wp.uint32(env), wp.uint32(episode)
+    t, e, p = wp.uint32(tick), wp.uint32(global_env), wp.uint32(episode)
     words = wp.vec4ui()
     steps = wp.vec4ui()  # both blocks at once: a processor works on them side by side
     if has_noise:
@@ -201,7 +207,7 @@ def _do_quad(
         _freeze_quad(quad, x, row, env, num_envs, tick, mode)
 
 
-@wp.kernel
+@kernel
 def chain_kernel(
     rows: Rows,
     parts: int,
@@ -221,7 +227,7 @@ def chain_kernel(
     mode = clock[1]
     first = block * per_thread
     for q in range(first, wp.min(first + per_thread, quads.shape[0])):
-        _do_quad(quads[q], parts, env, num_envs, tick, mode, episode[env], table)
+        _do_quad(quads[q], parts, env, rows.first_env + env, num_envs, tick, mode, episode[env], table)
 
 
 @dataclass(slots=True)

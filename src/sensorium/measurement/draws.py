@@ -8,16 +8,14 @@ from typing import Any
 import numpy as np
 import warp as wp
 
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.random import Choice, Distribution, Normal, Uniform, draw, philox
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 Spread = Callable[[Any], np.ndarray[Any, Any]]
 """From an amount (a number, or one per axis) to a row with a number per column."""
 
 
-@wp.kernel
+@kernel
 def draw_columns(
     rows: Rows,
     kind: int,
@@ -42,7 +40,7 @@ def draw_columns(
     if joint != 0:
         drawn = 0  # a choice among vectors picks one vector, not one value per column
     element = (field << wp.uint32(24)) | wp.uint32(drawn / 4)
-    words = philox(wp.uint32(0), wp.uint32(env), wp.uint32(episode[env]), element, key0, key1)
+    words = philox(wp.uint32(0), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), element, key0, key1)
     value = draw(kind, low_in[column], high_in[column], choices_in[column], words[drawn % 4], table)
     if non_negative != 0:
         value = wp.max(value, 0.0)

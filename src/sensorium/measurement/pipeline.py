@@ -17,8 +17,8 @@ from typing import Any
 import torch
 import warp as wp
 
-from sensorium.cfg import PLACES, SimpleSensorCfg, StageCfg, kind_of
-from sensorium.compute import Compute, Rows, Segment
+from sensorium.cfg import PLACES, SimpleSensorCfg, StageCfg
+from sensorium.compute import Compute, Rows, Segment, kernel
 from sensorium.compute.clock import Clock, Rate
 from sensorium.errors import ConfigError, Fault, UnknownNameError
 from sensorium.measurement.chain import (
@@ -34,16 +34,14 @@ from sensorium.measurement.record import Record, Timeline, clear_word, copy_word
 from sensorium.measurement.stages import StageKey
 from sensorium.measurement.transport import Ring
 from sensorium.random import stream_key
-from sensorium.spec import FieldSpec
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+from sensorium.spec import FieldSpec, kind_of
 
 ALWAYS, ON_SAMPLE, ON_FIRST = 0, 1, 2
 WORDS = wp.constant(32)
 """Words that one thread copies."""
 
 
-@wp.kernel
+@kernel
 def _move(
     rows: Rows,
     when: int,
@@ -67,7 +65,7 @@ def _move(
         copy_word(wide, source, at, target, at)
 
 
-@wp.kernel
+@kernel
 def _forget(
     rows: Rows, clock: wp.array[wp.int32], reset_tick: wp.array[wp.int32], count: int, wide: int, target: wp.uint64
 ) -> None:
@@ -89,7 +87,7 @@ class GuardTask:
     backup: wp.array2d[wp.float32]
 
 
-@wp.kernel
+@kernel
 def _guard(rows: Rows, tasks: wp.array[GuardTask]) -> None:
     k, i, piece = wp.tid()
     env = rows.start + i
@@ -103,7 +101,7 @@ def _guard(rows: Rows, tasks: wp.array[GuardTask]) -> None:
             t.backup[env, w] = t.state[env, w]
 
 
-@wp.kernel
+@kernel
 def _clear_flags(rows: Rows, bad: wp.array2d[wp.uint8]) -> None:
     i, mount = wp.tid()
     env = rows.start + i
@@ -111,7 +109,7 @@ def _clear_flags(rows: Rows, bad: wp.array2d[wp.uint8]) -> None:
         bad[env, mount] = wp.uint8(0)
 
 
-@wp.kernel
+@kernel
 def _flag_nan(
     rows: Rows, columns: int, values: wp.array2d[wp.float32], bad: wp.array2d[wp.uint8], any_bad: wp.array[wp.int32]
 ) -> None:
@@ -129,7 +127,7 @@ BEGIN, END, SAMPLE = 0, 1, 2
 """What `_observed_flags` is for: before and after an observed tick, and at a sample."""
 
 
-@wp.kernel
+@kernel
 def _observed_flags(
     rows: Rows,
     when: int,
@@ -333,6 +331,9 @@ class Line:
     def _allocate(self, chained: Mapping[str, tuple[int, FieldSpec]]) -> None:
         compute, hooks, num_envs, device = self.compute, self.hooks, self.compute.num_envs, self.compute.device
 
+        shapes = {spec.name: spec.shape for spec in (*self.specs, *self.mid_specs)}
+        compute.memory.check_fields(num_envs * sum(spec.nbytes for spec in self.mid_specs), shapes)
+
         def record() -> Record:
             return Record(self.mid_specs, num_envs, device)
 
@@ -490,6 +491,16 @@ class Line:
 
     def _clear_flags(self) -> None:
         self.compute.launch(_clear_flags, (self.bad.shape[1],), [wp.from_torch(self.bad, dtype=wp.uint8)])
+
+    def invalidate(self, envs: torch.Tensor) -> None:
+        """Mark the newest capture of some environments as not valid.
+
+        Args:
+            envs: bool `[env]`.
+        """
+        self.bad.masked_fill_(envs[:, None], 1)
+        if self.ring is not None:
+            self.ring.invalidate(envs)
 
     def observation(self, mask: torch.Tensor) -> list[Segment]:
         """Return the work of a tick between samples: the sensor's look at it; for stages, the truth and their look."""

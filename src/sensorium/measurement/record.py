@@ -16,8 +16,6 @@ import warp as wp
 from sensorium.errors import UnknownNameError
 from sensorium.spec import FieldSpec
 
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
-
 TORCH_DTYPES: dict[str, torch.dtype] = {
     "float32": torch.float32,
     "float64": torch.float64,

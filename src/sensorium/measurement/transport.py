@@ -18,7 +18,7 @@ import torch
 import warp as wp
 
 from sensorium.cfg import GilbertElliott, SimpleSensorCfg, amount_bounds, numbers_in
-from sensorium.compute import Compute, Rows
+from sensorium.compute import Compute, Rows, kernel
 from sensorium.compute.clock import FIRST, MOST_TICKS, Clock, Rate
 from sensorium.errors import ConfigError
 from sensorium.measurement.chain import NEVER, ChainField
@@ -26,8 +26,6 @@ from sensorium.measurement.knobs import KnobTable
 from sensorium.measurement.record import TORCH_DTYPES, Record, copy_word, words_at, words_of
 from sensorium.random import Choice, Normal, Uniform, draw, normal_table, philox, stream_key, word_to_uniform
 from sensorium.spec import FieldSpec, exact_fraction
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 NO_JITTER = -1
 _ZERO: Any = 0.0
@@ -83,14 +81,14 @@ class Transport:
     fields: wp.array[Row]
 
 
-@wp.kernel
+@kernel
 def _advance(tasks: wp.array[Transport]) -> None:
     t = tasks[wp.tid()]
     if t.clock[1] == 0:
         t.head[0] = (t.head[0] + 1) % t.stamp.shape[0]
 
 
-@wp.kernel
+@kernel
 def _dispatch(rows: Rows, tasks: wp.array[Transport]) -> None:
     k, i = wp.tid()
     env = rows.start + i
@@ -112,7 +110,14 @@ def _dispatch(rows: Rows, tasks: wp.array[Transport]) -> None:
         return
     words = wp.vec4ui()
     if t.jitter_kind >= 0 or t.loss_kind != 0:
-        words = philox(wp.uint32(t.clock[0]), wp.uint32(env), wp.uint32(t.episode[env]), wp.uint32(0), t.key0, t.key1)
+        words = philox(
+            wp.uint32(t.clock[0]),
+            wp.uint32(rows.first_env + env),
+            wp.uint32(t.episode[env]),
+            wp.uint32(0),
+            t.key0,
+            t.key1,
+        )
     late = t.delay[env, 0]
     if t.jitter_kind >= 0:
         most = t.jitter_b
@@ -158,7 +163,7 @@ def _dispatch(rows: Rows, tasks: wp.array[Transport]) -> None:
     t.okay[head, env] = good
 
 
-@wp.kernel
+@kernel
 def _freeze(
     rows: Rows,
     clock: wp.array[wp.int32],
@@ -221,7 +226,7 @@ def _copy_rows(env: int, slot: int, num_envs: int, fields: wp.array[Row]) -> Non
             _copy_row(field.ring, slot * num_envs * field.words + first, field.shown, first, field.words)
 
 
-@wp.kernel
+@kernel
 def _select(rows: Rows, t: Transport) -> None:
     i, _none = wp.tid()
     env = rows.start + i
@@ -252,7 +257,7 @@ def _select(rows: Rows, t: Transport) -> None:
     _copy_rows(env, t.shown_slot[env], t.stamp.shape[1], t.fields)
 
 
-@wp.kernel
+@kernel
 def _gather(
     rows: Rows,
     num_envs: int,
@@ -271,6 +276,10 @@ def _gather(
         copy_word(wide, carry, here, shown, here)
     else:
         copy_word(wide, ring, slot * num_envs * count + here, shown, here)
+
+
+STAMP_BYTES = 9
+"""Bytes that a sample takes besides its fields: when it was captured, when it arrives, and whether it is valid."""
 
 
 class Ring:
@@ -313,6 +322,8 @@ class Ring:
         """Ticks from a capture to its arrival, at least and at most."""
         in_flight = math.floor((self.max_delay_ticks + 0.5) / rate.period) + 2 if self.has_delay else 1
         self.depth = max(in_flight, cfg.history_length, 1)
+        size = sum(spec.nbytes for spec in self.specs) + STAMP_BYTES
+        compute.memory.check(self.depth * num_envs * size, *self._driver(in_flight))
         self.rings = {
             spec.name: torch.zeros((self.depth, num_envs, *spec.shape), dtype=_dtype(spec), device=device)
             for spec in self.specs
@@ -352,6 +363,12 @@ class Ring:
         return f"Ring(depth={self.depth}, delay<={self.max_delay_ticks:g} ticks, history={self.cfg.history_length})"
 
     # Set-up -----------------------------------------------------------------------------------------------------------
+
+    def _driver(self, in_flight: int) -> tuple[str, object]:
+        """Return the field of the config that the depth follows from, and its value."""
+        if self.cfg.history_length >= in_flight:
+            return "history_length", self.cfg.history_length
+        return "delay", self.cfg.delay
 
     def _ticks(self, amount: Any) -> Any:
         """Seconds to ticks, exact for the decimals that people write."""
@@ -505,6 +522,10 @@ class Ring:
     def dispatch(self) -> None:
         """Stamp the newest slot and draw when it arrives (a recordable task), after it was stored."""
         self.compute.launch_task(_dispatch, (), self._arguments)
+
+    def invalidate(self, envs: torch.Tensor) -> None:
+        """Mark the newest capture of some environments (bool `[env]`), and its repetitions, as not valid."""
+        self.okay.masked_fill_((self.stamp == self.stamp[self.position]) & envs, 0)
 
     def redraw(self) -> None:
         """Draw delay and loss anew for the envs of the active mask, where they are distributions."""

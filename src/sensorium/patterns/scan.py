@@ -139,8 +139,10 @@ class ScanTable:
             columns = _read_npz(file) if file.suffix == ".npz" else _read_csv(file)
         except FileNotFoundError:
             raise ConfigError.single("ScanTable", "path", str(file), "a file that exists", "Check the path.") from None
-        except (ValueError, OSError, KeyError) as error:
-            raise ConfigError.single("ScanTable", "path", str(file), f"a table: {error}", fix) from None
+        except Exception as error:  # NumPy and zipfile raise many kinds for damaged files
+            raise ConfigError.single(
+                "ScanTable", "path", str(file), f"a table: {error or type(error).__name__}", fix
+            ) from None
         found = _known_columns(columns)
         if points_per_second is not None:
             if not 0.0 < points_per_second < math.inf:
@@ -211,7 +213,10 @@ def _read_csv(path: Path) -> dict[str, Any]:
 
 
 def _read_npz(path: Path) -> dict[str, Any]:
-    with np.load(path) as arrays:
+    with (
+        path.open("rb") as file,
+        np.load(file, allow_pickle=False) as arrays,
+    ):  # NumPy leaves it open where it is damaged
         return {name: arrays[name] for name in arrays.files}
 
 
@@ -278,6 +283,10 @@ class ScanPatternCfg(PatternBaseCfg):
         """Return starts (0) and directions, float32 `[ray, 3]`, in the order in which they fire."""
         directions = tensor(self.table().directions(), device)
         return torch.zeros_like(directions), directions
+
+    def count_rays(self) -> int | None:
+        """Return the number of rays in the table, or a bound of it; None where it is not known before it is made."""
+        return None
 
     def shape_of(self, table: ScanTable) -> tuple[int, ...]:
         """Return the shape that gives the rays of `table` their natural axes; by default one axis."""

@@ -9,7 +9,7 @@ import torch
 
 from sensorium import registry
 from sensorium.cfg import SensorCfg
-from sensorium.compute import Clock, Compute, keeps_current
+from sensorium.compute import Clock, Compute, Memory, keeps_current
 from sensorium.compute.clock import AGAIN, FIRST, SAMPLE
 from sensorium.compute.graph import launching
 from sensorium.engines.base import Engine
@@ -25,7 +25,7 @@ from sensorium.errors import (
 from sensorium.presets import Presets, presets
 from sensorium.readings import Reading, SceneDescription
 from sensorium.scene.discovery import Declared, SensorMap, ending_in, full_name
-from sensorium.scene.episode import begin, begin_again, starting
+from sensorium.scene.episode import begin, begin_again, load_kernels, starting
 from sensorium.scene.health import StateWatch
 from sensorium.scene.needs import requirements_of
 from sensorium.scene.news import News
@@ -34,6 +34,7 @@ from sensorium.scene.on_read import OnRead
 from sensorium.scene.publish import describe, take_reading
 from sensorium.scene.saving import check_saved, saved_state
 from sensorium.scene.schedule import Schedule
+from sensorium.scene.slices import first_env_of
 from sensorium.scene.watch import Watch, Watches
 from sensorium.sensors.base import Sensor, SensorContext
 from sensorium.sensors.builtin import BuiltinSensorCfg
@@ -42,7 +43,6 @@ from sensorium.sensors.trial import try_hooks
 from sensorium.spec import BODY_POSE, SHAPES, Requirement
 from sensorium.wire.world import Bodies, Body
 from sensorium.world.bodies import body_boxes, entity_of
-from sensorium.world.ray_scene import RayScene
 
 DataT = TypeVar("DataT")
 
@@ -55,6 +55,9 @@ class Scene:
         sensors: their configs; names must be unique.
         seed: seed of every random number. Draws are a pure function of it, of the sensor's name, and of tick, env and
             episode: they do not depend on the other sensors, on the number of envs or on who reads when.
+        first_env: global index of env 0, where this scene is a slice of a larger run: env k draws the random numbers of
+            env ``first_env + k``. A run that is split over processes, ``first_env=rank * num_envs``, draws the same
+            noise as one that is not. None is 0.
         reserve: configs or requirements to prepare the engine for, so that such sensors can be added later.
         allow_gaps: let `update(ticks=n)` jump over samples of sensors with memory.
         capture: replay the sensor step as captured graphs, once it has run often enough to pay; see `capture`.
@@ -80,6 +83,7 @@ class Scene:
         sensors: Iterable[SensorCfg[Any]] = (),
         *,
         seed: int = 0,
+        first_env: int | None = None,
         reserve: Iterable[SensorCfg[Any] | Requirement] = (),
         allow_gaps: bool = False,
         capture: bool = True,
@@ -91,12 +95,16 @@ class Scene:
             raise ConfigError.single("Scene", "sensors", sensors, "a list of configs", "Write sensors=[cfg].")
         self.engine = engine
         self.seed = int(seed)
+        self.first_env = first_env_of(first_env, engine.num_envs)
+        """Global index of env 0, in random numbers."""
         self.allow_gaps = allow_gaps
         self._debug = debug
         self._declared = Declared(engine)
         configs = self._named(list(sensors))
         reserved = [item if isinstance(item, Requirement) else self._declared.resolve(item) for item in reserve]
-        engine.prepare(requirements_of([*configs, *reserved], engine.supports, engine))
+        memory = Memory(engine.device, engine.num_envs)
+        with memory.building(*configs):
+            engine.prepare(requirements_of([*configs, *reserved], engine.supports, engine))
         if discover:
             self._declared.discover()
         for cfg in configs:
@@ -104,12 +112,12 @@ class Scene:
             self._declared.take(cfg.label)
         if not self._is_fresh:  # what is prepared later would be of another instant
             self._declared.grant(self._declared.free)
-        self.compute = Compute(engine.device, engine.num_envs, capture=capture)
+        self.compute = Compute(engine.device, engine.num_envs, capture=capture, first_env=self.first_env, memory=memory)
         engine.capture(capture)
         self.clock = Clock(self.compute, engine.dt_exact)
-        rays = RayScene(engine, self.compute, semantics)
-        rays.check_labels()
-        self._context = SensorContext(engine, self.compute, self.clock, self.seed, rays)
+        self._context = SensorContext(engine, self.compute, self.clock, self.seed, semantics)
+        if semantics:
+            self._context.ray_scene.check_labels()
         self._sensors: dict[str, Sensor[Any, Any]] = {}
         self._schedule = Schedule(self.compute, self.clock)
         self._on_read = OnRead(engine, self.compute, self.clock)
@@ -125,9 +133,11 @@ class Scene:
         engine.refresh()
         self.clock.set(engine.tick, FIRST, 0)
         self.clock.episode.fill_(-1)
-        built = [self._build(cfg) for cfg in configs]
+        with memory.building(*configs):  # together they must fit
+            built = [self._build(cfg) for cfg in configs]
         self._sensors = {sensor.name: sensor for sensor in built}
         self._arrange()
+        load_kernels(built)
         self._reset_sensors(None)
 
     def __repr__(self) -> str:
@@ -170,7 +180,8 @@ class Scene:
 
     def _build(self, cfg: SensorCfg[Any]) -> Sensor[Any, Any]:
         sensor_class = registry.sensor_for(type(cfg))
-        sensor: Sensor[Any, Any] = sensor_class(cfg, self._context)
+        with self.compute.memory.building(cfg):
+            sensor: Sensor[Any, Any] = sensor_class(cfg, self._context)
         sensor.check_evaluation()
         if not sensor_class.__module__.startswith(registry.OURS):
             try_hooks(sensor)
@@ -377,6 +388,7 @@ class Scene:
             return
         self.engine.refresh()
         self._schedule.sample(self.engine.lag)
+        self._health.invalidate(self.engine, self._sensors.values())
         if self.compute.is_cpu:
             self._health.report(self._sensors.values())  # the tick of the sample itself
 
@@ -395,6 +407,7 @@ class Scene:
             if sensor.captures.first_at == clock.tick and not sensor.is_pure:
                 with starting(clock, sensor.captures.first_tick == clock.tick, engine.lag):
                     begin_again(sensor)
+        self._health.invalidate(engine, self._sensors.values())
 
     def _spoil_views(self) -> None:
         """Fill the views that were handed out, in a scene with `debug`."""
@@ -415,6 +428,7 @@ class Scene:
         if not self._is_in_use(sensor):
             self._use(sensor)
         self._on_read.evaluate(sensor)
+        self._health.invalidate(engine, self._sensors.values())
         self._health.report(self._sensors.values())
 
     # Reset ------------------------------------------------------------------------------------------------------------
@@ -447,6 +461,7 @@ class Scene:
         self.engine.refresh()
         with starting(self.clock, mask, self.engine.lag):
             begin(sensor)
+        self._health.invalidate(self.engine, [sensor])
 
     @launching
     def _reset_sensors(self, rows: torch.Tensor | None) -> None:
@@ -541,7 +556,8 @@ class Scene:
                 )
             missing[requirement] = name
         if missing:
-            engine.prepare(missing)
+            with self.compute.memory.building(cfg):
+                engine.prepare(missing)
 
     @keeps_current
     @launching
@@ -584,6 +600,7 @@ class Scene:
             "reset_tick": clock.reset_tick.clone(),
             "skipped_at_reset": self._skipped_at_reset.clone(),
             "seed": self.seed,
+            "first_env": self.first_env,
             "engine": self.engine.state(),
             "sensors": {name: saved_state(sensor) for name, sensor in self._sensors.items() if self._is_in_use(sensor)},
         }
@@ -592,7 +609,7 @@ class Scene:
         """Restore what `state` returned, into a scene with the same configs; discovered sensors need not be the same.
 
         Raises:
-            ConfigError: seed, sensors or shapes differ.
+            ConfigError: seed, `first_env`, sensors or shapes differ.
         """
         self._load_state(state)
         self._watches.call()
@@ -601,6 +618,9 @@ class Scene:
     def _load_state(self, state: Mapping[str, Any]) -> None:
         if state["seed"] != self.seed:
             raise ConfigError.single("Scene", "seed", self.seed, f"{state['seed']}, the seed of the saved state")
+        if state["first_env"] != self.first_env:
+            expected = f"{state['first_env']}, as saved: the state is of another slice of the run"
+            raise ConfigError.single("Scene", "first_env", self.first_env, expected)
         extra = set(state["sensors"]).symmetric_difference(self._configured)
         if not extra <= set(self._declared.free):
             raise ConfigError.single(
@@ -786,7 +806,7 @@ class Scene:
         """Return what a recorder or listener needs to know once, of all sensors, discovered ones too."""
         sensors = {name: describe(self._sensors[name]) for name in self._configured}
         sensors |= {name: self._declared.describe(name, self.clock) for name in self._declared.free}
-        return SceneDescription(self.engine.name, self.engine.dt, self.num_envs, self.seed, sensors)
+        return SceneDescription(self.engine.name, self.engine.dt, self.num_envs, self.seed, sensors, self.first_env)
 
 
 __all__ = ["Scene"]

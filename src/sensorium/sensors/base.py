@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, cast, get_args, get_origin
 
 import torch
 
 from sensorium import registry
 from sensorium.cfg import MountedSensorCfg, OffsetCfg, SensorCfg, SimpleSensorCfg, StageCfg
 from sensorium.compute import MOST_TICKS, Program, Rate
-from sensorium.errors import ConfigError, RegistrationError
+from sensorium.errors import ConfigError, RegistrationError, UnsupportedError
 from sensorium.measurement.pipeline import Hooks, Line
 from sensorium.measurement.record import Record, Timeline
 from sensorium.measurement.stages import StageKey
+from sensorium.patterns.base import PatternBaseCfg, Rays
 from sensorium.readings import DebugShape
 from sensorium.sensors.captures import Captures
 from sensorium.sensors.parts import (
@@ -34,10 +35,12 @@ from sensorium.sensors.poses import CapturePoses
 from sensorium.sensors.reader import CfgT, DataT, Readable
 from sensorium.spec import Field, FieldSpec, Requirement, resolve_field
 from sensorium.world.mount import MountView
-from sensorium.world.ray_cast import RayCast
-from sensorium.world.ray_scene import RayScene
 from sensorium.world.select import Named, resolve_mounts
-from sensorium.world.solid_query import SolidQuery
+
+if TYPE_CHECKING:
+    from sensorium.world.ray_cast import RayCast
+    from sensorium.world.ray_scene import RayScene
+    from sensorium.world.solid_query import SolidQuery
 
 HOOKS_OF_THE_PIPELINE = (
     "update_raw_data",
@@ -170,6 +173,10 @@ class Sensor(Readable[CfgT, DataT]):
         self._mount_axis = False
         if isinstance(cfg, MountedSensorCfg):
             names, frames = resolve_mounts(cfg, self.engine)
+            for requirement in type(self).requirements(cfg, self.engine.supports):
+                for frame in frames:
+                    if (reason := self.engine.supports_on(requirement, frame.body)) is not None:
+                        raise UnsupportedError(self.name, requirement, self.engine.name, reason)
             self._mount_axis = cfg.is_plural
             self.mount = MountView(
                 self.engine, self.compute_on, self.clock, names, frames, self._mount_offset(), lambda: self.line.bad
@@ -345,6 +352,21 @@ class Sensor(Readable[CfgT, DataT]):
         """The shapes of the scene, for a `RayCast`. The sensor requires SHAPES and BODY_POSE."""
         return self._context.ray_scene
 
+    def rays_of(self, name: str) -> Rays:
+        """Return the rays of a pattern of the config, on the host.
+
+        Args:
+            name: field of the config with the pattern.
+
+        Raises:
+            ConfigError: they are more than allowed, or than memory is available for.
+        """
+        pattern: PatternBaseCfg = getattr(self.cfg, name)
+        if (count := pattern.count_rays()) is not None:
+            mounts = self.mount.count if self.mount is not None else 1
+            self.compute_on.memory.check_rays(count, name, pattern, mounts)
+        return pattern.rays("cpu")
+
     def ray_cast(self, **options: Any) -> RayCast:
         """Return rays from this sensor's mounts at the shapes of the scene; make it in `setup`, `cast` in a hook.
 
@@ -353,6 +375,8 @@ class Sensor(Readable[CfgT, DataT]):
         """
         config = f"{type(self.cfg).__name__}({self.cfg.label!r})"
         assert self.mount is not None, f"{config} is not mounted anywhere that rays could start from"
+        from sensorium.world.ray_cast import RayCast  # slow to import, and most sensors cast no rays
+
         return RayCast(self.rays, self.engine, self.compute_on, self.clock, self.mount, **{"config": config, **options})
 
     def solids(self, **options: Any) -> SolidQuery:
@@ -364,6 +388,8 @@ class Sensor(Readable[CfgT, DataT]):
         config = f"{type(self.cfg).__name__}({self.cfg.label!r})"
         assert self.mount is not None, f"{config} is not mounted anywhere that could touch something"
         given = {"config": config, **options}
+        from sensorium.world.solid_query import SolidQuery  # slow to import, and most sensors touch no solids
+
         return SolidQuery(self.rays, self.engine, self.compute_on, self.clock, self.mount, **given)
 
     def _specs(self, fields: Mapping[str, Field]) -> list[FieldSpec]:

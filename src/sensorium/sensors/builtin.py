@@ -75,15 +75,13 @@ from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, ObjRef, ObjType, SimpleSensorCfg, bad, name_in
-from sensorium.compute import Rows, recorded
+from sensorium.compute import Rows, kernel, recorded
 from sensorium.engines.base import NameKind, NativeSensor
 from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest, shown
 from sensorium.measurement.record import Record
 from sensorium.sensors.base import SimpleSensor, Supports
 from sensorium.spec import NATIVE_SENSOR, Field, Requirement, Role
 from sensorium.world.select import WORLD, match_names
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +300,7 @@ def _example(kind: str) -> str:
     return f"ObjRef(type={kind!r}, name=...)"
 
 
-@wp.kernel
+@kernel
 def _take(rows: Rows, values_in: wp.array2d[wp.float32], values_out: wp.array2d[wp.float32]) -> None:
     i, column = wp.tid()
     env = rows.start + i

@@ -20,15 +20,13 @@ from pydantic import field_validator
 from torch import Tensor
 
 from sensorium.cfg import SensorCfg, bad
-from sensorium.compute import Rows, recorded
+from sensorium.compute import Rows, kernel, recorded
 from sensorium.errors import listed
 from sensorium.measurement.record import Record
 from sensorium.sensors.base import SimpleSensor
 from sensorium.spec import CONTACT_REPORT, Field, Requirement, contact_array
 from sensorium.world.contacts import ContactMatch, check_apart, resolve_match
 from sensorium.world.select import Named
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 BEGIN, PERSIST, END = 1, 2, 3
 """Values of `phase`."""
@@ -170,7 +168,7 @@ def _measure(pairs: Pairs, env: int, row: int, duration: float, impulse: wp.vec3
     pairs.rows[env, row, wp.static(PEAK)] = peak
 
 
-@wp.kernel
+@kernel
 def _begin_tick(
     rows: Rows, clock: wp.array[wp.int32], reset_tick: wp.array[wp.int32], pairs: Pairs, events: Events
 ) -> None:
@@ -199,7 +197,7 @@ def _begin_tick(
         _show(pairs, events, env, row)
 
 
-@wp.kernel
+@kernel
 def _look(
     rows: Rows,
     clock: wp.array[wp.int32],

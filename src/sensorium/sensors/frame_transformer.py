@@ -22,7 +22,7 @@ from pydantic import field_validator
 from torch import Tensor
 
 from sensorium.cfg import Cfg, MountedSensorCfg, OffsetCfg, Selector, bad, name_in
-from sensorium.compute import Rows, recorded
+from sensorium.compute import Rows, kernel, recorded
 from sensorium.engines.base import FrameOnBody
 from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest, shown
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
@@ -32,8 +32,6 @@ from sensorium.sensors.base import SimpleSensor
 from sensorium.spec import BODY_POSE, Field, Requirement
 from sensorium.world.mount import MountView, is_finite3, is_finite4
 from sensorium.world.select import match_names, resolve_frames
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +258,7 @@ class FramesTask:
     any_bad: wp.array[wp.int32]
 
 
-@wp.kernel
+@kernel
 def _frames(rows: Rows, tasks: wp.array[FramesTask]) -> None:
     k, i, mount, target = wp.tid()
     env = rows.start + i

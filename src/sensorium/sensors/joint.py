@@ -27,7 +27,7 @@ from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, Knob, bad
-from sensorium.compute import Rows, recorded
+from sensorium.compute import Rows, kernel, recorded
 from sensorium.errors import ConfigError, listed, nearest
 from sensorium.measurement.pipeline import Hooks
 from sensorium.measurement.record import Record, Timeline
@@ -37,8 +37,6 @@ from sensorium.sensors.base import SimpleSensor, Supports
 from sensorium.sensors.imu import NO_SAMPLE_BEFORE
 from sensorium.spec import JOINT_EFFORT, JOINT_STATE, Field, Requirement
 from sensorium.world.joints import JointsCfg, PerJoint, ScalarJoints, resolve_joints
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 TURN = 2.0 * math.pi
 _TURN = wp.constant(TURN)
@@ -247,9 +245,9 @@ def _given(knob: str, data: Mapping[str, Any], field: str) -> bool:
 
 
 @wp.func
-def draw_phases(env: int, episode: int, joint: int, key0: wp.uint32, key1: wp.uint32) -> wp.vec2:
+def draw_phases(global_env: int, episode: int, joint: int, key0: wp.uint32, key1: wp.uint32) -> wp.vec2:
     """Return two phases in [0, 2 pi) that belong to one joint of one env in one episode."""
-    words = philox(wp.uint32(0), wp.uint32(env), wp.uint32(episode), wp.uint32(joint), key0, key1)
+    words = philox(wp.uint32(0), wp.uint32(global_env), wp.uint32(episode), wp.uint32(joint), key0, key1)
     return wp.vec2(word_to_uniform(words[0]) * _TURN, word_to_uniform(words[1]) * _TURN)
 
 
@@ -272,7 +270,7 @@ class JointTask:
     any_bad: wp.array[wp.int32]
 
 
-@wp.kernel
+@kernel
 def _joints(rows: Rows, tasks: wp.array[JointTask]) -> None:
     k, i = wp.tid()
     env = rows.start + i
@@ -303,7 +301,7 @@ def _joints(rows: Rows, tasks: wp.array[JointTask]) -> None:
         t.any_bad[0] = 1
 
 
-@wp.kernel
+@kernel
 def _encoder(
     rows: Rows,
     clock: wp.array[wp.int32],
@@ -337,7 +335,7 @@ def _encoder(
     if first_order > 0.0 or second_order > 0.0:
         p = phase
         if given_phase == 0:
-            p = draw_phases(env, episode[env], joint, key0, key1)
+            p = draw_phases(rows.first_env + env, episode[env], joint, key0, key1)
         angle = gear_in[joint] * o
         error = first_order * wp.sin(angle + p[0])
         if second_order > 0.0:
@@ -390,7 +388,7 @@ def _period_speed(
     return float(speed)
 
 
-@wp.kernel
+@kernel
 def _velocity(
     rows: Rows,
     clock: wp.array[wp.int32],

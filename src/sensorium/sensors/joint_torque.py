@@ -25,15 +25,13 @@ from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, bad
-from sensorium.compute import Rows, recorded
+from sensorium.compute import Rows, kernel, recorded
 from sensorium.measurement.pipeline import Hooks
 from sensorium.measurement.record import Record, Timeline
 from sensorium.sensors.base import SimpleSensor, Supports
 from sensorium.sensors.joint import draw_phases
 from sensorium.spec import JOINT_STATE, JOINT_TORQUE, Field, Requirement
 from sensorium.world.joints import JointsCfg, PerJoint, ScalarJoints, resolve_joints
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +79,7 @@ class JointTorqueCfg(JointsCfg[JointTorqueData]):
         return value
 
 
-@wp.kernel
+@kernel
 def _torque(
     rows: Rows,
     episode: wp.array[wp.int32],
@@ -118,7 +116,7 @@ def _torque(
             if given_phase != 0:
                 angle = angle + phase
             else:
-                drawn = draw_phases(env, episode[env], joint, key0, key1)
+                drawn = draw_phases(rows.first_env + env, episode[env], joint, key0, key1)
                 angle = angle + drawn[0]
             slot_out[env, joint] = torque + ripple_in[joint] * wp.sin(angle)
     bad_out[env, 0] = flag

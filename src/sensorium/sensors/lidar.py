@@ -85,8 +85,7 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
     @cached_property
     def pattern(self) -> Rays:
         """The rays of one period of the pattern."""
-        rays: Rays = self.cfg.pattern.rays("cpu")
-        return rays
+        return self.rays_of("pattern")
 
     @cached_property
     def window(self) -> Window:

@@ -23,7 +23,7 @@ from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import Amount, Cfg, Float, MountedSensorCfg, Vec3, amount_bounds, bad
-from sensorium.compute import Rows, recorded
+from sensorium.compute import Rows, kernel, recorded
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
 from sensorium.measurement.record import Record, Timeline
 from sensorium.random import Choice, Normal, Uniform, draw, normal_table, philox
@@ -31,8 +31,6 @@ from sensorium.readings import DebugShape
 from sensorium.sensors.base import SimpleSensor, Supports
 from sensorium.spec import BODY_POSE, MAGNETIC, Field, Requirement
 from sensorium.world.mount import is_finite3, is_finite4
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 MU0_OVER_4PI = 1e-7
 """Magnetic constant over 4 pi, T m/A; off by less than 1e-9 of itself since the SI of 2019."""
@@ -164,7 +162,7 @@ def _matrix(value: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
     return np.array([[a[0], a[3], a[4]], [a[3], a[1], a[5]], [a[4], a[5], a[2]]])
 
 
-@wp.kernel
+@kernel
 def _flux(
     rows: Rows,
     mount_body_in: wp.array[wp.int32],
@@ -228,7 +226,7 @@ class Iron:
 
 
 @wp.func
-def _three(iron: Iron, block: int, mount: int, env: int, episode: int, table: wp.array[wp.vec3]) -> wp.vec3:
+def _three(iron: Iron, block: int, mount: int, global_env: int, episode: int, table: wp.array[wp.vec3]) -> wp.vec3:
     """Return three numbers of an iron: the same at every sample of an episode, without being kept anywhere."""
     first = 3 * block
     if iron.kind == FIXED:
@@ -236,7 +234,7 @@ def _three(iron: Iron, block: int, mount: int, env: int, episode: int, table: wp
     element = wp.uint32(mount) * wp.uint32(2)
     if iron.joint == 0:  # a choice among vectors picks one vector, not one value per column
         element = element + wp.uint32(block)
-    words = philox(wp.uint32(0), wp.uint32(env), wp.uint32(episode), element, iron.key0, iron.key1)
+    words = philox(wp.uint32(0), wp.uint32(global_env), wp.uint32(episode), element, iron.key0, iron.key1)
     values = wp.vec3()
     for j in range(3):
         word = words[j]
@@ -247,7 +245,7 @@ def _three(iron: Iron, block: int, mount: int, env: int, episode: int, table: wp
     return values
 
 
-@wp.kernel
+@kernel
 def _iron(
     rows: Rows,
     episode: wp.array[wp.int32],
@@ -261,11 +259,12 @@ def _iron(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
+    global_env = rows.first_env + env
     x = mag[env, mount]
-    one = _three(soft, 0, mount, env, episode[env], table)
-    two = _three(soft, 1, mount, env, episode[env], table)
+    one = _three(soft, 0, mount, global_env, episode[env], table)
+    two = _three(soft, 1, mount, global_env, episode[env], table)
     if soft_is_full != 0:
-        three = _three(soft, 2, mount, env, episode[env], table)
+        three = _three(soft, 2, mount, global_env, episode[env], table)
         x = wp.vec3(wp.dot(one, x), wp.dot(two, x), wp.dot(three, x))
     else:
         x = x + wp.vec3(
@@ -273,7 +272,7 @@ def _iron(
             two[0] * x[0] + one[1] * x[1] + two[2] * x[2],
             two[1] * x[0] + two[2] * x[1] + one[2] * x[2],
         )
-    mag[env, mount] = x + _three(hard, 0, mount, env, episode[env], table)
+    mag[env, mount] = x + _three(hard, 0, mount, global_env, episode[env], table)
 
 
 class Magnetometer(SimpleSensor[MagnetometerCfg, MagnetometerData]):

@@ -37,7 +37,7 @@ from pydantic import field_validator, model_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, Vec3, bad
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.errors import ConfigError, SensoriumWarning
 from sensorium.geometry.samples import MOST_SAMPLES, SurfaceSamples, body_samples, covered, surface_area
 from sensorium.geometry.shapes import Shape
@@ -57,8 +57,6 @@ from sensorium.sensors.taxels import (
 )
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, SHAPES, Field, Requirement
 from sensorium.world.ray_scene import Geometry
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +235,7 @@ def _pressed(law: Law, env: int, sums: Nearby, p: wp.vec3, a: wp.vec3) -> tuple[
     return force, wp.cross(p, force) + law.twist[env, 0] * (sums.spin / sums.near) * a
 
 
-@wp.kernel
+@kernel
 def _sense(
     rows: Rows,
     block: int,
@@ -281,7 +279,9 @@ def _sense(
         other = wp.float32(0.0)
         if is_noisy:
             element = mount * skin.points.shape[0] + probe
-            other = drawn_radius(radius, skin.noise, clock[0], env, episode[env], element, skin.key0, skin.key1)
+            other = drawn_radius(
+                radius, skin.noise, clock[0], rows.first_env + env, episode[env], element, skin.key0, skin.key1
+            )
         true = Nearby()
         drawn = Nearby()
         for k in range(count):

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import warp as wp
 
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.geometry.ray_poses import ray_of
 from sensorium.geometry.ray_structs import Bundle
 from sensorium.geometry.transforms import quat_rotate
 from sensorium.random import F32, philox, word_to_normal, word_to_uniform
 from sensorium.world.mount import is_finite3
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 NEAREST = wp.constant(1.0e-3)
 """Power is that of this distance where a target is nearer, m: 1/R^4 has no end."""
@@ -88,7 +86,7 @@ class Scan:
     geom_ids: wp.array3d[wp.int32]
 
 
-@wp.kernel
+@kernel
 def draw_rays(
     rows: Rows,
     clock: wp.array[wp.int32],
@@ -104,7 +102,14 @@ def draw_rays(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    words = philox(wp.uint32(clock[0] - clock[2]), wp.uint32(env), wp.uint32(episode[env]), wp.uint32(ray), key0, key1)
+    words = philox(
+        wp.uint32(clock[0] - clock[2]),
+        wp.uint32(rows.first_env + env),
+        wp.uint32(episode[env]),
+        wp.uint32(ray),
+        key0,
+        key1,
+    )
     radius = word_to_uniform(words[0])
     turn = 2.0 * wp.pi * word_to_uniform(words[1])
     if law == CARLA:
@@ -118,7 +123,7 @@ def draw_rays(
         directions[env, ray] = wp.vec3(flat * wp.cos(azimuth), flat * wp.sin(azimuth), wp.sin(altitude))
 
 
-@wp.kernel
+@kernel
 def true_scan(
     rows: Rows,
     bundle: Bundle,
@@ -194,7 +199,7 @@ def _put_point(bundle: Bundle, out: Scan, env: int, mount: int, ray: int, t: flo
     out.points_b[env, mount, ray] = point
 
 
-@wp.kernel
+@kernel
 def measured_scan(
     rows: Rows,
     clock: wp.array[wp.int32],
@@ -213,7 +218,7 @@ def measured_scan(
     captured = wp.uint32(clock[0] - clock[2])
     element = wp.uint32(2 * (mount * ideal.range.shape[2] + ray))
     era = wp.uint32(episode[env])
-    words = philox(captured, wp.uint32(env), era, element, model.key0, model.key1)
+    words = philox(captured, wp.uint32(rows.first_env + env), era, element, model.key0, model.key1)
     t = ideal.range[env, mount, ray]
     velocity = ideal.velocity[env, mount, ray]
     seen = wp.float32(0.0)
@@ -233,7 +238,9 @@ def measured_scan(
         seen = 0.0
         is_false = word_to_uniform(words[3]) < model.clutter
         if is_false:
-            other = philox(captured, wp.uint32(env), era, element + wp.uint32(1), model.key0, model.key1)
+            other = philox(
+                captured, wp.uint32(rows.first_env + env), era, element + wp.uint32(1), model.key0, model.key1
+            )
             span = model.clutter_range
             t = span[0] + (span[1] - span[0]) * word_to_uniform(other[0])
             velocity = model.clutter_speed * (2.0 * word_to_uniform(other[1]) - 1.0)
@@ -264,7 +271,7 @@ def _folded(velocity: float, limit: float) -> F32:
     return velocity
 
 
-@wp.kernel
+@kernel
 def finish(rows: Rows, bundle: Bundle, model: Model, miss: float, ideal: Scan, out: Scan) -> None:
     """Fold and round what was measured, keep what is no detection as it is, and put points where the ranges end."""
     i, mount, ray = wp.tid()

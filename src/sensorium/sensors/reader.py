@@ -283,7 +283,10 @@ class Readable(Generic[CfgT, DataT]):
 
     @property
     def valid(self) -> torch.Tensor:
-        """Bool [env]: the shown sample has arrived, and the engine's state was finite when it was captured."""
+        """Bool [env]: the shown sample has arrived, and the engine's state was finite when it was captured.
+
+        Where the simulator replaced a state that was not finite, samples are not valid until the env is reset.
+        """
         self._ready()
         ring = self.line.ring
         if ring is not None and ring.has_delay:

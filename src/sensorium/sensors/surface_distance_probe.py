@@ -20,7 +20,7 @@ from pydantic import field_validator, model_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, as_plain, bad, numbers_in
-from sensorium.compute import Rows, recorded
+from sensorium.compute import Rows, kernel, recorded
 from sensorium.errors import nearest
 from sensorium.measurement.pipeline import Hooks
 from sensorium.measurement.record import Record, Timeline
@@ -31,8 +31,6 @@ from sensorium.sensors.ray_cfg import RayCfg
 from sensorium.sensors.taxels import Line, Places, checked_places
 from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
 from sensorium.world.surface_query import SurfaceQuery
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +188,7 @@ class SurfaceDistanceProbeCfg(RayCfg[SurfaceDistanceProbeData]):
         return tuple(name for name in FIELDS if name in [ALIASES.get(each, each) for each in self.fields])
 
 
-@wp.kernel
+@kernel
 def _respond(
     rows: Rows,
     clock: wp.array[wp.int32],
@@ -222,7 +220,7 @@ def _respond(
     if is_noisy != 0 and row[2] > 0.0:
         element = wp.uint32(mount * distance_in.shape[2] + probe)
         tick = wp.uint32(clock[0])
-        z = normals4(tick, wp.uint32(env), wp.uint32(episode[env]), element, key0, key1, normals)
+        z = normals4(tick, wp.uint32(rows.first_env + env), wp.uint32(episode[env]), element, key0, key1, normals)
         value = value * (1.0 + row[2] * z[0])
     value_out[env, mount, probe] = value
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pydantic import field_validator, model_validator
 
 from sensorium.cfg import Float, ObjRef, Vec3, as_plain, bad, numbers_in
-from sensorium.compute import Rows, recorded
+from sensorium.compute import Rows, kernel, recorded
 from sensorium.errors import ConfigError, SensoriumWarning
 from sensorium.geometry.bounds import in_world, local_box, rotation
 from sensorium.geometry.samples import MOST_SAMPLES
@@ -29,8 +29,6 @@ from sensorium.sensors.base import Sensor, SimpleSensor
 from sensorium.sensors.targets_cfg import TargetsCfg
 from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
 from sensorium.world.ray_scene import Geometry
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 BLOCK = 64
 """Probes of one CPU thread."""
@@ -210,16 +208,23 @@ def check_spacing(spacing: float | None, area: float, config: str) -> None:
 
 @wp.func
 def drawn_radius(
-    radius: float, noise: float, tick: int, env: int, episode: int, element: int, key0: wp.uint32, key1: wp.uint32
+    radius: float,
+    noise: float,
+    tick: int,
+    global_env: int,
+    episode: int,
+    element: int,
+    key0: wp.uint32,
+    key1: wp.uint32,
 ) -> wp.float32:
     """Return the radius of a measured reading, m: R + U(-1, 1) noise, not below 0; a probe without radius has none."""
     if radius == 0.0:
         return 0.0
-    draws = uniforms4(wp.uint32(tick), wp.uint32(env), wp.uint32(episode), wp.uint32(element), key0, key1)
+    draws = uniforms4(wp.uint32(tick), wp.uint32(global_env), wp.uint32(episode), wp.uint32(element), key0, key1)
     return wp.max(radius + (2.0 * draws[0] - 1.0) * noise, 0.0)
 
 
-@wp.kernel
+@kernel
 def _clear_fillers(rows: Rows, radius_in: wp.array[wp.float32], values: wp.array4d[wp.float32]) -> None:
     i, mount, probe = wp.tid()
     env = rows.start + i

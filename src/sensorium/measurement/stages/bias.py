@@ -13,7 +13,7 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Float, Place, StageCfg, amount_bounds, bad
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.measurement.draws import is_law
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
@@ -35,13 +35,10 @@ from sensorium.measurement.stages.amounts import (
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import normal_table, normals4
 
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
-
-
 # Gauss-Markov ---------------------------------------------------------------------------------------------------------
 
 
-@wp.kernel
+@kernel
 def _gauss_markov(
     rows: Rows,
     columns: int,
@@ -68,10 +65,18 @@ def _gauss_markov(
         return
     tick = clock[0]
     element = (field << wp.uint32(24)) | wp.uint32(quad)
-    draws = normals4(wp.uint32(tick), wp.uint32(env), wp.uint32(episode[env]), element, key0, key1, table)
+    draws = normals4(
+        wp.uint32(tick), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), element, key0, key1, table
+    )
     if reset_tick[env] == tick:
         starts = normals4(
-            wp.uint32(tick), wp.uint32(env), wp.uint32(episode[env]), element, turn_on_key0, turn_on_key1, table
+            wp.uint32(tick),
+            wp.uint32(rows.first_env + env),
+            wp.uint32(episode[env]),
+            element,
+            turn_on_key0,
+            turn_on_key1,
+            table,
         )
         for j in range(4):
             column = 4 * quad + j
@@ -171,7 +176,7 @@ PEAK = 1.8926
 """Averaging time, over its correlation time, at which the Allan deviation of a Gauss-Markov process is greatest."""
 
 
-@wp.kernel
+@kernel
 def _flicker(
     rows: Rows,
     columns: int,
@@ -193,7 +198,7 @@ def _flicker(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    t, e, p = wp.uint32(clock[0]), wp.uint32(env), wp.uint32(episode[env])
+    t, e, p = wp.uint32(clock[0]), wp.uint32(rows.first_env + env), wp.uint32(episode[env])
     quads = (columns + 3) / 4
     total = wp.vec4()
     for c in range(leak.shape[0]):
@@ -312,7 +317,7 @@ _BITS = 31
 """Bits of a number of ticks."""
 
 
-@wp.kernel
+@kernel
 def _temperature(
     rows: Rows,
     reference: float,

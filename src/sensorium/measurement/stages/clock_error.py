@@ -11,7 +11,7 @@ import warp as wp
 from pydantic import field_validator
 
 from sensorium.cfg import Amount, Float, Place, StageCfg, amount_bounds, bad
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.measurement.draws import is_law
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
@@ -26,10 +26,8 @@ from sensorium.measurement.stages.amounts import (
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import normal_table, normals4
 
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
-
-@wp.kernel
+@kernel
 def _stamp(
     rows: Rows,
     dt: wp.float64,
@@ -51,7 +49,9 @@ def _stamp(
     since = wp.float64(ticks_since(wp.int32(tick), began, env)) * dt
     stamp = wp.float64(tick) * dt + wp.float64(offset[env, 0]) + wp.float64(1.0e-6) * wp.float64(skew[env, 0]) * since
     if jitter > 0.0:
-        draws = normals4(wp.uint32(tick), wp.uint32(env), wp.uint32(episode[env]), wp.uint32(0), key0, key1, table)
+        draws = normals4(
+            wp.uint32(tick), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), wp.uint32(0), key0, key1, table
+        )
         stamp = stamp + wp.float64(jitter * draws[0])
     if resolution > wp.float64(0.0):
         stamp = wp.floor(stamp / resolution) * resolution

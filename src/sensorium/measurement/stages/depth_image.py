@@ -18,15 +18,13 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Float, StageCfg, bad
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.geometry.transforms import quat_rotate
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import column_values
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import normal_table, normals4, philox
 from sensorium.spec import FieldSpec
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 Z_DEPTH = "distance_to_image_plane"
 RAY_LENGTH = "distance_to_camera"
@@ -234,14 +232,14 @@ def window_normals(
 
 @wp.func
 def noise_of(
-    tick: int, env: int, episode: int, mount: int, v: int, quad: int, image: Pinhole, draws: DepthDraws,
+    tick: int, global_env: int, episode: int, mount: int, v: int, quad: int, image: Pinhole, draws: DepthDraws,
     table: wp.array[wp.vec3],
 ) -> wp.vec4:  # fmt: skip
     """Return the noise of four pixels, of variance 1: a part drawn anew for each sample, and one that changes slowly.
 
     The slow part goes from one draw to the next in `slow_ticks`, at constant variance: a function of the tick alone.
     """
-    e, p = wp.uint32(env), wp.uint32(episode)
+    e, p = wp.uint32(global_env), wp.uint32(episode)
     total = window_normals(
         wp.uint32(tick), e, p, mount, v, quad, image, draws.field, draws.radius, draws.noise0, draws.noise1, table
     )
@@ -260,16 +258,16 @@ def noise_of(
 
 
 @wp.func
-def pixel_words(tick: int, env: int, episode: int, pixel: int, draws: DepthDraws) -> wp.vec4ui:
+def pixel_words(tick: int, global_env: int, episode: int, pixel: int, draws: DepthDraws) -> wp.vec4ui:
     """Return the four random words of a pixel, beside its noise; the pixel is counted over all mounts."""
     element = (draws.field << wp.uint32(24)) | wp.uint32(pixel)
-    return philox(wp.uint32(tick), wp.uint32(env), wp.uint32(episode), element, draws.pixel0, draws.pixel1)
+    return philox(wp.uint32(tick), wp.uint32(global_env), wp.uint32(episode), element, draws.pixel0, draws.pixel1)
 
 
 # Shadows --------------------------------------------------------------------------------------------------------------
 
 
-@wp.kernel
+@kernel
 def keep_what_is_there(
     rows: Rows, values: wp.array2d[wp.float32], truth: wp.array2d[wp.float32], there: wp.array2d[wp.float32]
 ) -> None:
@@ -283,7 +281,7 @@ def keep_what_is_there(
         there[env, column] = wp.inf
 
 
-@wp.kernel
+@kernel
 def keep_and_clear(
     rows: Rows, values: wp.array2d[wp.float32], before: wp.array2d[wp.float32], nearest: wp.array2d[wp.float32]
 ) -> None:
@@ -296,7 +294,7 @@ def keep_and_clear(
     nearest[env, column] = 0.0
 
 
-@wp.kernel
+@kernel
 def see_from_the_other(
     rows: Rows, image: Pinhole, parallax: float, z: wp.array2d[wp.float32], nearest: wp.array2d[wp.float32]
 ) -> None:

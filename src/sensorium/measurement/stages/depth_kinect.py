@@ -12,7 +12,7 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Float, Place, bad
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import column_values
 from sensorium.measurement.stages.depth_image import (
@@ -32,8 +32,6 @@ from sensorium.measurement.stages.depth_image import (
 )
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import word_to_normal, word_to_uniform
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 REDWOOD_PARALLAX = 35.130
 """Disparity times depth in the Redwood model, px m."""
@@ -80,7 +78,7 @@ def lateral_sd(angle: float) -> float:
     return 0.8 + 0.035 * angle / (_RIGHT_ANGLE - angle)
 
 
-@wp.kernel
+@kernel
 def _kinect(
     rows: Rows,
     image: Pinhole,
@@ -102,7 +100,7 @@ def _kinect(
     if rows.mask[env] == wp.uint8(0):
         return
     first = mount * image.height * image.width
-    noise = noise_of(clock[0], env, episode[env], mount, v, quad, image, draws, table)
+    noise = noise_of(clock[0], rows.first_env + env, episode[env], mount, v, quad, image, draws, table)
     for j in range(4):
         u = 4 * quad + j
         if u >= image.width:
@@ -110,7 +108,7 @@ def _kinect(
         column = first + v * image.width + u
         if inverse(before[env, column]) <= 0.0:
             continue
-        words = pixel_words(clock[0], env, episode[env], column, draws)
+        words = pixel_words(clock[0], rows.first_env + env, episode[env], column, draws)
         angle = wp.float32(0.0)
         sideways = kinect.lateral
         if kinect.is_redwood == 0:

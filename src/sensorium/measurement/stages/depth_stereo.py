@@ -11,7 +11,7 @@ import warp as wp
 from pydantic import field_validator
 
 from sensorium.cfg import Float, Place, bad
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import column_values
 from sensorium.measurement.stages.depth_image import (
@@ -32,8 +32,6 @@ from sensorium.measurement.stages.depth_image import (
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import word_to_normal, word_to_uniform
 
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
-
 
 @wp.struct
 class Stereo:
@@ -53,7 +51,7 @@ class Stereo:
     hole: wp.float32
 
 
-@wp.kernel
+@kernel
 def _stereo(
     rows: Rows,
     image: Pinhole,
@@ -75,7 +73,7 @@ def _stereo(
     if rows.mask[env] == wp.uint8(0):
         return
     first = mount * image.height * image.width
-    noise = noise_of(clock[0], env, episode[env], mount, v, quad, image, draws, table)
+    noise = noise_of(clock[0], rows.first_env + env, episode[env], mount, v, quad, image, draws, table)
     for j in range(4):
         u = 4 * quad + j
         if u >= image.width:
@@ -83,7 +81,7 @@ def _stereo(
         column = first + v * image.width + u
         if inverse(before[env, column]) <= 0.0:
             continue
-        words = pixel_words(clock[0], env, episode[env], column, draws)
+        words = pixel_words(clock[0], rows.first_env + env, episode[env], column, draws)
         at = wp.vec2i(u, v)
         if stereo.fattening > 0.0:
             shift = wp.vec2(

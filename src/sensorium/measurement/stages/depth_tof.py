@@ -11,7 +11,7 @@ import warp as wp
 from pydantic import field_validator
 
 from sensorium.cfg import Float, Place, bad
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import column_values
 from sensorium.measurement.stages.depth_image import (
@@ -32,8 +32,6 @@ from sensorium.measurement.stages.depth_image import (
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import word_to_uniform
 from sensorium.spec import FieldSpec
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 LIGHT = 299_792_458.0
 """Speed of light, m/s."""
@@ -71,7 +69,7 @@ def strength(tof: Tof, reflectances: wp.array2d[wp.float32], env: int, column: i
     return float(tof.signal * rho * cosine / (r * r))
 
 
-@wp.kernel
+@kernel
 def _tof(
     rows: Rows,
     image: Pinhole,
@@ -92,7 +90,7 @@ def _tof(
     if rows.mask[env] == wp.uint8(0):
         return
     first = mount * image.height * image.width
-    noise = noise_of(clock[0], env, episode[env], mount, v, quad, image, draws, table)
+    noise = noise_of(clock[0], rows.first_env + env, episode[env], mount, v, quad, image, draws, table)
     for j in range(4):
         u = 4 * quad + j
         if u >= image.width:
@@ -101,7 +99,7 @@ def _tof(
         depth = values[env, column]
         if inverse(depth) <= 0.0:
             continue
-        words = pixel_words(clock[0], env, episode[env], column, draws)
+        words = pixel_words(clock[0], rows.first_env + env, episode[env], column, draws)
         length = wp.length(ray_of(u, v, image))
         cosine = incidence(z, normals, quats, axes, env, mount, u, v, image)
         r = depth * length

@@ -13,8 +13,7 @@ from pydantic import Field as PydanticField
 from pydantic import PlainSerializer, PlainValidator, ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, GilbertElliott, Place, StageCfg, amount_bounds, bad, parse_amount
-from sensorium.compute import Rows
-from sensorium.errors import ConfigError
+from sensorium.compute import Rows, kernel
 from sensorium.measurement.draws import is_law, law_parameters
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
@@ -37,8 +36,6 @@ from sensorium.measurement.stages.amounts import (
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import Normal, Uniform, draw, normal_table, philox, word_to_uniform
 from sensorium.spec import FieldSpec
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 Per = Literal["element", "sample"]
 _ALL = ""
@@ -69,7 +66,7 @@ def _no_joint(value: Any) -> Any:
 # Dropout --------------------------------------------------------------------------------------------------------------
 
 
-@wp.kernel
+@kernel
 def _decide(
     rows: Rows,
     is_burst: int,
@@ -88,7 +85,7 @@ def _decide(
     if rows.mask[env] == wp.uint8(0):
         return
     counter = (field << wp.uint32(24)) | wp.uint32(element / 4)
-    words = philox(wp.uint32(clock[0]), wp.uint32(env), wp.uint32(episode[env]), counter, key0, key1)
+    words = philox(wp.uint32(clock[0]), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), counter, key0, key1)
     u = word_to_uniform(words[element % 4])
     was_lost = is_burst != 0 and lost[env, element] > 0.0 and reset_tick[env] != clock[0]
     now = wp.float32(0.0)
@@ -100,7 +97,7 @@ def _decide(
     lost[env, element] = now
 
 
-@wp.kernel
+@kernel
 def _fill(
     rows: Rows,
     is_held: int,
@@ -133,10 +130,7 @@ def _parse_chance(value: Any) -> Any:
     if isinstance(value, GilbertElliott):
         return value
     if isinstance(value, Mapping) and value.keys() == {"p", "r"}:
-        try:
-            return GilbertElliott(**value)
-        except ConfigError as error:
-            raise bad(str(error)) from None
+        return GilbertElliott(**value)
     return within(_no_joint(parse_amount(value)), 0.0, 1.0, "a probability in [0, 1], or GilbertElliott(p, r)")
 
 
@@ -244,7 +238,7 @@ OVER, HEALTHY, BEGINS, LASTS = -1.0, 0.0, 1.0, 2.0
 _FOREVER = 3.0e38
 
 
-@wp.kernel
+@kernel
 def _advance(
     rows: Rows,
     is_scheduled: int,
@@ -281,7 +275,9 @@ def _advance(
                 now = 0.0
     if now == 0.0:
         counter = (field << wp.uint32(24)) | wp.uint32(element)
-        words = philox(wp.uint32(clock[0]), wp.uint32(env), wp.uint32(episode[env]), counter, key0, key1)
+        words = philox(
+            wp.uint32(clock[0]), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), counter, key0, key1
+        )
         start = since
         begins = word_to_uniform(words[0]) < onset[env, element]
         if is_scheduled != 0:
@@ -417,7 +413,7 @@ def _times(value: Any, factor: float) -> Any:
 # The faults -----------------------------------------------------------------------------------------------------------
 
 
-@wp.kernel
+@kernel
 def _stick(
     rows: Rows,
     is_shared: int,
@@ -465,7 +461,7 @@ class StuckFault(_Fault):
             key.compute.launch(_stick, (columns,), [*self._phase(state, field), *times], outputs)
 
 
-@wp.kernel
+@kernel
 def _spike(
     rows: Rows,
     is_shared: int,
@@ -491,7 +487,9 @@ def _spike(
         element = 0
     if phase[env, element] > 0.0:
         counter = (field << wp.uint32(24)) | wp.uint32(column / 4)
-        words = philox(wp.uint32(clock[0]), wp.uint32(env), wp.uint32(episode[env]), counter, key0, key1)
+        words = philox(
+            wp.uint32(clock[0]), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), counter, key0, key1
+        )
         amount = draw(kind, first[column], second[column], choices[column], words[column % 4], table)
         values[env, column] = values[env, column] + amount
 
@@ -532,7 +530,7 @@ class SpikeFault(_Fault):
             key.compute.launch(_spike, (columns,), inputs, [column_values(slot[field])])
 
 
-@wp.kernel
+@kernel
 def _rail(
     rows: Rows,
     is_shared: int,
@@ -557,7 +555,9 @@ def _rail(
         element = 0
     if phase[env, element] == 1.0:
         counter = (field << wp.uint32(24)) | wp.uint32(column / 4)
-        words = philox(wp.uint32(clock[0]), wp.uint32(env), wp.uint32(episode[env]), counter, key0, key1)
+        words = philox(
+            wp.uint32(clock[0]), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), counter, key0, key1
+        )
         end = low[column]
         if word_to_uniform(words[column % 4]) < high_chance:
             end = high[column]

@@ -18,19 +18,16 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Float, Place, StageCfg, amount_bounds, bad
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import amount_row, check_fit, column_values, no_law, row, state_views
 from sensorium.measurement.stages.key import StageKey
 from sensorium.spec import FieldSpec
 
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
-
-
 # Low-pass -------------------------------------------------------------------------------------------------------------
 
 
-@wp.kernel
+@kernel
 def _first_order(
     rows: Rows,
     alpha: wp.array[wp.float32],
@@ -53,7 +50,7 @@ def _first_order(
     values[env, column] = y
 
 
-@wp.kernel
+@kernel
 def _second_order(
     rows: Rows,
     gain: wp.array2d[wp.float32],
@@ -159,7 +156,7 @@ class LowPass(StageCfg):
 # Linear phase ---------------------------------------------------------------------------------------------------------
 
 
-@wp.kernel
+@kernel
 def _fir(
     rows: Rows,
     taps: wp.array[wp.float32],

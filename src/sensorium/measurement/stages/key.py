@@ -8,15 +8,13 @@ from typing import Any
 import torch
 import warp as wp
 
-from sensorium.compute import Compute, Rows
+from sensorium.compute import Compute, Rows, kernel
 from sensorium.compute.clock import Clock
 from sensorium.random import normal_table, normals4, stream_key, uniforms4
 from sensorium.spec import FieldSpec
 
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
-
-@wp.kernel
+@kernel
 def _fill_random(
     rows: Rows,
     is_normal: int,
@@ -34,9 +32,13 @@ def _fill_random(
     element = (field << wp.uint32(24)) | wp.uint32(quad)
     draws = wp.vec4()
     if is_normal != 0:
-        draws = normals4(wp.uint32(clock[0]), wp.uint32(env), wp.uint32(episode[env]), element, key0, key1, table)
+        draws = normals4(
+            wp.uint32(clock[0]), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), element, key0, key1, table
+        )
     else:
-        draws = uniforms4(wp.uint32(clock[0]), wp.uint32(env), wp.uint32(episode[env]), element, key0, key1)
+        draws = uniforms4(
+            wp.uint32(clock[0]), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), element, key0, key1
+        )
     for j in range(4):
         if 4 * quad + j < columns:
             values_out[env, 4 * quad + j] = draws[j]
