@@ -545,6 +545,8 @@ IMU = '[[sensor]]\nkind = "imu"\nname = "a"\nbody = "trunk"\n'
          "{ normal = [mean, std] }, { choice = [value, ...] }."),
         ("loss = 2.0", "loss: got 2.0, expected a probability in [0, 1), or { p = ..., r = ... }."),
         ('stages = [{ kind = "low_pass", cutof = 3.0 }]', "stages.0.cutof: got unknown field with value 3.0"),
+        ("noise = 0.1", "Write noise = { ang_vel_b = ... }."),
+        ('body = "trunkk"', "body: got 'trunkk', expected the name of a body in the model. Did you mean 'trunk'?"),
         ("pos_offset = [0.0, 0.0, 0.1]", "Give offset = { pos = ... }."),
         ("viz = true", "give debug_vis = true."),
         ('gyro_nois = 0.1', "gyro_nois: got unknown field with value 0.1, expected one of the {count} fields of "
@@ -557,7 +559,8 @@ def test_a_fault_of_a_rig_names_the_table_and_says_what_to_write_as_toml(
     line: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The file, the table by number, kind and name, and the field; few fields of many."""
-    assert run(tmp_path, text=f'[[sensor]]\nkind = "joint"\njoints = ".*"\n\n{IMU}{line}\n') == 2
+    imu = IMU.replace('body = "trunk"\n', "") if line.startswith("body") else IMU
+    assert run(tmp_path, text=f'[[sensor]]\nkind = "joint"\njoints = ".*"\n\n{imu}{line}\n') == 2
     err = capsys.readouterr().err
     said = " ".join(err.split())
     assert f"rig file '{tmp_path / 'rig.toml'}', [[sensor]] 2, kind 'imu', name 'a': " in said

@@ -116,7 +116,7 @@ class Run:
         settings = Settings(self.envs, self.seconds, self.out, self.seed, self.device)
         check_envs(self.envs, self.first_env or 0)
         from sensorium.cli.control import check_control, control_for
-        from sensorium.cli.rig import load_rig
+        from sensorium.cli.rig import load_rig, naming_tables
 
         check_files(self.model, self.rig)
         with busy("loading"):
@@ -129,9 +129,10 @@ class Run:
             from sensorium.scene import Scene
 
             engine = load_model(self.model, self.envs, self.device, self.engine)
-            scene = Scene(  # what the rig names, no more
-                engine, sensors, seed=self.seed, first_env=self.first_env, discover=False
-            )
+            with naming_tables(self.rig, sensors):
+                scene = Scene(  # what the rig names, no more
+                    engine, sensors, seed=self.seed, first_env=self.first_env, discover=False
+                )
             control, every = control_for(self.control, engine, self.seed)
         recorder = NpzRecorder()
         completed = simulate(scene, control, every, settings.ticks(engine.dt), recorder)

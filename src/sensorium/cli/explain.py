@@ -62,7 +62,7 @@ class Explain:
     def run(self) -> int:
         """Run the command and return the exit code."""
         from sensorium.cli.checks import check_device_name, check_envs, check_files
-        from sensorium.cli.rig import load_rig
+        from sensorium.cli.rig import load_rig, naming_tables
 
         check_envs(self.envs)
         check_device_name(self.device)
@@ -78,7 +78,8 @@ class Explain:
             def engine() -> OwnEngine:
                 return load_model(self.model, self.envs, self.device, self.engine)
 
-            scene = Scene(engine(), sensors, discover=False)  # as `sensorium run` builds it
+            with naming_tables(self.rig, sensors):
+                scene = Scene(engine(), sensors, discover=False)  # as `sensorium run` builds it
         described = explanation(scene, [cfg.label for cfg in sensors], presets)
         described["model"] = str(self.model)
         if self.time:

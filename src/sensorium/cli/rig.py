@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +71,30 @@ def _place(path: Path, number: int, table: Mapping[str, Any]) -> str:
     """Return where a sensor is: the file, and its table by number, kind and name."""
     said = [f", {key} {table[key]!r}" for key in ("kind", "name") if isinstance(table.get(key), str)]
     return f"rig file {str(path)!r}, [[sensor]] {number}{''.join(said)}"
+
+
+@contextlib.contextmanager
+def naming_tables(path: Path | None, configs: Sequence[SensorCfg[Any]]) -> Iterator[None]:
+    """Have faults that the scene finds in a rig name the file and the table, as those that reading it finds.
+
+    Args:
+        path: the rig file; None for none.
+        configs: what `load_rig` returned for it.
+
+    Raises:
+        ModelError: a config of the rig does not fit the model.
+    """
+    from sensorium.cfg import toml_words
+
+    try:
+        with toml_words():
+            yield
+    except ConfigError as error:
+        for number, cfg in enumerate(configs if path else (), 1):
+            if path and error.config == f"{type(cfg).__name__}({cfg.label!r})":
+                where = _place(path, number, {"kind": cfg.kind(), "name": cfg.label})
+                raise ModelError("\n".join(f"{where}: {fault}" for fault in error.faults)) from None
+        raise
 
 
 def check_rig(path: Path) -> None:

@@ -223,6 +223,7 @@ class Serve:
 
     def _scene(self, rig: list[Any] | None, reserved: list[Any]) -> tuple[OwnEngine, Scene, str]:
         from sensorium.cli import demo
+        from sensorium.cli.rig import naming_tables
         from sensorium.cli.simulation import load_model
         from sensorium.scene import Scene
 
@@ -238,7 +239,10 @@ class Serve:
                 from sensorium.stream.collision import reserve_contact
 
                 reserved += reserve_contact(engine, word.partition("=")[2] or ".*")
-        scene = Scene(engine, configs, seed=self.seed, first_env=self.first_env, reserve=reserved, discover=rig is None)
+        with naming_tables(self.rig, configs):
+            scene = Scene(
+                engine, configs, seed=self.seed, first_env=self.first_env, reserve=reserved, discover=rig is None
+            )
         return engine, scene, title
 
     def _server(self, scene: Scene, addresses: list[str], keys: Any, token: str) -> Server:
