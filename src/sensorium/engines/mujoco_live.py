@@ -13,7 +13,7 @@ import torch
 from sensorium.compute import keeps_current
 from sensorium.engines.contact import is_contact
 from sensorium.engines.envs import copies, env_rows, restore
-from sensorium.engines.mujoco_base import BAD_STATE, LIMITS, MujocoModelEngine, refuse_unfresh_rk4
+from sensorium.engines.mujoco_base import BAD_STATE, LIMITS, MujocoModelEngine, model_time_step, refuse_unfresh_rk4
 from sensorium.engines.mujoco_contact import contact_reason, contacts, lacks_contacts
 from sensorium.engines.mujoco_native import native, reason, sensor_id
 from sensorium.engines.mujoco_parts import (
@@ -78,7 +78,7 @@ class LiveMujocoEngine(MujocoModelEngine):
             raise ModelError("from_mj: expected one distinct mujoco.MjData for each environment.")
         super().__init__(len(datas), device, fresh, None)
         self._model, self._datas = model, datas
-        self.dt = float(model.opt.timestep)
+        self.dt, self._time = model_time_step(model.opt, "from_mj"), model.opt
         self._scratch = mujoco.MjData(model)
         self._scratch.tree_asleep[:] = AWAKE  # also what starts asleep: only mj_step puts bodies to sleep
         self._row = np.empty(mujoco.mj_stateSize(model, _SPEC))
@@ -252,13 +252,15 @@ class LiveMujocoEngine(MujocoModelEngine):
         """Note that the owner took `ticks` steps; derived state is read again at the next `refresh`.
 
         Raises:
-            ScheduleError: several ticks at once with `fresh=False` and a requirement that reads joint positions.
+            ScheduleError: several ticks at once with `fresh=False` and a requirement that reads joint positions; the
+                time step was edited.
         """
         if self._last and ticks > 1:
             raise ScheduleError(
                 f"{ticks} ticks at once: with fresh=False joint positions and velocities are kept from one tick to the "
                 "next, so call scene.update() after each mj_step, or use fresh=True."
             )
+        self._check_time_step(self._time.timestep, "the wrapped MjModel")
         super().count_ticks(ticks)
         if ticks:
             self._before, self._last = self._last, self._before
