@@ -10,7 +10,7 @@ nothing is recomputed: positions, velocities and accelerations are those from be
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import mujoco
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from sensorium.engines.envs import copies, env_rows, positive_int, restore, row_values
-from sensorium.engines.mujoco_base import BAD_STATE, LIMITS, model_time_step
+from sensorium.engines.mujoco_base import BAD_STATE, LIMITS, engine_fault, model_time_step
 from sensorium.engines.mujoco_live import LiveMujocoEngine
 from sensorium.engines.mujoco_owned import STATE_FIELDS, OwnedModelEngine
 from sensorium.engines.mujoco_parts import STATE_SOURCES, fields_of, model_fields_of
@@ -298,6 +298,7 @@ class MujocoEngine(OwnedModelEngine):
         Raises:
             ArgumentError: a control of another shape.
             ScheduleError: the time step was edited.
+            ModelError: MuJoCo failed, e.g. because its memory was too small.
 
         Warns:
             NonFiniteStateWarning: once per environment and episode, when its state became NaN, infinite or huge.
@@ -310,15 +311,31 @@ class MujocoEngine(OwnedModelEngine):
             self._write_ctrl(ctrl)
         if self._before:
             if substeps > 1:
-                self._batch.step(nstep=substeps - 1)
+                self._run(self._batch.step, nstep=substeps - 1)
             self._keep_state(slice(None))
-            self._batch.step()
+            self._run(self._batch.step)
         else:
-            self._batch.step(nstep=substeps)
+            self._run(self._batch.step, nstep=substeps)
         self.tick += substeps
         self._dirty, self._needs_forward = True, False
         self.lag = 0 if self.fresh else 1
         self._check_state()
+
+    def _run(self, call: Callable[..., None], **given: Any) -> None:
+        """Have the batch compute something.
+
+        Raises:
+            ModelError: MuJoCo failed in some environments, e.g. because its memory was too small.
+        """
+        try:
+            call(**given)
+        except RuntimeError as error:
+            if not hasattr(error, "ids"):
+                raise
+            which = f"env {listed(map(str, error.ids), 8)}"
+            why = self._batch.error(error.ids[0])
+            after = "Their state is as it was; all others were computed. Reset, or make a new engine."
+            raise ModelError(engine_fault(why, which, after)) from error
 
     def _check_time_steps(self) -> None:
         batch = self._batch
@@ -362,7 +379,7 @@ class MujocoEngine(OwnedModelEngine):
 
     def _go_forward(self, ids: Any) -> None:
         if self.stage:
-            self._batch.forward(ids=ids, stage=self.stage)
+            self._run(self._batch.forward, ids=ids, stage=self.stage)
             if (counters := self._batch.warning).any():
                 self._report_limits(counters[:, list(LIMITS), 1])
         self._keep_state(slice(None) if ids is None else ids)

@@ -534,6 +534,19 @@ def keyframe_id(keyframe: str | int | None, names: Sequence[str], label: str) ->
     raise UnknownNameError(f"keyframe of {label}", str(keyframe), names)
 
 
+def engine_fault(why: str, where: str, after: str) -> str:
+    """Return what to say of an error that MuJoCo raised while it computed.
+
+    Args:
+        why: the text of the error.
+        where: the environments.
+        after: what is true now.
+    """
+    lines = [line.strip() for line in why.splitlines() if line.strip()]
+    fix = 'Raise <size memory="..."/> of the model. ' if "<size memory" in why else ""
+    return f"MuJoCo failed in {where}: {'; '.join(lines)}. {fix}{after}"
+
+
 def model_time_step(options: Any, label: str) -> float:
     """Return the time step of a model's options, s.
 

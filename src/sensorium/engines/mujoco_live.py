@@ -13,7 +13,14 @@ import torch
 from sensorium.compute import keeps_current
 from sensorium.engines.contact import is_contact
 from sensorium.engines.envs import copies, env_rows, restore
-from sensorium.engines.mujoco_base import BAD_STATE, LIMITS, MujocoModelEngine, model_time_step, refuse_unfresh_rk4
+from sensorium.engines.mujoco_base import (
+    BAD_STATE,
+    LIMITS,
+    MujocoModelEngine,
+    engine_fault,
+    model_time_step,
+    refuse_unfresh_rk4,
+)
 from sensorium.engines.mujoco_contact import contact_reason, contacts, lacks_contacts
 from sensorium.engines.mujoco_native import native, reason, sensor_id
 from sensorium.engines.mujoco_parts import (
@@ -79,8 +86,7 @@ class LiveMujocoEngine(MujocoModelEngine):
         super().__init__(len(datas), device, fresh, None)
         self._model, self._datas = model, datas
         self.dt, self._time = model_time_step(model.opt, "from_mj"), model.opt
-        self._scratch = mujoco.MjData(model)
-        self._scratch.tree_asleep[:] = AWAKE  # also what starts asleep: only mj_step puts bodies to sleep
+        self._scratch = self._new_scratch()
         self._row = np.empty(mujoco.mj_stateSize(model, _SPEC))
         refuse_unfresh_rk4(model.opt, fresh)
         self._sources: dict[str, np.ndarray] = {}
@@ -364,7 +370,7 @@ class LiveMujocoEngine(MujocoModelEngine):
                 for name in self._options:
                     is_off = off and name == "opt.gravity"
                     self._sources[name][env] = 0.0 if is_off else getattr(option, name.removeprefix("opt."))
-                data = self._forwarded(self._datas[env]) if forward and self._fields else self._datas[env]
+                data = self._forwarded(env) if forward and self._fields else self._datas[env]
                 for name in self._fields:
                     kept = None if forward else self._before.get(name)
                     self._sources[name][env] = getattr(data, name) if kept is None else kept[env]
@@ -374,8 +380,25 @@ class LiveMujocoEngine(MujocoModelEngine):
                 full[env] = [numbers[limit] for limit in LIMITS]
         self._report_limits(full)
 
-    def _forwarded(self, live: Any) -> Any:
-        model, data, stage = self._model, self._scratch, self.stage
+    def _forwarded(self, env: int) -> Any:
+        """Compute what follows from the state of one environment, in data of our own.
+
+        Raises:
+            ModelError: MuJoCo failed, e.g. because its memory was too small.
+        """
+        try:
+            return self._compute(self._datas[env], self._scratch)
+        except mujoco.FatalError as error:
+            self._scratch = self._new_scratch()  # what an error leaves behind cannot be used
+            raise ModelError(engine_fault(str(error), f"env {env}", "Your MjData is as it was.")) from error
+
+    def _new_scratch(self) -> Any:
+        data = mujoco.MjData(self._model)
+        data.tree_asleep[:] = AWAKE  # also what starts asleep: only mj_step puts bodies to sleep
+        return data
+
+    def _compute(self, live: Any, data: Any) -> Any:
+        model, stage = self._model, self.stage
         mujoco.mj_getState(model, live, self._row, _SPEC)
         mujoco.mj_setState(model, data, self._row, _SPEC)
         if stage >= _ACC:
