@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
+import numpy as np
 import torch
 
 from sensorium import registry
@@ -21,6 +22,7 @@ from sensorium.errors import (
     StaleError,
     UnsupportedError,
     listed,
+    shown,
 )
 from sensorium.presets import Presets, presets
 from sensorium.readings import Reading, SceneDescription
@@ -309,8 +311,7 @@ class Scene:
             ScheduleError: the engine is stepped by its owner, or substeps is not positive.
             Exception: what a callback of `watch` raised; the scene is then at the tick that it had been told of.
         """
-        if substeps < 1:
-            raise ScheduleError(f"Scene.step: substeps is {substeps}; a control step has at least one tick")
+        substeps = _ticks(substeps, 1, "Scene.step: substeps", "a control step has at least one tick")
         if self.engine.tick != self.clock.tick:
             raise ScheduleError(
                 f"the engine is at tick {self.engine.tick}, the sensors at {self.clock.tick}: call scene.update() "
@@ -345,8 +346,8 @@ class Scene:
             ScheduleError: negative ticks, or a jump over samples of a sensor with memory without `allow_gaps`.
         """
         engine, clock = self.engine, self.clock
-        if ticks is not None and ticks < 0:
-            raise ScheduleError(f"Scene.update: ticks is {ticks}; time does not run backwards")
+        if ticks is not None:
+            ticks = _ticks(ticks, 0, "Scene.update: ticks", "time does not run backwards")
         if engine.tick == clock.tick:  # the engine did not count: the owner's simulation did
             if ticks is None:
                 ticks = 0 if engine.owns_time else 1
@@ -807,6 +808,14 @@ class Scene:
         sensors = {name: describe(self._sensors[name]) for name in self._configured}
         sensors |= {name: self._declared.describe(name, self.clock) for name in self._declared.free}
         return SceneDescription(self.engine.name, self.engine.dt, self.num_envs, self.seed, sensors, self.first_env)
+
+
+def _ticks(value: Any, least: int, what: str, why: str) -> int:
+    """Return a number of ticks, or raise ScheduleError where it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value < 2**31:
+        expected = f"an integer of at least {least}, below 2**31"
+        raise ScheduleError(f"{what}: got {shown(value)}, expected {expected}: {why}.")
+    return int(value)
 
 
 __all__ = ["Scene"]
