@@ -386,6 +386,16 @@ class Sensor(Readable[CfgT, DataT]):
             "position": ring.position if ring is not None else 0,
         }
 
+    def restart(self) -> None:
+        """Drop what an interrupted call of the scene may have left half done; a reset of all envs or a load follows."""
+        self.at_reset, self._read_version, self.wanted = None, -1, True
+        self.captures.restart()
+        self.line.forget_tables()
+        if self.line.ring is not None:
+            self.line.ring.seek(self.line.ring.position)
+        if self.poses is not None:
+            self.poses.begin()
+
     def load(self, tensors: Mapping[str, torch.Tensor], counters: Mapping[str, int]) -> None:
         """Restore what `tensors` and `counters` returned."""
         for (knob, name), table in self.line.knobs.tables.items():
