@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
@@ -18,6 +19,7 @@ from sensorium.errors import (
     ConfigError,
     DuplicateNameError,
     ScheduleError,
+    SensoriumWarning,
     StaleError,
     UnsupportedError,
     listed,
@@ -66,7 +68,8 @@ class Scene:
         discover: have every sensor that the model declares in the scene by its full name, without a config. It costs
             nothing until it is read.
         debug: fill views that `.data` and `.ground_truth` handed out with NaN once they are out of date, after the
-            next step, update or reset, so that code that keeps them by mistake is found; they are copies then.
+            next step, update or reset, so that code that keeps them by mistake is found; they are copies then. A
+            warning names views that were written into.
         semantics: semantic label to patterns of names of geoms or bodies that have it, e.g. ``{"person": "human/.*"}``,
             for sensors that see shapes.
 
@@ -106,6 +109,7 @@ class Scene:
         """Global index of env 0, in random numbers."""
         self.allow_gaps = allow_gaps
         self._debug = debug
+        self._written: list[str] = []
         self._declared = Declared(engine)
         configs = self._named(list(sensors))
         reserved = [item if isinstance(item, Requirement) else self._declared.resolve(item) for item in reserve]
@@ -381,7 +385,7 @@ class Scene:
         new_tick = engine.tick
         if new_tick == clock.tick:
             self._again()
-            self._use.mended()
+            self._committed()
         else:
             clock.skipped += new_tick - clock.tick - 1
             if not self._own_control_steps:
@@ -409,7 +413,7 @@ class Scene:
         if is_due:
             self.engine.refresh()
             self._schedule.sample(self.engine.lag)
-        self._use.mended()
+        self._committed()
         if is_due and self.compute.is_cpu:
             self._health.report(self._sensors.values())  # the tick of the sample itself
 
@@ -433,7 +437,20 @@ class Scene:
         """Fill the views that were handed out, in a scene with `debug`."""
         if self._debug:
             for sensor in self._sensors.values():
-                sensor.spoil()
+                self._written += [f"{sensor.name!r}: {field}" for field in sensor.spoil()]
+
+    def _committed(self) -> None:
+        """Note that a call has changed all that it changes, and report what readers wrote into views until then."""
+        self._use.mended()
+        if self._written:
+            written, self._written = self._written, []
+            warnings.warn(
+                f"views of these sensors were written into since the last step: {listed(written)}. Without debug=True "
+                "they are the sensor's own memory, and data and ground_truth may share it. Write into a copy: "
+                "sensor.read() or sensor.read_ground_truth().",
+                SensoriumWarning,
+                stacklevel=4,
+            )
 
     def _evaluate(self, sensor: Sensor[Any, Any]) -> None:
         """Bring a sensor up to date before it is read, where it is evaluated on read."""
@@ -486,7 +503,7 @@ class Scene:
         if interrupted:
             self._restart()
         self._reset_sensors(rows)
-        self._use.mended()
+        self._committed()
         self._health.report(self._sensors.values())
         self._watches.call()
 
@@ -505,7 +522,7 @@ class Scene:
         """Start one sensor anew for some envs, in the episode that is under way. The others do not notice."""
         mask = torch.zeros(self.num_envs, dtype=torch.bool, device=self.compute.device)
         mark(mask, env_selection(env_ids, self.num_envs, self.compute.device))
-        sensor.spoil()
+        self._written += [f"{sensor.name!r}: {field}" for field in sensor.spoil()]
         if sensor.is_pure:
             sensor.captures.note_look(self.clock.tick, self.engine.lag)
         self.engine.refresh()
@@ -518,7 +535,7 @@ class Scene:
             if is_new:  # the scene is without it, and the clock is as it was
                 self._use.mended()
             raise
-        self._use.mended()
+        self._committed()
 
     @launching
     def _reset_sensors(self, rows: torch.Tensor | None) -> None:
@@ -722,7 +739,7 @@ class Scene:
             else:
                 sensor.captures.count_from_start(self.engine.lag, self._skipped_at_reset)
         self._arrange()
-        self._use.mended()
+        self._committed()
 
     # Outputs ----------------------------------------------------------------------------------------------------------
 

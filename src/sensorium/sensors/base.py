@@ -159,7 +159,7 @@ class Sensor(Readable[CfgT, DataT]):
         self._read_version = -1
         self._evaluate: Callable[[Sensor[Any, Any]], None] = lambda sensor: None
         self._reset_by_scene: Callable[[Sensor[Any, Any], Any], None] = lambda sensor, ids: None
-        self._lent: dict[bool, DataT] | None = None
+        self._lent: dict[bool, tuple[DataT, dict[str, torch.Tensor]]] | None = None
         self._debug_vis = False
         self.at_reset: Program | None = None
         """The scene's program for capturing this sensor at a reset."""
