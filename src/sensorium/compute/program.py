@@ -53,7 +53,7 @@ from sensorium.compute import graph, loading
 from sensorium.compute.devices import keeps_current, resolve_device
 from sensorium.compute.memory import Memory, check_envs
 from sensorium.compute.workers import Workers
-from sensorium.errors import ConfigError
+from sensorium.errors import ConfigError, ScheduleError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -233,6 +233,7 @@ class Compute:
             self._masks = {id(mask): wp.from_torch(mask, dtype=wp.uint8) for mask in (self.all_envs, self.reset_envs)}
         self._active = self.all_envs
         self._recording: list[_Launch] | None = None
+        self._recorder = 0
         self.recordings = 0
         """Number of recordings so far: a launch belongs once into each that needs it."""
         self._unloaded: dict[Any, None] = {}
@@ -261,11 +262,27 @@ class Compute:
         """Whether launches are recorded instead of run."""
         return self._recording is not None
 
+    def recover(self) -> None:
+        """End what an exception left open in the owner's thread: a recording, a mask."""
+        if self._recorder in (0, threading.get_ident()):
+            self._recording, self._recorder = None, 0
+            self._active = self.all_envs
+
+    def _check_recorder(self) -> None:
+        """Raise `ScheduleError` where another thread than the one that records launches something."""
+        if self._recorder not in (0, threading.get_ident()):
+            raise ScheduleError(
+                f"thread {threading.current_thread().name!r} launched a kernel of a scene while another thread was in "
+                "a call of it. Read its sensors in the thread that steps it, and give other threads what "
+                "scene.publish() returns."
+            )
+
     @contextmanager
     def masked(self, mask: torch.Tensor) -> Iterator[None]:
         """Let launches in this block work on the envs of `mask` (`all_envs` or `reset_envs`) only."""
-        previous, self._active = self._active, mask
+        previous = self._active
         try:
+            self._active = mask
             yield
         finally:
             self._active = previous
@@ -316,6 +333,7 @@ class Compute:
     @keeps_current
     def _add(self, launch: _Launch) -> None:
         if self._recording is not None:
+            self._check_recorder()
             self._recording.append(launch)
             return
         if 0 in launch.dim:
@@ -340,10 +358,12 @@ class Compute:
             owner: whose work it is: tasks of several owners may become one launch. None keeps the order as it is.
         """
         if self._recording is not None:
+            self._check_recorder()
             raise RuntimeError("recordings do not nest")
-        self._recording = []
-        self.recordings += 1
+        me = threading.get_ident()
         try:
+            self._recorder, self._recording = me, []
+            self.recordings += 1
             with self.masked(self.all_envs if mask is None else mask):
                 hook()
             self._follow()
@@ -353,7 +373,7 @@ class Compute:
                     self._unloaded[launch.kernel] = None
             return Segment(self, self._recording, self.all_envs if mask is None else mask)
         finally:
-            self._recording = None
+            self._recording, self._recorder = None, 0
 
     def load(self, kernels: Iterable[Any] | None = None) -> None:
         """Compile and load kernels that are launched here for the first time.
@@ -539,15 +559,16 @@ class Segment:
     def _make_steps(self, threads: int) -> None:
         """Share the items of launches that allow it; all others stay whole, in order."""
         envs, compute, mask = self.compute.num_envs, self.compute, self._mask
-        self._steps = []
+        steps: list[list[_Shard]] = []  # kept once it is whole: an interrupt may come in between
         for is_split, group in groupby(self._launches, lambda launch: launch.split):
             if not is_split:
-                self._steps.append([_Shard(compute, list(group), mask, 0, envs)])
+                steps.append([_Shard(compute, list(group), mask, 0, envs)])
                 continue
             for launch in group:
                 count = min(threads, launch.dim[-1])
                 edges = [launch.dim[-1] * i // count for i in range(count + 1)]
-                self._steps.append([_Shard(compute, [launch], mask, 0, envs, items) for items in pairwise(edges)])
+                steps.append([_Shard(compute, [launch], mask, 0, envs, items) for items in pairwise(edges)])
+        self._steps = steps
 
 
 class _Shard:

@@ -199,7 +199,7 @@ class Sensor(Readable[CfgT, DataT]):
         self._read_version = -1
         self._evaluate: Callable[[Sensor[Any, Any]], None] = lambda sensor: None
         self._reset_by_scene: Callable[[Sensor[Any, Any], Any], None] = lambda sensor, ids: None
-        self._lent: dict[bool, DataT] | None = None
+        self._lent: dict[bool, tuple[DataT, dict[str, torch.Tensor]]] | None = None
         self._debug_vis = False
         self.at_reset: Program | None = None
         """The scene's program for capturing this sensor at a reset."""
@@ -456,6 +456,16 @@ class Sensor(Readable[CfgT, DataT]):
             "wanted": int(self.wanted),
             "position": ring.position if ring is not None else 0,
         }
+
+    def restart(self) -> None:
+        """Drop what an interrupted call of the scene may have left half done; a reset of all envs or a load follows."""
+        self.at_reset, self._read_version, self.wanted = None, -1, True
+        self.captures.restart()
+        self.line.forget_tables()
+        if self.line.ring is not None:
+            self.line.ring.seek(self.line.ring.position)
+        if self.poses is not None:
+            self.poses.begin()
 
     def load(self, tensors: Mapping[str, torch.Tensor], counters: Mapping[str, int]) -> None:
         """Restore what `tensors` and `counters` returned."""
