@@ -37,6 +37,7 @@ may change lives in device arrays, which are written in place.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
