@@ -338,6 +338,22 @@ def test_interrupt_saves_what_was_recorded(
     assert "trunk" in out
 
 
+def test_ctrl_c_within_a_step_ends_the_run_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The step is not interrupted, so that table and files hold what there was."""
+    (tmp_path / "signals_for_test.py").write_text(
+        "import signal\n\ndef control(scene, t):\n    if t >= 0.1:\n        step = scene.engine.step\n"
+        "        def interrupted(*args):\n            signal.raise_signal(signal.SIGINT)\n            step(*args)\n"
+        "        scene.engine.step = interrupted\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert run(tmp_path, "--seconds", "5", "--control", "signals_for_test:control") == 130
+    assert 0.1 < load(tmp_path / "out/readings.npz")["trunk"].time[-1] < 0.12
+    out, err = capsys.readouterr()
+    assert "interrupted at t = 0.1" in err and "trunk" in out
+
+
 def test_a_missing_matplotlib_costs_only_the_picture(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sensorium.engines.mujoco import MujocoEngine as MujocoEngine
     from sensorium.engines.mujoco_warp import MujocoWarpEngine as MujocoWarpEngine
     from sensorium.engines.tensor import TensorEngine as TensorEngine
+    from sensorium.errors import ArgumentError as ArgumentError
     from sensorium.errors import ConfigError as ConfigError
     from sensorium.errors import DeviceError as DeviceError
     from sensorium.errors import DuplicateNameError as DuplicateNameError
@@ -287,6 +288,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "ActorDescription": "sensorium.wire.attributes",
+    "ArgumentError": "sensorium.errors",
     "ArrayData": "sensorium.wire.data",
     "Attribute": "sensorium.wire.attributes",
     "BODY_ACCELERATION": "sensorium.spec",
@@ -586,6 +588,7 @@ __all__ = [
     "NATIVE_SENSOR",
     "SHAPES",
     "ActorDescription",
+    "ArgumentError",
     "ArrayData",
     "Attribute",
     "Barometer",

@@ -3,6 +3,7 @@
 SensoriumError
 |- ConfigError          (ValueError)            a config holds one or several faults; `.faults` lists them all
 |  `- SelectionError    (ValueError)            a name selector matched nothing, or several where one was needed
+|- ArgumentError        (ValueError)            an argument of a call does not fit
 |- DuplicateNameError   (ValueError)            two sensors, or two kinds, share one name
 |- UnknownNameError     (KeyError)              no sensor, preset, kind or field has that name
 |- RegistrationError    (TypeError)             a sensor class does not keep the author's contract
@@ -75,6 +76,10 @@ class ConfigError(SensoriumError, ValueError):
 
 class SelectionError(ConfigError):
     """A name selector matched nothing, or several where exactly one was needed."""
+
+
+class ArgumentError(SensoriumError, ValueError):
+    """An argument of a call does not fit; the message names it, the value and what is expected."""
 
 
 class DuplicateNameError(SensoriumError, ValueError):

@@ -152,6 +152,13 @@ def _distribution(point: EntryPoint) -> str:
     return " ".join(package_of(point)).strip()
 
 
+def _import_names(point: EntryPoint) -> None:
+    """Import the names of a package that imports them when they are asked for."""
+    loaded = point.load()
+    for name in getattr(loaded, "__all__", ()):
+        getattr(loaded, name, None)
+
+
 def _load(point: EntryPoint) -> list[BrokenPlugin]:
     """Import one plugin and return what is wrong with it."""
     pairs, stages = set(_pairs), dict(STAGE_KINDS)
@@ -159,7 +166,7 @@ def _load(point: EntryPoint) -> list[BrokenPlugin]:
     def note(reason: str, fix: str, *kinds: str) -> BrokenPlugin:
         return BrokenPlugin(point.name, point.value, _distribution(point), reason, fix, kinds)
 
-    error = load(point)
+    error = load(point) or attempt(partial(_import_names, point))
     if error is not None:
         _forget_unfinished(pairs, stages)
         reason, fix = _why(point, error)

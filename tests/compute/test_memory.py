@@ -63,7 +63,7 @@ LARGE: dict[str, tuple[Any, int, str]] = {
     "grid": (sn.RayCasterCfg(**BODY, pattern=sn.GridPatternCfg(size=(100.0, 100.0), resolution=0.02)), 1,
              r"RayCasterCfg\('ray_caster'\)\.pattern: got GridPatternCfg\(.* 2\.501e\+07 rays, 6253 MB"),
     "scan": (sn.LidarCfg(**BODY, pattern=sn.SpinningPatternCfg.os1_64(columns=1_000_000)), 1, r"pattern: .*6.4e\+07 r"),
-    "image": (sn.DepthCameraCfg(**BODY, res=(11000, 9000)), 2, r"DepthCameraCfg\('depth'\)\.res: got \(11000, 9000\)"),
+    "image": (sn.DepthCameraCfg(**BODY, res=(11000, 9000)), 2, r"'depth_camera'\)\.res: got \(11000, 9000\)"),
     "pinhole": (sn.RayCasterCameraCfg(**BODY, pattern_cfg=sn.PinholeCameraPatternCfg(width=11000, height=9000)), 2,
                 r"\.pattern_cfg: got PinholeCameraPatternCfg\("),
     "cells": (sn.TemperatureGridCfg(**BODY, grid_size=(100, 100, 10)), 4000, r"\.num_envs: got 4000, .* 1600 MB"),
@@ -108,14 +108,20 @@ def test_absurd_numbers_of_environments_are_refused(num_envs: int) -> None:
 
 def test_every_size_of_every_pattern_is_known_before_its_rays_are_made() -> None:
     """The count is that of the rays, or a bound of it that is at most one row and column larger."""
-    patterns = [
-        sn.GridPatternCfg(size=(1.05, 0.5), resolution=0.1), sn.RingPatternCfg(rings=((0.1, 4), (0.2, 6))),
+    prisms = {"wedges": (10.0, 10.0), "rates_hz": (70.0, -60.0), "points_per_second": 1e5, "period": 0.01}
+    turn = {"horizontal_fov_range": (-180.0, 180.0), "horizontal_res": 7.0}
+    patterns: list[Any] = [
+        sn.GridPatternCfg(size=(1.05, 0.5), resolution=0.1),
+        sn.RingPatternCfg(rings=({"radius": 0.1, "num_samples": 4},)),
         sn.SphericalPatternCfg(),
-        sn.SphericalPatternCfg(angular_resolution=(7.0, 3.0)), sn.BpearlPatternCfg(), sn.LidarPatternCfg(
-            channels=4, vertical_fov_range=(-10.0, 10.0), horizontal_fov_range=(-180.0, 180.0), horizontal_res=7.0),
-        sn.PinholeCameraPatternCfg(width=7, height=5), sn.SpinningPatternCfg.vlp16(),
-        sn.RotatingMirrorPatternCfg.mid360(0.1), sn.RisleyPatternCfg(period=0.01),
-    ]  # fmt: skip
+        sn.SphericalPatternCfg(angular_resolution=(7.0, 3.0)),
+        sn.BpearlPatternCfg(),
+        sn.LidarPatternCfg(channels=4, vertical_fov_range=(-10.0, 10.0), **turn),
+        sn.PinholeCameraPatternCfg(width=7, height=5),
+        sn.SpinningPatternCfg.vlp16(),
+        sn.RotatingMirrorPatternCfg.mid360(0.1),
+        sn.RisleyPatternCfg(**prisms, beams=((0.0, 0.0), (1.0, 0.0))),
+    ]
     for pattern in patterns:
         count, true = pattern.count_rays(), len(pattern.rays("cpu"))
         assert count is not None and true <= count <= 1.3 * true, pattern

@@ -6,6 +6,7 @@ Environments k and k + 3 have the same state, so their truth is the same and the
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ from two_engines import ENVS, MODEL, OPTIONS, sensors, start
 
 import sensorium as sn
 from sensorium import registry
-from sensorium.cfg import SensorCfg, SimpleSensorCfg
+from sensorium.cfg import Place, SensorCfg, SimpleSensorCfg, StageCfg
+from sensorium.measurement.record import Record
+from sensorium.measurement.stages import StageKey
 from sensorium.random import Normal, Uniform
 from sensorium.testing.trial import chained_fields, snapshot
 
@@ -39,10 +42,25 @@ OF_ITS_OWN: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """What a kind draws beside the standard knobs."""
 DEPTH = {
-    "stereo": sn.StereoDepth(fov_deg=80.0, baseline=0.05, noise_px=0.5, slow_share=0.5, slow_time=0.01),
+    "stereo": sn.StereoDepth(
+        fov_deg=80.0, baseline=0.05, noise_px=0.5, slow_share=0.5, slow_time=0.01, grazing=(0.1, 0.9)
+    ),
     "kinect": sn.KinectDepth(fov_deg=80.0, baseline=0.05, grazing=(0.1, 0.9)),
+    "redwood": sn.KinectDepth(fov_deg=80.0, variant="redwood"),
     "tof": sn.TofDepth(fov_deg=80.0, modulation_hz=2e7, grazing=(0.1, 0.9), window=3),
 }
+
+
+class Drawn(StageCfg):
+    """A plugin's stage, which draws tensors."""
+
+    place: Place = "post"
+
+    def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        slot.ang_vel_b += key.normal("turn", "ang_vel_b").view(slot.ang_vel_b.shape)
+        slot.lin_acc_b += key.uniform("push", "lin_acc_b").view(slot.lin_acc_b.shape)
+
+
 UNTIMED = ("collision_events", "contact_sensor")
 """Kinds without delay and losses."""
 NATIVE = ("builtin",)
@@ -83,6 +101,7 @@ def configs() -> list[SensorCfg[Any]]:
     made = [noisy(cfg, clean[cfg]) for cfg in sensors()]
     (camera,) = (cfg for cfg in sensors() if cfg.kind() == "depth_camera")
     made += [camera.replace(name=name, stages=(stage,)) for name, stage in DEPTH.items()]
+    made.append(sn.ImuCfg(name="drawn", site="imu", stages=(Drawn(fields=("ang_vel_b", "lin_acc_b")),)))
     made.append(sn.ImuCfg(name="timed", site="imu", gyro_noise=0.1, stages=(sn.ClockError(jitter=1e-4),)))
     return made
 
@@ -123,7 +142,7 @@ def test_every_kind_of_sensor_takes_part() -> None:
     assert {cfg.kind() for cfg in sensors()} == OURS
 
 
-@pytest.mark.parametrize("name", [cfg.label for cfg in sensors()] + [*DEPTH, "timed"])
+@pytest.mark.parametrize("name", [cfg.label for cfg in sensors()] + [*DEPTH, "drawn", "timed"])
 def test_slices_draw_what_the_whole_draws(
     name: str, whole: dict[str, dict[str, torch.Tensor]], slices: list[dict[str, dict[str, torch.Tensor]]]
 ) -> None:

@@ -1139,7 +1139,7 @@ ROWS = (
         Row(
             "reads are idempotent",
             "guarantee",
-            Present("sn.Sensor.read", "tests/measurement/test_randomness.py::test_reading_changes_nothing"),
+            Present("sn.Sensor.read", "tests/measurement/test_randomness.py::test_reads_are_pure"),
         ),
         Row(
             "reading mutates nothing",

@@ -259,9 +259,13 @@ def test_the_intermediate_record_is_distinct_where_the_spaces_coincide() -> None
 
 
 def test_intermediate_fields_default_to_the_fields() -> None:
-    scene = syn.world([syn.ProbeCfg(name="p", fields=syn.ALL_FIELDS)])
-    assert scene["p"].intermediate_fields() == scene["p"].fields()
-    assert scene["p"].line.mid_specs == scene["p"].line.specs
+    """Also where the config decides which fields there are, and in which shape."""
+    scene = syn.world([syn.ProbeCfg(name="p", fields=("vec", "flag")), syn.WideCfg(name="w", columns=5)])
+    assert list(scene["p"].intermediate_fields()) == ["vec", "flag"]
+    assert scene["w"].intermediate_fields()["x"].shape == (5,)
+    for name in ("p", "w"):
+        assert scene[name].intermediate_fields() == scene[name].fields()
+        assert scene[name].line.mid_specs == scene[name].line.specs
 
 
 def test_post_process_sees_each_branch_and_its_own_previous_output() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import sensorium as sn
-import sensorium.sensors  # registers ours
+import sensorium.sensors.all  # registers ours
 from sensorium import registry
 from sensorium.cfg import SELECTORS, MountedSensorCfg, SensorCfg, meanings
 from sensorium.errors import ConfigError, SensoriumWarning, UnknownNameError

@@ -121,7 +121,7 @@ class Run:
         check_files(self.model, self.rig)
         with busy("loading"):
             check_control(self.control)
-            import sensorium.sensors  # noqa: F401 - registers our sensors, also where the package is not installed
+            import sensorium.sensors.all  # noqa: F401 - registers our sensors, also where the package is not installed
 
             sensors, presets = load_rig(self.rig)
             settings.start()

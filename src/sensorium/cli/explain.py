@@ -68,7 +68,7 @@ class Explain:
         check_device_name(self.device)
         check_files(self.model, self.rig)
         with busy("loading"):
-            import sensorium.sensors  # noqa: F401 - registers our sensors, also where the package is not installed
+            import sensorium.sensors.all  # noqa: F401 - registers our sensors, also where the package is not installed
             from sensorium.cli.simulation import check_device, load_model
             from sensorium.scene import Scene
 

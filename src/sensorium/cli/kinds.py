@@ -48,7 +48,7 @@ def described() -> Kinds:
         the order in which they act; ``shared``: rows of the
         options that every sensor has; ``broken``: rows of the plugins that cannot be used.
     """
-    import sensorium.sensors  # noqa: F401 - registers our sensors, also where the package is not installed
+    import sensorium.sensors.all  # noqa: F401 - registers our sensors, also where the package is not installed
     from sensorium import registry
     from sensorium.cfg import PLACES, STAGE_KINDS, MountedSensorCfg
     from sensorium.patterns.base import PATTERN_KINDS, GeneratedPatternCfg

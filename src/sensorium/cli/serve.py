@@ -21,6 +21,7 @@ from sensorium.cli.arguments import unset
 from sensorium.cli.checks import check_addresses, check_device_name, check_envs, check_files
 from sensorium.cli.commands import INTERRUPTED
 from sensorium.cli.messages import busy, live, note, stderr, stdout
+from sensorium.cli.signals import ending
 from sensorium.errors import ConfigError, StreamError, UsageError, nearest
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class Serve:
                 from sensorium.cli.control import check_control
 
                 check_control(self.control, CONTROLS)
-            import sensorium.sensors  # noqa: F401 - registers our sensors, also where the package is not installed
+            import sensorium.sensors.all  # noqa: F401 - registers our sensors, also where the package is not installed
             from sensorium.cli.rig import load_rig
             from sensorium.cli.simulation import check_device
 
@@ -134,7 +135,7 @@ class Serve:
             check_device(self.device)
             engine, scene, title = self._scene(rig, reserved)
             control, substeps = self._control(scene, engine)
-        with _logged(), _ending() as ended:
+        with _logged(), ending(signal.SIGINT, signal.SIGTERM) as ended:
             with self._server(scene, addresses, keys, token) as server:
                 self._announce(server, title, has_token=bool(token), public_key=keys.public if keys else "")
                 start = scene.tick
@@ -315,24 +316,6 @@ def _reachable(address: str) -> str:
     """Return an address as others can use it: this machine's name instead of all interfaces."""
     match = re.fullmatch(r"tcp://\[?(.*?)\]?:(\d+)", address)
     return f"tcp://{socket.gethostname()}:{match[2]}" if match and match[1] in EVERYWHERE else address
-
-
-@contextlib.contextmanager
-def _ending() -> Iterator[list[int]]:
-    """Note signals that end the program in a list, so that a step is not torn apart; a second one does so."""
-    got: list[int] = []
-
-    def take(number: int, _: object) -> None:
-        if got:
-            raise KeyboardInterrupt
-        got.append(number)
-
-    before = {number: signal.signal(number, take) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield got
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

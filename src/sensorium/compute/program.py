@@ -39,22 +39,22 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
-from math import inf, prod
+from math import prod
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
 import warp as wp
 
-from sensorium.compute import graph
+from sensorium.compute import graph, loading
 from sensorium.compute.devices import keeps_current, resolve_device
 from sensorium.compute.memory import Memory, check_envs
 from sensorium.compute.workers import Workers
-from sensorium.errors import ConfigError
+from sensorium.errors import ConfigError, ScheduleError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,33 +73,6 @@ ms for each launch, against 4 us in each run). On CUDA it costs little, and `TIM
 
 ENV_BYTES = 256
 """Memory that an environment takes at least, bytes; the state of every robot is larger."""
-
-LOADS_AFTER_S = 0.05
-"""A launch that takes longer compiles or loads its kernel."""
-
-
-class _Loading:
-    """Held where Warp may start, or load a kernel: it crashes where several threads do so at once."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._since = inf
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-        self._since = time.monotonic()
-
-    def __exit__(self, *_: object) -> None:
-        self._since = inf
-        self._lock.release()
-
-    @property
-    def takes_long(self) -> bool:
-        """Whether a thread has held it for so long that it compiles a kernel."""
-        return time.monotonic() - self._since > LOADS_AFTER_S
-
-
-_loading = _Loading()
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -237,7 +210,7 @@ class Compute:
             raise ConfigError.single("Compute", "shards", shards, "at least 1, or None to measure which segments pay")
         self.device = device = resolve_device(device)
         check_envs("Engine", num_envs, ENV_BYTES, device)
-        with _loading:
+        with loading.lock:
             self.wp_device = wp.get_device(device)
         self.is_cpu = bool(self.wp_device.is_cpu)
         """Whether launches run on the host."""
@@ -261,8 +234,11 @@ class Compute:
             self._masks = {id(mask): wp.from_torch(mask, dtype=wp.uint8) for mask in (self.all_envs, self.reset_envs)}
         self._active = self.all_envs
         self._recording: list[_Launch] | None = None
+        self._recorder = 0
         self.recordings = 0
         """Number of recordings so far: a launch belongs once into each that needs it."""
+        self._unloaded: dict[Any, None] = {}
+        self._loaded: set[Any] = set()
         self._workers: Workers | None = None
         self._current: Any = None
         self._current_at = -1
@@ -280,18 +256,34 @@ class Compute:
     @property
     def is_loading(self) -> bool:
         """Whether a thread of this process compiles or loads a kernel; any thread may ask."""
-        return _loading.takes_long
+        return loading.lock.takes_long
 
     @property
     def is_recording(self) -> bool:
         """Whether launches are recorded instead of run."""
         return self._recording is not None
 
+    def recover(self) -> None:
+        """End what an exception left open in the owner's thread: a recording, a mask."""
+        if self._recorder in (0, threading.get_ident()):
+            self._recording, self._recorder = None, 0
+            self._active = self.all_envs
+
+    def _check_recorder(self) -> None:
+        """Raise `ScheduleError` where another thread than the one that records launches something."""
+        if self._recorder not in (0, threading.get_ident()):
+            raise ScheduleError(
+                f"thread {threading.current_thread().name!r} launched a kernel of a scene while another thread was in "
+                "a call of it. Read its sensors in the thread that steps it, and give other threads what "
+                "scene.publish() returns."
+            )
+
     @contextmanager
     def masked(self, mask: torch.Tensor) -> Iterator[None]:
         """Let launches in this block work on the envs of `mask` (`all_envs` or `reset_envs`) only."""
-        previous, self._active = self._active, mask
+        previous = self._active
         try:
+            self._active = mask
             yield
         finally:
             self._active = previous
@@ -342,11 +334,13 @@ class Compute:
     @keeps_current
     def _add(self, launch: _Launch) -> None:
         if self._recording is not None:
+            self._check_recorder()
             self._recording.append(launch)
             return
         if 0 in launch.dim:
             return
-        with graph.launching, _loading:
+        self.load([launch.kernel])
+        with graph.launching, loading.lock:
             args = launch.arguments(self)
             args = args if launch.whole else [self._rows(0, self._active), *args]
             self._follow()
@@ -365,18 +359,35 @@ class Compute:
             owner: whose work it is: tasks of several owners may become one launch. None keeps the order as it is.
         """
         if self._recording is not None:
+            self._check_recorder()
             raise RuntimeError("recordings do not nest")
-        self._recording = []
-        self.recordings += 1
+        me = threading.get_ident()
         try:
+            self._recorder, self._recording = me, []
+            self.recordings += 1
             with self.masked(self.all_envs if mask is None else mask):
                 hook()
             self._follow()
             for launch in self._recording:
                 launch.owners = frozenset() if owner is None else frozenset((owner,))
+                if launch.kernel not in self._loaded and 0 not in launch.dim:
+                    self._unloaded[launch.kernel] = None
             return Segment(self, self._recording, self.all_envs if mask is None else mask)
         finally:
-            self._recording = None
+            self._recording, self._recorder = None, 0
+
+    def load(self, kernels: Iterable[Any] | None = None) -> None:
+        """Compile and load kernels that are launched here for the first time.
+
+        Args:
+            kernels: which ones; None for all that were recorded.
+        """
+        wanted = list(self._unloaded) if kernels is None else [each for each in kernels if each not in self._loaded]
+        if wanted:
+            loading.load(wanted, self.wp_device)
+            self._loaded.update(wanted)
+            for each in wanted:
+                self._unloaded.pop(each, None)
 
     def call(self, hook: Callable[[], object], mask: torch.Tensor | None = None) -> Segment:
         """Return a segment that calls `hook` each time, with `mask` as the active one."""
@@ -409,7 +420,8 @@ class Compute:
     @graph.launching
     def command(self, kernel: Any, dim: Sequence[int], args: Sequence[Any]) -> Any:
         """Return a launch without env axis that is run by `command.launch(compute.stream)`, with other scalars too."""
-        with _loading:
+        self.load([kernel])
+        with loading.lock:
             return wp.launch(kernel, dim=tuple(dim), inputs=list(args), device=self.wp_device, record_cmd=True)
 
     @property
@@ -548,15 +560,16 @@ class Segment:
     def _make_steps(self, threads: int) -> None:
         """Share the items of launches that allow it; all others stay whole, in order."""
         envs, compute, mask = self.compute.num_envs, self.compute, self._mask
-        self._steps = []
+        steps: list[list[_Shard]] = []  # kept once it is whole: an interrupt may come in between
         for is_split, group in groupby(self._launches, lambda launch: launch.split):
             if not is_split:
-                self._steps.append([_Shard(compute, list(group), mask, 0, envs)])
+                steps.append([_Shard(compute, list(group), mask, 0, envs)])
                 continue
             for launch in group:
                 count = min(threads, launch.dim[-1])
                 edges = [launch.dim[-1] * i // count for i in range(count + 1)]
-                self._steps.append([_Shard(compute, [launch], mask, 0, envs, items) for items in pairwise(edges)])
+                steps.append([_Shard(compute, [launch], mask, 0, envs, items) for items in pairwise(edges)])
+        self._steps = steps
 
 
 class _Shard:
@@ -576,6 +589,7 @@ class _Shard:
         self._compute = compute
         self._graph: Any = None
         self._commands = []
+        compute.load([launch.kernel for launch in launches])
         rows = compute._rows(start, mask, 0 if items is None else items[0])
         for launch in launches:
             dim = list(launch.dim)
@@ -585,7 +599,7 @@ class _Shard:
                 dim[-1] = items[1] - items[0]
             args = launch.arguments(compute)
             args = args if launch.whole else [rows, *args]
-            with _loading:
+            with loading.lock:
                 command = wp.launch(launch.kernel, dim=dim, inputs=args, device=compute.wp_device, record_cmd=True)
             self._commands.append(command)
 

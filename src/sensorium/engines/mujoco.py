@@ -10,7 +10,7 @@ nothing is recomputed: positions, velocities and accelerations are those from be
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import mujoco
@@ -19,14 +19,14 @@ import torch
 
 from sensorium.compute import check_envs
 from sensorium.engines.envs import copies, env_rows, positive_int, restore, row_values
-from sensorium.engines.mujoco_base import BAD_STATE, LIMITS
+from sensorium.engines.mujoco_base import BAD_STATE, LIMITS, engine_fault, model_time_step
 from sensorium.engines.mujoco_live import LiveMujocoEngine
 from sensorium.engines.mujoco_owned import STATE_FIELDS, OwnedModelEngine, state_size
 from sensorium.engines.mujoco_parts import STATE_SOURCES, fields_of, model_fields_of
 from sensorium.engines.mujoco_shapes import check_shared, shared_model
 from sensorium.engines.mujoco_sleep import sleeps
 from sensorium.engines.mujoco_spec import compose_spec, prepare_spec
-from sensorium.errors import MissingDependencyError, ModelError, SensoriumWarning, listed
+from sensorium.errors import ArgumentError, MissingDependencyError, ModelError, SensoriumWarning, listed
 from sensorium.spec import Requirement
 
 __all__ = ["LiveMujocoEngine", "MujocoEngine", "prepare_spec"]
@@ -77,6 +77,7 @@ class MujocoEngine(OwnedModelEngine):
         self._views: dict[str, torch.Tensor] = {}
         self._before: dict[str, np.ndarray] = {}
         self._bad_ctrl = np.zeros(num_envs, dtype=bool)
+        self._models: Any = None
         self._needs_forward = True
 
     @classmethod
@@ -184,7 +185,7 @@ class MujocoEngine(OwnedModelEngine):
         if old is not None:
             self._carry_over(old, batch)
         self._batch, self._model = batch, model
-        self.dt = float(model.opt.timestep)
+        self.dt, self._options = model_time_step(model.opt, self._label), model.opt
         self._read_names(model)
         self._derive(prepared)
         if self._offsets:
@@ -301,7 +302,9 @@ class MujocoEngine(OwnedModelEngine):
             substeps: number of ticks.
 
         Raises:
-            ValueError: a control of another shape.
+            ArgumentError: a control of another shape.
+            ScheduleError: the time step was edited.
+            ModelError: MuJoCo failed, e.g. because its memory was too small.
 
         Warns:
             NonFiniteStateWarning: once per environment and episode, when its state became NaN, infinite or huge.
@@ -309,19 +312,47 @@ class MujocoEngine(OwnedModelEngine):
         """
         self._ensure()
         substeps = positive_int(substeps, "substeps")
+        self._check_time_steps()
         if ctrl is not None:
             self._write_ctrl(ctrl)
         if self._before:
             if substeps > 1:
-                self._batch.step(nstep=substeps - 1)
+                self._run(self._batch.step, nstep=substeps - 1)
             self._keep_state(slice(None))
-            self._batch.step()
+            self._run(self._batch.step)
         else:
-            self._batch.step(nstep=substeps)
+            self._run(self._batch.step, nstep=substeps)
         self.tick += substeps
         self._dirty, self._needs_forward = True, False
         self.lag = 0 if self.fresh else 1
         self._check_state()
+
+    def _run(self, call: Callable[..., None], **given: Any) -> None:
+        """Have the batch compute something.
+
+        Raises:
+            ModelError: MuJoCo failed in some environments, e.g. because its memory was too small.
+        """
+        try:
+            call(**given)
+        except RuntimeError as error:
+            if not hasattr(error, "ids"):
+                raise
+            which = f"env {listed(map(str, error.ids), 8)}"
+            why = self._batch.error(error.ids[0])
+            after = "Their state is as it was; all others were computed. Reset, or make a new engine."
+            raise ModelError(engine_fault(why, which, after)) from error
+
+    def _check_time_steps(self) -> None:
+        batch = self._batch
+        self._check_time_step(self._options.timestep, "engine.model")
+        if (each := batch.expanded("opt.timestep")) is not None:
+            for step in {float(each.min()), float(each.max())}:
+                self._check_time_step(step, 'engine.batch.expand("opt.timestep")')
+        if batch.models is not None and batch.models is not self._models:
+            self._models = batch.models
+            for step in np.unique(_of_models(self._models, "opt.timestep")):
+                self._check_time_step(float(step), "engine.batch.set_models")
 
     def _check_state(self) -> None:
         counters = self._batch.warning
@@ -354,7 +385,7 @@ class MujocoEngine(OwnedModelEngine):
 
     def _go_forward(self, ids: Any) -> None:
         if self.stage:
-            self._batch.forward(ids=ids, stage=self.stage)
+            self._run(self._batch.forward, ids=ids, stage=self.stage)
             if (counters := self._batch.warning).any():
                 self._report_limits(counters[:, list(LIMITS), 1])
         self._keep_state(slice(None) if ids is None else ids)
@@ -381,7 +412,7 @@ class MujocoEngine(OwnedModelEngine):
                 Gravity and magnetic flux stay.
 
         Raises:
-            ValueError: env ids or values that do not fit.
+            ArgumentError: env ids or values that do not fit.
             UnknownNameError: a key that is no state.
             ModelError: shapes were described, and are not the same in all environments any more.
         """
@@ -426,12 +457,12 @@ class MujocoEngine(OwnedModelEngine):
         """Restore what `state` returned, in an engine of the same model and number of environments.
 
         Raises:
-            ValueError: the state is of another model or number of environments.
+            ArgumentError: the state is of another model or number of environments.
         """
         self._ensure()
         rows, mine = state["rows"].numpy(), self._batch.state
         if rows.shape != mine.shape:
-            raise ValueError(
+            raise ArgumentError(
                 f"saved state: got {rows.shape[0]} environments of {rows.shape[1]} numbers, expected {mine.shape[0]} "
                 f"of {mine.shape[1]}: it is of another model, number of environments or set of sensors."
             )
@@ -473,4 +504,4 @@ def _shared_value(model: Any, name: str) -> np.ndarray:
 def _of_models(models: Any, name: str) -> np.ndarray:
     """Return a field of one model that all environments have `[1, ...]`, or of the models of all `[env, ...]`."""
     each = models if isinstance(models, list | tuple) else [models]
-    return np.stack([getattr(model, name) for model in each])
+    return np.stack([_shared_value(model, name) for model in each])

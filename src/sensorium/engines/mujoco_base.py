@@ -13,14 +13,22 @@ import torch
 
 from sensorium.compute import Compute, Segment, keeps_current, pinned, resolve_device
 from sensorium.engines.base import CameraLens, Engine, FrameOnBody, NameKind, NativeSensor, PoseOnBody
-from sensorium.engines.envs import mark
+from sensorium.engines.envs import mark, time_step
 from sensorium.engines.mujoco_contact import contact_shape, contacts
 from sensorium.engines.mujoco_hidden import hidden
 from sensorium.engines.mujoco_native import Declared, describe, native, sensor_id
 from sensorium.engines.mujoco_parts import NEEDS, PARTS, Build, native_array, stage_of
 from sensorium.engines.mujoco_shapes import model_shapes
 from sensorium.engines.offsets import FIELDS, LiveOffsets
-from sensorium.errors import ModelError, NonFiniteStateWarning, SensoriumWarning, UnknownNameError, listed
+from sensorium.errors import (
+    ArgumentError,
+    ModelError,
+    NonFiniteStateWarning,
+    ScheduleError,
+    SensoriumWarning,
+    UnknownNameError,
+    listed,
+)
 from sensorium.geometry.shapes import Shape
 from sensorium.spec import Requirement, contact_array
 
@@ -253,6 +261,22 @@ class MujocoModelEngine(Engine):
                 f'Raise <size memory="..."/> of the model, now {int(self.model.narena)} bytes. This is said once.',
                 SensoriumWarning,
                 stacklevel=4,
+            )
+
+    def _check_time_step(self, step: float, where: str) -> None:
+        """Raise where a time step is not the one that the engine and its scene count time by.
+
+        Args:
+            step: the time step that is set now, s.
+            where: whose it is.
+
+        Raises:
+            ScheduleError: it was edited.
+        """
+        if step != self.dt:
+            raise ScheduleError(
+                f"{where}: the time step is {step:g} s now, and was {self.dt:g} s when the engine was made. Sensors "
+                'count time by that. Set <option timestep="..."/> in the model, and make a new engine and scene.'
             )
 
     def _note_diverged(self, envs: np.ndarray) -> None:
@@ -534,6 +558,31 @@ def keyframe_id(keyframe: str | int | None, names: Sequence[str], label: str) ->
     if isinstance(keyframe, int) and not isinstance(keyframe, bool) and 0 <= keyframe < len(names):
         return keyframe
     raise UnknownNameError(f"keyframe of {label}", str(keyframe), names)
+
+
+def engine_fault(why: str, where: str, after: str) -> str:
+    """Return what to say of an error that MuJoCo raised while it computed.
+
+    Args:
+        why: the text of the error.
+        where: the environments.
+        after: what is true now.
+    """
+    lines = [line.strip() for line in why.splitlines() if line.strip()]
+    fix = 'Raise <size memory="..."/> of the model. ' if "<size memory" in why else ""
+    return f"MuJoCo failed in {where}: {'; '.join(lines)}. {fix}{after}"
+
+
+def model_time_step(options: Any, label: str) -> float:
+    """Return the time step of a model's options, s.
+
+    Raises:
+        ModelError: it is zero, negative, not finite, or absurd.
+    """
+    try:
+        return time_step(float(options.timestep), "timestep")
+    except ArgumentError as error:
+        raise ModelError(f'{label}: {error} Write <option timestep="0.002"/>.') from None
 
 
 def refuse_unfresh_rk4(options: Any, fresh: bool) -> None:

@@ -13,7 +13,14 @@ import torch
 from sensorium.compute import keeps_current
 from sensorium.engines.contact import is_contact
 from sensorium.engines.envs import copies, env_rows, restore
-from sensorium.engines.mujoco_base import BAD_STATE, LIMITS, MujocoModelEngine, refuse_unfresh_rk4
+from sensorium.engines.mujoco_base import (
+    BAD_STATE,
+    LIMITS,
+    MujocoModelEngine,
+    engine_fault,
+    model_time_step,
+    refuse_unfresh_rk4,
+)
 from sensorium.engines.mujoco_contact import contact_reason, contacts, lacks_contacts
 from sensorium.engines.mujoco_native import native, reason, sensor_id
 from sensorium.engines.mujoco_parts import (
@@ -78,9 +85,8 @@ class LiveMujocoEngine(MujocoModelEngine):
             raise ModelError("from_mj: expected one distinct mujoco.MjData for each environment.")
         super().__init__(len(datas), device, fresh, None)
         self._model, self._datas = model, datas
-        self.dt = float(model.opt.timestep)
-        self._scratch = mujoco.MjData(model)
-        self._scratch.tree_asleep[:] = AWAKE  # also what starts asleep: only mj_step puts bodies to sleep
+        self.dt, self._time = model_time_step(model.opt, "from_mj"), model.opt
+        self._scratch = self._new_scratch()
         self._row = np.empty(mujoco.mj_stateSize(model, _SPEC))
         refuse_unfresh_rk4(model.opt, fresh)
         self._sources: dict[str, np.ndarray] = {}
@@ -252,13 +258,15 @@ class LiveMujocoEngine(MujocoModelEngine):
         """Note that the owner took `ticks` steps; derived state is read again at the next `refresh`.
 
         Raises:
-            ScheduleError: several ticks at once with `fresh=False` and a requirement that reads joint positions.
+            ScheduleError: several ticks at once with `fresh=False` and a requirement that reads joint positions; the
+                time step was edited.
         """
         if self._last and ticks > 1:
             raise ScheduleError(
                 f"{ticks} ticks at once: with fresh=False joint positions and velocities are kept from one tick to the "
                 "next, so call scene.update() after each mj_step, or use fresh=True."
             )
+        self._check_time_step(self._time.timestep, "the wrapped MjModel")
         super().count_ticks(ticks)
         if ticks:
             self._before, self._last = self._last, self._before
@@ -362,7 +370,7 @@ class LiveMujocoEngine(MujocoModelEngine):
                 for name in self._options:
                     is_off = off and name == "opt.gravity"
                     self._sources[name][env] = 0.0 if is_off else getattr(option, name.removeprefix("opt."))
-                data = self._forwarded(self._datas[env]) if forward and self._fields else self._datas[env]
+                data = self._forwarded(env) if forward and self._fields else self._datas[env]
                 for name in self._fields:
                     kept = None if forward else self._before.get(name)
                     self._sources[name][env] = getattr(data, name) if kept is None else kept[env]
@@ -372,8 +380,25 @@ class LiveMujocoEngine(MujocoModelEngine):
                 full[env] = [numbers[limit] for limit in LIMITS]
         self._report_limits(full)
 
-    def _forwarded(self, live: Any) -> Any:
-        model, data, stage = self._model, self._scratch, self.stage
+    def _forwarded(self, env: int) -> Any:
+        """Compute what follows from the state of one environment, in data of our own.
+
+        Raises:
+            ModelError: MuJoCo failed, e.g. because its memory was too small.
+        """
+        try:
+            return self._compute(self._datas[env], self._scratch)
+        except mujoco.FatalError as error:
+            self._scratch = self._new_scratch()  # what an error leaves behind cannot be used
+            raise ModelError(engine_fault(str(error), f"env {env}", "Your MjData is as it was.")) from error
+
+    def _new_scratch(self) -> Any:
+        data = mujoco.MjData(self._model)
+        data.tree_asleep[:] = AWAKE  # also what starts asleep: only mj_step puts bodies to sleep
+        return data
+
+    def _compute(self, live: Any, data: Any) -> Any:
+        model, stage = self._model, self.stage
         mujoco.mj_getState(model, live, self._row, _SPEC)
         mujoco.mj_setState(model, data, self._row, _SPEC)
         if stage >= _ACC:

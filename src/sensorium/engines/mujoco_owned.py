@@ -10,7 +10,7 @@ import torch
 
 from sensorium.engines.contact import is_contact
 from sensorium.engines.envs import as_tensor
-from sensorium.engines.mujoco_base import MujocoModelEngine, keyframe_id, refuse_unfresh_rk4
+from sensorium.engines.mujoco_base import MujocoModelEngine, keyframe_id, model_time_step, refuse_unfresh_rk4
 from sensorium.engines.mujoco_contact import contact_reason, lacks_contacts
 from sensorium.engines.mujoco_native import declared_sensors, reason, sensor_id
 from sensorium.engines.mujoco_parts import NEEDS, needs_wrenches, torque_fault
@@ -24,7 +24,7 @@ from sensorium.engines.mujoco_spec import (
     prepare_spec,
     sensors_disabled,
 )
-from sensorium.errors import ModelError
+from sensorium.errors import ArgumentError, ModelError
 from sensorium.spec import JOINT_TORQUE, JOINT_WRENCH, SHAPES, Requirement
 
 STATE_FIELDS = ("qpos", "qvel", "act", "ctrl", "mocap_pos", "mocap_quat")
@@ -76,7 +76,7 @@ class OwnedModelEngine(MujocoModelEngine):
             keys = [key.name or f"key_{i}" for i, key in enumerate(self._spec.keys)]
         refuse_unfresh_rk4(options, fresh)
         self._key = keyframe_id(keyframe, keys, self._label)
-        self.dt = float(options.timestep)
+        self.dt = model_time_step(options, self._label)
 
     def __repr__(self) -> str:
         if self._model is None:
@@ -206,16 +206,18 @@ class OwnedModelEngine(MujocoModelEngine):
 
     def _apply(self, requirements: frozenset[Requirement]) -> None:
         prepared = self.prepared | requirements
+        if self._model is not None:
+            self._check_time_step(float(self._model.opt.timestep), "engine.model")
         if not self._is_installed or any(map(self._lacks, requirements)):
             self._install(self._compiled(requirements), prepared)
         else:
             self._derive(prepared)
 
     def _write_ctrl(self, ctrl: Any) -> None:
-        values, target = as_tensor(ctrl), self.ctrl
+        values, target = as_tensor(ctrl, "ctrl"), self.ctrl
         nu = target.shape[1]
         if tuple(values.shape) not in ((self.num_envs, nu), (nu,)):
-            raise ValueError(
+            raise ArgumentError(
                 f"ctrl: got shape {tuple(values.shape)}, expected ({self.num_envs}, {nu}) or ({nu},): {self.num_envs} "
                 f"environments, {nu} controls of {len(self.names('actuator'))} named actuators."
             )

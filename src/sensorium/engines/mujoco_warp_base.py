@@ -68,6 +68,7 @@ class WarpModelEngine(MujocoModelEngine):
         self._static: torch.Tensor | None = None
         self._batched = frozenset(batched(worlds.m))
         self._told: set[str] = set()
+        self._time_steps_of: Any = None
         self._fields: tuple[str, ...] = ()
         self._model_fields: tuple[str, ...] = ()
         self._read_from: list[Any] = []
@@ -250,6 +251,21 @@ class WarpModelEngine(MujocoModelEngine):
                     SensoriumWarning,
                     stacklevel=4,
                 )
+
+    def _check_time_steps(self) -> None:
+        """Raise ScheduleError where the time step of mujoco_warp's Model was edited.
+
+        On CUDA the values travel while the device works on, and are looked at in a later step.
+        """
+        array = self._worlds.m.opt.timestep
+        if array is not self._time_steps_of:
+            self._time_steps_of = array
+            self._time_steps = AsyncCopy(self._derived.compute, self._worlds.tensor("opt.timestep"))
+        steps = self._time_steps.take()
+        self._time_steps.start()
+        if steps is not None:
+            for step in steps[steps != np.float32(self.dt)][:1].tolist():
+                self._check_time_step(step, "opt.timestep of mujoco_warp's Model")
 
     def _check_shapes(self) -> None:
         """Raise where shapes were described as those of all environments, and are not any more.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import mujoco
@@ -13,7 +14,7 @@ import warp as wp
 from sensorium.compute import keeps_current
 from sensorium.engines.contact import is_contact
 from sensorium.engines.envs import env_selection, mark
-from sensorium.engines.mujoco_base import refuse_unfresh_rk4
+from sensorium.engines.mujoco_base import model_time_step, refuse_unfresh_rk4
 from sensorium.engines.mujoco_contact import contact_reason, lacks_contacts
 from sensorium.engines.mujoco_native import reason, sensor_id
 from sensorium.engines.mujoco_parts import NEEDS, needs_wrenches, torque_fault
@@ -76,6 +77,7 @@ class LiveMujocoWarpEngine(WarpModelEngine):
         self.dt = float(mjm.opt.timestep)
         if np.float32(self.dt) != steps[0]:
             self.dt = float(str(steps[0]))  # the owner changed it: the shortest decimal of the float32
+        model_time_step(SimpleNamespace(timestep=self.dt), "from_mjw")
         self._attach(Worlds(mjm, m, d, self._derived.compute))
         self.capture(True)
         self._derive(frozenset())
@@ -149,13 +151,15 @@ class LiveMujocoWarpEngine(WarpModelEngine):
         """Note that the owner took `ticks` steps; derived state is read again at the next `refresh`.
 
         Raises:
-            ScheduleError: several ticks at once with `fresh=False` and a requirement that reads joint positions.
+            ScheduleError: several ticks at once with `fresh=False` and a requirement that reads joint positions; the
+                time step was edited. On CUDA the host does not wait for that: a later update raises it.
         """
         if self._previous and ticks > 1:
             raise ScheduleError(
                 f"{ticks} ticks at once: with fresh=False joint positions and velocities are kept from one tick to the "
                 "next, so call scene.update() after each step, or use fresh=True."
             )
+        self._check_time_steps()
         super().count_ticks(ticks)
         if ticks:
             for name, newest in self._newest.items():

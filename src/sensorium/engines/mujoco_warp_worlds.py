@@ -25,7 +25,7 @@ import warp as wp
 from sensorium.compute import Compute, graph, keeps_current
 from sensorium.engines.mujoco_sleep import AWAKE, sleeps
 from sensorium.engines.mujoco_spec import reason_of
-from sensorium.errors import MissingDependencyError, ModelError, UnknownNameError
+from sensorium.errors import ArgumentError, MissingDependencyError, ModelError, UnknownNameError
 
 STATE = (
     "time", "qpos", "qvel", "act", "history", "plastic", "qacc_warmstart", "ctrl", "qfrc_applied", "xfrc_applied",
@@ -190,7 +190,9 @@ class Worlds:
             raise UnknownNameError("field of mujoco_warp's Model", field, known)
         worlds = int(self.d.nworld)
         if name not in batched(owner) or field == "opt.timestep":
-            raise ValueError(f"{field}: got a field that all environments of mujoco_warp share, expected one for each.")
+            raise ArgumentError(
+                f"{field}: got a field that all environments of mujoco_warp share, expected one for each."
+            )
         if array.shape[0] != worlds:
             setattr(owner, name, wp.from_torch(self.of_each(field), dtype=array.dtype))
         return self.tensor(field)

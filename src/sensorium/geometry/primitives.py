@@ -151,7 +151,7 @@ def ray_box(size: wp.vec3, o: wp.vec3, d: wp.vec3) -> wp.float32:
     return end
 
 
-@wp.func
+@wp.func(inline=False)  # large, and called at several places: one copy of it is compiled
 def ray_primitive(kind: int, size: wp.vec3, o: wp.vec3, d: wp.vec3) -> wp.float32:
     """Return t where the ray meets an analytic shape, `inf` on a miss, and for a mesh or a height field.
 

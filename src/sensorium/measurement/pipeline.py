@@ -261,8 +261,7 @@ class Line:
         self.stages = self._build_stages(chained)
         self._allocate(chained)
         self._own_table = ChainTable(compute, clock, self.chain_fields(own=True)) if self.has_hardware else None
-        if self._own_table is not None:
-            self.tables.append(self._own_table)
+        self.forget_tables()
 
     # Set-up -----------------------------------------------------------------------------------------------------------
 
@@ -399,6 +398,10 @@ class Line:
     def stages_with_state(self) -> list[StageRun]:
         """Stages that keep something from one sample to the next."""
         return [run for run in self.stages if run.states.views]
+
+    def forget_tables(self) -> None:
+        """Forget the tables of programs that are built anew."""
+        self.tables = [] if self._own_table is None else [self._own_table]
 
     def _knobs_moved(self) -> None:
         for table in self.tables:

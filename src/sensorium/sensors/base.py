@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, cast, get_args, get_origin
 
 import torch
 
@@ -35,10 +35,12 @@ from sensorium.sensors.poses import CapturePoses
 from sensorium.sensors.reader import CfgT, DataT, Readable
 from sensorium.spec import Field, FieldSpec, Requirement, resolve_field
 from sensorium.world.mount import MountView
-from sensorium.world.ray_cast import RayCast
-from sensorium.world.ray_scene import RayScene
 from sensorium.world.select import Named, resolve_mounts
-from sensorium.world.solid_query import SolidQuery
+
+if TYPE_CHECKING:
+    from sensorium.world.ray_cast import RayCast
+    from sensorium.world.ray_scene import RayScene
+    from sensorium.world.solid_query import SolidQuery
 
 HOOKS_OF_THE_PIPELINE = (
     "update_raw_data",
@@ -197,7 +199,7 @@ class Sensor(Readable[CfgT, DataT]):
         self._read_version = -1
         self._evaluate: Callable[[Sensor[Any, Any]], None] = lambda sensor: None
         self._reset_by_scene: Callable[[Sensor[Any, Any], Any], None] = lambda sensor, ids: None
-        self._lent: dict[bool, DataT] | None = None
+        self._lent: dict[bool, tuple[DataT, dict[str, torch.Tensor]]] | None = None
         self._debug_vis = False
         self.at_reset: Program | None = None
         """The scene's program for capturing this sensor at a reset."""
@@ -373,6 +375,8 @@ class Sensor(Readable[CfgT, DataT]):
         """
         config = f"{type(self.cfg).__name__}({self.cfg.label!r})"
         assert self.mount is not None, f"{config} is not mounted anywhere that rays could start from"
+        from sensorium.world.ray_cast import RayCast  # slow to import, and most sensors cast no rays
+
         return RayCast(self.rays, self.engine, self.compute_on, self.clock, self.mount, **{"config": config, **options})
 
     def solids(self, **options: Any) -> SolidQuery:
@@ -384,6 +388,8 @@ class Sensor(Readable[CfgT, DataT]):
         config = f"{type(self.cfg).__name__}({self.cfg.label!r})"
         assert self.mount is not None, f"{config} is not mounted anywhere that could touch something"
         given = {"config": config, **options}
+        from sensorium.world.solid_query import SolidQuery  # slow to import, and most sensors touch no solids
+
         return SolidQuery(self.rays, self.engine, self.compute_on, self.clock, self.mount, **given)
 
     def _specs(self, fields: Mapping[str, Field]) -> list[FieldSpec]:
@@ -450,6 +456,16 @@ class Sensor(Readable[CfgT, DataT]):
             "wanted": int(self.wanted),
             "position": ring.position if ring is not None else 0,
         }
+
+    def restart(self) -> None:
+        """Drop what an interrupted call of the scene may have left half done; a reset of all envs or a load follows."""
+        self.at_reset, self._read_version, self.wanted = None, -1, True
+        self.captures.restart()
+        self.line.forget_tables()
+        if self.line.ring is not None:
+            self.line.ring.seek(self.line.ring.position)
+        if self.poses is not None:
+            self.poses.begin()
 
     def load(self, tensors: Mapping[str, torch.Tensor], counters: Mapping[str, int]) -> None:
         """Restore what `tensors` and `counters` returned."""

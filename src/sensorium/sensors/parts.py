@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -18,7 +18,9 @@ from sensorium.spec import (
     Field,
     FieldSpec,
 )
-from sensorium.world.ray_scene import RayScene
+
+if TYPE_CHECKING:
+    from sensorium.world.ray_scene import RayScene
 
 HOOKS_OF_OTHERS = {
     "_get_return_format": "Field(shape=...), or fields(self) where it depends on the config",
@@ -66,13 +68,17 @@ class SensorContext:
     compute: Compute
     clock: Clock
     seed: int
+    semantics: Mapping[str, str | Sequence[str]] | None = None
+    """Labels of shapes, as `RayScene` takes them."""
     rays: RayScene | None = None
 
     @property
     def ray_scene(self) -> RayScene:
         """The scene's shapes; made when the first sensor asks."""
         if self.rays is None:
-            self.rays = RayScene(self.engine, self.compute)
+            from sensorium.world.ray_scene import RayScene  # slow to import, and most scenes without rays never ask
+
+            self.rays = RayScene(self.engine, self.compute, self.semantics)
         return self.rays
 
 

@@ -1,6 +1,7 @@
 """The control messages: what server and client say to each other beside data. Small, typed, checked when decoded.
 
-HELLO -> WELCOME and CATALOGUE; SUBSCRIBE -> SUBSCRIBED -> data ... -> EOS; a request -> WORKING ... REPLY; PING -> PONG.
+HELLO -> WELCOME and CATALOGUE; SUBSCRIBE -> SUBSCRIBED -> data ... -> EOS; a request -> WORKING ... REPLY;
+PING -> PONG.
 """
 
 from __future__ import annotations
