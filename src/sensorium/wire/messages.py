@@ -1,6 +1,6 @@
 """The control messages: what server and client say to each other beside data. Small, typed, checked when decoded.
 
-HELLO -> WELCOME and CATALOGUE; SUBSCRIBE -> SUBSCRIBED -> data ... -> EOS; PING -> PONG; a request -> (WORKING ...) REPLY.
+HELLO -> WELCOME and CATALOGUE; SUBSCRIBE -> SUBSCRIBED -> data ... -> EOS; PING -> PONG; a request -> REPLY.
 """
 
 from __future__ import annotations
