@@ -15,7 +15,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-import sensorium.sensors  # noqa: F401 - registers the kinds
+import sensorium.sensors.all  # noqa: F401 - registers the kinds
 from sensorium import registry
 from sensorium.cli import main
 from sensorium.client import client_sensor

@@ -57,8 +57,6 @@ else:
     F32 = wp.float32
     Words = wp.vec4ui
 
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
-
 
 def _constant(value: Any) -> Any:
     return wp.constant(value)

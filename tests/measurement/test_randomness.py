@@ -90,6 +90,12 @@ def test_reads_are_pure() -> None:
     syn.advance(scene)
     assert torch.equal(copy.vec, before)
     assert scene["noisy"].read([2, 0]).vec.equal(scene["noisy"].data.vec[[2, 0]])
+    first = snapshots(scene)
+    for name in scene:
+        for read in (scene[name].read, scene[name].read_ground_truth):
+            read()
+            read([1])
+    compare(snapshots(scene), first)
 
 
 # Independence ---------------------------------------------------------------------------------------------------------

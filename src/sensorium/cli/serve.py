@@ -18,7 +18,7 @@ from rich.markup import escape
 from tyro.conf import Positional, UseAppendAction, arg
 
 from sensorium.cli.arguments import unset
-from sensorium.cli.checks import check_addresses, check_device_name, check_envs
+from sensorium.cli.checks import check_addresses, check_device_name, check_envs, check_files
 from sensorium.cli.commands import INTERRUPTED
 from sensorium.cli.messages import busy, live, note, stderr, stdout
 from sensorium.cli.signals import ending
@@ -55,7 +55,8 @@ class Serve:
     further sensors while it runs, e.g. sensor.other.safe_distance. On a terminal a line shows the frame, how fast it
     runs, clients, and what is sent; clients that are too slow are named. Ctrl-C ends it.
 
-    MODEL is an MJCF or URDF file, or the word demo: the bundled quadruped, which trots and needs no rig file.
+    MODEL is an MJCF or URDF file, or the word demo: the bundled quadruped, which walks over its ground until the
+    server ends and needs no rig file.
 
     Only this machine can connect, unless --address says otherwise; then it needs --token-file or --keys. Secrets are no
     options, because other users of the machine can see those.
@@ -125,7 +126,7 @@ class Serve:
                 from sensorium.cli.control import check_control
 
                 check_control(self.control, CONTROLS)
-            import sensorium.sensors  # noqa: F401 - registers our sensors, also where the package is not installed
+            import sensorium.sensors.all  # noqa: F401 - registers our sensors, also where the package is not installed
             from sensorium.cli.rig import load_rig
             from sensorium.cli.simulation import check_device
 
@@ -158,7 +159,6 @@ class Serve:
     def _check(self) -> None:
         """Refuse what can be seen to be wrong at once."""
         from sensorium.cli.rig import check_rig
-        from sensorium.engines.model_file import model_file
 
         check_envs(self.envs, self.first_env or 0)
         check_device_name(self.device)
@@ -181,13 +181,10 @@ class Serve:
                 hint = nearest(word.partition("=")[0], RESERVED).strip()
                 expected = "contact, contact=PATTERN or a rig file (.toml)"
                 raise UsageError.of("--reserve", word, expected, hint or "Other sensors can be spawned as they are.")
-        if self.model != "demo":
-            model_file(self.model)
-        for path in [
-            *([self.rig] if self.rig else []),
-            *(Path(word) for word in self.reserve if word.endswith(".toml")),
-        ]:
-            check_rig(path)
+        check_files(None if self.model == "demo" else self.model, self.rig)
+        for word in self.reserve:
+            if word.endswith(".toml"):
+                check_rig(Path(word))
 
     def _secrets(self, addresses: list[str]) -> tuple[Any, str]:
         """Return the server's keys and the token, and refuse what others can reach without either."""
@@ -227,6 +224,7 @@ class Serve:
 
     def _scene(self, rig: list[Any] | None, reserved: list[Any]) -> tuple[OwnEngine, Scene, str]:
         from sensorium.cli import demo
+        from sensorium.cli.rig import naming_tables
         from sensorium.cli.simulation import load_model
         from sensorium.scene import Scene
 
@@ -242,7 +240,10 @@ class Serve:
                 from sensorium.stream.collision import reserve_contact
 
                 reserved += reserve_contact(engine, word.partition("=")[2] or ".*")
-        scene = Scene(engine, configs, seed=self.seed, first_env=self.first_env, reserve=reserved, discover=rig is None)
+        with naming_tables(self.rig, configs):
+            scene = Scene(
+                engine, configs, seed=self.seed, first_env=self.first_env, reserve=reserved, discover=rig is None
+            )
         return engine, scene, title
 
     def _server(self, scene: Scene, addresses: list[str], keys: Any, token: str) -> Server:
@@ -268,7 +269,7 @@ class Serve:
         if self.lockstep or self.control == "client":
             return None, self.substeps or slow
         if self.model == "demo" and not self.control:
-            control, every = demo.trot(), slow
+            control, every = demo.trot(engine), slow
         else:
             control, every = control_for(self.control or "hold", engine, self.seed, max(1, self.substeps))
         substeps = self.substeps or every

@@ -16,6 +16,7 @@ import warp as wp
 
 from sensorium.compute.copies import AsyncCopy
 from sensorium.compute.devices import keeps_current
+from sensorium.compute.loading import kernel
 from sensorium.compute.program import Compute
 from sensorium.errors import SensoriumWarning
 from sensorium.spec import exact_fraction
@@ -27,10 +28,11 @@ FIRST = 1
 AGAIN = 2
 """Mode of a re-evaluation without time: the current sample is computed anew from the edited state, states stay."""
 
-wp.set_module_options({"enable_backward": False})
+MOST_TICKS = 2**30
+"""Longest period or delay, in ticks: kernels add it to the tick in int32."""
 
 
-@wp.kernel
+@kernel
 def _store(tick: int, mode: int, lag: int, control: int, words: wp.array[wp.int32]) -> None:
     words[0] = tick
     words[1] = mode

@@ -2,7 +2,7 @@
 
 A kernel in this package takes `rows: Rows` as its first argument and its thread index starts with the environment:
 
-    @wp.kernel
+    @kernel
     def scale(rows: Rows, x_in: wp.array2d(dtype=float), x_out: wp.array2d(dtype=float)):
         i, column = wp.tid()
         env = rows.start + i
@@ -16,7 +16,7 @@ shard of envs on one core, or, with another mask, only the envs that were just r
 A kernel that many sensors use takes what is theirs as a task, a struct, so that one launch serves all of them
 (`Compute.launch_task`):
 
-    @wp.kernel
+    @kernel
     def scale_task(rows: Rows, tasks: wp.array[ScaleTask]):
         k, i, column = wp.tid()
         env = rows.start + i
@@ -39,7 +39,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
@@ -50,8 +50,9 @@ import numpy as np
 import torch
 import warp as wp
 
-from sensorium.compute import graph
+from sensorium.compute import graph, loading
 from sensorium.compute.devices import keeps_current, resolve_device
+from sensorium.compute.memory import Memory, check_envs
 from sensorium.compute.workers import Workers
 from sensorium.errors import ConfigError, ScheduleError
 
@@ -70,8 +71,8 @@ CAPTURE_AFTER = 32
 """Runs of a segment before it is captured on the CPU: a capture costs as much as it saves in about so many runs (0.13
 ms for each launch, against 4 us in each run). On CUDA it costs little, and `TIMED_RUNS` are enough."""
 
-_loading = threading.Lock()
-"""Held where Warp may start, or load a kernel: it crashes where several threads do so at once."""
+ENV_BYTES = 256
+"""Memory that an environment takes at least, bytes; the state of every robot is larger."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -140,6 +141,17 @@ class _Launch:
         return _Launch(self.kernel, dim, [], self.whole, tasks=tasks, threads=threads, owners=owners)
 
 
+def _arguments(kernel: Any, given: list[Any]) -> list[Any]:
+    """Return the arguments of a kernel with torch tensors as Warp arrays, which alone can be captured on the CPU."""
+    kinds = [argument.type for argument in kernel.adj.args][-len(given) :]
+    if len(kinds) != len(given):
+        return given  # Warp says what is missing
+    return [
+        wp.from_torch(value, dtype=kind.dtype) if isinstance(value, torch.Tensor) else value
+        for value, kind in zip(given, kinds, strict=True)
+    ]
+
+
 def _merged(launches: Sequence[_Launch]) -> list[_Launch]:
     """Let one launch of a kernel do the tasks of several owners.
 
@@ -178,6 +190,7 @@ class Compute:
         capture: replay segments as captured graphs, once they have run often enough, instead of recorded launches.
         shards: pieces that every segment is split into where it can be, on the CPU; None measures which ones pay.
         first_env: global index of env 0, see `Scene`.
+        memory: what may be allocated; None makes one.
 
     Raises:
         ConfigError: fewer than one shard.
@@ -191,17 +204,21 @@ class Compute:
         capture: bool = True,
         shards: int | None = None,
         first_env: int = 0,
+        memory: Memory | None = None,
     ) -> None:
         if shards is not None and shards < 1:
             raise ConfigError.single("Compute", "shards", shards, "at least 1, or None to measure which segments pay")
         self.device = device = resolve_device(device)
-        with _loading:
+        check_envs("Engine", num_envs, ENV_BYTES, device)
+        with loading.lock:
             self.wp_device = wp.get_device(device)
         self.is_cpu = bool(self.wp_device.is_cpu)
         """Whether launches run on the host."""
         self.num_envs = num_envs
         self.first_env = first_env
         """Global index of env 0: the word of env k in the counter of random numbers is `first_env + k`."""
+        self.memory = Memory(device, num_envs) if memory is None else memory
+        """What sensors may allocate while they are built."""
         self.threads = threads or min(torch.get_num_threads(), os.cpu_count() or 1)
         self.capture = capture
         """Whether graphs are replayed, where a segment has them, and made where it has run often enough."""
@@ -220,6 +237,8 @@ class Compute:
         self._recorder = 0
         self.recordings = 0
         """Number of recordings so far: a launch belongs once into each that needs it."""
+        self._unloaded: dict[Any, None] = {}
+        self._loaded: set[Any] = set()
         self._workers: Workers | None = None
         self._current: Any = None
         self._current_at = -1
@@ -233,6 +252,11 @@ class Compute:
     def mask(self) -> torch.Tensor:
         """The uint8 [env] mask of envs that hooks work on now."""
         return self._active
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether a thread of this process compiles or loads a kernel; any thread may ask."""
+        return loading.lock.takes_long
 
     @property
     def is_recording(self) -> bool:
@@ -283,7 +307,8 @@ class Compute:
             split: the kernel adds `rows.first` to its last index, and its threads do not depend on each other: with one
                 env only, its items may be shared among the cores.
         """
-        self._add(_Launch(kernel, (self.num_envs, *items), [*inputs, *outputs], whole=False, split=split))
+        arguments = _arguments(kernel, [*inputs, *outputs])
+        self._add(_Launch(kernel, (self.num_envs, *items), arguments, whole=False, split=split))
 
     def launch_task(self, kernel: Any, items: Sequence[int], task: Any, *, whole: bool = False) -> None:
         """Run or record one task of a kernel. Tasks that several sensors have in one program become one launch.
@@ -304,7 +329,7 @@ class Compute:
 
     def launch_whole(self, kernel: Any, dim: Sequence[int], inputs: Sequence[Any], outputs: Sequence[Any] = ()) -> None:
         """Run or record a kernel that has no env axis, takes no `rows` and is never sharded or masked."""
-        self._add(_Launch(kernel, tuple(dim), [*inputs, *outputs], whole=True))
+        self._add(_Launch(kernel, tuple(dim), _arguments(kernel, [*inputs, *outputs]), whole=True))
 
     @keeps_current
     def _add(self, launch: _Launch) -> None:
@@ -314,7 +339,8 @@ class Compute:
             return
         if 0 in launch.dim:
             return
-        with graph.launching, _loading:
+        self.load([launch.kernel])
+        with graph.launching, loading.lock:
             args = launch.arguments(self)
             args = args if launch.whole else [self._rows(0, self._active), *args]
             self._follow()
@@ -344,9 +370,24 @@ class Compute:
             self._follow()
             for launch in self._recording:
                 launch.owners = frozenset() if owner is None else frozenset((owner,))
+                if launch.kernel not in self._loaded and 0 not in launch.dim:
+                    self._unloaded[launch.kernel] = None
             return Segment(self, self._recording, self.all_envs if mask is None else mask)
         finally:
             self._recording, self._recorder = None, 0
+
+    def load(self, kernels: Iterable[Any] | None = None) -> None:
+        """Compile and load kernels that are launched here for the first time.
+
+        Args:
+            kernels: which ones; None for all that were recorded.
+        """
+        wanted = list(self._unloaded) if kernels is None else [each for each in kernels if each not in self._loaded]
+        if wanted:
+            loading.load(wanted, self.wp_device)
+            self._loaded.update(wanted)
+            for each in wanted:
+                self._unloaded.pop(each, None)
 
     def call(self, hook: Callable[[], object], mask: torch.Tensor | None = None) -> Segment:
         """Return a segment that calls `hook` each time, with `mask` as the active one."""
@@ -379,7 +420,8 @@ class Compute:
     @graph.launching
     def command(self, kernel: Any, dim: Sequence[int], args: Sequence[Any]) -> Any:
         """Return a launch without env axis that is run by `command.launch(compute.stream)`, with other scalars too."""
-        with _loading:
+        self.load([kernel])
+        with loading.lock:
             return wp.launch(kernel, dim=tuple(dim), inputs=list(args), device=self.wp_device, record_cmd=True)
 
     @property
@@ -547,6 +589,7 @@ class _Shard:
         self._compute = compute
         self._graph: Any = None
         self._commands = []
+        compute.load([launch.kernel for launch in launches])
         rows = compute._rows(start, mask, 0 if items is None else items[0])
         for launch in launches:
             dim = list(launch.dim)
@@ -556,7 +599,7 @@ class _Shard:
                 dim[-1] = items[1] - items[0]
             args = launch.arguments(compute)
             args = args if launch.whole else [rows, *args]
-            with _loading:
+            with loading.lock:
                 command = wp.launch(launch.kernel, dim=dim, inputs=args, device=compute.wp_device, record_cmd=True)
             self._commands.append(command)
 

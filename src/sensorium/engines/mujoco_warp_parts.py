@@ -15,7 +15,7 @@ import numpy as np
 import torch
 import warp as wp
 
-from sensorium.compute import Compute, Rows
+from sensorium.compute import Compute, Rows, kernel
 from sensorium.engines.envs import mark
 from sensorium.engines.mujoco_base import Derived
 from sensorium.engines.mujoco_contact import contact_sensors, contact_shape, contacts
@@ -34,8 +34,6 @@ from sensorium.spec import (
     contact_array,
     contact_columns,
 )
-
-wp.set_module_options({"enable_backward": False, "fuse_fp": False})
 
 _VIEWS: dict[str, tuple[str, str]] = {
     "body_pos_w": ("xpos", "body"),
@@ -218,7 +216,7 @@ class WarpBuild:
         return [self.ints(values) for values in (ids, self.model.body_rootid[ids], self.model.body_weldid[ids])]
 
 
-@wp.kernel
+@kernel
 def take_poses(
     rows: Rows,
     body_ids: wp.array[wp.int32],
@@ -246,7 +244,7 @@ def poses_part(build: WarpBuild) -> Launch | None:
     return lambda compute: compute.launch(take_poses, (len(build.body_ids),), inputs, outputs)
 
 
-@wp.kernel
+@kernel
 def derive_motion(
     rows: Rows,
     wanted: wp.int32,
@@ -323,7 +321,7 @@ def motion_part(build: WarpBuild) -> Launch | None:
     return lambda compute: compute.launch(derive_motion, (max(len(build.body_ids), 1),), inputs, outputs)
 
 
-@wp.kernel
+@kernel
 def derive_wrenches(
     rows: Rows,
     body_ids: wp.array[wp.int32],
@@ -363,7 +361,7 @@ def wrenches_part(build: WarpBuild) -> Launch | None:
     return lambda compute: compute.launch(derive_wrenches, (len(build.body_ids),), inputs, outputs)
 
 
-@wp.kernel
+@kernel
 def derive_joints(
     rows: Rows,
     qpos_ids: wp.array[wp.int32],
@@ -428,7 +426,7 @@ def joints_part(build: WarpBuild) -> Launch | None:
     return lambda compute: compute.launch(derive_joints, (len(dofs),), inputs, outputs)
 
 
-@wp.kernel
+@kernel
 def take_contacts(
     rows: Rows,
     columns: wp.array[wp.int32],

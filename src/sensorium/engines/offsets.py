@@ -15,12 +15,10 @@ import torch
 import warp as wp
 from numpy.typing import NDArray
 
-from sensorium.compute import Compute, Rows, Segment
+from sensorium.compute import Compute, Rows, Segment, kernel
 from sensorium.engines.base import FrameOnBody, NameKind, PoseOnBody
 from sensorium.engines.envs import mark
 from sensorium.geometry.transforms import compose
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 FIELDS: dict[str, tuple[str, str]] = {
     "site": ("site_pos", "site_quat"),
@@ -89,7 +87,7 @@ def _multiply(a: wp.vec4d, b: wp.vec4d) -> wp.vec4d:
     )
 
 
-@wp.kernel
+@kernel
 def _move(rows: Rows, moves: Moves) -> None:
     """Put the mounts where their elements are now."""
     i, k = wp.tid()

@@ -23,8 +23,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from sensorium.errors import ModelError
 
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
-
 CELLS_PER_TRIANGLE = 2.0
 """Columns of the grid per triangle."""
 MAX_CELLS = 1 << 24

@@ -22,8 +22,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from sensorium.geometry.columns import CHUNK, EPSILON, MISS, Columns, ColumnsIndex, cell_margin, overlapping
 
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
-
 if TYPE_CHECKING:  # Warp's scalars have no operators that a type checker could see
     F64: TypeAlias = Any
 else:

@@ -20,8 +20,6 @@ import numpy as np
 import warp as wp
 from numpy.typing import ArrayLike, NDArray
 
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
-
 if TYPE_CHECKING:  # Warp's scalars have no operators that a type checker could see
     F64: TypeAlias = Any
     Vec3d: TypeAlias = Any

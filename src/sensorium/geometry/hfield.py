@@ -27,8 +27,6 @@ from numpy.typing import NDArray
 
 from sensorium.geometry.shapes import HeightField
 
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
-
 if TYPE_CHECKING:  # Warp's scalars have no operators that a type checker could see
     F32: TypeAlias = Any
     F64: TypeAlias = Any
@@ -226,7 +224,7 @@ def _slab(o: F64, d: F64, low: F64, high: F64, within: wp.vec2d) -> wp.vec2d:
     return wp.vec2d(wp.max(within[0], wp.min(t0, t1)), wp.min(within[1], wp.max(t0, t1)))
 
 
-@wp.func
+@wp.func(inline=False)  # large, and called at several places: one copy of it is compiled
 def ray_hfield(fields: HFields, index: int, o: wp.vec3, d: wp.vec3, t_max: float) -> tuple[wp.float32, wp.int32]:
     """Return the smallest t in 0 to t_max where a ray meets a height field, and the face; (inf, MISS) on a miss.
 

@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import warp as wp
 
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.geometry.hfield import COARSE, FINE, HField, HFields
 from sensorium.geometry.primitives import BOX, CAPSULE, CYLINDER, ELLIPSOID, HFIELD, MESH, PLANE, SPHERE
 from sensorium.geometry.ray_structs import Instances, Moving, Surroundings
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 if TYPE_CHECKING:  # Warp's scalars have no operators that a type checker could see
     F64: TypeAlias = Any
@@ -472,7 +470,7 @@ def nearest_instance(
     return pos + quat_rotate(quat, foot), distance
 
 
-@wp.kernel
+@kernel
 def probe_surfaces(
     rows: Rows,
     probe_in: wp.array[wp.vec3],
@@ -576,7 +574,7 @@ def probe_surfaces(
         out.shape[env, mount, probe] = shape
 
 
-@wp.kernel
+@kernel
 def follow_distance(
     rows: Rows,
     probe_in: wp.array[wp.vec3],
@@ -611,7 +609,7 @@ def follow_distance(
         point[env, mount, probe] = p + (distance / length) * arm
 
 
-@wp.kernel
+@kernel
 def show_misses(
     rows: Rows,
     probe_in: wp.array[wp.vec3],

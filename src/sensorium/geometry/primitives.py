@@ -11,8 +11,6 @@ error of t is that of the final rounding to float32, for a ray that comes from f
 
 import warp as wp
 
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
-
 PLANE = wp.constant(0)
 """Number of this kind in kernels: its place in `sensorium.geometry.shapes.KINDS`; so are those that follow."""
 SPHERE = wp.constant(1)
@@ -153,7 +151,7 @@ def ray_box(size: wp.vec3, o: wp.vec3, d: wp.vec3) -> wp.float32:
     return end
 
 
-@wp.func
+@wp.func(inline=False)  # large, and called at several places: one copy of it is compiled
 def ray_primitive(kind: int, size: wp.vec3, o: wp.vec3, d: wp.vec3) -> wp.float32:
     """Return t where the ray meets an analytic shape, `inf` on a miss, and for a mesh or a height field.
 

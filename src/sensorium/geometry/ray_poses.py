@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import warp as wp
 
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.geometry.ray_structs import WORLD, YAW, YAW_STARTS, Bundle, Instances, Pose
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_slerp, quat_yaw
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 
 @wp.func
@@ -136,7 +134,7 @@ def place_ray(
     return s, d
 
 
-@wp.kernel
+@kernel
 def place_shapes(
     rows: Rows,
     slots: int,
@@ -170,7 +168,7 @@ def place_shapes(
         any_bad[0] = 1
 
 
-@wp.kernel
+@kernel
 def keep_pose(
     rows: Rows,
     slots: int,
@@ -199,7 +197,7 @@ def keep_pose(
     bad_out[env, mount] = flag
 
 
-@wp.kernel
+@kernel
 def bridge_gap(
     rows: Rows,
     slots: int,
@@ -233,7 +231,7 @@ def bridge_gap(
             centre[env, slot, k] = centre[env, then, k] + share * (centre[env, now, k] - centre[env, then, k])
 
 
-@wp.kernel
+@kernel
 def ray_points(
     rows: Rows,
     clock: wp.array[wp.int32],

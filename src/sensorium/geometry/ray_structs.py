@@ -7,8 +7,6 @@ import warp as wp
 from sensorium.geometry.columns import ColumnsIndex
 from sensorium.geometry.columns_walk import WalkIndex
 
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
-
 BLOCK = wp.constant(wp.int32(32))
 """Rays that one CPU thread casts after each other; neighbours, so that one look at what moves serves all of them."""
 NEAR = 64

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import warp as wp
 
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.geometry.hfield import HFields
 from sensorium.geometry.primitives import MESH, PLANE
 from sensorium.geometry.ray_structs import Instances
 from sensorium.geometry.solids import Solids, signed_analytic, signed_distance
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 
 @wp.struct
@@ -71,7 +69,7 @@ class Touched:
     normal: wp.vec3
 
 
-@wp.kernel
+@kernel
 def place_solids(
     rows: Rows,
     centre: wp.vec3,

@@ -10,12 +10,11 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
+from sensorium.compute import kernel
 from sensorium.geometry.bounds import tree_of
 from sensorium.geometry.shapes import Mesh
 from sensorium.geometry.solid_mesh import Surface, surface_of
 from sensorium.geometry.solid_walk import FACE_BITS, STEPS, Cell, Solid, Solids, by_tree, gap_sq
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 CELLS_PER_FACE = 6
 """Cells of a grid for each triangle."""
@@ -81,7 +80,7 @@ def _within(k: int) -> wp.vec3:
     return wp.vec3(wp.float32(x) + 0.5, wp.float32(y) + 0.5, wp.float32(z) + 0.5)
 
 
-@wp.kernel
+@kernel
 def _measure(solids: Solids, lattice: Lattice, distance: wp.array[wp.float32]) -> None:
     """Write the signed distance of each cell's centre, m."""
     cell = wp.tid()
@@ -89,7 +88,7 @@ def _measure(solids: Solids, lattice: Lattice, distance: wp.array[wp.float32]) -
     distance[cell] = far
 
 
-@wp.kernel
+@kernel
 def _count(
     solids: Solids,
     lattice: Lattice,
@@ -115,7 +114,7 @@ def _count(
     count[cell] = found
 
 
-@wp.kernel
+@kernel
 def _list(
     solids: Solids,
     lattice: Lattice,
@@ -148,7 +147,7 @@ def _list(
             found += 1
 
 
-@wp.kernel
+@kernel
 def _thin(
     solids: Solids,
     lattice: Lattice,

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import warp as wp
 
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
-
 if TYPE_CHECKING:  # Warp's scalars have no operators that a type checker could see
     F64: TypeAlias = Any
 else:

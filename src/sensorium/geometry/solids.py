@@ -23,8 +23,6 @@ from sensorium.geometry.solid_grid import build_solids
 from sensorium.geometry.solid_mesh import open_edges, require_closed
 from sensorium.geometry.solid_walk import Solids, signed_mesh
 
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
-
 if TYPE_CHECKING:  # Warp's scalars have no operators that a type checker could see
     F64: TypeAlias = Any
 else:

@@ -19,8 +19,6 @@ from sensorium.geometry.bounds import rotation
 from sensorium.geometry.samples import SurfaceSamples
 from sensorium.geometry.shapes import Shape
 
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
-
 Array = NDArray[np.float64]
 
 CELLS = 64

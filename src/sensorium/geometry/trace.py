@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import warp as wp
 
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.geometry.columns import columns_ray
 from sensorium.geometry.columns_walk import columns_walk
 from sensorium.geometry.hfield import HFields, hfield_normal, ray_hfield, ray_hfield_vertical
@@ -42,7 +42,17 @@ from sensorium.geometry.ray_structs import (
 )
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse, quat_yaw
 
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
+
+@wp.func(inline=False)  # large, and called at several places: one copy of it is compiled
+def ray_mesh(mesh: wp.uint64, o: wp.vec3, d: wp.vec3, limit: float) -> tuple[wp.float32, wp.int32]:
+    """Return t (inf for a miss) and the face of a mesh in its own frame."""
+    t = float(wp.inf)
+    face = int(-1)
+    query = wp.mesh_query_ray(mesh, o, d, limit)
+    if query.result:
+        t = query.t
+        face = query.face
+    return t, face
 
 
 @wp.func
@@ -57,10 +67,7 @@ def ray_instance(
     face = int(-1)
     if kind == MESH:
         scale = instances.size[row]
-        query = wp.mesh_query_ray(instances.mesh[row], wp.cw_div(lo, scale), wp.cw_div(ld, scale), limit)
-        if query.result:
-            t = query.t
-            face = query.face
+        t, face = ray_mesh(instances.mesh[row], wp.cw_div(lo, scale), wp.cw_div(ld, scale), limit)
     elif kind == HFIELD:
         t, face = ray_hfield(fields, instances.field[row], lo, ld, limit)
     else:
@@ -124,13 +131,13 @@ def write_hit(
                 normal = wp.mesh_eval_face_normal(surroundings.mesh, face)
             elif best == -3:
                 normal = surroundings.column_normal[face]
-            elif best >= instances.moving:
-                k = best - instances.moving
-                normal = normal_of(
-                    instances, fields, best, face, moving.pos[env, slot, k], moving.quat[env, slot, k], s + t * d
-                )
             else:
-                normal = normal_of(instances, fields, best, face, instances.pos[best], instances.quat[best], s + t * d)
+                pos = instances.pos[best]
+                quat = instances.quat[best]
+                if best >= instances.moving:
+                    pos = moving.pos[env, slot, best - instances.moving]
+                    quat = moving.quat[env, slot, best - instances.moving]
+                normal = normal_of(instances, fields, best, face, pos, quat, s + t * d)
         if out.normal.shape[0] > 0:
             out.normal[env, mount, r] = normal
         if out.cosine.shape[0] > 0:
@@ -169,7 +176,7 @@ def write_hit(
         out.direction[env, mount, r] = d
 
 
-@wp.kernel
+@kernel
 def cast_rays(
     rows: Rows,
     clock: wp.array[wp.int32],
@@ -252,7 +259,8 @@ def cast_rays(
                 count = NEAR + 1  # what moves is elsewhere by then: each ray looks at all
             turn = float(0.0)
             shift = float(0.0)
-            for corner in range(3):  # at a tick, which may be between them, the mount's way has a corner
+            corners = int(3)  # at a tick, which may be between them, the mount's way has a corner
+            for corner in range(corners):
                 ap = pose.pos[env, slot, mount]
                 aq = pose.quat[env, slot, mount]
                 if corner < 2:
@@ -341,11 +349,11 @@ def cast_rays(
                 best = -3
                 face = triangle
         elif surroundings.mesh != wp.uint64(0):
-            query = wp.mesh_query_ray(surroundings.mesh, s, d, t)
-            if query.result:
-                t = query.t
+            found, triangle = ray_mesh(surroundings.mesh, s, d, t)
+            if found <= t:
+                t = found
                 best = -2
-                face = query.face
+                face = triangle
         for k in range(surroundings.alone.shape[0]):
             row = surroundings.alone[k]
             if hidden[mount, row] != wp.uint8(0):

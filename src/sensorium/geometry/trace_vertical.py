@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import warp as wp
 
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.geometry.columns import columns_ray
 from sensorium.geometry.hfield import BASE, HField, HFields, ray_hfield_vertical
 from sensorium.geometry.primitives import HFIELD
 from sensorium.geometry.ray_structs import NEAR, WORLD, Bundle, Hits, Instances, Moving, Near, Pose, Surroundings
 from sensorium.geometry.trace import ray_instance, write_hit
 from sensorium.geometry.transforms import quat_heading
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 
 @wp.func
@@ -52,7 +50,7 @@ def look_up(
     return t, face
 
 
-@wp.kernel
+@kernel
 def cast_vertical(
     rows: Rows,
     limits: wp.vec2,

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 import warp as wp
 
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
-
 
 @wp.func
 def quat_rotate(q: wp.vec4, v: wp.vec3) -> wp.vec3:

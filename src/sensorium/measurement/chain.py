@@ -15,12 +15,10 @@ import numpy as np
 import torch
 import warp as wp
 
-from sensorium.compute import Compute, Rows, keeps_current
+from sensorium.compute import Compute, Rows, keeps_current, kernel
 from sensorium.compute.clock import Clock
 from sensorium.measurement.record import words_at
 from sensorium.random import normal_table, philox, word_to_normal
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 NOISE = 1
 WALK_AND_BIAS = 2
@@ -209,7 +207,7 @@ def _do_quad(
         _freeze_quad(quad, x, row, env, num_envs, tick, mode)
 
 
-@wp.kernel
+@kernel
 def chain_kernel(
     rows: Rows,
     parts: int,

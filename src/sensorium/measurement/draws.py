@@ -8,16 +8,14 @@ from typing import Any
 import numpy as np
 import warp as wp
 
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.random import Choice, Distribution, Normal, Uniform, draw, philox
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 Spread = Callable[[Any], np.ndarray[Any, Any]]
 """From an amount (a number, or one per axis) to a row with a number per column."""
 
 
-@wp.kernel
+@kernel
 def draw_columns(
     rows: Rows,
     kind: int,

@@ -106,7 +106,7 @@ def preset(name: str, /, **fields: Any) -> SensorCfg[Any]:
         UnknownNameError: no preset has that name; the message has the nearest.
         ConfigError: your fields do not make a config.
     """
-    import sensorium.sensors  # noqa: F401 - registers our sensors, also where the package is not installed
+    import sensorium.sensors.all  # noqa: F401 - registers our sensors, also where the package is not installed
     from sensorium.registry import cfg_for_kind, sensor_for
 
     info = _info(name)

@@ -19,18 +19,15 @@ import numpy as np
 import torch
 import warp as wp
 
-from sensorium.compute import Compute, Rows
+from sensorium.compute import Compute, Rows, kernel
 from sensorium.compute.graph import launching
 from sensorium.compute.program import Segment
 from sensorium.errors import ConfigError, DuplicateNameError, StaleError, UnknownNameError
 from sensorium.sensors.base import Sensor, declared_fields
-from sensorium.sensors.ray_cfg import RayCfg
 from sensorium.spec import VECTOR_AXES, FieldSpec
 
 if TYPE_CHECKING:
     from sensorium.scene.scene import Scene
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 TRUE = "truth:"
 """What the names of columns with ground truth begin with."""
@@ -81,7 +78,7 @@ def _near(value: wp.float32, far: wp.float32) -> wp.float32:
     return value
 
 
-@wp.kernel
+@kernel
 def _gather(rows: Rows, lanes: int, width: int, pieces: wp.array[Piece], target: wp.uint64) -> None:
     i, lane = wp.tid()
     env = rows.start + i
@@ -210,6 +207,8 @@ class _Source:
             return max(0.0, spec.low), min(255.0, spec.high)
         if spec.kind == "rotation" or (spec.role == "pose" and spec.axes[-1:] == ("wxyz",)):
             return -1.0, 1.0
+        from sensorium.sensors.ray_cfg import RayCfg  # slow to import, and needed where rays are observed only
+
         cfg, is_true = self.sensor.cfg, not is_measured or self._is_unaltered()
         if isinstance(cfg, RayCfg) and spec.role == "range":
             if not is_true and not (cfg.is_clean and spec.kind == "vector"):

@@ -6,11 +6,12 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
+import numpy as np
 import torch
 
 from sensorium import registry
 from sensorium.cfg import SensorCfg
-from sensorium.compute import Clock, Compute, keeps_current
+from sensorium.compute import Clock, Compute, Memory, keeps_current
 from sensorium.compute.clock import AGAIN, FIRST, SAMPLE
 from sensorium.compute.graph import launching
 from sensorium.engines.base import Engine
@@ -23,11 +24,12 @@ from sensorium.errors import (
     StaleError,
     UnsupportedError,
     listed,
+    shown,
 )
 from sensorium.presets import Presets, presets
 from sensorium.readings import Reading, SceneDescription
 from sensorium.scene.discovery import Declared, SensorMap, ending_in, full_name
-from sensorium.scene.episode import begin, begin_again, starting
+from sensorium.scene.episode import begin, begin_again, load_kernels, starting
 from sensorium.scene.health import StateWatch
 from sensorium.scene.needs import requirements_of
 from sensorium.scene.news import News
@@ -46,7 +48,6 @@ from sensorium.sensors.trial import try_hooks
 from sensorium.spec import BODY_POSE, SHAPES, Requirement
 from sensorium.wire.world import Bodies, Body
 from sensorium.world.bodies import body_boxes, entity_of
-from sensorium.world.ray_scene import RayScene
 
 DataT = TypeVar("DataT")
 
@@ -113,7 +114,9 @@ class Scene:
         self._declared = Declared(engine)
         configs = self._named(list(sensors))
         reserved = [item if isinstance(item, Requirement) else self._declared.resolve(item) for item in reserve]
-        engine.prepare(requirements_of([*configs, *reserved], engine.supports, engine))
+        memory = Memory(engine.device, engine.num_envs)
+        with memory.building(*configs):
+            engine.prepare(requirements_of([*configs, *reserved], engine.supports, engine))
         if discover:
             self._declared.discover()
         for cfg in configs:
@@ -121,12 +124,12 @@ class Scene:
             self._declared.take(cfg.label)
         if not self._is_fresh:  # what is prepared later would be of another instant
             self._declared.grant(self._declared.free)
-        self.compute = Compute(engine.device, engine.num_envs, capture=capture, first_env=self.first_env)
+        self.compute = Compute(engine.device, engine.num_envs, capture=capture, first_env=self.first_env, memory=memory)
         engine.capture(capture)
         self.clock = Clock(self.compute, engine.dt_exact)
-        rays = RayScene(engine, self.compute, semantics)
-        rays.check_labels()
-        self._context = SensorContext(engine, self.compute, self.clock, self.seed, rays)
+        self._context = SensorContext(engine, self.compute, self.clock, self.seed, semantics)
+        if semantics:
+            self._context.ray_scene.check_labels()
         self._sensors: dict[str, Sensor[Any, Any]] = {}
         self._schedule = Schedule(self.compute, self.clock)
         self._on_read = OnRead(engine, self.compute, self.clock)
@@ -142,9 +145,11 @@ class Scene:
         engine.refresh()
         self.clock.set(engine.tick, FIRST, 0)
         self.clock.episode.fill_(-1)
-        built = [self._build(cfg) for cfg in configs]
+        with memory.building(*configs):  # together they must fit
+            built = [self._build(cfg) for cfg in configs]
         self._sensors = {sensor.name: sensor for sensor in built}
         self._arrange()
+        load_kernels(built)
         self._reset_sensors(None)
 
     def __repr__(self) -> str:
@@ -187,7 +192,8 @@ class Scene:
 
     def _build(self, cfg: SensorCfg[Any]) -> Sensor[Any, Any]:
         sensor_class = registry.sensor_for(type(cfg))
-        sensor: Sensor[Any, Any] = sensor_class(cfg, self._context)
+        with self.compute.memory.building(cfg):
+            sensor: Sensor[Any, Any] = sensor_class(cfg, self._context)
         sensor.check_evaluation()
         if not sensor_class.__module__.startswith(registry.OURS):
             try_hooks(sensor)
@@ -318,8 +324,7 @@ class Scene:
                 or an earlier call was interrupted; the message names the cause and what to call.
             Exception: what a callback of `watch` raised; the scene is then at the tick that it had been told of.
         """
-        if substeps < 1:
-            raise ScheduleError(f"Scene.step: substeps is {substeps}; a control step has at least one tick")
+        substeps = _ticks(substeps, 1, "Scene.step: substeps", "a control step has at least one tick")
         if self.engine.tick != self.clock.tick:
             raise ScheduleError(
                 f"the engine is at tick {self.engine.tick}, the sensors at {self.clock.tick}: call scene.update() "
@@ -367,8 +372,8 @@ class Scene:
             ScheduleError: negative ticks, or a jump over samples of a sensor with memory without `allow_gaps`.
         """
         engine, clock = self.engine, self.clock
-        if ticks is not None and ticks < 0:
-            raise ScheduleError(f"Scene.update: ticks is {ticks}; time does not run backwards")
+        if ticks is not None:
+            ticks = _ticks(ticks, 0, "Scene.update: ticks", "time does not run backwards")
         if engine.tick == clock.tick:  # the engine did not count: the owner's simulation did
             if ticks is None:
                 ticks = 0 if engine.owns_time else 1
@@ -417,6 +422,7 @@ class Scene:
         if is_due:
             self.engine.refresh()
             self._schedule.sample(self.engine.lag)
+            self._health.invalidate(self.engine, self._sensors.values())
         self._use.changing = ""
         if self._written:
             self._committed()
@@ -438,6 +444,7 @@ class Scene:
             if sensor.captures.first_at == clock.tick and not sensor.is_pure:
                 with starting(clock, sensor.captures.first_tick == clock.tick, engine.lag):
                     begin_again(sensor)
+        self._health.invalidate(engine, self._sensors.values())
 
     def _spoil_views(self) -> None:
         """Fill the views that were handed out, in a scene with `debug`."""
@@ -477,6 +484,7 @@ class Scene:
         if not self._is_in_use(sensor):
             self._start_using(sensor)
         self._on_read.evaluate(sensor)
+        self._health.invalidate(self.engine, self._sensors.values())
         self._health.report(self._sensors.values())
 
     # Reset ------------------------------------------------------------------------------------------------------------
@@ -537,6 +545,7 @@ class Scene:
         try:
             with starting(self.clock, mask, self.engine.lag):
                 begin(sensor)
+            self._health.invalidate(self.engine, [sensor])
         except Exception:
             if is_new:  # the scene is without it, and the clock is as it was
                 self._use.mended()
@@ -645,7 +654,8 @@ class Scene:
                 )
             missing[requirement] = name
         if missing:
-            engine.prepare(missing)
+            with self.compute.memory.building(cfg):
+                engine.prepare(missing)
 
     @exclusive
     @keeps_current
@@ -911,6 +921,14 @@ class Scene:
         sensors = {name: describe(self._sensors[name]) for name in self._configured}
         sensors |= {name: self._declared.describe(name, self.clock) for name in self._declared.free}
         return SceneDescription(self.engine.name, self.engine.dt, self.num_envs, self.seed, sensors, self.first_env)
+
+
+def _ticks(value: Any, least: int, what: str, why: str) -> int:
+    """Return a number of ticks, or raise ScheduleError where it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value < 2**31:
+        expected = f"an integer of at least {least}, below 2**31"
+        raise ScheduleError(f"{what}: got {shown(value)}, expected {expected}: {why}.")
+    return int(value)
 
 
 __all__ = ["Scene"]

@@ -40,8 +40,8 @@ def first_env_of(value: Any, num_envs: int, config: str = "Scene") -> int:
 @functools.cache
 def _warn_where_distributed() -> None:
     """Warn, once per process, where a launcher started several ranks, which would all draw the same numbers."""
-    rank, size = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
-    if rank.isdigit() and size.isdigit() and int(size) > 1:
+    rank, size = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "several")
+    if rank.isdigit() and size != "1":
         warnings.warn(
             f"rank {rank} of {size} builds a Scene without first_env: all ranks draw the same random numbers. Pass "
             "first_env=rank * num_envs, or first_env=0 if the ranks should agree.",

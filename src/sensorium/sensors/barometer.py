@@ -24,14 +24,12 @@ from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, MountedSensorCfg, Vec3, bad
-from sensorium.compute import Rows, recorded
+from sensorium.compute import Rows, kernel, recorded
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
 from sensorium.measurement.record import Record, Timeline
 from sensorium.sensors.base import SimpleSensor, Supports
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, Field, Requirement
 from sensorium.world.mount import is_finite3
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 if TYPE_CHECKING:  # Warp's scalars have no operators that a type checker could see
     F64: TypeAlias = Any
@@ -163,7 +161,7 @@ class BarometerCfg(MountedSensorCfg[BarometerData]):
         return (cp, cp, cp) if isinstance(cp, float) else cp
 
 
-@wp.kernel
+@kernel
 def _air(
     rows: Rows,
     mount_body_in: wp.array[wp.int32],
@@ -193,7 +191,7 @@ def _air(
     pressure_out[env, mount] = wp.float32(isa_pressure(height))
 
 
-@wp.kernel
+@kernel
 def _response(
     rows: Rows,
     clock: wp.array[wp.int32],
@@ -265,7 +263,7 @@ def _response(
     pressure_out[env, mount] = wp.float32(pressure + F64(excess) + warm - late)
 
 
-@wp.kernel
+@kernel
 def _altitude(rows: Rows, pressure_in: wp.array2d[wp.float32], altitude_out: wp.array2d[wp.float32]) -> None:
     i, mount = wp.tid()
     env = rows.start + i

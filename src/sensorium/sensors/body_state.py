@@ -19,7 +19,7 @@ from pydantic import field_validator
 from torch import Tensor
 
 from sensorium.cfg import SELECTORS, MountedSensorCfg, bad
-from sensorium.compute import Rows, recorded
+from sensorium.compute import Rows, kernel, recorded
 from sensorium.errors import nearest
 from sensorium.geometry.transforms import quat_multiply, quat_rotate
 from sensorium.measurement.record import Record
@@ -28,8 +28,6 @@ from sensorium.sensors.base import SimpleSensor, Supports
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, SHAPES, Field, Requirement
 from sensorium.world.bodies import body_boxes, entity_of
 from sensorium.world.mount import is_finite3, is_finite4
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 Three = tuple[float, float, float]
 
@@ -116,7 +114,7 @@ class BodyStateTask:
     any_bad: wp.array[wp.int32]
 
 
-@wp.kernel
+@kernel
 def _body_state(rows: Rows, tasks: wp.array[BodyStateTask]) -> None:
     k, i, mount = wp.tid()
     env = rows.start + i

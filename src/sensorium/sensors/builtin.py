@@ -74,16 +74,14 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, ObjRef, ObjType, SimpleSensorCfg, bad
-from sensorium.compute import Rows, recorded
+from sensorium.cfg import Float, ObjRef, ObjType, SimpleSensorCfg, bad, name_in
+from sensorium.compute import Rows, kernel, recorded
 from sensorium.engines.base import NameKind, NativeSensor
 from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest, shown
 from sensorium.measurement.record import Record
 from sensorium.sensors.base import SimpleSensor, Supports
 from sensorium.spec import NATIVE_SENSOR, Field, Requirement, Role
 from sensorium.world.select import WORLD, match_names
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,8 +275,8 @@ class BuiltinSensorCfg(SimpleSensorCfg[Tensor]):
 def _missing(data: Mapping[str, Any]) -> list[Fault]:
     """Return the faults of a config's fields that are absent."""
     sensor_type = data.get("sensor_type", "")
-    if sensor_type == "":
-        if data.get("name"):
+    if isinstance(sensor_type, str) and sensor_type == "":
+        if name_in(data):
             return []
         fix = "Write sensor_type=..., or from_existing(name) for a sensor that the model declares."
         return [Fault("sensor_type", shown(sensor_type), f"one of {', '.join(TYPES)}", fix)]
@@ -302,7 +300,7 @@ def _example(kind: str) -> str:
     return f"ObjRef(type={kind!r}, name=...)"
 
 
-@wp.kernel
+@kernel
 def _take(rows: Rows, values_in: wp.array2d[wp.float32], values_out: wp.array2d[wp.float32]) -> None:
     i, column = wp.tid()
     env = rows.start + i

@@ -20,15 +20,13 @@ from pydantic import field_validator
 from torch import Tensor
 
 from sensorium.cfg import SensorCfg, bad
-from sensorium.compute import Rows, recorded
+from sensorium.compute import Rows, kernel, recorded
 from sensorium.errors import listed
 from sensorium.measurement.record import Record
 from sensorium.sensors.base import SimpleSensor
 from sensorium.spec import CONTACT_REPORT, Field, Requirement, contact_array
 from sensorium.world.contacts import ContactMatch, check_apart, resolve_match
 from sensorium.world.select import Named
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 BEGIN, PERSIST, END = 1, 2, 3
 """Values of `phase`."""
@@ -68,7 +66,7 @@ class CollisionEventsCfg(SensorCfg[CollisionEventsData]):
     secondary: ContactMatch | None = None
     """What they collide with; each match makes a pair with each primary. None: anything, one pair per primary."""
     max_events: int = 16
-    """Rows per environment and control step."""
+    """Rows per environment and control step, at most 100,000."""
     force_threshold: float = 0.0
     """Net force above which a pair counts as touching, N; 0 counts every contact, also one without force."""
     persist: bool = True
@@ -77,8 +75,8 @@ class CollisionEventsCfg(SensorCfg[CollisionEventsData]):
     @field_validator("max_events")
     @classmethod
     def _rows(cls, value: int) -> int:
-        if value < 1:
-            raise bad("a whole number >= 1")
+        if not 1 <= value <= 100_000:
+            raise bad("a whole number >= 1, at most 100000")
         return value
 
     @field_validator("force_threshold")
@@ -170,7 +168,7 @@ def _measure(pairs: Pairs, env: int, row: int, duration: float, impulse: wp.vec3
     pairs.rows[env, row, wp.static(PEAK)] = peak
 
 
-@wp.kernel
+@kernel
 def _begin_tick(
     rows: Rows, clock: wp.array[wp.int32], reset_tick: wp.array[wp.int32], pairs: Pairs, events: Events
 ) -> None:
@@ -199,7 +197,7 @@ def _begin_tick(
         _show(pairs, events, env, row)
 
 
-@wp.kernel
+@kernel
 def _look(
     rows: Rows,
     clock: wp.array[wp.int32],

@@ -26,7 +26,7 @@ from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, MountedSensorCfg, OffsetCfg, bad
-from sensorium.compute import Rows, recorded
+from sensorium.compute import Rows, kernel, recorded
 from sensorium.errors import ConfigError
 from sensorium.measurement.pipeline import Hooks
 from sensorium.measurement.record import Record, Timeline
@@ -36,8 +36,6 @@ from sensorium.sensors.contact_force import Touching, check_touchable, matched, 
 from sensorium.spec import ContactReduce, Field, Requirement, exact_fraction
 from sensorium.world.mount import is_finite3
 from sensorium.world.select import Named
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 REDUCE: dict[str, ContactReduce] = {"net": "netforce", "strongest": "maxforce"}
 
@@ -111,7 +109,7 @@ class ContactCfg(MountedSensorCfg[ContactFlagData]):
         return value
 
 
-@wp.kernel
+@kernel
 def _magnitude(
     rows: Rows,
     total_in: wp.array3d[wp.float32],
@@ -131,7 +129,7 @@ def _magnitude(
         any_bad[0] = 1
 
 
-@wp.kernel
+@kernel
 def _copy_unloaded(
     rows: Rows, truth_in: wp.array2d[wp.float32], values_in: wp.array2d[wp.float32], out: wp.array2d[wp.float32]
 ) -> None:
@@ -141,7 +139,7 @@ def _copy_unloaded(
         out[env, mount] = values_in[env, mount]
 
 
-@wp.kernel
+@kernel
 def _debounced(
     rows: Rows,
     on_force: float,

@@ -20,14 +20,12 @@ from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 import warp as wp
 from torch import Tensor
 
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.geometry.solid_around import Around, Shapes, deepest
 from sensorium.measurement.record import Record
 from sensorium.readings import DebugShape
 from sensorium.sensors.taxels import TaxelCfg, TaxelSensor, drawn_radius
 from sensorium.spec import Field
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ TaxelCfgT = TypeVar("TaxelCfgT", bound=TaxelCfg[Any])
 ProbeDataT = TypeVar("ProbeDataT")
 
 
-@wp.kernel
+@kernel
 def _depths(
     rows: Rows,
     block: int,

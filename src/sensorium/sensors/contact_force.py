@@ -23,7 +23,7 @@ from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, MountedSensorCfg, ObjRef, Vec3, bad
-from sensorium.compute import Rows, recorded
+from sensorium.compute import Rows, kernel, recorded
 from sensorium.engines.base import NameKind
 from sensorium.errors import ConfigError, Fault
 from sensorium.geometry.transforms import quat_multiply, quat_rotate_inverse
@@ -34,8 +34,6 @@ from sensorium.sensors.base import SimpleSensor
 from sensorium.spec import BODY_POSE, CONTACT_REPORT, ContactReduce, Field, Requirement, contact_array
 from sensorium.world.mount import is_finite3, is_finite4
 from sensorium.world.select import WORLD, Named, entity_pattern, match_names
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 SELECTABLE = ("body", "bodies", "geom", "geoms", "link_name", "link_names")
 
@@ -116,7 +114,7 @@ def reports(cfg: Any, model: Named, reduce: ContactReduce = "netforce") -> list[
     return [CONTACT_REPORT(side, other, fields, reduce) for other in (None, *(("body", name) for name in others))]
 
 
-@wp.kernel
+@kernel
 def _add(
     rows: Rows, sign: float, is_first: int, report_in: wp.array3d[wp.float32], total: wp.array3d[wp.float32]
 ) -> None:
@@ -141,7 +139,7 @@ def net_force(total: wp.array3d[wp.float32], env: int, mount: int) -> wp.vec3:
     return force
 
 
-@wp.kernel
+@kernel
 def _force(
     rows: Rows,
     total_in: wp.array3d[wp.float32],

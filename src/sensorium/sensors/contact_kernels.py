@@ -14,10 +14,8 @@ from __future__ import annotations
 
 import warp as wp
 
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.geometry.transforms import quat_multiply, quat_rotate
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 FLAGS, SINCE, LAST_AIR, LAST_CONTACT, CONTROL, SAMPLE_TICK, ENTRY, LATCH = range(8)
 """Words of the head: flags, the tick before the present phase, lengths of the last phases in ticks, when the control
@@ -361,7 +359,7 @@ def _chosen(reports: Reports, rules: Rules, env: int, primaries: int, primary: i
     return int(last)
 
 
-@wp.kernel
+@kernel
 def slots(
     rows: Rows,
     clock: wp.array[wp.int32],
@@ -485,7 +483,7 @@ def _normal_force(reports: Reports, report: int, at: int) -> wp.vec3:
     return force
 
 
-@wp.kernel
+@kernel
 def bodies(
     rows: Rows,
     clock: wp.array[wp.int32],

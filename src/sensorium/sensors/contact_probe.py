@@ -24,14 +24,12 @@ from pydantic import field_validator, model_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, bad
-from sensorium.compute import Rows, recorded
+from sensorium.compute import Rows, kernel, recorded
 from sensorium.errors import ConfigError
 from sensorium.measurement.record import Record, Timeline
 from sensorium.sensors.contact_depth_probe import DepthSensor
 from sensorium.sensors.taxels import TaxelCfg, laid_out
 from sensorium.spec import Field
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,7 @@ class ContactProbeCfg(TaxelCfg[ContactProbeData]):
         return self
 
 
-@wp.kernel
+@kernel
 def _latch(
     rows: Rows,
     block: int,

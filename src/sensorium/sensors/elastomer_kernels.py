@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import warp as wp
 
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.geometry.solid_around import Around, Shapes, deepest
 from sensorium.geometry.solids import signed_distance
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 if TYPE_CHECKING:  # Warp's scalars have no operators that a type checker could see
     F64: TypeAlias = Any
@@ -126,7 +124,7 @@ def _slot(gel: Gel, probe: int) -> wp.int32:
     return probe
 
 
-@wp.kernel
+@kernel
 def press(
     rows: Rows, block: int, gel: Gel, law: Law, shapes: Shapes, around: Around, heights: wp.array4d[wp.float32]
 ) -> None:
@@ -193,7 +191,7 @@ def _is_inside(shapes: Shapes, around: Around, surface: Surface, env: int, mount
     return False
 
 
-@wp.kernel
+@kernel
 def stick(
     rows: Rows,
     ball: wp.vec3,
@@ -284,7 +282,7 @@ def stick(
         drag[env, mount, point] = away
 
 
-@wp.kernel
+@kernel
 def gather(
     rows: Rows, pressed: wp.array3d[wp.float32], count: wp.array2d[wp.int32], listed: wp.array3d[wp.int32]
 ) -> None:
@@ -326,7 +324,7 @@ def _flat(v: wp.vec3, normal: wp.vec3) -> wp.vec3:
     return v - wp.dot(v, normal) * normal
 
 
-@wp.kernel
+@kernel
 def shear_list(rows: Rows, block: int, gel: Gel, law: Law, dragged: Dragged, out: wp.array3d[wp.vec3]) -> None:
     """Write by how much the dragged points shear each probe."""
     i, mount, first = wp.tid()
@@ -344,7 +342,7 @@ def shear_list(rows: Rows, block: int, gel: Gel, law: Law, dragged: Dragged, out
         out[env, mount, probe] = law.shear[env, 0] * _flat(total, gel.normals[probe])
 
 
-@wp.kernel
+@kernel
 def shear_grid(rows: Rows, gel: Gel, law: Law, dragged: Dragged, out: wp.array3d[wp.vec3]) -> None:
     """Write by how much the dragged points shear each probe of a regular grid, one row of it per thread.
 
@@ -387,7 +385,7 @@ def shear_grid(rows: Rows, gel: Gel, law: Law, dragged: Dragged, out: wp.array3d
         out[env, mount, probe] = law.shear[env, 0] * _flat(out[env, mount, probe], gel.normals[probe])
 
 
-@wp.kernel
+@kernel
 def displace_direct(
     rows: Rows,
     block: int,
@@ -437,7 +435,7 @@ def displace_direct(
         out[env, mount, probe] = dilate
 
 
-@wp.kernel
+@kernel
 def displace_fft(
     rows: Rows,
     block: int,

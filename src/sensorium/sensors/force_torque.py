@@ -34,7 +34,7 @@ from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, MountedSensorCfg, Vec3, bad
-from sensorium.compute import Rows, recorded
+from sensorium.compute import Rows, kernel, recorded
 from sensorium.engines.envs import env_rows
 from sensorium.errors import ConfigError, Fault
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
@@ -52,8 +52,6 @@ from sensorium.spec import (
     Requirement,
 )
 from sensorium.world.mount import is_finite3, is_finite4
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 SELECTABLE = ("joint", "joints", "site", "sites", "body", "bodies", "link_name", "link_names")
 
@@ -120,7 +118,7 @@ class ForceTorqueCfg(MountedSensorCfg[ForceTorqueData]):
         return self.tool_mass > 0.0 or (self.compensate == "motion" and any(self.tool_inertia))
 
 
-@wp.kernel
+@kernel
 def _wrench(
     rows: Rows,
     sign: float,
@@ -154,7 +152,7 @@ def _wrench(
     bad_out[env, mount] = flag
 
 
-@wp.kernel
+@kernel
 def _software(
     rows: Rows,
     sign: float,

@@ -24,7 +24,7 @@ from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import Cfg, Float, Knob, MountedSensorCfg, Vec3, bad
-from sensorium.compute import Rows, recorded
+from sensorium.compute import Rows, kernel, recorded
 from sensorium.geometry.geodesy import enu_axes, enu_to_geodetic_wp, geodetic_to_ecef
 from sensorium.geometry.transforms import quat_rotate
 from sensorium.measurement.record import Record, Timeline
@@ -33,8 +33,6 @@ from sensorium.readings import DebugShape
 from sensorium.sensors.base import SimpleSensor
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, Field, exact_fraction
 from sensorium.world.mount import is_finite3
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 if TYPE_CHECKING:  # Warp's scalars have no operators that a type checker could see
     F64: TypeAlias = Any
@@ -191,7 +189,7 @@ class GnssCfg(MountedSensorCfg[GnssData]):
         return value
 
 
-@wp.kernel
+@kernel
 def _truth(
     rows: Rows,
     clock: wp.array[wp.int32],
@@ -281,7 +279,7 @@ def _truth(
     bad_out[env, mount] = flag
 
 
-@wp.kernel
+@kernel
 def _wander(
     rows: Rows,
     clock: wp.array[wp.int32],
@@ -329,7 +327,7 @@ def _wander(
         pos[env, mount] = pos[env, mount] + error
 
 
-@wp.kernel
+@kernel
 def _report(
     rows: Rows,
     fix_in: wp.array2d[wp.int32],

@@ -19,7 +19,7 @@ from pydantic import field_validator
 from torch import Tensor
 
 from sensorium.cfg import Knob, MountedSensorCfg, Vec3, bad
-from sensorium.compute import Rows, recorded
+from sensorium.compute import Rows, kernel, recorded
 from sensorium.errors import nearest
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
 from sensorium.measurement.record import Record
@@ -27,8 +27,6 @@ from sensorium.readings import DebugShape
 from sensorium.sensors.base import SimpleSensor, Supports
 from sensorium.spec import BODY_ACCELERATION, BODY_POSE, BODY_VELOCITY, GRAVITY, MAGNETIC, Field, Requirement
 from sensorium.world.mount import is_finite3, is_finite4
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 NO_SAMPLE_BEFORE = 2
 """Validity flag of the first sample after a reset where accelerations are differences: there is nothing to subtract."""
@@ -185,7 +183,7 @@ class ImuTask:
     any_bad: wp.array[wp.int32]
 
 
-@wp.kernel
+@kernel
 def _imu(rows: Rows, tasks: wp.array[ImuTask]) -> None:
     k, i, mount = wp.tid()
     env = rows.start + i
@@ -252,7 +250,7 @@ def _imu(rows: Rows, tasks: wp.array[ImuTask]) -> None:
         t.mag_b[env, mount] = quat_rotate_inverse(q, t.magnetic[env % t.magnetic.shape[0]])
 
 
-@wp.kernel
+@kernel
 def _imu_tick(rows: Rows, tasks: wp.array[ImuTask]) -> None:
     k, i = wp.tid()
     env = rows.start + i

@@ -27,7 +27,7 @@ from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, Knob, bad
-from sensorium.compute import Rows, recorded
+from sensorium.compute import Rows, kernel, recorded
 from sensorium.errors import ConfigError, listed, nearest
 from sensorium.measurement.pipeline import Hooks
 from sensorium.measurement.record import Record, Timeline
@@ -37,8 +37,6 @@ from sensorium.sensors.base import SimpleSensor, Supports
 from sensorium.sensors.imu import NO_SAMPLE_BEFORE
 from sensorium.spec import JOINT_EFFORT, JOINT_STATE, Field, Requirement
 from sensorium.world.joints import JointsCfg, PerJoint, ScalarJoints, resolve_joints
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 TURN = 2.0 * math.pi
 _TURN = wp.constant(TURN)
@@ -272,7 +270,7 @@ class JointTask:
     any_bad: wp.array[wp.int32]
 
 
-@wp.kernel
+@kernel
 def _joints(rows: Rows, tasks: wp.array[JointTask]) -> None:
     k, i = wp.tid()
     env = rows.start + i
@@ -303,7 +301,7 @@ def _joints(rows: Rows, tasks: wp.array[JointTask]) -> None:
         t.any_bad[0] = 1
 
 
-@wp.kernel
+@kernel
 def _encoder(
     rows: Rows,
     clock: wp.array[wp.int32],
@@ -390,7 +388,7 @@ def _period_speed(
     return float(speed)
 
 
-@wp.kernel
+@kernel
 def _velocity(
     rows: Rows,
     clock: wp.array[wp.int32],

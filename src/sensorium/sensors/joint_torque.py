@@ -25,15 +25,13 @@ from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, bad
-from sensorium.compute import Rows, recorded
+from sensorium.compute import Rows, kernel, recorded
 from sensorium.measurement.pipeline import Hooks
 from sensorium.measurement.record import Record, Timeline
 from sensorium.sensors.base import SimpleSensor, Supports
 from sensorium.sensors.joint import draw_phases
 from sensorium.spec import JOINT_STATE, JOINT_TORQUE, Field, Requirement
 from sensorium.world.joints import JointsCfg, PerJoint, ScalarJoints, resolve_joints
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +79,7 @@ class JointTorqueCfg(JointsCfg[JointTorqueData]):
         return value
 
 
-@wp.kernel
+@kernel
 def _torque(
     rows: Rows,
     episode: wp.array[wp.int32],

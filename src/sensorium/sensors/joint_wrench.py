@@ -23,7 +23,7 @@ import warp as wp
 from torch import Tensor
 
 from sensorium.cfg import MountedSensorCfg
-from sensorium.compute import Rows, recorded
+from sensorium.compute import Rows, kernel, recorded
 from sensorium.errors import ConfigError, Fault
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
 from sensorium.measurement.record import Record
@@ -31,8 +31,6 @@ from sensorium.readings import DebugShape
 from sensorium.sensors.base import SimpleSensor
 from sensorium.spec import BODY_POSE, JOINT_WRENCH, Field, Requirement
 from sensorium.world.mount import is_finite3, is_finite4
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 WrenchFrame = Literal["joint", "child", "parent", "world"]
 SELECTABLE = ("joint", "joints", "body", "bodies", "link_name", "link_names")
@@ -71,7 +69,7 @@ class JointWrenchCfg(MountedSensorCfg[JointWrenchData]):
             raise ConfigError(f"{type(self).__name__}({self.label!r})", [fault])
 
 
-@wp.kernel
+@kernel
 def _wrench(
     rows: Rows,
     sign: float,

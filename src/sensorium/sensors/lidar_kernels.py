@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import warp as wp
 
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.geometry.ray_poses import first_tick, place_ray, pose_at, ray_of, ray_time, scan_begin, slot_of
 from sensorium.geometry.ray_structs import Bundle, Pose
 from sensorium.random import F32, draw, philox, word_to_normal, word_to_uniform
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 MOST_SUB_RAYS = 19
 NEAREST = wp.constant(1.0e-3)
@@ -128,7 +126,7 @@ class Scan:
     moves: wp.int32
 
 
-@wp.kernel
+@kernel
 def keep_flags(
     rows: Rows, bad: wp.array2d[wp.uint8], seen: wp.array2d[wp.float32], shown: wp.array2d[wp.float32]
 ) -> None:
@@ -140,7 +138,7 @@ def keep_flags(
         bad[env, mount] = wp.uint8(shown[env, mount])
 
 
-@wp.kernel
+@kernel
 def take_flags(
     rows: Rows, bad: wp.array2d[wp.uint8], seen: wp.array2d[wp.float32], shown: wp.array2d[wp.float32]
 ) -> None:
@@ -301,7 +299,7 @@ def _chosen(model: Model, powers: Depths, echoes: int, strongest: int, number: i
     return int(chosen)
 
 
-@wp.kernel
+@kernel
 def true_scan(
     rows: Rows,
     clock: wp.array[wp.int32],
@@ -343,7 +341,7 @@ def true_scan(
         _write_points(out, bundle, pose, captured, earliest, env, mount, column, place, index, t)
 
 
-@wp.kernel
+@kernel
 def measured_scan(
     rows: Rows,
     clock: wp.array[wp.int32],
@@ -480,7 +478,7 @@ def measured_scan(
         _write_points(out, bundle, pose, captured, earliest, env, mount, column, place, index, t)
 
 
-@wp.kernel
+@kernel
 def finish(
     rows: Rows,
     clock: wp.array[wp.int32],

@@ -23,7 +23,7 @@ from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import Amount, Cfg, Float, MountedSensorCfg, Vec3, amount_bounds, bad
-from sensorium.compute import Rows, recorded
+from sensorium.compute import Rows, kernel, recorded
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
 from sensorium.measurement.record import Record, Timeline
 from sensorium.random import Choice, Normal, Uniform, draw, normal_table, philox
@@ -31,8 +31,6 @@ from sensorium.readings import DebugShape
 from sensorium.sensors.base import SimpleSensor, Supports
 from sensorium.spec import BODY_POSE, MAGNETIC, Field, Requirement
 from sensorium.world.mount import is_finite3, is_finite4
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 MU0_OVER_4PI = 1e-7
 """Magnetic constant over 4 pi, T m/A; off by less than 1e-9 of itself since the SI of 2019."""
@@ -164,7 +162,7 @@ def _matrix(value: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
     return np.array([[a[0], a[3], a[4]], [a[3], a[1], a[5]], [a[4], a[5], a[2]]])
 
 
-@wp.kernel
+@kernel
 def _flux(
     rows: Rows,
     mount_body_in: wp.array[wp.int32],
@@ -247,7 +245,7 @@ def _three(iron: Iron, block: int, mount: int, global_env: int, episode: int, ta
     return values
 
 
-@wp.kernel
+@kernel
 def _iron(
     rows: Rows,
     episode: wp.array[wp.int32],

@@ -29,14 +29,12 @@ from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, Knob, bad
-from sensorium.compute import Rows, recorded
+from sensorium.compute import Rows, kernel, recorded
 from sensorium.measurement.pipeline import Hooks
 from sensorium.measurement.record import Record, Timeline
 from sensorium.sensors.base import SimpleSensor, Supports
 from sensorium.spec import JOINT_EFFORT, JOINT_STATE, JOINT_TORQUE, Field, Requirement
 from sensorium.world.joints import JointsCfg, PerJoint, ScalarJoints, resolve_joints
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 REFERENCE_TEMPERATURE = 25.0
 """Winding temperature at which data sheets state the torque constant, degrees Celsius."""
@@ -161,7 +159,7 @@ class MotorCurrentCfg(JointsCfg[MotorCurrentData]):
         return any(max(value if isinstance(value, tuple) else (value,)) > 0.0 for value in numbers)
 
 
-@wp.kernel
+@kernel
 def _current(
     rows: Rows,
     column_in: wp.array[wp.int32],
@@ -210,7 +208,7 @@ def _current(
         any_bad[0] = 1
 
 
-@wp.kernel
+@kernel
 def _estimate(
     rows: Rows,
     column_in: wp.array[wp.int32],

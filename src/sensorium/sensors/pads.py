@@ -19,11 +19,9 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from sensorium.compute import graph
+from sensorium.compute import graph, kernel
 from sensorium.errors import ConfigError, UnknownNameError, shown
 from sensorium.patterns.taxels import TaxelLayout, taxel_list
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,7 @@ class PadReading:
         return PadReading(*(getattr(self, item.name).clone() for item in fields(self)))
 
 
-@wp.kernel
+@kernel
 def _sum(
     first: wp.array[wp.int32],
     taxels: wp.array[wp.int32],

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 import warp as wp
 
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.geometry.transforms import quat_multiply, quat_rotate
 from sensorium.measurement.transport import Ring
 
 if TYPE_CHECKING:
     from sensorium.sensors.base import Sensor
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 
 @wp.struct
@@ -38,7 +36,7 @@ class PoseTask:
     carry: wp.array3d[wp.float32]
 
 
-@wp.kernel
+@kernel
 def _keep(rows: Rows, tasks: wp.array[PoseTask]) -> None:
     """Write the poses of now beside the newest sample: the same slots as the sample itself, see `Ring.freeze`."""
     k, i, mount = wp.tid()

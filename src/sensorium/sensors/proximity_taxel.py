@@ -37,8 +37,8 @@ from pydantic import field_validator, model_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, Vec3, bad
-from sensorium.compute import Rows
-from sensorium.errors import ConfigError
+from sensorium.compute import Rows, kernel
+from sensorium.errors import ConfigError, SensoriumWarning
 from sensorium.geometry.samples import MOST_SAMPLES, SurfaceSamples, body_samples, covered, surface_area
 from sensorium.geometry.shapes import Shape
 from sensorium.geometry.solid_around import Around
@@ -57,8 +57,6 @@ from sensorium.sensors.taxels import (
 )
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, SHAPES, Field, Requirement
 from sensorium.world.ray_scene import Geometry
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +235,7 @@ def _pressed(law: Law, env: int, sums: Nearby, p: wp.vec3, a: wp.vec3) -> tuple[
     return force, wp.cross(p, force) + law.twist[env, 0] * (sums.spin / sums.near) * a
 
 
-@wp.kernel
+@kernel
 def _sense(
     rows: Rows,
     block: int,
@@ -418,6 +416,7 @@ def _tracked(cfg: ProximityTaxelCfg, shapes: list[Shape], config: str) -> list[S
             f"{config}: n_sample_points: points on {place!r} are {sparsest:.3g} m apart, more than {SPARSE:g} probe "
             f"radii of {radius:.3g} m: a probe may find none. Take sample_spacing={radius / FINE:.2g}, which needs "
             f"{math.ceil(whole / (radius / FINE) ** 2)} points, or track less: targets=...",
+            SensoriumWarning,
             stacklevel=2,
         )
     return out

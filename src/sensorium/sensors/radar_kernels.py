@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import warp as wp
 
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.geometry.ray_poses import ray_of
 from sensorium.geometry.ray_structs import Bundle
 from sensorium.geometry.transforms import quat_rotate
 from sensorium.random import F32, philox, word_to_normal, word_to_uniform
 from sensorium.world.mount import is_finite3
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 NEAREST = wp.constant(1.0e-3)
 """Power is that of this distance where a target is nearer, m: 1/R^4 has no end."""
@@ -88,7 +86,7 @@ class Scan:
     geom_ids: wp.array3d[wp.int32]
 
 
-@wp.kernel
+@kernel
 def draw_rays(
     rows: Rows,
     clock: wp.array[wp.int32],
@@ -125,7 +123,7 @@ def draw_rays(
         directions[env, ray] = wp.vec3(flat * wp.cos(azimuth), flat * wp.sin(azimuth), wp.sin(altitude))
 
 
-@wp.kernel
+@kernel
 def true_scan(
     rows: Rows,
     bundle: Bundle,
@@ -201,7 +199,7 @@ def _put_point(bundle: Bundle, out: Scan, env: int, mount: int, ray: int, t: flo
     out.points_b[env, mount, ray] = point
 
 
-@wp.kernel
+@kernel
 def measured_scan(
     rows: Rows,
     clock: wp.array[wp.int32],
@@ -273,7 +271,7 @@ def _folded(velocity: float, limit: float) -> F32:
     return velocity
 
 
-@wp.kernel
+@kernel
 def finish(rows: Rows, bundle: Bundle, model: Model, miss: float, ideal: Scan, out: Scan) -> None:
     """Fold and round what was measured, keep what is no detection as it is, and put points where the ranges end."""
     i, mount, ray = wp.tid()

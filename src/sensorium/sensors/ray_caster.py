@@ -19,8 +19,8 @@ import warp as wp
 from pydantic import field_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, OffsetCfg, bad
-from sensorium.compute import Rows, recorded
+from sensorium.cfg import Float, OffsetCfg, bad, differ
+from sensorium.compute import Rows, kernel, recorded
 from sensorium.errors import ConfigError, nearest
 from sensorium.geometry.transforms import quat_rotate_inverse
 from sensorium.measurement.pipeline import Hooks
@@ -32,8 +32,6 @@ from sensorium.sensors.base import SimpleSensor
 from sensorium.sensors.ray_cfg import DataT, RayCfg
 from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
 from sensorium.world.ray_cast import Alignment
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +145,7 @@ class RayScanCfg(RayCfg[DataT], Generic[DataT]):
         for alias, name in WORDS.items():
             if data.get(alias) is None:
                 continue
-            if name in data and data[name] != data[alias]:
+            if name in data and differ(data[name], data[alias]):
                 fix = "Keep one of the two."
                 raise ConfigError.single(type(self).__name__, alias, data[alias], f"it absent beside {name}", fix)
             data = {**data, name: data[alias]}
@@ -244,7 +242,7 @@ class RayCastSensorCfg(RayCasterCfg):
     """Whether the other links of its robot are invisible as well."""
 
 
-@wp.kernel
+@kernel
 def _note_pose(
     rows: Rows,
     pos_in: wp.array2d[wp.vec3],
@@ -266,7 +264,7 @@ def _note_pose(
         quat_out[env, mount] = quat_in[env, mount]
 
 
-@wp.kernel
+@kernel
 def _into_mount(
     rows: Rows,
     pos_in: wp.array2d[wp.vec3],
@@ -288,7 +286,7 @@ def _into_mount(
     point_out[env, mount, ray] = point
 
 
-@wp.kernel
+@kernel
 def _draw(
     rows: Rows,
     clock: wp.array[wp.int32],
@@ -309,7 +307,7 @@ def _draw(
     drift_out[env, mount] = low + wp.cw_mul(wp.vec3(u[0], u[1], u[2]), high - low)
 
 
-@wp.kernel
+@kernel
 def _show_miss(rows: Rows, miss: float, distances: wp.array3d[wp.float32]) -> None:
     i, mount, ray = wp.tid()
     env = rows.start + i
@@ -326,8 +324,7 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
     @cached_property
     def pattern(self) -> Rays:
         """The rays of the pattern, in the sensor's frame, without `offset`."""
-        rays: Rays = self.cfg.pattern.rays("cpu")
-        return rays
+        return self.rays_of("pattern")
 
     def fields(self) -> Mapping[str, Field]:
         """Return the selected fields, with the number of rays."""

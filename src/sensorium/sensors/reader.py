@@ -208,15 +208,27 @@ class Readable(Generic[CfgT, DataT]):
             ring.read()
             self._read_version = self.clock.version
 
-    def read(self, env_ids: Any = None) -> DataT:
-        """Return a copy of `data` for some envs (all for None), shape `[n, ...]`."""
-        return self._copy(self.data, env_ids)
+    def read(self, env_ids: Any = None, *, envs_idx: Any = None) -> DataT:
+        """Return a copy of `data` for some envs (all for None), shape `[n, ...]`.
 
-    def read_ground_truth(self, env_ids: Any = None) -> DataT:
-        """Return a copy of `ground_truth` for some envs (all for None), shape `[n, ...]`."""
-        return self._copy(self.ground_truth, env_ids)
+        Args:
+            env_ids: int ids, bool mask or None.
+            envs_idx: alias of `env_ids`.
 
-    def _copy(self, data: DataT, env_ids: Any) -> DataT:
+        Raises:
+            ConfigError: `env_ids` beside `envs_idx`.
+        """
+        return self._copy(self.data, env_ids, envs_idx)
+
+    def read_ground_truth(self, env_ids: Any = None, *, envs_idx: Any = None) -> DataT:
+        """Return a copy of `ground_truth` for some envs (all for None), shape `[n, ...]`; arguments as of `read`."""
+        return self._copy(self.ground_truth, env_ids, envs_idx)
+
+    def _copy(self, data: DataT, env_ids: Any, envs_idx: Any) -> DataT:
+        if envs_idx is not None:
+            if env_ids is not None:
+                raise ConfigError.single("read", "envs_idx", envs_idx, "it absent beside env_ids", "Keep one of them.")
+            env_ids = envs_idx
         rows = env_rows(env_ids, self.num_envs, self.device)
         return self._package({k: v.clone() if rows is None else v[rows] for k, v in self._tensors_of(data).items()})
 
@@ -292,7 +304,10 @@ class Readable(Generic[CfgT, DataT]):
 
     @property
     def valid(self) -> torch.Tensor:
-        """Bool [env]: the shown sample has arrived, and the engine's state was finite when it was captured."""
+        """Bool [env]: the shown sample has arrived, and the engine's state was finite when it was captured.
+
+        Where the simulator replaced a state that was not finite, samples are not valid until the env is reset.
+        """
         self._ready()
         ring = self.line.ring
         if ring is not None and ring.has_delay:

@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import warp as wp
 
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.geometry.primitives import MESH, PLANE
 from sensorium.geometry.solid_around import Around, Shapes
 from sensorium.geometry.solids import signed_analytic, signed_distance
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 if TYPE_CHECKING:  # Warp's scalars have no operators that a type checker could see
     F64: TypeAlias = Any
@@ -99,7 +97,7 @@ class Links:
     reach: wp.float32
 
 
-@wp.kernel
+@kernel
 def touch(
     rows: Rows,
     shapes: Shapes,
@@ -192,7 +190,7 @@ def share_gone(x: F64) -> F64:
     return (_ONE - wp.exp(-x)) / x
 
 
-@wp.kernel
+@kernel
 def exchange(
     rows: Rows,
     clock: wp.array[wp.int32],
@@ -277,7 +275,7 @@ def exchange(
                     covered[env, other] = covered[env, other] + F64(area_in[mount, sample])
 
 
-@wp.kernel
+@kernel
 def conduct(
     rows: Rows,
     length: int,
@@ -330,7 +328,7 @@ def conduct(
         theta[env, start + cell] = before
 
 
-@wp.kernel
+@kernel
 def lose(
     rows: Rows,
     cells: int,
@@ -400,7 +398,7 @@ def lose(
         temperature_out[env, shown[k]] = show
 
 
-@wp.kernel
+@kernel
 def respond(
     rows: Rows,
     tau: F64,

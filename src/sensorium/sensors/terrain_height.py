@@ -19,14 +19,12 @@ import warp as wp
 from torch import Tensor
 
 from sensorium.cfg import Float
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.measurement.record import Record
 from sensorium.patterns import PatternField, RingPatternCfg
 from sensorium.sensors.base import SimpleSensor
 from sensorium.sensors.ray_caster import FIELDS, RayCaster, RayCasterData, RayScanCfg, ray_field
 from sensorium.spec import Field
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 _REDUCTIONS = ("min", "max", "mean", "none")
 
@@ -62,7 +60,7 @@ class TerrainHeightCfg(RayScanCfg[TerrainHeightData]):
     always: ClassVar[tuple[str, ...]] = ("distances", "ray_hits_w", "normals_w", "heights")
 
 
-@wp.kernel
+@kernel
 def _heights(
     rows: Rows,
     reduction: int,

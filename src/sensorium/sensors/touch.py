@@ -18,14 +18,12 @@ import warp as wp
 from torch import Tensor
 
 from sensorium.cfg import MountedSensorCfg, ObjRef, OffsetCfg
-from sensorium.compute import Rows, recorded
+from sensorium.compute import Rows, kernel, recorded
 from sensorium.errors import ConfigError, Fault
 from sensorium.measurement.record import Record
 from sensorium.sensors.base import SimpleSensor
 from sensorium.spec import NATIVE_SENSOR, Field, Requirement
 from sensorium.world.select import Named, entity_pattern, match_names
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ def _sites(cfg: TouchCfg, model: Named) -> list[str]:
     return found
 
 
-@wp.kernel
+@kernel
 def _take(rows: Rows, mount: int, native_in: wp.array2d[wp.float32], force_out: wp.array2d[wp.float32]) -> None:
     i, _one = wp.tid()
     env = rows.start + i

@@ -18,11 +18,9 @@ import torch
 import warp as wp
 
 from sensorium.cfg import OffsetCfg
-from sensorium.compute import Clock, Compute, Rows
+from sensorium.compute import Clock, Compute, Rows, kernel
 from sensorium.engines.base import Engine, FrameOnBody
 from sensorium.geometry.transforms import compose, quat_multiply, quat_rotate
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 
 @wp.func
@@ -37,7 +35,7 @@ def is_finite4(v: wp.vec4) -> wp.bool:
     return wp.isfinite(v[0]) and wp.isfinite(v[1]) and wp.isfinite(v[2]) and wp.isfinite(v[3])
 
 
-@wp.kernel
+@kernel
 def _pose(
     rows: Rows,
     body_in: wp.array[wp.int32],
@@ -68,7 +66,7 @@ def _pose(
         any_bad[0] = 1
 
 
-@wp.kernel
+@kernel
 def _motion(
     rows: Rows,
     order: int,
@@ -110,6 +108,7 @@ class MountView:
     Attributes:
         names: what the selector resolved to, in mount order.
         count: number of mounts.
+        cameras: for each mount the camera of the model that it is; "" for any other element.
         body: int32 [mount], body of each mount, -1 for the world.
         offset_pos: float32 [env, mount, 3], origin in the body's frame, m; the engine may change it (`Engine.offsets`).
         offset_quat: float32 [env, mount, 4], orientation in the body's frame, wxyz, likewise.
@@ -128,6 +127,8 @@ class MountView:
         self._engine, self._compute, self._clock, self._bad = engine, compute, clock, bad
         self.names = tuple(names)
         self.count = len(self.names)
+        elements = (frame.element or ("body", "") for frame in frames)
+        self.cameras = tuple(name if kind == "camera" else "" for kind, name in elements)
         own = [offset] * self.count if isinstance(offset, OffsetCfg) else offset
         inner = [(each.pos, each.rot) for each in own]
         device = compute.device

@@ -10,13 +10,11 @@ import torch
 import warp as wp
 
 from sensorium.cfg import amount_bounds, bad
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.measurement.draws import draw_columns, is_law, law_parameters
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import Choice, Normal, Uniform, normal_table
 from sensorium.spec import exact_fraction
-
-wp.set_module_options({"enable_backward": False})
 
 Row = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -138,7 +136,7 @@ BEGAN = 2
 """Float32 words that hold the tick at which the env's episode began for this sensor, exactly: high and low half."""
 
 
-@wp.kernel
+@kernel
 def note_beginning(
     rows: Rows, clock: wp.array[wp.int32], reset_tick: wp.array[wp.int32], began: wp.array2d[wp.float32]
 ) -> None:

@@ -13,7 +13,7 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Float, Place, StageCfg, amount_bounds, bad
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.measurement.draws import is_law
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
@@ -35,13 +35,10 @@ from sensorium.measurement.stages.amounts import (
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import normal_table, normals4
 
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
-
-
 # Gauss-Markov ---------------------------------------------------------------------------------------------------------
 
 
-@wp.kernel
+@kernel
 def _gauss_markov(
     rows: Rows,
     columns: int,
@@ -179,7 +176,7 @@ PEAK = 1.8926
 """Averaging time, over its correlation time, at which the Allan deviation of a Gauss-Markov process is greatest."""
 
 
-@wp.kernel
+@kernel
 def _flicker(
     rows: Rows,
     columns: int,
@@ -320,7 +317,7 @@ _BITS = 31
 """Bits of a number of ticks."""
 
 
-@wp.kernel
+@kernel
 def _temperature(
     rows: Rows,
     reference: float,

@@ -11,7 +11,7 @@ import warp as wp
 from pydantic import field_validator
 
 from sensorium.cfg import Amount, Float, Place, StageCfg, amount_bounds, bad
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.measurement.draws import is_law
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
@@ -26,10 +26,8 @@ from sensorium.measurement.stages.amounts import (
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import normal_table, normals4
 
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
-
-@wp.kernel
+@kernel
 def _stamp(
     rows: Rows,
     dt: wp.float64,

@@ -13,7 +13,7 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Float, Place, StageCfg, bad
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.measurement.draws import is_law
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
@@ -30,13 +30,11 @@ from sensorium.measurement.stages.amounts import (
 )
 from sensorium.measurement.stages.key import StageKey
 
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
-
 _PER_DECADE = 2
 """Processes per decade of rates: the sum is then within 2e-3 of the creep of one decade."""
 
 
-@wp.kernel
+@kernel
 def _creep(
     rows: Rows,
     is_settled: int,

@@ -13,7 +13,7 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Place, StageCfg, amount_bounds, bad
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.measurement.draws import is_law
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
@@ -28,10 +28,8 @@ from sensorium.measurement.stages.amounts import (
 from sensorium.measurement.stages.key import StageKey
 from sensorium.spec import FieldSpec
 
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
-
-@wp.kernel
+@kernel
 def _stack(
     rows: Rows,
     elements: int,
@@ -46,7 +44,7 @@ def _stack(
         stack[env, column / elements * size + first + column % elements] = values[env, column]
 
 
-@wp.kernel
+@kernel
 def _mix(
     rows: Rows,
     elements: int,

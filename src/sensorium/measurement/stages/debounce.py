@@ -12,13 +12,11 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Float, Place, StageCfg, bad
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import amount_row, check_fit, column_values, no_law, row, state_views
 from sensorium.measurement.stages.key import StageKey
 from sensorium.spec import exact_fraction
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 
 @wp.func
@@ -43,7 +41,7 @@ def has_lasted(pending: int, by_ticks: int, tick: int, wait: int) -> bool:
     return tick + 1 - pending >= wait
 
 
-@wp.kernel
+@kernel
 def _debounce(
     rows: Rows,
     by_ticks: int,

@@ -18,15 +18,13 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Float, StageCfg, bad
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.geometry.transforms import quat_rotate
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import column_values
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import normal_table, normals4, philox
 from sensorium.spec import FieldSpec
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 Z_DEPTH = "distance_to_image_plane"
 RAY_LENGTH = "distance_to_camera"
@@ -269,7 +267,7 @@ def pixel_words(tick: int, global_env: int, episode: int, pixel: int, draws: Dep
 # Shadows --------------------------------------------------------------------------------------------------------------
 
 
-@wp.kernel
+@kernel
 def keep_what_is_there(
     rows: Rows, values: wp.array2d[wp.float32], truth: wp.array2d[wp.float32], there: wp.array2d[wp.float32]
 ) -> None:
@@ -283,7 +281,7 @@ def keep_what_is_there(
         there[env, column] = wp.inf
 
 
-@wp.kernel
+@kernel
 def keep_and_clear(
     rows: Rows, values: wp.array2d[wp.float32], before: wp.array2d[wp.float32], nearest: wp.array2d[wp.float32]
 ) -> None:
@@ -296,7 +294,7 @@ def keep_and_clear(
     nearest[env, column] = 0.0
 
 
-@wp.kernel
+@kernel
 def see_from_the_other(
     rows: Rows, image: Pinhole, parallax: float, z: wp.array2d[wp.float32], nearest: wp.array2d[wp.float32]
 ) -> None:

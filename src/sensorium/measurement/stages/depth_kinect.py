@@ -12,7 +12,7 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Float, Place, bad
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import column_values
 from sensorium.measurement.stages.depth_image import (
@@ -32,8 +32,6 @@ from sensorium.measurement.stages.depth_image import (
 )
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import word_to_normal, word_to_uniform
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 REDWOOD_PARALLAX = 35.130
 """Disparity times depth in the Redwood model, px m."""
@@ -80,7 +78,7 @@ def lateral_sd(angle: float) -> float:
     return 0.8 + 0.035 * angle / (_RIGHT_ANGLE - angle)
 
 
-@wp.kernel
+@kernel
 def _kinect(
     rows: Rows,
     image: Pinhole,

@@ -11,7 +11,7 @@ import warp as wp
 from pydantic import field_validator
 
 from sensorium.cfg import Float, Place, bad
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import column_values
 from sensorium.measurement.stages.depth_image import (
@@ -32,8 +32,6 @@ from sensorium.measurement.stages.depth_image import (
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import word_to_normal, word_to_uniform
 
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
-
 
 @wp.struct
 class Stereo:
@@ -53,7 +51,7 @@ class Stereo:
     hole: wp.float32
 
 
-@wp.kernel
+@kernel
 def _stereo(
     rows: Rows,
     image: Pinhole,

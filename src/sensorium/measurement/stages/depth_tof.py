@@ -11,7 +11,7 @@ import warp as wp
 from pydantic import field_validator
 
 from sensorium.cfg import Float, Place, bad
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import column_values
 from sensorium.measurement.stages.depth_image import (
@@ -32,8 +32,6 @@ from sensorium.measurement.stages.depth_image import (
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import word_to_uniform
 from sensorium.spec import FieldSpec
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 LIGHT = 299_792_458.0
 """Speed of light, m/s."""
@@ -71,7 +69,7 @@ def strength(tof: Tof, reflectances: wp.array2d[wp.float32], env: int, column: i
     return float(tof.signal * rho * cosine / (r * r))
 
 
-@wp.kernel
+@kernel
 def _tof(
     rows: Rows,
     image: Pinhole,

@@ -13,8 +13,7 @@ from pydantic import Field as PydanticField
 from pydantic import PlainSerializer, PlainValidator, ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, GilbertElliott, Place, StageCfg, amount_bounds, bad, parse_amount
-from sensorium.compute import Rows
-from sensorium.errors import ConfigError
+from sensorium.compute import Rows, kernel
 from sensorium.measurement.draws import is_law, law_parameters
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
@@ -37,8 +36,6 @@ from sensorium.measurement.stages.amounts import (
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import Normal, Uniform, draw, normal_table, philox, word_to_uniform
 from sensorium.spec import FieldSpec
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 Per = Literal["element", "sample"]
 _ALL = ""
@@ -69,7 +66,7 @@ def _no_joint(value: Any) -> Any:
 # Dropout --------------------------------------------------------------------------------------------------------------
 
 
-@wp.kernel
+@kernel
 def _decide(
     rows: Rows,
     is_burst: int,
@@ -100,7 +97,7 @@ def _decide(
     lost[env, element] = now
 
 
-@wp.kernel
+@kernel
 def _fill(
     rows: Rows,
     is_held: int,
@@ -133,10 +130,7 @@ def _parse_chance(value: Any) -> Any:
     if isinstance(value, GilbertElliott):
         return value
     if isinstance(value, Mapping) and value.keys() == {"p", "r"}:
-        try:
-            return GilbertElliott(**value)
-        except ConfigError as error:
-            raise bad(str(error)) from None
+        return GilbertElliott(**value)
     return within(_no_joint(parse_amount(value)), 0.0, 1.0, "a probability in [0, 1], or GilbertElliott(p, r)")
 
 
@@ -244,7 +238,7 @@ OVER, HEALTHY, BEGINS, LASTS = -1.0, 0.0, 1.0, 2.0
 _FOREVER = 3.0e38
 
 
-@wp.kernel
+@kernel
 def _advance(
     rows: Rows,
     is_scheduled: int,
@@ -419,7 +413,7 @@ def _times(value: Any, factor: float) -> Any:
 # The faults -----------------------------------------------------------------------------------------------------------
 
 
-@wp.kernel
+@kernel
 def _stick(
     rows: Rows,
     is_shared: int,
@@ -467,7 +461,7 @@ class StuckFault(_Fault):
             key.compute.launch(_stick, (columns,), [*self._phase(state, field), *times], outputs)
 
 
-@wp.kernel
+@kernel
 def _spike(
     rows: Rows,
     is_shared: int,
@@ -536,7 +530,7 @@ class SpikeFault(_Fault):
             key.compute.launch(_spike, (columns,), inputs, [column_values(slot[field])])
 
 
-@wp.kernel
+@kernel
 def _rail(
     rows: Rows,
     is_shared: int,

@@ -12,7 +12,7 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Float, Place, StageCfg, amount_bounds, bad
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.measurement.draws import is_law
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
@@ -26,13 +26,10 @@ from sensorium.measurement.stages.amounts import (
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import Normal
 
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
-
-
 # Depending on the rate ------------------------------------------------------------------------------------------------
 
 
-@wp.kernel
+@kernel
 def _relax(
     rows: Rows,
     decay: float,
@@ -146,7 +143,7 @@ def play(before: float, x: float, half: float) -> float:
     return float(wp.min(wp.max(before, x - half), x + half))
 
 
-@wp.kernel
+@kernel
 def _lose_motion(
     rows: Rows,
     half: wp.array[wp.float32],

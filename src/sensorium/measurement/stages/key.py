@@ -8,15 +8,13 @@ from typing import Any
 import torch
 import warp as wp
 
-from sensorium.compute import Compute, Rows
+from sensorium.compute import Compute, Rows, kernel
 from sensorium.compute.clock import Clock
 from sensorium.random import normal_table, normals4, stream_key, uniforms4
 from sensorium.spec import FieldSpec
 
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
-
-@wp.kernel
+@kernel
 def _fill_random(
     rows: Rows,
     is_normal: int,

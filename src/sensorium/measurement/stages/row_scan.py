@@ -12,17 +12,15 @@ import warp as wp
 from pydantic import field_validator
 
 from sensorium.cfg import Float, Place, StageCfg, bad
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import Row, amount_row, column_values, state_views
 from sensorium.measurement.stages.key import StageKey
 from sensorium.measurement.stages.taxels import TaxelLayout, layout_of
 from sensorium.spec import FieldSpec, exact_fraction
 
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
-
-@wp.kernel
+@kernel
 def _keep(
     rows: Rows,
     clock: wp.array[wp.int32],
@@ -56,7 +54,7 @@ def between(newer: float, older: float, f: float) -> float:
     return float(wp.where(f > 0.5, older, newer))
 
 
-@wp.kernel
+@kernel
 def _scan(
     rows: Rows,
     whole: wp.array[wp.float32],
@@ -78,7 +76,7 @@ def _scan(
         values[env, column] = between(newer, past[env, (at - 1) % depth, column], f)
 
 
-@wp.kernel
+@kernel
 def _scan_between(
     rows: Rows,
     share: wp.array[wp.float32],

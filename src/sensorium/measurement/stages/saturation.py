@@ -11,15 +11,13 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Place, StageCfg, amount_bounds, bad
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import amount_row, check_fit, column_values, no_law, row
 from sensorium.measurement.stages.key import StageKey
 
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
-
-@wp.kernel
+@kernel
 def _saturate(
     rows: Rows,
     low_in: wp.array[wp.float32],

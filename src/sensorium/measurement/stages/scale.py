@@ -11,15 +11,13 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Place, StageCfg, bad
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.measurement.draws import is_law
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import amount_table, converted, draw_amount, parts
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import Choice
 from sensorium.spec import FieldSpec
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 
 def _three_axes(field: torch.Tensor) -> Any:
@@ -39,7 +37,7 @@ def _check_three_axes(stage: str, columns: Mapping[str, int], specs: Mapping[str
 # Scale and cross-axis -------------------------------------------------------------------------------------------------
 
 
-@wp.kernel
+@kernel
 def _scale(
     rows: Rows,
     scale_in: wp.array2d[wp.float32],
@@ -133,7 +131,7 @@ def _couplings(value: Any) -> Any:
 # g-sensitivity --------------------------------------------------------------------------------------------------------
 
 
-@wp.kernel
+@kernel
 def _add_product(
     rows: Rows, matrix: wp.array2d[wp.float32], source: wp.array2d[wp.vec3], values: wp.array2d[wp.vec3]
 ) -> None:

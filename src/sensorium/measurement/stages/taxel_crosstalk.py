@@ -12,20 +12,18 @@ import warp as wp
 from pydantic import field_validator, model_validator
 
 from sensorium.cfg import Amount, Float, Place, StageCfg, bad
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import Row, amount_row, column_values, no_law
 from sensorium.measurement.stages.key import StageKey
 from sensorium.measurement.stages.taxels import TaxelLayout, layout_of
 from sensorium.spec import FieldSpec
 
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
-
 REACH = 3.0
 """Standard deviations after which a Gaussian kernel ends."""
 
 
-@wp.kernel
+@kernel
 def _copy(rows: Rows, values: wp.array2d[wp.float32], before: wp.array2d[wp.float32]) -> None:
     i, column = wp.tid()
     env = rows.start + i
@@ -33,7 +31,7 @@ def _copy(rows: Rows, values: wp.array2d[wp.float32], before: wp.array2d[wp.floa
         before[env, column] = values[env, column]
 
 
-@wp.kernel
+@kernel
 def _mix_vectors(
     rows: Rows,
     taxels: int,
@@ -61,7 +59,7 @@ def _mix_vectors(
     )
 
 
-@wp.kernel
+@kernel
 def _mix_numbers(
     rows: Rows,
     taxels: int,
@@ -84,7 +82,7 @@ def _mix_numbers(
     values[env, column] = y
 
 
-@wp.kernel
+@kernel
 def _spread_vectors_along(
     rows: Rows,
     columns: int,
@@ -107,7 +105,7 @@ def _spread_vectors_along(
     along[env, at] = y
 
 
-@wp.kernel
+@kernel
 def _spread_vectors_across(
     rows: Rows,
     columns: int,
@@ -140,7 +138,7 @@ def _spread_vectors_across(
     )
 
 
-@wp.kernel
+@kernel
 def _spread_numbers_along(
     rows: Rows,
     columns: int,
@@ -163,7 +161,7 @@ def _spread_numbers_along(
     along[env, at] = y
 
 
-@wp.kernel
+@kernel
 def _spread_numbers_across(
     rows: Rows,
     columns: int,

@@ -17,8 +17,8 @@ import torch
 import warp as wp
 from pydantic import ValidationInfo, field_validator, model_validator
 
-from sensorium.cfg import Amount, Place, StageCfg, amount_bounds, bad
-from sensorium.compute import Rows
+from sensorium.cfg import Amount, Place, StageCfg, amount_bounds, bad, numbers_in
+from sensorium.compute import Rows, kernel
 from sensorium.measurement.draws import is_law
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
@@ -41,9 +41,6 @@ from sensorium.measurement.stages.amounts import (
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import Uniform
 from sensorium.spec import VECTOR_AXES, FieldSpec
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
-
 
 # Layout ---------------------------------------------------------------------------------------------------------------
 
@@ -120,7 +117,7 @@ def _flat(state: torch.Tensor) -> torch.Tensor:
 # Gain -----------------------------------------------------------------------------------------------------------------
 
 
-@wp.kernel
+@kernel
 def _amplify(rows: Rows, elements: int, gain: wp.array2d[wp.float32], values: wp.array2d[wp.float32]) -> None:
     i, column = wp.tid()
     env = rows.start + i
@@ -182,7 +179,7 @@ def _nested(mask: Any) -> Any:
     return tuple(map(_nested, mask)) if mask.ndim else bool(mask)
 
 
-@wp.kernel
+@kernel
 def _choose(rows: Rows, chance: wp.array[wp.float32], chosen: wp.array2d[wp.float32]) -> None:
     i, taxel = wp.tid()
     env = rows.start + i
@@ -210,8 +207,8 @@ class _TaxelFault(StageCfg):
         if value is None:
             return value
         try:
-            given = np.asarray(value.tolist() if hasattr(value, "tolist") else value, np.float64)
-        except (TypeError, ValueError, OverflowError):
+            given = numbers_in(value)
+        except ValueError:
             given = np.full(1, np.nan)
         if given.ndim == 0 or not np.isin(given, (0.0, 1.0)).all():
             raise bad("true or false for each taxel")
@@ -262,7 +259,7 @@ class _TaxelFault(StageCfg):
         key.compute.launch(_choose, (layout.count,), [chance], [wp.from_torch(_flat(chosen))])
 
 
-@wp.kernel
+@kernel
 def _silence(
     rows: Rows,
     elements: int,
@@ -319,7 +316,7 @@ class DeadTaxels(_TaxelFault):
             draw_amount(key, "value", self.value, count, 0, _flat(state["value"]))
 
 
-@wp.kernel
+@kernel
 def _stick(
     rows: Rows,
     elements: int,

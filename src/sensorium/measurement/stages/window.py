@@ -9,12 +9,10 @@ import torch
 import warp as wp
 
 from sensorium.cfg import Place, StageCfg
-from sensorium.compute import Rows
+from sensorium.compute import Rows, kernel
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import column_values, state_views
 from sensorium.measurement.stages.key import StageKey
-
-wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 
 
 @wp.func
@@ -27,7 +25,7 @@ def _joined(mean: float, count: float, x: float) -> float:
     return mean + (x - mean) / (count + 1.0)
 
 
-@wp.kernel
+@kernel
 def _look(
     rows: Rows,
     last: int,
@@ -45,7 +43,7 @@ def _look(
         count[env] = count[env] + 1.0
 
 
-@wp.kernel
+@kernel
 def _dump(
     rows: Rows,
     last: int,

@@ -1,0 +1,142 @@
+"""Kernels: how those of this package are declared, compiled and loaded.
+
+Warp compiles a module of kernels as a whole, so each kernel of ours is a module of its own: a scene compiles what it
+launches, and nothing else. A compiled kernel stays in Warp's cache on disk. While kernels are compiled, a line on the
+terminal and in the log of `sensorium.compute` counts them.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from math import inf
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import warp as wp
+
+Watcher: TypeAlias = Callable[[int, int, str], object]
+"""What `watch_loading` calls: ``watcher(done, total, name)``."""
+
+LOADS_AFTER_S = 0.05
+"""A launch that takes longer compiles or loads its kernel."""
+
+
+class LoadingLock:
+    """A lock that one thread may take several times, and that knows for how long it is held."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._depth = 0
+        self._since = inf
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        if self._depth == 0:
+            self._since = time.monotonic()
+        self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self._since = inf
+        self._lock.release()
+
+    @property
+    def takes_long(self) -> bool:
+        """Whether a thread has held it for so long that it compiles or loads a kernel."""
+        return time.monotonic() - self._since > LOADS_AFTER_S
+
+
+lock = LoadingLock()
+"""Held where Warp may start, or load a kernel: it crashes where several threads do so at once."""
+
+_log = logging.getLogger("sensorium.compute")
+_watchers: list[Watcher] = []
+
+
+def kernel(function: Callable[..., None]) -> Any:
+    """Declare a Warp kernel in a Warp module of its own, without a backward pass.
+
+    Products are not fused with sums, so that the same numbers come out on every device.
+    """
+    module = wp.get_module(f"{function.__module__}.{function.__qualname__}")
+    module.options |= {"fuse_fp": False, "enable_backward": False, "cpu_compiler_flags": _cpu_flags()}
+    return wp.kernel(function, module=module)
+
+
+def _cpu_flags() -> str:
+    """Return Warp's flags for the CPU without bfloat16, which takes half a second of the first kernel of a process."""
+    flags = wp.config.cpu_compiler_flags
+    return f"{'-march=native' if flags is None else flags} -DWP_NO_BFLOAT16="
+
+
+@contextmanager
+def watch_loading(watcher: Watcher) -> Iterator[None]:
+    """Call a function while kernels are compiled in this block, by any thread.
+
+    Args:
+        watcher: called as ``watcher(done, total, name)`` before each kernel is compiled and after the last one.
+            `total` kernels are compiled in one go, `done` of them are ready, `name` is the next one; it is empty at the
+            end. The call comes from the thread that compiles.
+    """
+    _watchers.append(watcher)
+    try:
+        yield
+    finally:
+        _watchers.remove(watcher)
+
+
+def load(kernels: Iterable[Any], device: Any) -> None:
+    """Compile and load those of some kernels that are not in Warp's cache; the others load when they are launched.
+
+    Args:
+        kernels: Warp kernels.
+        device: the Warp device.
+    """
+    with lock:
+        missing = [module for module in {kernel.module: None for kernel in kernels} if not _is_ready(module, device)]
+        try:
+            for done, module in enumerate(missing):
+                _tell(done, len(missing), module.name)
+                wp.load_module(module, device=device)
+            if missing:
+                _tell(len(missing), len(missing), "")
+        finally:
+            if missing:
+                _show("")
+
+
+def _is_ready(module: Any, device: Any) -> bool:
+    """Whether a module is loaded, or compiled for this kind of device."""
+    if any(each.device == device for each in module.execs.values()):
+        return True
+    block_dim = 1 if device.is_cpu else None
+    folder = Path(wp.config.kernel_cache_dir, module.get_module_identifier(block_dim))
+    suffixes = {".o"} if device.is_cpu else {".ptx", ".cubin"}
+    return bool(wp.config.cache_kernels) and any(path.suffix in suffixes for path in folder.glob("*"))
+
+
+def _tell(done: int, total: int, name: str) -> None:
+    """Tell the watchers, the terminal and the log how far compiling is."""
+    for watcher in tuple(_watchers):
+        watcher(done, total, name)
+    if name:
+        line = f"compiling kernels, first run only: {done + 1} of {total}"
+        _log.info("%s (%s)", line, name)
+        _show(line)
+
+
+def _show(line: str) -> None:
+    """Put a line in the place of the last one, where standard error is a terminal."""
+    stream = sys.stderr
+    if stream is not None and stream.isatty():
+        stream.write(f"\r\x1b[K{line}")
+        stream.flush()
+
+
+__all__ = ["kernel", "load", "lock", "watch_loading"]

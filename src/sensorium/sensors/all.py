@@ -1,0 +1,167 @@
+"""Every sensor of ours: importing this module defines, and thereby registers, all of them."""
+
+from sensorium.sensors.barometer import Barometer, BarometerCfg, BarometerData
+from sensorium.sensors.body_state import BodyState, BodyStateCfg, BodyStateData
+from sensorium.sensors.builtin import BuiltinSensor, BuiltinSensorCfg, BuiltinSensorData
+from sensorium.sensors.collision_events import CollisionEvents, CollisionEventsCfg, CollisionEventsData
+from sensorium.sensors.contact import Contact, ContactCfg, ContactFlagData
+from sensorium.sensors.contact_depth_probe import (
+    ContactDepthProbe,
+    ContactDepthProbeCfg,
+    ContactDepthProbeData,
+    KinematicDepthSensor,
+    KinematicDepthSensorCfg,
+)
+from sensorium.sensors.contact_force import ContactForce, ContactForceCfg, ContactForceData
+from sensorium.sensors.contact_probe import (
+    ContactProbe,
+    ContactProbeCfg,
+    ContactProbeData,
+    KinematicContactSensor,
+    KinematicContactSensorCfg,
+)
+from sensorium.sensors.contact_sensor import ContactData, ContactSensor, ContactSensorCfg, ContactSensorData
+from sensorium.sensors.depth_camera import DepthCamera, DepthCameraCfg, DepthCameraSensor
+from sensorium.sensors.elastomer_taxel import (
+    ElastomerDisplacementSensor,
+    ElastomerDisplacementSensorCfg,
+    ElastomerTaxel,
+    ElastomerTaxelCfg,
+    ElastomerTaxelData,
+)
+from sensorium.sensors.force_torque import ForceTorque, ForceTorqueCfg, ForceTorqueData
+from sensorium.sensors.frame_transformer import FrameTransformer, FrameTransformerCfg, FrameTransformerData
+from sensorium.sensors.gnss import Gnss, GnssCfg, GnssData, SkyZone
+from sensorium.sensors.imu import Imu, ImuCfg, ImuData
+from sensorium.sensors.joint import JointSensor, JointSensorCfg, JointSensorData
+from sensorium.sensors.joint_torque import JointTorque, JointTorqueCfg, JointTorqueData
+from sensorium.sensors.joint_wrench import JointWrench, JointWrenchCfg, JointWrenchData
+from sensorium.sensors.kinematic_tactile import (
+    KinematicTactileSensor,
+    KinematicTactileSensorCfg,
+    KinematicTactileSensorData,
+    KinematicTaxel,
+    KinematicTaxelCfg,
+)
+from sensorium.sensors.lidar import Lidar, LidarCfg, LidarData
+from sensorium.sensors.magnetometer import MagneticDipole, Magnetometer, MagnetometerCfg, MagnetometerData
+from sensorium.sensors.motor_current import MotorCurrent, MotorCurrentCfg, MotorCurrentData
+from sensorium.sensors.proximity_taxel import ProximityTaxel, ProximityTaxelCfg, ProximityTaxelData
+from sensorium.sensors.radar import Radar, RadarCfg, RadarData
+from sensorium.sensors.ray_caster import RayCaster, RayCasterCfg, RayCasterData, RayCastSensor, RayCastSensorCfg
+from sensorium.sensors.ray_caster_camera import CameraData, RayCasterCamera, RayCasterCameraCfg
+from sensorium.sensors.surface_distance_probe import (
+    SurfaceDistanceProbe,
+    SurfaceDistanceProbeCfg,
+    SurfaceDistanceProbeData,
+)
+from sensorium.sensors.temperature_grid import LinkThermalCfg, TemperatureGrid, TemperatureGridCfg, TemperatureGridData
+from sensorium.sensors.terrain_height import TerrainHeight, TerrainHeightCfg, TerrainHeightData
+from sensorium.sensors.touch import Touch, TouchCfg, TouchData
+
+__all__ = [
+    "Barometer",
+    "BarometerCfg",
+    "BarometerData",
+    "BodyState",
+    "BodyStateCfg",
+    "BodyStateData",
+    "BuiltinSensor",
+    "BuiltinSensorCfg",
+    "BuiltinSensorData",
+    "CameraData",
+    "CollisionEvents",
+    "CollisionEventsCfg",
+    "CollisionEventsData",
+    "Contact",
+    "ContactCfg",
+    "ContactData",
+    "ContactDepthProbe",
+    "ContactDepthProbeCfg",
+    "ContactDepthProbeData",
+    "ContactFlagData",
+    "ContactForce",
+    "ContactForceCfg",
+    "ContactForceData",
+    "ContactProbe",
+    "ContactProbeCfg",
+    "ContactProbeData",
+    "ContactSensor",
+    "ContactSensorCfg",
+    "ContactSensorData",
+    "DepthCamera",
+    "DepthCameraCfg",
+    "DepthCameraSensor",
+    "ElastomerDisplacementSensor",
+    "ElastomerDisplacementSensorCfg",
+    "ElastomerTaxel",
+    "ElastomerTaxelCfg",
+    "ElastomerTaxelData",
+    "ForceTorque",
+    "ForceTorqueCfg",
+    "ForceTorqueData",
+    "FrameTransformer",
+    "FrameTransformerCfg",
+    "FrameTransformerData",
+    "Gnss",
+    "GnssCfg",
+    "GnssData",
+    "Imu",
+    "ImuCfg",
+    "ImuData",
+    "JointSensor",
+    "JointSensorCfg",
+    "JointSensorData",
+    "JointTorque",
+    "JointTorqueCfg",
+    "JointTorqueData",
+    "JointWrench",
+    "JointWrenchCfg",
+    "JointWrenchData",
+    "KinematicContactSensor",
+    "KinematicContactSensorCfg",
+    "KinematicDepthSensor",
+    "KinematicDepthSensorCfg",
+    "KinematicTactileSensor",
+    "KinematicTactileSensorCfg",
+    "KinematicTactileSensorData",
+    "KinematicTaxel",
+    "KinematicTaxelCfg",
+    "Lidar",
+    "LidarCfg",
+    "LidarData",
+    "LinkThermalCfg",
+    "MagneticDipole",
+    "Magnetometer",
+    "MagnetometerCfg",
+    "MagnetometerData",
+    "MotorCurrent",
+    "MotorCurrentCfg",
+    "MotorCurrentData",
+    "ProximityTaxel",
+    "ProximityTaxelCfg",
+    "ProximityTaxelData",
+    "Radar",
+    "RadarCfg",
+    "RadarData",
+    "RayCastSensor",
+    "RayCastSensorCfg",
+    "RayCaster",
+    "RayCasterCamera",
+    "RayCasterCameraCfg",
+    "RayCasterCfg",
+    "RayCasterData",
+    "SkyZone",
+    "SurfaceDistanceProbe",
+    "SurfaceDistanceProbeCfg",
+    "SurfaceDistanceProbeData",
+    "TemperatureGrid",
+    "TemperatureGridCfg",
+    "TemperatureGridData",
+    "TerrainHeight",
+    "TerrainHeightCfg",
+    "TerrainHeightData",
+    "Touch",
+    "TouchCfg",
+    "TouchData",
+]
