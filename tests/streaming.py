@@ -318,7 +318,8 @@ class Nursery:
         self._server.bind(str(self._path))
         self._server.listen(64)
         self._server.settimeout(2.0 * PATIENCE)
-        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), "OMP_NUM_THREADS": "1"}
+        paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
         code = "import streaming; streaming.nurse()"
         self._process = subprocess.Popen(
             [sys.executable, "-c", code, str(self._path)], stdin=subprocess.PIPE, env=environment

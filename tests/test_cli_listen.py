@@ -429,6 +429,11 @@ def test_an_address_that_is_none_is_explained(address: str, capsys: pytest.Captu
     failed(capsys, main(["listen", address]), f"ADDRESS: got {address!r}", "tcp://HOST:PORT", "tcp://127.0.0.1:7447")
 
 
+@pytest.mark.parametrize("port", ["0", "65536", "9" * 5000])
+def test_a_port_out_of_range_is_explained(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    failed(capsys, main(["listen", f"tcp://127.0.0.1:{port}"]), "ADDRESS: got", "a port of 1 to 65535")
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [

@@ -293,6 +293,11 @@ def test_hold_holds_the_pose_also_in_long_steps(model: str, substeps: int) -> No
         (["--allow-key", "k" * 40], ["--allow-key", "Add --keys FILE"]),
         (["--address", "tcp://0.0.0.0:7447"], ["--address: got 'tcp://0.0.0.0:7447'", "--token-file or --keys"]),
         (["--address", "tcp://127.0.0.1"], ["tcp://HOST:PORT", "port 0 takes a free one"]),
+        (
+            ["--address", "tcp://127.0.0.1:65536"],
+            ["tcp://HOST:PORT", "a port of 0 to 65535", "port 0 takes"],
+        ),
+        (["--address", f"tcp://127.0.0.1:{'9' * 5000}"], ["a port of 0 to 65535"]),
         (["--address", "inproc://x"], ["--address: got 'inproc://x'"]),
         (["--token-file", "/nowhere/token"], ["token", "There is no folder '/nowhere'"]),
         (["--control", "trott"], ["expected hold, zero, random, client, FILE.npz or module:function"]),

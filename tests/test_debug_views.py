@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -114,11 +115,34 @@ def test_readings_are_the_same() -> None:
                 syn.same(syn.snapshot(scene[name]), syn.snapshot(plain[name]))
 
 
+def test_a_write_into_a_view_is_named_at_the_next_step() -> None:
+    """By sensor, branch and field, once; reading, and writing into copies, is no write. NaN is a value as any other."""
+    scene = syn.world(rig(), debug=True)
+    syn.advance(scene)
+    for name in scene:
+        read = scene[name].read()
+        (read if isinstance(read, torch.Tensor) else read.vec if hasattr(read, "vec") else torch.zeros(1)).fill_(3.0)
+        syn.snapshot(scene[name])
+    syn.advance(scene)
+    scene["late"].data.vec[2, 1] += 1.0
+    scene["lazy"].ground_truth.flag[0] ^= True
+    scene["slow"].data.numpy()[3] = float("nan")
+    message = r"written into.*: 'lazy': ground_truth\.flag, 'late': data\.vec, 'slow': data\..*read\(\)"
+    for end in (syn.advance, syn.reset):
+        with pytest.warns(sn.SensoriumWarning, match=message if end is syn.advance else "'noisy': data.vec"):
+            end(scene)
+        end(scene)
+        scene["noisy"].data.vec.fill_(0.0)
+    with pytest.warns(sn.SensoriumWarning, match="'noisy': data.vec"):
+        scene["noisy"].reset([1])
+
+
 def test_what_is_written_into_a_view_does_not_reach_the_sensor() -> None:
     scene, plain = syn.world(rig(), debug=True), syn.world(rig())
-    for _ in range(3):
+    for k in range(3):
         for each in (scene, plain):
-            syn.advance(each)
+            with pytest.warns(sn.SensoriumWarning, match="remembers") if k and each is scene else nullcontext():
+                syn.advance(each)
         scene["remembers"].data.x.fill_(1e6)
         syn.same(
             {"history": scene["remembers"].read_ground_truth().x.numpy()},

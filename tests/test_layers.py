@@ -15,16 +15,16 @@ import pytest
 SRC = Path(__file__).parents[1] / "src"
 
 LAYERS = (
-    "errors", "spec", "readings", "wire", "random", "cfg", "compute", "geometry", "engines", "world", "measurement",
-    "registry", "patterns", "sensors", "presets", "scene", "mjlab", "testing", "record", "stream", "view", "client",
-    "local", "demo", "cli", "__main__",
+    "errors", "memory", "spec", "readings", "wire", "random", "cfg", "compute", "geometry", "engines", "world",
+    "measurement", "registry", "patterns", "sensors", "presets", "scene", "mjlab", "testing", "record", "stream",
+    "view", "client", "local", "demo", "cli", "__main__",
 )  # fmt: skip
 """The modules and packages in `sensorium`, in the direction of flow."""
 
 OUTPUTS = {
-    "record": {"errors", "spec", "readings"},
+    "record": {"errors", "memory", "spec", "readings"},
     "wire": {"errors", "spec", "readings"},
-    "stream": {"errors", "spec", "readings", "wire", "registry", "cfg"},
+    "stream": {"errors", "memory", "spec", "readings", "wire", "registry", "cfg"},
     "client": {"errors", "spec", "readings", "wire"},
     "view": {"errors", "spec", "readings"},
 }
@@ -156,7 +156,7 @@ def _tree(tmp_path: Path, files: dict[str, str]) -> Path:
         (
             "record/npz.py",
             "from sensorium.scene import Scene",
-            "record imports scene; it may see errors, readings",
+            "record imports scene; it may see errors, memory, readings",
         ),
         ("stream/server.py", "from sensorium.sensors import imu", "stream imports sensors; it may see cfg, errors"),
         ("view/web.py", "from sensorium.registry import find", "view imports registry; it may see errors"),

@@ -155,7 +155,7 @@ def test_a_new_package_passes_its_own_tests(folder: Path, package: str) -> None:
 @pytest.mark.slow
 def test_a_new_package_installs_and_is_listed(folder: Path) -> None:
     python("-m", *PIP, "--target", "site", "./simple", "./full", cwd=folder)
-    text = python("-m", "sensorium.cli", "list", cwd=folder, path=folder / "site")
+    text = python("-m", "sensorium.cli", "list", "--all", cwd=folder, path=folder / "site")
     assert 'kind = "ohm"' in text and "(plugin 'ohm' of sensorium-ohm 0.1.0)" in text
     assert f'kind = "{LONG.lower()}"' in text
     assert "broken" not in text

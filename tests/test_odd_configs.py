@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import random
 import re
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+import two_engines
 
 import sensorium as sn
 from sensorium import registry
@@ -67,7 +75,13 @@ ODD: list[Any] = [
     [None], ["x"], [[]], [1.0, "x"], [math.nan] * 3, [10**400] * 3, [1, [2]], tuple(range(7)), {1}, range(2),
     np.array([math.nan]), {"x": None}, {None: 1}, {"kind": "x"}, {"kind": []}, {"kind": None}, {"kind": "low_pass"},
     [{"kind": []}], [{"kind": None}], [{"kind": "low_pass"}], [{None: 1}], {"uniform": None}, {"uniform": [1, "x"]},
-    {"normal": [0]}, {"choice": []}, {"a": {"b": 1}},
+    {"normal": [0]}, {"choice": []}, {"a": {"b": 1}}, 1e300, -1e300, 1e-320, 2**31, 2**63, 4e9, 1e9, 2.0**30, 1.5,
+    "10000000000.0", "true", np.True_, np.float32(2.0), np.int64(3), np.uint8(4), np.longdouble("1e4000"), 1 - 2j,
+    np.array(2.0), np.array([1, 2]), np.array(["x"]), np.array([None]), np.zeros((2, 0)), Fraction(10**400, 3),
+    torch.tensor(True), torch.tensor([1.0, 2.0]), torch.empty(3, device="meta"), torch.tensor(1.0, device="meta"),
+    bytearray(b"x"), frozenset({"x"}), iter(()), Ellipsis, NotImplemented, "a\0b", "\n", "..", "a/b", "(", "[z-a]",
+    "\ud800", "x" * 10_000, {"uniform": [-1e300, 1e300]}, {"normal": [True, "x"]}, {"choice": [[1], [1, 2]]},
+    {"uniform": torch.tensor([0.0, 1.0])}, {None: None}, {True: 1.0}, {("a",): 1.0}, {"": 0.1},
 ]  # fmt: skip
 PLACES = re.compile(r"0x[0-9a-f]+")
 
@@ -130,3 +144,240 @@ def test_the_message_says_what_is_wrong(make: Any, message: str) -> None:
     with pytest.raises(sn.ConfigError) as caught:
         make()
     assert message in str(caught.value)
+
+
+BALL = {"primary": sn.ContactMatch(mode="geom", pattern="ball")}
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: sn.ImuCfg(body="b", delay=1e300), "delay: got 1e+300, expected a finite number, at most 3.4e+38"),
+        (lambda: sn.ImuCfg(body="b", rate_hz=1e-320), "rate_hz: got 1e-320, expected 0, infinity or a number whose"),
+        (lambda: sn.ImuCfg(body="b", rate_hz=np.True_), "rate_hz: got np.True_, expected a valid number"),
+        (lambda: sn.ImuCfg(body="b", rate_hz=torch.tensor(True)), "rate_hz: got tensor(True), expected a valid number"),
+        (lambda: sn.ImuCfg(body="b", noise=np.True_), "noise: got np.True_, expected a number, a vector or"),
+        (lambda: sn.ImuCfg(body="b", noise=b"3"), "noise: got b'3', expected a number, a vector or"),
+        (lambda: sn.ImuCfg(body="b", history_length=4e9), "expected a whole number from -2147483647 to 2147483647"),
+        (lambda: sn.ImuCfg(body="b", history_length=2e8), "expected a whole number from 0 to 1000000"),
+        (lambda: sn.ImuCfg(body="b", history_length="10000000000.0"), "history_length: got '10000000000.0', expected"),
+        (lambda: sn.ImuCfg(body="b", history_length="3"), "history_length: got '3', expected a valid integer"),
+        (lambda: sn.ImuCfg(body="b", debug_vis="yes"), "debug_vis: got 'yes', expected True or False"),
+        (lambda: sn.CollisionEventsCfg(**BALL, max_events=1e9), "max_events: got 1000000000.0, expected"),
+        (lambda: sn.CollisionEventsCfg(**BALL, max_events=True), "max_events: got True, expected a valid integer"),
+        (lambda: sn.ImuCfg(body="b", gyro_random_walk={None: 1}), "gyro_random_walk: got {None: 1}, expected a map"),
+        (lambda: sn.ImuCfg(body="b", name=np.array(["x", "y"])), "name: got array(['x', 'y'], dtype='<U1'), expected"),
+        (lambda: sn.ImuCfg(site="a", body="b", name=np.array([1, 2])), "name: got array([1, 2]), expected"),
+        (lambda: sn.ImuCfg(body="b", name=b"imu"), "name: got b'imu', expected a valid string"),
+        (lambda: sn.BuiltinSensorCfg(name=np.array(["x", "y"])), "name: got array"),
+        (lambda: sn.LidarPatternCfg(**{**NEEDED["LidarPatternCfg"], "channels": 2**40}), "channels: got 1099511627776"),
+    ],
+)  # fmt: skip
+def test_a_value_that_no_sensor_can_mean_is_refused_when_the_config_is_made(make: Any, message: str) -> None:
+    with pytest.raises(sn.ConfigError) as caught:
+        make()
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "expected"),
+    [
+        ({"delay": 3e6}, "delay", "at most 1073741824 ticks of 0.002 s, the jitter included"),
+        ({"delay": 2e6, "jitter": 2e6}, "delay", "at most 1073741824 ticks"),
+        ({"delay": sn.Uniform(0.0, 1e30)}, "delay", "at most 1073741824 ticks"),
+        ({"rate_hz": 1e-30}, "rate_hz", "a period of at most 1073741824 ticks of 0.002 s"),
+        ({"update_period": 1e9}, "update_period", "a period of at most 1073741824 ticks"),
+        ({"gyro_noise": {"x": 0.1}}, "gyro_noise", "one amount: it is for 'ang_vel_b' alone"),
+        ({"gyro_noise_density": 3e38}, "gyro_noise_density", "finite numbers of at most 3.4e+38 in size per sample"),
+    ],
+)
+def test_a_value_that_no_sensor_can_mean_at_its_time_step_is_refused_when_the_scene_is_built(
+    given: dict[str, Any], field: str, expected: str
+) -> None:
+    with pytest.raises(sn.ConfigError) as caught:
+        sn.Scene(sn.TensorEngine(2, dt=0.002), [sn.ImuCfg(name="imu", body="body", **given)])
+    (fault,) = caught.value.faults
+    assert caught.value.config == "ImuCfg('imu')"
+    assert fault.field == field and expected in fault.expected
+
+
+@pytest.mark.parametrize("value", ["x", None, object(), [0.1, 0.2, 0.3], torch.empty(2, device="meta"), math.nan])
+@pytest.mark.parametrize("knob", ["delay", "noise"])
+def test_an_odd_value_of_a_knob_is_refused_at_run_time(knob: str, value: Any) -> None:
+    cfg = sn.BarometerCfg(body="body", delay=0.1, noise={"pressure": 0.1})
+    scene = sn.Scene(sn.TensorEngine(2), [cfg])
+    given = {"pressure": value} if knob == "noise" else value
+    with pytest.raises(sn.ConfigError, match=knob):
+        scene[cfg].set(knob, given)
+
+
+# Long runs ------------------------------------------------------------------------------------------------------------
+
+OFFERED = configs()
+
+
+class Awkward:
+    """An object whose every conversion raises."""
+
+    def _raise(self, *args: object) -> Any:
+        raise RuntimeError("awkward")
+
+    __float__ = __int__ = __index__ = __bool__ = __len__ = __iter__ = __getitem__ = __eq__ = __array__ = tolist = _raise
+    __hash__ = None  # type: ignore[assignment]
+
+
+def odd_value(rng: random.Random, cls: type[Cfg], depth: int = 0) -> Any:
+    """Return something that hardly any field is meant to hold, or a plain number of any size and type."""
+    choice = rng.random()
+    if choice < 0.45 or depth > 2:
+        return rng.choice([*ODD, Awkward()])
+    if choice < 0.7:
+        number = rng.choice([-1.0, 1.0]) * 10.0 ** rng.uniform(-45.0, 40.0)
+        types = (float, np.float64, np.float32, np.array, torch.tensor, int, lambda x: int(x) % 2**33, str, abs)
+        with np.errstate(over="ignore", under="ignore"):
+            return rng.choice(types)(number)
+    parts = [odd_value(rng, cls, depth + 1) for _ in range(rng.choice([0, 1, 2, 3, 3, 4]))]
+    if choice < 0.85:
+        return rng.choice([tuple, list])(parts)
+    names = [*cls.model_fields, "kind", "x", None, 1, "uniform", "normal", "choice", "pos", "rot", "ang_vel_b"]
+    return {rng.choice(names): part for part in parts}
+
+
+def tries(seed: int, count: int) -> Iterator[tuple[type[Cfg], dict[str, Any]]]:
+    """Yield random config classes with arguments, of which one to three are odd."""
+    rng = random.Random(seed)
+    for _ in range(count):
+        cls = rng.choice(OFFERED)
+        names = rng.sample(list(cls.model_fields), min(rng.choice([1, 1, 1, 2, 3]), len(cls.model_fields)))
+        yield cls, {**arguments(cls), **{name: odd_value(rng, cls) for name in names}}
+
+
+def fuzz(seed: int, count: int) -> tuple[Counter[str], list[str]]:
+    """Return how many odd configs were accepted and refused, and what else happened."""
+    told: Counter[str] = Counter()
+    wrong = []
+    for cls, given in tries(seed, count):
+        try:
+            cls(**given)
+        except sn.ConfigError as error:
+            told["refused"] += 1
+            str(error)
+        except Exception as error:
+            wrong.append(f"{cls.__name__}: {type(error).__name__}: {error}: {shown_safely(given)}")
+        else:
+            told["accepted"] += 1
+    return told, wrong
+
+
+def shown_safely(given: dict[str, Any]) -> str:
+    """Return arguments as text, also those that do not describe themselves."""
+    return ", ".join(f"{name}={type(value).__name__} {value!r:.80}" for name, value in given.items())
+
+
+def test_random_odd_values_are_taken_or_refused_by_a_config_error() -> None:
+    told, wrong = fuzz(seed=1, count=1500)
+    assert not wrong, "\n".join(wrong[:20])
+    assert told["refused"] > 500 and told["accepted"] > 50
+
+
+@pytest.mark.soak
+def test_two_hundred_thousand_odd_values_are_taken_or_refused_by_a_config_error() -> None:
+    told, wrong = fuzz(seed=2, count=200_000)
+    assert not wrong, "\n".join(wrong[:20])
+    assert sum(told.values()) == 200_000
+
+
+FAR: list[Any] = [
+    0, 1, -1, 2, 7, 64, 1000, 10**6, 2**31 - 1, -(2**31), 0.0, 1e-37, 1e-9, 0.5, 1.0, -1.0, 90.0, 360.0, 1e4, 1e9, 3e38,
+    math.inf, -math.inf, "", "x", ".*", "trunk", "world", "auto", "all", None, True, False, sn.Uniform(0.0, 3e38),
+    sn.Normal(0.0, 1e37), sn.Choice((0.0, 1e9)), [0.1, 0.2, 0.3], {"x": 0.1}, {"pos": 1e38}, (".*", "trunk"),
+    sn.Dropout(probability=0.5),
+]  # fmt: skip
+"""Values of the right type, of any size."""
+
+
+def mutated(rng: random.Random, value: Any) -> Any:
+    """Return a value of a field with something in it replaced by one of any size."""
+    if isinstance(value, Cfg) and rng.random() < 0.8:
+        name = rng.choice(list(type(value).model_fields))
+        return value.replace(**{name: mutated(rng, getattr(value, name))})
+    if isinstance(value, tuple) and value and rng.random() < 0.7:
+        k = rng.randrange(len(value))
+        cut = rng.choice([1, 1, 1, 0])
+        return (*value[:k], *[mutated(rng, value[k])] * rng.choice([0, 1, 1, 1, 2]), *value[k + cut :])
+    if isinstance(value, int | float) and not isinstance(value, bool) and rng.random() < 0.3:
+        return value * rng.choice([-1, 0.1, 2, 10, 1e3])
+    return rng.choice(FAR)
+
+
+TAKES_MEMORY = ("delay", "jitter", "history_length", "num_slots", "max_events", "max_contact_data_count_per_prim")
+"""Fields whose size is that of an allocation: large ones are for the test of the budget of memory."""
+
+
+def numbers_of(value: Any) -> list[float]:
+    """Return the numbers in a value of a field."""
+    if isinstance(value, sn.Uniform | sn.Normal | sn.Choice):
+        return [float(np.max(np.abs(value.bounds)))]
+    return [float(value)] if isinstance(value, int | float) else []
+
+
+def odd_sensor(rng: random.Random, offered: list[Any]) -> tuple[Any, str, Any]:
+    """Return a sensor's config with a field, or a stage's field, of any size, that field and its value.
+
+    Raises:
+        ConfigError: it is refused.
+    """
+    base = rng.choice(offered)
+    if rng.random() < 0.25:
+        cls = rng.choice([cls for cls in OFFERED if issubclass(cls, sn.StageCfg)])
+        field = rng.choice(list(cls.model_fields))
+        stage = cls(**arguments(cls))
+        value = mutated(rng, getattr(stage, field))
+        return base.replace(stages=(stage.replace(**{field: value}),)), f"{cls.__name__}.{field}", value
+    field = rng.choice(list(type(base).model_fields))
+    value = mutated(rng, getattr(base, field)) if rng.random() < 0.9 else odd_value(rng, type(base))
+    return base.replace(**{field: value}), field, value
+
+
+def build_each(seed: int, count: int) -> tuple[Counter[str], list[str]]:
+    """Return how many odd sensors were refused, could not be built and were read, and what else happened."""
+    rng = random.Random(seed)
+    told: Counter[str] = Counter()
+    wrong = []
+    offered = two_engines.sensors()
+    for number in range(count):
+        try:
+            cfg, field, value = odd_sensor(rng, offered)
+        except sn.ConfigError:
+            told["refused"] += 1
+            continue
+        if field in TAKES_MEMORY and any(abs(size) > 1000 for size in numbers_of(value)):
+            continue
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", sn.SensoriumWarning)
+                scene = sn.Scene(sn.MujocoEngine(two_engines.MODEL, num_envs=2), [cfg])
+                scene.step(substeps=2)
+                scene[cfg.label].read()
+            told["read"] += 1
+        except sn.SensoriumError:
+            told["not built"] += 1
+        except Exception as error:
+            wrong.append(f"{cfg.label}: {type(error).__name__}: {error}: {shown_safely({field: value})}")
+        del cfg
+        if number % 50 == 0:
+            gc.collect()  # a scene holds itself, and the threads of its engine
+    return told, wrong
+
+
+def test_a_sensor_with_a_value_of_any_size_is_built_or_refused_by_an_error_of_ours() -> None:
+    told, wrong = build_each(seed=1, count=120)
+    assert not wrong, "\n".join(wrong[:20])
+    assert told["read"] > 10 and told["not built"]
+
+
+@pytest.mark.soak
+def test_thousands_of_sensors_with_values_of_any_size_are_built_or_refused_by_an_error_of_ours() -> None:
+    told, wrong = build_each(seed=2, count=10_000)
+    assert not wrong, "\n".join(wrong[:20])
+    assert told["read"] > 1000 and told["not built"] > 100

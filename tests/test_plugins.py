@@ -76,8 +76,11 @@ assert type(stage).__module__ == "warm_up.stage" and stage.start == 0.1
 
 @pytest.mark.slow
 def test_list_shows_installed_plugins_with_their_packages(site: Path, tmp_path: Path) -> None:
-    text = python("-m", "sensorium.cli", "list", cwd=tmp_path, path=site)
+    index = python("-m", "sensorium.cli", "list", cwd=tmp_path, path=site)
+    assert "\n plugins\n" in index and "warm_up" in index and "broken" not in index
+    text = python("-m", "sensorium.cli", "list", "--all", cwd=tmp_path, path=site)
     for kind, package in (("my_proximity", "my-proximity"), ("beam", "full-control"), ("floor_image", "full-control")):
+        assert f"\n  {kind} " in index
         assert f'kind = "{kind}"' in text and f"(plugin '{kind}' of {package} 0.1.0)" in text
     assert "(plugin 'warm_up' of warm-up 0.1.0)" in text
     assert "Largest distance that is reported, m." in text
@@ -160,6 +163,9 @@ PLUGINS: dict[str, tuple[str, str]] = {
     "good": ("b_good", SENSOR.format(name="Good", work=GOOD)),
     "raising": ("b_raising", SENSOR.format(name="Raising", work=GOOD) + "\nraise RuntimeError('no licence found')\n"),
     "leaving": ("b_leaving", "import sys\nsys.exit(3)\n"),
+    "malformed": ("a b c !!", ""),
+    "aborting": ("b_aborting", "class Abort(BaseException): ...\nraise Abort('no display')\n"),
+    "mute": ("b_mute", "class Mute(Exception):\n    def __str__(self): raise ValueError\nraise Mute\n"),
     "needy": ("b_needy", "import no_such_dependency\n"),
     "absent": ("b_no_such_module.sensor", ""),
     "nameless": ("b_nameless:Nothing", SENSOR.format(name="Nameless", work=GOOD)),
@@ -175,6 +181,9 @@ PLUGINS: dict[str, tuple[str, str]] = {
 BROKEN = {
     "raising": ["RuntimeError: no licence found (", "b_raising.py:", "Mend or update it", "pip uninstall p-raising"],
     "leaving": ["SystemExit: 3", "pip uninstall p-leaving"],
+    "malformed": ["'a b c !!' names no module; expected package.module", "Correct malformed = 'a b c !!'"],
+    "aborting": ["Abort: no display (", "b_aborting.py:2", "pip uninstall p-aborting"],
+    "mute": ["Mute (", "b_mute.py:3", "pip uninstall p-mute"],
     "needy": ["it needs no_such_dependency, which is not installed", "Install no_such_dependency"],
     "absent": ["there is no module b_no_such_module", "Correct absent = 'b_no_such_module.sensor'"],
     "nameless": ["its module b_nameless has no Nothing", "Correct nameless = 'b_nameless:Nothing'"],
@@ -227,6 +236,28 @@ def test_each_broken_plugin_is_a_warning_with_its_name_package_reason_and_fix() 
             assert part in said[name], said[name]
 
 
+def test_a_package_without_metadata_takes_nothing_down(broken_site: Path) -> None:
+    for info in broken_site.glob("p_good-*"):
+        (info / "METADATA").unlink()
+    registry.load_installed(warn=False)
+    good = registry.cfg_for_kind("good")
+    assert registry.plugin_of(good) == "plugin 'good'"
+
+
+def test_ctrl_c_during_an_import_ends_the_program(broken_site: Path) -> None:
+    (broken_site / "b_raising.py").write_text("raise KeyboardInterrupt\n", encoding="utf-8")
+    with pytest.raises(KeyboardInterrupt):
+        registry.load_installed(warn=False)
+
+
+@pytest.mark.usefixtures("broken_site")
+def test_where_warnings_are_errors_every_plugin_is_loaded_before_the_first_is_raised() -> None:
+    with pytest.raises(sn.SensoriumWarning):
+        registry.load_installed()
+    assert len(registry.broken()) == len(BROKEN)
+    assert registry.cfg_for_kind("good").__module__ == "b_good"
+
+
 @pytest.mark.usefixtures("broken_site")
 def test_the_others_work_and_keep_what_is_theirs() -> None:
     """What a plugin registered before it failed is forgotten; kinds of ours stay ours."""
@@ -244,6 +275,9 @@ def test_the_others_work_and_keep_what_is_theirs() -> None:
 def test_list_still_works_and_shows_a_table_of_them(capsys: pytest.CaptureFixture[str]) -> None:
     """Once, in the table, and not as warnings besides."""
     assert main(["list"]) == 0
+    index = capsys.readouterr().out
+    assert "\n  good " in index and "broken plugins" in index
+    assert main(["list", "--all"]) == 0
     out, err = capsys.readouterr()
     assert 'kind = "good"' in out and "p-good 0.1" in out and 'kind = "imu"' in out
     table = out[out.index("broken plugins") :].splitlines()

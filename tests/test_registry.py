@@ -11,6 +11,7 @@ from torch import Tensor
 
 import sensorium as sn
 from sensorium import registry
+from sensorium.wire import plugins
 
 PLUGIN = {
     "__init__.py": "",
@@ -92,7 +93,7 @@ def test_a_broken_sibling_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     from broken_sibling.options import LevelCfg  # type: ignore[import-not-found]
 
     with pytest.raises(
-        sn.RegistrationError, match=r"broken_sibling.sensor could not be imported: No module named 'no_"
+        sn.RegistrationError, match=r"broken_sibling.sensor could not be imported: ModuleNotFoundError: No module named"
     ):
         sn.Scene(sn.TensorEngine(2), [LevelCfg()])
 
@@ -144,7 +145,7 @@ def test_a_broken_installed_plugin_is_a_warning_with_its_name(monkeypatch: pytes
     """The others still load."""
     broken = EntryPoint("leaky", "no_such_package.sensors", registry.ENTRY_POINT_GROUP)
     ours = EntryPoint("builtin", "sensorium.sensors", registry.ENTRY_POINT_GROUP)
-    monkeypatch.setattr(registry, "entry_points", lambda group: [broken, ours])
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [broken, ours])
     monkeypatch.setattr(registry, "_loaded", False)
     with pytest.warns(sn.SensoriumWarning, match=r"'leaky' \(no_such_package\.sensors\).*left out: .*no_such_package"):
         assert registry.cfg_for_kind("imu") is sn.ImuCfg

@@ -9,6 +9,7 @@ import sys
 import textwrap
 import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 import warp as wp
@@ -174,7 +175,7 @@ def test_devices_are_named_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     [
         (["--device", "gpu"], ["--device: got 'gpu'", "use --device cuda"]),
         (["--device", "cpu", "cuda:99"], ["--device: got 'cuda:99'"]),
-        (["--model", "robt.xml"], ["--model", "robt.xml", "There is no such file."]),
+        (["--model", "robt.xml"], ["model file", "'robt.xml'", "does not exist"]),
         (["--envs", "0"], ["--envs", ">= 1"]),
         (["--engine", "newton", "--model", "robot.xml"], ["newton"]),
     ],
@@ -189,6 +190,28 @@ def test_a_wrong_option_is_explained(
     for part in parts:
         assert part in said
     assert "Traceback" not in said
+
+
+def test_the_size_of_a_cache_in_which_others_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders and files that vanish while they are counted are left out."""
+    for name in ("wp_a/a.o", "wp_a_p1_t2/a.o", "wp_b/b.o"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_bytes(b"1234")
+    scan, stat = os.scandir, os.stat
+
+    def vanished(path: Any) -> Any:
+        if "_p1_t2" in os.fspath(path):
+            raise FileNotFoundError(path)
+        return scan(path)
+
+    def removed(path: Any, **options: Any) -> Any:
+        if os.fspath(path).endswith("b.o"):
+            raise FileNotFoundError(path)
+        return stat(path, **options)
+
+    monkeypatch.setattr(os, "scandir", vanished)
+    monkeypatch.setattr(os, "stat", removed)
+    assert module._size(tmp_path) == 4
 
 
 def test_help_says_when_to_use_it(capsys: pytest.CaptureFixture[str]) -> None:

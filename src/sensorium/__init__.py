@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sensorium.engines.mujoco import MujocoEngine as MujocoEngine
     from sensorium.engines.mujoco_warp import MujocoWarpEngine as MujocoWarpEngine
     from sensorium.engines.tensor import TensorEngine as TensorEngine
+    from sensorium.errors import ArgumentError as ArgumentError
     from sensorium.errors import ConfigError as ConfigError
     from sensorium.errors import DeviceError as DeviceError
     from sensorium.errors import DuplicateNameError as DuplicateNameError
@@ -287,6 +288,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "ActorDescription": "sensorium.wire.attributes",
+    "ArgumentError": "sensorium.errors",
     "ArrayData": "sensorium.wire.data",
     "Attribute": "sensorium.wire.attributes",
     "BODY_ACCELERATION": "sensorium.spec",
@@ -586,6 +588,7 @@ __all__ = [
     "NATIVE_SENSOR",
     "SHAPES",
     "ActorDescription",
+    "ArgumentError",
     "ArrayData",
     "Attribute",
     "Barometer",
@@ -859,7 +862,13 @@ def __getattr__(name: str) -> Any:
 
     value: Any
     if name in _MODULES:
-        value = getattr(import_module(_MODULES[name]), name)
+        try:
+            value = getattr(import_module(_MODULES[name]), name)
+        except ModuleNotFoundError as error:
+            missing = __getattr__("MissingDependencyError").of_core(f"sensorium.{name}", error)
+            if missing is None:
+                raise
+            raise missing from None
     elif name == "__version__":
         try:
             value = metadata.version("sensorium")

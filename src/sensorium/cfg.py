@@ -8,20 +8,27 @@ reset, or, where a sensor has fields of several units, a mapping from field to o
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 import json
 import math
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
 from functools import cache
 from itertools import zip_longest
+from numbers import Real
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import (
     BaseModel,
     ConfigDict,
+    GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     PlainSerializer,
     PlainValidator,
@@ -32,10 +39,11 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, core_schema
 
 from sensorium.errors import ConfigError, Fault, UnknownNameError, nearest, shown
 from sensorium.random import Choice, Distribution, Normal, Uniform, distribution_from_dict
+from sensorium.spec import kind_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -61,14 +69,133 @@ def bad(expected: str, fix: str = "") -> PydanticCustomError:
     return PydanticCustomError("sensorium", "{expected}", {"expected": expected, "fix": fix})
 
 
-def snake_case(name: str) -> str:
-    """Return ``"gauss_markov"`` for ``"GaussMarkov"``."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+# Numbers --------------------------------------------------------------------------------------------------------------
+
+LARGEST = 3.4028234e38
+"""Numbers of a config end up in float32: nothing larger than this is accepted but infinity, where a field takes it."""
+SMALLEST = 1.1754944e-38
+"""Nothing smaller in size than this is accepted but 0, for the same reason."""
+MOST = 2**31 - 1
+"""Whole numbers of a config end up in int32."""
+MOST_SAMPLES = 1_000_000
+"""More samples than this in a history are taken for a slip: 16 minutes at 1 kHz."""
 
 
-def kind_of(cls: type) -> str:
-    """Return the kind that names a config class in files: without ``Cfg`` and ``Sensor``, in snake_case."""
-    return snake_case(cls.__name__.split("[")[0].removesuffix("Cfg").removesuffix("Sensor"))
+def as_plain(value: Any) -> Any:
+    """Return what a NumPy array or a tensor holds as numbers and lists; anything else unchanged."""
+    try:
+        return value.tolist() if hasattr(value, "tolist") else value
+    except Exception:  # a tensor on the meta device holds no number
+        return value
+
+
+def numbers_in(value: Any) -> NDArray[np.float64]:
+    """Return numbers in lists, an array or a tensor as float64, of any shape.
+
+    Raises:
+        ValueError: there is something else, rows of several lengths, or a number that float32 cannot hold.
+    """
+    try:
+        array = np.asarray(as_plain(value))
+        if array.dtype.kind not in "biuf" and array.size:
+            raise ValueError("not only numbers")
+        with np.errstate(over="ignore"):
+            numbers = array.astype(np.float64)
+    except Exception as error:  # an object of another library may raise anything when it is converted
+        raise ValueError(str(error)) from None
+    size = np.abs(numbers)
+    if ((size < SMALLEST) & (size > 0.0) | (size > LARGEST) & (size < math.inf)).any():
+        raise ValueError(f"a number is smaller than {SMALLEST:.3g} or larger than {LARGEST:.3g} in size")
+    return numbers
+
+
+def differ(one: Any, other: Any) -> bool:
+    """Return whether two values of a field that has two names are not the same."""
+    try:
+        return bool(as_plain(one) != as_plain(other))
+    except Exception:  # as in numbers_in
+        return True
+
+
+def name_in(data: Mapping[str, Any]) -> str:
+    """Return the name in the arguments of a config in brackets, for messages; empty where it is no text."""
+    name = data.get("name")
+    return f"({name!r})" if isinstance(name, str) and name else ""
+
+
+def _python_number(value: Any) -> Any:
+    """Return the Python number that a NumPy or torch scalar holds; anything else unchanged."""
+    value = as_plain(value)
+    if not isinstance(value, Real) or isinstance(value, bool | int | float):
+        return value
+    try:
+        return float(value)
+    except OverflowError:  # a fraction
+        return value
+
+
+def parse_float(value: Any) -> Any:
+    """Return a number as float32 can hold it; infinity and NaN are left to the field. Raises what a validator may."""
+    value = value if type(value) is float else _python_number(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise bad("a valid number")
+    size = abs(value)
+    if size and not SMALLEST <= size <= LARGEST and size != math.inf and size == size:
+        raise bad(f"0, infinity or a number whose size is from {SMALLEST:.3g} to {LARGEST:.3g}")
+    return value
+
+
+def parse_int(value: Any) -> Any:
+    """Return a number as int32 can hold it; fractions are left to the field. Raises what a validator may raise."""
+    value = value if type(value) is int else _python_number(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise bad("a valid integer")
+    if not abs(value) <= MOST:
+        raise bad(f"a whole number from -{MOST} to {MOST}")
+    return value
+
+
+def parse_bool(value: Any) -> Any:
+    """Return a flag; text and numbers are refused. Raises what a validator may raise."""
+    if not isinstance(value, bool) and not isinstance(value := _python_number(value), bool):
+        raise bad("True or False")
+    return value
+
+
+PARSERS = {"float": parse_float, "int": parse_int, "bool": parse_bool}
+"""What is called on each number and flag of a config before pydantic, which alone would convert almost anything."""
+PARTS = ("schema", "items_schema", "keys_schema", "values_schema")
+"""Keys under which a core schema has another one, or a list of them."""
+
+
+def _checked(schema: Any) -> Any:
+    """Return a core schema whose numbers and flags go through `PARSERS`, and whose texts are no bytes.
+
+    What is checked already, as in a config inside another, is left as it is.
+    """
+    kind = schema["type"]
+    if kind in PARSERS:
+        return core_schema.no_info_before_validator_function(PARSERS[kind], schema)
+    if kind == "str":
+        return {**schema, "strict": True}
+    if kind == "function-before" and schema["function"]["function"] in PARSERS.values():
+        return schema
+    changed = dict(schema)
+    for part in PARTS:
+        if isinstance(inner := schema.get(part), Mapping):
+            changed[part] = _checked(inner)
+        elif isinstance(inner, list):
+            changed[part] = [_checked(each) for each in inner]
+    if kind == "union":
+        choices = [each if isinstance(each, tuple) else (each, None) for each in schema["choices"]]
+        changed["choices"] = [(_checked(each), label) if label else _checked(each) for each, label in choices]
+    if kind == "model-fields":
+        changed["fields"] = {
+            name: {**field, "schema": _checked(field["schema"])} for name, field in schema["fields"].items()
+        }
+    if kind == "definitions":
+        changed["definitions"] = [_checked(each) for each in schema["definitions"]]
+    return changed
 
 
 # Knobs ----------------------------------------------------------------------------------------------------------------
@@ -78,29 +205,24 @@ def parse_amount(value: Any) -> Any:
     """Return one amount: a float, a (nested) tuple of floats or a distribution. Raises what a validator may raise."""
     if isinstance(value, Uniform | Normal | Choice):
         return value
-    if isinstance(value, bool) or value is None or isinstance(value, str):
-        raise bad("a number, a vector or a distribution such as Uniform(0, 0.02)")
     if isinstance(value, Mapping):
         try:
             return distribution_from_dict(dict(value))
+        except ConfigError:
+            raise
         except (ValueError, TypeError) as error:
             raise bad(str(error)) from None
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    if isinstance(value, Sequence):
+    value = _python_number(value)
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):
         parts = tuple(parse_amount(part) for part in value)
         if not parts or any(isinstance(part, Uniform | Normal | Choice) for part in parts):
             raise bad("a non-empty vector of numbers", "For a distribution per column give it vectors.")
         return parts
-    try:
-        number = float(value)
-    except OverflowError:
-        raise bad("a finite number") from None
-    except (TypeError, ValueError):
-        raise bad("a number, a vector or a distribution such as Uniform(0, 0.02)") from None
-    if not abs(number) < float("inf"):
-        raise bad("a finite number")
-    return number
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise bad("a number, a vector or a distribution such as Uniform(0, 0.02)")
+    if not abs(value) <= LARGEST:
+        raise bad(f"a finite number, at most {LARGEST:.3g} in size")
+    return float(parse_float(value))
 
 
 def _parse_knob(value: Any) -> Any:
@@ -109,7 +231,9 @@ def _parse_knob(value: Any) -> Any:
     if isinstance(value, Mapping) and not (len(value) == 1 and next(iter(value)) in ("uniform", "normal", "choice")):
         if not value:
             raise bad("a mapping from field to amount, or a number")
-        return {str(field): parse_amount(amount) for field, amount in value.items()}
+        if odd := [field for field in value if not isinstance(field, str)]:
+            raise bad("a mapping from field to amount", f"{shown(odd[0])} is no name of a field.")
+        return {field: parse_amount(amount) for field, amount in value.items()}
     return parse_amount(value)
 
 
@@ -137,7 +261,7 @@ def amount_bounds(value: Any) -> tuple[float, float]:
 
 
 def _as_tuple(value: Any) -> Any:
-    value = value.tolist() if hasattr(value, "tolist") else value
+    value = as_plain(value)
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -166,6 +290,11 @@ class Cfg(BaseModel):
             super().__init__(**data)
         except ValidationError as error:
             raise _config_error(type(self), error, data) from None
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> Any:
+        """Return the schema that refuses text, flags, arrays and what float32 or int32 cannot hold as numbers."""
+        return _checked(handler(source))
 
     @model_validator(mode="wrap")
     @classmethod
@@ -223,7 +352,8 @@ class Cfg(BaseModel):
     @classmethod
     def from_toml(cls, text: str) -> Self:
         """Build the config from TOML text."""
-        return cls.from_dict(tomllib.loads(text))
+        with toml_words():
+            return cls.from_dict(tomllib.loads(text))
 
 
 WORDS_OF_OTHERS = {
@@ -282,17 +412,14 @@ def _docstrings(module: str) -> dict[str, dict[str, str]]:
 
 
 def _config_error(cls: type[Cfg], error: ValidationError, data: Mapping[str, Any]) -> ConfigError:
-    name = data.get("name")
-    title = cls.__name__.split("[")[0] + (f"({name!r})" if isinstance(name, str) else "")
+    title = cls.__name__.split("[")[0] + name_in(data)
     faults = []
     for item in error.errors():
         field = ".".join(str(part) for part in item["loc"] if not str(part).endswith("]")) or "(config)"
         got = shown(item["input"])
         context = item.get("ctx", {})
         if item["type"] == "extra_forbidden":
-            known = list(cls.model_fields)
-            expected = f"one of the fields {', '.join(known)}"
-            fix = WORDS_OF_OTHERS.get(field) or nearest(field, known).strip()
+            expected, fix = _known_fields(cls, str(item["loc"][-1]))
             faults.append(Fault(field, f"unknown field with value {got}", expected, fix))
         elif item["type"] == "missing":
             faults.append(Fault(field, "nothing", "a value", f"Give {field}=..."))
@@ -311,6 +438,51 @@ def _config_error(cls: type[Cfg], error: ValidationError, data: Mapping[str, Any
             text = item["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
             faults.append(Fault(field, got, text[:1].lower() + text[1:]))
     return ConfigError(title, faults)
+
+
+def _known_fields(cls: type[Cfg], unknown: str) -> tuple[str, str]:
+    """Return which fields a config has, the nearest few of many, and what to write instead of an unknown one."""
+    known = list(cls.model_fields)
+    fix = WORDS_OF_OTHERS.get(unknown) or nearest(unknown, known).strip()
+    if len(known) <= FEW_FIELDS:
+        return f"one of the fields {', '.join(known)}", fix
+    expected = f"one of the {len(known)} fields of {cls.__name__.split('[')[0]}"
+    if fix:
+        return expected, fix
+    kind = getattr(cls, "kind", None) if cls.__module__.startswith("sensorium.") else None
+    near = ", ".join(get_close_matches(unknown, known, n=NEAREST_FIELDS, cutoff=0.0))
+    return f"{expected}, such as {near}", f"`sensorium list {kind()}` shows all." if kind else ""
+
+
+FEW_FIELDS, NEAREST_FIELDS = 8, 4
+"""An unknown field gets a list of all fields where they are few, else of so many."""
+_TOML_WORDS = (
+    (r"Uniform\(0, 0\.02\)", "{ uniform = [0.0, 0.02] }"),
+    (r"GilbertElliott\(p, r\)", "{ p = ..., r = ... }"),
+    (r"OffsetCfg\((\w+)=\((.*?)\)\)", r"{ \1 = [\2] }"),
+    (r"OffsetCfg\((\w+)=\.\.\.\)", r"{ \1 = ... }"),
+    (r'\{"(\w+)": (\[.*?\])\}', r"{ \1 = \2 }"),
+    (r"\{'(\w+)': \.\.\.\}", r"{ \1 = ... }"),
+    (r"\b(\w+)=(?=\S)", r"\1 = "),
+    (r"\b(\w+) = True\b", r"\1 = true"),
+)
+"""Patterns of what is written in Python, and what stands for it in TOML."""
+
+
+@contextlib.contextmanager
+def toml_words() -> Iterator[None]:
+    """Have config errors say what to write as TOML."""
+    try:
+        yield
+    except ConfigError as error:
+        faults = [replace(each, expected=_as_toml(each.expected), fix=_as_toml(each.fix)) for each in error.faults]
+        raise type(error)(error.config, faults) from None
+
+
+def _as_toml(text: str) -> str:
+    for pattern, form in _TOML_WORDS:
+        text = re.sub(pattern, form, text)
+    return text
 
 
 ABSENT: Any = object()
@@ -486,7 +658,7 @@ class StageCfg(Cfg):
     def observe(self, truth: Record, state: Mapping[str, Tensor], key: StageKey) -> None:
         """Look at the true value at a tick between samples; called only where `observes` is true.
 
-        Only launches of Warp kernels with fixed arguments may happen here: it is called once and replayed.
+        A stage that `is_recorded` only launches Warp kernels with fixed arguments here: they are recorded and replayed.
 
         Args:
             truth: true fields of the sensor at this tick, before `apply_transform`, read only.
@@ -524,17 +696,17 @@ def _parse_stages(value: Any) -> tuple[StageCfg, ...]:
     if not isinstance(value, Sequence) or isinstance(value, str):
         raise bad("a tuple of stages")
     stages = []
-    for item in value:
+    for number, item in enumerate(value):
         if isinstance(item, Mapping):
             found, kind, fields = find_kind(item, STAGE_KINDS)
             if found is None:
-                raise bad(
-                    f"stages whose kind is one of {', '.join(sorted(STAGE_KINDS))}", nearest(str(kind), STAGE_KINDS)
-                )
+                hint = nearest(str(kind), STAGE_KINDS).strip()
+                raise bad(f"stages whose kind is one of {', '.join(sorted(STAGE_KINDS))}", hint)
             try:
                 item = found(**fields)
             except ConfigError as error:
-                raise bad(str(error)) from None
+                faults = [replace(each, field=f"{number}.{each.field}") for each in error.faults]
+                raise ConfigError(error.config, faults) from None
         if not isinstance(item, StageCfg):
             raise bad("a tuple of stages", f"{shown(item)} is none.")
         stages.append(item)
@@ -565,7 +737,7 @@ class SensorCfg(Cfg, Generic[DataT]):
     rate_hz: Float | None = None
     """Samples per second, instead of `update_period`."""
     history_length: int = 0
-    """Samples kept in `.history`; 0 keeps none."""
+    """Samples kept in `.history`, at most 1,000,000; 0 keeps none."""
     debug_vis: bool = False
     """Whether the sensor draws itself in a viewer."""
     evaluate: Literal["auto", "always", "on_read", "wanted"] = "auto"
@@ -592,8 +764,8 @@ class SensorCfg(Cfg, Generic[DataT]):
     @field_validator("history_length")
     @classmethod
     def _history(cls, value: int) -> int:
-        if value < 0:
-            raise bad("a whole number >= 0")
+        if not 0 <= value <= MOST_SAMPLES:
+            raise bad(f"a whole number from 0 to {MOST_SAMPLES}")
         return value
 
     @classmethod
@@ -761,8 +933,7 @@ class MountedSensorCfg(SimpleSensorCfg[DataT], Generic[DataT]):
         except ConfigError as error:
             raise ConfigError(error.config, [*error.faults, *faults]) from None
         if faults:
-            label = f"({data['name']!r})" if data.get("name") else ""
-            raise ConfigError(f"{type(self).__name__.split('[')[0]}{label}", faults)
+            raise ConfigError(f"{type(self).__name__.split('[')[0]}{name_in(data)}", faults)
 
     @property
     def selector(self) -> tuple[str, Any]:

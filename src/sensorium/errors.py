@@ -3,6 +3,7 @@
 SensoriumError
 |- ConfigError          (ValueError)            a config holds one or several faults; `.faults` lists them all
 |  `- SelectionError    (ValueError)            a name selector matched nothing, or several where one was needed
+|- ArgumentError        (ValueError)            an argument of a call does not fit
 |- DuplicateNameError   (ValueError)            two sensors, or two kinds, share one name
 |- UnknownNameError     (KeyError)              no sensor, preset, kind or field has that name
 |- RegistrationError    (TypeError)             a sensor class does not keep the author's contract
@@ -15,7 +16,7 @@ SensoriumError
 |- StreamError          (ConnectionError)       a server or client cannot be talked to, or not in this way
 |  `- WireError         (ValueError)            bytes that are no message of ours
 |- UsageError                                    an argument of a command line, named as it is typed
-`- MissingDependencyError (ImportError)         an optional package is needed
+`- MissingDependencyError (ImportError)         a package is needed that is not installed
 
 SensoriumWarning (UserWarning)                  something works, but probably not as meant
 `- NonFiniteStateWarning                        the engine's state holds NaN or infinity: which env, body and tick
@@ -75,6 +76,10 @@ class ConfigError(SensoriumError, ValueError):
 
 class SelectionError(ConfigError):
     """A name selector matched nothing, or several where exactly one was needed."""
+
+
+class ArgumentError(SensoriumError, ValueError):
+    """An argument of a call does not fit; the message names it, the value and what is expected."""
 
 
 class DuplicateNameError(SensoriumError, ValueError):
@@ -163,7 +168,31 @@ class UsageError(SensoriumError):
 
 
 class MissingDependencyError(SensoriumError, ImportError):
-    """An optional package is needed; the message names the extra that brings it."""
+    """A package is needed that is not installed; the message says what to install."""
+
+    @classmethod
+    def of_core(cls, use: str, error: ModuleNotFoundError) -> MissingDependencyError | None:
+        """Return the error for a package that every full installation has; None where another module is missing.
+
+        Args:
+            use: what needs it, e.g. ``"sensorium.Scene"``.
+            error: what its import raised.
+        """
+        package = CORE_PACKAGES.get(error.name or "")
+        if package is None:
+            return None
+        return cls(
+            f"{use} needs {package}, which is not installed: pip install sensorium. To listen to a simulation in "
+            "another process, numpy, pyzmq and msgspec are enough: sensorium.connect(ADDRESS) in Python, or "
+            "python -m sensorium.client ADDRESS."
+        )
+
+
+CORE_PACKAGES = {
+    "numpy": "numpy", "torch": "torch", "warp": "warp-lang", "mujoco": "mujoco", "pydantic": "pydantic", "tyro": "tyro",
+    "rich": "rich", "tomli_w": "tomli-w",
+}  # fmt: skip
+"""Module -> package, of the dependencies of a full installation."""
 
 
 class SensoriumWarning(UserWarning):

@@ -63,6 +63,8 @@ class SensoriumCfg(_MjlabSensorCfg):  # type: ignore[misc]  # mjlab is Any where
     """Their configs; names of elements have their entity's prefix: ``site="robot/imu"``."""
     seed: int = 0
     """Seed of every random number of these sensors; mjlab's own seed does not reach them."""
+    first_env: int | None = None
+    """Global index of env 0, where this process simulates a slice of a larger run; see `Scene`."""
     fresh: bool = False
     """Compute the state after each tick anew where a sensor samples it. Without, samples are of what the physics step
     left: the state one tick before, and `capture_time` says so."""
@@ -119,7 +121,9 @@ class SensoriumSensor(_MjlabSensor):  # type: ignore[misc]
         """
         engine = MujocoWarpEngine.from_mjw(mj_model, _struct(model), _struct(data), fresh=self.cfg.fresh)
         cfg = self.cfg
-        self._scene = Scene(engine, cfg.sensors, seed=cfg.seed, semantics=cfg.semantics, discover=False)
+        self._scene = Scene(
+            engine, cfg.sensors, seed=cfg.seed, first_env=cfg.first_env, semantics=cfg.semantics, discover=False
+        )
         self._ticks = 0
         self._waits = False
         self._waiting = torch.zeros(engine.num_envs, dtype=torch.bool, device=device)
@@ -236,7 +240,7 @@ def add_sensors(scene_cfg: Any, sensors: Sequence[SensorCfg[Any]], **options: An
     Args:
         scene_cfg: mjlab's `SceneCfg`; `sensors` and `spec_fn` are replaced in it.
         sensors: their configs; names of elements have their entity's prefix: ``site="robot/imu"``.
-        options: see `SensoriumCfg`: `name`, `seed`, `fresh`, `decimation`, `semantics`.
+        options: see `SensoriumCfg`: `name`, `seed`, `first_env`, `fresh`, `decimation`, `semantics`.
 
     Returns:
         The config that was added.

@@ -11,7 +11,7 @@ Counter: four uint32 words
     word  meaning
     ====  ======================================================================
     c0    capture tick, modulo 2^32
-    c1    index of the environment
+    c1    global index of the environment: `first_env` of the scene plus its index there
     c2    episode of that environment
     c3    ``field_index << 24 | q``, with q = flat index of the element // 4
     ====  ======================================================================
@@ -303,7 +303,7 @@ def uniforms_numpy(
     Args:
         key: what `stream_key` gives.
         tick: capture tick.
-        env: indices of environments, [n] or one number.
+        env: global indices of environments, [n] or one number.
         episode: episode of each environment, [n] or one number.
         field: index of the field in its sensor, below 256.
         count: elements of the field per environment, at most 2^26.
@@ -388,7 +388,7 @@ class _Base:
         Args:
             key: what `stream_key` gives.
             tick: tick of the draw.
-            env: indices of environments, [n] or one number.
+            env: global indices of environments, [n] or one number.
             episode: episode of each environment, [n] or one number.
             field: index of the field or knob, below 256.
             count: number of columns.

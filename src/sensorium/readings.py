@@ -14,9 +14,17 @@ from sensorium.spec import FieldSpec
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
+def read_only(array: Array) -> Array:
+    """Return an array that cannot be written any more."""
+    array.flags.writeable = False
+    return array
+
+
 @dataclass(slots=True)
 class Reading:
     """What one sensor showed at one tick, copied to the host; it stays as it is.
+
+    Its arrays are read-only, because all outputs share them: take ``array.copy()`` to alter one.
 
     Fields with an event axis are ragged: one after the other the rows of all envs, `[row, ...]`, and `offsets` says
     where each env's begin. Other fields have a row per env.
@@ -57,13 +65,13 @@ class Reading:
     def _make_ragged(self) -> None:
         """Leave out the empty rows of fields with an event axis."""
         counts, self._count = self._measured[self._count], ""
-        self._offsets = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
+        self._offsets = read_only(np.concatenate(([0], np.cumsum(counts, dtype=np.int64))))
         for spec in self.specs:
             if spec.is_ragged:
                 filled = np.arange(spec.shape[0]) < counts[:, None]
                 for branch in (self._measured, self._truth):
                     if branch:
-                        branch[spec.name] = branch[spec.name][filled]
+                        branch[spec.name] = read_only(branch[spec.name][filled])
 
     @property
     def offsets(self) -> Array | None:
@@ -121,14 +129,14 @@ class Reading:
     def stamp(self) -> Array:
         """float64 [n], time that the sensor's own clock gave the shown value, s."""
         if "stamp" not in self._meta:
-            self._meta["stamp"] = self.capture_tick.astype(np.float64) * self._dt
+            self._meta["stamp"] = read_only(self.capture_tick.astype(np.float64) * self._dt)
         return self._about("stamp")
 
     @property
     def age(self) -> Array:
         """float64 [n], how old the shown value is, s."""
         if "age" not in self._meta:
-            self._meta["age"] = (self.tick - self.capture_tick).astype(np.float64) * self._dt
+            self._meta["age"] = read_only((self.tick - self.capture_tick).astype(np.float64) * self._dt)
         return self._about("age")
 
     @property
@@ -162,6 +170,8 @@ class SceneDescription:
     sensors: Mapping[str, Mapping[str, Any]]
     """Name -> ``{"kind", "rate_hz", "fields": [...], "cfg": {...}}``, and ``"mounts": [name, ...]`` where fields have a
     mount axis."""
+    first_env: int = 0
+    """Global index of env 0, where the scene is a slice of a larger run."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description."""
@@ -170,6 +180,7 @@ class SceneDescription:
             "dt": self.dt,
             "num_envs": self.num_envs,
             "seed": self.seed,
+            "first_env": self.first_env,
             "sensors": {name: dict(value) for name, value in self.sensors.items()},
         }
 

@@ -14,12 +14,14 @@ import traceback
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from functools import partial
+from importlib.metadata import EntryPoint
 from typing import Any
 
 from sensorium import cfg as cfg_module
 from sensorium.cfg import STAGE_KINDS, StageCfg
 from sensorium.errors import DuplicateNameError, RegistrationError, SensoriumWarning, UnknownNameError
+from sensorium.wire.plugins import announced, attempt, load, module_of, package_of, text_of
 
 ENTRY_POINT_GROUP = "sensorium.sensors"
 OURS = "sensorium."
@@ -82,7 +84,7 @@ def sensor_for(cfg_class: type) -> type[Any]:
     if cfg_class not in _pairs:
         failures = _import_siblings(cfg_class)
         if cfg_class not in _pairs:
-            hint = "".join(f"\n  {name} could not be imported: {error}" for name, error in failures.items())
+            hint = "".join(f"\n  {name} could not be imported: {text_of(error)}" for name, error in failures.items())
             raise RegistrationError(
                 f"no sensor class is paired with {cfg_class.__module__}.{cfg_class.__qualname__}. Define "
                 f"class My(SimpleSensor[{cfg_class.__qualname__}, MyData]) in the same module or package.{hint}"
@@ -100,9 +102,7 @@ def _import_siblings(cfg_class: type) -> dict[str, BaseException]:
         name = f"{package_name}.{module}"
         if name in sys.modules or module == "__main__":
             continue
-        try:
-            importlib.import_module(name)
-        except (Exception, SystemExit) as error:
+        if (error := attempt(partial(importlib.import_module, name))) is not None:
             failures[name] = error
         if cfg_class in _pairs:
             break
@@ -122,11 +122,10 @@ def load_installed(*, warn: bool = True) -> None:
     if _loaded:
         return
     _loaded = True
-    for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=_order):
-        found = _load(point)
-        _broken.extend(found)
-        for plugin in found if warn else ():
-            warnings.warn(str(plugin), SensoriumWarning, stacklevel=3)
+    for point in sorted(announced(ENTRY_POINT_GROUP), key=_order):
+        _broken.extend(_load(point))
+    for plugin in _broken if warn else ():  # at the end: where warnings are errors, the first ends this
+        warnings.warn(str(plugin), SensoriumWarning, stacklevel=3)
 
 
 def broken() -> tuple[BrokenPlugin, ...]:
@@ -138,18 +137,26 @@ def broken() -> tuple[BrokenPlugin, ...]:
 def plugin_of(cls: type) -> str:
     """Return the installed plugin a class belongs to, e.g. ``"plugin 'wind' of wind-sensor 0.1"``; empty for none."""
     package = cls.__module__.partition(".")[0]
-    points = [each for each in entry_points(group=ENTRY_POINT_GROUP) if each.module.partition(".")[0] == package]
-    for point in sorted(points, key=lambda each: (each.module != cls.__module__, each.name)):
-        return f"plugin {point.name!r}" + (f" of {_distribution(point)}" if point.dist else "")
+    points = [each for each in announced(ENTRY_POINT_GROUP) if module_of(each).partition(".")[0] == package]
+    for point in sorted(points, key=lambda each: (module_of(each) != cls.__module__, each.name)):
+        distribution = _distribution(point)
+        return f"plugin {point.name!r}" + (f" of {distribution}" if distribution else "")
     return ""
 
 
 def _order(point: EntryPoint) -> tuple[bool, str, str]:
-    return not f"{point.module}.".startswith(OURS), _distribution(point), point.name
+    return not f"{module_of(point)}.".startswith(OURS), _distribution(point), point.name
 
 
 def _distribution(point: EntryPoint) -> str:
-    return f"{point.dist.name} {point.dist.version}" if point.dist is not None else ""
+    return " ".join(package_of(point)).strip()
+
+
+def _import_names(point: EntryPoint) -> None:
+    """Import the names of a package that imports them when they are asked for."""
+    loaded = point.load()
+    for name in getattr(loaded, "__all__", ()):
+        getattr(loaded, name, None)
 
 
 def _load(point: EntryPoint) -> list[BrokenPlugin]:
@@ -159,11 +166,8 @@ def _load(point: EntryPoint) -> list[BrokenPlugin]:
     def note(reason: str, fix: str, *kinds: str) -> BrokenPlugin:
         return BrokenPlugin(point.name, point.value, _distribution(point), reason, fix, kinds)
 
-    try:
-        loaded = point.load()
-        for name in getattr(loaded, "__all__", ()):  # of a package that imports its names when they are asked for
-            getattr(loaded, name, None)
-    except (Exception, SystemExit) as error:
+    error = load(point) or attempt(partial(_import_names, point))
+    if error is not None:
         _forget_unfinished(pairs, stages)
         reason, fix = _why(point, error)
         return [note(f"could not be loaded and is left out: {reason}", fix)]
@@ -185,7 +189,10 @@ def _why(point: EntryPoint, error: BaseException) -> tuple[str, str]:
     """Return what went wrong in loading a plugin, and what to do."""
     table = f'[project.entry-points."{ENTRY_POINT_GROUP}"]'
     declared = f"Correct {point.name} = {point.value!r} under {table} in its pyproject.toml, and install it again."
-    removal = f" or remove it: pip uninstall {point.dist.name}." if point.dist is not None else " or uninstall it."
+    name, _ = package_of(point)
+    removal = f" or remove it: pip uninstall {name}." if name else " or uninstall it."
+    if not module_of(point):
+        return f"{error}.", declared
     if isinstance(error, ModuleNotFoundError) and error.name:
         if point.module == error.name or point.module.startswith(f"{error.name}."):
             return f"there is no module {error.name}.", declared
@@ -197,7 +204,7 @@ def _why(point: EntryPoint, error: BaseException) -> tuple[str, str]:
     if isinstance(error, RegistrationError):  # raised in a file of ours: what matters is the class that was defined
         last = next((frame for frame in reversed(frames) if frame.name == "<module>"), last)
     where = f" ({last.filename}:{last.lineno})" if last is not None else ""
-    return f"{type(error).__name__}: {error}{where}.", f"Mend or update it,{removal}"
+    return f"{text_of(error)}{where}.", f"Mend or update it,{removal}"
 
 
 def _clashes(point: EntryPoint, note: Callable[..., BrokenPlugin]) -> list[BrokenPlugin]:

@@ -5,6 +5,7 @@ One `FieldSpec` drives allocation, documentation, tests, the recording schema, t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -17,6 +18,16 @@ import numpy as np
 def exact_fraction(seconds: float) -> Fraction:
     """Return the decimal that `seconds` was written as, exactly (0.002 is 1/500, not its nearest double)."""
     return Fraction(repr(float(seconds)))
+
+
+def snake_case(name: str) -> str:
+    """Return ``"gauss_markov"`` for ``"GaussMarkov"``."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def kind_of(cls: type) -> str:
+    """Return the kind that names a config class in files: without ``Cfg`` and ``Sensor``, in snake_case."""
+    return snake_case(cls.__name__.split("[")[0].removesuffix("Cfg").removesuffix("Sensor"))
 
 
 Kind = Literal["vector", "rotation", "id", "flag", "derived"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ import pytest
 from streaming import PATIENCE, SheetCfg, running
 
 import sensorium as sn
+from sensorium.errors import CORE_PACKAGES
 
 HERE = Path(__file__).parent
 SRC = HERE.parents[1] / "src"
@@ -214,3 +216,56 @@ for use in ("sn.connect", "sn.Client", "sn.FrameSync", "sn.serve", "sn.local_cli
         assert f"needs {package}: pip install pyzmq msgspec, or the extra: sensorium[stream]." in line
     assert any(line.startswith("serving") for line in lines) and any(line.startswith("listening") for line in lines)
     assert module not in said(python, "-c", "import sys, sensorium.wire.data; print(*sys.modules)").split()
+    done = run(python, "-m", "sensorium.client", "tcp://127.0.0.1:7447")
+    assert done.returncode == 2 and not done.stdout
+    assert done.stderr.startswith("error: listening") and package in done.stderr and done.stderr.count("\n") == 1
+
+
+COMMANDS = ("demo", "run", "serve", "listen", "explain", "list", "new-sensor", "warmup", "--help", "sevre")
+
+
+def test_each_command_says_what_to_install(light: str) -> None:
+    """One line on stderr that names the package and what works without it, and no traceback."""
+    for module in ("sensorium", "sensorium.cli"):
+        assert said(light, "-m", module, "--version").strip() == f"sensorium {sn.__version__}"
+    for arguments in ([], *([command] for command in COMMANDS), ["listen", "tcp://127.0.0.1:7447"]):
+        done = run(light, "-m", "sensorium", *arguments)
+        assert done.returncode == 2 and not done.stdout, arguments
+        (line,) = done.stderr.splitlines()
+        assert line.startswith("error: ") and " needs rich, which is not installed: pip install sensorium." in line
+        assert "python -m sensorium.client ADDRESS" in line
+
+
+def test_each_public_name_works_or_says_what_to_install(light: str) -> None:
+    code = """
+import sensorium as sn
+from sensorium.errors import CORE_PACKAGES
+works = []
+for name in sn.__all__:
+    for _ in range(2):
+        try:
+            getattr(sn, name)
+        except sn.MissingDependencyError as error:
+            text = str(error)
+            assert text.startswith(f"sensorium.{name} needs ") and "pip install sensorium" in text, text
+            assert error.__suppress_context__
+        else:
+            works.append(name)
+print(*works)
+"""
+    works = said(light, "-c", code).split()
+    assert set(LIGHT) <= set(works)
+    assert not {"Scene", "ImuCfg", "MujocoEngine", "preset", "Uniform", "local_client"} & set(works)
+
+
+def test_a_client_without_numpy_says_so(tmp_path: Path) -> None:
+    python = environment(tmp_path / "env", "pyzmq", "msgspec")
+    done = run(python, "-m", "sensorium.client", "tcp://127.0.0.1:7447")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error: python -m sensorium.client needs numpy, which is not installed")
+
+
+def test_the_core_packages_are_those_of_a_full_installation() -> None:
+    """What errors name is what `pip install sensorium` brings."""
+    required = [entry for entry in metadata.requires("sensorium") or () if "extra ==" not in entry]
+    assert sorted(re.split(r"[^\w.-]", entry)[0] for entry in required) == sorted(CORE_PACKAGES.values())

@@ -94,6 +94,20 @@ def test_every_kind_of_sensor_takes_part(scene: sn.Scene) -> None:
 
 
 @pytest.mark.parametrize("name", [*CONFIGS, *LATE])
+def test_arrays_of_a_reading_are_read_only(name: str, scene: sn.Scene) -> None:
+    """All outputs share them: fields of both branches, times, flags, poses, rows of events; of some envs as well."""
+    for envs in (None, slice(1, 2)):
+        reading = scene.publish([name], poses=True, envs=envs)[name]
+        arrays = [*reading.measured.values(), *reading.truth.values(), reading.pose, reading.offsets, reading.env_ids]
+        arrays += [getattr(reading, what) for what in ("capture_tick", "truth_tick", "stamp", "age", "valid", "is_new")]
+        arrays.append(reading.frame)
+        for array in arrays:
+            assert array is None or not array.flags.writeable
+        with pytest.raises(ValueError, match="read-only"):
+            reading.age[0] = 1.0
+
+
+@pytest.mark.parametrize("name", [*CONFIGS, *LATE])
 def test_a_reading_comes_out_of_a_message_bit_for_bit(name: str, scene: sn.Scene) -> None:
     """The stream is described in JSON; the message has all environments or some, with the truth or without."""
     described = scene.description().sensors[name]

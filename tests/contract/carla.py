@@ -57,7 +57,11 @@ ROWS = (
         Row(
             "sensor actor",
             "class",
-            Replaced(("sn.StreamedSensor", "sn.Sensor"), "A class measures; it needs no simulator object of its own"),
+            Replaced(
+                ("sn.StreamedSensor", "sn.Sensor"),
+                "A class measures; it needs no simulator object of its own",
+                "tests/contract/test_carla.py::test_the_tutorial_from_the_definition_to_the_callback",
+            ),
             "measures or simulates the data",
         ),
         Row("serializer", "class", Present("sn.Serializer"), "turns data into bytes and back, on both sides"),
@@ -360,6 +364,7 @@ ROWS = (
             Replaced(
                 ("sn.SimpleSensor.update_raw_data", "sn.recorded"),
                 "Hooks are called once per due tick for all environments and launch kernels",
+                "tests/contract/test_genesis.py::test_a_hook_is_called_once_for_all_mounts_and_envs",
             ),
             "it is called in the thread of the simulation",
         ),
@@ -372,6 +377,7 @@ ROWS = (
                     "sensorium.stream.sending.Stream.capture",
                 ),
                 "A property of the sensor; what another thread sends with is a capture",
+                "tests/contract/test_carla.py::test_every_sensor_has_a_stream_and_a_pool_of_its_own",
             ),
             "the stream of a sensor",
         ),
@@ -442,7 +448,11 @@ ROWS = (
         Row(
             "UCarlaEpisode",
             "class",
-            Replaced(("sn.Scene", "sn.Engine.names"), "Scene and engine know everything by name"),
+            Replaced(
+                ("sn.Scene", "sn.Engine.names"),
+                "Scene and engine know everything by name",
+                "tests/contract/test_carla.py::test_ids_of_bodies_are_the_same_on_both_sides",
+            ),
             "state of the simulation since the map was loaded; finds actors",
         ),
         Row(

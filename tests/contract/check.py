@@ -94,6 +94,8 @@ def faults(row: Row, collected: Collected) -> list[str]:
         found += [why for path in status.by if (why := exists(path))]
         if not status.by or not status.why:
             found.append("a replacement says by what, and why")
+        elif not status.test:
+            found.append("a replacement names the test that shows it")
     elif isinstance(status, NotApplicable):
         if status.engine not in FOREIGN:
             found.append(f"only handles and assets of {', '.join(FOREIGN)} are not applicable, not {status.engine!r}")

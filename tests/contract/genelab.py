@@ -240,7 +240,11 @@ ROWS = (
     ),
     *section(
         "Example",
-        Row("InteractiveSceneCfg", "class", Replaced(("sn.Scene",), "The scene takes engine and configs by itself")),
+        Row(
+            "InteractiveSceneCfg",
+            "class",
+            Replaced(("sn.Scene",), "The scene takes engine and configs by itself", "tests/test_scene.py::test_access"),
+        ),
         Row("InteractiveSceneCfg.sensors", "cfg field", Present("sn.Scene.sensors", default=())),
         Row(
             "three taxels on a fingertip",

@@ -31,10 +31,19 @@ ROWS = (
             Replaced(
                 ("sn.SimpleSensorCfg", "sn.MountedSensorCfg"),
                 "A frozen config, typed by its data class instead of a forward reference to the sensor",
+                "tests/contract/test_genesis.py::test_the_proximity_sensor_of_the_guide",
             ),
             "holds every parameter of a sensor",
         ),
-        Row("SimpleSensorOptions", "class", Replaced(("sn.SimpleSensorCfg",), "Options are called configs here")),
+        Row(
+            "SimpleSensorOptions",
+            "class",
+            Replaced(
+                ("sn.SimpleSensorCfg",),
+                "Options are called configs here",
+                "tests/measurement/test_knobs.py::test_fields_and_prefixes",
+            ),
+        ),
         Row(
             "SimpleSensorOptions.noise",
             "cfg field",
@@ -72,21 +81,36 @@ ROWS = (
             Replaced(
                 ("sn.Sensor.setup", "sn.Sensor.params", "sn.Sensor.new_state"),
                 "One object is one config with all its mounts and environments, so its state lives on the object",
+                "tests/contract/test_replacements.py::test_a_state_lives_on_the_object_and_is_saved_and_reset_with_it",
             ),
             "state shared by all sensors of a class",
         ),
         Row(
             "SimpleSensorMetadata",
             "class",
-            Replaced(("sn.Sensor.set", "sn.Sensor.params"), "Knobs live in the sensor's own tables, per environment"),
+            Replaced(
+                ("sn.Sensor.set", "sn.Sensor.params"),
+                "Knobs live in the sensor's own tables, per environment",
+                "tests/measurement/test_knobs.py::test_only_these_envs*",
+            ),
         ),
-        Row("SharedSensorMetadata", "class", Replaced(("sn.Sensor.new_state",), "See SharedMetadata")),
+        Row(
+            "SharedSensorMetadata",
+            "class",
+            Replaced(
+                ("sn.Sensor.new_state",),
+                "See SharedMetadata",
+                "tests/contract/test_replacements.py::test_a_state_lives_on_the_object_and_is_saved_and_reset_with_it",
+            ),
+        ),
         Row("sensor class", "class", Present("sn.SimpleSensor"), "SimpleSensor[Options, Metadata], overriding hooks"),
         Row(
             "NamedTuple data class",
             "class",
             Replaced(
-                ("sn.Field", "sn.FieldSpec"), "A frozen dataclass whose fields carry unit, shape, frame and dtype"
+                ("sn.Field", "sn.FieldSpec"),
+                "A frozen dataclass whose fields carry unit, shape, frame and dtype",
+                "tests/contract/test_genesis.py::test_fields_of_a_data_class_share_one_block_of_memory",
             ),
             "where a sensor returns several tensors",
         ),
@@ -99,7 +123,11 @@ ROWS = (
         Row(
             "scene.add_sensor",
             "method",
-            Replaced(("sn.Scene.sensors", "sn.Scene.add"), "Configs are given to the scene, or added between steps"),
+            Replaced(
+                ("sn.Scene.sensors", "sn.Scene.add"),
+                "Configs are given to the scene, or added between steps",
+                "tests/test_scene.py::test_add_and_remove",
+            ),
             "takes an options instance and makes the sensor",
         ),
         Row(
@@ -180,13 +208,21 @@ ROWS = (
         Row(
             "KinematicSensorOptionsMixin",
             "class",
-            Replaced(("sn.MountedSensorCfg",), "One base for everything that sits somewhere"),
+            Replaced(
+                ("sn.MountedSensorCfg",),
+                "One base for everything that sits somewhere",
+                "tests/contract/test_genesis.py::test_the_positions_of_the_guide",
+            ),
             "attached to a kinematic entity",
         ),
         Row(
             "RigidSensorOptionsMixin",
             "class",
-            Replaced(("sn.MountedSensorCfg",), "One base for everything that sits somewhere"),
+            Replaced(
+                ("sn.MountedSensorCfg",),
+                "One base for everything that sits somewhere",
+                "tests/contract/test_genesis.py::test_the_positions_of_the_guide",
+            ),
             "requires rigid-body physics",
         ),
         Row(
@@ -195,17 +231,26 @@ ROWS = (
             Replaced(
                 ("sn.MountedSensorCfg.body", "sn.MountedSensorCfg.link_name", "sn.ObjRef.entity"),
                 "Names instead of indices",
+                "tests/contract/test_mjlab.py::test_a_sensor_on_an_element_of_an_entity_or_on_none",
             ),
         ),
         Row(
             "RigidSensorMixin",
             "class",
-            Replaced(("sn.SimpleSensor.mount",), "The mount gives pose and motion of every place"),
+            Replaced(
+                ("sn.SimpleSensor.mount",),
+                "The mount gives pose and motion of every place",
+                "tests/contract/test_genesis.py::test_the_positions_of_the_guide",
+            ),
         ),
         Row(
             "RigidSensorMetadataMixin",
             "class",
-            Replaced(("sensorium.world.mount.MountView",), "The mount knows its bodies and offsets"),
+            Replaced(
+                ("sensorium.world.mount.MountView",),
+                "The mount knows its bodies and offsets",
+                "tests/contract/test_genesis.py::test_the_positions_of_the_guide",
+            ),
         ),
         Row("KinematicEntity and RigidLink", "class", NotApplicable("Genesis", "its entity and link objects")),
         Row(
@@ -214,6 +259,7 @@ ROWS = (
             Replaced(
                 ("sn.Engine.array", "sn.Sensor.requires"),
                 "Hooks read the engine's derived state, the same for all engines",
+                "tests/contract/test_replacements.py::test_hooks_read_the_engines_state",
             ),
         ),
     ),
@@ -258,7 +304,7 @@ ROWS = (
         Row(
             "one tensor of N scalars",
             "guarantee",
-            Present("sn.Sensor.single", "tests/measurement/test_pipeline.py::test_single_has_one_field"),
+            Present("sn.Sensor.single", HERE + "test_one_tensor_of_n_scalars"),
             "(N,)",
         ),
         Row(
@@ -274,7 +320,11 @@ ROWS = (
         Row(
             "_get_cache_dtype",
             "method",
-            Replaced(("sn.Field.dtype",), "Each field of the data class states its dtype"),
+            Replaced(
+                ("sn.Field.dtype",),
+                "Each field of the data class states its dtype",
+                "tests/contract/test_genesis.py::test_shapes_are_those_of_the_config_and_dtypes_those_of_the_fields",
+            ),
             "dtype of what read() returns, per class",
         ),
         Row(
@@ -303,7 +353,15 @@ ROWS = (
                 HERE + "test_shapes_are_those_of_the_config_and_dtypes_those_of_the_fields",
             ),
         ),
-        Row("gs.tc_float", "property", Replaced(("sn.Field.dtype",), "float32 unless a field says otherwise")),
+        Row(
+            "gs.tc_float",
+            "property",
+            Replaced(
+                ("sn.Field.dtype",),
+                "float32 unless a field says otherwise",
+                "tests/contract/test_genesis.py::test_shapes_are_those_of_the_config_and_dtypes_those_of_the_fields",
+            ),
+        ),
     ),
     *section(
         "_update_raw_data",
@@ -330,7 +388,11 @@ ROWS = (
         Row(
             "solver.get_links_pos(links_idx)",
             "method",
-            Replaced(("sensorium.world.mount.MountView.pos_w",), "World position of every mount, [env, mount, 3]"),
+            Replaced(
+                ("sensorium.world.mount.MountView.pos_w",),
+                "World position of every mount, [env, mount, 3]",
+                "tests/contract/test_genesis.py::test_the_positions_of_the_guide",
+            ),
         ),
         Row(
             "it is the only hook that must be defined",
@@ -366,7 +428,11 @@ ROWS = (
         Row(
             "timeline.at(k, copy=False)",
             "guarantee",
-            Replaced(("sn.Timeline.at",), "at() returns the record itself, never a copy", PIPE + "test_timeline_depth"),
+            Present(
+                "sn.Timeline.at",
+                HERE + "test_the_timeline_gives_the_record_itself",
+                note="A copy is never made: `copy=True` is refused.",
+            ),
         ),
         Row(
             "data is timeline.at(0)",
@@ -396,6 +462,7 @@ ROWS = (
             Replaced(
                 ("sensorium.geometry.transforms.quat_rotate",),
                 "For kernels, quaternions (w, x, y, z); a mount gives poses already composed",
+                "tests/contract/test_replacements.py::test_kernels_turn_vectors_by_quaternions",
             ),
         ),
         Row(
@@ -489,7 +556,11 @@ ROWS = (
         Row(
             "_get_intermediate_dtype",
             "method",
-            Replaced(("sn.Sensor.intermediate_fields",), "The intermediate fields state shape and dtype together"),
+            Replaced(
+                ("sn.Sensor.intermediate_fields",),
+                "The intermediate fields state shape and dtype together",
+                "tests/contract/test_genesis.py::test_the_threshold_of_the_guide",
+            ),
             "dtype of the pipeline's own buffer",
         ),
         Row(
@@ -541,7 +612,7 @@ ROWS = (
         Row(
             "it does nothing by default",
             "guarantee",
-            Present(f"{OWN}.apply_physics_imperfections", PIPE + "test_truth_of_every_combination"),
+            Present(f"{OWN}.apply_physics_imperfections", HERE + "test_the_default_hooks_do_nothing"),
         ),
         Row(
             "its noise goes through the response model",
@@ -630,7 +701,10 @@ ROWS = (
         Row(
             "its default mirrors raw into both rings",
             "guarantee",
-            Present(f"{OWN}.update_current_timestep_data", PIPE + "test_contract"),
+            Present(
+                f"{OWN}.update_current_timestep_data",
+                HERE + "test_the_default_of_the_fused_hook_mirrors_raw_and_applies_physics_imperfections",
+            ),
             "then applies physics imperfections to the measured slot",
         ),
         Row(
@@ -746,7 +820,17 @@ ROWS = (
             With("Cameras", where="sn.CameraData.rgb"),
             shape=("env", "height", "width", 3),
         ),
-        Row("read(envs_idx)", "method", Present("sn.Sensor.read", call="env_ids=None"), "for some environments"),
+        Row(
+            "read(envs_idx)",
+            "method",
+            Present(
+                "sn.Sensor.read",
+                HERE + "test_read_returns_the_data_class_with_memory_of_its_own",
+                call="envs_idx=None",
+                note="An alias of `env_ids`, which may be given by place.",
+            ),
+            "for some environments",
+        ),
         Row(
             "the batch axis is dropped with n_envs 0",
             "guarantee",
@@ -788,53 +872,114 @@ ROWS = (
         Row(
             "solver and entity references",
             "guarantee",
-            Replaced(("sn.Sensor.engine",), "The engine is at hand in every hook"),
+            Replaced(
+                ("sn.Sensor.engine",),
+                "The engine is at hand in every hook",
+                "tests/contract/test_replacements.py::test_hooks_read_the_engines_state",
+            ),
         ),
         Row(
             "index tensors per sensor",
             "guarantee",
-            Replaced(("sn.Sensor.setup",), "Made once, when the sensor is built"),
+            Replaced(
+                ("sn.Sensor.setup",),
+                "Made once, when the sensor is built",
+                "tests/contract/test_genesis.py::test_setup_is_called_once_per_sensor",
+            ),
         ),
         Row(
             "offsets per sensor",
             "guarantee",
-            Replaced(("sn.MountedSensorCfg.offset", "sn.SimpleSensor.mount"), "The mount applies them"),
+            Replaced(
+                ("sn.MountedSensorCfg.offset", "sn.SimpleSensor.mount"),
+                "The mount applies them",
+                "tests/sensors/test_imu_mujoco.py::test_a_mount_through_a_fixed_child_composes_its_offsets",
+            ),
         ),
         Row(
             "filter coefficients, states, accumulators",
             "guarantee",
-            Present("sn.Sensor.new_state", "tests/measurement/test_reset.py::test_nothing_old_gets_through"),
+            Present(
+                "sn.Sensor.new_state",
+                HERE + "test_a_state_is_kept_from_step_to_step_and_begins_anew_with_an_episode",
+            ),
             "kept from step to step",
         ),
         Row(
             "precomputed flags that gate slow paths",
             "guarantee",
-            Replaced(("sn.Sensor.setup",), "Decided once, when the sensor is built"),
+            Replaced(
+                ("sn.Sensor.setup",),
+                "Decided once, when the sensor is built",
+                "tests/contract/test_genesis.py::test_setup_is_called_once_per_sensor",
+            ),
         ),
         Row(
             "imperfection state out of the box",
             "guarantee",
             Present("sn.Sensor.set", "tests/measurement/test_knobs.py::test_only_these_envs"),
         ),
-        Row("SimpleSensorMetadata.noise", "property", Replaced(("sn.Sensor.set",), "Set per environment")),
-        Row("SimpleSensorMetadata.bias", "property", Replaced(("sn.Sensor.set",), "Set per environment")),
-        Row("SimpleSensorMetadata.random_walk", "property", Replaced(("sn.Sensor.set",), "Set per environment")),
-        Row("SimpleSensorMetadata.resolution", "property", Replaced(("sn.Sensor.set",), "Set per environment")),
+        Row(
+            "SimpleSensorMetadata.noise",
+            "property",
+            Replaced(
+                ("sn.Sensor.set",),
+                "Set per environment",
+                "tests/contract/test_genesis.py::test_setters_of_the_guide_are_set[noise]",
+            ),
+        ),
+        Row(
+            "SimpleSensorMetadata.bias",
+            "property",
+            Replaced(
+                ("sn.Sensor.set",),
+                "Set per environment",
+                "tests/contract/test_genesis.py::test_setters_of_the_guide_are_set[bias]",
+            ),
+        ),
+        Row(
+            "SimpleSensorMetadata.random_walk",
+            "property",
+            Replaced(
+                ("sn.Sensor.set",),
+                "Set per environment",
+                "tests/contract/test_genesis.py::test_setters_of_the_guide_are_set[random_walk]",
+            ),
+        ),
+        Row(
+            "SimpleSensorMetadata.resolution",
+            "property",
+            Replaced(
+                ("sn.Sensor.set",),
+                "Set per environment",
+                "tests/contract/test_genesis.py::test_setters_of_the_guide_are_set[resolution]",
+            ),
+        ),
         Row(
             "SimpleSensorMetadata.jitter_ts",
             "property",
-            Replaced(("sn.Sensor.set",), "Jitter is in seconds, and set per environment"),
+            Replaced(
+                ("sn.Sensor.set",),
+                "Jitter is in seconds, and set per environment",
+                "tests/contract/test_genesis.py::test_setters_of_the_guide_are_set[jitter]",
+            ),
         ),
         Row(
             "make_tensor_field",
             "method",
-            Replaced(("sn.Sensor.new_state", "sn.Field"), "States and fields are allocated by the sensor"),
+            Replaced(
+                ("sn.Sensor.new_state", "sn.Field"),
+                "States and fields are allocated by the sensor",
+                "tests/contract/test_replacements.py::test_a_state_lives_on_the_object_and_is_saved_and_reset_with_it",
+            ),
         ),
         Row(
             "concat_with_tensor",
             "method",
             Replaced(
-                ("sn.Sensor.setup", "sn.Sensor.params"), "Nothing is concatenated: an object holds all its mounts"
+                ("sn.Sensor.setup", "sn.Sensor.params"),
+                "Nothing is concatenated: an object holds all its mounts",
+                "tests/contract/test_genesis.py::test_a_hook_is_called_once_for_all_mounts_and_envs",
             ),
         ),
         Row(
@@ -884,7 +1029,7 @@ ROWS = (
         Row(
             "read() returns the data class",
             "guarantee",
-            Present("sn.Sensor.read", "tests/sensors/test_imu.py::test_by_default_an_imu_has_what_a_device_measures"),
+            Present("sn.Sensor.read", HERE + "test_read_returns_the_data_class_with_memory_of_its_own"),
         ),
         Row(
             "an IMU as three tensors",
@@ -903,10 +1048,10 @@ ROWS = (
         Row(
             "MyProximity.max_range",
             "cfg field",
-            Replaced(
-                ("sensorium.testing.check_sensor",),
-                "The example is a plugin, in docs/extending.md and in examples/",
+            Present(
+                "contract.test_genesis.ProximityCfg.max_range",
                 HERE + "test_the_proximity_sensor_of_the_guide",
+                note="A field of the example's own config.",
             ),
             default=1.0,
         ),
@@ -994,7 +1139,7 @@ ROWS = (
         Row(
             "reads are idempotent",
             "guarantee",
-            Present("sn.Sensor.read", "tests/measurement/test_randomness.py::test_reading_changes_nothing"),
+            Present("sn.Sensor.read", "tests/measurement/test_randomness.py::test_reads_are_pure"),
         ),
         Row(
             "reading mutates nothing",
@@ -1025,7 +1170,11 @@ ROWS = (
         Row(
             "tensor_to_array",
             "method",
-            Replaced(("sn.Scene.publish", "sn.Reading"), "Published readings are NumPy arrays"),
+            Replaced(
+                ("sn.Scene.publish", "sn.Reading"),
+                "Published readings are NumPy arrays",
+                "tests/test_scene.py::test_publish",
+            ),
         ),
     ),
 )

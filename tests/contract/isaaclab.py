@@ -28,9 +28,18 @@ BODIES_FIRST = "Where no body has the name a site, geom or camera is found, whic
 EVERY_TICK = (
     "It looks at every tick as it passes, for times, latches and histories must miss none; a reader waits for none"
 )
+LAZY = (
+    "By default only where a skipped sample changes no later one: the sensor is due at every tick and has no memory. "
+    'With a period it is lazy by `evaluate="on_read"`. With a history, a delay or another memory `evaluate="wanted"` '
+    "skips samples while the sensor is not read; the next due one is computed again."
+)
 OF_ITS_MOUNT = "Of what it is mounted on: the offset is the rays' own, as the implementation there has it."
 SEES_ALL = "None meets all that a viewer shows"
-DRAWN = "Sensors give plain shapes, and any viewer draws them; there are no marker assets to configure"
+SHAPES = (
+    "`set_debug_vis` keeps the wish and `debug_draw` returns plain shapes; only the bridge to mjlab draws them so far"
+)
+DRAWN = With("Viewer", note=SHAPES)
+UNCONFIGURED = With("Viewer", note=f"{SHAPES}. The config refuses it, for there are no marker assets to configure")
 
 
 # Rows that many classes have ------------------------------------------------------------------------------------------
@@ -58,7 +67,11 @@ def of_every_sensor(
 
     if cfg:
         yield Row(f"{name}.cfg", "property", here("cfg", Present(f"{path}.cfg")), "its config")
-    made = Replaced(("sn.Scene.sensors", "sn.Scene.add"), "A scene builds the sensors of the configs it is given")
+    made = Replaced(
+        ("sn.Scene.sensors", "sn.Scene.add"),
+        "A scene builds the sensors of the configs it is given",
+        f"{HERE}test_a_sensor_is_ready_when_the_scene_is_built[{name}]",
+    )
     yield Row(f"{name}.__init__", "method", With(issue) if issue else made, "makes the sensor of a config: (cfg)")
     for word, says in (
         ("is_initialized", "whether it is initialised"),
@@ -67,9 +80,9 @@ def of_every_sensor(
         ("data", "its data"),
         ("has_debug_vis_implementation", "whether it can draw itself"),
     ):
-        yield Row(f"{name}.{word}", "property", here(word, Present(f"{path}.{word}")), says)
-    draw = Present(f"{path}.set_debug_vis", call="debug_vis")
-    yield Row(f"{name}.set_debug_vis", "method", here("set_debug_vis", draw), "(debug_vis) -> bool")
+        status = DRAWN if word.startswith("has_debug_vis") else Present(f"{path}.{word}")
+        yield Row(f"{name}.{word}", "property", here(word, status), says)
+    yield Row(f"{name}.set_debug_vis", "method", here("set_debug_vis", DRAWN), "(debug_vis) -> bool")
     again = Present(f"{path}.reset", call="env_ids=None")
     yield Row(f"{name}.reset", "method", here("reset", again), "(env_ids=None)")
     yield Row(
@@ -93,7 +106,7 @@ def of_every_sensor(
         "guarantee",
         Replaced((f"{path}Cfg.evaluate",), EVERY_TICK, every_tick)
         if every_tick
-        else shown(f"{path}.data", "test_data_are_computed_on_access_or_by_force"),
+        else shown(f"{path}.data", "test_data_are_computed_on_access_or_by_force", LAZY),
         "so that nothing is computed that nobody uses",
     )
     yield Row(
@@ -111,7 +124,7 @@ def of_every_sensor(
     yield Row(
         f"{name}: set_debug_vis is false where unsupported",
         "guarantee",
-        shown(f"{path}.set_debug_vis", "test_set_debug_vis_says_whether_the_sensor_draws"),
+        With(issue) if issue else DRAWN,
         "whether it was set; false if the sensor cannot draw",
     )
     yield Row(
@@ -148,7 +161,8 @@ def of_every_config(
         return Present(where, f"{own}{test}") if own else shown(where, f"{test}{mark}")
 
     where = "sn.MountedSensorCfg.prim_path" if ours else f"{path}.prim_path"
-    given = Present(where, default=None, why=path_why or "One of several selectors, of which exactly one is given")
+    why = path_why or "One of several selectors, of which exactly one is given"
+    given = Present(where, f"{HERE}test_an_entity_alone_is_its_root_body_in_every_selector", default=None, why=why)
     yield Row(f"{name}.prim_path", "cfg field", here("prim_path", given), "path of the prim, or pattern", REQUIRED)
     if note:
         test, mark = "test_the_environment_namespace_stands_for_all_environments", "" if ours else f"[{sensor}]"
@@ -180,8 +194,7 @@ def of_every_config(
         alone(f"{path}.history_length", "test_history_is_kept_where_a_length_is_given"),
         "keeps the present data only",
     )
-    draws = Present(f"{path}.debug_vis")
-    yield Row(f"{name}.debug_vis", "cfg field", here("debug_vis", draws), "whether it is drawn", False)
+    yield Row(f"{name}.debug_vis", "cfg field", here("debug_vis", DRAWN), "whether it is drawn", False)
 
 
 def of_an_offset(name: str, issue: str = "", ours: str = "", *, convention: bool = False) -> Iterable[Row]:
@@ -422,24 +435,14 @@ def of_every_ray_caster_config(name: str) -> Iterable[Row]:
     yield Row(
         f"{name}.visualizer_cfg",
         "cfg field",
-        Replaced(
-            (f"sn.{sensor}.debug_draw", "sn.DebugShape"),
-            f"{DRAWN}; the config refuses it and says so",
-            RAY_CAMERA + "test_a_camera_draws_its_pyramid"
-            if is_camera
-            else RAYS + "test_it_draws_hits_misses_and_rays",
-        ),
+        UNCONFIGURED,
         "look of the markers",
         Code("RAY_CASTER_MARKER_CFG"),
     )
     yield Row(
         f"{name}.visualizer_cfg is for debug_vis only",
         "guarantee",
-        Replaced(
-            (f"{path}.debug_vis",),
-            "debug_vis is the only switch",
-            f"{HERE}test_set_debug_vis_says_whether_the_sensor_draws[{sensor}]",
-        ),
+        DRAWN,
     )
 
 
@@ -652,7 +655,7 @@ ROWS = (
         Row(
             "evaluation is lazy",
             "guarantee",
-            Present("sn.Sensor.is_lazy", SCHEDULE + "test_update_count"),
+            Present("sn.Sensor.is_lazy", HERE + "test_evaluation_is_lazy_where_no_sample_can_be_missed", note=LAZY),
             "nothing is computed while nobody reads",
         ),
         Row(
@@ -1096,7 +1099,6 @@ ROWS = (
             Present(
                 "sn.ContactSensorCfg.force_threshold",
                 REPORTS + "test_the_threshold_decides_what_is_contact_for_the_times_alone",
-                note="And for the arrows of debug_vis.",
             ),
             "used where track_air_time is on",
         ),
@@ -1148,22 +1150,14 @@ ROWS = (
         Row(
             "ContactSensorCfg.visualizer_cfg",
             "cfg field",
-            Replaced(
-                ("sn.ContactSensor.debug_draw", "sn.DebugShape"),
-                f"{DRAWN}; the config refuses it and says so",
-                CONTACT + "test_it_draws_the_net_force_on_each_body",
-            ),
+            UNCONFIGURED,
             "look of the markers",
             Code("CONTACT_SENSOR_MARKER_CFG"),
         ),
         Row(
             "ContactSensorCfg.visualizer_cfg is for debug_vis only",
             "guarantee",
-            Replaced(
-                ("sn.ContactSensorCfg.debug_vis",),
-                "debug_vis is the only switch",
-                HERE + "test_set_debug_vis_says_whether_the_sensor_draws[ContactSensor]",
-            ),
+            DRAWN,
         ),
         Row("CONTACT_SENSOR_MARKER_CFG", "class", NotApplicable("Omniverse", "config of USD markers")),
         Row("VisualizationMarkersCfg", "class", NotApplicable("Omniverse", "config class of USD markers")),
@@ -1369,22 +1363,14 @@ ROWS = (
         Row(
             "FrameTransformerCfg.visualizer_cfg",
             "cfg field",
-            Replaced(
-                ("sn.FrameTransformer.debug_draw", "sn.DebugShape"),
-                f"{DRAWN}; the config refuses it and says so",
-                FRAMES + "test_it_draws_its_frames_and_what_connects_them",
-            ),
+            UNCONFIGURED,
             "look of the markers",
             Code("FRAME_MARKER_CFG"),
         ),
         Row(
             "FrameTransformerCfg.visualizer_cfg is for debug_vis only",
             "guarantee",
-            Replaced(
-                ("sn.FrameTransformerCfg.debug_vis",),
-                "debug_vis is the only switch",
-                HERE + "test_set_debug_vis_says_whether_the_sensor_draws[FrameTransformer]",
-            ),
+            DRAWN,
         ),
         Row("FRAME_MARKER_CFG", "class", NotApplicable("Omniverse", "config of USD markers")),
     ),
@@ -1415,7 +1401,11 @@ ROWS = (
         Row(
             "RayCaster.warp_meshes",
             "property",
-            Replaced(("sn.SimpleSensor.rays",), "Geometry belongs to the scene, and all ray sensors share it"),
+            Replaced(
+                ("sn.SimpleSensor.rays",),
+                "Geometry belongs to the scene, and all ray sensors share it",
+                "tests/world/test_ray_scene.py::test_sensors_of_one_selection_share_trees_and_indices",
+            ),
             "the meshes as Warp meshes",
         ),
         Row(
@@ -1555,7 +1545,12 @@ ROWS = (
         Row(
             "RayCasterCameraCfg.pattern_cfg",
             "cfg field",
-            Present("sn.RayCasterCameraCfg.pattern_cfg"),
+            Present(
+                "sn.RayCasterCameraCfg.pattern_cfg",
+                "tests/sensors/test_camera_lens.py::test_no_camera_no_lens",
+                default=None,
+                why="Required, but on a camera of the model, which has its own image and lens",
+            ),
             "a pinhole pattern",
             REQUIRED,
         ),
@@ -1674,22 +1669,14 @@ ROWS = (
         Row(
             "ImuCfg.visualizer_cfg",
             "cfg field",
-            Replaced(
-                ("sn.Imu.debug_draw", "sn.DebugShape"),
-                DRAWN,
-                IMU + "test_it_draws_the_specific_force_at_each_mount",
-            ),
+            UNCONFIGURED,
             "look of the markers",
             Code("RED_ARROW_X_MARKER_CFG"),
         ),
         Row(
             "ImuCfg.visualizer_cfg is for debug_vis only",
             "guarantee",
-            Replaced(
-                ("sn.ImuCfg.debug_vis",),
-                "debug_vis is the only switch",
-                HERE + "test_set_debug_vis_says_whether_the_sensor_draws[Imu]",
-            ),
+            DRAWN,
         ),
         Row("RED_ARROW_X_MARKER_CFG", "class", NotApplicable("Omniverse", "config of USD markers")),
         Row(

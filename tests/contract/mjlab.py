@@ -19,26 +19,48 @@ ROWS = (
     *section(
         "Sensors",
         Row("Sensor", "class", Present("sn.Sensor"), "base of all sensors, a general way from state to outputs"),
-        Row("SceneCfg", "class", Replaced(("sn.Scene",), "The scene takes engine and configs by itself")),
+        Row(
+            "SceneCfg",
+            "class",
+            Replaced(("sn.Scene",), "The scene takes engine and configs by itself", "tests/test_scene.py::test_access"),
+        ),
         Row("SceneCfg.sensors", "cfg field", Present("sn.Scene.sensors", default=()), "configs of the scene's sensors"),
         Row(
             "SceneCfg.entities",
             "cfg field",
-            Replaced(("sn.MujocoEngine.compose",), "Entities are models attached under their names"),
+            Replaced(
+                ("sn.MujocoEngine.compose",),
+                "Entities are models attached under their names",
+                "tests/engines/test_mujoco.py::test_compose_puts_each_entity_under_its_prefix",
+            ),
             "name -> entity",
         ),
         Row(
             "EntityCfg",
             "class",
-            Replaced(("sn.MujocoEngine.compose",), "An entity is a model file, text or spec under a name prefix"),
+            Replaced(
+                ("sn.MujocoEngine.compose",),
+                "An entity is a model file, text or spec under a name prefix",
+                "tests/engines/test_mujoco.py::test_compose_puts_each_entity_under_its_prefix",
+            ),
         ),
         Row(
             "EntityData",
             "class",
-            Replaced(("sn.Engine.array",), "The engine's batched derived state, in one convention for all engines"),
+            Replaced(
+                ("sn.Engine.array",),
+                "The engine's batched derived state, in one convention for all engines",
+                "tests/engines/test_mujoco.py::test_derived_state_is_what_mujoco_computes_at_the_body_frame_origins",
+            ),
         ),
         Row("scene[name]", "method", Present("sn.Scene.__getitem__"), "sensor by its name"),
-        Row("env.scene", "property", Replaced(("sn.Scene",), "The scene is an object of its own, in any loop")),
+        Row(
+            "env.scene",
+            "property",
+            Replaced(
+                ("sn.Scene",), "The scene is an object of its own, in any loop", "tests/test_scene.py::test_access"
+            ),
+        ),
         Row(
             "sensors belong to the scene, not to an entity",
             "guarantee",
@@ -611,7 +633,7 @@ ROWS = (
         Row(
             "T may be a tensor or a data class",
             "guarantee",
-            Present("sn.Sensor.single", "tests/measurement/test_pipeline.py::test_single_has_one_field"),
+            Present("sn.Sensor.single", "tests/contract/test_genesis.py::test_one_tensor_of_n_scalars"),
         ),
         Row("Sensor.data", "property", Present("sn.Sensor.data")),
         Row(
@@ -637,15 +659,21 @@ ROWS = (
         Row(
             "Sensor.initialize",
             "method",
-            Replaced(("sn.Sensor.setup",), "Called once when the sensor is built; mounts and memory are there already"),
+            Replaced(
+                ("sn.Sensor.setup",),
+                "Called once when the sensor is built; mounts and memory are there already",
+                "tests/contract/test_genesis.py::test_setup_is_called_once_per_sensor",
+            ),
             "after compilation: indices, buffers, references",
         ),
         Row(
             "Sensor.update",
             "method",
             Replaced(
-                ("sn.SimpleSensor.update_raw_data", "sn.Sensor.new_state", "sn.Scene.update"),
+                ("sn.Sensor.observe", "sn.Sensor.new_state", "sn.Scene.update"),
                 "The scene knows what is due; what must last is a state that resets and saves with the scene",
+                "tests/measurement/test_observe.py::"
+                "test_every_tick_is_observed_once_at_samples_and_between_them_read_or_not",
             ),
             "called each physics step",
         ),
@@ -663,6 +691,7 @@ ROWS = (
             Replaced(
                 ("sn.SimpleSensor.update_raw_data", "sn.Sensor.compute", "sn.Sensor.outputs"),
                 "Outputs are written into memory whose address never changes",
+                "tests/contract/test_mjlab.py::test_data_is_computed_once_per_step_however_often_it_is_read",
             ),
             "computes and returns the output, lazily",
         ),

@@ -22,6 +22,7 @@ CATEGORIES: tuple[Category, ...] = (
 
 ISSUES = {
     "Cameras": "cameras and rendering",
+    "Viewer": "a live view that draws sensors",
 }
 """Later work that a row may wait for."""
 
@@ -105,7 +106,7 @@ class Alias:
 
 @dataclass(frozen=True)
 class Replaced:
-    """The need is met by something else: `by` are dotted paths that exist."""
+    """The need is met by something else: `by` are dotted paths that exist, and `test` shows that it is."""
 
     by: tuple[str, ...]
     why: str

@@ -29,6 +29,11 @@ class PosData:
 
 
 @dataclass(frozen=True, slots=True)
+class RowData:
+    row: Annotated[Tensor, sn.Field("m", (1,), axes=("column",))]
+
+
+@dataclass(frozen=True, slots=True)
 class HighData:
     high: Annotated[Tensor, sn.Field("1", dtype="bool", kind="flag")]
 
@@ -254,9 +259,13 @@ def test_the_intermediate_record_is_distinct_where_the_spaces_coincide() -> None
 
 
 def test_intermediate_fields_default_to_the_fields() -> None:
-    scene = syn.world([syn.ProbeCfg(name="p", fields=syn.ALL_FIELDS)])
-    assert scene["p"].intermediate_fields() == scene["p"].fields()
-    assert scene["p"].line.mid_specs == scene["p"].line.specs
+    """Also where the config decides which fields there are, and in which shape."""
+    scene = syn.world([syn.ProbeCfg(name="p", fields=("vec", "flag")), syn.WideCfg(name="w", columns=5)])
+    assert list(scene["p"].intermediate_fields()) == ["vec", "flag"]
+    assert scene["w"].intermediate_fields()["x"].shape == (5,)
+    for name in ("p", "w"):
+        assert scene[name].intermediate_fields() == scene[name].fields()
+        assert scene[name].line.mid_specs == scene[name].line.specs
 
 
 def test_post_process_sees_each_branch_and_its_own_previous_output() -> None:
@@ -356,6 +365,221 @@ def test_the_fused_hook_replaces_raw_and_physics() -> None:
     assert scene["f"].history.pos[:, 0].equal(-2.0 * past[-1] + 1.0)
 
 
+def echo_class(*, is_fused: bool) -> type[Any]:
+    """Return the config of a sensor whose physics noise remembers; with a fused hook that only calls the default."""
+
+    class OwnCfg(sn.MountedSensorCfg[PosData]):
+        pass
+
+    class Echo(sn.SimpleSensor[OwnCfg, PosData]):
+        requires = (sn.BODY_POSE,)
+        lookback = 1
+
+        def update_raw_data(self, raw: sn.Record) -> None:
+            raw.pos.copy_(self.mount.pos_w)
+
+        def apply_physics_imperfections(self, slot: sn.Record, timeline: sn.Timeline) -> None:
+            slot.pos.lerp_(timeline.at(1).pos, 0.5).add_(0.25)
+
+        def apply_transform(self, data: sn.Record, timeline: sn.Timeline, *, is_measured: bool) -> None:
+            data.pos.mul_(2.0)
+
+    if is_fused:
+
+        class Fused(Echo):
+            def update_current_timestep_data(self, raw: sn.Record, slot: sn.Record, timeline: sn.Timeline) -> None:
+                super().update_current_timestep_data(raw, slot, timeline)
+
+        registry._pairs[OwnCfg] = Fused
+    return OwnCfg
+
+
+def test_the_default_of_the_fused_hook_mirrors_raw_and_applies_physics_imperfections() -> None:
+    """A hook that only calls the default gives what a sensor without the hook gives, bit for bit, after a reset too."""
+    plain, fused = echo_class(is_fused=False), echo_class(is_fused=True)
+    scene = mounted(
+        plain(name="plain", body="body", bias=1.0, delay=0.004), fused(name="fused", body="body", bias=1.0, delay=0.004)
+    )
+    past = 2.0 * scene.engine.body_pos_w[:, 0]
+    seen = [past.clone()]
+    for k in range(12):
+        scene.step()
+        if k == 6:
+            scene.reset([2])
+        for branch in ("data", "ground_truth"):
+            assert getattr(scene["fused"], branch).pos.equal(getattr(scene["plain"], branch).pos)
+        truth = 2.0 * scene.engine.body_pos_w[:, 0]
+        assert scene["fused"].ground_truth.pos.equal(truth)
+        seen.append(scene["fused"].line.slot.pos[:, 0].clone())
+    world = scene.engine.body_pos_w[1, 0]
+    before = seen[-2][1]
+    torch.testing.assert_close(seen[-1][1], 2.0 * (0.5 * world + 0.5 * before + 0.25))
+
+
+def test_the_default_hooks_do_nothing() -> None:
+    """Hooks that only call `super()` leave both branches as they are; `post_process` returns its input."""
+
+    class QuietCfg(sn.MountedSensorCfg[PosData]):
+        pass
+
+    class Quiet(sn.SimpleSensor[QuietCfg, PosData]):
+        requires = (sn.BODY_POSE,)
+        lookback = 1
+
+        def intermediate_fields(self) -> Mapping[str, sn.Field]:
+            return self.fields()
+
+        def update_raw_data(self, raw: sn.Record) -> None:
+            raw.pos.copy_(self.mount.pos_w)
+
+        def apply_physics_imperfections(self, slot: sn.Record, timeline: sn.Timeline) -> None:
+            super().apply_physics_imperfections(slot, timeline)
+
+        def apply_transform(self, data: sn.Record, timeline: sn.Timeline, *, is_measured: bool) -> None:
+            super().apply_transform(data, timeline, is_measured=is_measured)
+
+        def derive_measured(self, slot: sn.Record) -> None:
+            super().derive_measured(slot)
+
+        def observe(self) -> None:
+            super().observe()
+
+        def post_process(self, data: sn.Record, timeline: sn.Timeline, *, is_measured: bool) -> Any:
+            return super().post_process(data, timeline, is_measured=is_measured)
+
+    scene = mounted(QuietCfg(name="quiet", body="body"))
+    for _ in range(3):
+        scene.step()
+        assert scene["quiet"].data.pos.equal(scene.engine.body_pos_w[:, 0])
+        assert scene["quiet"].ground_truth.pos.equal(scene.engine.body_pos_w[:, 0])
+
+
+@pytest.mark.parametrize("copy", [None, False])
+def test_the_timeline_gives_the_record_itself(copy: bool | None) -> None:
+    """`at(0, copy=False)` is `at(0)`; a copy is refused with what to write."""
+    scene = syn.world([syn.ContractCfg(name="c", alpha=0.5)])
+    timeline = scene["c"].line.slot_timeline
+    assert (timeline.at(0) if copy is None else timeline.at(0, copy=copy)) is scene["c"].line.slot
+    with pytest.raises(ValueError, match=r"copy: got True, expected False\. Take a clone"):
+        timeline.at(0, copy=True)
+
+
+def test_read_returns_the_data_class_with_memory_of_its_own() -> None:
+    """Every field of the data class, equal to `data`, for all environments or for some, by either name of the ids."""
+    scene = mounted(sn.ImuCfg(name="imu", body="body", fields=("ang_vel_b", "lin_vel_b")))
+    scene.step(substeps=3)
+    sensor = scene["imu"]
+    for read, live in ((sensor.read, sensor.data), (sensor.read_ground_truth, sensor.ground_truth)):
+        whole, some, named = read(), read([2, 0]), read(envs_idx=[2, 0])
+        for copy, rows in ((whole, [0, 1, 2, 3]), (some, [2, 0]), (named, [2, 0])):
+            assert type(copy) is sn.ImuData
+            assert copy.ang_vel_b.equal(live.ang_vel_b[rows]) and copy.lin_vel_b.equal(live.lin_vel_b[rows])
+            assert copy.quat_w is None
+        held = whole.ang_vel_b.clone()
+        assert held.abs().min() > 0.0
+        live.ang_vel_b.zero_()
+        assert whole.ang_vel_b.equal(held) and not whole.ang_vel_b.equal(live.ang_vel_b)
+        live.ang_vel_b.copy_(held)
+    with pytest.raises(sn.ConfigError, match=r"envs_idx: got \[0\], expected it absent beside env_ids"):
+        sensor.read([1], envs_idx=[0])
+
+
+@pytest.mark.parametrize("columns", [1, 5])
+def test_one_tensor_of_n_scalars(columns: int) -> None:
+    """A `single` sensor's data, truth, reads and history are the tensor itself, `[env, N]`."""
+
+    class RowCfg(sn.SimpleSensorCfg[RowData]):
+        pass
+
+    class Row(sn.SimpleSensor[RowCfg, RowData]):
+        single = True
+
+        def fields(self) -> Mapping[str, sn.Field]:
+            return {"row": sn.Field("m", (columns,), axes=("column",))}
+
+        def update_raw_data(self, raw: sn.Record) -> None:
+            raw.row.copy_(torch.arange(self.num_envs * columns).view(self.num_envs, columns))
+
+    scene = mounted(RowCfg(name="row", bias=0.5, history_length=2))
+    scene.step()
+    expected = torch.arange(4.0 * columns).view(4, columns)
+    sensor = scene["row"]
+    for value, offset in ((sensor.data, 0.5), (sensor.read(), 0.5), (sensor.ground_truth, 0.0)):
+        assert type(value) is Tensor and value.equal(expected + offset)
+    assert sensor.read_ground_truth([3]).equal(expected[3:]) and sensor.history.shape == (4, 2, columns)
+
+
+def test_a_state_is_kept_from_step_to_step_and_begins_anew_with_an_episode() -> None:
+    """A counter and a filter in `new_state` are those of the closed recurrence at every sample."""
+
+    class KeptCfg(sn.MountedSensorCfg[PosData]):
+        pass
+
+    class Kept(sn.SimpleSensor[KeptCfg, PosData]):
+        requires = (sn.BODY_POSE,)
+
+        def setup(self) -> None:
+            self.count = self.new_state("count")
+            self.mean = self.new_state("mean", (1, 3))
+
+        def update_raw_data(self, raw: sn.Record) -> None:
+            self.count.add_(1.0)
+            self.mean.add_((self.mount.pos_w - self.mean) / self.count[:, None, None])
+            raw.pos.copy_(self.mean)
+
+    scene = mounted(KeptCfg(name="kept", body="body"))
+    seen = [scene.engine.body_pos_w[:, 0].double().clone()]
+    for k in range(1, 9):
+        scene.step()
+        seen.append(scene.engine.body_pos_w[:, 0].double().clone())
+        mean = torch.stack(seen).mean(dim=0).float()
+        torch.testing.assert_close(scene["kept"].data.pos, mean, rtol=0.0, atol=1e-6)
+        assert scene["kept"].count.tolist() == [k + 1.0] * 4
+    scene.reset([1])
+    assert scene["kept"].count.tolist() == [9.0, 1.0, 9.0, 9.0]
+
+
+FOREIGN = {
+    "_update_raw_data": "update_raw_data(self, raw)",
+    "_apply_transform": "apply_transform(self, data, timeline, *, is_measured)",
+    "_get_return_format": "fields(self)",
+    "_update_shared_cache": "compute(self, truth, measured)",
+    "_update_shared_ground_truth_cache": "compute(self, truth, measured)",
+    "_render_current_state": "outputs(self, is_measured)",
+    "build": "setup(self)",
+    "edit_spec": "MODEL_ELEMENTS",
+    "initialize": "setup(self)",
+    "update": "observe(self)",
+    "_compute_data": "update_raw_data(self, raw)",
+    "postprocess_rays": "ray_cast",
+    "debug_vis": "debug_draw(self)",
+}
+
+
+@pytest.mark.parametrize("where", ["class", "mixin"])
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_hook_with_a_name_of_another_library_is_refused_with_ours(name: str, where: str) -> None:
+    """A `TypeError` where the class is defined, on full control too, also where a mixin brings the hook."""
+
+    class PlainCfg(sn.MountedSensorCfg[PosData]):
+        pass
+
+    hook = {name: lambda self, *args, **kwargs: None}
+    for base in (sn.SimpleSensor, sn.Sensor):
+        bases = (type("Mixin", (), hook), base) if where == "mixin" else (base,)
+        with pytest.raises(TypeError) as caught:
+            type("Ported", bases, {} if where == "mixin" else hook)
+        assert isinstance(caught.value, sn.RegistrationError)
+        assert f"Ported defines a hook of another library. {name} is never called: write " in str(caught.value)
+        assert FOREIGN[name] in str(caught.value)
+
+
+def test_all_foreign_hooks_are_named_at_once_and_other_helpers_are_free() -> None:
+    with pytest.raises(TypeError, match=r"_post_process is never called.* initialize is never called"):
+        type("Ported", (sn.SimpleSensor,), {"_post_process": None, "initialize": None})
+    type("Free", (sn.SimpleSensor,), {"_helper": None, "update_filter": None, "_build": None, "_update": None})
+
+
 def test_uses_ring_pipeline_is_true_unless_a_class_says_otherwise() -> None:
     assert sn.Sensor.uses_ring_pipeline and sn.SimpleSensor.uses_ring_pipeline and sn.Imu.uses_ring_pipeline
     assert "uses_ring_pipeline" not in vars(sn.SimpleSensor)
@@ -433,6 +657,10 @@ def test_the_proximity_sensor_of_the_guide() -> None:
         distance = scene.engine.body_pos_w[:, 0].norm(dim=-1)[:, None]
         torch.testing.assert_close(scene[far].data.distance, distance.clamp(max=1.0))
         torch.testing.assert_close(scene[near].data.distance, distance.clamp(max=0.2))
+    away = sn.Scene(sn.TensorEngine(1), [near, far])
+    away.engine.body_pos_w[:] = 2.0
+    away.update()
+    assert away[far].data.distance.tolist() == [[1.0]] and away[near].data.distance.item() == pytest.approx(0.2)
     knobs = {"noise": 0.01, "bias": 0.1, "random_walk": 0.001, "resolution": 0.001, "delay": 0.01, "jitter": 0.004}
     laws = check_sensor(far.replace(**knobs, history_length=3))
     assert {"truth_is_never_altered", "delay_invents_nothing", "reading_changes_nothing"} <= set(laws)

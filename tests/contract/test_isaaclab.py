@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import mujoco
 import numpy as np
 import pytest
 import synthetic as syn
@@ -86,6 +87,35 @@ def test_data_are_computed_on_access_or_by_force(name: str) -> None:
     syn.advance(scene, force_compute=True)
     scene.engine.body_pos_w += 1.0
     assert position(scene, name).equal(syn.signal(2, 3))
+
+
+@each_plain_sensor
+def test_evaluation_is_lazy_where_no_sample_can_be_missed(name: str) -> None:
+    """Without period and memory, or where the config says so; `info` says which. Else at each due tick."""
+    for options, evaluation in (
+        ({}, "lazy"),
+        ({"evaluate": "always"}, "eager"),
+        ({"update_period": 0.03}, "eager"),
+        ({"update_period": 0.03, "evaluate": "on_read"}, "lazy"),
+        ({"history_length": 2}, "eager"),
+        ({"delay": 0.02}, "eager"),
+    ):
+        scene = built(name, **options)
+        sensor = scene["x"]
+        assert sensor.info.evaluation == evaluation and sensor.is_lazy is (evaluation == "lazy")
+        syn.advance(scene, 3)
+        scene.engine.body_pos_w += 1.0  # what is computed from now on shows it
+        expected = syn.signal(1 if "delay" in options else 3, 3)
+        assert position(scene, name).equal(expected + 1.0 if evaluation == "lazy" else expected)
+    for options in ({"history_length": 2}, {"delay": 0.02}):
+        with pytest.raises(sn.ConfigError, match="evaluate"):
+            built(name, **options, evaluate="on_read")
+        scene = built(name, **options, evaluate="wanted")
+        syn.advance(scene, 8)
+        assert scene["x"].frame.tolist() == [2] * 3  # at the start and at the first tick: then nobody had read it
+        scene["x"].data  # noqa: B018 - somebody does
+        syn.advance(scene)
+        assert scene["x"].frame.tolist() == [3] * 3
 
 
 @each_sensor
@@ -251,6 +281,75 @@ def test_the_environment_namespace_stands_for_all_environments(sensor: str) -> N
         scene = sn.Scene(sn.MujocoEngine(ROBOT, num_envs=2), [make(prim_path=path)])
         assert scene["x"].info.mounts == ("sensor",)
         torch.testing.assert_close(getattr(scene["x"].data, field), torch.tensor([[0.1, 0.0, 1.0]] * 2))
+
+
+@pytest.mark.parametrize("space", NAMESPACES)
+def test_an_entity_alone_is_its_root_body_in_every_selector(space: str) -> None:
+    """As a mount, a target frame, a source and a filter of contacts, and what rays hit; its root has another name."""
+    path = {name: f"{space}{name}" for name in ("Robot", "Cube")}
+    scene = sn.Scene(
+        sn.MujocoEngine.compose({"Robot": ROBOT, "Cube": BOX}, num_envs=2),
+        [
+            sn.ImuCfg(name="imu", prim_path=path["Cube"]),
+            sn.FrameTransformerCfg(
+                name="frames", prim_path=path["Robot"], target_frames=[FRAME(prim_path=path["Cube"])]
+            ),
+            sn.ContactSensorCfg(name="net", prim_path=path["Cube"], filter_prim_paths_expr=[path["Robot"]]),
+            sn.RayCasterCfg(name="rays", prim_path=path["Robot"], mesh_prim_paths=[path["Cube"]]),
+            sn.RayCasterCameraCfg(
+                name="eye", prim_path=path["Robot"], pattern_cfg=sn.PinholeCameraPatternCfg(width=4, height=3)
+            ),
+        ],
+    )
+    assert scene["imu"].info.bodies == ("Cube/box",)
+    assert scene["frames"].info.bodies == ("Robot/base",) and scene["frames"].body_names == ["box"]
+    torch.testing.assert_close(scene["frames"].data.target_pos_source[0, 0], torch.tensor([2.0, 0.0, 0.0]))
+    assert scene["net"].body_names == ["box"]
+    assert scene["net"].data.force_matrix_w.shape == (2, 1, 1, 3)
+    assert scene["rays"].info.bodies == ("Robot/base",) and scene["eye"].info.bodies == ("Robot/base",)
+
+
+def test_an_entity_alone_is_resolved_before_the_model_is_compiled() -> None:
+    """`sn.prepare` finds the same bodies for the reports of contacts."""
+    spec = mujoco.MjSpec.from_string(COMPOSED)
+    cfg = sn.ContactSensorCfg(
+        name="x", prim_path="{ENV_REGEX_NS}/Cube", filter_prim_paths_expr=["{ENV_REGEX_NS}/Robot"]
+    )
+    model = sn.prepare(spec, [cfg]).compile()
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    scene = sn.Scene(sn.MujocoEngine.from_mj(model, data), [cfg])
+    assert scene["x"].data.force_matrix_w.shape == (1, 1, 1, 3)
+
+
+COMPOSED = """
+<mujoco><worldbody><geom type="plane" size="5 5 1"/>
+  <body name="Robot/base" pos="0 0 1"><freejoint/><geom size=".1"/>
+    <body name="Robot/leg" pos="0 .2 0"><joint/><geom size=".05"/>
+      <body name="Hand/held"><geom size=".02"/><body name="Hand/tip"/></body></body></body>
+  <body name="Cube/box" pos="2 0 1"><freejoint/><geom size=".1"/></body>
+  <body name="Pile/a" pos="4 0 1"><freejoint/><geom size=".1"/></body>
+  <body name="Pile/b" pos="5 0 1"><freejoint/><geom size=".1"/></body>
+</worldbody></mujoco>
+"""
+
+
+def test_an_entity_with_several_roots_and_a_name_without_an_entity_are_refused() -> None:
+    """Also where the kinematic tree is unknown; a body of that very name comes first."""
+    engine = sn.MujocoEngine(COMPOSED)
+    assert match_prim_path("{ENV_REGEX_NS}/Robot", engine, "Cfg") == ("body", ["Robot/base"])
+    assert match_prim_path("{ENV_REGEX_NS}/Hand", engine, "Cfg") == ("body", ["Hand/held"])
+    assert match_prim_path("{ENV_REGEX_NS}/(Robot|Box)", engine, "Cfg") == ("body", ["Robot/base"])
+    for exactly_one in (False, True):
+        with pytest.raises(sn.SelectionError, match=r"an entity with one root body.*Pile/a, Pile/b"):
+            match_prim_path("{ENV_REGEX_NS}/Pile", engine, "Cfg", exactly_one=exactly_one)
+    with pytest.raises(sn.SelectionError, match="Tried 'Robo' and 'Robo'"):
+        match_prim_path("{ENV_REGEX_NS}/Robo", engine, "Cfg")
+    flat = sn.TensorEngine(bodies=("Robot/base", "Robot/foot", "Cube/box", "Cup", "Cup/lid"))
+    assert match_prim_path("{ENV_REGEX_NS}/Cube", flat, "Cfg") == ("body", ["Cube/box"])
+    assert match_prim_path("{ENV_REGEX_NS}/Cup", flat, "Cfg") == ("body", ["Cup"])
+    with pytest.raises(sn.SelectionError, match="an entity with one root body"):
+        match_prim_path("{ENV_REGEX_NS}/Robot", flat, "Cfg")
 
 
 # Examples -------------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 
 import sensorium as sn
 from sensorium.compute import program
+from sensorium.scene import slices
 
 TICKS = 20
 
@@ -88,6 +90,12 @@ def test_reads_are_pure() -> None:
     syn.advance(scene)
     assert torch.equal(copy.vec, before)
     assert scene["noisy"].read([2, 0]).vec.equal(scene["noisy"].data.vec[[2, 0]])
+    first = snapshots(scene)
+    for name in scene:
+        for read in (scene[name].read, scene[name].read_ground_truth):
+            read()
+            read([1])
+    compare(snapshots(scene), first)
 
 
 # Independence ---------------------------------------------------------------------------------------------------------
@@ -97,6 +105,47 @@ def test_number_of_envs() -> None:
     """Env 3 of 4 and env 3 of 4096 see the same bits."""
     few, many = run(syn.menagerie(), 4, lambda k: 0), run(syn.menagerie(), 4096, lambda k: 0)
     compare(few, many, slice(0, 4))
+
+
+def test_slices_of_a_run() -> None:
+    """Envs 3 to 5 of 6 see the bits of a scene of 3 whose first env is number 3, after resets too."""
+    whole, part = syn.world(syn.menagerie(), 6), syn.world(syn.menagerie(), 3, first_env=3)
+    for k in range(1, TICKS + 1):
+        for scene in (whole, part):
+            rows = slice(6 - scene.num_envs, 6)
+            scene.engine.body_pos_w[:, 0] = syn.signal(k, 6)[rows]
+            scene.engine.body_quat_w[:, 0] = syn.yaw(k, 6)[rows]
+            scene.update()
+            if k in (1, 7):  # at 1, so that nothing is left of the state in which the scenes were built
+                scene.reset([env - rows.start for env in ((3, 5) if k == 7 else range(rows.start, 6))])
+    shown = {name: {key: values[3:] for key, values in each.items()} for name, each in snapshots(whole).items()}
+    compare(snapshots(part), shown)
+
+
+def test_the_global_index_of_an_env_is_checked() -> None:
+    """It is an integer from 0 on, and no env of the scene has a number that a kernel cannot count to."""
+    for wrong in (-1, 1.0, True, "3", 2**31 - 3):
+        with pytest.raises(sn.ConfigError, match=r"Scene\.first_env: got .*expected an integer from 0 to 2147483644"):
+            syn.world([], 4, first_env=wrong)
+    scene = syn.world([syn.ScalarCfg(noise=1.0)], 4, first_env=np.int64(2**31 - 4))
+    assert scene.description().to_dict()["first_env"] == scene.first_env == 2**31 - 4
+
+
+@pytest.mark.parametrize(
+    ("rank", "size", "given", "warns"),
+    [("1", "2", {}, True), ("0", "2", {}, True), ("1", "2", {"first_env": 0}, False), ("0", "1", {}, False)],
+)
+def test_a_rank_of_a_launcher_is_asked_for_its_first_env(
+    rank: str, size: str, given: dict[str, int], warns: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once per process, and the warning says what to pass."""
+    monkeypatch.setenv("RANK", rank)
+    monkeypatch.setenv("WORLD_SIZE", size)
+    slices._warn_where_distributed.cache_clear()
+    with pytest.warns(sn.SensoriumWarning, match=r"first_env=rank \* num_envs") if warns else nullcontext():
+        syn.world([], **given)
+    syn.world([], **given)
+    slices._warn_where_distributed.cache_clear()
 
 
 def test_other_sensors() -> None:
@@ -272,6 +321,7 @@ def test_resuming_refuses_another_scene() -> None:
     state = syn.world(cfgs).state()
     others: list[tuple[sn.Scene, str]] = [
         (syn.world(cfgs, seed=1), "seed"),
+        (syn.world(cfgs, first_env=4), "first_env"),
         (syn.world([syn.ScalarCfg(name="b")]), "sensors"),
         (syn.world(cfgs, num_envs=5), "num_envs"),
         (syn.world([syn.ScalarCfg(name="a", history_length=3)]), "a"),

@@ -87,6 +87,21 @@ def test_an_env_does_not_depend_on_how_many_there_are() -> None:
         same(few, many)
 
 
+def test_slices_of_envs_draw_what_the_whole_draws() -> None:
+    """Envs 2 to 5 of 6 equal a scene of 4 whose first env is number 2, bit for bit, also after a reset."""
+    whole, part = everything(6), everything(4, first_env=2)
+    for k in range(1, 11):
+        for scene, rows in ((whole, slice(0, 6)), (part, slice(2, 6))):
+            scene.engine.body_pos_w[:, 0] = syn.signal(k, 6)[rows]
+            scene.engine.body_quat_w[:, 0] = syn.yaw(k, 6)[rows]
+            scene.update()
+            if k in (1, 6):  # from its first sample on, what a stage keeps is of the state that was just written
+                scene.reset([each - rows.start for each in ((2, 4) if k == 6 else range(rows.start, 6))])
+        for name in STAGES:
+            shown = {field: values[2:] for field, values in syn.snapshot(whole[name]).items()}
+            syn.same(syn.snapshot(part[name]), shown)
+
+
 def test_a_reset_reaches_all_states_of_its_env_and_no_other() -> None:
     """The others do not notice a reset, and after it env 2 shows nothing of what it saw before."""
     scene, twin, past = everything(), everything(), everything()

@@ -322,6 +322,15 @@ def test_the_words_and_units_of_makers_are_understood(tmp_path: Path) -> None:
     assert table.channel.tolist() == [2, 3]
 
 
+@pytest.mark.parametrize("keep", [0, 1, 40, 200, 500])
+def test_a_damaged_file_is_a_config_error_that_names_it(tmp_path: Path, keep: int) -> None:
+    path = tmp_path / "scan.npz"
+    sn.ScanTable([0.0, 0.1], [1.0, 2.0], [0.0, 0.0]).to_file(path)
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(sn.ConfigError, match=r"ScanTable\.path: got .*scan\.npz"):
+        sn.ScanTable.from_file(path)
+
+
 def test_a_rate_stands_for_a_column_of_times(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("azimuth,elevation\n1,0\n2,0\n3,0\n")
     table = sn.TablePatternCfg(path=str(tmp_path / "a.csv"), points_per_second=10.0).table()

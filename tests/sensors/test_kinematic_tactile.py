@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
 
 import sensorium as sn
 from sensorium.testing import check_sensor, tumbling_engine
@@ -173,19 +174,82 @@ def test_a_twist_reads_a_torque_about_the_normal() -> None:
     np.testing.assert_allclose(numpy(skin.data.torque)[0, 0], (0.0, 0.0, -1.0), atol=1e-6)
 
 
+@pytest.mark.parametrize("speed", [-300.0, 1e-5, 300.0])
+@pytest.mark.parametrize("surface_normals", [False, True])
+def test_friction_bounds_the_torque_of_a_pad_that_twists_on_a_plate(speed: float, surface_normals: bool) -> None:
+    """A disc under uniform pressure slips at 2/3 mu F A; one taxel slips at that of its own contact circle.
+
+    The taxels of the pad are at rings of equal area; the default `twist_scalar` must not add more than their own share.
+    """
+    mu, radius, depth, reach = 0.5, 1e-3, 4e-4, 0.02
+    rings = reach * np.sqrt((np.arange(40) + 0.5) / 40)
+    angles = 2.0 * np.pi * np.arange(24) / 24
+    places = np.stack([np.outer(rings, np.cos(angles)), np.outer(rings, np.sin(angles))], -1).reshape(-1, 2)
+    places = np.concatenate([np.zeros((1, 2)), places])
+    engine = engine_of([BOX])
+    engine.body_pos_w[:, 1] = torch.tensor([0.0, 0.0, 0.1])
+    engine.body_pos_w[:, 0] = torch.tensor([0.0, 0.0, depth - radius])
+    engine.body_ang_vel_w[:, 0] = torch.tensor([0.0, 0.0, speed])
+    scene, skin = tactile(
+        engine, probe_local_pos=np.concatenate([places, np.zeros((len(places), 1))], axis=1), probe_radius=radius,
+        probe_local_normal=(0.0, 0.0, 1.0), friction=mu, shear_scalar=1e4, surface_normals=surface_normals,
+        probe_radius_noise=1e-12,
+    )  # fmt: skip
+    scene.update()
+    force, torque = numpy(skin.data.force)[0].astype(np.float64), numpy(skin.data.torque)[0].astype(np.float64)
+    np.testing.assert_allclose(torque, numpy(skin.ground_truth.torque)[0], atol=1e-9)
+    load = abs(force[:, 2].sum())
+    assert load == pytest.approx(1000.0 * depth * len(places), rel=1e-3)
+    of_disc = 2.0 / 3.0 * mu * load * reach
+    of_taxel = 2.0 / 3.0 * mu * (1000.0 * depth) * np.sqrt(depth * (2.0 * radius - depth))
+    side = -1.0 if surface_normals else 1.0  # the force on the link resists, that of the skin drives
+    assert torque[0, 2] == pytest.approx(side * np.sign(speed) * min(abs(speed), of_taxel), rel=1e-3)
+    lever = side * torque[:, 2].sum()
+    if abs(speed) > 1.0:  # all slip
+        own = len(places) * of_taxel
+        assert lever == pytest.approx(np.sign(speed) * (of_disc * len(places[1:]) / len(places) + own), rel=2e-3)
+        assert abs(lever) < 1.1 * of_disc
+
+
+def test_without_friction_a_twist_has_no_bound() -> None:
+    """The law of the contract: `twist_scalar` times the angular velocity, N m s times rad/s, by default 1 N m s."""
+    engine = engine_of([BOX])
+    engine.body_pos_w[:, 1] = torch.tensor([0.0, 0.0, 0.1])
+    engine.body_ang_vel_w[:, 0] = torch.tensor([0.0, 0.0, 300.0])
+    scene, skin = tactile(engine)
+    scene.update()
+    np.testing.assert_allclose(numpy(skin.data.torque)[0, 0], (0.0, 0.0, 300.0), atol=1e-4)
+
+
 def test_the_reading_is_in_the_links_axes_wherever_the_link_is() -> None:
-    """A pair of bodies turned and moved together feels the same."""
-    readings = []
-    for quat, pos in (((1.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0)), (unit(0.2, 0.5, -0.7, 0.4), (3.0, -2.0, 1.0))):
+    """A pair of bodies turned and moved together feels the same, also where the cube is turned on its face or over.
+
+    Force and torque have parts along all axes that a wrong frame would mix.
+    """
+    readings, torques = [], []
+    places = ((0.0, 0.0, 0.0), (0.005, 0.003, 0.0), (-0.005, 0.001, 0.002))
+    level, askew = (1.0, 0.0, 0.0, 0.0), unit(0.2, 0.5, -0.7, 0.4)
+    quarter, over = unit(1.0, 0.0, 0.0, 1.0), (0.0, 1.0, 0.0, 0.0)
+    for quat, pos, own in (
+        (level, (0.0, 0.0, 0.0), level), (askew, (3.0, -2.0, 1.0), level), (level, (0.0, 0.0, 0.0), quarter),
+        (askew, (0.0, 0.0, 0.0), over),
+    ):  # fmt: skip
         engine = engine_of([BOX])
-        engine.body_quat_w[:] = torch.tensor(np.asarray(quat), dtype=torch.float32)
+        engine.body_quat_w[:, 0] = torch.tensor(np.asarray(quat), dtype=torch.float32)
+        turned = Rotation.from_quat(quat, scalar_first=True) * Rotation.from_quat(own, scalar_first=True)
+        engine.body_quat_w[:, 1] = torch.tensor(turned.as_quat(scalar_first=True), dtype=torch.float32)
         engine.body_pos_w[:, 0] = torch.tensor(pos)
         engine.body_pos_w[:, 1] = torch.tensor(np.array(pos) + rotated(quat, (0.0, 0.0, 0.1)), dtype=torch.float32)
         engine.body_lin_vel_w[:, 0] = torch.tensor(rotated(quat, (0.3, 0.1, 0.2)), dtype=torch.float32)
-        scene, skin = tactile(engine, probe_local_pos=THREE)
+        engine.body_ang_vel_w[:, 0] = torch.tensor(rotated(quat, (0.0, 0.0, 5.0)), dtype=torch.float32)
+        scene, skin = tactile(engine, probe_local_pos=places, twist_scalar=0.2)
         scene.update()
-        readings.append(numpy(skin.data.force))
-    np.testing.assert_allclose(readings[0], readings[1], atol=2e-3)  # 1000 N/m of 1e-6 m at a distance of 4 m
+        readings.append(numpy(skin.data.force)[0])
+        torques.append(numpy(skin.data.torque)[0])
+    for force, torque in zip(readings[1:], torques[1:], strict=True):
+        np.testing.assert_allclose(force, readings[0], atol=2e-3)  # 1000 N/m of 1e-6 m at a distance of 4 m
+        np.testing.assert_allclose(torque, torques[0], atol=2e-5)  # at arms of 5 mm
+    assert (np.abs(readings[0]).min(axis=0) > 0.05).all() and (np.abs(torques[0]).max(axis=0) > 1e-4).all()
 
 
 def test_own_link_is_not_felt_and_every_other_shape_is_collision_enabled_or_not() -> None:

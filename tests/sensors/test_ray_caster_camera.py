@@ -751,7 +751,7 @@ def test_a_bad_config_names_its_field(options: Any, says: str) -> None:
 
 def test_a_camera_without_a_lens_is_an_error() -> None:
     with pytest.raises(sn.ConfigError, match="pattern_cfg: got nothing"):
-        sn.RayCasterCameraCfg(body="body")  # type: ignore[call-arg]
+        sn.RayCasterCameraCfg(body="body")
 
 
 @pytest.mark.parametrize(

@@ -236,7 +236,7 @@ def test_carlas_word_for_the_period_is_taken_as_well() -> None:
             {"acceleration": "engin"},
             ["acceleration: got 'engin', expected one of auto", "Did you mean 'engine'"],
         ),
-        ("imu", {"noise": "{uniform = [1]}"}, ["noise: got"]),
+        ("imu", {"noise": "{uniform = [1]}"}, ["noise.uniform: got [1], expected two numbers"]),
         ("imu", {"site": "a", "body": "b"}, ["mount: got site='a', body='b', expected exactly one selector"]),
         ("motor_current", {"torque_constant": None}, ["torque_constant: got nothing, expected a value"]),
         ("contact", {"on_force": -1.0}, ["on_force: got -1.0, expected a finite force >= 0 in newton"]),

@@ -602,9 +602,9 @@ class Expected:
 class Model:
     """A hub, its clients, and what each should have; random operations on them."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, **options: Any) -> None:
         self.random = random.Random(seed)
-        self.hub = Hub(lambda: None, slots_available())
+        self.hub = Hub(lambda: None, slots_available(), **options)
         self.subscriptions: list[Expected] = []
         self.by_number: dict[tuple[bytes, int], Expected] = {}
         self.slots: list[tuple[Session, Place, bytes]] = []
@@ -738,8 +738,49 @@ class Model:
                 assert waits >= each.real.queued + each.real.lost and each.real.queued <= each.limit
             assert not waits or each.under_way or each.real.queued == 0
         for each in self.subscriptions:
-            if each.ended.startswith("too slow"):
+            if each.ended.startswith("too slow") and "max_queued_mb" not in each.ended:
                 assert each.kind == "lossless" and len(each.offered) - len(each.got) > each.limit
+
+    def check_held(self, most: int) -> None:
+        """Compare the count of what is held with what is found in queues and under way."""
+        shares, sizes = [], {}
+        for session in self.hub.sessions.values():
+            under_way = list(session.orphans)
+            for each in session.subscriptions.values():
+                shares += [payload.share for payload in each.queue]
+                under_way += each.under_way
+            shares += [sent.share for sent in under_way if sent.share is not None]
+            sizes[session] = sum(sent.share.size for sent in under_way if sent.share is not None)
+            assert session.under_way == sizes[session]
+            assert session.under_way <= most // 6 or session.awaited == 1 or not session.under_way
+        assert self.hub.held == sum({id(share): share.size for share in shares}.values())
+        assert self.hub.held <= most + 3 * 26_000  # one message of each client is always under way
+
+
+@pytest.mark.parametrize("most", [100_000, 400_000, 2**30])
+def test_what_is_held_for_clients_is_counted_and_bounded(most: int) -> None:
+    """Subscriptions that keep most waiting give way; nobody waits for ever, and at the end nothing is held."""
+    model = Model(most, most_held=most)
+    operations = {
+        model.offer: 60, model.credit: 8, model.release: 10, model.read: 20, model.subscribe: 8, model.end: 2,
+        model.disconnect: 0.5, model.replace_topic: 0.5,
+    }  # fmt: skip
+    for _ in range(1500):
+        (operation,) = model.random.choices([*operations], [*operations.values()])
+        operation()
+        model.check_held(most)
+    model.read()
+    assert any("max_queued_mb" in each.ended for each in model.subscriptions) is (most < 2**30)
+    got = sum(len(each.got) for each in model.subscriptions)
+    for _ in range(3000):
+        model.read()
+        model.credit()
+    assert sum(len(each.got) for each in model.subscriptions) > got
+    assert all(not each.real.queued for each in model.subscriptions if not each.ended and not each.real.ended)
+    for session in list(model.hub.sessions.values()):
+        model.hub.remove_session(session)
+    assert model.hub.held == 0
+    model.hub.close()
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -208,6 +208,11 @@ def test_text_is_read_as_json_first() -> None:
     assert read_text("null") is None and read_text('"1"') == "1" and read_text("1e3") == 1000.0
 
 
+def test_a_text_that_is_nested_without_end_is_refused() -> None:
+    with pytest.raises(ValueError, match="nested too deeply"):
+        read_text("[" * 100_000)
+
+
 # Definitions ----------------------------------------------------------------------------------------------------------
 
 

@@ -84,6 +84,9 @@ def test_an_array_of_ids_is_used_like_a_list() -> None:
     assert 4 not in event
     assert list(reversed(event)) == [9, 3, 5]
     assert event[np.uint8(1)] == 3
+    for index in (3, -4):
+        with pytest.raises(IndexError, match="out of bounds"):
+            event[index]
 
 
 def test_past_the_end_is_an_index_error() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -71,3 +72,36 @@ def test_they_are_loaded_once_after_our_own(monkeypatch: pytest.MonkeyPatch) -> 
     found.load()
     found.load()
     assert order == ["our.first", "our.second", "dog"] and not found.broken and found.suspects() == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("class Abort(BaseException): ...\nraise Abort('no display')\n", "Abort: no display ("),
+        ("raise SystemExit(3)\n", "SystemExit: 3 ("),
+        ("class Mute(Exception):\n    def __str__(self): raise ValueError\nraise Mute\n", "Mute ("),
+    ],
+    ids=["base exception", "exit", "no text"],
+)
+def test_whatever_a_module_raises_is_reported_by_name(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "plugin_bee.py").write_text(text, encoding="utf-8")
+    found = Plugins("test.group", "insect", ())
+    with pytest.warns(
+        SensoriumWarning, match=re.escape(f"'bee' (plugin_bee) could not be loaded and is left out: {said}")
+    ):
+        found.load(NOTED)
+    assert sorted(NOTED) == ["Ant", "Cow", "Own"]
+
+
+def test_a_malformed_value_is_reported_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = [EntryPoint("ant", "a b c !!", "test.group"), EntryPoint("cow", "plugin_cow", "test.group")]
+    monkeypatch.setattr(plugins, "entry_points", lambda group: points)
+    with pytest.warns(SensoriumWarning, match="'ant' .*'a b c !!' names no module; expected package.module"):
+        Plugins("test.group", "insect", ()).load(NOTED)
+    assert sorted(NOTED) == ["Cow", "Own"]
+
+
+def test_ctrl_c_ends_the_program(tmp_path: Path) -> None:
+    (tmp_path / "plugin_bee.py").write_text("raise KeyboardInterrupt\n", encoding="utf-8")
+    with pytest.raises(KeyboardInterrupt):
+        Plugins("test.group", "insect", ()).load(NOTED)

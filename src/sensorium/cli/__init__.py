@@ -12,11 +12,26 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any, Protocol
+from importlib import import_module
+from typing import Annotated, Any, Protocol, Union
 
 __all__ = ["main"]
 
-DESCRIPTION = "Sensors for simulated robots: the truth, and beside it what a real device would report."
+DESCRIPTION = """Sensors for simulated robots: the truth, and beside it what a real device would report.
+
+`sensorium COMMAND --help` shows the options of a command, with examples. `sensorium --version` shows the version."""
+COMMANDS = {
+    "demo": "sensorium.cli.commands:Demo",
+    "run": "sensorium.cli.commands:Run",
+    "serve": "sensorium.cli.serve:Serve",
+    "listen": "sensorium.cli.listen:Listen",
+    "explain": "sensorium.cli.explain:Explain",
+    "list": "sensorium.cli.listing:List",
+    "new-sensor": "sensorium.cli.new_sensor:NewSensor",
+    "warmup": "sensorium.cli.warmup:Warmup",
+}
+"""Name -> where its class is. Only the one that runs is imported."""
+HELP = ("-h", "--help")
 
 
 class _Command(Protocol):
@@ -41,19 +56,26 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(args: list[str]) -> int:
-    from sensorium.cli import messages
-    from sensorium.errors import SensoriumError
+    from sensorium.errors import MissingDependencyError, SensoriumError
 
     try:
-        if args == ["--version"]:
+        if args[:1] == ["--version"]:
             from sensorium import __version__
 
-            messages.stdout().print(f"sensorium {__version__}")
+            print(f"sensorium {__version__}")
             return 0
+        from sensorium.cli import messages
+
         with messages.plain_warnings():
             return _parsed(args or ["--help"]).run()
     except SensoriumError as error:
         messages.error(str(error))
+        return 2
+    except ModuleNotFoundError as error:
+        missing = MissingDependencyError.of_core(f"`sensorium {args[0]}`" if args else "the command line", error)
+        if missing is None:
+            raise
+        print(f"error: {missing}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # who read the output has left, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains of it when it ends
@@ -66,28 +88,31 @@ def _parsed(args: list[str]) -> _Command:
     import tyro
 
     from sensorium.cli.arguments import REGISTRY
-    from sensorium.cli.commands import Demo, Run
-    from sensorium.cli.explain import Explain
-    from sensorium.cli.listen import Listen
-    from sensorium.cli.listing import List
-    from sensorium.cli.new_sensor import NewSensor
-    from sensorium.cli.serve import Serve
-    from sensorium.cli.warmup import Warmup
+    from sensorium.engines.model_file import SUFFIXES
+    from sensorium.errors import UnknownNameError
 
-    def command(name: str, cls: type) -> Any:
-        line = (cls.__doc__ or "").splitlines()[0]  # where all are listed, one line for each will do
-        return tyro.conf.subcommand(name, description=line if args[0] in ("-h", "--help") else None)
-
-    commands = (
-        Annotated[Demo, command("demo", Demo)]
-        | Annotated[Run, command("run", Run)]
-        | Annotated[Serve, command("serve", Serve)]
-        | Annotated[Listen, command("listen", Listen)]
-        | Annotated[Explain, command("explain", Explain)]
-        | Annotated[List, command("list", List)]
-        | Annotated[NewSensor, command("new-sensor", NewSensor)]
-        | Annotated[Warmup, command("warmup", Warmup)]
-    )
+    name, *rest = args
     with REGISTRY:
-        parsed: _Command = tyro.cli(commands, prog="sensorium", description=DESCRIPTION, args=args)
-    return parsed
+        if name in COMMANDS:
+            parsed: _Command = tyro.cli(_command(name), prog=f"sensorium {name}", args=rest)
+            return parsed
+        if name not in HELP:
+            fix = "`sensorium --help` shows what each does."
+            if name.endswith(SUFFIXES):
+                fix = f"To simulate a model: sensorium run {name} --rig rig.toml"
+            raise UnknownNameError("command", name, [*COMMANDS, "--help", "--version"], fix)
+        listed: Any = Union[tuple(Annotated[_command(name), _line(name)] for name in COMMANDS)]  # noqa: UP007 - of many
+        tyro.cli(listed, prog="sensorium", description=DESCRIPTION, args=["--help"])
+    raise AssertionError("tyro ends with its help")
+
+
+def _command(name: str) -> Any:
+    module, _, cls = COMMANDS[name].partition(":")
+    return getattr(import_module(module), cls)
+
+
+def _line(name: str) -> Any:
+    """Return how a command is listed: where all are, one line of each will do."""
+    import tyro
+
+    return tyro.conf.subcommand(name, description=(_command(name).__doc__ or "").splitlines()[0])

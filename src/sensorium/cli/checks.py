@@ -9,7 +9,10 @@ import re
 import socket
 import stat
 from collections.abc import Iterable
+from pathlib import Path
 
+from sensorium.cli.rig import check_rig
+from sensorium.engines.model_file import SUFFIXES, model_file
 from sensorium.errors import UsageError
 
 DEVICES = re.compile(r"(?:cpu|cuda)(?::(0|[1-9]\d*))?")
@@ -18,10 +21,34 @@ LONGEST_PATH = 107
 """Bytes of the path of a socket (`sun_path` of Linux, without the zero at its end)."""
 
 
-def check_envs(envs: int) -> None:
-    """Raise `UsageError` where a number of environments is none."""
+def check_envs(envs: int, first_env: int = 0) -> None:
+    """Raise `UsageError` for a number of environments, or a global index of the first one, that is out of range."""
     if envs < 1:
         raise UsageError.of("--envs", envs, "a whole number >= 1", "Use --envs 1 for a single environment.")
+    if not 0 <= first_env <= 2**31 - envs:
+        fix = "Use for example --first-env 64 for the second slice of 64 environments."
+        raise UsageError.of("--first-env", first_env, f"a whole number from 0 to {2**31 - envs}", fix)
+
+
+def check_files(model: str | Path | None, rig: Path | None) -> None:
+    """Refuse a model file or a rig file that is missing or of the wrong kind.
+
+    Args:
+        model: the model file; None for none.
+        rig: the rig file; None for none.
+
+    Raises:
+        UsageError: each is in the place of the other.
+        ModelError: a file is missing, or it is no model or no rig.
+    """
+    if model is not None and rig is not None and Path(model).suffix == ".toml" and rig.suffix.lower() in SUFFIXES:
+        raise UsageError.of(
+            "MODEL, --rig", f"{model}, {rig}", "the model first, then the rig", f"Swap them: {rig} --rig {model}"
+        )
+    if rig is not None:
+        check_rig(rig)
+    if model is not None:
+        model_file(model)
 
 
 def check_device_name(device: str) -> None:
@@ -111,4 +138,4 @@ def _check_path(address: str, path: str) -> None:
         raise _cannot(address, f"the folder {folder!r} cannot be written", other)
 
 
-__all__ = ["check_addresses", "check_device_name", "check_envs"]
+__all__ = ["check_addresses", "check_device_name", "check_envs", "check_files"]

@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
+from sensorium.cli.arguments import unset
+from sensorium.cli.checks import check_envs, check_files
 from sensorium.cli.messages import busy
 from sensorium.cli.rig import EXAMPLE
 
@@ -61,7 +63,7 @@ class Demo:
             scene = Scene(engine, sensors(), seed=self.seed)
         recorder = NpzRecorder()
         every = max(1, round(0.01 / engine.dt))
-        completed = simulate(scene, trot(), every, settings.ticks(engine.dt), recorder)
+        completed = simulate(scene, trot(engine), every, settings.ticks(engine.dt), recorder)
         finish(scene, recorder, settings, PRESETS, TITLE)
         return 0 if completed else INTERRUPTED
 
@@ -84,7 +86,7 @@ class Run:
     model: Annotated[Positional[Path], arg(metavar="MODEL")]
     """MJCF or URDF file."""
     rig: Annotated[Path, arg(metavar="RIG.toml")]
-    """Rig file: the sensors, as TOML, such as the example above."""
+    """Rig file: the sensors, as TOML; `sensorium run --help` shows one."""
     envs: Annotated[int, arg(metavar="N")] = 1
     """Environments, each with its own noise."""
     seconds: Annotated[float, arg(metavar="S")] = 2.0
@@ -93,6 +95,8 @@ class Run:
     """Folder of the results; made if needed, files in it are replaced."""
     seed: Annotated[int, arg(metavar="K")] = 0
     """Seed of every random number; equal seeds give equal files."""
+    first_env: Annotated[int | None, unset("K", "0")] = None
+    """Global index of env 0, if this process simulates a slice of a larger run: env 0 then has the noise of env K."""
     device: Annotated[str, arg(metavar="D")] = "cpu"
     """Where the sensors compute: cpu, cuda or cuda:INDEX. The physics of mujoco runs on the CPU, that of mujoco_warp
     there, too."""
@@ -110,12 +114,11 @@ class Run:
         from sensorium.cli.simulation import Settings, finish, load_model, simulate
 
         settings = Settings(self.envs, self.seconds, self.out, self.seed, self.device)
+        check_envs(self.envs, self.first_env or 0)
         from sensorium.cli.control import check_control, control_for
-        from sensorium.cli.rig import check_rig, load_rig
-        from sensorium.engines.model_file import model_file
+        from sensorium.cli.rig import load_rig, naming_tables
 
-        check_rig(self.rig)
-        model_file(self.model)
+        check_files(self.model, self.rig)
         with busy("loading"):
             check_control(self.control)
             import sensorium.sensors.all  # noqa: F401 - registers our sensors, also where the package is not installed
@@ -126,7 +129,10 @@ class Run:
             from sensorium.scene import Scene
 
             engine = load_model(self.model, self.envs, self.device, self.engine)
-            scene = Scene(engine, sensors, seed=self.seed, discover=False)  # what the rig names, no more
+            with naming_tables(self.rig, sensors):
+                scene = Scene(  # what the rig names, no more
+                    engine, sensors, seed=self.seed, first_env=self.first_env, discover=False
+                )
             control, every = control_for(self.control, engine, self.seed)
         recorder = NpzRecorder()
         completed = simulate(scene, control, every, settings.ticks(engine.dt), recorder)

@@ -183,7 +183,7 @@ def _arrays(path: Path) -> dict[str, Array]:
     """Return the arrays of an `.npz` file, one of which is `ctrl`."""
     option = "--control"
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except FileNotFoundError:
         raise UsageError(f"{option}: file {str(path)!r} does not exist. Check the path.") from None

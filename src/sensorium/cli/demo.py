@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sensorium.cfg import SensorCfg
     from sensorium.cli.control import Control
+    from sensorium.cli.simulation import OwnEngine
     from sensorium.engines.mujoco import MujocoEngine
 
 TITLE = "demo quadruped, trotting"
@@ -67,12 +68,12 @@ def sensors() -> list[SensorCfg[Any]]:
     ]
 
 
-def trot() -> Control:
-    """Return the control that lets it trot."""
-    from sensorium.demo.gait import Trot
+def trot(engine: OwnEngine) -> Control:
+    """Return the control with which it trots, and turns so that it stays on its ground."""
+    from sensorium.demo.gait import Trot, steer
 
     gait = Trot()
-    return lambda _, time: gait.targets(time)
+    return lambda _, time: gait.targets(time, steer(engine.qpos[:, :7]))
 
 
 def quadruped(envs: int, seed: int, device: str) -> MujocoEngine:

@@ -61,14 +61,12 @@ class Explain:
 
     def run(self) -> int:
         """Run the command and return the exit code."""
-        from sensorium.cli.checks import check_device_name, check_envs
-        from sensorium.cli.rig import check_rig, load_rig
-        from sensorium.engines.model_file import model_file
+        from sensorium.cli.checks import check_device_name, check_envs, check_files
+        from sensorium.cli.rig import load_rig, naming_tables
 
         check_envs(self.envs)
         check_device_name(self.device)
-        check_rig(self.rig)
-        model_file(self.model)
+        check_files(self.model, self.rig)
         with busy("loading"):
             import sensorium.sensors.all  # noqa: F401 - registers our sensors, also where the package is not installed
             from sensorium.cli.simulation import check_device, load_model
@@ -80,7 +78,8 @@ class Explain:
             def engine() -> OwnEngine:
                 return load_model(self.model, self.envs, self.device, self.engine)
 
-            scene = Scene(engine(), sensors, discover=False)  # as `sensorium run` builds it
+            with naming_tables(self.rig, sensors):
+                scene = Scene(engine(), sensors, discover=False)  # as `sensorium run` builds it
         described = explanation(scene, [cfg.label for cfg in sensors], presets)
         described["model"] = str(self.model)
         if self.time:

@@ -1,114 +1,160 @@
-"""`sensorium list`: what there is: kinds of sensors with fields and options, stages, presets, broken plugins."""
+"""`sensorium list`: kinds of sensors with fields and options, patterns, stages, presets, broken plugins."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from tyro.conf import Positional
 
 from sensorium.cli.arguments import unset
+from sensorium.cli.kinds import Kinds, Rows, kinds
 from sensorium.cli.messages import stdout
+from sensorium.errors import UnknownNameError, UsageError
+
+FAMILIES = {
+    "motion and place": ("imu", "body_state", "frame_transformer", "gnss", "barometer", "magnetometer"),
+    "joints and loads": ("joint", "joint_torque", "motor_current", "joint_wrench", "force_torque"),
+    "contacts": ("contact_sensor", "contact", "contact_force", "touch", "collision_events"),
+    "skin": (
+        "kinematic_tactile", "contact_probe", "contact_depth_probe", "elastomer_taxel", "proximity_taxel",
+        "temperature_grid",
+    ),
+    "rays and images": (
+        "ray_caster", "ray_cast", "terrain_height", "lidar", "radar", "surface_distance_probe", "ray_caster_camera",
+        "depth_camera",
+    ),
+    "native": ("builtin",),
+}  # fmt: skip
+"""The kinds of sensors as the index groups them; kinds of plugins come last."""
 
 
 @dataclass
 class List:
-    """List the kinds of sensors with their fields, units and options, ray patterns, stages, presets, broken plugins.
+    """List the kinds of sensors, the ray patterns, the stages, the presets and the broken plugins.
 
-    What all sensors have (name, rate, noise, delay, where they are mounted, ...) is shown once, at the end.
+    Without arguments it prints an index with one line for each kind of sensor. With kinds it prints their fields, units
+    and options. Options of every sensor (name, rate, noise, delay, where it is mounted, ...) come last.
 
     For example:
       sensorium list
       sensorium list imu joint
       sensorium list low_pass bmi088
       sensorium list lidar spinning
+      sensorium list --all
     """
 
     names: Annotated[Positional[tuple[str, ...]], unset("[KIND ...]", "")] = ()
-    """Show only these kinds of sensors, patterns, stages and presets."""
+    """Show the details of these kinds of sensors, patterns, stages and presets."""
+    all: bool = False
+    """Show the details of everything."""
 
     def run(self) -> int:
         """Run the command and return the exit code."""
-        import sensorium.sensors.all  # noqa: F401 - registers our sensors, also where the package is not installed
-        from sensorium import registry
-        from sensorium.cfg import STAGE_KINDS
-        from sensorium.errors import UnknownNameError
-        from sensorium.patterns.base import PATTERN_KINDS, GeneratedPatternCfg
-        from sensorium.presets import presets
-
-        registry.load_installed(warn=False)  # the table at the end says it
-        sensors = sorted(registry.registered().items(), key=lambda pair: pair[0].kind())  # type: ignore[attr-defined]
-        pairs: list[tuple[Any, Any]] = list(sensors)
-        kinds = [cfg_class.kind() for cfg_class, _ in pairs]
-        in_files = sorted(set(PATTERN_KINDS) - {GeneratedPatternCfg.kind()})
-        infos = presets()
+        if self.all and self.names:
+            raise UsageError.of("--all", True, "no kinds beside it", f"Leave it out, or leave out {self.names[0]}.")
+        found = kinds()
+        known = {each["kind"] for each in found["sensors"]}.union(*(found[part] for part in PARTS))
         for name in self.names:
-            if name not in (known := [*kinds, *in_files, *STAGE_KINDS, *infos]):
+            if name not in known:
                 raise UnknownNameError("kind of sensor, pattern, stage or preset", name, known)
-
-        def wanted(name: str) -> bool:
-            return not self.names or name in self.names
-
-        console = stdout()
-        shown = [(cfg_class, sensor) for cfg_class, sensor in pairs if wanted(cfg_class.kind())]
-        for cfg_class, sensor in shown:
-            console.print(f'[bold]kind = "{cfg_class.kind()}"[/]  {_escaped(_title(cfg_class))}')
-            console.print(_fields(sensor))
-            own = [name for name in cfg_class.model_fields if name not in _shared().model_fields]
-            if own:
-                console.print(_options(cfg_class, own))
-        if shown:
-            console.print("[bold]options of every sensor[/] (where it is mounted, of those that are mounted somewhere)")
-            console.print(_options(_shared(), _shared().model_fields))
-            console.print(
-                "Shapes are without mounts, and without what a config decides: joints, targets, rays, pixels, taxels.\n"
-            )
-        patterns = {kind: PATTERN_KINDS[kind] for kind in in_files if wanted(kind)}
-        if patterns:
-            console.print('[bold]ray patterns[/], as in pattern = {kind = "grid", size = \\[1.6, 1.0]}')
-            console.print(_patterns(patterns))
-            if self.names:
-                for kind, pattern in patterns.items():
-                    console.print(f'[bold]kind = "{kind}"[/]')
-                    console.print(_options(pattern, pattern.model_fields))
-        stages = {kind: stage for kind, stage in STAGE_KINDS.items() if wanted(kind)}
-        if stages:
-            console.print("[bold]stages[/], in the order in which they act")
-            console.print(_stages(stages))
-            if self.names:
-                for kind, stage in stages.items():
-                    console.print(f'[bold]kind = "{kind}"[/]')
-                    console.print(_options(stage, stage.model_fields))
-        chosen = {
-            name: info for name, info in infos.items() if wanted(name) or (self.names and info.kind in self.names)
-        }
-        if chosen:
-            console.print("[bold]presets[/]")
-            console.print(_presets(chosen))
-        if registry.broken() and not self.names:
-            console.print("[bold red]broken plugins[/]")
-            console.print(_broken(registry.broken()))
+        if self.names or self.all:
+            _show_details(found, self.names)
+        else:
+            _show_index(found)
+        if found["broken"] and not self.names:
+            stdout().print("[bold red]broken plugins[/]")
+            headings = ("plugin", "package", "entry point", "what is wrong, and what to do")
+            stdout().print(_table(headings, found["broken"], wrapped=headings[-1]))
         return 0
 
 
-def _shared() -> Any:
-    """Return the config class whose fields every sensor has, or every one that is mounted somewhere."""
-    from sensorium.cfg import MountedSensorCfg
-
-    return MountedSensorCfg
+PARTS = ("patterns", "stages", "presets")
+"""What there is besides sensors."""
 
 
-def _title(cls: type) -> str:
-    """Return name, plugin and summary of a config or stage."""
-    from sensorium import registry
+def _show_index(found: Kinds) -> None:
+    console = stdout()
+    summaries: dict[str, str] = {}
+    for each in found["sensors"]:
+        summaries.setdefault(each["kind"], each["summary"].partition(". ")[0].removesuffix("."))
+    listed = {kind for members in FAMILIES.values() for kind in members}
+    families = {**FAMILIES, "plugins": tuple(kind for kind in summaries if kind not in listed)}
+    width = max(map(len, summaries))
+    console.print('[bold]sensors[/], as in kind = "imu"')
+    for family, members in families.items():
+        if members:
+            console.print(f" {family}", style="dim")
+        for kind in members:
+            line = f"  {kind:<{width}}  {_plain(summaries[kind])}"
+            console.print(line, markup=False, no_wrap=True, overflow="ellipsis")
+    by_kind: dict[str, list[str]] = {}
+    for name, info in found["presets"].items():
+        by_kind.setdefault(info["kind"], []).append(name)
+    presets = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in by_kind.items())
+    for heading, text in (
+        ('[bold]ray patterns[/], as in pattern = {kind = "grid"}', ", ".join(sorted(found["patterns"]))),
+        ('[bold]stages[/], as in stages = \\[{kind = "low_pass"}]', ", ".join(sorted(found["stages"]))),
+        ('[bold]presets[/], as in preset = "bmi088"', presets),
+    ):
+        console.print(heading)
+        console.print(text, markup=False)
+    console.print("[bold]details[/]: sensorium list KIND ...; details of everything: sensorium list --all")
 
-    plugin = "" if cls.__module__.startswith(registry.OURS) else registry.plugin_of(cls)
-    return f"{cls.__name__}{f' ({plugin})' if plugin else ''}: {_summary(cls)}"
+
+def _show_details(found: Kinds, names: Sequence[str]) -> None:
+    """Print the tables of some kinds, or of all where no names are given."""
+    console = stdout()
+
+    def wanted(name: str) -> bool:
+        return not names or name in names
+
+    headings = ("option", "default", "meaning")
+
+    def show_options(rows: Rows) -> None:
+        console.print(_table(headings, rows, wrapped="default meaning"))
+
+    sensors = [each for each in found["sensors"] if wanted(each["kind"])]
+    for each in sensors:
+        console.print(f'[bold]kind = "{each["kind"]}"[/]  {_escaped(each["title"])}')
+        console.print(_table(("data field", "shape", "unit", "frame", "dtype"), each["fields"], wrapped="unit"))
+        if each["options"]:
+            show_options(each["options"])
+    if sensors:
+        console.print("[bold]options of every sensor[/] (where it is mounted, of those that are mounted somewhere)")
+        show_options(found["shared"])
+        console.print(
+            "Shapes are without mounts, and without what a config decides: joints, targets, rays, pixels, taxels.\n"
+        )
+    patterns = {kind: each for kind, each in found["patterns"].items() if wanted(kind)}
+    if patterns:
+        console.print('[bold]ray patterns[/], as in pattern = {kind = "grid", size = \\[1.6, 1.0]}')
+        rows = [[kind, each["title"]] for kind, each in patterns.items()]
+        console.print(_table(("pattern", "meaning"), rows, wrapped="meaning"))
+    stages = {kind: each for kind, each in found["stages"].items() if wanted(kind)}
+    if names:
+        _show_each(patterns, show_options)
+    if stages:
+        console.print("[bold]stages[/], in the order in which they act")
+        rows = [[kind, each["place"], each["title"]] for kind, each in stages.items()]
+        console.print(_table(("stage", "place", "meaning"), rows, wrapped="meaning"))
+    if names:
+        _show_each(stages, show_options)
+    presets = [
+        [name, each["kind"], each["title"], each["source"]]
+        for name, each in found["presets"].items()
+        if wanted(name) or each["kind"] in names
+    ]
+    if presets:
+        console.print("[bold]presets[/]")
+        console.print(_table(("preset", "kind", "device", "source"), presets, wrapped="device source"))
 
 
-def _summary(cls: type) -> str:
-    return (cls.__doc__ or "").strip().split("\n\n")[0].replace("\n", " ")
+def _show_each(described: Mapping[str, Any], show_options: Callable[[Rows], None]) -> None:
+    for kind, each in described.items():
+        stdout().print(f'[bold]kind = "{kind}"[/]')
+        show_options(each["options"])
 
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, wrapped: str) -> Any:
@@ -122,78 +168,6 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, wrapped: s
     for row in rows:
         view.add_row(*map(_plain, row))
     return view
-
-
-def _fields(sensor: Any) -> Any:
-    """Return the fields of a sensor's data; axes are by size where they are the parts of a vector, else by name."""
-    from sensorium.sensors.parts import declared_fields
-    from sensorium.spec import resolve_field
-
-    rows = []
-    for name, field in declared_fields(sensor.data_class).items():
-        spec = resolve_field(name, field, None)
-        sizes = [str(size) if len(axis) == size else axis for axis, size in zip(spec.axes, spec.shape, strict=True)]
-        shape = f"[{', '.join(['env', *sizes])}]"
-        rows.append((name, shape, spec.unit, spec.frame or "-", "" if spec.dtype == "float32" else spec.dtype))
-    return _table(("data field", "shape", "unit", "frame", "dtype"), rows, wrapped="unit")
-
-
-def _options(cls: Any, names: Iterable[str]) -> Any:
-    from sensorium.cfg import meanings
-
-    rows, texts = [], meanings(cls)
-    for name in names:
-        info = cls.model_fields[name]
-        value = None if info.is_required() else info.get_default(call_default_factory=True)
-        default = "(to be given)" if info.is_required() else "" if value is None else _default(value)
-        rows.append((name, default, " ".join(texts.get(name, "").split())))
-    return _table(("option", "default", "meaning"), rows, wrapped="default meaning")
-
-
-def _default(value: Any) -> str:
-    """Return a default as it is shown: of a config what it holds, as TOML would have it.
-
-    Of a pattern it is the kind, with what would be given for it as far as it is short.
-    """
-    from pydantic import BaseModel
-
-    kind = getattr(type(value), "kind", None)
-    if kind is None and isinstance(value, BaseModel):
-        parts = [f"{name} = {part}" for name, part in value if part is not None]
-        return f"{{{', '.join(parts)}}}"
-    if kind is None:
-        return repr(value)
-    given = {name: part for name, part in value.to_dict().items() if name != "kind"}
-    parts = [f'kind = "{kind()}"', *(f"{name} = {part}" for name, part in given.items() if len(str(part)) < 30)]
-    return f"{{{', '.join(parts)}{', ...' if len(parts) <= len(given) else ''}}}"
-
-
-def _patterns(kinds: Mapping[str, Any]) -> Any:
-    rows = [(kind, _title(pattern)) for kind, pattern in kinds.items()]
-    return _table(("pattern", "meaning"), rows, wrapped="meaning")
-
-
-def _stages(stages: Mapping[str, Any]) -> Any:
-    from sensorium.cfg import PLACES
-
-    places = {  # of the kind, or of each instance, with a default
-        kind: stage.model_fields["place"].default if "place" in stage.model_fields else stage.place
-        for kind, stage in stages.items()
-    }
-    order = sorted(stages, key=lambda kind: (PLACES.index(places[kind]), kind))
-    rows = [(kind, places[kind], _title(stages[kind])) for kind in order]
-    return _table(("stage", "place", "meaning"), rows, wrapped="meaning")
-
-
-def _presets(infos: Mapping[str, Any]) -> Any:
-    rows = [(name, info.kind, info.title, info.source) for name, info in infos.items()]
-    return _table(("preset", "kind", "device", "source"), rows, wrapped="device source")
-
-
-def _broken(plugins: Any) -> Any:
-    rows = [(each.name, each.distribution, each.value, f"{each.reason} {each.fix}") for each in plugins]
-    headings = ("plugin", "package", "entry point", "what is wrong, and what to do")
-    return _table(headings, rows, wrapped=headings[-1])
 
 
 def _plain(text: str) -> Any:

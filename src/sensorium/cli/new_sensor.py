@@ -13,6 +13,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from sensorium.cli.arguments import unset
+from sensorium.cli.kinds import kinds
 from sensorium.cli.messages import stdout
 from sensorium.errors import UsageError
 
@@ -53,7 +54,7 @@ class Names:
         Raises:
             UsageError: no names for Python can be made of it.
         """
-        from sensorium.cfg import kind_of, snake_case
+        from sensorium.spec import kind_of, snake_case
 
         expected = "letters and digits, such as wind-speed, wind_speed or WindSpeed"
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9]*([-_ ]+[A-Za-z0-9]+)*", text):
@@ -120,15 +121,12 @@ class NewSensor:
 
 
 def _check_is_new(names: Names) -> None:
-    import sensorium.sensors.all  # noqa: F401 - registers our sensors, also where the package is not installed
-    from sensorium import registry
-
-    registry.load_installed(warn=False)
-    for cfg_class in registry.registered():
-        if cfg_class.kind() == names.kind:  # type: ignore[attr-defined]
-            owner = f"{cfg_class.__module__}.{cfg_class.__qualname__}"
-            fix = f"Choose another, such as my-{names.kind.replace('_', '-')}."
-            raise UsageError.of("NAME", names.kind, f"a kind that is not taken; it is that of {owner}", fix)
+    for each in kinds()["sensors"]:
+        if each["kind"] == names.kind:
+            expected = f"a kind that is not taken; it is that of {each['config']}"
+            raise UsageError.of(
+                "NAME", names.kind, expected, f"Choose another, such as my-{names.kind.replace('_', '-')}."
+            )
 
 
 def write(names: Names, folder: Path, *, full_control: bool = False) -> list[Path]:

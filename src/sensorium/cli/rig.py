@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sensorium.errors import DuplicateNameError, ModelError, SensoriumError, listed, nearest, shown
+from sensorium.errors import ConfigError, DuplicateNameError, ModelError, SensoriumError, listed, nearest, shown
 
 if TYPE_CHECKING:
     from sensorium.cfg import SensorCfg
 
 EXAMPLE = """\
 [[sensor]]
-kind = "imu"               # the kinds, with their fields and defaults: sensorium list
+kind = "imu"               # the kinds: sensorium list; fields of one: sensorium list imu
 name = "trunk_imu"
 body = "torso"             # or site = ..., link_name = ..., geom = ...
 preset = "bmi088"          # optional: a device; the fields given here come before its own
@@ -38,14 +39,17 @@ def load_rig(path: Path) -> tuple[list[SensorCfg[Any]], dict[str, str]]:
         ModelError: the file is missing, is no TOML, or is no rig; each message names the file.
         SensoriumError: the faults of all sensors at once.
     """
+    from sensorium.cfg import toml_words
+
     tables = _tables(path)
     configs, presets, faults = [], {}, []
     for number, table in enumerate(tables, 1):
-        where = f"rig file {str(path)!r}, sensor {number}"
         try:
-            cfg = sensor_cfg(table)
+            with toml_words():
+                cfg = sensor_cfg(table)
         except SensoriumError as error:
-            faults += [f"{where}: {line}" for line in str(error).splitlines()]
+            lines = error.faults if isinstance(error, ConfigError) else str(error).splitlines()
+            faults += [f"{_place(path, number, table)}: {line}" for line in lines]
             continue
         configs.append(cfg)
         if "preset" in table:
@@ -61,6 +65,36 @@ def load_rig(path: Path) -> tuple[list[SensorCfg[Any]], dict[str, str]]:
             )
         seen[cfg.label] = number
     return configs, presets
+
+
+def _place(path: Path, number: int, table: Mapping[str, Any]) -> str:
+    """Return where a sensor is: the file, and its table by number, kind and name."""
+    said = [f", {key} {table[key]!r}" for key in ("kind", "name") if isinstance(table.get(key), str)]
+    return f"rig file {str(path)!r}, [[sensor]] {number}{''.join(said)}"
+
+
+@contextlib.contextmanager
+def naming_tables(path: Path | None, configs: Sequence[SensorCfg[Any]]) -> Iterator[None]:
+    """Have faults that the scene finds in a rig name the file and the table, as those that reading it finds.
+
+    Args:
+        path: the rig file; None for none.
+        configs: what `load_rig` returned for it.
+
+    Raises:
+        ModelError: a config of the rig does not fit the model.
+    """
+    from sensorium.cfg import toml_words
+
+    try:
+        with toml_words():
+            yield
+    except ConfigError as error:
+        for number, cfg in enumerate(configs if path else (), 1):
+            if path and error.config == f"{type(cfg).__name__}({cfg.label!r})":
+                where = _place(path, number, {"kind": cfg.kind(), "name": cfg.label})
+                raise ModelError("\n".join(f"{where}: {fault}" for fault in error.faults)) from None
+        raise
 
 
 def check_rig(path: Path) -> None:
@@ -86,6 +120,8 @@ def _tables(path: Path) -> list[Mapping[str, Any]]:
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
+        if text.lstrip().startswith("<"):
+            raise ModelError(f"{label} is XML, as models are; expected TOML. {FIX}") from None
         raise ModelError(f"{label} is not valid TOML: {error}. Correct that line.") from error
     for key, value in data.items():
         if key != "sensor":

@@ -18,9 +18,10 @@ from rich.markup import escape
 from tyro.conf import Positional, UseAppendAction, arg
 
 from sensorium.cli.arguments import unset
-from sensorium.cli.checks import check_addresses, check_device_name, check_envs
+from sensorium.cli.checks import check_addresses, check_device_name, check_envs, check_files
 from sensorium.cli.commands import INTERRUPTED
 from sensorium.cli.messages import busy, live, note, stderr, stdout
+from sensorium.cli.signals import ending
 from sensorium.errors import ConfigError, StreamError, UsageError, nearest
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ class Serve:
     further sensors while it runs, e.g. sensor.other.safe_distance. On a terminal a line shows the frame, how fast it
     runs, clients, and what is sent; clients that are too slow are named. Ctrl-C ends it.
 
-    MODEL is an MJCF or URDF file, or the word demo: the bundled quadruped, which trots and needs no rig file.
+    MODEL is an MJCF or URDF file, or the word demo: the bundled quadruped, which walks over its ground until the
+    server ends and needs no rig file.
 
     Only this machine can connect, unless --address says otherwise; then it needs --token-file or --keys. Secrets are no
     options, because other users of the machine can see those.
@@ -110,6 +112,8 @@ class Serve:
     """Where the sensors compute: cpu, cuda or cuda:INDEX."""
     seed: Annotated[int, arg(metavar="K")] = 0
     """Seed of every random number."""
+    first_env: Annotated[int | None, unset("K", "0")] = None
+    """Global index of env 0, if this process simulates a slice of a larger run: env 0 then has the noise of env K."""
 
     def run(self) -> int:
         """Run the command and return the exit code."""
@@ -131,7 +135,7 @@ class Serve:
             check_device(self.device)
             engine, scene, title = self._scene(rig, reserved)
             control, substeps = self._control(scene, engine)
-        with _logged(), _ending() as ended:
+        with _logged(), ending(signal.SIGINT, signal.SIGTERM) as ended:
             with self._server(scene, addresses, keys, token) as server:
                 self._announce(server, title, has_token=bool(token), public_key=keys.public if keys else "")
                 start = scene.tick
@@ -155,9 +159,8 @@ class Serve:
     def _check(self) -> None:
         """Refuse what can be seen to be wrong at once."""
         from sensorium.cli.rig import check_rig
-        from sensorium.engines.model_file import model_file
 
-        check_envs(self.envs)
+        check_envs(self.envs, self.first_env or 0)
         check_device_name(self.device)
         if not -1 <= self.bulk_port < 65536:
             raise UsageError.of("--bulk-port", self.bulk_port, "a port of 0 to 65535, or -1", "0 takes a free one.")
@@ -178,13 +181,10 @@ class Serve:
                 hint = nearest(word.partition("=")[0], RESERVED).strip()
                 expected = "contact, contact=PATTERN or a rig file (.toml)"
                 raise UsageError.of("--reserve", word, expected, hint or "Other sensors can be spawned as they are.")
-        if self.model != "demo":
-            model_file(self.model)
-        for path in [
-            *([self.rig] if self.rig else []),
-            *(Path(word) for word in self.reserve if word.endswith(".toml")),
-        ]:
-            check_rig(path)
+        check_files(None if self.model == "demo" else self.model, self.rig)
+        for word in self.reserve:
+            if word.endswith(".toml"):
+                check_rig(Path(word))
 
     def _secrets(self, addresses: list[str]) -> tuple[Any, str]:
         """Return the server's keys and the token, and refuse what others can reach without either."""
@@ -224,6 +224,7 @@ class Serve:
 
     def _scene(self, rig: list[Any] | None, reserved: list[Any]) -> tuple[OwnEngine, Scene, str]:
         from sensorium.cli import demo
+        from sensorium.cli.rig import naming_tables
         from sensorium.cli.simulation import load_model
         from sensorium.scene import Scene
 
@@ -239,7 +240,11 @@ class Serve:
                 from sensorium.stream.collision import reserve_contact
 
                 reserved += reserve_contact(engine, word.partition("=")[2] or ".*")
-        return engine, Scene(engine, configs, seed=self.seed, reserve=reserved, discover=rig is None), title
+        with naming_tables(self.rig, configs):
+            scene = Scene(
+                engine, configs, seed=self.seed, first_env=self.first_env, reserve=reserved, discover=rig is None
+            )
+        return engine, scene, title
 
     def _server(self, scene: Scene, addresses: list[str], keys: Any, token: str) -> Server:
         from sensorium.stream.server import serve
@@ -264,7 +269,7 @@ class Serve:
         if self.lockstep or self.control == "client":
             return None, self.substeps or slow
         if self.model == "demo" and not self.control:
-            control, every = demo.trot(), slow
+            control, every = demo.trot(engine), slow
         else:
             control, every = control_for(self.control or "hold", engine, self.seed, max(1, self.substeps))
         substeps = self.substeps or every
@@ -311,24 +316,6 @@ def _reachable(address: str) -> str:
     """Return an address as others can use it: this machine's name instead of all interfaces."""
     match = re.fullmatch(r"tcp://\[?(.*?)\]?:(\d+)", address)
     return f"tcp://{socket.gethostname()}:{match[2]}" if match and match[1] in EVERYWHERE else address
-
-
-@contextlib.contextmanager
-def _ending() -> Iterator[list[int]]:
-    """Note signals that end the program in a list, so that a step is not torn apart; a second one does so."""
-    got: list[int] = []
-
-    def take(number: int, _: object) -> None:
-        if got:
-            raise KeyboardInterrupt
-        got.append(number)
-
-    before = {number: signal.signal(number, take) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield got
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

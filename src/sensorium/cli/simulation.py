@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from rich.table import Table
 
 from sensorium.cli.checks import check_device_name, check_envs
 from sensorium.cli.messages import native_silence, note, stderr, stdout
+from sensorium.cli.signals import ending
 from sensorium.errors import MissingDependencyError, UsageError
 from sensorium.readings import Array, Reading
 from sensorium.record import NpzRecorder, Recording
@@ -143,9 +145,11 @@ def simulate(scene: Scene, control: Control, every: int, ticks: int, recorder: N
     for sensor in scene.sensors.values():
         sensor.listeners += 1
     try:
-        with _progress(scene, ticks) as advance:
+        with _progress(scene, ticks) as advance, ending(signal.SIGINT) as ended:
             recorder.add_all(scene.publish())
             while scene.tick < end:
+                if ended:
+                    raise KeyboardInterrupt  # between two steps: the scene can still be read
                 tick = scene.tick
                 passed = tick - start
                 ctrl = control(scene, passed * scene.engine.dt) if passed % every == 0 else None

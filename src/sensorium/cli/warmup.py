@@ -22,7 +22,7 @@ from tyro.conf import arg
 from sensorium.cli.arguments import unset
 from sensorium.cli.explain import bytes_text
 from sensorium.cli.messages import native_silence, note, stderr, stdout
-from sensorium.errors import UsageError, listed
+from sensorium.errors import listed
 
 WORKERS = 4
 """Compilers at a time, at most: each takes a core and some hundred megabytes."""
@@ -62,12 +62,11 @@ class Warmup:
 
     def run(self) -> int:
         """Run the command and return the exit code."""
-        from sensorium.cli.checks import check_envs
+        from sensorium.cli.checks import check_envs, check_files
 
         check_envs(self.envs)
+        check_files(self.model, None)
         devices = _devices(self.device)
-        if self.model is not None and not self.model.is_file():
-            raise UsageError.of("--model", str(self.model), "an MJCF or URDF file", "There is no such file.")
         modules, skipped = kernel_modules()
         for name, reason in skipped.items():
             note(f"not compiled: {name} ({reason})")
@@ -88,8 +87,7 @@ class Warmup:
                     soft_wrap=True,
                 )
         cache = kernel_cache()
-        size = sum(path.stat().st_size for path in cache.rglob("*") if path.is_file())
-        console.print(f"cache: {escape(str(cache))} ({bytes_text(size)})", soft_wrap=True)
+        console.print(f"cache: {escape(str(cache))} ({bytes_text(_size(cache))})", soft_wrap=True)
         console.print(
             "For another place set WARP_CACHE_PATH=DIR for this command and for your runs, or "
             "warp.config.kernel_cache_dir at the start of a script.",
@@ -103,6 +101,16 @@ def kernel_cache() -> Path:
     import warp as wp
 
     return Path(wp.config.kernel_cache_dir)
+
+
+def _size(folder: Path) -> int:
+    """Return bytes of the files in a folder; other processes may remove some meanwhile."""
+    size = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                size += os.stat(os.path.join(place, name)).st_size
+    return size
 
 
 def kernel_modules() -> tuple[list[Any], dict[str, str]]:

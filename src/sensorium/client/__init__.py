@@ -6,6 +6,7 @@ here is used, so that ``python -m sensorium.client`` can be interrupted while th
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -21,9 +22,13 @@ for _module, _package in (("zmq", "pyzmq"), ("msgspec", "msgspec")):
     if find_spec(_module) is None:
         from sensorium.errors import MissingDependencyError
 
-        raise MissingDependencyError(
+        _missing = MissingDependencyError(
             f"listening to a simulation needs {_package}: pip install pyzmq msgspec, or the extra: sensorium[stream]."
         )
+        if sys.argv[:1] == ["-m"] and __name__ in sys.orig_argv:  # `python -m sensorium.client` shows no traceback
+            print(f"error: {_missing}", file=sys.stderr)
+            raise SystemExit(2)
+        raise _missing
 
 
 def __getattr__(name: str) -> Any:

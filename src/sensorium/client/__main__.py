@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    from sensorium.errors import SensoriumError
+    from sensorium.errors import MissingDependencyError, SensoriumError
 
     args = vars(_parser().parse_args(argv))
     try:
@@ -46,6 +46,12 @@ def _run(argv: Sequence[str] | None) -> int:
             listen(options, sys.stdout, to_stderr, "python -m sensorium.client")
     except SensoriumError as error:
         print(f"error: {error}", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        missing = MissingDependencyError.of_core("python -m sensorium.client", error)
+        if missing is None:
+            raise
+        print(f"error: {missing}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # who read the output has left, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains of it when it ends

@@ -18,10 +18,13 @@ def check_address(address: str) -> str:
     """
     expected = "'tcp://HOST:PORT' or 'ipc:///path/of/a/socket', as the server prints it"
     scheme, separator, rest = checks.text("connect", "address", address, expected).partition("://")
-    port = rest.rpartition(":")[2]
+    host, _, port = rest.rpartition(":")
     right = bool(separator and rest) and scheme in ("tcp", "ipc", "inproc")
     if scheme == "tcp":
-        right = right and ":" in rest and port.isascii() and port.isdigit() and 0 < int(port) < 65536
+        is_number = bool(host) and port.isascii() and port.isdigit()
+        if is_number and (len(port) > 5 or not 0 < int(port) < 65536):
+            right, expected = False, "'tcp://HOST:PORT' with a port of 1 to 65535"
+        right = right and is_number
     if not right:
         raise ConfigError.single("connect", "address", address, expected, "For example 'tcp://127.0.0.1:7447'.")
     return address

@@ -208,7 +208,9 @@ class Client:
             for info in self.streams.values()
             if info.where == "scene"
         }
-        return SceneDescription(about["engine"], about["dt"], about["num_envs"], about["seed"], sensors)
+        return SceneDescription(
+            about["engine"], about["dt"], about["num_envs"], about["seed"], sensors, about.get("first_env", 0)
+        )
 
     @property
     def num_envs(self) -> int:

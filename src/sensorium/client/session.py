@@ -341,6 +341,9 @@ class Session:
                 with self.changed:
                     if self.requests.take(message) and self.server is not None:
                         self.server.wake()
+            case say.Working(requests=numbers, text=text):
+                with self.changed:
+                    self.requests.extend(numbers, text)
             case say.Catalogue():
                 self._learn(message)
             case say.Added(stream=stream):

@@ -28,6 +28,9 @@ FIRST = 1
 AGAIN = 2
 """Mode of a re-evaluation without time: the current sample is computed anew from the edited state, states stay."""
 
+MOST_TICKS = 2**30
+"""Longest period or delay, in ticks: kernels add it to the tick in int32."""
+
 
 @kernel
 def _store(tick: int, mode: int, lag: int, control: int, words: wp.array[wp.int32]) -> None:

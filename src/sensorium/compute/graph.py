@@ -42,6 +42,12 @@ class _Turns(ContextDecorator):
             elif not self._launching:
                 self._changed.notify_all()
 
+    def recover(self) -> None:
+        """Forget what this thread launched, after an exception ended it: an interrupt may come before `__exit__`."""
+        with self._lock:
+            self._launching.pop(threading.get_ident(), None)
+            self._changed.notify_all()
+
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Wait for all other threads, and keep them waiting in this block."""

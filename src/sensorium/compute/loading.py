@@ -10,9 +10,11 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -21,7 +23,37 @@ import warp as wp
 Watcher: TypeAlias = Callable[[int, int, str], object]
 """What `watch_loading` calls: ``watcher(done, total, name)``."""
 
-lock = threading.RLock()
+LOADS_AFTER_S = 0.05
+"""A launch that takes longer compiles or loads its kernel."""
+
+
+class LoadingLock:
+    """A lock that one thread may take several times, and that knows for how long it is held."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._depth = 0
+        self._since = inf
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        if self._depth == 0:
+            self._since = time.monotonic()
+        self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self._since = inf
+        self._lock.release()
+
+    @property
+    def takes_long(self) -> bool:
+        """Whether a thread has held it for so long that it compiles or loads a kernel."""
+        return time.monotonic() - self._since > LOADS_AFTER_S
+
+
+lock = LoadingLock()
 """Held where Warp may start, or load a kernel: it crashes where several threads do so at once."""
 
 _log = logging.getLogger("sensorium.compute")

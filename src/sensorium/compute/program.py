@@ -37,6 +37,7 @@ may change lives in device arrays, which are written in place.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
@@ -51,8 +52,9 @@ import warp as wp
 
 from sensorium.compute import graph, loading
 from sensorium.compute.devices import keeps_current, resolve_device
+from sensorium.compute.memory import Memory, check_envs
 from sensorium.compute.workers import Workers
-from sensorium.errors import ConfigError
+from sensorium.errors import ConfigError, ScheduleError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,6 +71,9 @@ CAPTURE_AFTER = 32
 """Runs of a segment before it is captured on the CPU: a capture costs as much as it saves in about so many runs (0.13
 ms for each launch, against 4 us in each run). On CUDA it costs little, and `TIMED_RUNS` are enough."""
 
+ENV_BYTES = 256
+"""Memory that an environment takes at least, bytes; the state of every robot is larger."""
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -80,11 +85,13 @@ class Rows:
         start: env of the first thread.
         first: last item index of the first thread; only kernels that are launched with `split` add it.
         mask: uint8 [env]; 0 leaves that env's rows untouched.
+        first_env: global index of env 0: random numbers are drawn for `first_env + env`.
     """
 
     start: wp.int32
     first: wp.int32
     mask: wp.array[wp.uint8]
+    first_env: wp.int32
 
 
 def recorded(hook: Function) -> Function:
@@ -134,6 +141,17 @@ class _Launch:
         return _Launch(self.kernel, dim, [], self.whole, tasks=tasks, threads=threads, owners=owners)
 
 
+def _arguments(kernel: Any, given: list[Any]) -> list[Any]:
+    """Return the arguments of a kernel with torch tensors as Warp arrays, which alone can be captured on the CPU."""
+    kinds = [argument.type for argument in kernel.adj.args][-len(given) :]
+    if len(kinds) != len(given):
+        return given  # Warp says what is missing
+    return [
+        wp.from_torch(value, dtype=kind.dtype) if isinstance(value, torch.Tensor) else value
+        for value, kind in zip(given, kinds, strict=True)
+    ]
+
+
 def _merged(launches: Sequence[_Launch]) -> list[_Launch]:
     """Let one launch of a kernel do the tasks of several owners.
 
@@ -171,22 +189,36 @@ class Compute:
         threads: CPU threads to shard over; None takes torch's number.
         capture: replay segments as captured graphs, once they have run often enough, instead of recorded launches.
         shards: pieces that every segment is split into where it can be, on the CPU; None measures which ones pay.
+        first_env: global index of env 0, see `Scene`.
+        memory: what may be allocated; None makes one.
 
     Raises:
         ConfigError: fewer than one shard.
     """
 
     def __init__(
-        self, device: str, num_envs: int, threads: int | None = None, capture: bool = True, shards: int | None = None
+        self,
+        device: str,
+        num_envs: int,
+        threads: int | None = None,
+        capture: bool = True,
+        shards: int | None = None,
+        first_env: int = 0,
+        memory: Memory | None = None,
     ) -> None:
         if shards is not None and shards < 1:
             raise ConfigError.single("Compute", "shards", shards, "at least 1, or None to measure which segments pay")
         self.device = device = resolve_device(device)
+        check_envs("Engine", num_envs, ENV_BYTES, device)
         with loading.lock:
             self.wp_device = wp.get_device(device)
         self.is_cpu = bool(self.wp_device.is_cpu)
         """Whether launches run on the host."""
         self.num_envs = num_envs
+        self.first_env = first_env
+        """Global index of env 0: the word of env k in the counter of random numbers is `first_env + k`."""
+        self.memory = Memory(device, num_envs) if memory is None else memory
+        """What sensors may allocate while they are built."""
         self.threads = threads or min(torch.get_num_threads(), os.cpu_count() or 1)
         self.capture = capture
         """Whether graphs are replayed, where a segment has them, and made where it has run often enough."""
@@ -202,6 +234,7 @@ class Compute:
             self._masks = {id(mask): wp.from_torch(mask, dtype=wp.uint8) for mask in (self.all_envs, self.reset_envs)}
         self._active = self.all_envs
         self._recording: list[_Launch] | None = None
+        self._recorder = 0
         self.recordings = 0
         """Number of recordings so far: a launch belongs once into each that needs it."""
         self._unloaded: dict[Any, None] = {}
@@ -221,15 +254,36 @@ class Compute:
         return self._active
 
     @property
+    def is_loading(self) -> bool:
+        """Whether a thread of this process compiles or loads a kernel; any thread may ask."""
+        return loading.lock.takes_long
+
+    @property
     def is_recording(self) -> bool:
         """Whether launches are recorded instead of run."""
         return self._recording is not None
 
+    def recover(self) -> None:
+        """End what an exception left open in the owner's thread: a recording, a mask."""
+        if self._recorder in (0, threading.get_ident()):
+            self._recording, self._recorder = None, 0
+            self._active = self.all_envs
+
+    def _check_recorder(self) -> None:
+        """Raise `ScheduleError` where another thread than the one that records launches something."""
+        if self._recorder not in (0, threading.get_ident()):
+            raise ScheduleError(
+                f"thread {threading.current_thread().name!r} launched a kernel of a scene while another thread was in "
+                "a call of it. Read its sensors in the thread that steps it, and give other threads what "
+                "scene.publish() returns."
+            )
+
     @contextmanager
     def masked(self, mask: torch.Tensor) -> Iterator[None]:
         """Let launches in this block work on the envs of `mask` (`all_envs` or `reset_envs`) only."""
-        previous, self._active = self._active, mask
+        previous = self._active
         try:
+            self._active = mask
             yield
         finally:
             self._active = previous
@@ -253,7 +307,8 @@ class Compute:
             split: the kernel adds `rows.first` to its last index, and its threads do not depend on each other: with one
                 env only, its items may be shared among the cores.
         """
-        self._add(_Launch(kernel, (self.num_envs, *items), [*inputs, *outputs], whole=False, split=split))
+        arguments = _arguments(kernel, [*inputs, *outputs])
+        self._add(_Launch(kernel, (self.num_envs, *items), arguments, whole=False, split=split))
 
     def launch_task(self, kernel: Any, items: Sequence[int], task: Any, *, whole: bool = False) -> None:
         """Run or record one task of a kernel. Tasks that several sensors have in one program become one launch.
@@ -274,11 +329,12 @@ class Compute:
 
     def launch_whole(self, kernel: Any, dim: Sequence[int], inputs: Sequence[Any], outputs: Sequence[Any] = ()) -> None:
         """Run or record a kernel that has no env axis, takes no `rows` and is never sharded or masked."""
-        self._add(_Launch(kernel, tuple(dim), [*inputs, *outputs], whole=True))
+        self._add(_Launch(kernel, tuple(dim), _arguments(kernel, [*inputs, *outputs]), whole=True))
 
     @keeps_current
     def _add(self, launch: _Launch) -> None:
         if self._recording is not None:
+            self._check_recorder()
             self._recording.append(launch)
             return
         if 0 in launch.dim:
@@ -303,10 +359,12 @@ class Compute:
             owner: whose work it is: tasks of several owners may become one launch. None keeps the order as it is.
         """
         if self._recording is not None:
+            self._check_recorder()
             raise RuntimeError("recordings do not nest")
-        self._recording = []
-        self.recordings += 1
+        me = threading.get_ident()
         try:
+            self._recorder, self._recording = me, []
+            self.recordings += 1
             with self.masked(self.all_envs if mask is None else mask):
                 hook()
             self._follow()
@@ -316,7 +374,7 @@ class Compute:
                     self._unloaded[launch.kernel] = None
             return Segment(self, self._recording, self.all_envs if mask is None else mask)
         finally:
-            self._recording = None
+            self._recording, self._recorder = None, 0
 
     def load(self, kernels: Iterable[Any] | None = None) -> None:
         """Compile and load kernels that are launched here for the first time.
@@ -340,6 +398,7 @@ class Compute:
         rows.start = start
         rows.first = first
         rows.mask = self._masks[id(mask)]
+        rows.first_env = self.first_env
         return rows
 
     @property
@@ -501,15 +560,16 @@ class Segment:
     def _make_steps(self, threads: int) -> None:
         """Share the items of launches that allow it; all others stay whole, in order."""
         envs, compute, mask = self.compute.num_envs, self.compute, self._mask
-        self._steps = []
+        steps: list[list[_Shard]] = []  # kept once it is whole: an interrupt may come in between
         for is_split, group in groupby(self._launches, lambda launch: launch.split):
             if not is_split:
-                self._steps.append([_Shard(compute, list(group), mask, 0, envs)])
+                steps.append([_Shard(compute, list(group), mask, 0, envs)])
                 continue
             for launch in group:
                 count = min(threads, launch.dim[-1])
                 edges = [launch.dim[-1] * i // count for i in range(count + 1)]
-                self._steps.append([_Shard(compute, [launch], mask, 0, envs, items) for items in pairwise(edges)])
+                steps.append([_Shard(compute, [launch], mask, 0, envs, items) for items in pairwise(edges)])
+        self._steps = steps
 
 
 class _Shard:

@@ -26,13 +26,24 @@ from typing import Final
 import torch
 from torch import Tensor
 
-__all__ = ["HOME_HEIGHT", "LEGS", "Geometry", "Trot"]
+__all__ = ["HOME_HEIGHT", "LEGS", "Geometry", "Trot", "steer"]
 
 LEGS: Final = ("FL", "FR", "RL", "RR")
 """The legs, in the order of the model's joints and actuators."""
 
 HOME_HEIGHT: Final = 0.30
 """Height of the abduction axes above the feet's centres that the model's ``home`` keyframe commands, in m."""
+
+MIDDLE: Final = (4.0, 0.0)
+"""Middle of the model's uneven ground, in m."""
+STRAIGHT: Final = (5.0, 2.0)
+"""Distances from the middle along x and y within which `steer` does not turn, in m."""
+BLEND: Final = 0.5
+"""Distance over which `steer` goes from not turning to turning, in m."""
+TURN_GAIN: Final = 1.0
+"""Commanded yaw rate of `steer` per angle between the heading and the middle, in 1/s."""
+MAX_TURN_RATE: Final = 0.6
+"""Highest yaw rate that `steer` commands, in rad/s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +136,16 @@ class Trot:
         """Commanded forward speed, in m/s; slip and servo lag leave about two thirds of it."""
         return self.step_length * self.frequency / self.duty
 
-    def targets(self, t: float | Tensor) -> Tensor:
-        """Joint targets [..., 12] at time `t` in s: a number, or a tensor of any shape [...]."""
-        time = t if isinstance(t, Tensor) else torch.tensor(float(t), device="cpu")
-        return self.geometry.inverse(self.feet(time))
+    def targets(self, t: float | Tensor, turn_rate: Tensor | None = None) -> Tensor:
+        """Return joint targets [..., 12] at time `t` in s: a number, or a tensor of any shape [...].
+
+        Args:
+            t: time, s.
+            turn_rate: commanded yaw rate [...], rad/s; None takes the gait's own.
+        """
+        time = t if isinstance(t, Tensor) else torch.tensor(float(t), dtype=torch.float64, device="cpu")
+        joints = self.geometry.inverse(self.feet(time, turn_rate))
+        return joints if isinstance(t, Tensor) else joints.to(torch.get_default_dtype())
 
     def targets_batch(self, time: Tensor) -> Tensor:
         """Joint targets [env, 12] at each environment's own time [env], in s."""
@@ -146,8 +163,13 @@ class Trot:
         """Whether each foot is meant to be on the ground [..., 4]."""
         return self.phase(time) < self.duty
 
-    def feet(self, time: Tensor) -> Tensor:
-        """Commanded foot centres [..., 4, 3] relative to the legs' abduction joints, in trunk axes, in m."""
+    def feet(self, time: Tensor, turn_rate: Tensor | None = None) -> Tensor:
+        """Return commanded foot centres [..., 4, 3] relative to the legs' abduction joints, in trunk axes, in m.
+
+        Args:
+            time: time [...], s.
+            turn_rate: commanded yaw rate [...], rad/s; None takes the gait's own.
+        """
         phase = self.phase(time)
         g = self.geometry
         front = torch.tensor((1.0, 1.0, -1.0, -1.0), dtype=phase.dtype, device=phase.device)
@@ -159,20 +181,36 @@ class Trot:
         along = torch.where(phase < self.duty, 0.5 - phase / self.duty, forth)
         lift = torch.sin(pi * swing) ** 2
 
-        turn = self.turn_rate * self.duty / self.frequency
+        rate = self.turn_rate if turn_rate is None else turn_rate.unsqueeze(-1)
+        turn = rate * self.duty / self.frequency
         stride_x = self.step_length - turn * left * (g.hip_y + g.offset)
         stride_y = turn * front * g.hip_x
         grown = self._grown(time).to(phase.dtype).unsqueeze(-1)
         height = HOME_HEIGHT + grown * (self.body_height - HOME_HEIGHT)
-        return torch.stack(
-            (
-                grown * along * stride_x,
-                left * g.offset + grown * along * stride_y,
-                grown * lift * self.swing_height - height,
-            ),
-            dim=-1,
+        parts = torch.broadcast_tensors(  # type: ignore[no-untyped-call]
+            grown * along * stride_x,
+            left * g.offset + grown * along * stride_y,
+            grown * lift * self.swing_height - height,
         )
+        return torch.stack(parts, dim=-1)
 
     def _grown(self, time: Tensor) -> Tensor:
         u = (time / self.ramp).clamp(0.0, 1.0) if self.ramp > 0.0 else (time >= 0.0).to(torch.get_default_dtype())
         return u * u * (3.0 - 2.0 * u)
+
+
+def steer(trunk: Tensor) -> Tensor:
+    """Return yaw rates [env], rad/s, with which a trot stays on the demo's uneven ground.
+
+    The robot walks straight on over the middle of the ground. Towards its rim it turns to the middle.
+
+    Args:
+        trunk: the trunk's position and quaternion (w, x, y, z) in world axes [env, 7], m.
+    """
+    x, y, _, qw, qx, qy, qz = trunk.unbind(-1)
+    away_x, away_y = x - MIDDLE[0], y - MIDDLE[1]
+    outside = torch.maximum(away_x.abs() - STRAIGHT[0], away_y.abs() - STRAIGHT[1])
+    u = (outside / BLEND).clamp(0.0, 1.0)
+    heading = torch.atan2(2.0 * (qw * qz + qx * qy), 1.0 - 2.0 * (qy * qy + qz * qz))
+    error = torch.remainder(torch.atan2(-away_y, -away_x) - heading + pi, 2.0 * pi) - pi
+    return u * u * (3.0 - 2.0 * u) * (TURN_GAIN * error).clamp(-MAX_TURN_RATE, MAX_TURN_RATE)

@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sensorium.errors import UnsupportedError
 from sensorium.geometry.shapes import Shape
 from sensorium.spec import SHAPES, Requirement, exact_fraction
@@ -82,6 +85,44 @@ class NativeSensor:
     cutoff: float = 0.0
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class CameraLens:
+    """Image and lens of a camera of the model.
+
+    Args:
+        resolution: (width, height), px; None where the model states none.
+        fovy: vertical field of view, degrees, float64 `[1 or env]`; of an orthographic camera the height, m.
+        sensor_size: (width, height) of the image sensor, m; None where `fovy` is the lens.
+        intrinsic: focal lengths (x, y) and principal point (x, y), m, float64 `[1 or env, 4]`, beside `sensor_size`.
+            The point is measured from the middle of the sensor, to the left and up.
+        is_orthographic: whether rays are parallel, so that there is no pinhole.
+    """
+
+    resolution: tuple[int, int] | None
+    fovy: NDArray[np.float64]
+    sensor_size: tuple[float, float] | None
+    intrinsic: NDArray[np.float64]
+    is_orthographic: bool = False
+
+    def matrices(self, width: int, height: int) -> NDArray[np.float64]:
+        """Return the intrinsic matrices, px, float64 `[1 or env, 3, 3]`, for images of another size.
+
+        The vertical field of view of a lens by `fovy` stays, and pixels are square. An image sensor keeps the shape of
+        its pixels at `resolution` (square ones without); an image of another aspect is cropped about its middle.
+        """
+        k = np.zeros((max(len(self.fovy), len(self.intrinsic)), 3, 3))
+        k[:, :, 2] = 0.5 * width, 0.5 * height, 1.0
+        if self.sensor_size is None:
+            k[:, 0, 0] = k[:, 1, 1] = 0.5 * height / np.tan(np.radians(0.5 * self.fovy))
+            return k
+        columns, rows = self.resolution or self.sensor_size
+        zoom = max(width / columns, height / rows)
+        per_metre = zoom * np.array([columns, rows]) / self.sensor_size
+        k[:, [0, 1], [0, 1]] = self.intrinsic[:, :2] * per_metre
+        k[:, :2, 2] -= self.intrinsic[:, 2:] * per_metre
+        return k
+
+
 class Engine(abc.ABC):
     """N parallel environments of one simulator behind one adapter.
 
@@ -139,6 +180,10 @@ class Engine(abc.ABC):
             Position float32 `[env, mount, 3]`, m, and orientation float32 `[env, mount, 4]`, wxyz, of the mounts in
             the frames of their bodies, on the engine's device, at fixed addresses.
         """
+        return None
+
+    def camera_lens(self, name: str) -> CameraLens | None:
+        """Return image and lens of a camera of the model as they are now; None where this engine knows none."""
         return None
 
     def slide_joints(self) -> tuple[str, ...]:
@@ -200,6 +245,17 @@ class Engine(abc.ABC):
     @abc.abstractmethod
     def supports(self, requirement: Requirement) -> str | None:
         """Return None where the engine can give the requirement, else the reason and the fix."""
+
+    def supports_on(self, requirement: Requirement, body: int) -> str | None:
+        """Return None where the engine can give a supported requirement of one body, else the reason and the fix.
+
+        By default it can, of every body. A sensor is refused that is mounted where the engine cannot.
+
+        Args:
+            requirement: one that `supports` accepts.
+            body: index of the body in `names("body")`; -1 is the world.
+        """
+        return None
 
     def grants_late(self, requirement: Requirement) -> bool:
         """Whether a requirement that `supports` accepts may be prepared when sensors are there already.
@@ -264,6 +320,17 @@ class Engine(abc.ABC):
 
         The scene says so when it is built and in `Scene.capture`. What the engine computes does not depend on it.
         """
+
+    def replaced(self) -> Tensor | None:
+        """Return the environments whose state the simulator itself replaced since their last reset; None without any.
+
+        MuJoCo puts a state that became NaN, infinite or huge back to the model's default. Samples of it are finite, but
+        not valid. The host knows without waiting for the device.
+
+        Returns:
+            Bool `[env]` on the engine's device, or None, which is the default.
+        """
+        return None
 
     def count_ticks(self, ticks: int) -> None:
         """Note that the owner of a wrapped simulation took `ticks` steps."""

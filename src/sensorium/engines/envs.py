@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from sensorium.errors import UnknownNameError, shown
+from sensorium.errors import ArgumentError, UnknownNameError, shown
+
+LONGEST_STEP, SHORTEST_STEP = 1e9, 1e-9
+"""Time steps that engines take, s."""
 
 
 def env_rows(env_ids: Any, num_envs: int, device: str = "cpu") -> torch.Tensor | None:
@@ -23,25 +26,28 @@ def env_rows(env_ids: Any, num_envs: int, device: str = "cpu") -> torch.Tensor |
         int64 tensor on the device, without repetition.
 
     Raises:
-        ValueError: out of range, repeated, or neither integers nor a mask.
+        ArgumentError: out of range, repeated, or neither integers nor a mask.
     """
     if env_ids is None:
         return None
-    if isinstance(env_ids, slice):
-        return torch.arange(num_envs, device=device)[env_ids]
-    ids = torch.as_tensor(env_ids, device="cpu").detach()
     expected = f"expected integers from 0 to {num_envs - 1} without repetition, or a bool mask of shape ({num_envs},)"
+    try:
+        if isinstance(env_ids, slice):
+            return torch.arange(num_envs, device=device)[env_ids]
+        ids = torch.as_tensor(env_ids, device="cpu").detach()
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:  # text, a set, None in a list, a meta tensor
+        raise ArgumentError(f"env_ids: got {shown(env_ids)}, {expected}.") from error
     if ids.dtype == torch.bool:
         if ids.shape != (num_envs,):
-            raise ValueError(f"env_ids: got a mask of shape {tuple(ids.shape)}, {expected}.")
+            raise ArgumentError(f"env_ids: got a mask of shape {tuple(ids.shape)}, {expected}.")
         return ids.nonzero()[:, 0].to(device)
     if ids.numel() == 0:
         return torch.zeros(0, dtype=torch.int64, device=device)
-    if ids.is_floating_point() or ids.ndim > 1:
-        raise ValueError(f"env_ids: got {shown(env_ids)}, {expected}.")
+    if ids.is_floating_point() or ids.is_complex() or ids.ndim > 1:
+        raise ArgumentError(f"env_ids: got {shown(env_ids)}, {expected}.")
     ids = ids.to(torch.int64).reshape(-1)
     if int(ids.min()) < 0 or int(ids.max()) >= num_envs or len(set(ids.tolist())) != len(ids):
-        raise ValueError(f"env_ids: got {shown(ids.tolist())}, {expected}.")
+        raise ArgumentError(f"env_ids: got {shown(ids.tolist())}, {expected}.")
     return ids.to(device)
 
 
@@ -64,6 +70,15 @@ def mark(mask: torch.Tensor, selected: torch.Tensor | None) -> None:
         mask[selected] = 1
 
 
+def check_quat(quat: torch.Tensor, name: str) -> None:
+    """Raise ArgumentError where quaternions `[..., 4]` that the host holds are zero: they are no orientation.
+
+    Those on another device are not looked at, because the host would have to wait.
+    """
+    if quat.device.type == "cpu" and quat.numel() and bool((quat == 0).all(dim=-1).any()):
+        raise ArgumentError(f"{name}: got a quaternion of zeros, expected unit quaternions; the identity has w = 1.")
+
+
 def row_values(
     state: Mapping[str, Any], targets: Mapping[str, torch.Tensor], rows: int, what: str
 ) -> dict[str, torch.Tensor]:
@@ -77,36 +92,62 @@ def row_values(
 
     Raises:
         UnknownNameError: a name that is not among `targets`.
-        ValueError: values of another shape.
+        ArgumentError: values of another shape.
     """
     values = {}
     for name, value in state.items():
         if name not in targets:
             raise UnknownNameError(what, name, targets)
         target = targets[name]
-        tensor = as_tensor(value).to(device=target.device, dtype=target.dtype)
+        tensor = as_tensor(value, name).to(device=target.device, dtype=target.dtype)
         shape = (rows, *target.shape[1:])
         try:
             values[name] = torch.broadcast_to(tensor, shape).clone()  # it may be part of what is overwritten
         except RuntimeError:
-            raise ValueError(
+            raise ArgumentError(
                 f"{name}: got values of shape {tuple(tensor.shape)}, expected {shape} (env, ...) or what broadcasts to "
                 "it."
             ) from None
     return values
 
 
-def as_tensor(value: Any) -> torch.Tensor:
-    """Return a tensor of numbers, from a tensor, an array, nested sequences or a number."""
+def as_tensor(value: Any, name: str) -> torch.Tensor:
+    """Return a tensor of real numbers, from a tensor, an array, nested sequences or a number.
+
+    Args:
+        value: the numbers.
+        name: what they are, for messages.
+
+    Raises:
+        ArgumentError: anything else, such as None, text, complex numbers, or a meta tensor, which holds none.
+    """
     if isinstance(value, torch.Tensor):
-        return value.detach()
-    return torch.from_numpy(np.array(value, dtype=np.float64))
+        if not (value.is_meta or value.is_complex() or value.is_quantized) and value.layout == torch.strided:
+            return value.detach()
+    else:
+        try:
+            array = np.asarray(value)
+        except (TypeError, ValueError, RuntimeError):  # nested sequences of unequal lengths, tensors on a device
+            array = np.empty(0, dtype=object)
+        if array.dtype.kind in "biuf":
+            return torch.from_numpy(np.array(array, dtype=np.float64))
+    raise ArgumentError(f"{name}: got {shown(value)}, expected real numbers.")
+
+
+def time_step(value: Any, name: str) -> float:
+    """Return a time step, s, as a float, or raise ArgumentError naming it."""
+    is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not is_number or not SHORTEST_STEP <= value <= LONGEST_STEP:
+        raise ArgumentError(
+            f"{name}: got {shown(value)}, expected a time step from {SHORTEST_STEP:g} to {LONGEST_STEP:g}, in seconds."
+        )
+    return float(value)
 
 
 def positive_int(value: Any, name: str) -> int:
-    """Return `value` as an integer of at least 1, or raise ValueError naming it."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name}: got {shown(value)}, expected an integer of at least 1.")
+    """Return `value` as an integer of at least 1, or raise ArgumentError naming it."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value < 2**31:
+        raise ArgumentError(f"{name}: got {shown(value)}, expected an integer of at least 1, below 2**31.")
     return int(value)
 
 
@@ -120,7 +161,7 @@ def restore(arrays: Mapping[str, torch.Tensor], saved: Mapping[str, torch.Tensor
     for name, array in arrays.items():
         if name in saved:
             if saved[name].shape != array.shape:
-                raise ValueError(
+                raise ArgumentError(
                     f"saved {name} has shape {tuple(saved[name].shape)}, this engine's {tuple(array.shape)}: "
                     "the state is of another model or number of environments."
                 )

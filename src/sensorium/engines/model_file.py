@@ -16,7 +16,7 @@ def model_file(source: str | Path) -> Path:
         source: path to an MJCF or URDF file.
 
     Raises:
-        ModelError: there is no such file, with the nearest and all others in its folder.
+        ModelError: there is no such file, or it is TOML; with the nearest and all others in its folder.
     """
     label = f"model file {str(source)!r}"
     path = Path(source).expanduser()
@@ -27,6 +27,8 @@ def model_file(source: str | Path) -> Path:
         if not folder.is_dir():
             raise ModelError(f"{label} does not exist, nor does its folder {str(folder.absolute())!r}: check the path.")
         raise ModelError(f"{label} does not exist.{nearest(path.name, _names(folder))}{_files_in(folder)}")
+    if path.suffix.lower() == ".toml":
+        raise ModelError(f"{label} is TOML, as rig files are; expected MJCF or URDF.{_files_in(path.parent)}")
     return path
 
 

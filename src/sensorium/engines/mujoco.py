@@ -10,21 +10,23 @@ nothing is recomputed: positions, velocities and accelerations are those from be
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import mujoco
 import numpy as np
 import torch
 
+from sensorium.compute import check_envs
 from sensorium.engines.envs import copies, env_rows, positive_int, restore, row_values
-from sensorium.engines.mujoco_base import LIMITS
+from sensorium.engines.mujoco_base import BAD_STATE, LIMITS, engine_fault, model_time_step
 from sensorium.engines.mujoco_live import LiveMujocoEngine
-from sensorium.engines.mujoco_owned import STATE_FIELDS, OwnedModelEngine
+from sensorium.engines.mujoco_owned import STATE_FIELDS, OwnedModelEngine, state_size
 from sensorium.engines.mujoco_parts import STATE_SOURCES, fields_of, model_fields_of
 from sensorium.engines.mujoco_shapes import check_shared, shared_model
+from sensorium.engines.mujoco_sleep import sleeps
 from sensorium.engines.mujoco_spec import compose_spec, prepare_spec
-from sensorium.errors import MissingDependencyError, ModelError, NonFiniteStateWarning, listed
+from sensorium.errors import ArgumentError, MissingDependencyError, ModelError, SensoriumWarning, listed
 from sensorium.spec import Requirement
 
 __all__ = ["LiveMujocoEngine", "MujocoEngine", "prepare_spec"]
@@ -34,7 +36,7 @@ PERSISTENT_UP_TO = 64
 longer fit in the cache and sharing is faster. Measured on two cores with a 12-joint quadruped, velocities refreshed at
 every tick, shared against persistent: 1 environment 35 against 56 thousand steps/s, 64: 35 and 49, 256: 21 and 19,
 1024: 37 and 34; without refresh 1024: 70 and 41."""
-_BAD_STATE = [int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{what}")) for what in ("QPOS", "QVEL", "QACC", "CTRL")]
+_BAD_CTRL = int(mujoco.mjtWarning.mjWARN_BADCTRL)
 _NONE = int(mujoco.mjtStage.mjSTAGE_NONE)
 
 
@@ -74,7 +76,8 @@ class MujocoEngine(OwnedModelEngine):
         self._has_models = self._moves = False
         self._views: dict[str, torch.Tensor] = {}
         self._before: dict[str, np.ndarray] = {}
-        self._warned = np.zeros(num_envs, dtype=bool)
+        self._bad_ctrl = np.zeros(num_envs, dtype=bool)
+        self._models: Any = None
         self._needs_forward = True
 
     @classmethod
@@ -143,6 +146,10 @@ class MujocoEngine(OwnedModelEngine):
     def _shape_model(self) -> Any:
         return shared_model(self.batch)
 
+    def _model_values(self, field: str) -> np.ndarray:
+        values, models = self.batch.expanded(field), self.batch.models
+        return _of_models(self._model if models is None else models, field) if values is None else np.asarray(values)
+
     def _bind_offsets(self) -> None:
         models = self._batch.models
         fields = {name: self._batch.expanded(name) for name in self._offsets.fields}
@@ -166,19 +173,19 @@ class MujocoEngine(OwnedModelEngine):
     def _install(self, model: Any, prepared: frozenset[Requirement]) -> None:
         """Make the batch of a model; where there was one before the first tick, carry its state over."""
         old = self._batch
+        check_envs("MujocoEngine", self.num_envs, 8 * state_size(model), "cpu")
         # sleeping bodies and inertial point contacts keep state outside the row, so MuJoCo wants an MjData per env
-        sleeps = bool(int(model.opt.enableflags) & int(getattr(mujoco.mjtEnableBit, "mjENBL_SLEEP", 0)))
         batch = _batch_class()(
             model,
             self.num_envs,
             nthread=self._derived.compute.threads,
-            persistent=sleeps or self.num_envs <= PERSISTENT_UP_TO,
+            persistent=sleeps(model.opt) or self.num_envs <= PERSISTENT_UP_TO,
         )
         batch.reset(keyframe=self._key, stage=_NONE)
         if old is not None:
             self._carry_over(old, batch)
         self._batch, self._model = batch, model
-        self.dt = float(model.opt.timestep)
+        self.dt, self._options = model_time_step(model.opt, self._label), model.opt
         self._read_names(model)
         self._derive(prepared)
         if self._offsets:
@@ -220,7 +227,8 @@ class MujocoEngine(OwnedModelEngine):
             into[...] = values
 
     def _derive(self, prepared: frozenset[Requirement]) -> None:
-        sources = {name: self._batch.bind(name) for name in fields_of(prepared)}
+        held = sleeps(self._model.opt)
+        sources = {name: self._batch.bind(name) for name in fields_of(prepared, held=held)}
         if not self.fresh:  # MuJoCo leaves the state one tick newer than what is derived from it
             self._before = {name: sources[name].copy() for name in STATE_SOURCES if name in sources}
             sources.update(self._before)
@@ -284,11 +292,6 @@ class MujocoEngine(OwnedModelEngine):
         """Magnetic flux of each env `[env, 3]`, world, in the model's unit, float64, writable; a reset keeps it."""
         return self._view("magnetic")
 
-    @property
-    def diverged(self) -> torch.Tensor:
-        """Bool `[env]`: environments whose state became NaN, infinite or huge since their last reset."""
-        return torch.from_numpy(self._warned.copy())
-
     # Time --------------------------------------------------------------------------------------------------------
 
     def step(self, ctrl: Any = None, substeps: int = 1) -> None:
@@ -299,7 +302,9 @@ class MujocoEngine(OwnedModelEngine):
             substeps: number of ticks.
 
         Raises:
-            ValueError: a control of another shape.
+            ArgumentError: a control of another shape.
+            ScheduleError: the time step was edited.
+            ModelError: MuJoCo failed, e.g. because its memory was too small.
 
         Warns:
             NonFiniteStateWarning: once per environment and episode, when its state became NaN, infinite or huge.
@@ -307,42 +312,64 @@ class MujocoEngine(OwnedModelEngine):
         """
         self._ensure()
         substeps = positive_int(substeps, "substeps")
+        self._check_time_steps()
         if ctrl is not None:
             self._write_ctrl(ctrl)
         if self._before:
             if substeps > 1:
-                self._batch.step(nstep=substeps - 1)
+                self._run(self._batch.step, nstep=substeps - 1)
             self._keep_state(slice(None))
-            self._batch.step()
+            self._run(self._batch.step)
         else:
-            self._batch.step(nstep=substeps)
+            self._run(self._batch.step, nstep=substeps)
         self.tick += substeps
         self._dirty, self._needs_forward = True, False
         self.lag = 0 if self.fresh else 1
         self._check_state()
+
+    def _run(self, call: Callable[..., None], **given: Any) -> None:
+        """Have the batch compute something.
+
+        Raises:
+            ModelError: MuJoCo failed in some environments, e.g. because its memory was too small.
+        """
+        try:
+            call(**given)
+        except RuntimeError as error:
+            if not hasattr(error, "ids"):
+                raise
+            which = f"env {listed(map(str, error.ids), 8)}"
+            why = self._batch.error(error.ids[0])
+            after = "Their state is as it was; all others were computed. Reset, or make a new engine."
+            raise ModelError(engine_fault(why, which, after)) from error
+
+    def _check_time_steps(self) -> None:
+        batch = self._batch
+        self._check_time_step(self._options.timestep, "engine.model")
+        if (each := batch.expanded("opt.timestep")) is not None:
+            for step in {float(each.min()), float(each.max())}:
+                self._check_time_step(step, 'engine.batch.expand("opt.timestep")')
+        if batch.models is not None and batch.models is not self._models:
+            self._models = batch.models
+            for step in np.unique(_of_models(self._models, "opt.timestep")):
+                self._check_time_step(float(step), "engine.batch.set_models")
 
     def _check_state(self) -> None:
         counters = self._batch.warning
         if not counters.any():
             return
         self._report_limits(counters[:, list(LIMITS), 1])
-        bad = counters[:, _BAD_STATE].any(axis=(1, 2))
+        diverged, bad_ctrl = counters[:, BAD_STATE, 1].any(axis=1), counters[:, _BAD_CTRL, 1] > 0
         counters[...] = 0  # a count of an earlier step is no news
-        new = bad & ~self._warned
-        if not new.any():
-            return
-        self._warned |= new
-        envs = np.flatnonzero(new)
-        resets = not int(self._model.opt.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
-        warnings.warn(
-            NonFiniteStateWarning(
-                f"the state of env {listed(map(str, envs), 8)} became NaN, infinite or huge by tick {self.tick}"
-                + (" and MuJoCo put it back to the model's default state" if resets else "")
-                + ": lower the time step, soften contacts or gains, or check the control. "
-                "engine.diverged marks such environments until they are reset."
-            ),
-            stacklevel=3,
-        )
+        self._note_diverged(diverged)
+        if (new := bad_ctrl & ~self._bad_ctrl).any():
+            self._bad_ctrl |= new
+            warnings.warn(
+                f"the controls of env {listed(map(str, np.flatnonzero(new)), 8)} were NaN, infinite or huge by tick "
+                f"{self.tick}, and MuJoCo applied zeros instead: check ctrl. This is said once per env and episode.",
+                SensoriumWarning,
+                stacklevel=4,
+            )
 
     def refresh(self) -> None:
         """Bring derived arrays up to the current tick (minus `lag`); nothing happens where they already are."""
@@ -358,7 +385,7 @@ class MujocoEngine(OwnedModelEngine):
 
     def _go_forward(self, ids: Any) -> None:
         if self.stage:
-            self._batch.forward(ids=ids, stage=self.stage)
+            self._run(self._batch.forward, ids=ids, stage=self.stage)
             if (counters := self._batch.warning).any():
                 self._report_limits(counters[:, list(LIMITS), 1])
         self._keep_state(slice(None) if ids is None else ids)
@@ -385,7 +412,7 @@ class MujocoEngine(OwnedModelEngine):
                 Gravity and magnetic flux stay.
 
         Raises:
-            ValueError: env ids or values that do not fit.
+            ArgumentError: env ids or values that do not fit.
             UnknownNameError: a key that is no state.
             ModelError: shapes were described, and are not the same in all environments any more.
         """
@@ -405,7 +432,8 @@ class MujocoEngine(OwnedModelEngine):
         self._go_forward(rows)
         self._derived.convert(ids)
         self._follow_offsets(ids)
-        self._warned[slice(None) if rows is None else rows] = False
+        for flags in (self._diverged, self._bad_ctrl):
+            flags[slice(None) if rows is None else rows] = False
         self.lag = 0
         if ids is None:
             self._dirty = self._needs_forward = False
@@ -429,12 +457,12 @@ class MujocoEngine(OwnedModelEngine):
         """Restore what `state` returned, in an engine of the same model and number of environments.
 
         Raises:
-            ValueError: the state is of another model or number of environments.
+            ArgumentError: the state is of another model or number of environments.
         """
         self._ensure()
         rows, mine = state["rows"].numpy(), self._batch.state
         if rows.shape != mine.shape:
-            raise ValueError(
+            raise ArgumentError(
                 f"saved state: got {rows.shape[0]} environments of {rows.shape[1]} numbers, expected {mine.shape[0]} "
                 f"of {mine.shape[1]}: it is of another model, number of environments or set of sensors."
             )
@@ -446,7 +474,7 @@ class MujocoEngine(OwnedModelEngine):
             elif self._batch.expanded(f"opt.{name}") is not None:
                 self._view(name).copy_(torch.tensor(getattr(self._model.opt, name), device="cpu"))
         self.tick, self.lag = int(state["tick"]), int(state["lag"])
-        self._warned[:] = state["diverged"].numpy()
+        self._diverged[:] = state["diverged"].numpy()
         missing = list(restore(self._derived.arrays, state["arrays"]))
         self._follow_offsets()
         self._dirty = self._needs_forward = bool(missing)
@@ -476,4 +504,4 @@ def _shared_value(model: Any, name: str) -> np.ndarray:
 def _of_models(models: Any, name: str) -> np.ndarray:
     """Return a field of one model that all environments have `[1, ...]`, or of the models of all `[env, ...]`."""
     each = models if isinstance(models, list | tuple) else [models]
-    return np.stack([getattr(model, name) for model in each])
+    return np.stack([_shared_value(model, name) for model in each])

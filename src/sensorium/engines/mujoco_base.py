@@ -12,15 +12,23 @@ import numpy as np
 import torch
 
 from sensorium.compute import Compute, Segment, keeps_current, pinned, resolve_device
-from sensorium.engines.base import Engine, FrameOnBody, NameKind, NativeSensor, PoseOnBody
-from sensorium.engines.envs import mark
+from sensorium.engines.base import CameraLens, Engine, FrameOnBody, NameKind, NativeSensor, PoseOnBody
+from sensorium.engines.envs import mark, time_step
 from sensorium.engines.mujoco_contact import contact_shape, contacts
 from sensorium.engines.mujoco_hidden import hidden
 from sensorium.engines.mujoco_native import Declared, describe, native, sensor_id
 from sensorium.engines.mujoco_parts import NEEDS, PARTS, Build, native_array, stage_of
 from sensorium.engines.mujoco_shapes import model_shapes
 from sensorium.engines.offsets import FIELDS, LiveOffsets
-from sensorium.errors import ModelError, SensoriumWarning, UnknownNameError, listed
+from sensorium.errors import (
+    ArgumentError,
+    ModelError,
+    NonFiniteStateWarning,
+    ScheduleError,
+    SensoriumWarning,
+    UnknownNameError,
+    listed,
+)
 from sensorium.geometry.shapes import Shape
 from sensorium.spec import Requirement, contact_array
 
@@ -144,6 +152,10 @@ class Derived:
                 array.copy_(self._host[name])
 
 
+BAD_STATE = [int(getattr(_WARNING, f"mjWARN_BAD{what}")) for what in ("QPOS", "QVEL", "QACC")]
+"""MuJoCo's warnings that the state became NaN, infinite or huge, which are side by side."""
+
+
 class MujocoModelEngine(Engine):
     """Names, frames and derived arrays of an MjModel; the base of `MujocoEngine` and `LiveMujocoEngine`.
 
@@ -189,6 +201,7 @@ class MujocoModelEngine(Engine):
         self._described: Declared | None = None
         self._shapes: tuple[Any, tuple[Shape, ...]] | None = None
         self._overflowed: set[int] = set()
+        self._diverged = np.zeros(num_envs, dtype=bool)
 
     def _ensure(self) -> None:
         """Make sure that the environments exist."""
@@ -250,6 +263,57 @@ class MujocoModelEngine(Engine):
                 stacklevel=4,
             )
 
+    def _check_time_step(self, step: float, where: str) -> None:
+        """Raise where a time step is not the one that the engine and its scene count time by.
+
+        Args:
+            step: the time step that is set now, s.
+            where: whose it is.
+
+        Raises:
+            ScheduleError: it was edited.
+        """
+        if step != self.dt:
+            raise ScheduleError(
+                f"{where}: the time step is {step:g} s now, and was {self.dt:g} s when the engine was made. Sensors "
+                'count time by that. Set <option timestep="..."/> in the model, and make a new engine and scene.'
+            )
+
+    def _note_diverged(self, envs: np.ndarray) -> None:
+        """Mark environments whose state became NaN, infinite or huge, and warn of those that are new.
+
+        Args:
+            envs: bool `[env]`.
+        """
+        new = envs & ~self._diverged
+        if not new.any():
+            return
+        self._diverged |= new
+        put_back = " and MuJoCo put it back to the model's default state" if self._resets_itself else ""
+        warnings.warn(
+            f"the state of env {listed(map(str, np.flatnonzero(new)), 8)} became NaN, infinite or huge by tick "
+            f"{self.tick}{put_back}: lower the time step, soften contacts or gains, or check the control. Its samples "
+            "are not valid, and engine.diverged marks it, until it is reset.",
+            NonFiniteStateWarning,
+            stacklevel=5,
+        )
+
+    @property
+    def _resets_itself(self) -> bool:
+        """Whether MuJoCo replaces a state that diverged."""
+        return not int(self.model.opt.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
+
+    @property
+    def diverged(self) -> torch.Tensor:
+        """Bool `[env]`: environments whose state became NaN, infinite or huge since their last reset."""
+        return torch.from_numpy(self._diverged.copy())
+
+    def replaced(self) -> torch.Tensor | None:
+        """Return the environments that MuJoCo put back to the default state since their reset; None without any."""
+        if not self._diverged.any() or not self._resets_itself:
+            return None
+        return self.diverged.to(self.device)
+
     @property
     def _body_ids(self) -> list[int]:
         return [body for body, row in self._body_row.items() if row >= 0]
@@ -308,6 +372,32 @@ class MujocoModelEngine(Engine):
         self._bind_offsets()
         self._offsets.follow()
         return pair
+
+    def camera_lens(self, name: str) -> CameraLens | None:
+        """Return image and lens of a camera of the model as they are now, of each environment where they differ.
+
+        An image of 1 x 1 pixel, MuJoCo's default, states no resolution.
+
+        Raises:
+            UnknownNameError: no camera has that name.
+        """
+        if name not in self._names["camera"]:
+            raise UnknownNameError("camera", name, self.names("camera"))
+        i, model = self._names["camera"][name], self.model
+        width, height = (int(size) for size in model.cam_resolution[i])
+        sensor = tuple(float(size) for size in model.cam_sensorsize[i])
+        projection = mujoco.mjtProjection(int(model.cam_projection[i]))
+        return CameraLens(
+            resolution=(width, height) if width * height > 1 else None,
+            fovy=self._model_values("cam_fovy")[:, i].astype(np.float64),
+            sensor_size=(sensor[0], sensor[1]) if min(sensor) > 0.0 else None,
+            intrinsic=self._model_values("cam_intrinsic")[:, i].astype(np.float64),
+            is_orthographic=projection == mujoco.mjtProjection.mjPROJ_ORTHOGRAPHIC,
+        )
+
+    def _model_values(self, field: str) -> np.ndarray:
+        """Return a field of the model as it is now, `[1 or env, ...]`."""
+        return np.asarray(getattr(self.model, field))[None]
 
     def _bind_offsets(self) -> None:
         """Note where the fields are that say where mounts are on their bodies."""
@@ -468,6 +558,31 @@ def keyframe_id(keyframe: str | int | None, names: Sequence[str], label: str) ->
     if isinstance(keyframe, int) and not isinstance(keyframe, bool) and 0 <= keyframe < len(names):
         return keyframe
     raise UnknownNameError(f"keyframe of {label}", str(keyframe), names)
+
+
+def engine_fault(why: str, where: str, after: str) -> str:
+    """Return what to say of an error that MuJoCo raised while it computed.
+
+    Args:
+        why: the text of the error.
+        where: the environments.
+        after: what is true now.
+    """
+    lines = [line.strip() for line in why.splitlines() if line.strip()]
+    fix = 'Raise <size memory="..."/> of the model. ' if "<size memory" in why else ""
+    return f"MuJoCo failed in {where}: {'; '.join(lines)}. {fix}{after}"
+
+
+def model_time_step(options: Any, label: str) -> float:
+    """Return the time step of a model's options, s.
+
+    Raises:
+        ModelError: it is zero, negative, not finite, or absurd.
+    """
+    try:
+        return time_step(float(options.timestep), "timestep")
+    except ArgumentError as error:
+        raise ModelError(f'{label}: {error} Write <option timestep="0.002"/>.') from None
 
 
 def refuse_unfresh_rk4(options: Any, fresh: bool) -> None:

@@ -22,6 +22,7 @@ import warp as wp
 from sensorium.compute import Compute, Rows, kernel
 from sensorium.engines.contact import is_contact, names_fault, report_fault
 from sensorium.engines.mujoco_hidden import HIDDEN_PREFIX
+from sensorium.engines.mujoco_sleep import sleeps
 from sensorium.errors import ModelError, listed, nearest
 from sensorium.spec import CONTACT_FIELDS, Requirement, contact_array, contact_columns
 
@@ -133,12 +134,18 @@ def contact_reason(engine: Engine, report: Requirement, model: Any) -> str | Non
                 "full to each vertex near it, so no sum would be right: name a 'subtree' that holds the whole flex, or "
                 "what touches it as the primary."
             )
-        if what == "primary" and _sleeps(model) and int(model.body_treeid[_body(model, word, i)]) < 0:
+        if what == "primary" and sleeps(model.opt) and int(model.body_treeid[_body(model, word, i)]) < 0:
             return (
                 f"{what}: the {word} {name!r} is static, and for those MuJoCo forgets contacts with bodies that sleep: "
                 'make what moves the primary and this one the secondary, or remove <flag sleep="enable"/>.'
             )
         geoms, bodies = elements(model, word, i)
+        if what == "secondary" and _forgets(model, word, bodies):
+            return (
+                f"{what}: the subtree of {name!r} has static and moving bodies, and of those MuJoCo forgets contacts "
+                "with bodies that sleep: leave the secondary out, name a 'body' or 'geom', or remove "
+                '<flag sleep="enable"/>.'
+            )
         if not geoms and not soft.keys() & bodies:
             hint = " Take the kind 'subtree' for those of its descendants." if word == "body" else ""
             return f"{what}: the {word} {name!r} has no geoms, so nothing can touch it.{hint}"
@@ -152,8 +159,12 @@ def contact_reason(engine: Engine, report: Requirement, model: Any) -> str | Non
     return None
 
 
-def _sleeps(model: Any) -> bool:
-    return bool(int(model.opt.enableflags) & int(getattr(mujoco.mjtEnableBit, "mjENBL_SLEEP", 0)))
+def _forgets(model: Any, kind: str, bodies: set[int]) -> bool:
+    """Whether MuJoCo takes a secondary for awake, so that it computes the report without the contacts of sleepers."""
+    if kind != "subtree" or not sleeps(model.opt):
+        return False
+    trees = model.body_treeid[sorted(bodies)]
+    return bool((trees < 0).any() and (trees >= 0).any())
 
 
 def _body(model: Any, kind: str, i: int) -> int:

@@ -13,7 +13,14 @@ import torch
 from sensorium.compute import keeps_current
 from sensorium.engines.contact import is_contact
 from sensorium.engines.envs import copies, env_rows, restore
-from sensorium.engines.mujoco_base import LIMITS, MujocoModelEngine, refuse_unfresh_rk4
+from sensorium.engines.mujoco_base import (
+    BAD_STATE,
+    LIMITS,
+    MujocoModelEngine,
+    engine_fault,
+    model_time_step,
+    refuse_unfresh_rk4,
+)
 from sensorium.engines.mujoco_contact import contact_reason, contacts, lacks_contacts
 from sensorium.engines.mujoco_native import native, reason, sensor_id
 from sensorium.engines.mujoco_parts import (
@@ -26,14 +33,22 @@ from sensorium.engines.mujoco_parts import (
     needs_wrenches,
     torque_fault,
 )
+from sensorium.engines.mujoco_sleep import (
+    AWAKE,
+    is_held,
+    lacks_held,
+    sleeps,
+    static_wrench_fault,
+)
 from sensorium.engines.mujoco_spec import computes_acceleration, has_elements, sensors_disabled
 from sensorium.errors import ModelError, ScheduleError, shown
-from sensorium.spec import JOINT_TORQUE, SHAPES, Requirement
+from sensorium.spec import JOINT_TORQUE, JOINT_WRENCH, SHAPES, Requirement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _SPEC = int(mujoco.mjtState.mjSTATE_INTEGRATION)
+_QUIET = np.zeros(len(BAD_STATE), dtype=np.int32).tobytes()
 _POS, _VEL, _ACC = (int(getattr(mujoco.mjtStage, f"mjSTAGE_{stage}")) for stage in ("POS", "VEL", "ACC"))
 
 
@@ -70,8 +85,8 @@ class LiveMujocoEngine(MujocoModelEngine):
             raise ModelError("from_mj: expected one distinct mujoco.MjData for each environment.")
         super().__init__(len(datas), device, fresh, None)
         self._model, self._datas = model, datas
-        self.dt = float(model.opt.timestep)
-        self._scratch = mujoco.MjData(model)
+        self.dt, self._time = model_time_step(model.opt, "from_mj"), model.opt
+        self._scratch = self._new_scratch()
         self._row = np.empty(mujoco.mj_stateSize(model, _SPEC))
         refuse_unfresh_rk4(model.opt, fresh)
         self._sources: dict[str, np.ndarray] = {}
@@ -81,6 +96,8 @@ class LiveMujocoEngine(MujocoModelEngine):
         self._places: list[np.ndarray] = []  # the fields that say where mounts are on their bodies, and what they held
         self._placed: list[bytes] = []
         self._needs_forward = True
+        self._bad = [data.warning.number[BAD_STATE[0] : BAD_STATE[-1] + 1] for data in datas]  # live views
+        self._counted, self._times = self._counts(), self._clocks()
         self._derive(frozenset())
 
     @property
@@ -112,8 +129,17 @@ class LiveMujocoEngine(MujocoModelEngine):
         if requirement not in NEEDS:
             return "it is not available from this engine yet."
         if requirement == JOINT_TORQUE:
-            return torque_fault(self._model, friction_known=True)
-        if needs_wrenches(requirement) and not self.fresh:
+            held = not self.fresh and sleeps(self._model.opt)
+            why = torque_fault(self._model, friction_known=True, held=held)
+            if why is not None:
+                return why
+        if is_held(requirement) and not self.fresh and sleeps(self._model.opt):
+            if sensors_disabled(self._model.opt) or lacks_held(self._model, requirement):
+                return (
+                    "mj_step computes this of bodies that sleep only for sensors on each of them: use fresh=True, or "
+                    f"{fix}."
+                )
+        elif needs_wrenches(requirement) and not self.fresh:
             if sensors_disabled(self._model.opt):
                 return 'the model has <flag sensor="disable"/>, so mj_step computes none: remove it, or use fresh=True.'
             if not computes_acceleration(self._model):
@@ -122,6 +148,12 @@ class LiveMujocoEngine(MujocoModelEngine):
                     f"fresh=True, or {fix}."
                 )
         return None
+
+    def supports_on(self, requirement: Requirement, body: int) -> str | None:
+        """Return None where the engine can give a supported requirement of one body, else the reason and the fix."""
+        if requirement != JOINT_WRENCH or self.fresh or body < 0:
+            return None
+        return static_wrench_fault(self._model, self._body_ids[body])
 
     def _native_reason(self, requirement: Requirement, fix: str) -> str | None:
         declared = self._declared_by(self._model).types
@@ -134,7 +166,7 @@ class LiveMujocoEngine(MujocoModelEngine):
         self._derive(self.prepared | requirements)
 
     def _derive(self, prepared: frozenset[Requirement]) -> None:
-        envs, self._fields = self.num_envs, fields_of(prepared)
+        envs, self._fields = self.num_envs, fields_of(prepared, held=sleeps(self._model.opt))
         self._options = tuple(name for name in model_fields_of(prepared) if name.startswith("opt."))
         wanted = {name: getattr(self._scratch, name) for name in self._fields}
         wanted |= {name: getattr(self._model.opt, name.removeprefix("opt.")) for name in self._options}
@@ -226,13 +258,15 @@ class LiveMujocoEngine(MujocoModelEngine):
         """Note that the owner took `ticks` steps; derived state is read again at the next `refresh`.
 
         Raises:
-            ScheduleError: several ticks at once with `fresh=False` and a requirement that reads joint positions.
+            ScheduleError: several ticks at once with `fresh=False` and a requirement that reads joint positions; the
+                time step was edited.
         """
         if self._last and ticks > 1:
             raise ScheduleError(
                 f"{ticks} ticks at once: with fresh=False joint positions and velocities are kept from one tick to the "
                 "next, so call scene.update() after each mj_step, or use fresh=True."
             )
+        self._check_time_step(self._time.timestep, "the wrapped MjModel")
         super().count_ticks(ticks)
         if ticks:
             self._before, self._last = self._last, self._before
@@ -244,6 +278,7 @@ class LiveMujocoEngine(MujocoModelEngine):
         """Bring derived arrays up to the current tick (minus `lag`); nothing happens where they already are."""
         if not self._dirty:
             return
+        self._look_for_resets()
         forward = self.fresh or self._needs_forward
         self._read(range(self.num_envs), forward)
         self._derived.convert()
@@ -273,6 +308,9 @@ class LiveMujocoEngine(MujocoModelEngine):
                 "(mujoco.mj_resetData(model, data); data.qpos[:] = ...), then call scene.reset(env_ids)."
             )
         ids = env_rows(env_ids, self.num_envs)
+        rows = slice(None) if ids is None else ids.numpy()
+        self._diverged[rows] = False
+        self._counted[rows], self._times[rows] = self._counts()[rows], self._clocks()[rows]
         if ids is None:
             self.forward()
         elif len(ids):
@@ -287,15 +325,35 @@ class LiveMujocoEngine(MujocoModelEngine):
     def state(self) -> dict[str, Any]:
         """Return tick and derived arrays; the physics is its owner's to save."""
         self.refresh()
-        return {"tick": self.tick, "lag": self.lag, "arrays": copies(self._derived.arrays)}
+        arrays = copies(self._derived.arrays)
+        return {"tick": self.tick, "lag": self.lag, "arrays": arrays, "diverged": self.diverged}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned, after the owner restored the physics."""
         self.tick, self.lag = int(state["tick"]), int(state["lag"])
+        self._diverged[:] = state["diverged"].numpy()
+        self._counted, self._times = self._counts(), self._clocks()
         missing = list(restore(self._derived.arrays, state["arrays"]))
         self._follow_offsets()
         self._dirty = self._needs_forward = bool(missing)
         self._keep_state(range(self.num_envs))
+
+    def _look_for_resets(self) -> None:
+        """Note where MuJoCo met a bad state since the last look; a reset, its own or the owner's, starts the counts."""
+        if all(bad.tobytes() == _QUIET for bad in self._bad):  # what is fastest
+            self._counted[...] = 0
+            return
+        counts, times = self._counts(), self._clocks()
+        again = (counts > 0) & (times < self._times)[:, None]
+        self._note_diverged(np.any((counts > self._counted) | again, axis=1))
+        self._counted, self._times = counts, times
+
+    def _counts(self) -> np.ndarray:
+        """Return how often MuJoCo met a bad state `[env, warning]`, in the order of `BAD_STATE`."""
+        return np.array(self._bad)
+
+    def _clocks(self) -> np.ndarray:
+        return np.array([data.time for data in self._datas])
 
     def _keep_state(self, envs: Any) -> None:
         for name, kept in self._last.items():
@@ -312,17 +370,35 @@ class LiveMujocoEngine(MujocoModelEngine):
                 for name in self._options:
                     is_off = off and name == "opt.gravity"
                     self._sources[name][env] = 0.0 if is_off else getattr(option, name.removeprefix("opt."))
-                data = self._forwarded(self._datas[env]) if forward and self._fields else self._datas[env]
+                data = self._forwarded(env) if forward and self._fields else self._datas[env]
                 for name in self._fields:
                     kept = None if forward else self._before.get(name)
                     self._sources[name][env] = getattr(data, name) if kept is None else kept[env]
                 if FRICTION in self._sources:
                     self._sources[FRICTION][env] = dry_friction(self._model, data)
-                full[env] = [data.warning[limit].number for limit in LIMITS]
+                numbers = data.warning.number
+                full[env] = [numbers[limit] for limit in LIMITS]
         self._report_limits(full)
 
-    def _forwarded(self, live: Any) -> Any:
-        model, data, stage = self._model, self._scratch, self.stage
+    def _forwarded(self, env: int) -> Any:
+        """Compute what follows from the state of one environment, in data of our own.
+
+        Raises:
+            ModelError: MuJoCo failed, e.g. because its memory was too small.
+        """
+        try:
+            return self._compute(self._datas[env], self._scratch)
+        except mujoco.FatalError as error:
+            self._scratch = self._new_scratch()  # what an error leaves behind cannot be used
+            raise ModelError(engine_fault(str(error), f"env {env}", "Your MjData is as it was.")) from error
+
+    def _new_scratch(self) -> Any:
+        data = mujoco.MjData(self._model)
+        data.tree_asleep[:] = AWAKE  # also what starts asleep: only mj_step puts bodies to sleep
+        return data
+
+    def _compute(self, live: Any, data: Any) -> Any:
+        model, stage = self._model, self.stage
         mujoco.mj_getState(model, live, self._row, _SPEC)
         mujoco.mj_setState(model, data, self._row, _SPEC)
         if stage >= _ACC:

@@ -10,10 +10,11 @@ import torch
 
 from sensorium.engines.contact import is_contact
 from sensorium.engines.envs import as_tensor
-from sensorium.engines.mujoco_base import MujocoModelEngine, keyframe_id, refuse_unfresh_rk4
+from sensorium.engines.mujoco_base import MujocoModelEngine, keyframe_id, model_time_step, refuse_unfresh_rk4
 from sensorium.engines.mujoco_contact import contact_reason, lacks_contacts
 from sensorium.engines.mujoco_native import declared_sensors, reason, sensor_id
 from sensorium.engines.mujoco_parts import NEEDS, needs_wrenches, torque_fault
+from sensorium.engines.mujoco_sleep import is_held, lacks_held, sleeps, static_wrench_fault
 from sensorium.engines.mujoco_spec import (
     compile_spec,
     computes_acceleration,
@@ -23,11 +24,17 @@ from sensorium.engines.mujoco_spec import (
     prepare_spec,
     sensors_disabled,
 )
-from sensorium.errors import ModelError
-from sensorium.spec import JOINT_TORQUE, SHAPES, Requirement
+from sensorium.errors import ArgumentError, ModelError
+from sensorium.spec import JOINT_TORQUE, JOINT_WRENCH, SHAPES, Requirement
 
 STATE_FIELDS = ("qpos", "qvel", "act", "ctrl", "mocap_pos", "mocap_quat")
 """The state that `reset` writes and that is open as `engine.qpos` and so on."""
+
+
+def state_size(model: mujoco.MjModel) -> int:
+    """Return how many numbers the state of one environment has at least: MuJoCo's state, poses and sensors."""
+    integrated = mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_INTEGRATION)
+    return int(integrated + 7 * model.nbody + model.nsensordata)
 
 
 class OwnedModelEngine(MujocoModelEngine):
@@ -69,7 +76,7 @@ class OwnedModelEngine(MujocoModelEngine):
             keys = [key.name or f"key_{i}" for i, key in enumerate(self._spec.keys)]
         refuse_unfresh_rk4(options, fresh)
         self._key = keyframe_id(keyframe, keys, self._label)
-        self.dt = float(options.timestep)
+        self.dt = model_time_step(options, self._label)
 
     def __repr__(self) -> str:
         if self._model is None:
@@ -115,7 +122,7 @@ class OwnedModelEngine(MujocoModelEngine):
         spec = self._spec.copy()
         wanted = self.prepared | new
         if self._computes_wrenches:
-            wanted = frozenset(requirement for requirement in wanted if not needs_wrenches(requirement))
+            wanted = frozenset(requirement for requirement in wanted if not is_held(requirement))
         prepare_spec(spec, wanted)
         return compile_spec(spec, self._label)
 
@@ -135,21 +142,37 @@ class OwnedModelEngine(MujocoModelEngine):
         if requirement.kind != "NATIVE_SENSOR" and requirement not in NEEDS:
             return "it is not available from this engine yet."
         options = self._model.opt if self._model is not None else self._spec.option
-        if needs_wrenches(requirement) and not self._computes_wrenches and sensors_disabled(options):
+        needs_sensor = self._needs_sensor(requirement, options)
+        if needs_sensor and sensors_disabled(options):
             return 'the model has <flag sensor="disable"/>, with which MuJoCo computes none: remove it.'
         if requirement.kind == "NATIVE_SENSOR":
             why = reason(requirement, self.prepared, self._declared(), self._model, options)
             if why is not None:
                 return why
         if requirement == JOINT_TORQUE:
-            return torque_fault(self.model, friction_known=False)
+            held = needs_sensor and sleeps(options)
+            why = torque_fault(self.model, friction_known=False, held=held)
+            if why is not None:
+                return why
         if self._model is None or self._lacks(requirement):
-            return self._cannot_change(
-                "MuJoCo computes body accelerations and wrenches only for a sensor that needs them"
-                if needs_wrenches(requirement)
-                else "this sensor is not in the model"
-            )
+            missing = "this sensor is not in the model"
+            if needs_sensor and sleeps(options):
+                missing = "MuJoCo computes this of bodies that sleep only for sensors on each of them"
+            elif needs_sensor:
+                missing = "MuJoCo computes body accelerations and wrenches only for a sensor that needs them"
+            return self._cannot_change(missing)
         return None
+
+    def supports_on(self, requirement: Requirement, body: int) -> str | None:
+        """Return None where the engine can give a supported requirement of one body, else the reason and the fix."""
+        if requirement != JOINT_WRENCH or self._computes_wrenches or body < 0:
+            return None
+        return static_wrench_fault(self.model, self._body_ids[body])
+
+    def _needs_sensor(self, requirement: Requirement, options: Any) -> bool:
+        """Whether native sensors make MuJoCo compute what a requirement needs, or hold it while bodies sleep."""
+        needs = is_held(requirement) if sleeps(options) else needs_wrenches(requirement)
+        return needs and not self._computes_wrenches
 
     def _declared(self) -> Mapping[str, int]:
         return declared_sensors(self._spec) if self._model is None else self._declared_by(self._model).types
@@ -162,8 +185,11 @@ class OwnedModelEngine(MujocoModelEngine):
             return sensor_id(self._model, requirement) < 0
         if is_contact(requirement):
             return lacks_contacts(self._model, requirement)
-        needs_sensor = needs_wrenches(requirement) and not self._computes_wrenches
-        return needs_sensor and not computes_acceleration(self._model)
+        if not self._needs_sensor(requirement, self._model.opt):
+            return False
+        if sleeps(self._model.opt):
+            return lacks_held(self._model, requirement)
+        return not computes_acceleration(self._model)
 
     def _cannot_change(self, why: str) -> str | None:
         if self._sealed is not None:
@@ -180,16 +206,18 @@ class OwnedModelEngine(MujocoModelEngine):
 
     def _apply(self, requirements: frozenset[Requirement]) -> None:
         prepared = self.prepared | requirements
+        if self._model is not None:
+            self._check_time_step(float(self._model.opt.timestep), "engine.model")
         if not self._is_installed or any(map(self._lacks, requirements)):
             self._install(self._compiled(requirements), prepared)
         else:
             self._derive(prepared)
 
     def _write_ctrl(self, ctrl: Any) -> None:
-        values, target = as_tensor(ctrl), self.ctrl
+        values, target = as_tensor(ctrl, "ctrl"), self.ctrl
         nu = target.shape[1]
         if tuple(values.shape) not in ((self.num_envs, nu), (nu,)):
-            raise ValueError(
+            raise ArgumentError(
                 f"ctrl: got shape {tuple(values.shape)}, expected ({self.num_envs}, {nu}) or ({nu},): {self.num_envs} "
                 f"environments, {nu} controls of {len(self.names('actuator'))} named actuators."
             )

@@ -40,6 +40,7 @@ import warp as wp
 from sensorium.compute import Compute, Rows, kernel
 from sensorium.engines.mujoco_contact import contact_sensors, contacts, contacts_part
 from sensorium.engines.mujoco_native import native, sensor_id
+from sensorium.engines.mujoco_sleep import held_columns, is_held, may_sleep, named_joints, sleeps
 from sensorium.spec import (
     BODY_ACCELERATION,
     BODY_POSE,
@@ -119,9 +120,16 @@ def native_array(requirement: Requirement) -> str:
     return f"{NATIVE_ARRAY}{requirement.args[0]}"
 
 
-def fields_of(requirements: frozenset[Requirement]) -> tuple[str, ...]:
-    """Return the MjData fields that requirements are computed from, in a fixed order."""
+def fields_of(requirements: frozenset[Requirement], *, held: bool = False) -> tuple[str, ...]:
+    """Return the MjData fields that requirements are computed from, in a fixed order.
+
+    Args:
+        requirements: requirements granted.
+        held: whether native sensors hold what MuJoCo does not compute of bodies that sleep, see `mujoco_sleep`.
+    """
     fields = [name for requirement, need in NEEDS.items() if requirement in requirements for name in need.fields]
+    if held and any(map(is_held, requirements)):
+        fields += ["xquat", "sensordata"]
     if native(requirements) or contacts(requirements):
         fields.append("sensordata")
     return tuple(dict.fromkeys(fields))
@@ -194,6 +202,11 @@ class Build:
                 shape, strides = field.shape[:-1], field.strides[:-1]
         return wp.array(ptr=field.ctypes.data, dtype=dtype, shape=shape, strides=strides, device="cpu")
 
+    def held(self, requirement: Requirement, rows: Sequence[int]) -> Any:
+        """Return where in `sensordata` the values of some bodies or joints are held while they sleep, else -1."""
+        columns = held_columns(self.model, requirement)[list(rows)]
+        return _ints(columns if "sensordata" in self.sources and sleeps(self.model.opt) else np.full_like(columns, -1))
+
     def output(self, name: str, dtype: Any, ndim: int) -> Any:
         """View an output as a Warp array; empty where nobody wants it."""
         tensor = self.outputs.get(name)
@@ -218,6 +231,11 @@ _JOINT_BITS = {
 STATE_BIT, EFFORT_BIT, TORQUE_BIT = _JOINT_BITS.values()
 
 
+@wp.func
+def _triple(sensordata: wp.array2d[wp.float64], env: wp.int32, column: wp.int32) -> wp.vec3d:
+    return wp.vec3d(sensordata[env, column], sensordata[env, column + 1], sensordata[env, column + 2])
+
+
 @kernel
 def convert_bodies(
     rows: Rows,
@@ -230,6 +248,8 @@ def convert_bodies(
     subtree_com: wp.array2d[wp.vec3d],
     cvel: wp.array3d[wp.vec3d],
     cacc: wp.array3d[wp.vec3d],
+    held: wp.array2d[wp.int32],
+    sensordata: wp.array2d[wp.float64],
     gravity: wp.array[wp.vec3d],
     magnetic: wp.array[wp.vec3d],
     # output
@@ -267,8 +287,12 @@ def convert_bodies(
         ang_vel = cvel[env, body, 0]
         lin_vel = cvel[env, body, 1] + wp.cross(ang_vel, arm)
         if wanted & ACCELERATION_BIT:
-            ang_acc = cacc[env, body, 0]
-            lin_acc = cacc[env, body, 1] + wp.cross(ang_acc, arm) + wp.cross(ang_vel, lin_vel) + gravity[env]
+            if held[item, 0] >= 0:
+                lin_acc = _triple(sensordata, env, held[item, 0]) + gravity[env]
+                ang_acc = _triple(sensordata, env, held[item, 1])
+            else:
+                ang_acc = cacc[env, body, 0]
+                lin_acc = cacc[env, body, 1] + wp.cross(ang_acc, arm) + wp.cross(ang_vel, lin_vel) + gravity[env]
     if wanted & VELOCITY_BIT:
         lin_vel_out[env, item] = wp.vec3(lin_vel)
         ang_vel_out[env, item] = wp.vec3(ang_vel)
@@ -290,6 +314,8 @@ def bodies_part(build: Build) -> Launch | None:
         build.source("subtree_com", wp.vec3d, 2),
         build.source("cvel", wp.vec3d, 3),
         build.source("cacc", wp.vec3d, 3),
+        build.held(BODY_ACCELERATION, build.body_ids),
+        build.source("sensordata", wp.float64, 2),
         build.source("opt.gravity", wp.vec3d, 1),
         build.source("opt.magnetic", wp.vec3d, 1),
     ]
@@ -310,16 +336,25 @@ def convert_wrenches(
     xpos: wp.array2d[wp.vec3d],
     subtree_com: wp.array2d[wp.vec3d],
     cfrc_int: wp.array3d[wp.vec3d],
+    xquat: wp.array2d[wp.vec4d],
+    held: wp.array2d[wp.int32],
+    sensordata: wp.array2d[wp.float64],
     # output
     force_out: wp.array2d[wp.vec3],
     torque_out: wp.array2d[wp.vec3],
 ) -> None:
-    """Move what a body's parent exerts on it to the body frame origin."""
+    """Move what a body's parent exerts on it to the body frame origin; a held wrench is there, in the body's axes."""
     i, item = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
     body = body_ids[item]
+    if held[item, 0] >= 0:
+        q = xquat[env, body]
+        turn = wp.quat_to_matrix(wp.quatd(q[1], q[2], q[3], q[0]))
+        force_out[env, item] = wp.vec3(turn * _triple(sensordata, env, held[item, 0]))
+        torque_out[env, item] = wp.vec3(turn * _triple(sensordata, env, held[item, 1]))
+        return
     arm = xpos[env, body] - subtree_com[env, root_ids[item]]
     force = cfrc_int[env, body, 1]
     force_out[env, item] = wp.vec3(force)
@@ -337,6 +372,9 @@ def wrenches_part(build: Build) -> Launch | None:
         build.source("xpos", wp.vec3d, 2),
         build.source("subtree_com", wp.vec3d, 2),
         build.source("cfrc_int", wp.vec3d, 3),
+        build.source("xquat", wp.vec4d, 2),
+        build.held(JOINT_WRENCH, build.body_ids),
+        build.source("sensordata", wp.float64, 2),
     ]
     outputs = [build.output(name, wp.vec3, 2) for name in NEEDS[JOINT_WRENCH].arrays]
     return lambda compute: compute.launch(convert_wrenches, (len(build.body_ids),), inputs, outputs)
@@ -368,6 +406,8 @@ def convert_joints(
     qvel: wp.array2d[wp.float64],
     qacc: wp.array2d[wp.float64],
     effort: wp.array2d[wp.float64],
+    held: wp.array[wp.int32],
+    sensordata: wp.array2d[wp.float64],
     damper: wp.array2d[wp.float64],
     armature: wp.array2d[wp.float64],
     friction_loss: wp.array2d[wp.float64],
@@ -388,8 +428,14 @@ def convert_joints(
     if wanted & STATE_BIT:
         pos_out[env, item] = wp.float32(qpos[env, qpos_ids[item]])
         vel_out[env, item] = wp.float32(qvel[env, dof])
+    driven = wp.float64(0.0)
+    if wanted & (EFFORT_BIT | TORQUE_BIT):
+        if held[item] >= 0:
+            driven = sensordata[env, held[item]]
+        else:
+            driven = effort[env, dof]
     if wanted & EFFORT_BIT:
-        effort_out[env, item] = wp.float32(effort[env, dof])
+        effort_out[env, item] = wp.float32(driven)
     if wanted & TORQUE_BIT:
         friction = wp.float64(0.0)
         if friction_known.shape[0] > 0:
@@ -400,7 +446,7 @@ def convert_joints(
             regularisation = wp.max(softness[item] * inverse_weight[env, dof], wp.float64(1.0e-15))  # mjMINVAL
             friction = wp.clamp(-slip / regularisation, -loss, loss)
         inertia = armature[env, dof] + rotor_inertia[item]
-        torque_out[env, item] = wp.float32(effort[env, dof] - inertia * qacc[env, dof] + friction + damper[env, dof])
+        torque_out[env, item] = wp.float32(driven - inertia * qacc[env, dof] + friction + damper[env, dof])
 
 
 def joints_part(build: Build) -> Launch | None:
@@ -418,7 +464,10 @@ def joints_part(build: Build) -> Launch | None:
         _doubles(rotor_inertia(model)[dofs]),
         _doubles(softness[dofs]),
         _doubles(decay[dofs]),
-        *(build.source(name, wp.float64, 2) for name in ("qpos", "qvel", "qacc", "qfrc_actuator", "qfrc_damper")),
+        *(build.source(name, wp.float64, 2) for name in ("qpos", "qvel", "qacc", "qfrc_actuator")),
+        build.held(JOINT_EFFORT, build.joint_ids),
+        build.source("sensordata", wp.float64, 2),
+        build.source("qfrc_damper", wp.float64, 2),
         *(build.source(name, wp.float64, 2) for name in NEEDS[JOINT_TORQUE].model_fields),
         build.source(FRICTION, wp.float64, 2),
     ]
@@ -500,14 +549,31 @@ PARTS: tuple[Callable[[Build], Launch | None], ...] = (
 # What JOINT_TORQUE cannot tell apart ----------------------------------------------------------------------------------
 
 
-def torque_fault(model: Any, friction_known: bool) -> str | None:
+def torque_fault(model: Any, *, friction_known: bool, held: bool = False) -> str | None:
     """Return why the torque at the gearbox outputs of a model cannot be told, or None.
 
     Args:
         model: the compiled MjModel.
         friction_known: whether the engine reads the dry friction itself, instead of computing it.
+        held: whether native sensors hold what MuJoCo does not compute of bodies that sleep.
     """
-    return _tendon_fault(model) or (None if friction_known else _friction_fault(model))
+    why = _tendon_fault(model) or (None if friction_known else _friction_fault(model))
+    return why or (_sleep_fault(model) if held else None)
+
+
+def _sleep_fault(model: Any) -> str | None:
+    """MuJoCo keeps no acceleration of a joint that sleeps, and no native sensor measures it."""
+    inert = model.dof_armature + model.dof_frictionloss + rotor_inertia(model)
+    may = may_sleep(model)
+    for joint in named_joints(model):
+        if inert[model.jnt_dofadr[joint]] > 0.0 and may[model.body_treeid[model.jnt_bodyid[joint]]]:
+            name = mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_JOINT, joint)
+            return (
+                f"joint {name!r} has armature or dry friction and may sleep, and MuJoCo does not keep the acceleration "
+                'of a joint that sleeps: give the root body of its tree sleep="never". JOINT_EFFORT, the actuators\' '
+                "force, is available."
+            )
+    return None
 
 
 def _tendon_fault(model: Any) -> str | None:

@@ -18,6 +18,7 @@ from sensorium.engines.mujoco_contact import add_contacts
 from sensorium.engines.mujoco_hidden import HIDDEN_PREFIX, hidden
 from sensorium.engines.mujoco_native import add_native, blamed
 from sensorium.engines.mujoco_parts import needs_wrenches
+from sensorium.engines.mujoco_sleep import add_held
 from sensorium.errors import ModelError, shown
 from sensorium.spec import Requirement
 
@@ -156,7 +157,8 @@ def prepare_spec(spec: Any, requirements: Iterable[Requirement]) -> tuple[str, .
     """Add to an MjSpec what requirements need of the model, before it is compiled; doing it twice adds nothing.
 
     Body accelerations and joint wrenches need a sensor that makes MuJoCo compute them: one hidden site with an
-    accelerometer is added where the model has none. A NATIVE_SENSOR with a type becomes a hidden sensor, a
+    accelerometer is added where the model has none. Where bodies may sleep, each body gets sensors of its own, see
+    `mujoco_sleep`. A NATIVE_SENSOR with a type becomes a hidden sensor, a
     CONTACT_REPORT one for each primary. The functions of MODEL_ELEMENTS are called once each, in the order of their
     names, and leave a hidden text element as a mark.
 
@@ -184,6 +186,7 @@ def prepare_spec(spec: Any, requirements: Iterable[Requirement]) -> tuple[str, .
         spec.add_text(name=key, data="added for a sensor")
     add_native(spec, requirements)
     add_contacts(spec, requirements)
+    add_held(spec, requirements)
     if any(map(needs_wrenches, requirements)) and not any(
         _triggers(sensor.type, sensor.needstage, sensor.interval) for sensor in spec.sensors
     ):

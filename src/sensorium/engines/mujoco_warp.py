@@ -15,14 +15,15 @@ from typing import Any
 import torch
 import warp as wp
 
-from sensorium.compute import graph, keeps_current, resolve_device
+from sensorium.compute import check_envs, graph, keeps_current, resolve_device
 from sensorium.engines.envs import env_rows, env_selection, mark, positive_int, row_values
-from sensorium.engines.mujoco_owned import STATE_FIELDS, OwnedModelEngine
+from sensorium.engines.mujoco_base import model_time_step
+from sensorium.engines.mujoco_owned import STATE_FIELDS, OwnedModelEngine, state_size
 from sensorium.engines.mujoco_spec import compose_spec, reason_of
 from sensorium.engines.mujoco_warp_base import WarpModelEngine, refuse_unfresh_sleep
 from sensorium.engines.mujoco_warp_live import LiveMujocoWarpEngine
 from sensorium.engines.mujoco_warp_worlds import Worlds, default_state, mujoco_warp, put_model, sizes
-from sensorium.errors import ModelError
+from sensorium.errors import ArgumentError, ModelError
 from sensorium.spec import SHAPES, Requirement
 
 __all__ = ["LiveMujocoWarpEngine", "MujocoWarpEngine"]
@@ -49,7 +50,7 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
         ModelError: the file is missing or broken, the model has something that mujoco_warp lacks, or there is no memory
             for as many environments; `fresh=False` with the RK4 integrator or with bodies that may sleep.
         UnknownNameError: no such keyframe.
-        ValueError: no such device.
+        ArgumentError: no such device.
     """
 
     _own_call = "MujocoWarpEngine.from_mjw(mjm, m, d)"
@@ -171,13 +172,14 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
         self._reset_mask = torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
         if self._offsets:
             self._bind_offsets()
-        self.dt = float(model.opt.timestep)
+        self.dt = model_time_step(model.opt, self._label)
         self._derive(prepared)
 
     @graph.launching
     def _made(self, model: Any) -> Worlds:
         """Return new worlds of a compiled model."""
         module, device = mujoco_warp(), self._derived.compute.wp_device
+        check_envs("MujocoWarpEngine", self.num_envs, 4 * state_size(model), self.device)
         m = put_model(model, self._label, device)
         self._set_options(m)
         room = sizes(model, module, *self._sizes)
@@ -212,7 +214,7 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
 
         Raises:
             UnknownNameError: the Model has no such field.
-            ValueError: all environments must share it.
+            ArgumentError: all environments must share it.
         """
         self._ensure()
         return self._worlds.expand(field)
@@ -227,12 +229,14 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
             substeps: number of ticks.
 
         Raises:
-            ValueError: a control of another shape.
+            ArgumentError: a control of another shape.
 
         Warns:
             SensoriumWarning: once for each kind, when mujoco_warp's memory was too small, e.g. for all contacts.
         """
         substeps = positive_int(substeps, "substeps")
+        self._check_time_step(self.model.opt.timestep, "engine.model")
+        self._check_time_steps()
         if ctrl is not None:
             self._write_ctrl(ctrl)
         if self._previous:
@@ -261,7 +265,7 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
                 Fields of the model, gravity and magnetic flux stay.
 
         Raises:
-            ValueError: env ids or values that do not fit.
+            ArgumentError: env ids or values that do not fit.
             UnknownNameError: a key that is no state.
             ModelError: shapes were described, and are not the same in all environments any more. On CUDA the host does
                 not wait for that: a later step or reset raises it.
@@ -302,14 +306,14 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
         """Restore what `state` returned, in an engine of the same model and number of environments.
 
         Raises:
-            ValueError: the state is of another model or number of environments.
+            ArgumentError: the state is of another model or number of environments.
         """
         rows = self._worlds.states()
         shapes = {name: tuple(values.shape) for name, values in rows.items()}
         saved = {name: tuple(values.shape) for name, values in state["rows"].items()}
         if shapes != saved:
             differ = next(name for name in {**shapes, **saved} if shapes.get(name) != saved.get(name))
-            raise ValueError(
+            raise ArgumentError(
                 f"saved state: got {differ} of shape {saved.get(differ)}, expected {shapes.get(differ)}: it is of "
                 "another model or number of environments."
             )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import mujoco
+import numpy as np
 import torch
 import warp as wp
 
@@ -18,6 +19,7 @@ from sensorium.engines.mujoco_contact import contacts
 from sensorium.engines.mujoco_native import native, sensor_id
 from sensorium.engines.mujoco_parts import STATE_SOURCES, fields_of, model_fields_of, needs_wrenches
 from sensorium.engines.mujoco_shapes import SHAPE_FIELDS, static_bodies, what_counts, with_values
+from sensorium.engines.mujoco_sleep import sleeps
 from sensorium.engines.mujoco_warp_contacts import mistaken
 from sensorium.engines.mujoco_warp_parts import WarpDerived
 from sensorium.engines.mujoco_warp_worlds import Worlds, batched, mujoco_warp
@@ -34,7 +36,7 @@ def refuse_unfresh_sleep(options: Any, fresh: bool) -> None:
         options: the model's options.
         fresh: whether derived state is computed anew.
     """
-    if not fresh and int(options.enableflags) & int(getattr(mujoco.mjtEnableBit, "mjENBL_SLEEP", 0)):
+    if not fresh and sleeps(options):
         raise ModelError(
             'fresh=False with <flag sleep="enable"/>: a step of mujoco_warp then leaves velocities that are newer than '
             "the positions. Use fresh=True or remove the flag."
@@ -66,6 +68,7 @@ class WarpModelEngine(MujocoModelEngine):
         self._static: torch.Tensor | None = None
         self._batched = frozenset(batched(worlds.m))
         self._told: set[str] = set()
+        self._time_steps_of: Any = None
         self._fields: tuple[str, ...] = ()
         self._model_fields: tuple[str, ...] = ()
         self._read_from: list[Any] = []
@@ -150,6 +153,11 @@ class WarpModelEngine(MujocoModelEngine):
                 )
         self._bind(self.prepared)
 
+    def _model_values(self, field: str) -> np.ndarray:
+        self._ensure()
+        values: np.ndarray = getattr(self._worlds.m, field).numpy()
+        return values if values.ndim > getattr(self.model, field).ndim else values[None]
+
     def _bind_offsets(self) -> None:
         self._offset_fields = [getattr(self._worlds.m, name) for name in self._offsets.fields]
         self._offsets.bind(self._row_of, dict(zip(self._offsets.fields, self._offset_fields, strict=True)))
@@ -172,7 +180,8 @@ class WarpModelEngine(MujocoModelEngine):
     def _compute(self) -> None:
         """Run the forward computation as far as requirements need it."""
         if self._fields and set(self._fields) - set(STATE_SOURCES):
-            stage = "acc" if self.stage >= _ACC or (self._sensors and not self.owns_time) else self._early_stage
+            full = self.stage >= _ACC or (self._sensors and (not self.owns_time or sleeps(self._worlds.m.opt)))
+            stage = "acc" if full else self._early_stage
             self._worlds.forward(stage, sensors=self._sensors, wrenches=self._wrenches)
 
     @property
@@ -242,6 +251,21 @@ class WarpModelEngine(MujocoModelEngine):
                     SensoriumWarning,
                     stacklevel=4,
                 )
+
+    def _check_time_steps(self) -> None:
+        """Raise ScheduleError where the time step of mujoco_warp's Model was edited.
+
+        On CUDA the values travel while the device works on, and are looked at in a later step.
+        """
+        array = self._worlds.m.opt.timestep
+        if array is not self._time_steps_of:
+            self._time_steps_of = array
+            self._time_steps = AsyncCopy(self._derived.compute, self._worlds.tensor("opt.timestep"))
+        steps = self._time_steps.take()
+        self._time_steps.start()
+        if steps is not None:
+            for step in steps[steps != np.float32(self.dt)][:1].tolist():
+                self._check_time_step(step, "opt.timestep of mujoco_warp's Model")
 
     def _check_shapes(self) -> None:
         """Raise where shapes were described as those of all environments, and are not any more.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import mujoco
@@ -13,10 +14,11 @@ import warp as wp
 from sensorium.compute import keeps_current
 from sensorium.engines.contact import is_contact
 from sensorium.engines.envs import env_selection, mark
-from sensorium.engines.mujoco_base import refuse_unfresh_rk4
+from sensorium.engines.mujoco_base import model_time_step, refuse_unfresh_rk4
 from sensorium.engines.mujoco_contact import contact_reason, lacks_contacts
 from sensorium.engines.mujoco_native import reason, sensor_id
 from sensorium.engines.mujoco_parts import NEEDS, needs_wrenches, torque_fault
+from sensorium.engines.mujoco_sleep import is_held, sleeps
 from sensorium.engines.mujoco_spec import computes_acceleration, has_elements, sensors_disabled
 from sensorium.engines.mujoco_warp_base import WarpModelEngine, refuse_unfresh_sleep
 from sensorium.engines.mujoco_warp_worlds import Worlds, mujoco_warp
@@ -75,6 +77,7 @@ class LiveMujocoWarpEngine(WarpModelEngine):
         self.dt = float(mjm.opt.timestep)
         if np.float32(self.dt) != steps[0]:
             self.dt = float(str(steps[0]))  # the owner changed it: the shortest decimal of the float32
+        model_time_step(SimpleNamespace(timestep=self.dt), "from_mjw")
         self._attach(Worlds(mjm, m, d, self._derived.compute))
         self.capture(True)
         self._derive(frozenset())
@@ -87,6 +90,11 @@ class LiveMujocoWarpEngine(WarpModelEngine):
     def supports(self, requirement: Requirement) -> str | None:
         """Return None where the engine can give the requirement, else the reason and the fix."""
         model = self._model
+        if sleeps(self.m.opt) and self._room < int(model.nv) and self._needs_all_awake(requirement):
+            return (
+                f"mujoco_warp computes it only of bodies that are awake, and nvmax={self._room} has no room for "
+                f"all {int(model.nv)} degrees of freedom: give a larger one, mujoco_warp.make_data(..., nvmax=...)."
+            )
         if requirement == SHAPES:
             return None
         if requirement.kind == "MODEL_ELEMENTS":
@@ -117,6 +125,15 @@ class LiveMujocoWarpEngine(WarpModelEngine):
                 )
         return None
 
+    @property
+    def _room(self) -> int:
+        """How many degrees of freedom can be awake."""
+        return int(getattr(self.d, "nvmax", self._model.nv))
+
+    @staticmethod
+    def _needs_all_awake(requirement: Requirement) -> bool:
+        return is_held(requirement) or is_contact(requirement) or requirement.kind == "NATIVE_SENSOR"
+
     def _apply(self, requirements: frozenset[Requirement]) -> None:
         self._derive(self.prepared | requirements)
 
@@ -134,13 +151,15 @@ class LiveMujocoWarpEngine(WarpModelEngine):
         """Note that the owner took `ticks` steps; derived state is read again at the next `refresh`.
 
         Raises:
-            ScheduleError: several ticks at once with `fresh=False` and a requirement that reads joint positions.
+            ScheduleError: several ticks at once with `fresh=False` and a requirement that reads joint positions; the
+                time step was edited. On CUDA the host does not wait for that: a later update raises it.
         """
         if self._previous and ticks > 1:
             raise ScheduleError(
                 f"{ticks} ticks at once: with fresh=False joint positions and velocities are kept from one tick to the "
                 "next, so call scene.update() after each step, or use fresh=True."
             )
+        self._check_time_steps()
         super().count_ticks(ticks)
         if ticks:
             for name, newest in self._newest.items():

@@ -23,8 +23,9 @@ import torch
 import warp as wp
 
 from sensorium.compute import Compute, graph, keeps_current
+from sensorium.engines.mujoco_sleep import AWAKE, sleeps
 from sensorium.engines.mujoco_spec import reason_of
-from sensorium.errors import MissingDependencyError, ModelError, UnknownNameError
+from sensorium.errors import ArgumentError, MissingDependencyError, ModelError, UnknownNameError
 
 STATE = (
     "time", "qpos", "qvel", "act", "history", "plastic", "qacc_warmstart", "ctrl", "qfrc_applied", "xfrc_applied",
@@ -189,7 +190,9 @@ class Worlds:
             raise UnknownNameError("field of mujoco_warp's Model", field, known)
         worlds = int(self.d.nworld)
         if name not in batched(owner) or field == "opt.timestep":
-            raise ValueError(f"{field}: got a field that all environments of mujoco_warp share, expected one for each.")
+            raise ArgumentError(
+                f"{field}: got a field that all environments of mujoco_warp share, expected one for each."
+            )
         if array.shape[0] != worlds:
             setattr(owner, name, wp.from_torch(self.of_each(field), dtype=array.dtype))
         return self.tensor(field)
@@ -277,6 +280,7 @@ class Worlds:
             wrenches: also what mj_rnePostConstraint computes, where no sensor of the model makes it run.
 
         The state stays as it is: who sleeps, the history of delayed sensors and the controls, which a callback writes.
+        `"acc"` computes everything as if all bodies were awake: mujoco_warp has no contacts of bodies that sleep.
         """
         module, m, d = self._module, self.m, self.d
 
@@ -301,6 +305,8 @@ class Worlds:
             control, m.callback.control = m.callback.control, None
             try:
                 with self._keeping():
+                    if stage == "acc" and sleeps(m.opt):
+                        d.tree_asleep.fill_(AWAKE)
                     compute()
             finally:
                 m.callback.control = control
@@ -318,8 +324,7 @@ class Worlds:
     @contextmanager
     def _keeping(self) -> Iterator[None]:
         """Put what the forward computation writes into the state back to what it was."""
-        sleeps = int(self.m.opt.enableflags) & int(getattr(mujoco.mjtEnableBit, "mjENBL_SLEEP", 0))
-        names = (*(ASLEEP if sleeps else ()), "history")
+        names = (*(ASLEEP if sleeps(self.m.opt) else ()), "history")
         fields = {name: array for name in names if (array := getattr(self.d, name, None)) is not None and array.size}
         for name, array in fields.items():
             if name not in self._kept:

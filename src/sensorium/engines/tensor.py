@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any, Literal
 
 import torch
 
+from sensorium.compute import check_envs
 from sensorium.compute.devices import keeps_current, resolve_device
 from sensorium.engines.base import Engine, FrameOnBody, NameKind, NativeSensor
 from sensorium.engines.contact import contact_fault, is_contact
-from sensorium.engines.envs import as_tensor, copies, env_rows, env_selection, positive_int, restore, row_values
-from sensorium.errors import ModelError, UnknownNameError, listed, nearest, shown
+from sensorium.engines.envs import (
+    as_tensor,
+    check_quat,
+    copies,
+    env_rows,
+    env_selection,
+    positive_int,
+    restore,
+    row_values,
+    time_step,
+)
+from sensorium.errors import ArgumentError, ModelError, UnknownNameError, listed, nearest, shown
 from sensorium.geometry.shapes import Shape
 from sensorium.spec import (
     BODY_ACCELERATION,
@@ -70,6 +82,7 @@ _ARRAYS: dict[str, dict[str, tuple[str | int, ...]]] = {
 }
 """What a word of `provides` brings: array name to its shape after the env axis; a contact report brings its own."""
 _NATIVE = "native:"
+_ATTRIBUTES = ("num_envs", "dt", "device", "tick", "lag", "prepared", "provides", "native", "contacts", "motion")
 
 
 class NativeArrays(Mapping[str, torch.Tensor]):
@@ -153,7 +166,7 @@ class ContactArrays(Mapping[Requirement, torch.Tensor]):
         name = contact_array(report)
         if name not in self._reports:
             if (reason := self._engine.supports(report)) is not None:
-                raise ValueError(f"{report}: {reason}")
+                raise ArgumentError(f"{report}: {reason}")
             (_, names), _, _, _, slots = report.args
             columns = sum(part.stop - part.start for part in contact_columns(report).values())
             self._engine._add(name, (self._engine.num_envs, len(names), slots, columns))
@@ -202,7 +215,7 @@ class TensorEngine(Engine):
             A contact report is named by its requirement or its array.
 
     Raises:
-        ValueError: an argument that does not fit.
+        ArgumentError: an argument that does not fit.
         ModelError: a site, joint, geom or shape on an unknown body; two shapes of one name; a shape that moves with a
             body whose pose is not provided.
     """
@@ -231,18 +244,22 @@ class TensorEngine(Engine):
         motion: Callable[[float], Mapping[Any, Any]] | None = None,
     ) -> None:
         self.num_envs = positive_int(num_envs, "num_envs")
-        if not 0.0 < dt < float("inf"):
-            raise ValueError(f"dt: got {shown(dt)}, expected a finite time step above 0, in seconds.")
-        for what, given in (("bodies", bodies), ("joints", joints)):
-            if isinstance(given, str) or len(set(given)) != len(tuple(given)):
-                raise ValueError(f"{what}: got {shown(given)}, expected a sequence of names without repetition.")
-        if quat_order not in ("wxyz", "xyzw"):
-            raise ValueError(f"quat_order: got {shown(quat_order)}, expected 'wxyz' or 'xyzw'.")
-        words = (provides,) if isinstance(provides, str) else tuple(provides)
+        words = (provides,) if isinstance(provides, str) else provides
+        slides = (slides,) if isinstance(slides, str) else slides
+        for what, given in (("bodies", bodies), ("joints", joints), ("slides", slides), ("provides", words)):
+            if not _are_names(given):
+                raise ArgumentError(f"{what}: got {shown(given)}, expected a sequence of names without repetition.")
+        for what, mapping in (("sites", sites), ("geoms", geoms), ("native", native)):
+            if mapping is not None and not isinstance(mapping, Mapping):
+                raise ArgumentError(f"{what}: got {shown(mapping)}, expected a mapping from names.")
+        if motion is not None and not callable(motion):
+            raise ArgumentError(f"motion: got {shown(motion)}, expected a function of the time, s.")
+        if not isinstance(quat_order, str) or quat_order not in ("wxyz", "xyzw"):
+            raise ArgumentError(f"quat_order: got {shown(quat_order)}, expected 'wxyz' or 'xyzw'.")
         for word in words:
             if word not in _ARRAYS:
-                raise ValueError(f"provides: got {shown(word)}, expected any of {listed(_ARRAYS)}.")
-        self.dt = float(dt)
+                raise ArgumentError(f"provides: got {shown(word)}, expected any of {listed(_ARRAYS)}.")
+        self.dt = time_step(dt, "dt")
         self.device = resolve_device(device)
         self.tick = 0
         self.lag = 0
@@ -256,10 +273,12 @@ class TensorEngine(Engine):
             joint: None if given is None else self._place("joint", joint, given) for joint, given in places.items()
         }
         self._shapes = None if shapes is None else self._placed_shapes(shapes)
-        self._slides = (slides,) if isinstance(slides, str) else tuple(slides)
+        self._slides = tuple(slides)
         for joint in self._slides:
             if joint not in self._joints:
-                raise ValueError(f"slides: got {shown(joint)}, expected names among the joints {listed(self._joints)}.")
+                raise ArgumentError(
+                    f"slides: got {shown(joint)}, expected names among the joints {listed(self._joints)}."
+                )
         self._native = tuple(_native_sensor(sensor, given) for sensor, given in (native or {}).items())
         self.native = NativeArrays(self)
         self.contacts = ContactArrays(self)
@@ -272,6 +291,8 @@ class TensorEngine(Engine):
             for name, shape in arrays.items()
         }
         sizes |= {f"{_NATIVE}{sensor.name}": (num_envs, sensor.dim) for sensor in self._native}
+        per_env = 4 * sum(math.prod(size[1:]) for size in sizes.values())
+        check_envs("TensorEngine", self.num_envs, per_env, self.device)
         self._arrays = {name: torch.zeros(size, dtype=torch.float32, device=device) for name, size in sizes.items()}
         self._open: dict[str, torch.Tensor] = {
             name: array for name, array in self._arrays.items() if name != "body_quat_w"
@@ -300,6 +321,14 @@ class TensorEngine(Engine):
             f"provides={sorted(self.provides)}, device={self.device!r}, tick={self.tick})"
         )
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Assign; a public name that a TensorEngine does not have is an error, because it may be a mistyped array."""
+        if type(self) is TensorEngine and not (
+            name.startswith("_") or name in _ATTRIBUTES or hasattr(type(self), name)
+        ):
+            raise UnknownNameError("array", name, self._open if "_open" in self.__dict__ else _ATTRIBUTES)
+        super().__setattr__(name, value)
+
     def _place(self, kind: str, name: str, given: Site) -> FrameOnBody:
         if isinstance(given, FrameOnBody):
             if not -1 <= given.body < len(self._bodies):
@@ -307,18 +336,27 @@ class TensorEngine(Engine):
                     f"{kind} {name!r}: got body index {given.body}, expected -1 to {len(self._bodies) - 1}."
                 )
             return given
-        parts = (given,) if isinstance(given, str) else tuple(given)
-        if not 1 <= len(parts) <= 3 or (parts[0] not in self._bodies and parts[0] != "world"):
+        parts = tuple(given) if isinstance(given, tuple | list) else (given,)
+        place = [_numbers(part) for part in parts[1:]]
+        sizes = [len(numbers) for numbers in place]
+        if (
+            not isinstance(next(iter(parts), None), str)
+            or parts[0] not in (*self._bodies, "world")
+            or sizes != [3, 4][: len(sizes)]
+            or (len(sizes) == 2 and not any(place[1]))
+        ):
             raise ModelError(
                 f"{kind} {name!r}: got {shown(given)}, expected a body, (body, pos) or (body, pos, quat wxyz) "
                 f"with one of the bodies {listed(self._bodies)}."
             )
         body = self._bodies.index(parts[0]) if parts[0] in self._bodies else -1
-        return FrameOnBody(body, *(tuple(float(value) for value in part) for part in parts[1:]))  # type: ignore[arg-type]
+        return FrameOnBody(body, *place)  # type: ignore[arg-type]
 
     def _placed_shapes(self, given: Any) -> tuple[Shape, ...]:
         if isinstance(given, Shape):
             raise ModelError(f"shapes: got one Shape, {given.name!r}, expected a sequence: write shapes=[...].")
+        if isinstance(given, str) or not isinstance(given, Sequence | Mapping):
+            raise ModelError(f"shapes: got {shown(given)}, expected a sequence of shapes, or a mapping from names.")
         shapes = list(given.values() if isinstance(given, Mapping) else given)
         for shape in shapes:
             if not isinstance(shape, Shape):
@@ -369,11 +407,14 @@ class TensorEngine(Engine):
         array = self._get(name)
         if name not in self._open:
             raise AttributeError(f"{name} is computed from body_quat here (quat_order='xyzw'): write body_quat.")
-        tensor = as_tensor(value).to(device=array.device, dtype=array.dtype)
+        tensor = as_tensor(value, name)
+        if name.startswith("body_quat"):
+            check_quat(tensor, name)
+        tensor = tensor.to(device=array.device, dtype=array.dtype)
         try:
             array.copy_(torch.broadcast_to(tensor, array.shape))
         except RuntimeError:
-            raise ValueError(
+            raise ArgumentError(
                 f"{name}: got values of shape {tuple(tensor.shape)}, expected {tuple(array.shape)} (env, ...) or what "
                 "broadcasts to it."
             ) from None
@@ -623,10 +664,10 @@ class TensorEngine(Engine):
         """Let `substeps` ticks pass; `motion` is evaluated at the last one.
 
         Raises:
-            ValueError: a control was given; nothing here could obey it.
+            ArgumentError: a control was given; nothing here could obey it.
         """
         if ctrl is not None:
-            raise ValueError(f"ctrl: got {shown(ctrl)}, but a TensorEngine has no actuators: write its tensors.")
+            raise ArgumentError(f"ctrl: got {shown(ctrl)}, but a TensorEngine has no actuators: write its tensors.")
         self.count_ticks(positive_int(substeps, "substeps"))
 
     def count_ticks(self, ticks: int) -> None:
@@ -638,7 +679,12 @@ class TensorEngine(Engine):
     def _move(self) -> None:
         if self.motion is None:
             return
-        for key, value in self.motion(float(self.tick * self.dt_exact)).items():
+        values = self.motion(float(self.tick * self.dt_exact))
+        if not isinstance(values, Mapping):
+            raise ArgumentError(
+                f"motion: it returned {shown(values)}, expected a mapping from names of arrays to values."
+            )
+        for key, value in values.items():
             name = self.contacts._name(key) if isinstance(key, Requirement) else key
             if name not in self._open:
                 raise UnknownNameError("array returned by motion", name, self._open)
@@ -662,7 +708,7 @@ class TensorEngine(Engine):
             state: array name to values `[n, ...]` for the n environments in the order given, or what broadcasts to it.
 
         Raises:
-            ValueError: env ids or values that do not fit.
+            ArgumentError: env ids or values that do not fit.
             UnknownNameError: a key that is no array.
         """
         if not state:
@@ -671,6 +717,8 @@ class TensorEngine(Engine):
             return
         ids = env_rows(env_ids, self.num_envs)
         values = row_values(state, self._open, self.num_envs if ids is None else len(ids), "state")
+        for name in values.keys() & {"body_quat", "body_quat_w"}:
+            check_quat(values[name], name)
         for name, value in values.items():
             self._open[name][slice(None) if ids is None else ids.to(self.device)] = value
         self.refresh()
@@ -683,15 +731,31 @@ class TensorEngine(Engine):
         """Restore what `state` returned.
 
         Raises:
-            ValueError: the state is of other bodies or another number of environments.
+            ArgumentError: the state is of other bodies or another number of environments.
         """
         restore({**self._open, **self._arrays}, state["arrays"])
         self.tick = int(state["tick"])
 
 
+def _are_names(given: Any) -> bool:
+    """Whether something is a sequence of texts without repetition, or a mapping from them."""
+    if isinstance(given, str) or not isinstance(given, Sequence | Mapping | Set):
+        return False
+    return all(isinstance(name, str) for name in given) and len(set(given)) == len(given)
+
+
+def _numbers(given: Any) -> tuple[float, ...]:
+    """Return finite numbers; none where something else was given."""
+    try:
+        values = as_tensor(given, "place").flatten().tolist()
+    except ArgumentError:
+        return ()
+    return tuple(map(float, values)) if all(map(math.isfinite, values)) else ()
+
+
 def _native_sensor(name: str, given: int | NativeSensor) -> NativeSensor:
     if isinstance(given, NativeSensor):
         if given.name != name:
-            raise ValueError(f"native[{name!r}]: got a NativeSensor named {given.name!r}, expected the same name.")
+            raise ArgumentError(f"native[{name!r}]: got a NativeSensor named {given.name!r}, expected the same name.")
         return given
     return NativeSensor(name, dim=positive_int(given, f"native[{name!r}]"))

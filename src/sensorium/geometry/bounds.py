@@ -23,6 +23,27 @@ def tree_of(points: NDArray[Any], faces: NDArray[Any], device: str) -> wp.Mesh:
     return tree
 
 
+BOX_MARGIN = 1e-5
+"""How much larger the boxes around triangles are for rays, as a share of the size of all triangles together."""
+
+
+def ray_tree_of(points: NDArray[Any], faces: NDArray[Any], device: str) -> wp.Mesh:
+    """Return triangles as a `wp.Mesh` that no ray leaks through, except where the triangles leave a gap.
+
+    Warp tests boxes in float32 without a margin, so a ray along the border of a box, through a vertex or an edge, may
+    miss the box and the triangles in it. The tree is therefore built around triangles that fill boxes with a margin.
+    Then the vertices, three for each triangle, get their places. Warp refits a tree only on demand.
+    """
+    corners = points.astype(np.float32)[faces]
+    low, high = corners.min(axis=1), corners.max(axis=1)
+    size, reach = float(np.ptp(corners.reshape(-1, 3), axis=0).max()), float(np.abs(corners).max())
+    margin = np.float32(max(BOX_MARGIN * size, 1e-6 * reach))
+    filling = np.stack([low - margin, high + margin, 0.5 * (low + high)], axis=1)
+    tree = tree_of(filling.reshape(-1, 3), np.arange(3 * len(faces)), device)
+    tree.points.assign(corners.reshape(-1, 3))
+    return tree
+
+
 def rotation(quat: Sequence[float]) -> NDArray[np.float64]:
     """Return the rotation matrix of a unit quaternion (w, x, y, z)."""
     w, x, y, z = quat
@@ -139,6 +160,6 @@ def box_mesh(size: Sequence[float]) -> Mesh:
 
 
 __all__ = [
-    "bounding_box", "bounding_sphere", "box_mesh", "in_world", "is_upright", "local_box", "placed_box", "rotation",
-    "tree_of",
+    "bounding_box", "bounding_sphere", "box_mesh", "in_world", "is_upright", "local_box", "placed_box", "ray_tree_of",
+    "rotation", "tree_of",
 ]  # fmt: skip

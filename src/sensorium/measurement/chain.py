@@ -148,13 +148,21 @@ def _freeze_quad(quad: Quad, x: wp.vec4, row: int, env: int, num_envs: int, tick
 
 @wp.func
 def _do_quad(
-    quad: Quad, parts: int, env: int, num_envs: int, tick: int, mode: int, episode: int, table: wp.array[wp.vec3]
+    quad: Quad,
+    parts: int,
+    env: int,
+    global_env: int,
+    num_envs: int,
+    tick: int,
+    mode: int,
+    episode: int,
+    table: wp.array[wp.vec3],
 ) -> None:
     n = quad.count
     row = env * quad.columns + quad.column
     has_noise = (parts & wp.static(NOISE)) != 0 and quad.noise != wp.uint64(0)
     walks = (parts & wp.static(WALK_AND_BIAS)) != 0 and quad.walk != wp.uint64(0) and mode == 0
-    t, e, p = wp.uint32(tick), wp.uint32(env), wp.uint32(episode)
+    t, e, p = wp.uint32(tick), wp.uint32(global_env), wp.uint32(episode)
     words = wp.vec4ui()
     steps = wp.vec4ui()  # both blocks at once: a processor works on them side by side
     if has_noise:
@@ -219,7 +227,7 @@ def chain_kernel(
     mode = clock[1]
     first = block * per_thread
     for q in range(first, wp.min(first + per_thread, quads.shape[0])):
-        _do_quad(quads[q], parts, env, num_envs, tick, mode, episode[env], table)
+        _do_quad(quads[q], parts, env, rows.first_env + env, num_envs, tick, mode, episode[env], table)
 
 
 @dataclass(slots=True)

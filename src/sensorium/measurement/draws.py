@@ -40,7 +40,7 @@ def draw_columns(
     if joint != 0:
         drawn = 0  # a choice among vectors picks one vector, not one value per column
     element = (field << wp.uint32(24)) | wp.uint32(drawn / 4)
-    words = philox(wp.uint32(0), wp.uint32(env), wp.uint32(episode[env]), element, key0, key1)
+    words = philox(wp.uint32(0), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), element, key0, key1)
     value = draw(kind, low_in[column], high_in[column], choices_in[column], words[drawn % 4], table)
     if non_negative != 0:
         value = wp.max(value, 0.0)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 import warp as wp
 
-from sensorium.cfg import SimpleSensorCfg, amount_bounds, parse_amount
+from sensorium.cfg import LARGEST, SimpleSensorCfg, amount_bounds, parse_amount
 from sensorium.compute import Compute
 from sensorium.compute.clock import Clock
 from sensorium.errors import ConfigError, Fault, UnknownNameError, shown
@@ -194,7 +194,9 @@ class Knobs:
         for prefix, field in self.prefixes.items():
             name = f"{prefix}_{written}"
             amount = getattr(self.cfg, name, None)
-            if amount is not None:
+            if isinstance(amount, Mapping):
+                faults.append(Fault(name, shown(amount), f"one amount: it is for {field!r} alone"))
+            elif amount is not None:
                 if field in self.specs:
                     out.append((field, amount, name))
                 else:
@@ -230,8 +232,8 @@ class Knobs:
             full = np.broadcast_to(values, (*lead, *shape))
         except ValueError:
             raise ValueError(f"a number or an array that fits {shape} ({', '.join(spec.axes)})") from None
-        if not np.isfinite(full).all():
-            raise ValueError("finite numbers")
+        if not (np.abs(full) <= LARGEST).all():
+            raise ValueError(f"finite numbers of at most {LARGEST:.3g} in size per sample")
         if knob in NON_NEGATIVE and full.size and full.min() < 0.0:
             raise ValueError("nothing negative")
         if spec.kind == "rotation":
@@ -309,10 +311,10 @@ class Knobs:
                 )  # fmt: skip
             if isinstance(amount, Uniform | Normal | Choice):
                 raise ConfigError.single(title, knob, amount, "numbers", "A distribution belongs into the config.")
-            if isinstance(amount, torch.Tensor):
-                amount = amount.detach().cpu().numpy()
             rows = self.compute.num_envs if env_ids is None else len(env_ids)
             try:
+                if isinstance(amount, torch.Tensor):
+                    amount = amount.detach().cpu().numpy()
                 if not isinstance(amount, np.ndarray):
                     parse_amount(amount)
                 array = np.asarray(amount, np.float64)
@@ -322,7 +324,7 @@ class Knobs:
                     array = array[:, None]  # per env, without the axis of a single mount
                 row = self.row(name, array, knob, factor)
                 table.set(row, env_ids)
-            except (ValueError, RuntimeError) as error:
+            except (ValueError, TypeError, RuntimeError) as error:
                 raise ConfigError.single(title, knob, amount, str(error)) from None
 
     def _parse_name(self, knob: str) -> tuple[str, str | None]:

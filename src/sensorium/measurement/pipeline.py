@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import warp as wp
 
-from sensorium.cfg import PLACES, SimpleSensorCfg, StageCfg, kind_of
+from sensorium.cfg import PLACES, SimpleSensorCfg, StageCfg
 from sensorium.compute import Compute, Rows, Segment, kernel
 from sensorium.compute.clock import Clock, Rate
 from sensorium.errors import ConfigError, Fault, UnknownNameError
@@ -34,7 +34,7 @@ from sensorium.measurement.record import Record, Timeline, clear_word, copy_word
 from sensorium.measurement.stages import StageKey
 from sensorium.measurement.transport import Ring
 from sensorium.random import stream_key
-from sensorium.spec import FieldSpec
+from sensorium.spec import FieldSpec, kind_of
 
 ALWAYS, ON_SAMPLE, ON_FIRST = 0, 1, 2
 WORDS = wp.constant(32)
@@ -171,6 +171,9 @@ class Hooks:
     post: Callable[..., Any] | None = None
     reset: Callable[[torch.Tensor], object] | None = None
     observe: Callable[[], object] | None = None
+    """At every tick; at that of a sample before `raw`, `fused` or `compute`."""
+    between: Callable[[], object] | None = None
+    """At the ticks between samples only, for sensors whose sample includes the look at its own tick."""
     lookback: int = 0
     checks_state: bool = False
 
@@ -258,8 +261,7 @@ class Line:
         self.stages = self._build_stages(chained)
         self._allocate(chained)
         self._own_table = ChainTable(compute, clock, self.chain_fields(own=True)) if self.has_hardware else None
-        if self._own_table is not None:
-            self.tables.append(self._own_table)
+        self.forget_tables()
 
     # Set-up -----------------------------------------------------------------------------------------------------------
 
@@ -328,6 +330,9 @@ class Line:
     def _allocate(self, chained: Mapping[str, tuple[int, FieldSpec]]) -> None:
         compute, hooks, num_envs, device = self.compute, self.hooks, self.compute.num_envs, self.compute.device
 
+        shapes = {spec.name: spec.shape for spec in (*self.specs, *self.mid_specs)}
+        compute.memory.check_fields(num_envs * sum(spec.nbytes for spec in self.mid_specs), shapes)
+
         def record() -> Record:
             return Record(self.mid_specs, num_envs, device)
 
@@ -381,17 +386,22 @@ class Line:
         """Whether a sample depends on earlier ones, so that none may be skipped."""
         return bool(
             self.ring or self.walks or self.custom or self.stages_with_state or self.hooks.post or self.hooks.lookback
-        )
+            or self.hooks.observe
+        )  # fmt: skip
 
     @property
     def watches(self) -> bool:
         """Whether the sensor, or a stage of it, looks at the ticks between its samples."""
-        return bool(self.observers or self.hooks.observe)
+        return bool(self.observers or self.hooks.observe or self.hooks.between)
 
     @property
     def stages_with_state(self) -> list[StageRun]:
         """Stages that keep something from one sample to the next."""
         return [run for run in self.stages if run.states.views]
+
+    def forget_tables(self) -> None:
+        """Forget the tables of programs that are built anew."""
+        self.tables = [] if self._own_table is None else [self._own_table]
 
     def _knobs_moved(self) -> None:
         for table in self.tables:
@@ -436,6 +446,8 @@ class Line:
         for records in {id(self.truths): self.truths, id(self.slots): self.slots}.values():
             for newer, older in reversed(list(pairwise(records))):
                 work.record(partial(self._move, newer, older, ON_SAMPLE))
+        if hooks.observe:
+            work.hook(hooks.observe)
         if hooks.compute:
             work.hook(hooks.compute, self.truth, self.slot)
         elif hooks.fused:
@@ -474,15 +486,32 @@ class Line:
             self._post(work)
         return work.segments
 
+    def begin_measured(self, raw: Record, slot: Record) -> None:
+        """Have the measured branch start from the truth (launches)."""
+        self._move(raw, slot, ALWAYS)
+        if self.hooks.lookback:
+            self._hold_first()
+
     def _clear_flags(self) -> None:
         self.compute.launch(_clear_flags, (self.bad.shape[1],), [wp.from_torch(self.bad, dtype=wp.uint8)])
+
+    def invalidate(self, envs: torch.Tensor) -> None:
+        """Mark the newest capture of some environments as not valid.
+
+        Args:
+            envs: bool `[env]`.
+        """
+        self.bad.masked_fill_(envs[:, None], 1)
+        if self.ring is not None:
+            self.ring.invalidate(envs)
 
     def observation(self, mask: torch.Tensor) -> list[Segment]:
         """Return the work of a tick between samples: the sensor's look at it; for stages, the truth and their look."""
         work = _Work(self, mask)
         raw = self.hooks.raw
-        if self.hooks.observe:
-            work.record(self.hooks.observe)
+        for hook in (self.hooks.observe, self.hooks.between):
+            if hook:
+                work.hook(hook)
         if not self.observers:
             return work.segments
         assert raw is not None
@@ -493,7 +522,8 @@ class Line:
         if not self.hooks.checks_state:
             work.record(partial(self._flag_nan, self._scratch))
         for run in self.observers:
-            work.record(partial(run.cfg.observe, self._scratch, run.states.views, run.key))
+            look = partial(run.cfg.observe, self._scratch, run.states.views, run.key)
+            (work.record if run.cfg.is_recorded else work.call)(look)
         work.record(partial(self._observed_flags, END))
         return work.segments
 
@@ -678,7 +708,7 @@ class Line:
     def needs_protection(self) -> bool:
         """Whether a hook is a plain Python call, which works on all envs."""
         hooks = [self.hooks.raw, self.hooks.fused, self.hooks.compute, self.hooks.physics, self.hooks.transform,
-                 self.hooks.hardware, self.hooks.derive]  # fmt: skip
+                 self.hooks.hardware, self.hooks.derive, self.hooks.observe]  # fmt: skip
         hooks.append(self.hooks.post)
         python = [hook for hook in hooks if hook is not None and not getattr(hook, "__recorded__", False)]
         return bool(python or any(not run.cfg.is_recorded for run in self.stages))

@@ -221,12 +221,19 @@ class Timeline:
         mask: torch.Tensor = self._is_first()
         return mask
 
-    def at(self, k: int) -> Record:
+    def at(self, k: int, copy: bool = False) -> Record:
         """Return the record k samples back.
+
+        Args:
+            k: number of samples.
+            copy: always False: the record itself is returned. Take `timeline.at(k).field.clone()` for a copy.
 
         Raises:
             IndexError: k is deeper than the sensor's `lookback`.
+            ValueError: a copy is asked for.
         """
+        if copy:
+            raise ValueError("copy: got True, expected False. Take a clone() of the field that is needed.")
         if not 0 <= k < len(self._records):
             raise IndexError(
                 f"timeline.at({k}) is deeper than this sensor keeps; "

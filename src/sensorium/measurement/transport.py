@@ -17,9 +17,9 @@ import numpy as np
 import torch
 import warp as wp
 
-from sensorium.cfg import GilbertElliott, SimpleSensorCfg, amount_bounds
+from sensorium.cfg import GilbertElliott, SimpleSensorCfg, amount_bounds, numbers_in
 from sensorium.compute import Compute, Rows, kernel
-from sensorium.compute.clock import FIRST, Clock, Rate
+from sensorium.compute.clock import FIRST, MOST_TICKS, Clock, Rate
 from sensorium.errors import ConfigError
 from sensorium.measurement.chain import NEVER, ChainField
 from sensorium.measurement.knobs import KnobTable
@@ -110,7 +110,14 @@ def _dispatch(rows: Rows, tasks: wp.array[Transport]) -> None:
         return
     words = wp.vec4ui()
     if t.jitter_kind >= 0 or t.loss_kind != 0:
-        words = philox(wp.uint32(t.clock[0]), wp.uint32(env), wp.uint32(t.episode[env]), wp.uint32(0), t.key0, t.key1)
+        words = philox(
+            wp.uint32(t.clock[0]),
+            wp.uint32(rows.first_env + env),
+            wp.uint32(t.episode[env]),
+            wp.uint32(0),
+            t.key0,
+            t.key1,
+        )
     late = t.delay[env, 0]
     if t.jitter_kind >= 0:
         most = t.jitter_b
@@ -271,6 +278,10 @@ def _gather(
         copy_word(wide, ring, slot * num_envs * count + here, shown, here)
 
 
+STAMP_BYTES = 9
+"""Bytes that a sample takes besides its fields: when it was captured, when it arrives, and whether it is valid."""
+
+
 class Ring:
     """The last samples of one sensor in return space, and when each was captured and arrives.
 
@@ -302,10 +313,17 @@ class Ring:
         device, num_envs = compute.device, compute.num_envs
         self.has_delay = cfg.delay is not None or cfg.loss is not None
         self.longest, self.max_delay_ticks = self._max_delay_ticks()
+        if self.max_delay_ticks > MOST_TICKS:
+            raise ConfigError.single(
+                f"{type(cfg).__name__}({label!r})", "delay", cfg.delay,
+                f"at most {MOST_TICKS} ticks of {clock.dt:g} s, the jitter included", "Give it in seconds.",
+            )  # fmt: skip
         self.soonest, self.latest = self._window()
         """Ticks from a capture to its arrival, at least and at most."""
         in_flight = math.floor((self.max_delay_ticks + 0.5) / rate.period) + 2 if self.has_delay else 1
         self.depth = max(in_flight, cfg.history_length, 1)
+        size = sum(spec.nbytes for spec in self.specs) + STAMP_BYTES
+        compute.memory.check(self.depth * num_envs * size, *self._driver(in_flight))
         self.rings = {
             spec.name: torch.zeros((self.depth, num_envs, *spec.shape), dtype=_dtype(spec), device=device)
             for spec in self.specs
@@ -345,6 +363,12 @@ class Ring:
         return f"Ring(depth={self.depth}, delay<={self.max_delay_ticks:g} ticks, history={self.cfg.history_length})"
 
     # Set-up -----------------------------------------------------------------------------------------------------------
+
+    def _driver(self, in_flight: int) -> tuple[str, object]:
+        """Return the field of the config that the depth follows from, and its value."""
+        if self.cfg.history_length >= in_flight:
+            return "history_length", self.cfg.history_length
+        return "delay", self.cfg.delay
 
     def _ticks(self, amount: Any) -> Any:
         """Seconds to ticks, exact for the decimals that people write."""
@@ -499,6 +523,10 @@ class Ring:
         """Stamp the newest slot and draw when it arrives (a recordable task), after it was stored."""
         self.compute.launch_task(_dispatch, (), self._arguments)
 
+    def invalidate(self, envs: torch.Tensor) -> None:
+        """Mark the newest capture of some environments (bool `[env]`), and its repetitions, as not valid."""
+        self.okay.masked_fill_((self.stamp == self.stamp[self.position]) & envs, 0)
+
     def redraw(self) -> None:
         """Draw delay and loss anew for the envs of the active mask, where they are distributions."""
         self.delay.redraw()
@@ -537,7 +565,10 @@ class Ring:
         """
         table = {"delay": self.delay, "jitter": self.jitter, "loss": self.loss}[knob]
         title = f"{type(self.cfg).__name__}({self.label!r})"
-        array = np.asarray(value.detach().cpu() if isinstance(value, torch.Tensor) else value, np.float64)
+        try:
+            array = numbers_in(value)
+        except ValueError:
+            raise ConfigError.single(title, knob, value, "a number, or one for each environment") from None
         if knob == "jitter" and not self.jitter_is_live:
             fix = f"Use scene.reconfigure({self.label!r}, jitter=...)."
             raise ConfigError.single(title, "jitter", value, "a jitter that the config gives as a number", fix)
@@ -551,6 +582,9 @@ class Ring:
             array = np.vectorize(self._ticks, otypes=[np.float64])(array.clip(max=self.longest))
         elif array.size and not (0.0 <= array.min() and array.max() <= 1.0):
             raise ConfigError.single(title, "loss", value, "a probability in [0, 1]")
+        count = self.compute.num_envs if env_ids is None else len(env_ids)
+        if array.size not in (1, count):
+            raise ConfigError.single(title, knob, value, f"one number, or {count} of them")
         rows = np.broadcast_to(array.reshape(-1, 1) if array.ndim else array, (array.size if array.ndim else 1, 1))
         self.soonest = min(self.soonest, 0)  # what is set from now on may be less than the config says
         target = torch.from_numpy(np.ascontiguousarray(rows, np.float32)).to(table.values)

@@ -13,8 +13,9 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, PlainSerializer, PlainValidator, Strict, field_validator
 
-from sensorium.cfg import Cfg, bad, find_kind, snake_case
+from sensorium.cfg import Cfg, bad, find_kind
 from sensorium.errors import ConfigError, RegistrationError, nearest, shown
+from sensorium.spec import snake_case
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -138,6 +139,11 @@ class PatternBaseCfg(Cfg):
     def return_shape(self) -> tuple[int, ...]:
         """Shape that gives the rays their natural axes, the last one fastest; by default one axis."""
         return (len(self._starts_and_directions("cpu")[0]),)
+
+    def count_rays(self) -> int | None:
+        """Return the number of rays, or a bound of it, without making them; None where that is not known."""
+        own = type(self).return_shape
+        return None if own is PatternBaseCfg.return_shape else math.prod(self.return_shape)
 
     def ray_channels(self) -> NDArray[np.int32] | None:
         """Return the laser or row of each ray, `[ray]`; by default there are none."""

@@ -60,6 +60,10 @@ class BpearlPatternCfg(PatternBaseCfg):
         check_elevations(value)
         return value
 
+    def count_rays(self) -> int:
+        """Return the number of rays."""
+        return math.ceil(self.horizontal_fov / self.horizontal_res - 1e-9) * len(self.vertical_ray_angles)
+
     def azimuths(self) -> NDArray[np.float64]:
         """Return the angles h, `[column]`, deg: -fov/2 + i * res, without the end."""
         count = math.ceil(self.horizontal_fov / self.horizontal_res - 1e-9)

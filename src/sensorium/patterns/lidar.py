@@ -86,6 +86,11 @@ class LidarPatternCfg(PatternBaseCfg):
         """Return the elevation of each channel, `[channel]`, deg."""
         return np.linspace(*self.vertical_fov_range, self.channels)
 
+    def count_rays(self) -> int:
+        """Return a bound of the number of rays."""
+        low, high = self.horizontal_fov_range
+        return self.channels * (math.ceil((high - low) / self.horizontal_res) + 1)
+
     def azimuths(self) -> NDArray[np.float64]:
         """Return the azimuths of each channel, `[column]`, deg."""
         low, high = self.horizontal_fov_range

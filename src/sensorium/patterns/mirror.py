@@ -66,9 +66,13 @@ class RotatingMirrorPatternCfg(ScanPatternCfg):
             expected = f"between 1 and {MOST_RAYS} rays in the table, not {count:.3g}"
             raise ConfigError.single(type(self).__name__, "period", self.period, expected, "It is in seconds.")
 
+    def count_rays(self) -> int:
+        """Return the number of rays in the table."""
+        return math.ceil(self.period * self.points_per_second - 1e-9)
+
     def table(self) -> ScanTable:
         """Return the first `period` of the scan."""
-        time = np.arange(math.ceil(self.period * self.points_per_second - 1e-9)) / self.points_per_second
+        time = np.arange(self.count_rays()) / self.points_per_second
         sense = -1.0 if self.clockwise else 1.0
         low, high = self.elevation_range
         stroke = np.mod(self.stroke_hz * time, 1.0)

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from pydantic import ValidationInfo, field_validator
 
-from sensorium.cfg import Float, bad
+from sensorium.cfg import Float, bad, numbers_in
 from sensorium.errors import ConfigError, Fault, shown
 from sensorium.patterns.base import Device, Int, PatternBaseCfg, check_count
 
@@ -100,8 +100,8 @@ class PinholeCameraPatternCfg(PatternBaseCfg):
                 use `rays_from_intrinsics`.
         """
         try:
-            k = np.asarray(intrinsic_matrix, np.float64).reshape(3, 3)
-        except (TypeError, ValueError):
+            k = numbers_in(intrinsic_matrix).reshape(3, 3)
+        except ValueError:
             raise _bad_matrix(cls.__name__, intrinsic_matrix, "9 numbers, or [3, 3]") from None
         if not np.isfinite(k).all():
             raise _bad_matrix(cls.__name__, k.tolist(), "finite numbers")

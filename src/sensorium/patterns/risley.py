@@ -109,10 +109,14 @@ class RisleyPatternCfg(ScanPatternCfg):
         first, second = (2.0 * np.pi * rate * time for rate in self.rates_hz)
         return first, second + math.radians(self.phase)
 
+    def count_rays(self) -> int:
+        """Return the number of rays in the table."""
+        return math.ceil(self.period * self.points_per_second / len(self.beams) - 1e-9) * len(self.beams)
+
     def table(self) -> ScanTable:
         """Return the first `period` of the scan."""
         beams = len(self.beams)
-        pulses = math.ceil(self.period * self.points_per_second / beams - 1e-9)
+        pulses = self.count_rays() // beams
         time: Array = np.arange(pulses, dtype=np.float64) * (beams / self.points_per_second)
         first, second = self.angles(time)
         directions = self._refracted(first, second) if self.exact else self._added_up(first, second)

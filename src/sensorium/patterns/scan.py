@@ -20,7 +20,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from pydantic import PlainValidator, ValidationInfo, field_validator
 
-from sensorium.cfg import Float, bad
+from sensorium.cfg import Float, bad, numbers_in
 from sensorium.errors import ConfigError
 from sensorium.patterns.base import MOST_RAYS, Device, PatternBaseCfg, Rays, along, tensor
 
@@ -139,8 +139,10 @@ class ScanTable:
             columns = _read_npz(file) if file.suffix == ".npz" else _read_csv(file)
         except FileNotFoundError:
             raise ConfigError.single("ScanTable", "path", str(file), "a file that exists", "Check the path.") from None
-        except (ValueError, OSError, KeyError) as error:
-            raise ConfigError.single("ScanTable", "path", str(file), f"a table: {error}", fix) from None
+        except Exception as error:  # NumPy and zipfile raise many kinds for damaged files
+            raise ConfigError.single(
+                "ScanTable", "path", str(file), f"a table: {error or type(error).__name__}", fix
+            ) from None
         found = _known_columns(columns)
         if points_per_second is not None:
             if not 0.0 < points_per_second < math.inf:
@@ -178,8 +180,8 @@ class ScanTable:
 
 def _column(name: str, values: ArrayLike) -> NDArray[np.float64]:
     try:
-        array = np.array(values, np.float64)
-    except (TypeError, ValueError):
+        array = numbers_in(values)
+    except ValueError:
         raise ConfigError.single("ScanTable", name, values, "numbers, one per ray") from None
     if array.ndim != 1 or not 0 < len(array) <= MOST_RAYS:
         expected = f"one number per ray, 1 to {MOST_RAYS} of them"
@@ -211,7 +213,10 @@ def _read_csv(path: Path) -> dict[str, Any]:
 
 
 def _read_npz(path: Path) -> dict[str, Any]:
-    with np.load(path) as arrays:
+    with (
+        path.open("rb") as file,
+        np.load(file, allow_pickle=False) as arrays,
+    ):  # NumPy leaves it open where it is damaged
         return {name: arrays[name] for name in arrays.files}
 
 
@@ -279,6 +284,10 @@ class ScanPatternCfg(PatternBaseCfg):
         directions = tensor(self.table().directions(), device)
         return torch.zeros_like(directions), directions
 
+    def count_rays(self) -> int | None:
+        """Return the number of rays in the table, or a bound of it; None where it is not known before it is made."""
+        return None
+
     def shape_of(self, table: ScanTable) -> tuple[int, ...]:
         """Return the shape that gives the rays of `table` their natural axes; by default one axis."""
         return (len(table),)
@@ -306,8 +315,8 @@ def _parse_numbers(value: Any) -> Any:
     if value is None:
         return None
     try:
-        array = np.asarray(value, np.float64)
-    except (TypeError, ValueError, OverflowError):
+        array = numbers_in(value)
+    except ValueError:
         raise bad("a list of numbers, one per ray") from None
     if array.ndim != 1:
         raise bad("a list of numbers, one per ray")

@@ -109,6 +109,15 @@ class SphericalPatternCfg(PatternBaseCfg):
                 found.append(np.linspace(low, high, self.n_points[axis], endpoint=not is_full_turn(high - low)))
         return found[0], found[1]
 
+    def count_rays(self) -> int:
+        """Return the number of rays, or a bound of it."""
+        if self.angles is not None:
+            return len(self.angles[0]) * len(self.angles[1])
+        if self.angular_resolution is None:
+            return math.prod(self.n_points)
+        sides = zip(map(_range, self.fov), self.angular_resolution, strict=True)
+        return math.prod(math.floor((high - low) / step) + 2 for (low, high), step in sides)
+
     @property
     def return_shape(self) -> tuple[int, ...]:
         """(azimuths, elevations)."""

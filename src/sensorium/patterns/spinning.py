@@ -126,6 +126,10 @@ class SpinningPatternCfg(ScanPatternCfg):
         room = self.revolutions / self.rate_hz - self._last_firing
         return math.ceil(room / self.cycle_interval - _SLACK)
 
+    def count_rays(self) -> int:
+        """Return the number of rays in the table, those outside `horizontal_fov` included."""
+        return self.cycles * len(self.elevations)
+
     def table(self) -> ScanTable:
         """Return `revolutions` turns."""
         lasers = len(self.elevations)

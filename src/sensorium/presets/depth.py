@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sensorium.cfg import StageCfg, kind_of
+from sensorium.cfg import StageCfg
 from sensorium.measurement.stages import KinectDepth, StereoDepth
 from sensorium.presets.info import PresetInfo
+from sensorium.spec import kind_of
 
 DEPTH = "distance_to_image_plane"
 

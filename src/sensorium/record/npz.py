@@ -16,25 +16,33 @@ Fields with an event axis are ragged: all events one after the other, `[event, .
 
     NAME/offsets            [row, env + 1]   where those of a row and env begin, and in the last column end
 
+NAME and FIELD are as in the description, but for characters and words that a key cannot hold: see `archive.key_of`.
+
 Measured and true value of one row are of two captures where the sensor has a delay; `SensorRecording.paired` aligns
 them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sensorium.errors import ModelError, SensoriumWarning, UnknownNameError
+from sensorium.errors import SensoriumWarning, UnknownNameError
 from sensorium.readings import Array, Reading, SceneDescription
+from sensorium.record.archive import Archive, check_regular, key_of, name_of, open_archive
+
+_PARTS = ("env_ids", "time", "capture_time", "truth_time", "valid", "stamp")
+_BRANCHES = ("measured", "truth")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,17 +142,27 @@ class Recording(Mapping[str, SensorRecording]):
         return len(self.sensors)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write one `.npz` file, whole or not at all, and return its path; folders are made as needed."""
-        path = Path(path)
+        """Write one `.npz` file, whole or not at all, and return its path; folders are made as needed.
+
+        A link to a file stays: the file it leads to is written.
+
+        Raises:
+            ModelError: the path names a folder, a device or another thing that is no regular file.
+        """
+        given = Path(path)
+        with contextlib.suppress(FileNotFoundError):
+            check_regular(given)
+        path = given.resolve()
         path.parent.mkdir(parents=True, exist_ok=True)
         arrays: dict[str, Array] = {"description": np.array(json.dumps(self.description))}
         for name, sensor in self.sensors.items():
-            for part in ("env_ids", "time", "capture_time", "truth_time", "valid", "stamp"):
-                arrays[f"{name}/{part}"] = getattr(sensor, part)
+            key = key_of(name)
+            arrays |= {f"{key}/{part}": getattr(sensor, part) for part in _PARTS}
             if sensor.offsets is not None:
-                arrays[f"{name}/offsets"] = sensor.offsets
-            for branch, values in (("measured", sensor.measured), ("truth", sensor.truth)):
-                arrays.update({f"{name}/{branch}/{key}": value for key, value in values.items()})
+                arrays[f"{key}/offsets"] = sensor.offsets
+            for branch in _BRANCHES:
+                values: Mapping[str, Array] = getattr(sensor, branch)
+                arrays |= {f"{key}/{branch}/{key_of(each, slashes=False)}": value for each, value in values.items()}
         handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
         try:
             with os.fdopen(handle, "wb") as file:
@@ -154,38 +172,87 @@ class Recording(Mapping[str, SensorRecording]):
         except BaseException:
             Path(partial).unlink(missing_ok=True)
             raise
-        return path
+        return given
 
 
 def load(path: str | os.PathLike[str]) -> Recording:
     """Return what `NpzRecorder.save` wrote.
 
     Raises:
-        ModelError: the file is missing or no recording.
+        ModelError: the file is missing, damaged, no recording, or larger than the memory that is available.
     """
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {key: file[key] for key in file.files}
-        description = json.loads(str(arrays.pop("description")))
+    with open_archive(path) as archive:
+        text = archive.text("description")
+        try:
+            description = json.loads(text)
+            described = {str(name): dict(info) for name, info in description["sensors"].items()}
+        except Exception as error:  # whatever json and the shape of another description lead to
+            raise archive.error("description", f"{type(error).__name__}: {error}") from error
+        places = {name: _places(archive, name, info) for name, info in described.items()}
+        archive.check_size([key for keys in places.values() for key in keys.values()])
         sensors = {}
-        for name, info in description["sensors"].items():
-            parts = {key.removeprefix(f"{name}/"): value for key, value in arrays.items() if key.startswith(f"{name}/")}
-            branches = {
-                branch: {key.partition("/")[2]: value for key, value in parts.items() if key.startswith(f"{branch}/")}
-                for branch in ("measured", "truth")
-            }
-            if "time" not in parts:
-                continue  # described, but never recorded
-            sensors[name] = SensorRecording(
-                name, info, parts["env_ids"], parts["time"], parts["capture_time"], parts["truth_time"], parts["valid"],
-                branches["measured"], branches["truth"], parts["stamp"], parts.get("offsets"),
-            )  # fmt: skip
-    except FileNotFoundError:
-        raise ModelError(f"recording {str(path)!r} does not exist: check the path.") from None
-    except (OSError, ValueError, KeyError, AttributeError, EOFError) as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise ModelError(f"{str(path)!r} is no recording: {reason}. Write it with NpzRecorder.save.") from error
+        for name, keys in places.items():
+            if keys:  # else it is described, but was never recorded
+                sensors[name] = _recorded(archive, name, description["sensors"][name], keys)
     return Recording(description, sensors)
+
+
+def _places(archive: Archive, name: str, info: Mapping[str, Any]) -> dict[str, str]:
+    """Return part -> key of the arrays of one sensor, whose shapes fit each other; of fields ``"measured/FIELD"``.
+
+    Raises:
+        ModelError: an array is missing, or has another shape or type than the others.
+    """
+    key, own = key_of(name), len(key_of(name)) + 1
+    found: dict[str, str] = {}
+    for member in archive:
+        part = member[own:] if member.startswith(f"{key}/") else ""
+        branch, _, rest = part.partition("/")
+        if part in (*_PARTS, "offsets"):
+            found[part] = member
+        elif branch in _BRANCHES and rest and "/" not in rest:
+            found[f"{branch}/{name_of(rest)}"] = member
+    if not found:
+        return found
+    for part in _PARTS:
+        if part not in found:
+            raise archive.error(f"{key}/{part}", "it is missing")
+    rows, envs = archive[found["time"]].shape[:1], archive[found["env_ids"]].shape[:1]
+    wanted = {"env_ids": (envs, "iu"), "time": (rows, "f"), "valid": (rows + envs, "b")}
+    wanted |= dict.fromkeys(("capture_time", "truth_time", "stamp"), (rows + envs, "f"))
+    wanted["offsets"] = (*rows, sum(envs) + 1), "iu"
+    for part, member in found.items():
+        shape, dtype = archive[member].shape, archive[member].dtype
+        if part in wanted:
+            expected, kinds = wanted[part]
+            fits = shape == expected and dtype.kind in kinds
+        else:  # a field: all events one after the other, or a value for each row and env
+            expected = rows + envs
+            fits = dtype.kind in "biuf" and (shape[:2] == expected or (bool(shape) and "offsets" in found))
+        if not fits:
+            raise archive.error(member, f"it holds {dtype} {list(shape)}, which does not fit [row, env] = {expected}")
+    return found
+
+
+def _recorded(archive: Archive, name: str, info: Mapping[str, Any], keys: Mapping[str, str]) -> SensorRecording:
+    """Return the recording of one sensor."""
+    arrays = {part: archive.read(key) for part, key in keys.items()}
+    measured, truth = (
+        {part.partition("/")[2]: values for part, values in arrays.items() if part.startswith(f"{branch}/")}
+        for branch in _BRANCHES
+    )
+    recording = SensorRecording(
+        name, info, arrays["env_ids"], arrays["time"], arrays["capture_time"], arrays["truth_time"], arrays["valid"],
+        measured, truth, arrays["stamp"], arrays.get("offsets"),
+    )  # fmt: skip
+    offsets = recording.offsets
+    if offsets is not None:
+        fields = (*measured.values(), *truth.values())
+        events = min((len(each) for each in fields if each.shape[:2] != recording.valid.shape), default=None)
+        ends = [0, *offsets.reshape(-1).tolist(), *([] if events is None else [events])]
+        if any(first > second for first, second in pairwise(ends)):
+            raise archive.error(keys["offsets"], "its numbers do not rise from 0 to the number of events")
+    return recording
 
 
 class _Column:
@@ -303,12 +370,14 @@ class NpzRecorder:
             description.to_dict() if isinstance(description, SceneDescription) else dict(description)
         )
         dt = described["dt"]
+        missing: dict[str, Any] = {name: {} for name in self._tracks if name not in described["sensors"]}
+        described = {**described, "sensors": {**described["sensors"], **missing}}
         sensors = {}
         for name, track in self._tracks.items():
             values = {key: column.values for key, column in track.columns.items()}
             if not values:
                 continue
-            info = described["sensors"].get(name, {})
+            info = described["sensors"][name]
             measured, truth = (
                 {key.partition("/")[2]: value for key, value in values.items() if key.startswith(f"{branch}/")}
                 for branch in ("measured", "truth")

@@ -24,10 +24,10 @@ def starting(clock: Clock, mask: torch.Tensor, lag: int) -> Iterator[None]:
         lag: ticks by which the engine's state is older.
     """
     resets = clock.reset_tick.clone()
-    clock.compute.reset_envs.copy_(mask)
-    clock.reset_tick.copy_(torch.where(mask, clock.tick, resets))
-    clock.set(clock.tick, FIRST, lag)
     try:
+        clock.compute.reset_envs.copy_(mask)
+        clock.reset_tick.copy_(torch.where(mask, clock.tick, resets))
+        clock.set(clock.tick, FIRST, lag)
         yield
     finally:
         clock.reset_tick.copy_(resets)

@@ -1,4 +1,4 @@
-"""Non-finite engine state: said once per sensor and env, with the body and the tick."""
+"""Non-finite engine state: said once per sensor and env, with the body and the tick. Its samples are not valid."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from sensorium.compute import Clock, Compute
 from sensorium.compute.copies import AsyncCopy
+from sensorium.engines.base import Engine
 from sensorium.errors import NonFiniteStateWarning
 from sensorium.sensors.base import Sensor
 
@@ -43,6 +44,15 @@ class StateWatch:
         again = None if rows is None else set(rows.tolist())
         for key in [key for key in self._reported if again is None or key[1] in again]:
             self._reported.discard(key)
+
+    def invalidate(self, engine: Engine, sensors: Iterable[Sensor[Any, Any]]) -> None:
+        """Mark what was captured at this tick of environments whose state the simulator replaced, until their reset."""
+        replaced = engine.replaced()
+        if replaced is None:
+            return
+        for sensor in sensors:
+            if self._clock.tick in (sensor.captures.last_tick, sensor.captures.first_at):
+                sensor.line.invalidate(replaced)
 
     def report(self, sensors: Iterable[Sensor[Any, Any]]) -> None:
         """Name env, body and tick of non-finite engine state, once per sensor and env until its next reset."""

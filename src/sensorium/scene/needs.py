@@ -48,11 +48,18 @@ def prepare(spec: mujoco.MjSpec, sensors: Iterable[SensorCfg[Any] | Requirement]
         hidden = ("", WORLD) if kind == "body" else ("",)
         return [element.name for element in getattr(spec, plural(kind)) if element.name not in hidden]
 
+    def parent_body(body: int) -> int:
+        known = names("body")
+        parent = spec.body(known[body]).parent.name
+        return known.index(parent) if parent in known else -1
+
     named = [
         with_full_names(item, names) if isinstance(item, BuiltinSensorCfg) and not item.is_declared else item
         for item in sensors
     ]
-    prepare_spec(spec, requirements_of(named, lambda requirement: None, SimpleNamespace(names=names)))
+    prepare_spec(
+        spec, requirements_of(named, lambda requirement: None, SimpleNamespace(names=names, parent_body=parent_body))
+    )
     return spec
 
 

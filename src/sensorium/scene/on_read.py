@@ -47,11 +47,16 @@ class OnRead:
         engine, clock = self._engine, self._clock
         together = self._together
         if together.program is not None and sensor.captures.is_on(together.beat):
-            assert together.beat is not None  # nothing new: all are at one point, and move on together
-            together.beat.note_look(clock.tick, engine.lag, clock.skipped)
-            together.beat.evaluated = clock.version
-            engine.refresh()
-            together.program.run()
+            beat = together.beat
+            assert beat is not None  # nothing new: all are at one point, and move on together
+            try:
+                beat.note_look(clock.tick, engine.lag, clock.skipped)
+                beat.evaluated = clock.version
+                engine.refresh()
+                together.program.run()
+            except BaseException:
+                beat.evaluated = -1  # there is no memory that could be half done: the next read does it
+                raise
             return
         if sensor.is_pure:
             if sensor not in self:
@@ -62,18 +67,25 @@ class OnRead:
         if group.program is None:  # what was evaluated at this tick need not be prepared anew for a newcomer
             pending = [each for each in group.sensors if each.captures.evaluated != clock.version]
             group = group if len(pending) == len(group.sensors) else Group(group.rate, pending)
-        wanted = [each.captures.note_look(clock.tick, engine.lag) for each in group.sensors]
-        for each in group.sensors:
-            each.captures.evaluated = clock.version
-        if whole is self._together:
-            whole.beat = Beat.of(each.captures for each in whole.sensors)
-        if any(wanted):
-            engine.refresh()
-            if group.program is None:
-                group.program = Program([(0, segment) for segment in group.work(self._compute, clock)])
-            group.program.run()
-            if group is not whole:
-                group.forget()
+        points = [each.captures.point() for each in group.sensors]
+        try:
+            wanted = [each.captures.note_look(clock.tick, engine.lag) for each in group.sensors]
+            for each in group.sensors:
+                each.captures.evaluated = clock.version
+            if whole is self._together:
+                whole.beat = Beat.of(each.captures for each in whole.sensors)
+            if any(wanted):
+                engine.refresh()
+                if group.program is None:
+                    group.program = Program([(0, segment) for segment in group.work(self._compute, clock)])
+                group.program.run()
+        except BaseException:
+            for each, point in zip(group.sensors, points, strict=True):
+                each.captures.go_back(point)
+            group.forget()
+            raise
+        if group is not whole:
+            group.forget()
 
 
 __all__ = ["OnRead"]

@@ -10,7 +10,7 @@ import torch
 
 from sensorium.compute import Compute, pinned
 from sensorium.measurement.stages import ClockError
-from sensorium.readings import Reading
+from sensorium.readings import Reading, read_only
 from sensorium.sensors.base import Sensor
 
 
@@ -42,7 +42,7 @@ def take_reading(sensor: Sensor[Any, Any], envs: range, *, truth: bool, poses: b
         name=sensor.name,
         kind=sensor.cfg.kind(),
         specs=sensor.specs,
-        env_ids=np.arange(envs.start, envs.stop),
+        env_ids=read_only(np.arange(envs.start, envs.stop)),
         tick=sensor.clock.tick,
         time=sensor.clock.time,
         _measured=measured,
@@ -94,9 +94,9 @@ class _HostCopies:
         if len(self._envs) < self._compute.num_envs:
             tensor = tensor[self._envs.start : self._envs.stop]
         if self._compute.is_cpu:
-            return tensor.numpy().copy()
+            return read_only(tensor.numpy().copy())
         host = pinned(tensor.shape, tensor.dtype, self._compute.device)
-        return host.copy_(tensor, non_blocking=True).numpy()
+        return read_only(host.copy_(tensor, non_blocking=True).numpy())
 
     def finish(self) -> Callable[[], None] | None:
         """Return what waits for the copies; None where there is nothing to wait for."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from sensorium.errors import ConfigError, shown
+from sensorium.errors import ConfigError, listed, shown
 from sensorium.sensors.base import Sensor
 
 
@@ -15,6 +15,24 @@ def saved_state(sensor: Sensor[Any, Any]) -> dict[str, Any]:
     """Return a copy of all that a sensor needs to resume bit-identically."""
     tensors = {name: tensor.clone() for name, tensor in sensor.tensors().items()}
     return {"tensors": tensors, "counters": sensor.counters()}
+
+
+STATE = (
+    "tick", "skipped", "control_tick", "own_control_steps", "lag", "episode", "reset_tick", "skipped_at_reset", "seed",
+    "first_env", "engine", "sensors",
+)  # fmt: skip
+"""What `Scene.state` returns."""
+
+
+def check_state(state: Any) -> None:
+    """Raise `ConfigError` where something is no state of a scene."""
+    expected, fix = "what scene.state() returned", "Save it with torch.save(scene.state(), path)."
+    if not isinstance(state, Mapping):
+        raise ConfigError.single("Scene.load_state", "state", state, expected, fix)
+    if missing := [name for name in STATE if name not in state]:
+        raise ConfigError.single("Scene.load_state", "state", list(state), f"{expected}, with {listed(missing)}", fix)
+    if not isinstance(state["engine"], Mapping) or not isinstance(state["sensors"], Mapping):
+        raise ConfigError.single("Scene.load_state", "state", state, expected, fix)
 
 
 def check_saved(sensor: Sensor[Any, Any], saved: Mapping[str, torch.Tensor]) -> None:
@@ -35,4 +53,4 @@ def check_saved(sensor: Sensor[Any, Any], saved: Mapping[str, torch.Tensor]) -> 
             raise ConfigError.single(title, key, None, f"shape {tuple(tensor.shape)}, as saved", fix)
 
 
-__all__ = ["check_saved", "saved_state"]
+__all__ = ["check_saved", "check_state", "saved_state"]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
+import numpy as np
 import torch
 
 from sensorium import registry
 from sensorium.cfg import SensorCfg
-from sensorium.compute import Clock, Compute, keeps_current
+from sensorium.compute import Clock, Compute, Memory, keeps_current
 from sensorium.compute.clock import AGAIN, FIRST, SAMPLE
 from sensorium.compute.graph import launching
 from sensorium.engines.base import Engine
@@ -18,9 +20,11 @@ from sensorium.errors import (
     ConfigError,
     DuplicateNameError,
     ScheduleError,
+    SensoriumWarning,
     StaleError,
     UnsupportedError,
     listed,
+    shown,
 )
 from sensorium.presets import Presets, presets
 from sensorium.readings import Reading, SceneDescription
@@ -32,8 +36,10 @@ from sensorium.scene.news import News
 from sensorium.scene.observer import Observer
 from sensorium.scene.on_read import OnRead
 from sensorium.scene.publish import describe, take_reading
-from sensorium.scene.saving import check_saved, saved_state
+from sensorium.scene.saving import check_saved, check_state, saved_state
 from sensorium.scene.schedule import Schedule
+from sensorium.scene.slices import first_env_of
+from sensorium.scene.use import Use, exclusive, mending
 from sensorium.scene.watch import Watch, Watches
 from sensorium.sensors.base import Sensor, SensorContext
 from sensorium.sensors.builtin import BuiltinSensorCfg
@@ -54,15 +60,23 @@ class Scene:
         sensors: their configs; names must be unique.
         seed: seed of every random number. Draws are a pure function of it, of the sensor's name, and of tick, env and
             episode: they do not depend on the other sensors, on the number of envs or on who reads when.
+        first_env: global index of env 0, where this scene is a slice of a larger run: env k draws the random numbers of
+            env ``first_env + k``. A run that is split over processes, ``first_env=rank * num_envs``, draws the same
+            noise as one that is not. None is 0.
         reserve: configs or requirements to prepare the engine for, so that such sensors can be added later.
         allow_gaps: let `update(ticks=n)` jump over samples of sensors with memory.
         capture: replay the sensor step as captured graphs, once it has run often enough to pay; see `capture`.
         discover: have every sensor that the model declares in the scene by its full name, without a config. It costs
             nothing until it is read.
         debug: fill views that `.data` and `.ground_truth` handed out with NaN once they are out of date, after the
-            next step, update or reset, so that code that keeps them by mistake is found; they are copies then.
+            next step, update or reset, so that code that keeps them by mistake is found; they are copies then. A
+            warning names views that were written into.
         semantics: semantic label to patterns of names of geoms or bodies that have it, e.g. ``{"person": "human/.*"}``,
             for sensors that see shapes.
+
+    One thread at a time uses a scene; others get readings by `publish`. An exception in a hook, or Ctrl-C, can end a
+    call halfway. The scene continues where no sample was touched. Otherwise each later call raises a `ScheduleError`
+    that names the cause, until `reset()` of all environments or `load_state`.
 
     A name without its entity's prefix finds a sensor while it is the only one: ``scene["acc"]`` is
     ``scene["robot/acc"]``.
@@ -79,6 +93,7 @@ class Scene:
         sensors: Iterable[SensorCfg[Any]] = (),
         *,
         seed: int = 0,
+        first_env: int | None = None,
         reserve: Iterable[SensorCfg[Any] | Requirement] = (),
         allow_gaps: bool = False,
         capture: bool = True,
@@ -89,13 +104,19 @@ class Scene:
         if isinstance(sensors, SensorCfg):
             raise ConfigError.single("Scene", "sensors", sensors, "a list of configs", "Write sensors=[cfg].")
         self.engine = engine
+        self._use = Use()
         self.seed = int(seed)
+        self.first_env = first_env_of(first_env, engine.num_envs)
+        """Global index of env 0, in random numbers."""
         self.allow_gaps = allow_gaps
         self._debug = debug
+        self._written: list[str] = []
         self._declared = Declared(engine)
         configs = self._named(list(sensors))
         reserved = [item if isinstance(item, Requirement) else self._declared.resolve(item) for item in reserve]
-        engine.prepare(requirements_of([*configs, *reserved], engine.supports, engine))
+        memory = Memory(engine.device, engine.num_envs)
+        with memory.building(*configs):
+            engine.prepare(requirements_of([*configs, *reserved], engine.supports, engine))
         if discover:
             self._declared.discover()
         for cfg in configs:
@@ -103,7 +124,7 @@ class Scene:
             self._declared.take(cfg.label)
         if not self._is_fresh:  # what is prepared later would be of another instant
             self._declared.grant(self._declared.free)
-        self.compute = Compute(engine.device, engine.num_envs, capture=capture)
+        self.compute = Compute(engine.device, engine.num_envs, capture=capture, first_env=self.first_env, memory=memory)
         engine.capture(capture)
         self.clock = Clock(self.compute, engine.dt_exact)
         self._context = SensorContext(engine, self.compute, self.clock, self.seed, semantics)
@@ -124,7 +145,8 @@ class Scene:
         engine.refresh()
         self.clock.set(engine.tick, FIRST, 0)
         self.clock.episode.fill_(-1)
-        built = [self._build(cfg) for cfg in configs]
+        with memory.building(*configs):  # together they must fit
+            built = [self._build(cfg) for cfg in configs]
         self._sensors = {sensor.name: sensor for sensor in built}
         self._arrange()
         load_kernels(built)
@@ -170,7 +192,8 @@ class Scene:
 
     def _build(self, cfg: SensorCfg[Any]) -> Sensor[Any, Any]:
         sensor_class = registry.sensor_for(type(cfg))
-        sensor: Sensor[Any, Any] = sensor_class(cfg, self._context)
+        with self.compute.memory.building(cfg):
+            sensor: Sensor[Any, Any] = sensor_class(cfg, self._context)
         sensor.check_evaluation()
         if not sensor_class.__module__.startswith(registry.OURS):
             try_hooks(sensor)
@@ -219,15 +242,16 @@ class Scene:
         """Return a sensor by its full or short name; a discovered one is built now."""
         name = self._full_name(name)
         if name not in self._sensors:
-            self._sensors[name] = sensor = self._build(BuiltinSensorCfg.from_existing(name))
+            sensor = self._build(BuiltinSensorCfg.from_existing(name))
             sensor.captures.count_from_start(self.engine.lag, self._skipped_at_reset)
+            self._sensors[name] = sensor
         return self._sensors[name]
 
     def _is_in_use(self, sensor: Sensor[Any, Any]) -> bool:
         """Whether a sensor has a config, or was discovered and read."""
         return sensor.name not in self._declared.free or sensor in self._on_read
 
-    def _use(self, sensor: Sensor[Any, Any]) -> None:
+    def _start_using(self, sensor: Sensor[Any, Any]) -> None:
         """Have the engine compute a discovered sensor from now on, and evaluate it with the others that were read."""
         self._declared.grant([sensor.name])
         self._on_read.add(sensor)
@@ -287,6 +311,7 @@ class Scene:
         self._own_control_steps = True
         self.clock.control_tick = self.clock.tick
 
+    @exclusive
     def step(self, ctrl: Any = None, substeps: int = 1) -> None:
         """Take one control step of `substeps` ticks; sensors are sampled whenever they are due in it.
 
@@ -295,24 +320,27 @@ class Scene:
             substeps: ticks under this control, at least 1.
 
         Raises:
-            ScheduleError: the engine is stepped by its owner, or substeps is not positive.
+            ScheduleError: the engine is stepped by its owner, substeps is not positive, another thread uses the scene,
+                or an earlier call was interrupted; the message names the cause and what to call.
             Exception: what a callback of `watch` raised; the scene is then at the tick that it had been told of.
         """
-        if substeps < 1:
-            raise ScheduleError(f"Scene.step: substeps is {substeps}; a control step has at least one tick")
+        substeps = _ticks(substeps, 1, "Scene.step: substeps", "a control step has at least one tick")
         if self.engine.tick != self.clock.tick:
             raise ScheduleError(
                 f"the engine is at tick {self.engine.tick}, the sensors at {self.clock.tick}: call scene.update() "
                 "after stepping the engine by yourself"
             )
-        self.clock.begin_control_step()
-        self._own_control_steps = False
-        end = self.clock.tick + substeps
+        start = self.clock.tick
+        end = start + substeps
         try:
             while self.clock.tick < end:
                 ticks = 1 if self._watches.want_every_tick else min(self._schedule.next_due, end) - self.clock.tick
-                self.engine.step(ctrl, ticks)
+                self._use.changing = "step()"
+                self._take_ticks(self.engine.step, ctrl, ticks)
                 ctrl = None
+                if self.clock.tick == start:
+                    self.clock.begin_control_step()
+                    self._own_control_steps = False
                 self._advance_to(self.engine.tick)
                 self._is_within_step = self.clock.tick < end
                 self._watches.call()
@@ -320,6 +348,16 @@ class Scene:
             self._is_within_step = False
         self._health.report(self._sensors.values())
 
+    def _take_ticks(self, take: Callable[..., None], *args: Any) -> None:
+        """Let the engine take ticks. Arguments that it refuses have changed nothing."""
+        try:
+            take(*args)
+        except (TypeError, ValueError, ScheduleError):
+            if self.engine.tick == self.clock.tick:
+                self._use.mended()
+            raise
+
+    @exclusive
     def update(self, ticks: int | None = None, *, force_recompute: bool = False, force_compute: bool = False) -> None:
         """Note that the owner of the loop took ticks, and sample what is due.
 
@@ -334,22 +372,25 @@ class Scene:
             ScheduleError: negative ticks, or a jump over samples of a sensor with memory without `allow_gaps`.
         """
         engine, clock = self.engine, self.clock
-        if ticks is not None and ticks < 0:
-            raise ScheduleError(f"Scene.update: ticks is {ticks}; time does not run backwards")
+        if ticks is not None:
+            ticks = _ticks(ticks, 0, "Scene.update: ticks", "time does not run backwards")
         if engine.tick == clock.tick:  # the engine did not count: the owner's simulation did
             if ticks is None:
                 ticks = 0 if engine.owns_time else 1
             self._check_gap(clock.tick + ticks)
-            engine.count_ticks(ticks)
+            self._use.changing = "update()"
+            self._take_ticks(engine.count_ticks, ticks)
         elif ticks is not None and engine.tick - clock.tick != ticks:
             raise ScheduleError(
                 f"the engine took {engine.tick - clock.tick} ticks, but update(ticks={ticks}) was called"
             )
         else:
             self._check_gap(engine.tick)
+        self._use.changing = "update()"
         new_tick = engine.tick
         if new_tick == clock.tick:
             self._again()
+            self._committed()
         else:
             clock.skipped += new_tick - clock.tick - 1
             if not self._own_control_steps:
@@ -373,11 +414,13 @@ class Scene:
         """Move to a tick and sample what became due."""
         self._spoil_views()
         self.clock.set(tick, SAMPLE, self.engine.lag)
-        if self._schedule.next_due > tick:
-            return
-        self.engine.refresh()
-        self._schedule.sample(self.engine.lag)
-        if self.compute.is_cpu:
+        is_due = self._schedule.next_due <= tick
+        if is_due:
+            self.engine.refresh()
+            self._schedule.sample(self.engine.lag)
+            self._health.invalidate(self.engine, self._sensors.values())
+        self._committed()
+        if is_due and self.compute.is_cpu:
             self._health.report(self._sensors.values())  # the tick of the sample itself
 
     def _again(self) -> None:
@@ -395,16 +438,32 @@ class Scene:
             if sensor.captures.first_at == clock.tick and not sensor.is_pure:
                 with starting(clock, sensor.captures.first_tick == clock.tick, engine.lag):
                     begin_again(sensor)
+        self._health.invalidate(engine, self._sensors.values())
 
     def _spoil_views(self) -> None:
         """Fill the views that were handed out, in a scene with `debug`."""
         if self._debug:
             for sensor in self._sensors.values():
-                sensor.spoil()
+                self._written += [f"{sensor.name!r}: {field}" for field in sensor.spoil()]
+
+    def _committed(self) -> None:
+        """Note that a call has changed all that it changes, and report what readers wrote into views until then."""
+        self._use.mended()
+        if self._written:
+            written, self._written = self._written, []
+            warnings.warn(
+                f"views of these sensors were written into since the last step: {listed(written)}. Without debug=True "
+                "they are the sensor's own memory, and data and ground_truth may share it. Write into a copy: "
+                "sensor.read() or sensor.read_ground_truth().",
+                SensoriumWarning,
+                stacklevel=4,
+            )
 
     def _evaluate(self, sensor: Sensor[Any, Any]) -> None:
         """Bring a sensor up to date before it is read, where it is evaluated on read."""
-        engine, clock = self.engine, self.clock
+        engine, clock, use = self.engine, self.clock, self._use
+        if use.thread or use.changing:
+            use.check()
         if sensor._evaluation_kind() != "lazy" or sensor.captures.evaluated == clock.version:
             return
         if engine.owns_time and engine.tick != clock.tick:
@@ -412,41 +471,80 @@ class Scene:
                 f"the engine is at tick {engine.tick}, the sensors at {clock.tick}: call scene.update() after stepping "
                 f"the engine by yourself, before reading {sensor.name!r}"
             )
+        self._evaluate_now(sensor)
+
+    @exclusive
+    def _evaluate_now(self, sensor: Sensor[Any, Any]) -> None:
         if not self._is_in_use(sensor):
-            self._use(sensor)
+            self._start_using(sensor)
         self._on_read.evaluate(sensor)
+        self._health.invalidate(self.engine, self._sensors.values())
         self._health.report(self._sensors.values())
 
     # Reset ------------------------------------------------------------------------------------------------------------
 
+    @mending
     def reset(self, env_ids: Any = None, **state: Any) -> None:
         """Reset environments: the engine's state, then every stateful part of every sensor, then capture anew.
 
         Args:
             env_ids: int ids, a bool mask, or None for all. A mask on the scene's device is not looked at by the host.
             state: what to write after the engine's own reset, e.g. ``qpos=[n, nq]``, ``qvel=[n, nv]``.
+
+        Raises:
+            ScheduleError: an earlier call was interrupted, and `env_ids` is not None.
         """
         rows = env_selection(env_ids, self.num_envs, self.compute.device)
+        interrupted = self._use.changing
+        if interrupted and rows is not None:
+            self._use.refuse()
         for sensor in self._sensors.values():
             if sensor.is_pure:
                 sensor.captures.note_look(self.clock.tick, self.engine.lag)
-        self.engine.reset(rows, state)
+        self._use.changing = interrupted or "reset()"
+        try:
+            self.engine.reset(rows, state)
+        except (KeyError, TypeError, ValueError, ScheduleError):  # it refused, and has changed nothing
+            self._use.changing = interrupted
+            raise
         self.engine.refresh()
+        if interrupted:
+            self._restart()
         self._reset_sensors(rows)
+        self._committed()
         self._health.report(self._sensors.values())
         self._watches.call()
 
+    def _restart(self) -> None:
+        """Drop what an interrupted call left half done, before all episodes begin or a saved state is loaded."""
+        self.clock.set(self.engine.tick, SAMPLE, self.engine.lag)
+        for sensor in self._sensors.values():
+            sensor.restart()
+            if sensor.is_pure:
+                sensor.captures.note_look(self.clock.tick, self.engine.lag)
+        self._arrange()
+
+    @exclusive
     @launching
     def _reset_one(self, sensor: Sensor[Any, Any], env_ids: Any) -> None:
         """Start one sensor anew for some envs, in the episode that is under way. The others do not notice."""
         mask = torch.zeros(self.num_envs, dtype=torch.bool, device=self.compute.device)
         mark(mask, env_selection(env_ids, self.num_envs, self.compute.device))
-        sensor.spoil()
+        self._written += [f"{sensor.name!r}: {field}" for field in sensor.spoil()]
         if sensor.is_pure:
             sensor.captures.note_look(self.clock.tick, self.engine.lag)
         self.engine.refresh()
-        with starting(self.clock, mask, self.engine.lag):
-            begin(sensor)
+        is_new = self._sensors.get(sensor.name) is not sensor
+        self._use.changing = "add()" if is_new else f"reset() of sensor {sensor.name!r}"
+        try:
+            with starting(self.clock, mask, self.engine.lag):
+                begin(sensor)
+            self._health.invalidate(self.engine, [sensor])
+        except Exception:
+            if is_new:  # the scene is without it, and the clock is as it was
+                self._use.mended()
+            raise
+        self._committed()
 
     @launching
     def _reset_sensors(self, rows: torch.Tensor | None) -> None:
@@ -463,6 +561,7 @@ class Scene:
 
     # Sensors at run time ----------------------------------------------------------------------------------------------
 
+    @exclusive
     @keeps_current
     @launching
     def add(self, cfg: SensorCfg[DataT]) -> Sensor[Any, DataT]:
@@ -474,12 +573,15 @@ class Scene:
         (named,) = self._named([cfg], self._configured)
         self._prepare_late(named)
         sensor = self._build(named)
+        self._reset_one(sensor, None)
+        self._use.changing = "add()"
         self._release(sensor.name, "was given a config")
         self._sensors[sensor.name] = sensor
         self._arrange()
-        self._reset_one(sensor, None)
+        self._use.mended()
         return sensor
 
+    @exclusive
     def compute_on_demand(self, name: str) -> bool:
         """Have a sensor computed only while somebody reads, records or listens, as ``evaluate="wanted"`` does.
 
@@ -501,10 +603,15 @@ class Scene:
         self._arrange()
         return True
 
+    @mending
     def remove(self, name: str | SensorCfg[Any]) -> None:
         """Remove a sensor; its object and views raise when used from then on. The others do not notice."""
-        self._release(self._full_name(name if isinstance(name, str) else name.label), "was removed from its scene")
+        full_name = self._full_name(name if isinstance(name, str) else name.label)
+        interrupted = self._use.changing
+        self._use.changing = interrupted or "remove()"
+        self._release(full_name, "was removed from its scene")
         self._arrange()
+        self._use.changing = interrupted
 
     def _arrange(self) -> None:
         """Sort the sensors by when they are evaluated; their programs are built anew when they are first run."""
@@ -541,8 +648,10 @@ class Scene:
                 )
             missing[requirement] = name
         if missing:
-            engine.prepare(missing)
+            with self.compute.memory.building(cfg):
+                engine.prepare(missing)
 
+    @exclusive
     @keeps_current
     @launching
     def reconfigure(self, name: str | SensorCfg[Any], /, **changes: Any) -> Sensor[Any, Any]:
@@ -555,6 +664,8 @@ class Scene:
         (cfg,) = self._named([old.cfg.replace(**changes)], (other for other in self._configured if other != old.name))
         self._prepare_late(cfg)
         new = self._build(cfg)
+        self._reset_one(new, None)
+        self._use.changing = "reconfigure()"
         for name in (old.name, new.name):
             self._declared.take(name)
         self._sensors = {
@@ -563,11 +674,12 @@ class Scene:
         }
         old.retire("was reconfigured")
         self._arrange()
-        self._reset_one(new, None)
+        self._use.mended()
         return new
 
     # Saving -----------------------------------------------------------------------------------------------------------
 
+    @exclusive
     def state(self) -> dict[str, Any]:
         """Return all that is needed to resume bit-identically: ticks, episodes, rings, walks, latches, engine state.
 
@@ -584,23 +696,29 @@ class Scene:
             "reset_tick": clock.reset_tick.clone(),
             "skipped_at_reset": self._skipped_at_reset.clone(),
             "seed": self.seed,
+            "first_env": self.first_env,
             "engine": self.engine.state(),
             "sensors": {name: saved_state(sensor) for name, sensor in self._sensors.items() if self._is_in_use(sensor)},
         }
 
+    @mending
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned, into a scene with the same configs; discovered sensors need not be the same.
 
         Raises:
-            ConfigError: seed, sensors or shapes differ.
+            ConfigError: this is no state of a scene, or seed, `first_env`, sensors or shapes differ.
         """
         self._load_state(state)
         self._watches.call()
 
     @launching
     def _load_state(self, state: Mapping[str, Any]) -> None:
+        check_state(state)
         if state["seed"] != self.seed:
             raise ConfigError.single("Scene", "seed", self.seed, f"{state['seed']}, the seed of the saved state")
+        if state["first_env"] != self.first_env:
+            expected = f"{state['first_env']}, as saved: the state is of another slice of the run"
+            raise ConfigError.single("Scene", "first_env", self.first_env, expected)
         extra = set(state["sensors"]).symmetric_difference(self._configured)
         if not extra <= set(self._declared.free):
             raise ConfigError.single(
@@ -612,9 +730,12 @@ class Scene:
             check_saved(self[name], each["tensors"])
         for name in state["sensors"]:
             if not self._is_in_use(self[name]):
-                self._use(self[name])
-        clock = self.clock
+                self._start_using(self[name])
+        clock, interrupted = self.clock, self._use.changing
         self._spoil_views()
+        self._use.changing = interrupted or "load_state()"
+        if interrupted:
+            self._restart()
         self.engine.load_state(state["engine"])
         clock.episode.copy_(state["episode"])
         clock.reset_tick.copy_(state["reset_tick"])
@@ -628,6 +749,7 @@ class Scene:
             else:
                 sensor.captures.count_from_start(self.engine.lag, self._skipped_at_reset)
         self._arrange()
+        self._committed()
 
     # Outputs ----------------------------------------------------------------------------------------------------------
 
@@ -670,6 +792,7 @@ class Scene:
         """
         return News(self)
 
+    @exclusive
     def publish(
         self,
         names: Iterable[str] | None = None,
@@ -760,17 +883,22 @@ class Scene:
     @keeps_current
     @launching
     def _begin_poses(self, sensors: Iterable[Sensor[Any, Any]]) -> None:
+        self._use.changing = "publish(poses=True)"
         for sensor in sensors:
             sensor.poses, sensor.at_reset = CapturePoses(sensor), None
             sensor.poses.begin()
         self._arrange()
+        self._use.mended()
 
+    @exclusive
     def forget_poses(self, names: Iterable[str] | None = None) -> None:
         """Keep the poses of mounts no more, for some sensors or all, until `publish` is asked for them again."""
         for name in list(self._sensors) if names is None else names:
             sensor = self[name]
             sensor.poses, sensor.at_reset = None, None
+        self._use.changing = "forget_poses()"
         self._arrange()
+        self._use.mended()
 
     def local_client(self, **options: Any) -> Any:
         """Return a client of this scene in this process: the API of `sensorium.connect`, data by reference.
@@ -786,7 +914,15 @@ class Scene:
         """Return what a recorder or listener needs to know once, of all sensors, discovered ones too."""
         sensors = {name: describe(self._sensors[name]) for name in self._configured}
         sensors |= {name: self._declared.describe(name, self.clock) for name in self._declared.free}
-        return SceneDescription(self.engine.name, self.engine.dt, self.num_envs, self.seed, sensors)
+        return SceneDescription(self.engine.name, self.engine.dt, self.num_envs, self.seed, sensors, self.first_env)
+
+
+def _ticks(value: Any, least: int, what: str, why: str) -> int:
+    """Return a number of ticks, or raise ScheduleError where it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value < 2**31:
+        expected = f"an integer of at least {least}, below 2**31"
+        raise ScheduleError(f"{what}: got {shown(value)}, expected {expected}: {why}.")
+    return int(value)
 
 
 __all__ = ["Scene"]

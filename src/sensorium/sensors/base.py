@@ -15,14 +15,22 @@ import torch
 
 from sensorium import registry
 from sensorium.cfg import MountedSensorCfg, OffsetCfg, SensorCfg, SimpleSensorCfg, StageCfg
-from sensorium.compute import Program, Rate
-from sensorium.errors import ConfigError, RegistrationError
+from sensorium.compute import MOST_TICKS, Program, Rate
+from sensorium.errors import ConfigError, RegistrationError, UnsupportedError
 from sensorium.measurement.pipeline import Hooks, Line
 from sensorium.measurement.record import Record, Timeline
 from sensorium.measurement.stages import StageKey
+from sensorium.patterns.base import PatternBaseCfg, Rays
 from sensorium.readings import DebugShape
 from sensorium.sensors.captures import Captures
-from sensorium.sensors.parts import Params, SensorContext, SensorInfo, declared_constants, declared_fields
+from sensorium.sensors.parts import (
+    HOOKS_OF_OTHERS,
+    Params,
+    SensorContext,
+    SensorInfo,
+    declared_constants,
+    declared_fields,
+)
 from sensorium.sensors.poses import CapturePoses
 from sensorium.sensors.reader import CfgT, DataT, Readable
 from sensorium.spec import Field, FieldSpec, Requirement, resolve_field
@@ -33,6 +41,16 @@ if TYPE_CHECKING:
     from sensorium.world.ray_cast import RayCast
     from sensorium.world.ray_scene import RayScene
     from sensorium.world.solid_query import SolidQuery
+
+HOOKS_OF_THE_PIPELINE = (
+    "update_raw_data",
+    "update_current_timestep_data",
+    "apply_physics_imperfections",
+    "apply_transform",
+    "apply_hardware_imperfections",
+    "derive_measured",
+)
+"""What only `SimpleSensor` calls."""
 
 Supports = Callable[[Requirement], str | None]
 """A function telling why a requirement cannot be given; None where it can."""
@@ -74,12 +92,22 @@ class Sensor(Readable[CfgT, DataT]):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        own = [base for base in cls.__mro__ if base.__module__ not in (__name__, Readable.__module__)]
+        foreign = [name for name in HOOKS_OF_OTHERS if any(name in base.__dict__ for base in own)]
+        if foreign:
+            parts = (f"{name} is never called: write {HOOKS_OF_OTHERS[name]}." for name in foreign)
+            raise RegistrationError(f"{cls.__qualname__} defines a hook of another library. {' '.join(parts)}")
         if "reset" in cls.__dict__:  # the author's hook; readers keep `reset(env_ids)`
             cls._reset_hook = cls.__dict__["reset"]
             del cls.reset
         simple = globals().get("SimpleSensor")
-        has_post = simple is not None and getattr(cls, "post_process", None) not in (None, simple.post_process)
-        if has_post and cls.intermediate_fields is Sensor.intermediate_fields:
+        is_simple = simple is not None and issubclass(cls, simple)
+        others = ("compute",) if is_simple else HOOKS_OF_THE_PIPELINE
+        unused = [name for name in others if any(name in base.__dict__ for base in own)]
+        if unused:
+            base = "sn.Sensor" if is_simple else "sn.SimpleSensor"
+            raise RegistrationError(f"{cls.__qualname__} defines {unused[0]}, which only {base} calls: derive from it.")
+        if cls.post_process is not Sensor.post_process and cls.intermediate_fields is Sensor.intermediate_fields:
             raise RegistrationError(
                 f"{cls.__qualname__} defines post_process without intermediate_fields. The intermediate buffer is "
                 "distinct from what readers see: define intermediate_fields(self) as well (return self.fields() where "
@@ -135,10 +163,20 @@ class Sensor(Readable[CfgT, DataT]):
         self.engine, self.compute_on, self.clock = context.engine, context.compute, context.clock
         self._context = context
         self.rate = Rate.of(self.clock.dt_exact, cfg.update_period, cfg.rate_hz, self.name)
+        if self.rate.period > MOST_TICKS:
+            field = "update_period" if cfg.rate_hz is None else "rate_hz"
+            raise ConfigError.single(
+                f"{type(cfg).__name__}({self.name!r})", field, getattr(cfg, field),
+                f"a period of at most {MOST_TICKS} ticks of {self.clock.dt:g} s", "Sample more often.",
+            )  # fmt: skip
         self.mount: MountView | None = None
         self._mount_axis = False
         if isinstance(cfg, MountedSensorCfg):
             names, frames = resolve_mounts(cfg, self.engine)
+            for requirement in type(self).requirements(cfg, self.engine.supports):
+                for frame in frames:
+                    if (reason := self.engine.supports_on(requirement, frame.body)) is not None:
+                        raise UnsupportedError(self.name, requirement, self.engine.name, reason)
             self._mount_axis = cfg.is_plural
             self.mount = MountView(
                 self.engine, self.compute_on, self.clock, names, frames, self._mount_offset(), lambda: self.line.bad
@@ -161,7 +199,7 @@ class Sensor(Readable[CfgT, DataT]):
         self._read_version = -1
         self._evaluate: Callable[[Sensor[Any, Any]], None] = lambda sensor: None
         self._reset_by_scene: Callable[[Sensor[Any, Any], Any], None] = lambda sensor, ids: None
-        self._lent: dict[bool, DataT] | None = None
+        self._lent: dict[bool, tuple[DataT, dict[str, torch.Tensor]]] | None = None
         self._debug_vis = False
         self.at_reset: Program | None = None
         """The scene's program for capturing this sensor at a reset."""
@@ -196,6 +234,17 @@ class Sensor(Readable[CfgT, DataT]):
     def compute(self, truth: Record, measured: Record) -> None:
         """Fill the true and the measured record, once per due tick for all mounts and envs (full control)."""
         raise NotImplementedError(f"{type(self).__name__} defines neither compute nor update_raw_data")
+
+    def post_process(self, data: Record, timeline: Timeline, *, is_measured: bool) -> Any:
+        """Project intermediate to return space; by default return `data`. `timeline.at(0)` is the previous output."""
+        return data
+
+    def observe(self) -> None:
+        """Do what must happen at every tick of physics, also between samples; by default nothing.
+
+        At the tick of a sample it is called before `update_raw_data` or `compute`. What it finds belongs into states
+        of the sensor (`new_state`). A sensor that defines it is never evaluated on read.
+        """
 
     def outputs(self, is_measured: bool) -> Mapping[str, torch.Tensor]:
         """Return the data of a sensor with `uses_ring_pipeline = False`, `[env, mount, ...]` per field."""
@@ -277,6 +326,7 @@ class Sensor(Readable[CfgT, DataT]):
             compute=self.compute,
             post=self._own("post_process"),
             reset=self._own_reset(),
+            observe=self._own("observe"),
             lookback=self.lookback,
             checks_state=self.checks_state,
         )
@@ -301,6 +351,21 @@ class Sensor(Readable[CfgT, DataT]):
     def rays(self) -> RayScene:
         """The shapes of the scene, for a `RayCast`. The sensor requires SHAPES and BODY_POSE."""
         return self._context.ray_scene
+
+    def rays_of(self, name: str) -> Rays:
+        """Return the rays of a pattern of the config, on the host.
+
+        Args:
+            name: field of the config with the pattern.
+
+        Raises:
+            ConfigError: they are more than allowed, or than memory is available for.
+        """
+        pattern: PatternBaseCfg = getattr(self.cfg, name)
+        if (count := pattern.count_rays()) is not None:
+            mounts = self.mount.count if self.mount is not None else 1
+            self.compute_on.memory.check_rays(count, name, pattern, mounts)
+        return pattern.rays("cpu")
 
     def ray_cast(self, **options: Any) -> RayCast:
         """Return rays from this sensor's mounts at the shapes of the scene; make it in `setup`, `cast` in a hook.
@@ -392,6 +457,16 @@ class Sensor(Readable[CfgT, DataT]):
             "position": ring.position if ring is not None else 0,
         }
 
+    def restart(self) -> None:
+        """Drop what an interrupted call of the scene may have left half done; a reset of all envs or a load follows."""
+        self.at_reset, self._read_version, self.wanted = None, -1, True
+        self.captures.restart()
+        self.line.forget_tables()
+        if self.line.ring is not None:
+            self.line.ring.seek(self.line.ring.position)
+        if self.poses is not None:
+            self.poses.begin()
+
     def load(self, tensors: Mapping[str, torch.Tensor], counters: Mapping[str, int]) -> None:
         """Restore what `tensors` and `counters` returned."""
         for (knob, name), table in self.line.knobs.tables.items():
@@ -428,23 +503,25 @@ class SimpleSensor(Sensor[CfgT, DataT]):
         raise NotImplementedError(f"{type(self).__name__} must define update_raw_data(self, raw)")
 
     def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
-        """Write truth into `raw` and the measured value, with noise that shapes it, into `slot` in one pass."""
-        raise NotImplementedError
+        """Write truth into `raw` and the measured value, with noise that shapes it, into `slot` in one pass.
 
-    def observe(self) -> None:
-        """Look at a tick between two samples, into states of the sensor's own; define it only where that is needed.
-
-        Only launches of Warp kernels with fixed arguments may happen here: it is called once and replayed.
+        By default it calls `update_raw_data`, copies `raw` into `slot` and calls `apply_physics_imperfections`.
         """
-        raise NotImplementedError
+        self.update_raw_data(raw)
+        self.line.begin_measured(raw, slot)
+        self.apply_physics_imperfections(slot, timeline)
 
     def apply_physics_imperfections(self, slot: Record, timeline: Timeline) -> None:
-        """Alter the measured phenomenon itself, before the transform, so that it propagates through memory."""
-        raise NotImplementedError
+        """Alter the measured phenomenon itself, before the transform; by default nothing.
+
+        What is altered here propagates through memory.
+        """
 
     def apply_transform(self, data: Record, timeline: Timeline, *, is_measured: bool) -> None:
-        """Change frames or apply a response model in place, on both branches; `timeline` is free of hardware noise."""
-        raise NotImplementedError
+        """Change frames or apply a response model in place, on both branches; by default nothing.
+
+        `timeline` is free of hardware noise.
+        """
 
     def apply_hardware_imperfections(self, slot: Record) -> None:
         """Alter the measured value at the sensor's output; by default the standard chain and the config's stages."""
@@ -453,13 +530,8 @@ class SimpleSensor(Sensor[CfgT, DataT]):
     def derive_measured(self, slot: Record) -> None:
         """Fill the measured fields of kind `derived` from the other measured ones, once those are final.
 
-        All noise, quantisation and stages came before; delay and history follow.
+        All noise, quantisation and stages came before; delay and history follow. By default nothing.
         """
-        raise NotImplementedError
-
-    def post_process(self, data: Record, timeline: Timeline, *, is_measured: bool) -> Any:
-        """Project intermediate to return space; `timeline.at(0)` is the previous output."""
-        raise NotImplementedError
 
     def standard_chain(self, slot: Record) -> None:
         """Run white noise, random walk, bias and quantisation in place on the measured record."""

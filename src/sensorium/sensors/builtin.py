@@ -74,7 +74,7 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, ObjRef, ObjType, SimpleSensorCfg, bad
+from sensorium.cfg import Float, ObjRef, ObjType, SimpleSensorCfg, bad, name_in
 from sensorium.compute import Rows, kernel, recorded
 from sensorium.engines.base import NameKind, NativeSensor
 from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest, shown
@@ -275,8 +275,8 @@ class BuiltinSensorCfg(SimpleSensorCfg[Tensor]):
 def _missing(data: Mapping[str, Any]) -> list[Fault]:
     """Return the faults of a config's fields that are absent."""
     sensor_type = data.get("sensor_type", "")
-    if sensor_type == "":
-        if data.get("name"):
+    if isinstance(sensor_type, str) and sensor_type == "":
+        if name_in(data):
             return []
         fix = "Write sensor_type=..., or from_existing(name) for a sensor that the model declares."
         return [Fault("sensor_type", shown(sensor_type), f"one of {', '.join(TYPES)}", fix)]

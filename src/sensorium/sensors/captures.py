@@ -189,6 +189,22 @@ class Captures:
         if self._beat.last_tick == tick:
             self._beat.last_lag = lag  # also that of the others of this beat, which were made anew as well
 
+    def point(self) -> Beat:
+        """Return a copy of the host's counts, for `go_back`."""
+        return replace(self._beat, samples=self.samples, is_shared=False)
+
+    def go_back(self, point: Beat) -> None:
+        """Undo looks since `point`, of which nothing was computed: the next read does it."""
+        self._own()
+        self._beat, self._base = replace(point, evaluated=-1), 0
+
+    def restart(self) -> None:
+        """Count by itself from the clock's tick on, which may be an earlier one; a reset of all envs follows."""
+        tick, point = self._clock.tick, self.point()
+        point.last_tick = min(point.last_tick, tick)
+        self.go_back(point)
+        self._resets = (tick, tick)
+
     def count_from_start(self, lag: int, skipped_at_reset: torch.Tensor) -> None:
         """Set everything as if the sensor had been there all the time, sampled at every tick.
 

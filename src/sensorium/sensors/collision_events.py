@@ -66,7 +66,7 @@ class CollisionEventsCfg(SensorCfg[CollisionEventsData]):
     secondary: ContactMatch | None = None
     """What they collide with; each match makes a pair with each primary. None: anything, one pair per primary."""
     max_events: int = 16
-    """Rows per environment and control step."""
+    """Rows per environment and control step, at most 100,000."""
     force_threshold: float = 0.0
     """Net force above which a pair counts as touching, N; 0 counts every contact, also one without force."""
     persist: bool = True
@@ -75,8 +75,8 @@ class CollisionEventsCfg(SensorCfg[CollisionEventsData]):
     @field_validator("max_events")
     @classmethod
     def _rows(cls, value: int) -> int:
-        if value < 1:
-            raise bad("a whole number >= 1")
+        if not 1 <= value <= 100_000:
+            raise bad("a whole number >= 1, at most 100000")
         return value
 
     @field_validator("force_threshold")

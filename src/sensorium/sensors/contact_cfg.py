@@ -172,7 +172,8 @@ class ContactSensorCfg(SensorCfg[ContactSensorData]):
         try:
             super().__init__(**data)
         except ConfigError as error:
-            faults = [] if data.get("primary") or data.get("prim_path") else self._form_faults(data)
+            given = data.get("primary") is not None or data.get("prim_path") is not None
+            faults = [] if given else self._form_faults(data)
             raise ConfigError(error.config, [*error.faults, *faults]) from None
         if faults := [*self._form_faults(data), *self._faults()]:
             raise ConfigError(f"{type(self).__name__}({self.label!r})", faults)
@@ -266,8 +267,8 @@ class ContactSensorCfg(SensorCfg[ContactSensorData]):
     @field_validator("num_slots", "max_contact_data_count_per_prim")
     @classmethod
     def _some(cls, value: int) -> int:
-        if value < 1:
-            raise bad("a whole number >= 1")
+        if not 1 <= value <= 10_000:
+            raise bad("a whole number >= 1, at most 10000")
         return value
 
     @field_validator("force_threshold")

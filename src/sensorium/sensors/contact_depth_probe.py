@@ -79,7 +79,9 @@ def _depths(
             measured = radius
             if is_noisy:
                 element = mount * count + probe
-                measured = drawn_radius(radius, noise, clock[0], env, episode[env], element, key0, key1)
+                measured = drawn_radius(
+                    radius, noise, clock[0], rows.first_env + env, episode[env], element, key0, key1
+                )
             touched = deepest(shapes, around, env, mount, points[probe], wp.max(radius, measured))
             if touched.near >= 0:
                 depth = wp.max(radius - touched.distance, 0.0)

@@ -27,7 +27,7 @@ from sensorium.cfg import OffsetCfg
 from sensorium.compute import Compute, pinned, recorded
 from sensorium.engines.base import NameKind
 from sensorium.errors import Fault, NotTrackedError, SelectionError, SensoriumWarning, shown
-from sensorium.measurement.pipeline import States
+from sensorium.measurement.pipeline import Hooks, States
 from sensorium.measurement.record import Record
 from sensorium.readings import DebugShape
 from sensorium.sensors import contact_kernels as kernels
@@ -258,8 +258,13 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         """Look at this tick and show what it comes to, in one launch."""
         self._look(raw, sampled=1)
 
+    def _hooks(self) -> Hooks:
+        hooks = super()._hooks()
+        hooks.between = self._look_between
+        return hooks
+
     @recorded
-    def observe(self) -> None:
+    def _look_between(self) -> None:
         """Look at a tick between samples."""
         self._look(self.line.truth, sampled=0)
 

@@ -6,12 +6,15 @@ without a value in range shows a miss. Axes: ``[env, mount, height, width, chann
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import field_validator, model_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, bad
+from sensorium.engines.base import CameraLens
 from sensorium.errors import ConfigError
 from sensorium.patterns import DepthCameraPattern, OptionalPatternField, PinholeCameraPatternCfg
 from sensorium.patterns.base import Int
@@ -23,14 +26,20 @@ LENS = ("res", "fov_horizontal", "fov_vertical", "fx", "fy", "cx", "cy")
 
 
 class DepthCameraCfg(RayCasterCameraCfg):
-    """Configuration of a depth camera. The lens is given by `fx`, `fy`, by angles, or by `pattern_cfg`."""
+    """Configuration of a depth camera. The lens is given by `fx`, `fy`, by angles, or by `pattern_cfg`.
 
-    pattern_cfg: OptionalPatternField = None  # type: ignore[assignment]
+    On a camera of the model, what is not given is that of the camera: `res`, the focal lengths or angles, `cx`, `cy`.
+    """
+
+    needs_pattern: ClassVar[bool] = False
+
+    pattern_cfg: OptionalPatternField = None
     """Image and lens as a `PinholeCameraPatternCfg`, instead of `res`, angles and focal lengths."""
     res: tuple[Int, Int] = (128, 96)
-    """(width, height), pixels."""
+    """(width, height), pixels; where it is not given, that of the camera of the model, if that states one."""
     fov_horizontal: Float | None = None
-    """Angle between the left and right edge of the image, degrees; 90 where nothing else says the lens."""
+    """Angle between the left and right edge of the image, degrees; 90 where neither another field nor a
+    camera of the model states the lens."""
     fov_vertical: Float | None = None
     """Angle between its upper and lower edge, degrees; alone it gives square pixels, like the other."""
     fx: Float | None = None
@@ -38,9 +47,9 @@ class DepthCameraCfg(RayCasterCameraCfg):
     fy: Float | None = None
     """Focal length, px; alone it is `fx` too."""
     cx: Float | None = None
-    """Principal point, px from the left border; None is the middle."""
+    """Principal point, px from the left border; None is the middle, or that of the camera of the model."""
     cy: Float | None = None
-    """Principal point, px from the upper border; None is the middle."""
+    """Principal point, px from the upper border; None is the middle, or that of the camera of the model."""
     min_range: Float | None = None
     """Alias of `min_distance`."""
     max_range: Float | None = None
@@ -113,7 +122,33 @@ class DepthCameraCfg(RayCasterCameraCfg):
         """The image and the lens."""
         if isinstance(self.pattern_cfg, PinholeCameraPatternCfg):
             return self.pattern_cfg
-        return DepthCameraPattern(self.res, self.fx, self.fy, self.cx, self.cy, self.fov_horizontal, self.fov_vertical)
+        return self._pattern(self.res)
+
+    def _pattern(self, res: tuple[int, int]) -> PinholeCameraPatternCfg:
+        return DepthCameraPattern(res, self.fx, self.fy, self.cx, self.cy, self.fov_horizontal, self.fov_vertical)
+
+    def image_on(self, camera: CameraLens | None, name: str = "") -> tuple[int, int]:
+        """Return (width, height), px, on a camera of the model, or elsewhere; see `RayCasterCameraCfg.image_on`."""
+        if self.pattern_cfg is not None:
+            return super().image_on(camera, name)
+        is_open = "res" not in self.model_fields_set
+        return camera.resolution if is_open and camera is not None and camera.resolution is not None else self.res
+
+    @property
+    def states_focal(self) -> bool:
+        """Whether the config states the focal length."""
+        given = (self.fx, self.fy, self.fov_horizontal, self.fov_vertical)
+        return super().states_focal or any(value is not None for value in given)
+
+    def _state(self, k: NDArray[np.float64], width: int, height: int) -> None:
+        super()._state(k, width, height)
+        if self.pattern_cfg is not None:
+            return
+        if self.states_focal:
+            k[:, [0, 1], [0, 1]] = self._pattern((width, height)).intrinsic_matrix.diagonal()[:2]
+        for row, centre in enumerate((self.cx, self.cy)):
+            if centre is not None:
+                k[:, row, 2] = centre
 
     @property
     def shown(self) -> str:

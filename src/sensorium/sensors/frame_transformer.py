@@ -21,7 +21,7 @@ import warp as wp
 from pydantic import field_validator
 from torch import Tensor
 
-from sensorium.cfg import Cfg, MountedSensorCfg, OffsetCfg, Selector, bad
+from sensorium.cfg import Cfg, MountedSensorCfg, OffsetCfg, Selector, bad, name_in
 from sensorium.compute import Rows, kernel, recorded
 from sensorium.engines.base import FrameOnBody
 from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest, shown
@@ -109,7 +109,7 @@ class FrameTransformerCfg(MountedSensorCfg[FrameTransformerData]):
                 got = ", ".join(f"{name}={data[name]!r}" for name in given) or "no selector"
                 fix = "Keep one of them." if given else 'The world is body="world".'
                 faults.append(Fault("frame", got, f"one of {', '.join(TARGET_SELECTORS)}", fix))
-            _init(super().__init__, data, faults, f"FrameTransformerCfg.FrameCfg{_labelled(data)}")
+            _init(super().__init__, data, faults, f"FrameTransformerCfg.FrameCfg{name_in(data)}")
 
         @field_validator("name")
         @classmethod
@@ -139,7 +139,7 @@ class FrameTransformerCfg(MountedSensorCfg[FrameTransformerData]):
                 faults.append(Fault("offset", shown(offset), "no offset beside source_frame_offset", fix))
             else:
                 data["source_frame_offset"] = offset
-        _init(super().__init__, data, faults, f"{type(self).__name__}{_labelled(data)}")
+        _init(super().__init__, data, faults, f"{type(self).__name__}{name_in(data)}")
         self.__dict__["offset"] = self.source_frame_offset
 
     @classmethod
@@ -190,10 +190,6 @@ class FrameTransformerCfg(MountedSensorCfg[FrameTransformerData]):
     def selected(self) -> tuple[str, ...]:
         """The fields that are computed, in the order of `FrameTransformerData`."""
         return FIELDS if self.fields == "all" else tuple(name for name in FIELDS if name in self.fields)
-
-
-def _labelled(data: Mapping[str, Any]) -> str:
-    return f"({data['name']!r})" if data.get("name") else ""
 
 
 def _init(init: Any, data: dict[str, Any], faults: list[Fault], title: str) -> None:

@@ -303,7 +303,15 @@ def _wander(
     if rows.mask[env] == wp.uint8(0):
         return
     captured = clock[0] - clock[2]
-    w4 = normals4(wp.uint32(clock[0]), wp.uint32(env), wp.uint32(episode[env]), wp.uint32(mount), key0, key1, table)
+    w4 = normals4(
+        wp.uint32(clock[0]),
+        wp.uint32(rows.first_env + env),
+        wp.uint32(episode[env]),
+        wp.uint32(mount),
+        key0,
+        key1,
+        table,
+    )
     w = wp.vec3(w4[0], w4[1], w4[2])
     e = w  # the first sample is drawn from the long-run law
     if reset_tick[env] != clock[0]:

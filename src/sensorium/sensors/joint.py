@@ -245,9 +245,9 @@ def _given(knob: str, data: Mapping[str, Any], field: str) -> bool:
 
 
 @wp.func
-def draw_phases(env: int, episode: int, joint: int, key0: wp.uint32, key1: wp.uint32) -> wp.vec2:
+def draw_phases(global_env: int, episode: int, joint: int, key0: wp.uint32, key1: wp.uint32) -> wp.vec2:
     """Return two phases in [0, 2 pi) that belong to one joint of one env in one episode."""
-    words = philox(wp.uint32(0), wp.uint32(env), wp.uint32(episode), wp.uint32(joint), key0, key1)
+    words = philox(wp.uint32(0), wp.uint32(global_env), wp.uint32(episode), wp.uint32(joint), key0, key1)
     return wp.vec2(word_to_uniform(words[0]) * _TURN, word_to_uniform(words[1]) * _TURN)
 
 
@@ -335,7 +335,7 @@ def _encoder(
     if first_order > 0.0 or second_order > 0.0:
         p = phase
         if given_phase == 0:
-            p = draw_phases(env, episode[env], joint, key0, key1)
+            p = draw_phases(rows.first_env + env, episode[env], joint, key0, key1)
         angle = gear_in[joint] * o
         error = first_order * wp.sin(angle + p[0])
         if second_order > 0.0:

@@ -116,7 +116,7 @@ def _torque(
             if given_phase != 0:
                 angle = angle + phase
             else:
-                drawn = draw_phases(env, episode[env], joint, key0, key1)
+                drawn = draw_phases(rows.first_env + env, episode[env], joint, key0, key1)
                 angle = angle + drawn[0]
             slot_out[env, joint] = torque + ripple_in[joint] * wp.sin(angle)
     bad_out[env, 0] = flag

@@ -20,10 +20,14 @@ the force *on the link*, so its opposite: with m that outward normal and u = -v,
 u_t, and the torque likewise. Genesis has the shear and the twist of this variant with the opposite sign, as if friction
 drove a slide; here every part resists the motion in both variants. `legacy_shear=True` gives Genesis' numbers.
 
-`friction` mu bounds the shear by mu F_n, F_n >= 0 then. `shear_stiffness` holds the probe to an anchor, the place on
-the touched body where it first touched: x_t is how far it is away from there, tangentially, and the anchor follows
-where the bound is reached (P. Cundall and O. Strack, "A discrete numerical model for granular assemblies",
-Geotechnique 29, 1979). Another shape of the same body may become the deepest: the anchor stays.
+`friction` mu bounds the shear by mu F_n, and the twist by 2/3 mu F_n a, F_n >= 0 then. a is the radius of the circle
+in which the surface cuts the ball, a^2 = d (2 R - d) up to a = R. This is the torque at which a flat disc under uniform
+pressure slips (K. Johnson, "Contact Mechanics", Cambridge University Press, 1985).
+
+`shear_stiffness` holds the probe to an anchor, the place on the touched body where it first touched: x_t is how far it
+is away from there, tangentially, and the anchor follows where the bound is reached (P. Cundall and O. Strack, "A
+discrete numerical model for granular assemblies", Geotechnique 29, 1979). Another shape of the same body may become the
+deepest: the anchor stays.
 
 The force is a geometric estimate, not the solver's: shapes that the solver does not let collide are felt as well.
 """
@@ -97,15 +101,15 @@ class KinematicTactileSensorCfg(TaxelCfg[KinematicTactileSensorData]):
     shear_scalar: Float = 1.0
     """Shear force per tangential velocity, N s/m."""
     twist_scalar: Float = 1.0
-    """Torque per angular velocity about the normal, N m s."""
+    """Torque per angular velocity about the normal, N m s, of each probe. Without `friction` it has no bound."""
     surface_normals: bool = False
     """Whether forces follow the touched surface's normal and act on the link, as in newer Genesis; see the module."""
     legacy_shear: bool = False
     """Whether, with `surface_normals`, shear and twist have the sign that Genesis gives them, along the motion of the
     link; for what was trained there."""
     friction: Float | None = None
-    """Coefficient mu of Coulomb: the shear is at most mu times the normal force, which then never pulls. None leaves
-    both alone."""
+    """Coefficient mu of Coulomb: the shear is at most mu times the normal force, which then never pulls, and the twist
+    at most what a disc of the size of the contact transmits before it slips. None sets no bound."""
     shear_stiffness: Float | None = None
     """Shear force per tangential way from where the probe first touched, N/m. None keeps no anchors."""
 
@@ -207,11 +211,18 @@ def _normal_force(
 
 @wp.func
 def _bounded(shear: wp.vec3, bound: float) -> wp.vec3:
-    """Return a shear force of the same direction that is within the friction cone; a NaN bound is none."""
+    """Return a shear force, or a twist, of the same direction that is within its bound; a NaN bound is none."""
     size = wp.length(shear)
     if size > bound:
         return shear * (bound / size)
     return shear
+
+
+@wp.func
+def _slip_torque(mu: float, normal: float, depth: float, radius: float) -> wp.float32:
+    """Return the torque at which a disc of the size of the contact slips, N m; NaN for a NaN `mu`."""
+    inside = wp.min(depth, radius)
+    return mu * normal * wp.sqrt(inside * (2.0 * radius - inside)) * 2.0 / 3.0
 
 
 @wp.func
@@ -260,7 +271,9 @@ def _feel(
         measured = radius
         if is_noisy:
             element = mount * skin.points.shape[0] + probe
-            measured = drawn_radius(radius, skin.noise, clock[0], env, episode[env], element, skin.key0, skin.key1)
+            measured = drawn_radius(
+                radius, skin.noise, clock[0], rows.first_env + env, episode[env], element, skin.key0, skin.key1
+            )
         force = wp.vec3()
         torque = wp.vec3()
         force_2 = wp.vec3()
@@ -318,12 +331,14 @@ def _feel(
                 shear = shear + hold * way
             if depth > 0.0:
                 force = side * normal * n + along * _bounded(shear, mu * normal)
-                torque = wp.cross(p, force) + along * turning * n
+                bound = _slip_torque(mu, normal, depth, radius)
+                torque = wp.cross(p, force) + along * _bounded(turning * n, bound)
             depth = measured - least
             if is_noisy and depth > 0.0:
                 normal = _normal_force(stiffness, damping, exponent, is_one_way, depth, speed)
                 force_2 = side * normal * n + along * _bounded(shear, mu * normal)
-                torque_2 = wp.cross(p, force_2) + along * turning * n
+                bound = _slip_torque(mu, normal, depth, measured)
+                torque_2 = wp.cross(p, force_2) + along * _bounded(turning * n, bound)
         force_out[env, mount, probe] = force
         torque_out[env, mount, probe] = torque
         if is_noisy:

@@ -85,8 +85,7 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
     @cached_property
     def pattern(self) -> Rays:
         """The rays of one period of the pattern."""
-        rays: Rays = self.cfg.pattern.rays("cpu")
-        return rays
+        return self.rays_of("pattern")
 
     @cached_property
     def window(self) -> Window:
@@ -154,13 +153,14 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
 
     def _hooks(self) -> Hooks:
         hooks = super()._hooks()
+        hooks.between = self._look
         shows_misses = self._has_chain and self.cfg.no_hit_value is not None  # in the truth at once, else at the end
         if self.distorts or self.cfg.alters_returns or shows_misses:
             hooks.raw = None
         else:
             hooks.fused = None
         if not self.distorts:
-            hooks.observe = None
+            hooks.between = None
         if not self._has_chain:
             hooks.derive = None
         return hooks
@@ -331,7 +331,8 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
 
     # Work -------------------------------------------------------------------------------------------------------------
 
-    def observe(self) -> None:
+    @recorded
+    def _look(self) -> None:
         """Keep where everything is at a tick between two samples."""
         self._cast.look()
         self._pass_flags(keep_flags)

@@ -253,7 +253,9 @@ def _range_sd(model: Model, snr: float) -> F32:
 
 
 @wp.func
-def _channel_bias(model: Model, channel: int, mount: int, env: int, episode: int, table: wp.array[wp.vec3]) -> F32:
+def _channel_bias(
+    model: Model, channel: int, mount: int, global_env: int, episode: int, table: wp.array[wp.vec3]
+) -> F32:
     """Return the error of a channel, m: the same at every sample of an episode, without being kept anywhere."""
     channels = model.bias_first.shape[0]
     if model.bias_kind == FIXED:
@@ -262,7 +264,7 @@ def _channel_bias(model: Model, channel: int, mount: int, env: int, episode: int
     if model.bias_joint != 0:  # a choice among vectors picks one vector, not one value per channel
         element = 0
     block = wp.uint32(mount * ((channels + 3) / 4) + element / 4)
-    words = philox(wp.uint32(0), wp.uint32(env), wp.uint32(episode), block, model.bias_key0, model.bias_key1)
+    words = philox(wp.uint32(0), wp.uint32(global_env), wp.uint32(episode), block, model.bias_key0, model.bias_key1)
     return draw(
         model.bias_kind, model.bias_first[channel], model.bias_second[channel], model.bias_choices[channel],
         words[element % 4], table,
@@ -421,7 +423,14 @@ def measured_scan(
     for e in range(out.returns):
         column = ray * out.returns + e
         element = wp.uint32((mount * bundle.count + ray) * out.returns + e)
-        words = philox(wp.uint32(captured), wp.uint32(env), wp.uint32(episode[env]), element, model.key0, model.key1)
+        words = philox(
+            wp.uint32(captured),
+            wp.uint32(rows.first_env + env),
+            wp.uint32(episode[env]),
+            element,
+            model.key0,
+            model.key1,
+        )
         lost = word_to_uniform(words[2]) < model.drop
         t = wp.float32(wp.inf)
         intensity = wp.float32(0.0)
@@ -456,7 +465,7 @@ def measured_scan(
                         channel = wp.int32(0)
                         if tables.channel.shape[0] > 0:
                             channel = tables.channel[index]
-                        shift += _channel_bias(model, channel, mount, env, episode[env], normals)
+                        shift += _channel_bias(model, channel, mount, rows.first_env + env, episode[env], normals)
                     t = wp.max(t + shift, 0.0)
         at = first + k
         normal = wp.vec3()

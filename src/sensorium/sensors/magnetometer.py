@@ -226,7 +226,7 @@ class Iron:
 
 
 @wp.func
-def _three(iron: Iron, block: int, mount: int, env: int, episode: int, table: wp.array[wp.vec3]) -> wp.vec3:
+def _three(iron: Iron, block: int, mount: int, global_env: int, episode: int, table: wp.array[wp.vec3]) -> wp.vec3:
     """Return three numbers of an iron: the same at every sample of an episode, without being kept anywhere."""
     first = 3 * block
     if iron.kind == FIXED:
@@ -234,7 +234,7 @@ def _three(iron: Iron, block: int, mount: int, env: int, episode: int, table: wp
     element = wp.uint32(mount) * wp.uint32(2)
     if iron.joint == 0:  # a choice among vectors picks one vector, not one value per column
         element = element + wp.uint32(block)
-    words = philox(wp.uint32(0), wp.uint32(env), wp.uint32(episode), element, iron.key0, iron.key1)
+    words = philox(wp.uint32(0), wp.uint32(global_env), wp.uint32(episode), element, iron.key0, iron.key1)
     values = wp.vec3()
     for j in range(3):
         word = words[j]
@@ -259,11 +259,12 @@ def _iron(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
+    global_env = rows.first_env + env
     x = mag[env, mount]
-    one = _three(soft, 0, mount, env, episode[env], table)
-    two = _three(soft, 1, mount, env, episode[env], table)
+    one = _three(soft, 0, mount, global_env, episode[env], table)
+    two = _three(soft, 1, mount, global_env, episode[env], table)
     if soft_is_full != 0:
-        three = _three(soft, 2, mount, env, episode[env], table)
+        three = _three(soft, 2, mount, global_env, episode[env], table)
         x = wp.vec3(wp.dot(one, x), wp.dot(two, x), wp.dot(three, x))
     else:
         x = x + wp.vec3(
@@ -271,7 +272,7 @@ def _iron(
             two[0] * x[0] + one[1] * x[1] + two[2] * x[2],
             two[1] * x[0] + two[2] * x[1] + one[2] * x[2],
         )
-    mag[env, mount] = x + _three(hard, 0, mount, env, episode[env], table)
+    mag[env, mount] = x + _three(hard, 0, mount, global_env, episode[env], table)
 
 
 class Magnetometer(SimpleSensor[MagnetometerCfg, MagnetometerData]):

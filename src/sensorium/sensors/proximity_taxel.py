@@ -38,7 +38,7 @@ from torch import Tensor
 
 from sensorium.cfg import Float, Vec3, bad
 from sensorium.compute import Rows, kernel
-from sensorium.errors import ConfigError
+from sensorium.errors import ConfigError, SensoriumWarning
 from sensorium.geometry.samples import MOST_SAMPLES, SurfaceSamples, body_samples, covered, surface_area
 from sensorium.geometry.shapes import Shape
 from sensorium.geometry.solid_around import Around
@@ -279,7 +279,9 @@ def _sense(
         other = wp.float32(0.0)
         if is_noisy:
             element = mount * skin.points.shape[0] + probe
-            other = drawn_radius(radius, skin.noise, clock[0], env, episode[env], element, skin.key0, skin.key1)
+            other = drawn_radius(
+                radius, skin.noise, clock[0], rows.first_env + env, episode[env], element, skin.key0, skin.key1
+            )
         true = Nearby()
         drawn = Nearby()
         for k in range(count):
@@ -414,6 +416,7 @@ def _tracked(cfg: ProximityTaxelCfg, shapes: list[Shape], config: str) -> list[S
             f"{config}: n_sample_points: points on {place!r} are {sparsest:.3g} m apart, more than {SPARSE:g} probe "
             f"radii of {radius:.3g} m: a probe may find none. Take sample_spacing={radius / FINE:.2g}, which needs "
             f"{math.ceil(whole / (radius / FINE) ** 2)} points, or track less: targets=...",
+            SensoriumWarning,
             stacklevel=2,
         )
     return out

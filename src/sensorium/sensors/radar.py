@@ -66,7 +66,7 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
     @cached_property
     def pattern(self) -> Rays | None:
         """The rays of a fixed pattern; None where they are drawn."""
-        return None if self.cfg.pattern is None else self.cfg.pattern.rays("cpu")
+        return None if self.cfg.pattern is None else self.rays_of("pattern")
 
     @cached_property
     def num_rays(self) -> int:
@@ -87,6 +87,7 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
         if count * self.mount.count > MOST_POINTS:
             expected = f"at most {MOST_POINTS} rays of all mounts in a sample"
             raise ConfigError.single(title, "points", count * self.mount.count, expected)
+        self.compute_on.memory.check_cast((count,), self.mount.count)
         return count
 
     def fields(self) -> Mapping[str, Field]:

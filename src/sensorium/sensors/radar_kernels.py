@@ -102,7 +102,14 @@ def draw_rays(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    words = philox(wp.uint32(clock[0] - clock[2]), wp.uint32(env), wp.uint32(episode[env]), wp.uint32(ray), key0, key1)
+    words = philox(
+        wp.uint32(clock[0] - clock[2]),
+        wp.uint32(rows.first_env + env),
+        wp.uint32(episode[env]),
+        wp.uint32(ray),
+        key0,
+        key1,
+    )
     radius = word_to_uniform(words[0])
     turn = 2.0 * wp.pi * word_to_uniform(words[1])
     if law == CARLA:
@@ -211,7 +218,7 @@ def measured_scan(
     captured = wp.uint32(clock[0] - clock[2])
     element = wp.uint32(2 * (mount * ideal.range.shape[2] + ray))
     era = wp.uint32(episode[env])
-    words = philox(captured, wp.uint32(env), era, element, model.key0, model.key1)
+    words = philox(captured, wp.uint32(rows.first_env + env), era, element, model.key0, model.key1)
     t = ideal.range[env, mount, ray]
     velocity = ideal.velocity[env, mount, ray]
     seen = wp.float32(0.0)
@@ -231,7 +238,9 @@ def measured_scan(
         seen = 0.0
         is_false = word_to_uniform(words[3]) < model.clutter
         if is_false:
-            other = philox(captured, wp.uint32(env), era, element + wp.uint32(1), model.key0, model.key1)
+            other = philox(
+                captured, wp.uint32(rows.first_env + env), era, element + wp.uint32(1), model.key0, model.key1
+            )
             span = model.clutter_range
             t = span[0] + (span[1] - span[0]) * word_to_uniform(other[0])
             velocity = model.clutter_speed * (2.0 * word_to_uniform(other[1]) - 1.0)

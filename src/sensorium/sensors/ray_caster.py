@@ -19,7 +19,7 @@ import warp as wp
 from pydantic import field_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, OffsetCfg, bad
+from sensorium.cfg import Float, OffsetCfg, bad, differ
 from sensorium.compute import Rows, kernel, recorded
 from sensorium.errors import ConfigError, nearest
 from sensorium.geometry.transforms import quat_rotate_inverse
@@ -145,7 +145,7 @@ class RayScanCfg(RayCfg[DataT], Generic[DataT]):
         for alias, name in WORDS.items():
             if data.get(alias) is None:
                 continue
-            if name in data and data[name] != data[alias]:
+            if name in data and differ(data[name], data[alias]):
                 fix = "Keep one of the two."
                 raise ConfigError.single(type(self).__name__, alias, data[alias], f"it absent beside {name}", fix)
             data = {**data, name: data[alias]}
@@ -303,7 +303,7 @@ def _draw(
     if rows.mask[env] == wp.uint8(0):
         return
     element = wp.uint32(2 * mount + number)
-    u = uniforms4(wp.uint32(clock[0]), wp.uint32(env), wp.uint32(episode[env]), element, key0, key1)
+    u = uniforms4(wp.uint32(clock[0]), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), element, key0, key1)
     drift_out[env, mount] = low + wp.cw_mul(wp.vec3(u[0], u[1], u[2]), high - low)
 
 
@@ -324,8 +324,7 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
     @cached_property
     def pattern(self) -> Rays:
         """The rays of the pattern, in the sensor's frame, without `offset`."""
-        rays: Rays = self.cfg.pattern.rays("cpu")
-        return rays
+        return self.rays_of("pattern")
 
     def fields(self) -> Mapping[str, Field]:
         """Return the selected fields, with the number of rays."""

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 import warp as wp
+from numpy.typing import NDArray
 from torch import Tensor
 
 from sensorium.compute import Rows, kernel, recorded
@@ -165,10 +167,35 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
     @property
     def image_shape(self) -> tuple[int, int]:
         """(height, width), pixels."""
-        return self.cfg.pinhole.height, self.cfg.pinhole.width
+        width, height = self._lens[0]
+        return height, width
+
+    @cached_property
+    def _lens(self) -> tuple[tuple[int, int], NDArray[np.float64]]:
+        """(width, height), px, and the intrinsic matrices `[1 or env, 3, 3]` that the sensor starts with.
+
+        Raises:
+            ConfigError: the config leaves open what the camera of the model does not state, or cameras differ.
+        """
+        names = [name for name in self.mount.cameras if name]
+        first = names[0] if len(names) == self.mount.count else ""
+        found = [(name, self.engine.camera_lens(name)) for name in names] if first else [("", None)]
+        image = self.cfg.image_on(found[0][1], first)
+        k = self.cfg.matrices_on(found[0][1], first)
+        for name, lens in found[1:]:
+            differs = "image" if self.cfg.image_on(lens, name) != image else ""
+            if not differs and not np.allclose(self.cfg.matrices_on(lens, name), k, rtol=1e-9):
+                differs = "lens"
+            if differs:
+                got = f"{first!r} and {name!r}, whose {differs} differs"
+                fix = "Give each camera its own sensor, or state width, height and fovy in the config."
+                expected = "cameras with one image and one lens"
+                raise ConfigError(self._title, [Fault(self.cfg.selector[0], got, expected, fix)])
+        return image, k
 
     def fields(self) -> Mapping[str, Field]:
         """Return the selected fields, with the size of the image; one of both distances takes the noise."""
+        self.compute_on.memory.check_cast(self.image_shape, self.mount.count)
         declared = SimpleSensor.fields(self)
         out = {}
         for name in self.cfg.selected:
@@ -192,8 +219,11 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         return hooks
 
     def _check_stages(self) -> None:
-        """Raise `ConfigError` where a model of depth errors has another lens than the camera."""
-        k = self.cfg.pinhole.intrinsic_matrix
+        """Raise `ConfigError` where a model of depth errors has another lens than the camera, in any environment."""
+        for k in np.unique(self._lens[1], axis=0):
+            self._check_stages_of(k)
+
+    def _check_stages_of(self, k: NDArray[np.float64]) -> None:
         (fx, _, cx), (_, fy, cy), _ = k.tolist()
         fix = f"Give it those of the camera: fx {fx:.6g}, fy {fy:.6g}, centre ({cx:.6g}, {cy:.6g}) px."
         faults = []
@@ -217,13 +247,15 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
     def setup(self) -> None:
         """Choose the shapes, and build what is not built yet."""
         cfg, device, envs = self.cfg, self.device, self.compute_on.num_envs
-        k = torch.tensor(cfg.pinhole.intrinsic_matrix, dtype=torch.float32, device="cpu")
+        k = torch.tensor(self._lens[1], dtype=torch.float32, device="cpu")
         inverse = inverse_intrinsics(k, self._title)
         self._k = k.float().expand(envs, 3, 3).contiguous().to(device)
         self._inverse_k = inverse.float().expand(envs, 3, 3).contiguous().to(device)
         shape = (envs, self.mount.count)
         quat = convert_orientation_convention(
-            torch.tensor(cfg.offset.rot, dtype=torch.float32, device="cpu").double(), cfg.convention, "world"
+            torch.tensor(cfg.offset.rot, dtype=torch.float32, device="cpu").double(),
+            cfg.convention_on(all(self.mount.cameras)),
+            "world",
         )
         quat = quat / quat.norm()
         self._offset_pos = torch.tensor(cfg.offset.pos, device="cpu").float().expand(*shape, 3).contiguous().to(device)

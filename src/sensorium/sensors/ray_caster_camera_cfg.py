@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import field_validator, model_validator
 from torch import Tensor
 
 from sensorium.cfg import OffsetCfg, bad
-from sensorium.errors import nearest
+from sensorium.engines.base import CameraLens
+from sensorium.errors import ConfigError, Fault, nearest
 from sensorium.geometry.cameras import Convention, convert_orientation_convention
-from sensorium.patterns import PatternField, PinholeCameraPatternCfg
+from sensorium.patterns import OptionalPatternField, PinholeCameraPatternCfg
 from sensorium.sensors.ray_caster import AXES, DriftRange, Range
 from sensorium.sensors.ray_cfg import RayCfg
 from sensorium.spec import Field
@@ -91,6 +94,12 @@ UNSUPPORTED = (
     "instance_segmentation", "instance_segmentation_fast", "motion_vectors", "rgb", "semantic_segmentation",
     "skeleton_data",
 )  # fmt: skip
+FOCAL = ("focal_length", "horizontal_aperture", "vertical_aperture")
+"""Fields of a `PinholeCameraPatternCfg` that state the focal lengths."""
+CENTRE = ("horizontal_aperture_offset", "vertical_aperture_offset")
+"""Those that state the principal point."""
+ON_CAMERAS = ("camera", "cameras", "prim_path")
+"""Selectors that may lead to a camera of the model."""
 ALWAYS = ("pos_w", "quat_w_world", "intrinsic_matrices")
 
 
@@ -109,10 +118,14 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
     `distance_to_camera`; the other distance and `points_b` follow from the measured one. Misses stay misses, and the
     clipping comes last. Stages that look at the true image see it clipped: to them, what is beyond `max_distance` is
     there. A miss is nothing to them, whatever it shows.
+
+    On a camera of the model (`camera=`, `cameras=`, or a `prim_path` of one) the image and the lens are those of that
+    camera, in each environment, where the config leaves them open.
     """
 
-    pattern_cfg: PatternField
-    """The image and the lens, a `PinholeCameraPatternCfg`."""
+    pattern_cfg: OptionalPatternField = None
+    """The image and the lens, a `PinholeCameraPatternCfg`. May be omitted on a camera of the model; a pattern
+    with only `width` and `height` has the lens of that camera."""
     data_types: tuple[str, ...] = ("distance_to_image_plane",)
     """What is computed: distance_to_camera, distance_to_image_plane (also `depth`), normals, points_b, geom_ids (also
     `image_mesh_ids`), face_ids."""
@@ -138,6 +151,10 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
         if isinstance(offset, OffsetCfg) and not isinstance(offset, CameraOffsetCfg):
             data = {**data, "offset": CameraOffsetCfg(pos=offset.pos, rot=offset.rot)}
         super().__init__(**data)
+        if self.needs_pattern and self.pattern_cfg is None and self.selector[0] not in ON_CAMERAS:
+            fix = "Only a camera of the model (camera=) has its own image and lens."
+            fault = Fault("pattern_cfg", "nothing", "a PinholeCameraPatternCfg", fix)
+            raise ConfigError(f"{type(self).__name__}({self.label!r})", [fault])
 
     @field_validator("pattern_cfg")
     @classmethod
@@ -183,11 +200,75 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
             raise bad(f"{knob}: it absent where no distance is among the data types", "It acts on a distance.")
         return self
 
+    needs_pattern: ClassVar[bool] = True
+    """Whether nothing but `pattern_cfg` states image and lens."""
+
     @property
-    def pinhole(self) -> PinholeCameraPatternCfg:
-        """The image and the lens."""
-        assert isinstance(self.pattern_cfg, PinholeCameraPatternCfg)
+    def pinhole(self) -> PinholeCameraPatternCfg | None:
+        """The image and the lens that the config states; None where it leaves both to a camera of the model."""
+        assert self.pattern_cfg is None or isinstance(self.pattern_cfg, PinholeCameraPatternCfg)
         return self.pattern_cfg
+
+    def image_on(self, camera: CameraLens | None, name: str = "") -> tuple[int, int]:
+        """Return (width, height), px, on a camera of the model, or elsewhere.
+
+        Args:
+            camera: image and lens of that camera.
+            name: its name, for the message.
+
+        Raises:
+            ConfigError: neither the config nor the camera states a size.
+        """
+        own = self.pinhole
+        if own is not None:
+            return own.width, own.height
+        fix = f"Camera {name!r} states none either: give it resolution=... in the model." if name else ""
+        if camera is None or camera.resolution is None:
+            raise ConfigError(
+                f"{type(self).__name__}({self.label!r})",
+                [Fault("pattern_cfg", "nothing", "a PinholeCameraPatternCfg with width and height", fix)],
+            )
+        return camera.resolution
+
+    def matrices_on(self, camera: CameraLens | None, name: str = "") -> NDArray[np.float64]:
+        """Return the intrinsic matrices, px, float64 `[1 or env, 3, 3]`: those of the config where it states them.
+
+        Args:
+            camera: image and lens of the camera of the model that it is mounted on; None elsewhere.
+            name: its name, for the message.
+
+        Raises:
+            ConfigError: the camera is orthographic, and the config states no focal length.
+        """
+        if camera is None:
+            assert self.pinhole is not None, "image_on raises"
+            return self.pinhole.intrinsic_matrix[None]
+        if camera.is_orthographic and not self.states_focal:
+            fix = 'Give it projection="perspective" in the model, or a pattern_cfg with fovy=...'
+            got = f"camera {name!r}, which is orthographic"
+            raise ConfigError(
+                f"{type(self).__name__}({self.label!r})", [Fault(self.selector[0], got, "a pinhole", fix)]
+            )
+        width, height = self.image_on(camera, name)
+        k = camera.matrices(width, height)
+        self._state(k, width, height)
+        return k
+
+    @property
+    def states_focal(self) -> bool:
+        """Whether the config states the focal length."""
+        return self.pattern_cfg is not None and bool(self.pattern_cfg.model_fields_set & {*FOCAL})
+
+    def _state(self, k: NDArray[np.float64], width: int, height: int) -> None:
+        """Write what the config states into the intrinsic matrices of a camera of the model, for such an image."""
+        own = self.pattern_cfg
+        if not isinstance(own, PinholeCameraPatternCfg):
+            return
+        if self.states_focal:
+            k[:, [0, 1], [0, 1]] = own.intrinsic_matrix.diagonal()[:2]
+        for row, (name, size) in enumerate(zip(CENTRE, (width, height), strict=True)):
+            if name in own.model_fields_set:
+                k[:, row, 2] = 0.5 * size + getattr(own, name) * k[:, row, row]
 
     @property
     def asked(self) -> tuple[str, ...]:
@@ -209,8 +290,11 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
 
     @property
     def convention(self) -> Convention:
-        """Which axes the offset turns."""
-        is_camera = self.selector[0] in ("camera", "cameras")
+        """Which axes the offset turns, where a `prim_path` leads to no camera."""
+        return self.convention_on(self.selector[0] in ("camera", "cameras"))
+
+    def convention_on(self, is_camera: bool) -> Convention:
+        """Return which axes the offset turns, on a camera of the model or elsewhere."""
         return "opengl" if is_camera and "convention" not in self.offset.model_fields_set else self.offset.convention
 
     @property
@@ -226,7 +310,7 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
         return self.max_distance, self.max_distance if self.depth_clipping_behavior == "max" else 0.0
 
     @property
-    def pattern(self) -> PinholeCameraPatternCfg:
+    def pattern(self) -> PinholeCameraPatternCfg | None:
         """Alias of `pinhole`."""
         return self.pinhole
 

@@ -25,6 +25,11 @@ CfgT = TypeVar("CfgT", bound=SensorCfg[Any])
 DataT = TypeVar("DataT")
 
 
+def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors hold the same bits, NaN included."""
+    return torch.equal(a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8))
+
+
 class Readable(Generic[CfgT, DataT]):
     """A sensor as its readers know it. `Sensor` derives from it, and sets the attributes when it is built."""
 
@@ -61,8 +66,9 @@ class Readable(Generic[CfgT, DataT]):
     _full_specs: list[FieldSpec]
     _truth_view: DataT
     _measured_view: DataT
-    _lent: dict[bool, DataT] | None
-    """In a scene with `debug`: the copies that were handed out since time moved, measured (True) and true."""
+    _lent: dict[bool, tuple[DataT, dict[str, torch.Tensor]]] | None
+    """In a scene with `debug`: the copies that were handed out since time moved, measured (True) and true, and what
+    they held then."""
 
     if TYPE_CHECKING:  # hooks of the author, see `Sensor`
 
@@ -117,6 +123,9 @@ class Readable(Generic[CfgT, DataT]):
     def data(self) -> DataT:
         """The measured sample as it arrives at a reader now: live views, `[env, ...]`, valid until the next step.
 
+        The views are the sensor's own memory: do not write into them, and take `read()` for a copy. A sensor without
+        imperfections, delay or history keeps one sample, so its `data` and `ground_truth` are the same memory.
+
         Where the sensor has `history_in_data` and the config a `history_length`, it is `history`.
         """
         if self.history_in_data and self.cfg.history_length > 0:
@@ -128,7 +137,10 @@ class Readable(Generic[CfgT, DataT]):
 
     @property
     def ground_truth(self) -> DataT:
-        """The true sample at the newest capture: live views, undelayed, never altered by an imperfection."""
+        """The true sample at the newest capture: live views, undelayed, never altered by an imperfection.
+
+        Like those of `data` they must not be written; `read_ground_truth()` gives a copy.
+        """
         self.bring_up_to_date(is_measured=False)
         return self._show(is_measured=False)
 
@@ -160,18 +172,26 @@ class Readable(Generic[CfgT, DataT]):
             return self._measured_view if is_measured else self._truth_view
         if is_measured not in lent:
             own = self.own_tensors(is_measured=is_measured)
-            lent[is_measured] = self._package({name: value.clone() for name, value in own.items()})
-        return lent[is_measured]
+            shown, kept = ({name: value.clone() for name, value in own.items()} for _ in range(2))
+            lent[is_measured] = self._package(shown), kept
+        return lent[is_measured][0]
 
-    def spoil(self) -> None:
+    def spoil(self) -> list[str]:
         """Fill the views that were handed out in a scene with `debug`, for what they showed is out of date.
 
         NaN; in integers the least value, in bytes 255, and flags turn into their opposite.
+
+        Returns:
+            The fields into which a reader wrote, such as ``"data.lin_acc_b"``.
         """
+        written: list[str] = []
         if not self._lent:
-            return
-        for data in self._lent.values():
-            for tensor in self._tensors_of(data).values():
+            return written
+        for is_measured, (data, kept) in self._lent.items():
+            for name, tensor in self._tensors_of(data).items():
+                if not _same_bits(tensor, kept[name]):
+                    branch = "data" if is_measured else "ground_truth"
+                    written.append(branch if self.single else f"{branch}.{name}")
                 if tensor.is_floating_point():
                     tensor.fill_(math.nan)
                 elif tensor.dtype == torch.bool:
@@ -180,6 +200,7 @@ class Readable(Generic[CfgT, DataT]):
                     ends = torch.iinfo(tensor.dtype)
                     tensor.fill_(ends.min or ends.max)
         self._lent.clear()
+        return written
 
     def _read_ring(self) -> None:
         ring = self.line.ring
@@ -187,15 +208,27 @@ class Readable(Generic[CfgT, DataT]):
             ring.read()
             self._read_version = self.clock.version
 
-    def read(self, env_ids: Any = None) -> DataT:
-        """Return a copy of `data` for some envs (all for None), shape `[n, ...]`."""
-        return self._copy(self.data, env_ids)
+    def read(self, env_ids: Any = None, *, envs_idx: Any = None) -> DataT:
+        """Return a copy of `data` for some envs (all for None), shape `[n, ...]`.
 
-    def read_ground_truth(self, env_ids: Any = None) -> DataT:
-        """Return a copy of `ground_truth` for some envs (all for None), shape `[n, ...]`."""
-        return self._copy(self.ground_truth, env_ids)
+        Args:
+            env_ids: int ids, bool mask or None.
+            envs_idx: alias of `env_ids`.
 
-    def _copy(self, data: DataT, env_ids: Any) -> DataT:
+        Raises:
+            ConfigError: `env_ids` beside `envs_idx`.
+        """
+        return self._copy(self.data, env_ids, envs_idx)
+
+    def read_ground_truth(self, env_ids: Any = None, *, envs_idx: Any = None) -> DataT:
+        """Return a copy of `ground_truth` for some envs (all for None), shape `[n, ...]`; arguments as of `read`."""
+        return self._copy(self.ground_truth, env_ids, envs_idx)
+
+    def _copy(self, data: DataT, env_ids: Any, envs_idx: Any) -> DataT:
+        if envs_idx is not None:
+            if env_ids is not None:
+                raise ConfigError.single("read", "envs_idx", envs_idx, "it absent beside env_ids", "Keep one of them.")
+            env_ids = envs_idx
         rows = env_rows(env_ids, self.num_envs, self.device)
         return self._package({k: v.clone() if rows is None else v[rows] for k, v in self._tensors_of(data).items()})
 
@@ -271,7 +304,10 @@ class Readable(Generic[CfgT, DataT]):
 
     @property
     def valid(self) -> torch.Tensor:
-        """Bool [env]: the shown sample has arrived, and the engine's state was finite when it was captured."""
+        """Bool [env]: the shown sample has arrived, and the engine's state was finite when it was captured.
+
+        Where the simulator replaced a state that was not finite, samples are not valid until the env is reset.
+        """
         self._ready()
         ring = self.line.ring
         if ring is not None and ring.has_delay:
@@ -505,7 +541,7 @@ class Readable(Generic[CfgT, DataT]):
         """Make this object and every view it handed out raise on use."""
         self._stale = why
         self.captures.shown = -1
-        views = [*(self._lent or {}).values()]
+        views = [shown for shown, _ in (self._lent or {}).values()]
         if self.uses_ring_pipeline:
             views += [self._truth_view, self._measured_view]
         for view in views:

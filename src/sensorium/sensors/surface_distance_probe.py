@@ -8,6 +8,7 @@ point of all surfaces that it sees, from outside as from inside, no farther than
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -18,7 +19,7 @@ import warp as wp
 from pydantic import field_validator, model_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, bad
+from sensorium.cfg import Float, as_plain, bad, numbers_in
 from sensorium.compute import Rows, kernel, recorded
 from sensorium.errors import nearest
 from sensorium.measurement.pipeline import Hooks
@@ -27,7 +28,7 @@ from sensorium.random import normal_table, normals4
 from sensorium.readings import DebugShape
 from sensorium.sensors.base import SimpleSensor
 from sensorium.sensors.ray_cfg import RayCfg
-from sensorium.sensors.taxels import Line, Places, as_plain, checked_places
+from sensorium.sensors.taxels import Line, Places, checked_places
 from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
 from sensorium.world.surface_query import SurfaceQuery
 
@@ -83,8 +84,8 @@ class SurfaceDistanceProbeCfg(RayCfg[SurfaceDistanceProbeData]):
         radii = as_plain(given)
         if "max_distance" not in data:
             try:
-                data["max_distance"] = float(np.max(np.asarray(radii, np.float64)))
-            except (TypeError, ValueError, OverflowError):  # the field itself says what is wrong with it
+                data["max_distance"] = float(np.max(numbers_in(radii)))
+            except ValueError:  # the field itself says what is wrong with it
                 pass
         for name in ("probe_local_pos", "probe_radius", "lookup"):
             if name in data:
@@ -103,7 +104,8 @@ class SurfaceDistanceProbeCfg(RayCfg[SurfaceDistanceProbeData]):
         if "max_distance" in changes and "probe_radius" not in changes:
             changes["probe_radius"] = changes["max_distance"]
         elif "probe_radius" in changes and "max_distance" not in changes:
-            changes["max_distance"] = float(np.max(np.asarray(as_plain(changes["probe_radius"]), np.float64)))
+            with contextlib.suppress(ValueError):  # the field itself says what is wrong with it
+                changes["max_distance"] = float(np.max(numbers_in(changes["probe_radius"])))
         return super().replace(**changes)
 
     @field_validator("probe_local_pos", mode="before")
@@ -218,7 +220,7 @@ def _respond(
     if is_noisy != 0 and row[2] > 0.0:
         element = wp.uint32(mount * distance_in.shape[2] + probe)
         tick = wp.uint32(clock[0])
-        z = normals4(tick, wp.uint32(env), wp.uint32(episode[env]), element, key0, key1, normals)
+        z = normals4(tick, wp.uint32(rows.first_env + env), wp.uint32(episode[env]), element, key0, key1, normals)
         value = value * (1.0 + row[2] * z[0])
     value_out[env, mount, probe] = value
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import field_validator
 
-from sensorium.cfg import SELECTORS, Cfg, MountedSensorCfg, ObjRef, bad
+from sensorium.cfg import SELECTORS, Cfg, MountedSensorCfg, ObjRef, bad, name_in
 from sensorium.errors import ConfigError, Fault
 from sensorium.world.ray_scene import Geometry, Targets
 
@@ -137,7 +137,7 @@ def _mounted(config: str, data: dict[str, Any]) -> dict[str, Any]:
     words = [word for word in ("frame", "frames") if data.get(word) is not None]
     if not words:
         return data
-    title = config + (f"({data['name']!r})" if data.get("name") else "")
+    title = config + name_in(data)
     given = data[words[0]]
     others = [*words[1:], *(name for name in SELECTORS if data.get(name) is not None)]
     if others:

@@ -17,9 +17,9 @@ import warp as wp
 from numpy.typing import NDArray
 from pydantic import field_validator, model_validator
 
-from sensorium.cfg import Float, ObjRef, Vec3, bad
+from sensorium.cfg import Float, ObjRef, Vec3, as_plain, bad, numbers_in
 from sensorium.compute import Rows, kernel, recorded
-from sensorium.errors import ConfigError
+from sensorium.errors import ConfigError, SensoriumWarning
 from sensorium.geometry.bounds import in_world, local_box, rotation
 from sensorium.geometry.samples import MOST_SAMPLES
 from sensorium.measurement.pipeline import Hooks
@@ -133,11 +133,6 @@ class TaxelCfg(TargetsCfg[DataT], Generic[DataT]):
         return np.broadcast_to(np.array(self.probe_radius, dtype=np.float64), self.num_probes).copy()
 
 
-def as_plain(value: Any) -> Any:
-    """Return an array or tensor as lists."""
-    return value.tolist() if hasattr(value, "tolist") else value
-
-
 def checked_places(value: Any) -> Any:
     """Return what was given as places of probes: a list `[probe, 3]`, or a grid `[row, column, 3]`.
 
@@ -145,8 +140,8 @@ def checked_places(value: Any) -> Any:
         ValueError: it has another shape, or is not finite.
     """
     try:
-        places = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
+        places = numbers_in(value)
+    except ValueError:
         places = np.zeros(0)
     if places.ndim not in (2, 3) or places.shape[-1] != 3 or not places.size:
         raise bad("[probe, 3] or [row, column, 3] with at least one probe", "Rows of a grid have one length.")
@@ -162,7 +157,7 @@ def checked_normals(value: Any) -> Any:
         ValueError: one has no length, or is not finite.
     """
     try:
-        normals = np.array(value, dtype=np.float64)
+        normals = numbers_in(value)
     except ValueError:
         normals = np.zeros(0)
     if normals.ndim not in (1, 2, 3) or normals.shape[-1:] != (3,) or not np.isfinite(normals).all():
@@ -213,12 +208,19 @@ def check_spacing(spacing: float | None, area: float, config: str) -> None:
 
 @wp.func
 def drawn_radius(
-    radius: float, noise: float, tick: int, env: int, episode: int, element: int, key0: wp.uint32, key1: wp.uint32
+    radius: float,
+    noise: float,
+    tick: int,
+    global_env: int,
+    episode: int,
+    element: int,
+    key0: wp.uint32,
+    key1: wp.uint32,
 ) -> wp.float32:
     """Return the radius of a measured reading, m: R + U(-1, 1) noise, not below 0; a probe without radius has none."""
     if radius == 0.0:
         return 0.0
-    draws = uniforms4(wp.uint32(tick), wp.uint32(env), wp.uint32(episode), wp.uint32(element), key0, key1)
+    draws = uniforms4(wp.uint32(tick), wp.uint32(global_env), wp.uint32(episode), wp.uint32(element), key0, key1)
     return wp.max(radius + (2.0 * draws[0] - 1.0) * noise, 0.0)
 
 
@@ -298,6 +300,7 @@ class Taxels:
                     f"{self.config}: probe_local_pos: {far.size} of {len(places)} probes are outside "
                     f"{self._mount.body_names[mount]!r} by more than its size of {size:.3g} m; probe {worst} is "
                     f"{gap[worst]:.3g} m away from it. Places are in metres, in the frame of the mount.",
+                    SensoriumWarning,
                     stacklevel=2,
                 )
 
@@ -434,7 +437,6 @@ __all__ = [
     "TaxelCfg",
     "TaxelSensor",
     "Taxels",
-    "as_plain",
     "check_spacing",
     "checked_normals",
     "checked_places",

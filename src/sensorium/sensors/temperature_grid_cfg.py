@@ -12,7 +12,7 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import Cfg, Float, OffsetCfg, bad
+from sensorium.cfg import Cfg, Float, OffsetCfg, as_plain, bad, numbers_in
 from sensorium.sensors.targets_cfg import TargetsCfg
 from sensorium.spec import Field
 from sensorium.world.ray_scene import Geometry
@@ -145,7 +145,7 @@ class TemperatureGridCfg(TargetsCfg[TemperatureGridData]):
     @field_validator("heat_generation", mode="before")
     @classmethod
     def _plain(cls, value: Any) -> Any:
-        return value.tolist() if hasattr(value, "tolist") else value
+        return as_plain(value)
 
     @field_validator("heat_generation")
     @classmethod
@@ -154,7 +154,7 @@ class TemperatureGridCfg(TargetsCfg[TemperatureGridData]):
         if value is None or grid is None:
             return value
         try:
-            watts = np.asarray(value, np.float64)
+            watts = numbers_in(value)
         except ValueError:
             watts = np.zeros((0, 0))
         if watts.shape not in ((), grid):

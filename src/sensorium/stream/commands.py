@@ -28,6 +28,8 @@ class Commands:
 
     def __init__(self, server: Server) -> None:
         self._server = server
+        self.current: tuple[Session, Command] | None = None
+        """What is done now, and for which client."""
 
     def do(self, session: Session, command: Command) -> None:
         """Do one thing and answer, with what was warned of where a sensor was spawned."""
@@ -36,6 +38,7 @@ class Commands:
             return  # its client is gone
         result, error, kind = None, "", ""
         warned: list[Warned] = []
+        self.current = session, command
         try:
             if isinstance(command, say.Spawn):
                 with overheard() as warned:
@@ -47,6 +50,8 @@ class Commands:
         except Exception as problem:
             LOG.exception("%s of client %s failed", type(command).__name__, session)
             error, kind = f"{type(problem).__name__}: {problem}", type(problem).__name__
+        finally:
+            self.current = None
         self._server._hub.tell(session, say.Reply(command.request, result, error, kind, tuple(warned)))
 
     def _result(self, session: Session, command: Command) -> Any:
@@ -141,6 +146,7 @@ class Commands:
             command.attach_to or None,
             None if command.env == -1 else command.env,
             client_side=client_side,
+            is_bounded=True,
         )
         session.sensors.add(info.name)
         return info.to_dict()

@@ -237,7 +237,7 @@ class Publisher:
 
     def _with_room(self, receivers: list[Subscription]) -> list[Subscription]:
         """Wait in lock-step for slow listeners that must lose nothing; who is too slow is named and ended."""
-        if not self.lockstep or not any(each.lossless and each.is_full for each in receivers):
+        if not self.lockstep or not any(each.lossless and self._hub.is_full(each) for each in receivers):
             return receivers
         must = [each for each in receivers if each.lossless and not each.topic.info.events]
         for slow in self._hub.wait_for_room(must, time.monotonic() + self.patience):

@@ -31,7 +31,8 @@ LARGE_UNDER_WAY, LARGE_IN_SLOTS = 3, 4
 """Messages larger than that which may be under way to one subscription, whatever its window: through the socket (more
 of them slow the receiver down, whose memory is then never warm), and in shared memory."""
 BYTES_UNDER_WAY, BYTES_QUEUED = 64 * 2**20, 256 * 2**20
-"""Bytes of small messages under way to one subscription, and bytes that wait for it, at most."""
+"""Bytes of small messages under way to one subscription, and bytes that wait for it, at most. No client has more than
+the second under way; what all clients have waiting and under way is bounded besides, see `Hub`."""
 SLOTS_PER_CLIENT = 6
 """Slots of one segment that one client may hold; what it gets beyond them are copies."""
 SLOTS = 64
@@ -40,6 +41,35 @@ MOST_SUBSCRIPTIONS = 1024
 """Subscriptions that one client may have."""
 MOST_PER_ENVELOPE = 1024
 """Records that go in one message of the socket."""
+
+
+class Share:
+    """Memory of a message that queues and connections hold together: it counts once.
+
+    Args:
+        size: its bytes.
+    """
+
+    __slots__ = ("holders", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size, self.holders = size, 0
+
+
+@dataclass(slots=True)
+class Sent:
+    """A message under way to a subscription.
+
+    Args:
+        count: credits that have yet to come back.
+        place: number of the message among all that its client was sent.
+        share: its memory; None where that is shared with the client.
+    """
+
+    count: int
+    place: int
+    share: Share | None
+
 
 Key = tuple[int, int, bool]
 """What a subscription gets of a sample: first env, number of envs, whether with the ground truth."""
@@ -57,13 +87,13 @@ class Payload:
         body: its body, where that is memory of its own that nobody writes to any more; `data` is header and poses then.
     """
 
-    __slots__ = ("body", "count", "data", "segment", "size", "slot")
+    __slots__ = ("body", "count", "data", "segment", "share", "size", "slot")
 
     def __init__(
         self, data: Any, size: int, segment: int = -1, slot: int = -1, count: int = 1, body: Any = None
     ) -> None:
         self.data, self.size, self.segment, self.slot, self.count = data, size, segment, slot, count
-        self.body = body
+        self.body, self.share = body, Share(size)
 
 
 @dataclass(slots=True, eq=False)
@@ -102,6 +132,16 @@ class Session:
     """Names of the sensors it spawned."""
     noted: set[str] = field(default_factory=set, repr=False)
     """What it was warned of."""
+    under_way: int = 0
+    """Bytes under way, also to subscriptions that have ended: the client has not shown yet that it has read them."""
+    awaited: int = 0
+    """Messages among them that a credit will come back for."""
+    sent: int = 0
+    """Messages that it was sent."""
+    is_blocked: bool = False
+    """Whether a message waits only since so many bytes are under way."""
+    orphans: list[Sent] = field(default_factory=list, repr=False)
+    """Messages under way to subscriptions that have ended: a credit for a later one shows that they were read."""
     requests: int = 0
     """Requests that wait for the owner of the loop."""
 
@@ -131,6 +171,7 @@ class Subscription:
     queued: int = 0
     """Messages in the queue."""
     queued_bytes: int = 0
+    under_way: deque[Sent] = field(default_factory=deque, repr=False)
     dropped: int = 0
     lost: int = 0
     last_lost: Header = field(default_factory=Header)
@@ -175,15 +216,18 @@ class Hub:
     Args:
         wake: has the socket's thread send what is in the outboxes.
         uses_slots: whether shared memory can be used on this machine at all.
+        most_held: bytes of messages that wait, or are under way, for all clients together.
     """
 
-    def __init__(self, wake: Callable[[], None], uses_slots: bool) -> None:
+    def __init__(self, wake: Callable[[], None], uses_slots: bool, most_held: int = 2**30) -> None:
         self.lock = threading.RLock()
         self.has_room = threading.Condition(self.lock)
         self.topics: dict[int, Topic] = {}
         self.sessions: dict[bytes, Session] = {}
         self.fresh: deque[Subscription] = deque()
         """Subscriptions that began since the last frame: they get its data, too."""
+        self.most_held, self.held = most_held, 0
+        """Bytes of messages that may be held for clients, and that are."""
         self.sent = 0
         """Bytes of data given to clients."""
         self.slow: deque[str] = deque(maxlen=100)
@@ -276,6 +320,9 @@ class Hub:
                 writer = self._writer(segment)
                 if writer is not None:
                     writer.release(slot, times)
+            for sent in session.orphans:
+                self._landed(session, sent)
+            session.orphans.clear()
             session.held.clear()
             session.held_of.clear()
             self._ready.pop(session, None)
@@ -373,8 +420,10 @@ class Hub:
         subscription.ended = True
         with contextlib.suppress(ValueError):
             self.fresh.remove(subscription)
-        subscription.queue.clear()
-        subscription.queued = subscription.queued_bytes = 0
+        self._empty(subscription)
+        subscription.session.orphans.extend(subscription.under_way)
+        subscription.session.awaited -= sum(each.share is not None for each in subscription.under_way)
+        subscription.under_way.clear()
         topic, session = subscription.topic, subscription.session
         topic.subscriptions = [each for each in topic.subscriptions if each is not subscription]
         if session.subscriptions.get(subscription.number) is subscription:
@@ -394,7 +443,65 @@ class Hub:
             subscription.credit += more
             if subscription.credit > subscription.window:
                 raise ValueError(f"CREDIT of {more} to subscription {number}, more than was under way")
+            self._take_credit(subscription, more)
             self._flush(subscription)
+            if session.is_blocked:
+                session.is_blocked = False
+                for other in list(session.subscriptions.values()):
+                    self._flush(other)
+
+    def _take_credit(self, subscription: Subscription, more: int) -> None:
+        """Note that messages under way have arrived, and with them all that was sent before."""
+        session, place = subscription.session, -1
+        while more > 0 and subscription.under_way:
+            sent = subscription.under_way[0]
+            taken = min(more, sent.count)
+            sent.count, more = sent.count - taken, more - taken
+            if not sent.count:
+                subscription.under_way.popleft()
+                session.awaited -= sent.share is not None
+                self._landed(session, sent)
+                place = sent.place
+        read = [each for each in session.orphans if each.place < place]
+        if read:
+            session.orphans = [each for each in session.orphans if each.place > place]
+            for sent in read:
+                self._landed(session, sent)
+
+    def _landed(self, session: Session, sent: Sent) -> None:
+        if sent.share is not None:
+            session.under_way -= sent.share.size
+            self._let_go(sent.share)
+
+    def _hold(self, share: Share) -> None:
+        if not share.holders:
+            self.held += share.size
+        share.holders += 1
+
+    def _let_go(self, share: Share) -> None:
+        share.holders -= 1
+        if not share.holders:
+            was_full = self.held >= self.most_held
+            self.held -= share.size
+            if was_full and self.held < self.most_held:
+                self.has_room.notify_all()
+
+    def _enqueue(self, subscription: Subscription, payload: Payload) -> None:
+        self._hold(payload.share)
+        subscription.queue.append(payload)
+        subscription.queued += payload.count
+        subscription.queued_bytes += payload.size
+
+    def _dequeue(self, subscription: Subscription) -> Payload:
+        payload = subscription.queue.popleft()
+        subscription.queued -= payload.count
+        subscription.queued_bytes -= payload.size
+        self._let_go(payload.share)
+        return payload
+
+    def _empty(self, subscription: Subscription) -> None:
+        while subscription.queue:
+            self._dequeue(subscription)
 
     def release(self, session: Session, segment: int, slot: int) -> None:
         """Note that a client is done with a slot.
@@ -493,7 +600,7 @@ class Hub:
     def wait_for_room(self, subscriptions: list[Subscription], deadline: float) -> list[Subscription]:
         """Wait until lossless subscriptions have room for one more message; return those that still have none."""
         with self.lock:
-            while full := [each for each in subscriptions if each.lossless and each.is_full and not each.ended]:
+            while full := [each for each in subscriptions if each.lossless and not each.ended and self.is_full(each)]:
                 left = deadline - time.monotonic()
                 if left <= 0.0 or self.is_closing:
                     return [] if self.is_closing else full
@@ -511,62 +618,115 @@ class Hub:
                     self._send(subscription, payload)
                 elif not subscription.lossless:
                     if queue:
-                        queue.clear()
+                        self._empty(subscription)
                         subscription.dropped += 1
-                    queue.append(payload)
-                    subscription.queued, subscription.queued_bytes = 1, payload.size
-                elif not subscription.is_full:
+                    if self._has_room(payload):
+                        self._enqueue(subscription, payload)
+                    else:
+                        subscription.dropped += 1
+                elif not subscription.is_full and self._make_room(payload) and not subscription.ended:
                     self._tell_lost(subscription)
-                    queue.append(payload)
-                    subscription.queued += payload.count
-                    subscription.queued_bytes += payload.size
+                    self._enqueue(subscription, payload)
+                elif subscription.ended:
+                    continue
                 elif subscription.topic.info.events:
-                    if not subscription.lost:
-                        name = subscription.topic.info.name
-                        self.slow.append(f"client {subscription.session} is too slow: it loses events of {name!r}")
-                    subscription.lost += payload.count
-                    subscription.last_lost = Header.peek(payload.data)
+                    self._lose(subscription, [payload])
                 else:
+                    waits = f"{subscription.limit} messages" if subscription.is_full else "a message that has no room"
                     reason = (
-                        f"too slow: {subscription.limit} messages waited for it. Take them faster, raise queue=, or "
-                        "listen with policy='latest'"
+                        f"too slow: {waits} waited for it. Take them faster, raise queue=, or listen with "
+                        "policy='latest'"
                     )
                     self.slow.append(f"client {subscription.session}, {subscription.topic.info.name!r}: {reason}")
                     self.end(subscription, reason)
 
-    @staticmethod
-    def _may_send(subscription: Subscription, payload: Payload) -> bool:
+    def is_full(self, subscription: Subscription) -> bool:
+        """Return whether a lossless subscription must take messages before it gets more."""
+        return subscription.is_full or (subscription.queued > 0 and self.held >= self.most_held)
+
+    def _has_room(self, payload: Payload) -> bool:
+        return payload.share.holders > 0 or self.held + payload.size <= self.most_held
+
+    def _make_room(self, payload: Payload) -> bool:
+        """Have those that keep most waiting give way, until there is room for one message; return whether there is."""
+        while not self._has_room(payload):
+            everyone = [each for session in self.sessions.values() for each in session.subscriptions.values()]
+            waiting = [each for each in everyone if each.queued]
+            if not waiting:
+                return False
+            slowest = max(waiting, key=lambda each: each.queued_bytes)
+            self._give_way(slowest)
+        return True
+
+    def _give_way(self, subscription: Subscription) -> None:
+        """Take from a subscription all that waits for it, as its policy says."""
+        name, size, most = subscription.topic.info.name, subscription.queued_bytes / 1e6, self.most_held / 1e6
+        if not subscription.lossless:
+            self._empty(subscription)
+            subscription.dropped += 1
+            return
+        if subscription.topic.info.events:
+            later, last = subscription.lost, subscription.last_lost
+            self._lose(subscription, list(subscription.queue))
+            if later:
+                subscription.last_lost = last  # it was lost after those that waited
+            self._empty(subscription)
+            self._tell_lost(subscription)  # ahead of what comes next
+            subscription.session.is_blocked = True
+            return
+        reason = (
+            f"too slow: {size:.3g} MB waited for it when the messages of all clients reached max_queued_mb={most:.4g}. "
+            "Take them faster, listen with policy='latest', or serve with a higher max_queued_mb"
+        )
+        self.slow.append(f"client {subscription.session}, {name!r}: {reason}")
+        self.end(subscription, reason)
+
+    def _lose(self, subscription: Subscription, events: Iterable[Payload]) -> None:
+        """Count events that a subscription does not get."""
+        if not subscription.lost:
+            name = subscription.topic.info.name
+            self.slow.append(f"client {subscription.session} is too slow: it loses events of {name!r}")
+        for payload in events:
+            header = Header.peek(payload.data)
+            subscription.lost += payload.count or header.lost  # without a count it is a record of such events
+            subscription.last_lost = header
+
+    def _may_send(self, subscription: Subscription, payload: Payload) -> bool:
         under_way = subscription.window - subscription.credit
-        if subscription.credit <= 0 or payload.count > 1:
-            return subscription.credit > 0
+        if subscription.credit <= 0:
+            return False
+        session = subscription.session
+        is_shared = payload.size > SMALL and payload.segment >= 0 and session.shares_memory
+        is_shared = is_shared and session.held_of.get(payload.segment, 0) < SLOTS_PER_CLIENT
+        most = min(BYTES_QUEUED, self.most_held // (2 * max(len(self.sessions), 1)))
+        if not is_shared and session.awaited and session.under_way + payload.size > most:
+            session.is_blocked = True
+            return False
+        if payload.count > 1:
+            return True
         if payload.size <= SMALL:
             return under_way * payload.size < BYTES_UNDER_WAY
-        is_shared = payload.segment >= 0 and subscription.session.shares_memory
         return under_way < (LARGE_IN_SLOTS if is_shared else LARGE_UNDER_WAY)
 
     def _flush(self, subscription: Subscription) -> None:
         queue = subscription.queue
-        was_full = subscription.is_full
+        was_full = self.is_full(subscription)
         while queue and self._may_send(subscription, queue[0]):
-            payload = queue.popleft()
-            subscription.queued -= payload.count
-            subscription.queued_bytes -= payload.size
+            payload = self._dequeue(subscription)
             self._send(subscription, payload)
             if not queue:
                 self._tell_lost(subscription)  # goes around once more
-        if was_full and not subscription.is_full:
+        if was_full and not self.is_full(subscription):
             self.has_room.notify_all()
 
-    @staticmethod
-    def _tell_lost(subscription: Subscription) -> None:
+    def _tell_lost(self, subscription: Subscription) -> None:
         """Put a record of the events that were lost since into the queue, where there were any."""
         if subscription.lost:
             (first, count, _), lost = subscription.key, subscription.lost
             told = {"first_env": first, "num_envs": count, "lost": lost, "rows": 0, "poses": 0, "body_bytes": 0}
             kind = type_id(subscription.topic.info.type_name)
             head = subscription.last_lost._replace(flags=LOST | EVENTS, type_id=kind, **told).pack()
-            subscription.queue.append(Payload(head, len(head), count=0))
-            subscription.queued_bytes += len(head)
+            self._enqueue(subscription, Payload(head, len(head), count=0))
             subscription.lost = 0
 
     def _send(self, subscription: Subscription, payload: Payload) -> None:
@@ -575,6 +735,7 @@ class Hub:
         dropped, subscription.dropped = subscription.dropped, 0
         self.sent += payload.size
         if payload.size <= SMALL:
+            self._track(subscription, payload, Share(payload.size))  # each client gets a copy
             self._put(session, Record(DATA, number, dropped, payload.data))
             return
         segment = payload.segment
@@ -590,6 +751,7 @@ class Hub:
                 place = (segment, payload.slot)
                 session.held[place] = session.held.get(place, 0) + 1
                 session.held_of[segment] = held + 1
+                self._track(subscription, payload, None)
                 self._put(session, Record(SLOT, number, dropped, Place(segment, payload.slot, payload.size).pack()))
                 return
             text = (
@@ -605,10 +767,23 @@ class Hub:
             )
             self.end(subscription, reason)
             return
+        self._track(subscription, payload, payload.share)
         if payload.body is not None:
             self._put(session, Record(PARTS, number, dropped, (payload.data, payload.body)))
         else:
             self._put(session, Record(PART, number, dropped, payload.data))
+
+    def _track(self, subscription: Subscription, payload: Payload, share: Share | None) -> None:
+        """Note that a message goes out."""
+        session = subscription.session
+        session.sent += 1
+        if not payload.count:
+            return  # no credit comes back for it
+        if share is not None:
+            self._hold(share)
+            session.under_way += share.size
+            session.awaited += 1
+        subscription.under_way.append(Sent(payload.count, session.sent, share))
 
     # Segments ---------------------------------------------------------------------------------------------------------
 

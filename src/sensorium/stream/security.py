@@ -158,14 +158,18 @@ def split(address: str) -> tuple[str, str]:
     scheme, separator, rest = address.partition("://") if isinstance(address, str) else ("", "", "")
     host, colon, port = rest.rpartition(":")
     right = bool(separator and rest and scheme in SCHEMES)
+    expected = "'tcp://HOST:PORT' or 'ipc:///path/of/a/socket'"
     if scheme == "tcp":
-        right = right and bool(host and colon) and (port == "*" or (port.isdigit() and int(port) < 65536))
+        is_number = port.isascii() and port.isdigit()
+        if is_number and (len(port) > 5 or int(port) > 65535):
+            right, expected = False, "'tcp://HOST:PORT' with a port of 0 to 65535"
+        right = right and bool(host and colon) and (port == "*" or is_number)
     if not right:
         raise ConfigError.single(
             "stream",
             "address",
             address,
-            "'tcp://HOST:PORT' or 'ipc:///path/of/a/socket'",
+            expected,
             "For example 'tcp://127.0.0.1:7447'; port 0 takes a free one.",
         )
     return scheme, (host.strip("[]") if scheme == "tcp" else rest)

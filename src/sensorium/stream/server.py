@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from sensorium.scene import Scene
 
 
+COMPILING = "it compiles kernels, on the first run only"
+"""What clients are told whose requests wait for that."""
+
 _open: WeakSet[Server] = WeakSet()
 """Servers that are not closed."""
 
@@ -69,6 +72,10 @@ class Server:
         lease: seconds of silence after which a client counts as gone, with the sensors it spawned.
         max_clients: most clients at a time.
         max_message: most bytes of one message from a client; who sends more is disconnected.
+        max_queued_mb: most memory of the messages that wait for clients or are on their way to them, all clients
+            together, MB. Where they need more, the subscriptions with most of it give way.
+        max_spawned_mb: most memory of all sensors that clients have spawned together, MB.
+        max_spawned_rays: most rays that these sensors cast for one sample each, in all environments together.
         bulk_port: where clients on other machines get large messages, by TCP connections beside those of `addresses`;
             0 takes a free port, None sends all one way, as do keys, since nothing is encrypted there. A client that
             does not reach it gets all one way.
@@ -93,6 +100,9 @@ class Server:
         lease: float = 5.0,
         max_clients: int = 64,
         max_message: int = 16 * 2**20,
+        max_queued_mb: float = 1024.0,
+        max_spawned_mb: float = 1024.0,
+        max_spawned_rays: int = 5_000_000,
         bulk_port: int | None = 0,
     ) -> None:
         if not hasattr(scene, "publish"):
@@ -103,6 +113,11 @@ class Server:
         for name, value in (("max_clients", max_clients), ("max_message", max_message)):
             if value.__class__ is not int or value < 1:
                 raise ConfigError.single("serve", name, value, "a whole number >= 1")
+        for name, value in (("max_queued_mb", max_queued_mb), ("max_spawned_mb", max_spawned_mb)):
+            if value.__class__ not in (int, float) or not 1.0 <= value < float("inf"):
+                raise ConfigError.single("serve", name, value, "a finite number of MB >= 1")
+        if max_spawned_rays.__class__ is not int or max_spawned_rays < 0:
+            raise ConfigError.single("serve", "max_spawned_rays", max_spawned_rays, "a whole number >= 0")
         addresses = list(addresses)
         for address in addresses:
             split(address)
@@ -144,7 +159,7 @@ class Server:
         )  # fmt: skip
         uses_slots = shared_memory and slots_available()
         self._probe = Probe() if uses_slots else None
-        self._hub = Hub(self._sockets.wake, uses_slots)
+        self._hub = Hub(self._sockets.wake, uses_slots, most_held=int(1e6 * max_queued_mb))
         self._publisher = Publisher(self._hub, lockstep=lockstep, patience=patience)
         self._marks = Marks(self._hub)
         self._doorkeeper = Doorkeeper(
@@ -153,7 +168,7 @@ class Server:
         )  # fmt: skip
         self._doorkeeper.on_command = self._arrived.set
         self._commands = Commands(self)
-        self._spawner = Spawner(self)
+        self._spawner = Spawner(self, max_mb=max_spawned_mb, max_rays=max_spawned_rays)
         self._bodies = scene.bodies()
         self._bodies_text = self._bodies.to_dict()
         description = scene.description()
@@ -283,6 +298,22 @@ class Server:
         """Called now and then, on the socket's thread."""
         self._doorkeeper.look_around()
         self._marks.look_around()
+        self._tell_waiting()
+
+    def _tell_waiting(self) -> None:
+        """Tell clients whose requests wait that the loop's thread works on one, or compiles kernels; on the socket's.
+
+        A loop that stands still is not at work: its clients hear nothing, and their requests time out.
+        """
+        current, is_loading = self._commands.current, self.scene.compute.is_loading
+        if current is None and not is_loading:
+            return
+        waiting: dict[Session, list[int]] = {}
+        for session, command in [*([] if current is None else [current]), *self._doorkeeper.commands.copy()]:
+            waiting.setdefault(session, []).append(command.request)
+        for session, numbers in waiting.items():
+            if self._hub.sessions.get(session.route) is session:
+                self._hub.tell(session, say.Working(tuple(numbers), COMPILING if is_loading else ""))
 
     def wake(self) -> None:
         """Have a `poll` that waits return; from any thread."""

@@ -9,6 +9,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
 from sensorium.errors import ConfigError, DuplicateNameError, SensoriumError, UnknownNameError
+from sensorium.memory import Allowance
 from sensorium.stream import blueprints, streamed
 from sensorium.stream.model import owner_of
 from sensorium.stream.outgoing import Context
@@ -29,6 +30,8 @@ _WORLD = {"kind": "body_state", "bodies": ".*"}
 WORKERS = 2
 """Threads for what streamed sensors compute beside the simulation."""
 LONGEST_NAME = 128
+SENSOR_BYTES = 64 * 1024
+"""Memory that a spawned sensor counts as at least, with its stream: so their number is bounded as well."""
 PATIENCE = 5.0
 """Longest wait for them at the end, s."""
 
@@ -58,10 +61,15 @@ class Spawner:
 
     Args:
         server: the server.
+        max_mb: most memory of what clients spawned, all of it together, MB.
+        max_rays: most rays of it, for one sample of each sensor in all environments.
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, *, max_mb: float, max_rays: int) -> None:
         self._server = server
+        self._max_mb, self._max_rays = max_mb, max_rays
+        self._taken: dict[str, tuple[int, int]] = {}
+        """Name of what a client spawned -> the bytes and rays that it takes."""
         self._spawned: dict[str, list[str]] = {}
         """Name -> the names of the sensors in the scene that it brought along; for those in the scene its own."""
         self._executor: ThreadPoolExecutor | None = None
@@ -103,8 +111,39 @@ class Spawner:
         env: int | None,
         *,
         client_side: Mapping[str, Any] | None = None,
+        is_bounded: bool = False,
     ) -> StreamInfo:
-        """Make a sensor; see `Server.spawn`."""
+        """Make a sensor; see `Server.spawn`. What clients ask for is bounded."""
+        if not is_bounded:
+            return self._make(blueprint, values, name, transform, attach_to, env, client_side)
+        memory = self._server.scene.compute.memory
+        with memory.within(self._allowance()) as allowance:
+            memory.check(SENSOR_BYTES, "blueprint", blueprint, "spawn")
+            allowance.taken += SENSOR_BYTES
+            info = self._make(blueprint, values, name, transform, attach_to, env, client_side)
+        self._taken[info.name] = allowance.taken, allowance.rays_taken
+        return info
+
+    def _allowance(self) -> Allowance:
+        """Return what is left of what clients may spawn."""
+        nbytes, rays = (sum(taken) for taken in zip((0, 0), *self._taken.values(), strict=True))
+        return Allowance(
+            1e6 * self._max_mb - nbytes,
+            self._max_rays - rays,
+            f"at most {self._max_mb:g} MB and {self._max_rays} rays for all sensors that clients spawn",
+            "Spawn less, destroy other sensors, or serve with a higher max_spawned_mb or max_spawned_rays.",
+        )
+
+    def _make(
+        self,
+        blueprint: str,
+        values: Mapping[str, Any],
+        name: str,
+        transform: Pose,
+        attach_to: str | None,
+        env: int | None,
+        client_side: Mapping[str, Any] | None,
+    ) -> StreamInfo:
         server = self._server
         server._check_open()
         body = None if not attach_to else server.bodies[attach_to]
@@ -280,6 +319,7 @@ class Spawner:
             known = [each for each in self._spawned if each != WORLD]
             raise UnknownNameError("spawned sensor", name, known, "Sensors of the scene itself stay.")
         brought = self._spawned.pop(name)
+        self._taken.pop(name, None)
         sensor = server._streamed.pop(name, None)
         server._feeds.pop(name, None)
         if sensor is not None:

@@ -296,6 +296,8 @@ def read_text(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         pass
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     found = tomllib.loads(f"value = {text.strip()}")
     if set(found) != {"value"}:
         raise ValueError("one value was expected")

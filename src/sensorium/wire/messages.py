@@ -1,6 +1,7 @@
 """The control messages: what server and client say to each other beside data. Small, typed, checked when decoded.
 
-HELLO -> WELCOME and CATALOGUE; SUBSCRIBE -> SUBSCRIBED -> data ... -> EOS; a request -> REPLY; PING -> PONG.
+HELLO -> WELCOME and CATALOGUE; SUBSCRIBE -> SUBSCRIBED -> data ... -> EOS; a request -> WORKING ... REPLY;
+PING -> PONG.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import msgspec
 
 from sensorium.errors import WireError
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Version of the protocol: both sides must have the same."""
 
 PING_S = 0.25
@@ -301,6 +302,14 @@ class Note(Message, tag=46):
     text: str
 
 
+class Working(Message, tag=48):
+    """The owner of the loop is at work, and requests of this client wait for that: their time-outs begin anew."""
+
+    requests: tuple[int, ...]
+    text: str
+    """What it does, for the client's user; empty where that is what was asked for."""
+
+
 LONG = (Step, Control)
 """Messages whose bytes are controls: reading them takes no time."""
 LONG_TAGS = (8, 9)
@@ -337,6 +346,7 @@ ToClient = (
     | Reply
     | Pong
     | Note
+    | Working
 )
 
 _ENCODER = msgspec.msgpack.Encoder()

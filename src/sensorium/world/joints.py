@@ -14,7 +14,7 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import AfterValidator
 
-from sensorium.cfg import Float, ObjRef, Selector, Selectors, SimpleSensorCfg, bad
+from sensorium.cfg import Float, ObjRef, Selector, Selectors, SimpleSensorCfg, bad, name_in
 from sensorium.engines.base import Engine
 from sensorium.errors import ConfigError, Fault, SelectionError, listed, shown
 from sensorium.spec import Field
@@ -58,8 +58,7 @@ class JointsCfg(SimpleSensorCfg[DataT], Generic[DataT]):
         except ConfigError as error:
             raise ConfigError(error.config, [*error.faults, *faults]) from None
         if faults:
-            label = f"({data['name']!r})" if data.get("name") else ""
-            raise ConfigError(f"{type(self).__name__.split('[')[0]}{label}", faults)
+            raise ConfigError(f"{type(self).__name__.split('[')[0]}{name_in(data)}", faults)
 
     @property
     def is_plural(self) -> bool:

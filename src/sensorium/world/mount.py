@@ -108,6 +108,7 @@ class MountView:
     Attributes:
         names: what the selector resolved to, in mount order.
         count: number of mounts.
+        cameras: for each mount the camera of the model that it is; "" for any other element.
         body: int32 [mount], body of each mount, -1 for the world.
         offset_pos: float32 [env, mount, 3], origin in the body's frame, m; the engine may change it (`Engine.offsets`).
         offset_quat: float32 [env, mount, 4], orientation in the body's frame, wxyz, likewise.
@@ -126,6 +127,8 @@ class MountView:
         self._engine, self._compute, self._clock, self._bad = engine, compute, clock, bad
         self.names = tuple(names)
         self.count = len(self.names)
+        elements = (frame.element or ("body", "") for frame in frames)
+        self.cameras = tuple(name if kind == "camera" else "" for kind, name in elements)
         own = [offset] * self.count if isinstance(offset, OffsetCfg) else offset
         inner = [(each.pos, each.rot) for each in own]
         device = compute.device

@@ -130,6 +130,12 @@ class RayCast:
         device = compute.device
         self._hidden = torch.from_numpy(hidden).to(device)
         self._miss, self._limits = miss, (limits[0], min(limits[1], FARTHEST))  # at infinity a miss would be a hit
+        if image is None:
+            given = directions if drawn is None else drawn[0]
+            assert given is not None
+            compute.memory.take_rays((len(given) if count is None else count,), mount.count)
+        else:
+            compute.memory.take_rays(image, mount.count)
         self._slots = slots
         self._block = (int(BLOCK) if compute.is_cpu else 1) if block is None else block
         bundle, kept = Bundle(), []

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sensorium.compute import Compute
 from sensorium.engines.base import Engine, NameKind
 from sensorium.errors import ConfigError, Fault, ModelError, SelectionError, listed, nearest
-from sensorium.geometry.bounds import bounding_sphere, is_upright, rotation, tree_of
+from sensorium.geometry.bounds import bounding_sphere, is_upright, ray_tree_of, rotation
 from sensorium.geometry.hfield import HFields, build_hfields
 from sensorium.geometry.ray_structs import Instances, Surroundings
 from sensorium.geometry.shapes import KINDS, HeightField, Mesh, Shape
@@ -69,6 +69,9 @@ class _Names:
     def names(self, kind: NameKind) -> Sequence[str]:
         """Return the names of the bodies or, as those of geoms, of the shapes."""
         return {"body": self.bodies, "geom": self.shapes}.get(kind, ())
+
+    def parent_body(self, body: int) -> None:
+        """Return None: paths that name an entity alone are resolved before."""
 
 
 def _hidden(own_of: Sequence[set[int]], bodies: NDArray[np.int32]) -> NDArray[np.uint8]:
@@ -448,7 +451,7 @@ class RayScene:
         if known is None:
             with building(f"mesh {mesh.name!r}", len(mesh.faces)):
                 points = mesh.vertices * np.array(scale)
-                known = self._meshes[key] = (mesh, tree_of(points, mesh.faces, self._compute.device))
+                known = self._meshes[key] = (mesh, ray_tree_of(points, mesh.faces, self._compute.device))
         return known[1]
 
     def _build(self, chosen: Sequence[int], single: set[int]) -> View:

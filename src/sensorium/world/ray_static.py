@@ -11,7 +11,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from sensorium.geometry.bounds import bounding_box, box_mesh, in_world, tree_of
+from sensorium.geometry.bounds import bounding_box, box_mesh, in_world, ray_tree_of
 from sensorium.geometry.columns import Columns, ColumnsIndex, build_columns
 from sensorium.geometry.columns_walk import build_walk, is_terrain, may_be_terrain
 from sensorium.geometry.ray_structs import Surroundings
@@ -101,7 +101,7 @@ class Static:
                 self.nbytes += walk.nbytes
         elif len(faces):
             with building("the tree of the static world", len(faces)):
-                tree = tree_of(points, faces, device)
+                tree = ray_tree_of(points, faces, device)
             self.kept.append(tree)
             self.nbytes += tree.points.capacity + tree.indices.capacity
             out.mesh = wp.uint64(tree.id)

@@ -5,7 +5,8 @@ in the model (for a list: the order of the list). Matching nothing, or several w
 lists what exists and the nearest names.
 
 `prim_path` of other simulators: ``{ENV_REGEX_NS}``, ``/World/envs/env_.*`` and ``/World`` are stripped; the rest is
-tried as ``entity/name``, then as its leaf; an ambiguous leaf is an error; a trailing ``_*`` is a glob.
+tried as ``entity/name``, then as an entity alone, which is its root body, then as its leaf; an ambiguous leaf is an
+error; a trailing ``_*`` is a glob.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol, cast
+from typing import Literal, Protocol, cast
 
 from sensorium.cfg import MountedSensorCfg, ObjRef
 from sensorium.engines.base import Engine, FrameOnBody, NameKind
@@ -37,6 +38,9 @@ class Named(Protocol):
 
     def names(self, kind: NameKind) -> Sequence[str]:
         """Return all names of a kind in the order of the model."""
+
+    def parent_body(self, body: int) -> int | None:
+        """Return the row of a body's parent, -1 for the world; None where the kinematic tree is unknown."""
 
 
 def match_names(
@@ -179,8 +183,8 @@ def match_prim_path(
 ) -> tuple[NameKind, list[str]]:
     """Return the kind and the names that a prim path of another simulator, or a pattern of such, means here.
 
-    Bodies come before sites, geoms and cameras; the full ``entity/name`` before the leaf. Names are in the order of the
-    model. A leaf alone never reaches into several entities.
+    Bodies come before sites, geoms and cameras; the full ``entity/name`` before the leaf. An entity alone is its root
+    body. Names are in the order of the model. A leaf alone never reaches into several entities.
 
     Args:
         path: the path, with or without the namespace of its environments.
@@ -208,26 +212,46 @@ def match_prim_path(
         *most, last = kinds
         fault = Fault(field, repr(path), f"a {', '.join(most)} or {last} of the model", fix.strip())
         raise SelectionError(config, [fault])
-    kind, found, by_leaf = match
+    kind, found, way = match
     entities = {name.partition("/")[0] if "/" in name else "" for name in found}
-    if len(found) > 1 and (exactly_one or (by_leaf and len(entities) > 1)):
+    has_many = len(found) > len(entities) and way == "entity"
+    if len(found) > 1 and (exactly_one or has_many or (way == "leaf" and len(entities) > 1)):
         expected = f"exactly one {kind}" if exactly_one else f"{plural(kind)} of one entity"
+        expected = "an entity with one root body" if has_many else expected
         fix = f"It matches {listed(found)}. Write the path with its entity, or a selector such as {kind}=."
         raise SelectionError(config, [Fault(field, repr(path), expected, fix)])
     return kind, found
 
 
-def _match_path(rest: str, engine: Named, kinds: tuple[NameKind, ...]) -> tuple[NameKind, list[str], bool] | None:
-    """Return kind and names that a path without its namespace matches, and whether only its leaf did."""
+def _match_path(
+    rest: str, engine: Named, kinds: tuple[NameKind, ...]
+) -> tuple[NameKind, list[str], Literal["name", "entity", "leaf"]] | None:
+    """Return kind and names that a path without its namespace matches, and what of them it matches."""
     parts = rest.split("/")
     for candidate in (rest, f"{parts[0]}/{parts[-1]}"):
         for kind in kinds:
             if found := _full_matches(candidate, engine.names(kind)):
-                return kind, found, False
+                return kind, found, "name"
+    if len(parts) == 1 and (roots := _roots(rest, engine)):
+        return "body", roots, "entity"
     for kind in kinds:
         if found := [name for name in engine.names(kind) if _full_matches(parts[-1], [name.split("/")[-1]])]:
-            return kind, found, True
+            return kind, found, "leaf"
     return None
+
+
+def _roots(pattern: str, engine: Named) -> list[str]:
+    """Return the root bodies of the entities of a pattern; all their bodies where the kinematic tree is unknown."""
+    bodies = engine.names("body")
+    entity_of = [name.partition("/")[0] if "/" in name else "" for name in bodies]
+    chosen = _full_matches(pattern, [entity for entity in dict.fromkeys(entity_of) if entity])
+    found = []
+    for row, name in enumerate(bodies):
+        if entity_of[row] in chosen:
+            parent = engine.parent_body(row)
+            if parent is None or parent < 0 or entity_of[parent] != entity_of[row]:
+                found.append(name)
+    return found
 
 
 def _full_matches(pattern: str, names: Sequence[str]) -> list[str]:

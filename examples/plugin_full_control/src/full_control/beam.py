@@ -64,7 +64,15 @@ def follow_beams(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    z = normals4(wp.uint32(clock[0]), wp.uint32(env), wp.uint32(episode[env]), wp.uint32(mount), key0, key1, table)
+    z = normals4(
+        wp.uint32(clock[0]),
+        wp.uint32(rows.first_env + env),
+        wp.uint32(episode[env]),
+        wp.uint32(mount),
+        key0,
+        key1,
+        table,
+    )
     pos = pos_w[env, mount]
     quat = quat_w[env, mount]
     trembling = wp.normalize(wp.vec3(tremble * z[0], tremble * z[1], -1.0))

@@ -65,10 +65,18 @@ def _gauss_markov(
         return
     tick = clock[0]
     element = (field << wp.uint32(24)) | wp.uint32(quad)
-    draws = normals4(wp.uint32(tick), wp.uint32(env), wp.uint32(episode[env]), element, key0, key1, table)
+    draws = normals4(
+        wp.uint32(tick), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), element, key0, key1, table
+    )
     if reset_tick[env] == tick:
         starts = normals4(
-            wp.uint32(tick), wp.uint32(env), wp.uint32(episode[env]), element, turn_on_key0, turn_on_key1, table
+            wp.uint32(tick),
+            wp.uint32(rows.first_env + env),
+            wp.uint32(episode[env]),
+            element,
+            turn_on_key0,
+            turn_on_key1,
+            table,
         )
         for j in range(4):
             column = 4 * quad + j
@@ -190,7 +198,7 @@ def _flicker(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    t, e, p = wp.uint32(clock[0]), wp.uint32(env), wp.uint32(episode[env])
+    t, e, p = wp.uint32(clock[0]), wp.uint32(rows.first_env + env), wp.uint32(episode[env])
     quads = (columns + 3) / 4
     total = wp.vec4()
     for c in range(leak.shape[0]):

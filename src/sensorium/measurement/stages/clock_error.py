@@ -49,7 +49,9 @@ def _stamp(
     since = wp.float64(ticks_since(wp.int32(tick), began, env)) * dt
     stamp = wp.float64(tick) * dt + wp.float64(offset[env, 0]) + wp.float64(1.0e-6) * wp.float64(skew[env, 0]) * since
     if jitter > 0.0:
-        draws = normals4(wp.uint32(tick), wp.uint32(env), wp.uint32(episode[env]), wp.uint32(0), key0, key1, table)
+        draws = normals4(
+            wp.uint32(tick), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), wp.uint32(0), key0, key1, table
+        )
         stamp = stamp + wp.float64(jitter * draws[0])
     if resolution > wp.float64(0.0):
         stamp = wp.floor(stamp / resolution) * resolution

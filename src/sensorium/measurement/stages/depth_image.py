@@ -232,14 +232,14 @@ def window_normals(
 
 @wp.func
 def noise_of(
-    tick: int, env: int, episode: int, mount: int, v: int, quad: int, image: Pinhole, draws: DepthDraws,
+    tick: int, global_env: int, episode: int, mount: int, v: int, quad: int, image: Pinhole, draws: DepthDraws,
     table: wp.array[wp.vec3],
 ) -> wp.vec4:  # fmt: skip
     """Return the noise of four pixels, of variance 1: a part drawn anew for each sample, and one that changes slowly.
 
     The slow part goes from one draw to the next in `slow_ticks`, at constant variance: a function of the tick alone.
     """
-    e, p = wp.uint32(env), wp.uint32(episode)
+    e, p = wp.uint32(global_env), wp.uint32(episode)
     total = window_normals(
         wp.uint32(tick), e, p, mount, v, quad, image, draws.field, draws.radius, draws.noise0, draws.noise1, table
     )
@@ -258,10 +258,10 @@ def noise_of(
 
 
 @wp.func
-def pixel_words(tick: int, env: int, episode: int, pixel: int, draws: DepthDraws) -> wp.vec4ui:
+def pixel_words(tick: int, global_env: int, episode: int, pixel: int, draws: DepthDraws) -> wp.vec4ui:
     """Return the four random words of a pixel, beside its noise; the pixel is counted over all mounts."""
     element = (draws.field << wp.uint32(24)) | wp.uint32(pixel)
-    return philox(wp.uint32(tick), wp.uint32(env), wp.uint32(episode), element, draws.pixel0, draws.pixel1)
+    return philox(wp.uint32(tick), wp.uint32(global_env), wp.uint32(episode), element, draws.pixel0, draws.pixel1)
 
 
 # Shadows --------------------------------------------------------------------------------------------------------------

@@ -100,7 +100,7 @@ def _kinect(
     if rows.mask[env] == wp.uint8(0):
         return
     first = mount * image.height * image.width
-    noise = noise_of(clock[0], env, episode[env], mount, v, quad, image, draws, table)
+    noise = noise_of(clock[0], rows.first_env + env, episode[env], mount, v, quad, image, draws, table)
     for j in range(4):
         u = 4 * quad + j
         if u >= image.width:
@@ -108,7 +108,7 @@ def _kinect(
         column = first + v * image.width + u
         if inverse(before[env, column]) <= 0.0:
             continue
-        words = pixel_words(clock[0], env, episode[env], column, draws)
+        words = pixel_words(clock[0], rows.first_env + env, episode[env], column, draws)
         angle = wp.float32(0.0)
         sideways = kinect.lateral
         if kinect.is_redwood == 0:

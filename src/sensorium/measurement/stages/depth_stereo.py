@@ -73,7 +73,7 @@ def _stereo(
     if rows.mask[env] == wp.uint8(0):
         return
     first = mount * image.height * image.width
-    noise = noise_of(clock[0], env, episode[env], mount, v, quad, image, draws, table)
+    noise = noise_of(clock[0], rows.first_env + env, episode[env], mount, v, quad, image, draws, table)
     for j in range(4):
         u = 4 * quad + j
         if u >= image.width:
@@ -81,7 +81,7 @@ def _stereo(
         column = first + v * image.width + u
         if inverse(before[env, column]) <= 0.0:
             continue
-        words = pixel_words(clock[0], env, episode[env], column, draws)
+        words = pixel_words(clock[0], rows.first_env + env, episode[env], column, draws)
         at = wp.vec2i(u, v)
         if stereo.fattening > 0.0:
             shift = wp.vec2(

@@ -90,7 +90,7 @@ def _tof(
     if rows.mask[env] == wp.uint8(0):
         return
     first = mount * image.height * image.width
-    noise = noise_of(clock[0], env, episode[env], mount, v, quad, image, draws, table)
+    noise = noise_of(clock[0], rows.first_env + env, episode[env], mount, v, quad, image, draws, table)
     for j in range(4):
         u = 4 * quad + j
         if u >= image.width:
@@ -99,7 +99,7 @@ def _tof(
         depth = values[env, column]
         if inverse(depth) <= 0.0:
             continue
-        words = pixel_words(clock[0], env, episode[env], column, draws)
+        words = pixel_words(clock[0], rows.first_env + env, episode[env], column, draws)
         length = wp.length(ray_of(u, v, image))
         cosine = incidence(z, normals, quats, axes, env, mount, u, v, image)
         r = depth * length

@@ -195,6 +195,10 @@ def _fir(
     values[env, column] = total
 
 
+MOST_TAPS = 100_000
+"""More taps than this in one filter are taken for a slip."""
+
+
 class GroupDelay(StageCfg):
     """A filter of linear phase: every frequency is late by the same time, (taps - 1) / 2 samples, or by `samples`.
 
@@ -209,19 +213,19 @@ class GroupDelay(StageCfg):
     """Where it works: ``"saturation"``, after noise and bias and before quantisation, for a digital filter;
     ``"scale"``, before the noise, for a delay of the element; or any other place."""
     samples: int | None = None
-    """Pure delay, in samples."""
+    """Pure delay, in samples, at most 100,000."""
     coefficients: tuple[Float, ...] | None = None
     """Taps, newest first: symmetric, with sum 1."""
     window: Literal["boxcar", "hann"] | None = None
     """Taps by name: ``"boxcar"`` is the moving average, ``"hann"`` has sin^2(pi k / (length + 1)), k = 1 .. length."""
     length: int | None = PydanticField(default=None, validate_default=True)
-    """Number of taps of the window."""
+    """Number of taps of the window, at most 100,000."""
 
     @field_validator("samples")
     @classmethod
     def _samples(cls, value: int | None) -> int | None:
-        if value is not None and value < 1:
-            raise bad("a whole number >= 1")
+        if value is not None and not 1 <= value <= MOST_TAPS:
+            raise bad(f"a whole number >= 1, at most {MOST_TAPS}")
         return value
 
     @field_validator("coefficients")
@@ -249,8 +253,8 @@ class GroupDelay(StageCfg):
             raise bad("exactly one of samples, coefficients and window with length")
         if (value is None) == (given == ["window"]):
             raise bad("a number of taps with a window, and only with one")
-        if value is not None and value < 2:
-            raise bad("a whole number >= 2")
+        if value is not None and not 2 <= value <= MOST_TAPS:
+            raise bad(f"a whole number >= 2, at most {MOST_TAPS}")
         return value
 
     @property

@@ -32,9 +32,13 @@ def _fill_random(
     element = (field << wp.uint32(24)) | wp.uint32(quad)
     draws = wp.vec4()
     if is_normal != 0:
-        draws = normals4(wp.uint32(clock[0]), wp.uint32(env), wp.uint32(episode[env]), element, key0, key1, table)
+        draws = normals4(
+            wp.uint32(clock[0]), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), element, key0, key1, table
+        )
     else:
-        draws = uniforms4(wp.uint32(clock[0]), wp.uint32(env), wp.uint32(episode[env]), element, key0, key1)
+        draws = uniforms4(
+            wp.uint32(clock[0]), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), element, key0, key1
+        )
     for j in range(4):
         if 4 * quad + j < columns:
             values_out[env, 4 * quad + j] = draws[j]

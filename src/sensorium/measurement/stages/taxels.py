@@ -17,7 +17,7 @@ import torch
 import warp as wp
 from pydantic import ValidationInfo, field_validator, model_validator
 
-from sensorium.cfg import Amount, Place, StageCfg, amount_bounds, bad
+from sensorium.cfg import Amount, Place, StageCfg, amount_bounds, bad, numbers_in
 from sensorium.compute import Rows, kernel
 from sensorium.measurement.draws import is_law
 from sensorium.measurement.record import Record
@@ -207,8 +207,8 @@ class _TaxelFault(StageCfg):
         if value is None:
             return value
         try:
-            given = np.asarray(value.tolist() if hasattr(value, "tolist") else value, np.float64)
-        except (TypeError, ValueError, OverflowError):
+            given = numbers_in(value)
+        except ValueError:
             given = np.full(1, np.nan)
         if given.ndim == 0 or not np.isin(given, (0.0, 1.0)).all():
             raise bad("true or false for each taxel")

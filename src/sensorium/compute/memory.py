@@ -1,0 +1,252 @@
+"""Memory and rays of sensors: what does not fit is refused with its size, before anything is allocated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from math import inf, prod
+from typing import Any
+
+import torch
+from pydantic import BaseModel
+from torch.overrides import TorchFunctionMode
+
+from sensorium.errors import ConfigError, SensoriumError
+from sensorium.memory import Allowance, host_available, in_mb
+
+HOST_BYTES_PER_RAY = 250
+"""Host memory that the rays of a pattern take for a moment while they are made, bytes (240 were measured)."""
+_FIX = "Take a smaller one, or fewer environments."
+_SHAPED = {torch.zeros, torch.ones, torch.empty, torch.rand, torch.randn}
+_NEW = {torch.Tensor.new_zeros, torch.Tensor.new_ones, torch.Tensor.new_empty}
+_LIKE = {torch.zeros_like, torch.ones_like, torch.empty_like, torch.full_like, torch.clone, torch.Tensor.clone,
+         torch.Tensor.contiguous}  # fmt: skip
+
+
+class Memory:
+    """What the sensors of one scene may allocate while they are built.
+
+    Args:
+        device: torch device that they are on.
+        num_envs: number of environments.
+    """
+
+    def __init__(self, device: str, num_envs: int) -> None:
+        self._device, self._num_envs = device, num_envs
+        self._allowances: list[Allowance] = []
+        self._builds: list[tuple[Any, ...]] = []
+        """Configs of what is being built, the innermost last."""
+
+    @contextmanager
+    def within(self, allowance: Allowance) -> Iterator[Allowance]:
+        """Bound what is built inside, besides what the machine has, and count it."""
+        self._allowances.append(allowance)
+        try:
+            yield allowance
+        finally:
+            self._allowances.remove(allowance)
+
+    @contextmanager
+    def building(self, *configs: Any) -> Iterator[None]:
+        """Refuse every allocation inside that does not fit.
+
+        Args:
+            configs: configs of the sensors, for messages: the field that drives a size is one of theirs.
+
+        Raises:
+            ConfigError: something does not fit; with the field, its size and what is available.
+        """
+        self._builds.append(configs)
+        with ExitStack() as stack:
+            stack.callback(self._builds.pop)
+            if len(self._builds) == 1:
+                available = available_bytes(self._device)
+                allowance = Allowance(inf if available is None else available)
+                stack.enter_context(self.within(allowance))
+                stack.enter_context(_Watch(self))
+            try:
+                yield
+            except SensoriumError:
+                raise
+            except (MemoryError, RuntimeError) as error:  # of NumPy, of Warp, or of torch where it was not foreseen
+                if not isinstance(error, MemoryError | torch.OutOfMemoryError) and "memory" not in str(error).lower():
+                    raise
+                title, where, value = self._driver(())
+                raise ConfigError.single(title, where, value, f"a size that fits: {error}", _FIX) from error
+
+    # Before something is allocated ------------------------------------------------------------------------------------
+
+    def check(self, nbytes: float, where: str, value: object, title: str = "") -> None:
+        """Raise where so many bytes do not fit beside what was taken.
+
+        Args:
+            nbytes: bytes that are going to be allocated.
+            where: field of the config that drives them.
+            value: its value.
+            title: the config; empty for that of the sensor that is built.
+
+        Raises:
+            ConfigError: they do not fit.
+        """
+        for allowance in self._allowances:
+            left = allowance.nbytes - allowance.taken
+            if nbytes > left:
+                left_over = f"{in_mb(max(left, 0))} are available"
+                raise self._error(where, value, allowance, in_mb(nbytes), left_over, title)
+
+    def check_rays(self, count: int, where: str, value: object, mounts: int) -> None:
+        """Raise where a pattern has too many rays, before they are made.
+
+        Args:
+            count: rays of the pattern.
+            where: field of the config with the pattern.
+            value: the pattern.
+            mounts: mounts in each environment, which cast the pattern each.
+
+        Raises:
+            ConfigError: they are more than allowed, or making them takes more host memory than is available.
+        """
+        self._check_rays(count * mounts, where, value)
+        needed, available = count * HOST_BYTES_PER_RAY, host_available()
+        if available is not None and needed > available:
+            size, left = f"{count:.6g} rays, {in_mb(needed)}", f"{in_mb(available)} are available"
+            raise self._error(where, value, Allowance(available), size, left)
+        self.check(needed, where, value)
+
+    def take_rays(self, shape: tuple[int, ...], mounts: int) -> None:
+        """Count the rays that a sensor casts for each sample.
+
+        Args:
+            shape: rays of one mount: their number, or the size of an image.
+            mounts: mounts in each environment.
+
+        Raises:
+            ConfigError: they are more than allowed.
+        """
+        self.check_cast(shape, mounts)
+        for allowance in self._allowances:
+            allowance.rays_taken += prod(shape) * mounts * self._num_envs
+
+    def check_cast(self, shape: tuple[int, ...], mounts: int) -> None:
+        """Raise where a sensor casts too many rays; arguments as of `take_rays`.
+
+        Raises:
+            ConfigError: they are more than allowed.
+        """
+        title, where, value = self._driver(shape, has_envs=False)
+        count = prod(shape)
+        self._check_rays(count * mounts, *(("rays", count) if where == "memory" else (where, value)), title)
+
+    def _check_rays(self, per_env: int, where: str, value: object, title: str = "") -> None:
+        rays = per_env * self._num_envs
+        for allowance in self._allowances:
+            left = allowance.rays - allowance.rays_taken
+            if rays > left:
+                raise self._error(where, value, allowance, f"{rays} rays", f"{max(left, 0):.0f} are left", title)
+
+    def allocating(self, shape: tuple[int, ...], itemsize: int) -> None:
+        """Check one tensor that is going to be allocated, and count it."""
+        nbytes = prod(shape) * itemsize
+        for allowance in self._allowances:
+            if nbytes > allowance.nbytes - allowance.taken:
+                title, where, value = self._driver(shape)
+                self.check(nbytes, where, value, title)
+        for allowance in self._allowances:
+            allowance.taken += nbytes
+
+    def check_fields(self, nbytes: float, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Raise where the memory of data fields does not fit.
+
+        Args:
+            nbytes: bytes of all of them.
+            shapes: field -> shape.
+        """
+        largest = max(shapes.values(), key=prod, default=())
+        title, where, value = self._driver((self._num_envs, *largest))
+        self.check(nbytes, where, value, title)
+
+    def _driver(self, shape: tuple[int, ...], *, has_envs: bool = True) -> tuple[str, str, object]:
+        """Return config, field and value that gave a shape its longest axis; the whole shape where none is found."""
+        configs = self._builds[-1] if self._builds else ()
+        for size in sorted({size for size in shape if size > 1}, reverse=True):
+            if has_envs and size == self._num_envs:
+                return _title(configs), "num_envs", size
+            for cfg in configs:
+                for name in type(cfg).model_fields:
+                    value = getattr(cfg, name)
+                    if any(type(part) is int and part == size for part in _parts(value)):
+                        return _title((cfg,)), name, value
+        return _title(configs), "memory", list(shape)
+
+    def _error(
+        self, where: str, value: object, allowance: Allowance, needed: str, left: str, title: str = ""
+    ) -> ConfigError:
+        envs = f"{self._num_envs} environment{'s' if self._num_envs > 1 else ''}"
+        expected = f"{allowance.expected}: it needs {needed} with {envs}, and {left}"
+        title = title or _title(self._builds[-1] if self._builds else ())
+        return ConfigError.single(title, where, value, expected, allowance.fix or _FIX)
+
+
+def _title(configs: tuple[Any, ...]) -> str:
+    return f"{type(configs[0]).__name__}({configs[0].label!r})" if len(configs) == 1 else "Scene"
+
+
+def _parts(value: object) -> Iterator[object]:
+    """Yield a value of a config and the values within it."""
+    yield value
+    if isinstance(value, tuple):
+        yield from value
+    elif isinstance(value, BaseModel):
+        yield from (getattr(value, name) for name in type(value).model_fields)
+
+
+def check_envs(title: str, num_envs: int, nbytes: int, device: str) -> None:
+    """Raise where the state of so many environments does not fit into the memory.
+
+    Args:
+        title: the engine, for messages.
+        num_envs: number of environments.
+        nbytes: bytes that the state of one environment takes at least.
+        device: torch device that it is on.
+
+    Raises:
+        ConfigError: it does not fit; with its size and what is available.
+    """
+    needed, available = num_envs * nbytes, available_bytes(device)
+    if available is not None and needed > available:
+        expected = f"a number that fits: the state needs {in_mb(needed)}, and {in_mb(available)} are available"
+        raise ConfigError.single(title, "num_envs", num_envs, expected, "Take fewer environments.")
+
+
+class _Watch(TorchFunctionMode):
+    """Has a `Memory` check each tensor that is made while a sensor is built, also by its author."""
+
+    def __init__(self, memory: Memory) -> None:
+        super().__init__()
+        self._memory = memory
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        options = kwargs or {}
+        dtype = options.get("dtype") or torch.float32
+        if func in _SHAPED or func in _NEW or func is torch.full or func is torch.Tensor.new_full:
+            given = args[1:] if func in _NEW or func is torch.Tensor.new_full else args
+            size = options.get("size", given[0] if given and not isinstance(given[0], int) else given)
+            if options.get("out") is None and isinstance(size, tuple | list) and all(isinstance(n, int) for n in size):
+                self._memory.allocating(tuple(size), dtype.itemsize)
+        elif func in _LIKE and args and isinstance(args[0], torch.Tensor):
+            dtype = options.get("dtype") or args[0].dtype
+            self._memory.allocating(tuple(args[0].shape), dtype.itemsize)
+        return func(*args, **options)
+
+
+def available_bytes(device: str) -> int | None:
+    """Return the bytes of memory of a torch device that are available; None where the system does not report them."""
+    if torch.device(device).type != "cuda":
+        return host_available()
+    cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(torch.cuda.mem_get_info(device)[0]) + cached
+
+
+__all__ = ["Memory", "available_bytes", "check_envs"]

@@ -1,0 +1,234 @@
+"""Arrays of an `.npz` file, checked before memory is taken: a damaged file is one error that names file and member."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import struct
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import unquote
+
+import numpy as np
+
+from sensorium.errors import ModelError
+from sensorium.memory import host_available, in_mb
+from sensorium.readings import Array
+
+MOST_TEXT = 2**26
+"""Bytes that a text may have. NumPy stores four for each character."""
+MOST_DEFLATED = 1040
+"""Bytes that one byte of a compressed array can stand for, at most: deflate reaches 1032."""
+WRITE_IT = "Write it with NpzRecorder.save."
+
+_END = struct.Struct("<4s4H2LH")
+"""The last bytes of an archive without a comment: mark, disks, entries twice, size and place of the directory."""
+_WORDS = (".", "..", "measured", "truth")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """What an array of the file is, from its header.
+
+    Attributes:
+        info: its entry in the archive's directory.
+        shape: its shape.
+        dtype: its element type.
+    """
+
+    info: zipfile.ZipInfo
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory."""
+        return prod(self.shape) * self.dtype.itemsize
+
+
+class Archive(Mapping[str, Member]):
+    """An open `.npz` file: name -> `Member`, in the order of the file. `open_archive` makes it.
+
+    Args:
+        path: the file, for messages.
+        file: the archive.
+    """
+
+    def __init__(self, path: str, file: zipfile.ZipFile) -> None:
+        self._path, self._file = path, file
+        self._length = os.stat(path).st_size
+        self._members: dict[str, Member] = {}
+        with open(path, "rb") as raw:
+            raw.seek(-_END.size, os.SEEK_END)
+            mark, *_, count, _, _, _ = _END.unpack(raw.read(_END.size))
+        if mark != b"PK\x05\x06" or count != len(file.infolist()) & 0xFFFF:  # zipfile overlooks entries that are lost
+            raise ModelError(f"{path!r} is no recording: its directory of arrays is damaged. {WRITE_IT}")
+        for info in file.infolist():
+            name = info.filename.removesuffix(".npy")
+            if name in self._members:
+                raise self.error(name, "it occurs twice")
+            self._members[name] = self._guard(name, lambda info=info: self._header(info))  # type: ignore[misc]
+
+    def __getitem__(self, name: str) -> Member:
+        return self._members[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def error(self, name: str, reason: str) -> ModelError:
+        """Return the error of one member."""
+        return ModelError(f"{self._path!r} is no recording: array {name!r}: {reason}. {WRITE_IT}")
+
+    def check_size(self, names: list[str]) -> None:
+        """Raise where some arrays together need more memory than is available.
+
+        Raises:
+            ModelError: they do; with both sizes.
+        """
+        needed, available = sum(self[name].nbytes for name in names), host_available()
+        if available is not None and needed > available:
+            raise ModelError(
+                f"recording {self._path!r} needs {in_mb(needed)} of memory, and {in_mb(available)} are available. "
+                "Record fewer sensors or envs, or load it on a machine with more memory."
+            )
+
+    def text(self, name: str) -> str:
+        """Return an array that is one text.
+
+        Raises:
+            ModelError: it is missing, no text, too long or damaged.
+        """
+        if name not in self:
+            raise self.error(name, "it is missing")
+        member = self[name]
+        if member.dtype.kind != "U" or member.shape:
+            raise self.error(name, f"it holds {member.dtype} {list(member.shape)}, expected one text")
+        if member.nbytes > MOST_TEXT:
+            raise self.error(name, f"it has {in_mb(member.nbytes)}, expected at most {in_mb(MOST_TEXT)}")
+        return str(self.read(name))
+
+    def read(self, name: str) -> Array:
+        """Return an array.
+
+        Raises:
+            ModelError: it is damaged.
+        """
+
+        def data() -> Array:
+            with self._file.open(self[name].info) as stream:
+                values: Array = np.lib.format.read_array(stream, allow_pickle=False)
+                if stream.read(1):  # which checks the sum over all bytes, too
+                    raise ValueError("bytes follow it")
+            return values
+
+        return self._guard(name, data)
+
+    def _header(self, info: zipfile.ZipInfo) -> Member:
+        if not info.filename.endswith(".npy"):
+            raise ValueError("it is no .npy")
+        factor = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: MOST_DEFLATED}.get(info.compress_type)
+        if factor is None:
+            raise ValueError(f"its compression {info.compress_type} is not supported, expected deflate or none")
+        if not info.file_size <= factor * min(info.compress_size, self._length):
+            raise ValueError(f"the file's directory says {info.file_size} bytes, more than the file can hold")
+        with self._file.open(info) as stream:
+            version = np.lib.format.read_magic(stream)
+            read = {1: np.lib.format.read_array_header_1_0, 2: np.lib.format.read_array_header_2_0}.get(version[0])
+            if read is None:
+                raise ValueError(f"its format has version {version}, expected 1 or 2")
+            shape, _, dtype = read(stream)
+            member = Member(info, shape, dtype)
+            if dtype.kind not in "biufU" or min(shape, default=0) < 0:
+                raise ValueError(f"it holds {dtype} {list(shape)}, expected numbers or text")
+            if (size := stream.tell() + member.nbytes) != info.file_size:
+                raise ValueError(f"its header says {size} bytes, the file's directory {info.file_size}")
+        return member
+
+    def _guard(self, name: str, read: Callable[[], T]) -> T:
+        try:
+            return read()
+        except Exception as error:  # zipfile, zlib and NumPy raise many kinds for damaged bytes
+            raise self.error(name, f"{type(error).__name__}: {error}") from error
+
+
+def key_of(name: str, *, slashes: bool = True) -> str:
+    r"""Return a name as it stands in the keys of a file; different names have different keys.
+
+    Each byte (UTF-8) of ``%``, ``\`` and of characters that are not printable is written as ``%XX``. So are parts of a
+    path that would lead elsewhere (``..``, empty parts) or are words of the file's own (``measured``, ``truth``).
+
+    Args:
+        name: the name.
+        slashes: whether single slashes within it stay.
+    """
+    if not name:
+        return "%"
+    kept = "".join(each if each.isprintable() and each not in "%\\" else _escaped(each) for each in name)
+    if not slashes:
+        return kept.replace("/", "%2F") if kept not in (".", "..") else _escaped(kept)
+    kept = re.sub(r"(?<![^/])/|/(?![^/])", "%2F", kept)
+    parts = kept.split("/")
+    return "/".join(_escaped(part[0]) + part[1:] if part in _WORDS else part for part in parts)
+
+
+def name_of(key: str) -> str:
+    """Return the name that `key_of` wrote as this key."""
+    return "" if key == "%" else unquote(key, errors="surrogatepass")
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in text.encode("utf-8", "surrogatepass"))
+
+
+@contextmanager
+def open_archive(path: str | os.PathLike[str]) -> Iterator[Archive]:
+    """Open an `.npz` file; the headers of its arrays are checked.
+
+    Raises:
+        ModelError: the file is missing, no regular file, no `.npz` file or damaged.
+    """
+    name = os.fspath(path)
+    text = name if isinstance(name, str) else os.fsdecode(name)
+    try:
+        check_regular(Path(text))
+        file = zipfile.ZipFile(text)
+    except FileNotFoundError:
+        raise ModelError(f"recording {text!r} does not exist: check the path.") from None
+    except ModelError:
+        raise
+    except Exception as error:  # likewise
+        raise ModelError(f"{text!r} is no recording: {type(error).__name__}: {error}. {WRITE_IT}") from error
+    with file:
+        yield Archive(text, file)
+
+
+def check_regular(path: Path) -> None:
+    """Raise where a path names something else than a regular file, or a link to one.
+
+    Raises:
+        ModelError: it does; with what it is.
+        OSError: there is nothing.
+    """
+    mode = path.stat().st_mode
+    if stat.S_ISREG(mode):
+        return
+    kinds = {
+        stat.S_IFDIR: "folder", stat.S_IFCHR: "character device", stat.S_IFBLK: "block device", stat.S_IFIFO: "pipe",
+        stat.S_IFSOCK: "socket",
+    }  # fmt: skip
+    kind = kinds.get(stat.S_IFMT(mode), "special file")
+    raise ModelError(f"recording {str(path)!r} is a {kind}, expected a regular file. Name another path.")
+
+
+__all__ = ["Archive", "Member", "check_regular", "key_of", "name_of", "open_archive"]

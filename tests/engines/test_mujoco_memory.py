@@ -1,0 +1,76 @@
+"""MuJoCo's memory that is too small for a state: an error or a warning that names `<size memory>`."""
+
+from __future__ import annotations
+
+import mujoco
+import pytest
+
+import sensorium as sn
+from sensorium.engines.mujoco import PERSISTENT_UP_TO, MujocoEngine
+
+PILE = 20
+
+
+def pile(memory, apart):
+    """Boxes, far from each other or all in one place."""
+    boxes = "".join(
+        f'<body name="b{i}" pos="{i * apart} 0 .3"><freejoint/><geom type="box" size=".1 .1 .1"/>'
+        f'<site name="s{i}"/></body>'
+        for i in range(PILE)
+    )
+    return f'<mujoco><size memory="{memory}"/><worldbody><geom type="plane" size="5 5 .1"/>{boxes}</worldbody></mujoco>'
+
+
+SENSORS = [
+    sn.ImuCfg(name="imu", site="s0"),
+    sn.ContactSensorCfg(name="contact", primary=sn.ContactMatch(mode="body", pattern="b0"), fields=("found", "force")),
+]
+CROWD = [[0.05 * (i % 5), 0.05 * (i // 5), 0.1, 1, 0, 0, 0] for i in range(PILE)]
+MESSAGE = r'MuJoCo failed in env {}.*stackAlloc.*Raise <size memory="..."/> of the model'
+
+
+@pytest.fixture(autouse=True)
+def _log(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # MuJoCo writes its log where it runs
+
+
+@pytest.mark.parametrize("num_envs", [2, PERSISTENT_UP_TO + 1])
+def test_an_engine_without_memory_for_its_state_says_so_and_can_be_reset(num_envs):
+    """The error names the environments and the size; the others were stepped, and a reset works."""
+    engine = MujocoEngine(pile("60K", 1.0), num_envs)
+    scene = sn.Scene(engine, SENSORS)
+    scene.step(substeps=2)
+    engine.qpos[1] = engine.qpos.new_tensor(CROWD).flatten()
+    with pytest.raises(sn.ModelError, match=MESSAGE.format(1)):
+        scene.step()
+    scene.reset()
+    scene.step(substeps=3)
+    assert scene["imu"].valid.all() and not scene["contact"].data.found.any()
+    with pytest.raises(sn.ModelError, match=MESSAGE.format("0, 1")):
+        sn.Scene(MujocoEngine(pile("60K", 0.01), num_envs), SENSORS)
+
+
+def test_a_wrapped_state_without_memory_says_so_and_reads_on_when_it_fits():
+    """The private data are made anew; the owner's are not touched."""
+    model = sn.prepare(mujoco.MjSpec.from_string(pile("60K", 1.0)), SENSORS).compile()
+    data = mujoco.MjData(model)
+    scene = sn.Scene(MujocoEngine.from_mj(model, data), SENSORS)
+    mujoco.mj_step(model, data)
+    before = data.qpos.copy()
+    data.qpos[:] = [number for pose in CROWD for number in pose]
+    with pytest.raises(sn.ModelError, match=MESSAGE.format(0) + r".*Your MjData is as it was"):
+        scene.update()
+    data.qpos[:] = before
+    mujoco.mj_step(model, data)
+    scene.update()
+    assert scene["imu"].valid.all() and scene["imu"].data.lin_acc_b.isfinite().all()
+
+
+def test_contacts_that_were_dropped_are_a_warning_with_the_size():
+    """Where MuJoCo drops contacts and constraints and continues, a warning names what was lost and the size."""
+    with pytest.warns(sn.SensoriumWarning) as caught:
+        scene = sn.Scene(MujocoEngine(pile("300K", 0.03)), SENSORS)
+        scene.step()
+        assert scene["imu"].data is not None
+    texts = [str(warning.message) for warning in caught]
+    assert any("contacts, and those beyond it were dropped" in text and "<size memory=" in text for text in texts)

@@ -1,0 +1,189 @@
+"""A client whose request takes long waits for it, and knows what it waits for; a loop that stands is named."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from streaming import PATIENCE, Gauge, GaugeCfg, GaugeData, build, running, serving
+from test_blueprints import LEAST, OURS
+
+import sensorium as sn
+from sensorium.compute import program
+from sensorium.errors import StreamError
+
+SHORT = 0.4
+"""Time-out of the clients here, s."""
+LONG = 1.5
+"""How long what they ask for takes, s."""
+
+
+class SlowGaugeCfg(GaugeCfg):
+    """A gauge that takes long to make."""
+
+    compiles: bool = False
+    """Whether it spends that time where kernels are compiled."""
+
+
+class SlowGauge(sn.SimpleSensor[SlowGaugeCfg, GaugeData]):
+    requires = (sn.BODY_POSE,)
+    update_raw_data = Gauge.update_raw_data
+
+    def setup(self) -> None:
+        if self.cfg.compiles:
+            with program._loading:
+                time.sleep(LONG)
+        else:
+            time.sleep(LONG)
+
+
+@pytest.mark.parametrize("compiles", [False, True])
+@pytest.mark.parametrize("local", [False, True])
+def test_a_request_that_takes_long_is_waited_for(local: bool, compiles: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """Its time-out does not expire while the server works; while that compiles kernels, the client's log says so."""
+    caplog.set_level(logging.WARNING, "sensorium.client")
+    with sn.serve(build(columns=0), "tcp://127.0.0.1:0") as server:
+
+        def use(client: sn.Client) -> None:
+            blueprint = client.blueprints.find("sensor.other.slow_gauge")
+            blueprint.set_attribute("compiles", compiles)
+            client.timeout = SHORT
+            start = time.monotonic()
+            assert client.spawn(blueprint, name="slow").name == "slow"
+            assert time.monotonic() - start > LONG
+
+        if local:  # the loop is on this very thread
+            with sn.local_client(server.scene, server=server) as client:
+                use(client)
+        else:
+            with running(server), sn.connect(server.address, timeout=PATIENCE) as client:
+                use(client)
+    told = [each.getMessage() for each in caplog.records if "is at work" in each.getMessage()]
+    assert len(told) == compiles
+    assert all("compiles kernels, on the first run only; waiting for its answer" in text for text in told)
+
+
+def test_others_wait_behind_it_as_well() -> None:
+    """A second client asks while the server is busy with the first: it is answered, too."""
+    with serving(world={"columns": 0}) as server, sn.connect(server.address, timeout=PATIENCE) as first:
+        with sn.connect(server.address, timeout=PATIENCE) as second:
+            blueprint = first.blueprints.find("sensor.other.slow_gauge")
+            spawning = threading.Thread(target=first.spawn, args=(blueprint,), kwargs={"name": "slow"})
+            spawning.start()
+            time.sleep(0.2)
+            second.timeout = SHORT
+            second.reset()
+            spawning.join(PATIENCE)
+            assert "slow" in server.streams
+
+
+def test_kernels_that_a_step_of_the_owner_compiles_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    """A request waits while the owner's own step compiles, though nobody polls meanwhile."""
+    caplog.set_level(logging.WARNING, "sensorium.client")
+    with sn.serve(build(columns=0), "tcp://127.0.0.1:0") as server, sn.connect(server.address) as client:
+        client.timeout = SHORT
+        done: list[bool] = []
+
+        def ask() -> None:
+            client.reset()
+            done.append(True)
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        with program._loading:
+            time.sleep(LONG)
+        with running(server):
+            asking.join(PATIENCE)
+    assert done and "compiles kernels" in caplog.text
+
+
+def test_a_loop_that_stands_is_named_in_time() -> None:
+    with sn.serve(build(columns=0), "tcp://127.0.0.1:0") as server, sn.connect(server.address) as client:
+        client.timeout = SHORT
+        start = time.monotonic()
+        with pytest.raises(
+            StreamError, match=r"did not answer within 0\.4 s\. .*does its loop run, and call server\.po"
+        ):
+            client.reset()
+        assert time.monotonic() - start < 2.0 * SHORT
+
+
+# With an empty cache of kernels ---------------------------------------------------------------------------------------
+
+MODEL = """
+<mujoco>
+  <worldbody>
+    <geom name="floor" type="plane" size="20 20 .1"/>
+    <geom name="wall" type="box" size=".1 3 3" pos="3 0 1"/>
+    <body name="robot/base" pos="0 0 1">
+      <freejoint/>
+      <geom name="robot/hull" size=".1 .1 .1" type="box"/>
+      <site name="robot/pad" size=".2"/>
+      <body name="robot/arm" pos="0 0 .2">
+        <joint name="robot/hinge" axis="0 1 0"/>
+        <geom name="robot/link" type="capsule" size=".03 .1"/>
+      </body>
+    </body>
+    <body name="cube" pos="1 0 1"><freejoint/><geom name="cube" type="box" size=".1 .1 .1"/></body>
+  </worldbody>
+</mujoco>
+"""
+CHILD = """
+import json, sys, threading, time
+import sensorium as sn
+kind, values, attach = json.loads(sys.argv[1])
+reserve = [sn.ContactSensorCfg(primary=sn.ContactMatch(mode="body", pattern=".*"))]
+reserve += [sn.CollisionEventsCfg(primary=sn.ContactMatch(mode="body", pattern=".*"))]
+scene = sn.Scene(sn.MujocoEngine(sys.argv[2]), reserve=reserve)
+server = sn.serve(scene, "tcp://127.0.0.1:0")
+over = threading.Event()
+def loop():
+    while not over.is_set():
+        scene.step()
+        server.poll(0.005)
+thread = threading.Thread(target=loop)
+thread.start()
+try:
+    with sn.connect(server.address) as client:
+        blueprint = next(each for each in client.blueprints if each.definition.kind == kind)
+        for name, value in values.items():
+            blueprint.set_attribute(name, value)
+        start, heard = time.monotonic(), threading.Event()
+        sensor = client.spawn(blueprint, attach_to=attach)
+        took = time.monotonic() - start
+        sensor.listen(lambda data: heard.set())
+        heard.wait(60.0)
+        print(json.dumps({"took": took, "heard": heard.is_set()}))
+finally:
+    over.set()
+    thread.join()
+    server.close()
+"""
+
+
+@pytest.mark.parametrize(
+    "kind", ["imu", *(pytest.param(each, marks=pytest.mark.soak) for each in OURS if each != "imu")]
+)
+def test_the_first_spawn_of_a_kind_works_with_an_empty_cache(tmp_path: Path, kind: str) -> None:
+    """All options are the defaults, time-outs too, and every kernel has to be compiled."""
+    (tmp_path / "model.xml").write_text(MODEL)
+    attach = None if kind in ("builtin", "touch") else "robot/base"
+    values = {**LEAST.get(kind, {}), **({"site": "robot/pad"} if kind == "touch" else {})}
+    asked = json.dumps([kind, values, attach])
+    ended = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", CHILD, asked, str(tmp_path / "model.xml")],
+        env={**os.environ, "WARP_CACHE_PATH": str(tmp_path / "cache")}, capture_output=True, text=True, timeout=600,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    found = json.loads(ended.stdout.splitlines()[-1])
+    assert found["heard"] or kind == "collision_events"
+    assert any((tmp_path / "cache").rglob("*.o")) or any((tmp_path / "cache").rglob("*.ptx"))
+    if found["took"] > 5.0:
+        assert "compiles kernels" in ended.stderr

@@ -1,0 +1,36 @@
+"""What a package of sensorium carries besides code: the licence, the authors, where it lives."""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+APACHE_2 = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
+"""SHA-256 of https://www.apache.org/licenses/LICENSE-2.0.txt."""
+
+
+@pytest.fixture(scope="module")
+def pyproject() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def test_the_licence_is_the_standard_text_and_is_packaged(pyproject: dict[str, Any]) -> None:
+    """Wheels take what `license-files` names, source distributions also what they include."""
+    project = pyproject["project"]
+    assert project["license"] == "Apache-2.0" and project["license-files"] == ["LICENSE"]
+    assert hashlib.sha256((ROOT / "LICENSE").read_bytes()).hexdigest() == APACHE_2
+    included = pyproject["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    assert "/LICENSE" in included
+    assert all(list(ROOT.glob(pattern.removeprefix("/"))) for pattern in included)
+
+
+def test_authors_and_addresses_are_given(pyproject: dict[str, Any]) -> None:
+    project = pyproject["project"]
+    assert project["authors"]
+    assert {"Homepage", "Documentation", "Issues"} <= set(project["urls"])
+    assert all(address.startswith(project["urls"]["Homepage"]) for address in project["urls"].values())

@@ -1,0 +1,621 @@
+"""A call of a scene that ends halfway: the scene goes on from a consistent tick, or says what to call.
+
+What is interrupted is compared with a twin that was not: the same ticks, the same episodes, bit for bit.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import synthetic as syn
+import torch
+
+import sensorium as sn
+from sensorium import Field, Record, SimpleSensor, SimpleSensorCfg, StageCfg, Timeline
+from sensorium.cfg import Place
+from sensorium.compute import program
+
+ERRORS = (RuntimeError("a fault"), KeyboardInterrupt())
+EITHER = pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+WHAT_TO_CALL = r"was interrupted by (RuntimeError \(a fault\)|KeyboardInterrupt) at tick \d+.*scene\.reset\(\)"
+
+
+class Trap:
+    """Raises an error where a hook of a name is called the next time."""
+
+    where = ""
+    error: BaseException = ERRORS[0]
+
+    @classmethod
+    def check(cls, where: str) -> None:
+        if cls.where == where:
+            cls.where = ""
+            raise cls.error
+
+    @classmethod
+    def set(cls, where: str, error: BaseException) -> None:
+        cls.where, cls.error = where, error
+
+
+@pytest.fixture(autouse=True)
+def disarmed() -> Iterator[None]:
+    yield
+    Trap.where = ""
+
+
+class TrapStage(StageCfg):
+    """Adds noise, and half of what it added before; its hooks call `Trap.check`."""
+
+    place: Place = "noise"
+
+    def state_specs(self, fields: Mapping[str, Any]) -> Mapping[str, tuple[int, ...]]:
+        return {"kept": (3,)}
+
+    def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: Any) -> None:
+        Trap.check("stage apply")
+        state["kept"].mul_(0.5).add_(key.normal("kept", "vec"))
+        Trap.check("stage apply, done")
+        slot.vec += state["kept"]
+
+    def reset(self, state: Mapping[str, torch.Tensor], key: Any) -> None:
+        Trap.check("stage reset")
+        state["kept"].masked_fill_(key.mask[:, None] > 0, 0.0)
+
+
+class TrapCfg(SimpleSensorCfg[syn.ProbeData]):
+    """Every hook calls `Trap.check`."""
+
+
+class TrapSensor(SimpleSensor[TrapCfg, syn.ProbeData]):
+    requires = (sn.BODY_POSE,)
+    lookback = 1
+
+    def fields(self) -> Mapping[str, Field]:
+        declared = super().fields()
+        return {name: declared[name] for name in ("vec",)}
+
+    def intermediate_fields(self) -> Mapping[str, Field]:
+        return self.fields()
+
+    def setup(self) -> None:
+        self._sum = self.new_state("sum", (3,))
+
+    def update_raw_data(self, raw: Record) -> None:
+        Trap.check("update_raw_data")
+        self._sum += self.engine.array("body_pos_w")[:, 0]
+        raw.vec.copy_(self.engine.array("body_pos_w")[:, 0])
+        Trap.check("update_raw_data, done")
+
+    def apply_physics_imperfections(self, slot: Record, timeline: Timeline) -> None:
+        Trap.check("apply_physics_imperfections")
+        slot.vec += 0.001 * self._sum
+
+    def apply_transform(self, data: Record, timeline: Timeline, *, is_measured: bool) -> None:
+        Trap.check("apply_transform")
+        data.vec.copy_(0.5 * data.vec + 0.5 * timeline.previous("vec", now=data.vec))
+
+    def apply_hardware_imperfections(self, slot: Record) -> None:
+        Trap.check("apply_hardware_imperfections")
+        self.standard_chain(slot)
+
+    def post_process(self, data: Record, timeline: Timeline, *, is_measured: bool) -> Mapping[str, torch.Tensor]:
+        Trap.check("post_process")
+        return {"vec": data.vec + 0.1 * timeline.at(0).vec}
+
+    def reset(self, env_mask: torch.Tensor) -> None:
+        Trap.check("reset")
+        self._sum[env_mask > 0] = 1.0
+
+
+class TrapFusedCfg(SimpleSensorCfg[syn.ProbeData]):
+    """Truth and measured value from one hook."""
+
+
+class TrapFused(SimpleSensor[TrapFusedCfg, syn.ProbeData]):
+    requires = (sn.BODY_POSE,)
+
+    def fields(self) -> Mapping[str, Field]:
+        return {"vec": super().fields()["vec"]}
+
+    def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
+        Trap.check("update_current_timestep_data")
+        raw.vec.copy_(self.engine.array("body_pos_w")[:, 0])
+        slot.vec.copy_(raw.vec + self.key.normal("shake", "vec"))
+
+
+class TrapComputeCfg(SimpleSensorCfg[syn.ProbeData]):
+    """Full control."""
+
+
+class TrapCompute(sn.Sensor[TrapComputeCfg, syn.ProbeData]):
+    requires = (sn.BODY_POSE,)
+
+    def fields(self) -> Mapping[str, Field]:
+        return {"vec": super().fields()["vec"]}
+
+    def compute(self, truth: Record, measured: Record) -> None:
+        Trap.check("compute")
+        truth.vec.copy_(self.engine.array("body_pos_w")[:, 0])
+        measured.vec.copy_(truth.vec + 1.0)
+
+
+class TrapLazyCfg(SimpleSensorCfg[syn.ProbeData]):
+    """Nothing but the truth, on read."""
+
+
+class TrapLazy(SimpleSensor[TrapLazyCfg, syn.ProbeData]):
+    requires = (sn.BODY_POSE,)
+
+    def fields(self) -> Mapping[str, Field]:
+        return {"vec": super().fields()["vec"]}
+
+    def update_raw_data(self, raw: Record) -> None:
+        Trap.check("lazy")
+        raw.vec.copy_(self.engine.array("body_pos_w")[:, 0])
+
+
+def sensors() -> list[Any]:
+    """Return the sensors with traps between others, of several rates."""
+    rest = syn.menagerie()
+    return [
+        *rest[:4],
+        TrapCfg(name="trap", noise={"vec": 0.1}, stages=(TrapStage(fields=("vec",)),), history_length=2, delay=0.02),
+        TrapFusedCfg(name="fused", history_length=2),
+        TrapComputeCfg(name="compute", history_length=3),
+        TrapLazyCfg(name="lazy"),
+        TrapLazyCfg(name="slow_lazy", update_period=0.02, evaluate="on_read"),
+        syn.ScalarCfg(name="on_demand", update_period=0.03, noise=0.1, evaluate="wanted"),
+        *rest[4:],
+    ]
+
+
+FEW = ("noisy", "kernel", "trap", "lazy", "on_demand", "bursts", "ramp", "cast")
+
+
+def pair(*names: str) -> tuple[sn.Scene, sn.Scene]:
+    """Return two scenes of the same sensors, all or those of some names, after three ticks."""
+    cfgs = [cfg for cfg in sensors() if not names or cfg.name in names]
+    scenes = syn.world(cfgs), syn.world(cfgs)
+    for scene in scenes:
+        syn.advance(scene, 3)
+        read(scene)
+    return scenes
+
+
+def read(scene: sn.Scene) -> dict[str, dict[str, np.ndarray]]:
+    return {name: syn.snapshot(scene[name]) for name in scene}
+
+
+def assert_same(scene: sn.Scene, twin: sn.Scene) -> None:
+    for name, shot in read(scene).items():
+        try:
+            syn.same(shot, syn.snapshot(twin[name]))
+        except AssertionError as error:
+            raise AssertionError(f"sensor {name!r} at tick {scene.tick}: {error}") from None
+
+
+def go_on(scene: sn.Scene, twin: sn.Scene, ticks: int = 7) -> None:
+    """Assert that both show the same in some ticks, with a reset of some envs and an evaluation without time."""
+    assert_same(scene, twin)
+    for k in range(ticks):
+        for each in (scene, twin):
+            syn.advance(each)
+            if k == 2:
+                syn.reset(each, [1, 2])
+            if k == 4:
+                each.update(ticks=0)
+        if k % 2:
+            assert_same(scene, twin)
+
+
+def start_again(scene: sn.Scene, twin: sn.Scene) -> None:
+    """Begin the same episode in both."""
+    twin.clock.episode.copy_(scene.clock.episode)  # a reset that was interrupted counts, or not
+    for each in (scene, twin):
+        each._own_control_steps = False
+        syn.reset(each)
+        each.clock.begin_control_step()
+
+
+def refuses(scene: sn.Scene) -> None:
+    """Assert that every call says what happened and what to call, but for those that mend it."""
+    calls: list[Callable[[], object]] = [
+        scene.step, scene.update, lambda: scene.update(ticks=0), scene.publish, scene.state, lambda: scene.reset([0]),
+        lambda: scene.add(syn.ScalarCfg(name="late")), lambda: scene.reconfigure("noisy", noise=1.0),
+        *(lambda name=name: scene[name].data for name in scene),
+        *(lambda name=name: scene[name].valid for name in scene),
+        lambda: scene["trap"].reset(), lambda: scene["noisy"].read([1]), lambda: scene["noisy"].set("noise", 1.0),
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises(sn.ScheduleError, match=WHAT_TO_CALL):
+            call()
+
+
+OPERATIONS: dict[str, Callable[[sn.Scene], object]] = {
+    "update": lambda scene: syn.advance(scene),
+    "step": lambda scene: scene.step(),
+    "again": lambda scene: scene.update(ticks=0),
+    "reset": lambda scene: syn.reset(scene),
+    "reset some": lambda scene: syn.reset(scene, [0, 3]),
+    "load_state": lambda scene: scene.load_state(scene.state()),
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_an_interrupt_at_every_segment_boundary(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before and after each segment: the scene refuses, and after a reset shows the bits of its twin."""
+    scene, twin = pair(*FEW)
+    work, run = program.Segment.run, OPERATIONS[operation]
+    state = {"left": 10**9, "after": 0}
+
+    def interrupted(self: program.Segment) -> None:
+        state["left"] -= 1
+        if state["left"] == 0 and not state["after"]:
+            raise ERRORS[0]
+        work(self)
+        if state["left"] == 0:
+            raise ERRORS[1]
+
+    monkeypatch.setattr(program.Segment, "run", interrupted)
+    boundaries = 0
+    for after in (False, True):
+        for k in range(1, 1000):
+            syn.advance(scene, 2)
+            syn.advance(twin, 2)
+            state.update(left=k, after=after)
+            try:
+                run(scene)
+            except (RuntimeError, KeyboardInterrupt):
+                state["left"] = 10**9
+            else:
+                state["left"] = 10**9
+                run(twin)
+                assert_same(scene, twin)
+                break
+            run(twin)
+            boundaries += 1
+            if k % 10 == 1:
+                refuses(scene)
+            with pytest.raises(sn.ScheduleError, match=WHAT_TO_CALL):
+                scene["noisy"].data  # noqa: B018
+            start_again(scene, twin)
+            assert_same(scene, twin)
+    assert boundaries > 20 or operation == "load_state"
+    go_on(scene, twin)
+
+
+HOOKS = (
+    "update_raw_data", "update_raw_data, done", "apply_physics_imperfections", "apply_transform",
+    "apply_hardware_imperfections", "post_process", "stage apply", "stage apply, done", "update_current_timestep_data",
+    "compute",
+)  # fmt: skip
+
+
+@EITHER
+@pytest.mark.parametrize("hook", HOOKS)
+def test_an_error_in_a_hook(hook: str, error: BaseException) -> None:
+    """The first cause comes out of the step and is named from then on; a reset or a saved state mends the scene."""
+    scene, twin = pair()
+    saved = twin.state()
+    for mend in ("reset", "load_state"):
+        Trap.set(hook, error)
+        with pytest.raises(type(error)) as caught:
+            syn.advance(scene)
+        assert caught.value is error
+        refuses(scene)
+        syn.advance(twin)
+        if mend == "reset":
+            start_again(scene, twin)
+        else:
+            scene.load_state(saved)
+            twin.load_state(saved)
+        go_on(scene, twin)
+
+
+@EITHER
+@pytest.mark.parametrize("hook", ["reset", "stage reset", "update_raw_data"])
+@pytest.mark.parametrize("envs", [None, [1, 3]])
+def test_an_error_in_a_hook_of_a_reset(envs: Any, hook: str, error: BaseException) -> None:
+    scene, twin = pair()
+    Trap.set(hook, error)
+    with pytest.raises(type(error)):
+        syn.reset(scene, envs)
+    syn.reset(twin, envs)
+    refuses(scene)
+    start_again(scene, twin)
+    go_on(scene, twin)
+
+
+@EITHER
+def test_an_error_in_a_hook_of_a_sensors_own_reset(error: BaseException) -> None:
+    scene, twin = pair()
+    Trap.set("reset", error)
+    with pytest.raises(type(error)):
+        scene["trap"].reset([1])
+    refuses(scene)
+    start_again(scene, twin)
+    go_on(scene, twin)
+
+
+@EITHER
+@pytest.mark.parametrize("name", ["lazy", "slow_lazy"])
+def test_an_error_in_a_lazy_read_is_gone_with_the_next_read(name: str, error: BaseException) -> None:
+    """There is no memory that could be half done: the next read computes the sample, at this tick or a later one."""
+    scene, twin = pair()
+    for later in (0, 1, 2):
+        for each in (scene, twin):
+            syn.advance(each, 2)
+        Trap.set("lazy", error)
+        with pytest.raises(type(error)):
+            scene[name].data  # noqa: B018
+        for each in (scene, twin):
+            syn.advance(each, later)
+        assert_same(scene, twin)
+    go_on(scene, twin)
+
+
+@EITHER
+@pytest.mark.parametrize("operation", ["add", "reconfigure"])
+def test_a_sensor_that_cannot_be_captured_leaves_the_scene_as_it_was(operation: str, error: BaseException) -> None:
+    """Without the new sensor, or with the old one; Ctrl-C is refused as everywhere."""
+    scene, twin = pair()
+    sensor = scene["trap"]
+    Trap.set("reset", error)
+    with pytest.raises(type(error)):
+        if operation == "add":
+            scene.add(TrapCfg(name="late"))
+        else:
+            scene.reconfigure("trap", history_length=3)
+    assert "late" not in scene and scene["trap"] is sensor
+    if isinstance(error, Exception):
+        go_on(scene, twin)
+    refuses(scene) if isinstance(error, KeyboardInterrupt) else None
+    start_again(scene, twin)
+    go_on(scene, twin)
+
+
+@EITHER
+@pytest.mark.parametrize("call", ["step", "refresh", "reset", "count_ticks", "forward", "load_state"])
+@pytest.mark.parametrize("after", [False, True])
+def test_an_error_of_the_engine(after: bool, call: str, error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before or after it did its work."""
+    scene, twin = pair()
+    work = getattr(scene.engine, call)
+
+    def broken(*args: Any, **kwargs: Any) -> Any:
+        monkeypatch.undo()
+        if after:
+            work(*args, **kwargs)
+        raise error
+
+    monkeypatch.setattr(scene.engine, call, broken)
+    run = {
+        "refresh": OPERATIONS["update"], "count_ticks": OPERATIONS["update"], "forward": OPERATIONS["again"],
+    }.get(call) or OPERATIONS[call]  # fmt: skip
+    with pytest.raises(type(error)):
+        run(scene)
+    refuses(scene)
+    if scene.engine.tick > twin.tick:
+        syn.advance(twin)
+    start_again(scene, twin)
+    go_on(scene, twin)
+
+
+def test_arguments_that_are_refused_change_nothing() -> None:
+    """A control, a number of ticks, envs or a state that do not fit: the scene goes on as if nothing was given."""
+    scene, twin = pair()
+    calls: list[Callable[[], object]] = [
+        lambda: scene.step(torch.zeros(4, 3)), lambda: scene.step(substeps=0), lambda: scene.update(ticks=-1),
+        lambda: scene.reset([9]), lambda: scene.reset(body_pos_w=torch.zeros(3, 1, 2)),
+        lambda: scene.reset(nothing=1.0),
+        lambda: scene.load_state({**scene.state(), "seed": 5}), lambda: scene.add(syn.ScalarCfg(name="trap")),
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises((sn.SensoriumError, ValueError, KeyError)):
+            call()
+    go_on(scene, twin)
+
+
+@EITHER
+def test_an_error_in_a_callback_of_watch_leaves_a_consistent_tick(error: BaseException) -> None:
+    scene, twin = pair()
+
+    def fail() -> None:
+        raise error
+
+    with scene.watch(fail, every_tick=True), pytest.raises(type(error)):
+        scene.step(substeps=3)
+    assert scene.tick == scene.engine.tick == twin.tick + 1
+    twin.step(substeps=1)
+    go_on(scene, twin)
+
+
+def test_a_sensor_that_fails_can_be_removed_before_the_reset() -> None:
+    scene, twin = pair()
+    Trap.set("update_raw_data", ERRORS[0])
+    with pytest.raises(RuntimeError, match="a fault"):
+        syn.advance(scene)
+    scene.remove("trap")
+    with pytest.raises(sn.ScheduleError, match=WHAT_TO_CALL):
+        scene.step()
+    syn.advance(twin)
+    twin.remove("trap")
+    start_again(scene, twin)
+    go_on(scene, twin)
+
+
+@pytest.mark.parametrize("state", [None, 3, {}, {"tick": 1}, "state"])
+def test_what_is_no_state_is_refused(state: Any) -> None:
+    scene, twin = pair()
+    with pytest.raises(
+        sn.ConfigError, match=r"Scene\.load_state\.state: got .*expected what scene\.state\(\) returned"
+    ):
+        scene.load_state(state)
+    for part in ("engine", "sensors"):
+        with pytest.raises(sn.ConfigError, match=r"Scene\.load_state\.state"):
+            scene.load_state({**scene.state(), part: None})
+    go_on(scene, twin)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Python swallows some in finalisers
+@pytest.mark.parametrize("operation", [*OPERATIONS, "read", "add", "publish"])
+def test_ctrl_c_at_any_point(operation: str) -> None:
+    """Signals are handled where a function begins and where one of C returns: one is raised at many such points.
+
+    Where the scene then refuses, a reset mends it; else it is at the tick before the call, or at the one after it.
+    """
+    scene, twin = pair(*FEW)
+    added = iter(range(10**6))
+    run: Callable[[sn.Scene], object] = {
+        "read": lambda each: [each[name].data for name in each],
+        "add": lambda each: each.add(syn.KernelProbeCfg(name=f"late{next(added)}", noise={"vec": 0.1}, delay=0.02)),
+        "publish": lambda each: each.publish(),
+        **OPERATIONS,
+    }[operation]
+    events = {"count": 0, "at": -1}
+
+    def profile(frame: Any, event: str, argument: Any) -> None:
+        if event in ("call", "c_return") and frame.f_code.co_name != "__del__":  # Python swallows what is raised there
+            events["count"] += 1
+            if events["count"] == events["at"]:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+    def interrupted(at: int) -> bool:
+        events.update(count=0, at=at)
+        sys.setprofile(profile)
+        try:
+            run(scene)
+        except KeyboardInterrupt:
+            return True
+        finally:
+            sys.setprofile(None)
+        return False
+
+    def remove_added() -> None:
+        for each in (scene, twin):
+            for name in [name for name in each if name.startswith("late")]:
+                each.remove(name)
+
+    syn.advance(scene)
+    syn.advance(twin)
+    assert not interrupted(-1)
+    total = events["count"]
+    run(twin)
+    refused = 0
+    generator = np.random.default_rng(3)
+    for at in sorted({*generator.integers(1, total, 40).tolist(), *range(1, 12), *range(total - 15, total)}):
+        for each in (scene, twin):
+            syn.advance(each)
+        before = scene.tick
+        if not interrupted(at):
+            run(twin)
+            continue
+        try:
+            scene.publish()
+        except sn.ScheduleError as error:
+            refused += 1
+            assert "KeyboardInterrupt" in str(error) and "scene.reset()" in str(error)
+            remove_added()
+            if scene.engine.tick > twin.tick:
+                syn.advance(twin)
+        else:
+            if scene.tick > before and operation in ("update", "step"):
+                run(twin)
+            remove_added()
+        start_again(scene, twin)
+        assert_same(scene, twin)
+    remove_added()
+    go_on(scene, twin)
+    assert refused or operation in ("read", "publish")
+
+
+# Threads --------------------------------------------------------------------------------------------------------------
+
+
+def test_reading_while_another_thread_steps_is_refused() -> None:
+    """The message names both threads and `publish`; the step is not disturbed."""
+    scene, twin = pair()
+    inside, done = threading.Event(), threading.Event()
+    raw = TrapCompute.compute
+
+    def waits(self: Any, truth: Record, measured: Record) -> None:
+        if not done.is_set():
+            inside.set()
+            assert done.wait(20.0)
+        raw(self, truth, measured)
+
+    scene["compute"].line.hooks.compute = lambda truth, measured: waits(scene["compute"], truth, measured)
+    scene._arrange()
+    errors: list[BaseException] = []
+    stepper = threading.Thread(target=lambda: syn.advance(scene), name="owner")
+    stepper.start()
+    assert inside.wait(20.0)
+    try:
+        for call in (
+            lambda: scene["lazy"].data, lambda: scene["trap"].data, lambda: scene.publish(), lambda: scene.step(),
+            lambda: scene.reset(), lambda: scene.state(), lambda: scene.add(syn.ScalarCfg(name="late")),
+        ):  # fmt: skip
+            with pytest.raises(sn.ScheduleError, match=r"'MainThread' uses.*'owner'.*scene\.publish\(\)"):
+                call()
+    finally:
+        done.set()
+        stepper.join()
+    assert not errors
+    syn.advance(twin)
+    go_on(scene, twin)
+
+
+def test_a_scene_may_be_used_by_one_thread_after_another() -> None:
+    scene, twin = pair()
+    for _ in range(3):
+        threads = [threading.Thread(target=lambda: (syn.advance(scene), read(scene))) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+            thread.join()
+        syn.advance(scene)
+        for _ in range(2):
+            syn.advance(twin)
+            read(twin)
+        syn.advance(twin)
+        assert_same(scene, twin)
+
+
+def test_threads_that_read_at_the_same_time_get_values_or_the_error() -> None:
+    """No other error comes out of it, and the owner's step fails in none but this way."""
+    scene = syn.world(sensors())
+    stop, foreign = threading.Event(), []
+
+    def reads() -> None:
+        while not stop.is_set():
+            try:
+                for name in ("lazy", "noisy", "trap", "kernel"):
+                    scene[name].read()
+            except sn.ScheduleError as error:
+                assert "publish" in str(error)
+            except BaseException as error:
+                foreign.append(error)
+                return
+
+    threads = [threading.Thread(target=reads) for _ in range(3)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        for _ in range(60):
+            try:
+                syn.advance(scene)
+            except sn.ScheduleError as error:
+                assert "publish" in str(error)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+        sys.setswitchinterval(before)
+    assert not foreign
