@@ -61,6 +61,7 @@ def test_a_wrapped_state_without_memory_says_so_and_reads_on_when_it_fits():
     with pytest.raises(sn.ModelError, match=MESSAGE.format(0) + r".*Your MjData is as it was"):
         scene.update()
     data.qpos[:] = before
+    scene.reset()
     mujoco.mj_step(model, data)
     scene.update()
     assert scene["imu"].valid.all() and scene["imu"].data.lin_acc_b.isfinite().all()
