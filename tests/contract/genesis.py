@@ -15,7 +15,7 @@ ROWS = (
         Row(
             "override only the hooks you need",
             "guarantee",
-            Present("sn.SimpleSensor", PIPE + "test_truth_of_every_feature"),
+            Present("sn.SimpleSensor", HERE + "test_the_positions_of_the_guide"),
         ),
         Row(
             "sensors that bypass the pipeline derive from Sensor",
@@ -601,7 +601,7 @@ ROWS = (
         Row(
             "it is measured-only",
             "guarantee",
-            Present(f"{OWN}.apply_physics_imperfections", PIPE + "test_truth_of_every_feature"),
+            Present(f"{OWN}.apply_physics_imperfections", PIPE + "test_contract"),
             "truth keeps the simulated phenomenon",
         ),
         Row(

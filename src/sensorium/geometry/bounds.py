@@ -32,15 +32,20 @@ def ray_tree_of(points: NDArray[Any], faces: NDArray[Any], device: str) -> wp.Me
 
     Warp tests boxes in float32 without a margin, so a ray along the border of a box, through a vertex or an edge, may
     miss the box and the triangles in it. The tree is therefore built around triangles that fill boxes with a margin.
-    Then the vertices, three for each triangle, get their places. Warp refits a tree only on demand.
+    Then vertices and indices get their values. Warp refits a tree only on demand.
     """
-    corners = points.astype(np.float32)[faces]
-    low, high = corners.min(axis=1), corners.max(axis=1)
-    size, reach = float(np.ptp(corners.reshape(-1, 3), axis=0).max()), float(np.abs(corners).max())
+    points = points.astype(np.float32)
+    if len(points) > 3 * len(faces):  # most are unused
+        used, faces = np.unique(faces, return_inverse=True)
+        points, faces = points[used], faces.reshape(-1, 3)
+    low, high = points[faces].min(axis=1), points[faces].max(axis=1)
+    size, reach = float((high.max(axis=0) - low.min(axis=0)).max()), float(np.abs([low, high]).max())
     margin = np.float32(max(BOX_MARGIN * size, 1e-6 * reach))
-    filling = np.stack([low - margin, high + margin, 0.5 * (low + high)], axis=1)
-    tree = tree_of(filling.reshape(-1, 3), np.arange(3 * len(faces)), device)
-    tree.points.assign(corners.reshape(-1, 3))
+    corners = np.stack([low - margin, high + margin, 0.5 * (low + high)], axis=1).reshape(-1, 3)
+    tree = tree_of(corners, np.arange(3 * len(faces)), device)
+    corners[: len(points)] = points
+    tree.points.assign(corners)
+    tree.indices.assign(faces.reshape(-1).astype(np.int32))
     return tree
 
 
