@@ -67,6 +67,8 @@ LARGE: dict[str, tuple[Any, int, str]] = {
     "pinhole": (sn.RayCasterCameraCfg(**BODY, pattern_cfg=sn.PinholeCameraPatternCfg(width=11000, height=9000)), 2,
                 r"\.pattern_cfg: got PinholeCameraPatternCfg\("),
     "cells": (sn.TemperatureGridCfg(**BODY, grid_size=(100, 100, 10)), 4000, r"\.num_envs: got 4000, .* 1600 MB"),
+    "points": (sn.ProximityTaxelCfg(**BODY, n_sample_points=1_000_000), 1, r"n_sample_points: got 1000000, .* 1000 MB"),
+    "spacing": (sn.ProximityTaxelCfg(**BODY, sample_spacing=0.09), 1, r"\.sample_spacing: got 0\.09, .* MB"),
     "fields": (WideCfg(columns=2 * 10**8), 1, r"WideCfg\('wide'\)\.columns: got 200000000, .* 800 MB"),
     "own": (WideCfg(extra=10**8), 1, r"WideCfg\('wide'\)\.extra: got 100000000, .* 800 MB"),
     "NumPy": (WideCfg(raises=MemoryError("cannot allocate 7 GiB")), 1, r"WideCfg\('wide'\)\.memory: .* 7 GiB"),

@@ -58,7 +58,7 @@ from sensorium.readings import DebugShape
 from sensorium.sensors import elastomer_kernels as kernels
 from sensorium.sensors.elastomer_cfg import LIVE, LIVE_SHEAR, ElastomerTaxelCfg, ElastomerTaxelData
 from sensorium.sensors.elastomer_grid import Convolution, Lattice, layer_table, typical_spacing
-from sensorium.sensors.taxels import TaxelSensor, check_spacing
+from sensorium.sensors.taxels import TaxelSensor, check_points
 
 TRIED = 4000
 """Places at which the shapes of a link are asked whether another of them covers them."""
@@ -187,7 +187,8 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
             names = [shapes[k].name for k in view.shapes]
             fix = "Unbounded planes have no points that could stick: shear_scale=0 leaves shear out."
             raise ConfigError.single(config, "targets", names, "a link with a bounded surface", fix)
-        check_spacing(cfg.sample_spacing, sum(surface_area(shape) for each in links.values() for shape in each), config)
+        area = sum(surface_area(shape) for each in links.values() for shape in each)
+        check_points(self.compute_on.memory, cfg.sample_spacing, cfg.n_sample_points, area, config)
         spacing = cfg.sample_spacing or math.sqrt(sum(map(_open_area, links.values())) / cfg.n_sample_points)
         self._samples = [body_samples(each, spacing=spacing) for each in links.values()]
         bodies_of = self.engine.names("body")

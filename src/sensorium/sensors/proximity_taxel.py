@@ -37,7 +37,7 @@ from pydantic import field_validator, model_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, Vec3, bad
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Memory, Rows, kernel
 from sensorium.errors import ConfigError, SensoriumWarning
 from sensorium.geometry.samples import MOST_SAMPLES, SurfaceSamples, body_samples, covered, surface_area
 from sensorium.geometry.shapes import Shape
@@ -50,7 +50,7 @@ from sensorium.sensors.taxels import (
     Places,
     TaxelCfg,
     TaxelSensor,
-    check_spacing,
+    check_points,
     checked_normals,
     drawn_radius,
     unit_normals,
@@ -330,7 +330,7 @@ class ProximityTaxel(TaxelSensor[ProximityTaxelCfg, ProximityTaxelData]):
             table = self.params.table(field, self.num_envs, device)
             setattr(self._law, name, wp.from_torch(table, dtype=wp.float32))
         shapes = [self.rays.shapes[i] for i in self._taxels.query.view.shapes]
-        samples = _tracked(cfg, shapes, self._taxels.config)
+        samples = _tracked(cfg, shapes, self._taxels.config, self.compute_on.memory)
         self._samples = [
             SurfaceSamples(np.zeros((0, 3)), np.zeros((0, 3)), np.zeros(0), np.zeros(0, np.int32))
             if each is None
@@ -382,7 +382,7 @@ class ProximityTaxel(TaxelSensor[ProximityTaxelCfg, ProximityTaxelData]):
 # Clouds ---------------------------------------------------------------------------------------------------------------
 
 
-def _tracked(cfg: ProximityTaxelCfg, shapes: list[Shape], config: str) -> list[SurfaceSamples | None]:
+def _tracked(cfg: ProximityTaxelCfg, shapes: list[Shape], config: str, memory: Memory) -> list[SurfaceSamples | None]:
     """Return points on each shape in its own frame; None for an unbounded plane."""
     if not shapes:
         fix = "exclude_parent_body=False has its own link sensed as well."
@@ -395,7 +395,7 @@ def _tracked(cfg: ProximityTaxelCfg, shapes: list[Shape], config: str) -> list[S
             bodies.setdefault((shape.row, bool(shape.is_static)), []).append(i)
     areas = {body: sum(surface_area(shapes[i]) for i in rows) for body, rows in bodies.items()}
     whole = sum(areas.values())
-    check_spacing(cfg.sample_spacing, whole, config)
+    check_points(memory, cfg.sample_spacing, cfg.n_sample_points, whole, config)
     out: list[SurfaceSamples | None] = [None] * len(shapes)
     sparsest, place = 0.0, ""
     for body, rows in bodies.items():

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pydantic import field_validator, model_validator
 
 from sensorium.cfg import Float, ObjRef, Vec3, as_plain, bad, numbers_in
-from sensorium.compute import Rows, kernel, recorded
+from sensorium.compute import Memory, Rows, kernel, recorded
 from sensorium.errors import ConfigError, SensoriumWarning
 from sensorium.geometry.bounds import in_world, local_box, rotation
 from sensorium.geometry.samples import MOST_SAMPLES
@@ -193,14 +193,23 @@ def laid_out(declared: Mapping[str, Field], layout: tuple[int, ...]) -> dict[str
     }
 
 
-def check_spacing(spacing: float | None, area: float, config: str) -> None:
-    """Raise `ConfigError` where points on surfaces are so near to each other that they are too many.
+HOST_BYTES_PER_POINT = 1000
+"""Host memory that a point on a surface takes for a moment while it is made, bytes (970 were measured)."""
+
+
+def check_points(memory: Memory, spacing: float | None, count: int, area: float, config: str) -> None:
+    """Raise `ConfigError` where points on surfaces are too many, or take more memory than is available.
 
     Args:
+        memory: what may be allocated.
         spacing: `sample_spacing` of a config, m.
+        count: `n_sample_points` of it, which counts without a spacing.
         area: of all surfaces, m^2.
         config: for messages.
     """
+    points, where = (count, "n_sample_points") if spacing is None else (area / spacing**2, "sample_spacing")
+    if points <= MOST_SAMPLES:
+        memory.check(points * HOST_BYTES_PER_POINT, where, count if spacing is None else spacing, config)
     if spacing is not None and area / spacing**2 > MOST_SAMPLES:
         expected = f"at most {MOST_SAMPLES} points, not {area / spacing**2:.3g}, on surfaces of {area:.3g} m^2"
         raise ConfigError.single(config, "sample_spacing", spacing, expected, "It is in metres.")
@@ -437,7 +446,7 @@ __all__ = [
     "TaxelCfg",
     "TaxelSensor",
     "Taxels",
-    "check_spacing",
+    "check_points",
     "checked_normals",
     "checked_places",
     "drawn_radius",
