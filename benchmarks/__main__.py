@@ -10,7 +10,7 @@ import warp
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import capture, chain, observer, proximity, rays, scene, sensors, skin, solids, stream
+from benchmarks import capture, chain, observer, proximity, rays, scene, sensors, skin, solids, start, stream
 
 BENCHMARKS: list[tuple[str, Callable[[], list[tuple[str, str, str]]]]] = [
     ("chain/1", lambda: chain.run(1)),
@@ -45,7 +45,7 @@ BENCHMARKS: list[tuple[str, Callable[[], list[tuple[str, str, str]]]]] = [
     ("discovery", scene.discovery),
     ("with_physics", scene.with_physics),
     ("memory", scene.memory),
-    ("start_up", scene.start_up),
+    ("start", start.run),
     ("commands", scene.commands),
     ("stream", stream.run),
 ]

@@ -1,10 +1,7 @@
 """What a scene costs around the chain: idle sensors, lazy sensors, two IMUs, memory, start-up."""
 
-import os
 import subprocess
 import sys
-import tempfile
-import time
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -120,31 +117,6 @@ def memory() -> list[Row]:
     for name, cfg, num_envs, payload in cases:
         nbytes = Scene(_engine(num_envs), [cfg])[cfg].info.nbytes
         rows.append((f"memory: {name}", f"{nbytes / 1e3:.0f} kB", f"{nbytes / (payload * num_envs):.2f} x payload"))
-    return rows
-
-
-FIRST_READING = """
-import time
-import sensorium as sn
-from sensorium.demo import model_path
-engine = sn.MujocoEngine(model_path(), num_envs=1, keyframe="home")
-scene = sn.Scene(engine, [sn.ImuCfg(site="imu", acc_noise=0.1, delay=0.004)])
-scene.step(None, 5)
-scene["imu"].data.lin_acc_b.sum().item()
-print(time.time())  # the parent compares clocks, so that taking the process down does not count
-"""
-
-
-def start_up() -> list[Row]:
-    """Process start to first reading, with a cold and a warm kernel cache."""
-    rows = []
-    with tempfile.TemporaryDirectory() as cache:
-        environment = {**os.environ, "WARP_CACHE_PATH": cache}
-        for name in ("cold kernel cache", "warm kernel cache", "warm kernel cache, again"):
-            start = time.time()
-            command = [sys.executable, "-c", FIRST_READING]
-            done = subprocess.run(command, check=True, env=environment, capture_output=True, text=True)
-            rows.append((f"process start to first reading: {name}", f"{float(done.stdout) - start:.2f} s", ""))
     return rows
 
 

@@ -1,8 +1,8 @@
 """Kernels: how those of this package are declared, compiled and loaded.
 
-Warp compiles a module of kernels as a whole, so each kernel of ours is a module of its own: a scene compiles what it
-launches, and nothing else. A compiled kernel stays in Warp's cache on disk. While kernels are compiled, a line on the
-terminal and in the log of `sensorium.compute` counts them.
+Warp compiles a module of kernels as a whole. So each kernel of ours is a module of its own, or shares one with those
+that are always launched with it: a scene compiles what it launches, and nothing else. A compiled kernel stays in Warp's
+cache on disk. While kernels are compiled, a line on the terminal and in the log of `sensorium.compute` counts them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -59,12 +60,19 @@ _log = logging.getLogger("sensorium.compute")
 _watchers: list[Watcher] = []
 
 
-def kernel(function: Callable[..., None]) -> Any:
+def kernel(function: Callable[..., None] | None = None, *, group: str = "") -> Any:
     """Declare a Warp kernel in a Warp module of its own, without a backward pass.
 
     Products are not fused with sums, so that the same numbers come out on every device.
+
+    Args:
+        function: what `wp.kernel` takes; omit it where a group is given.
+        group: name of a module that kernels of one file share, because they are always launched together: that takes
+            less time than to compile them one by one.
     """
-    module = wp.get_module(f"{function.__module__}.{function.__qualname__}")
+    if function is None:
+        return partial(kernel, group=group)
+    module = wp.get_module(f"{function.__module__}.{group or function.__qualname__}")
     module.options |= {"fuse_fp": False, "enable_backward": False, "cpu_compiler_flags": _cpu_flags()}
     return wp.kernel(function, module=module)
 

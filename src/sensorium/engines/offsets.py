@@ -63,7 +63,7 @@ class Moves:
     quat_to: wp.array[wp.uint64]
 
 
-@wp.func
+@wp.func(inline=False)
 def _number(address: wp.uint64, at: int, is_double: int) -> wp.float64:
     if is_double != 0:
         return wp.array(ptr=address, shape=(2147483647,), dtype=wp.float64)[at]
@@ -96,20 +96,24 @@ def _move(rows: Rows, moves: Moves) -> None:
         return
     pos = wp.vec3d()
     quat = wp.vec4d(wp.float64(1.0), wp.float64(0.0), wp.float64(0.0), wp.float64(0.0))
+    address = moves.pos_at[k]
+    at = (env % moves.pos_rows[k]) * moves.pos_step[k]
     for j in range(3):
-        pos[j] = _number(moves.pos_at[k], (env % moves.pos_rows[k]) * moves.pos_step[k] + j, moves.is_double)
-    if moves.quat_at[k] != wp.uint64(0):
+        pos[j] = _number(address, at + j, moves.is_double)
+    address = moves.quat_at[k]
+    if address != wp.uint64(0):
+        at = (env % moves.quat_rows[k]) * moves.quat_step[k]
         for j in range(4):
-            quat[j] = _number(moves.quat_at[k], (env % moves.quat_rows[k]) * moves.quat_step[k] + j, moves.is_double)
+            quat[j] = _number(address, at + j, moves.is_double)
         quat = wp.normalize(quat)
     pos = pos + _rotate(quat, moves.inner_pos[k])
     quat = _multiply(quat, moves.inner_quat[k])
-    pos_to = wp.array(ptr=moves.pos_to[k], shape=(2147483647,), dtype=wp.float32)
-    quat_to = wp.array(ptr=moves.quat_to[k], shape=(2147483647,), dtype=wp.float32)
-    for j in range(3):
-        pos_to[env * moves.mounts[k] * 3 + j] = wp.float32(pos[j])
-    for j in range(4):
-        quat_to[env * moves.mounts[k] * 4 + j] = wp.float32(quat[j])
+    pos_to = wp.array(ptr=moves.pos_to[k], shape=(178956970,), dtype=wp.vec3)
+    quat_to = wp.array(ptr=moves.quat_to[k], shape=(134217727,), dtype=wp.vec4)
+    pos_to[env * moves.mounts[k]] = wp.vec3(wp.float32(pos[0]), wp.float32(pos[1]), wp.float32(pos[2]))
+    quat_to[env * moves.mounts[k]] = wp.vec4(
+        wp.float32(quat[0]), wp.float32(quat[1]), wp.float32(quat[2]), wp.float32(quat[3])
+    )
 
 
 class LiveOffsets:

@@ -168,7 +168,7 @@ def place_shapes(
         any_bad[0] = 1
 
 
-@kernel
+@kernel(group="poses")
 def keep_pose(
     rows: Rows,
     slots: int,
@@ -197,7 +197,7 @@ def keep_pose(
     bad_out[env, mount] = flag
 
 
-@kernel
+@kernel(group="poses")
 def bridge_gap(
     rows: Rows,
     slots: int,

@@ -88,7 +88,7 @@ def _advance(tasks: wp.array[Transport]) -> None:
         t.head[0] = (t.head[0] + 1) % t.stamp.shape[0]
 
 
-@kernel
+@kernel(group="delay")
 def _dispatch(rows: Rows, tasks: wp.array[Transport]) -> None:
     k, i = wp.tid()
     env = rows.start + i
@@ -226,7 +226,7 @@ def _copy_rows(env: int, slot: int, num_envs: int, fields: wp.array[Row]) -> Non
             _copy_row(field.ring, slot * num_envs * field.words + first, field.shown, first, field.words)
 
 
-@kernel
+@kernel(group="delay")
 def _select(rows: Rows, t: Transport) -> None:
     i, _none = wp.tid()
     env = rows.start + i

@@ -138,7 +138,7 @@ def keep_flags(
         bad[env, mount] = wp.uint8(shown[env, mount])
 
 
-@kernel
+@kernel(group="scan")
 def take_flags(
     rows: Rows, bad: wp.array2d[wp.uint8], seen: wp.array2d[wp.float32], shown: wp.array2d[wp.float32]
 ) -> None:
@@ -299,7 +299,7 @@ def _chosen(model: Model, powers: Depths, echoes: int, strongest: int, number: i
     return int(chosen)
 
 
-@kernel
+@kernel(group="scan")
 def true_scan(
     rows: Rows,
     clock: wp.array[wp.int32],
@@ -341,7 +341,7 @@ def true_scan(
         _write_points(out, bundle, pose, captured, earliest, env, mount, column, place, index, t)
 
 
-@kernel
+@kernel(group="scan")
 def measured_scan(
     rows: Rows,
     clock: wp.array[wp.int32],

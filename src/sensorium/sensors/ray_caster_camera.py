@@ -51,7 +51,7 @@ from sensorium.sensors.ray_caster_camera_cfg import (
 from sensorium.spec import Field
 
 
-@kernel
+@kernel(group="images")
 def _camera_pose(
     rows: Rows,
     alignment: int,
@@ -96,7 +96,7 @@ RAY, RAY_IN_PLANE, DEPTH = 0, 1, 2
 """Where `_images` finds what it starts from: the ray's length in `ranges` or in `depths`, or z-depth in `depths`."""
 
 
-@kernel
+@kernel(group="images")
 def _images(
     rows: Rows,
     source: int,

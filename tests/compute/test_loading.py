@@ -1,0 +1,149 @@
+"""Kernels that a scene launches are compiled, no others, and a line counts them while they are."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+COUNTED = """
+import logging
+import sys
+from fractions import Fraction
+
+logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(name)s %(message)s")
+from sensorium.compute import Clock, Compute
+from sensorium.compute.loading import watch_loading
+
+with watch_loading(lambda *call: print("CALL", *call)):
+    clock = Clock(Compute("cpu", 2), Fraction(1, 100))
+    clock.set(1, 0, 0)
+    clock.set(2, 0, 0)
+print("TICK", clock.words.tolist()[0])
+"""
+
+LINE = "compiling kernels, first run only: 1 of 1"
+
+
+def on_terminal(source: str, cache: Path) -> tuple[str, str]:
+    """Run a program whose standard error is a terminal, and return its standard output and what the terminal got."""
+    leader, follower = pty.openpty()
+    got: list[bytes] = []
+
+    def take() -> None:
+        while True:
+            try:
+                got.append(os.read(leader, 4096))
+            except OSError:  # the last writer is gone
+                return
+
+    reader = threading.Thread(target=take)
+    reader.start()
+    environment = {**os.environ, "WARP_CACHE_PATH": str(cache), "PYTHONWARNINGS": "default"}
+    command = [sys.executable, "-c", source]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=follower, text=True, env=environment)
+    os.close(follower)
+    reader.join()
+    os.close(leader)
+    shown = b"".join(got).decode()
+    assert done.returncode == 0, shown
+    return done.stdout, shown
+
+
+@pytest.mark.slow
+def test_a_line_counts_kernels_that_are_compiled(tmp_path: Path) -> None:
+    """On a cold cache the terminal, the log and a watcher get the count; the terminal's line is gone at the end."""
+    out, shown = on_terminal(COUNTED, tmp_path)
+    assert f"\r\x1b[K{LINE}\r\x1b[K" in shown
+    assert f"sensorium.compute {LINE} (sensorium.compute.clock._store)" in out.splitlines()
+    calls = [line for line in out.splitlines() if line.startswith("CALL")]
+    assert calls == ["CALL 0 1 sensorium.compute.clock._store", "CALL 1 1 "]
+    assert "TICK 2" in out
+
+    out, shown = on_terminal(COUNTED, tmp_path)  # from the cache
+    assert "compiling" not in shown and "\x1b[K" not in shown
+    assert out.splitlines() == ["TICK 2"]
+
+
+SCENE = """
+import json
+import sys
+import warp as wp
+
+launched, real = set(), wp.launch
+
+def launch(kernel, *args, **kwargs):
+    launched.add(kernel)
+    return real(kernel, *args, **kwargs)
+
+wp.launch = launch
+import sensorium as sn
+from sensorium.compute.loading import watch_loading
+from sensorium.demo import model_path
+
+told = []
+with watch_loading(lambda *call: told.append(call)):
+    {scene}
+    before = len(told)
+    for _ in range(5):
+        scene.step(None, 2)
+        for name in scene:
+            scene[name].read()
+    scene.reset([0])
+modules = [each for each in wp._src.context.user_modules.values() if each.execs]
+idle = [kernel.key for each in modules for kernel in each.kernels.values() if kernel not in launched]
+counts = [len(each.kernels) for each in modules]
+print(json.dumps([sum(counts), len(counts), idle, len(told) - before, sorted(sys.modules)]))
+"""
+
+IMU = 'sn.ImuCfg(name="imu", site="imu", acc_noise=0.1, delay=0.004)'
+LIDAR = 'sn.LidarCfg(name="lidar", site="lidar")'
+
+
+def loaded_by(configs: str, cache: Path | None = None) -> tuple[int, int, list[str], int, set[str]]:
+    """Run a scene of the bundled quadruped in a process of its own.
+
+    Returns:
+        How many kernels and Warp modules it loaded, the kernels among them that nothing launched, how often a watcher
+        was called after the scene was built, and the imported Python modules.
+    """
+    import json
+
+    scene = f"scene = sn.Scene(sn.MujocoEngine(model_path(), keyframe='home'), [{configs}])"
+    environment = {**os.environ, **({"WARP_CACHE_PATH": str(cache)} if cache else {})}
+    command = [sys.executable, "-c", SCENE.replace("{scene}", scene)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    kernels, modules, idle, late, imported = json.loads(done.stdout.splitlines()[-1])
+    return kernels, modules, idle, late, set(imported)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("configs", "kernels", "modules"), [(IMU, 7, 6), (f"{IMU}, {LIDAR}", 15, 12)])
+def test_a_scene_loads_the_kernels_that_it_launches(configs: str, kernels: int, modules: int) -> None:
+    """No kernel is compiled that nothing launches, and the number of kernels and of modules is bounded."""
+    loaded, count, idle, _, _ = loaded_by(configs)
+    assert idle == []
+    assert loaded <= kernels and count <= modules
+
+
+@pytest.mark.slow
+def test_an_imu_waits_for_no_other_sensor() -> None:
+    """A scene with an IMU imports neither the other sensors nor the kernels of rays and solids."""
+    imported = loaded_by(IMU)[-1]
+    own = {name for name in imported if name.startswith("sensorium.")}
+    assert "sensorium.sensors.imu" in own
+    for name in ("sensors.lidar", "sensors.contact_sensor", "sensors.elastomer_taxel", "geometry.trace"):
+        assert f"sensorium.{name}" not in own
+
+
+@pytest.mark.slow
+def test_a_new_scene_is_ready(tmp_path: Path) -> None:
+    """Kernels are compiled when a scene is built, those of sensors that are evaluated on read too; no step waits."""
+    lazy = 'sn.ImuCfg(name="clean", site="imu")'
+    assert loaded_by(f"{lazy}, {IMU}", tmp_path)[3] == 0
