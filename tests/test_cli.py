@@ -338,6 +338,18 @@ def test_interrupt_saves_what_was_recorded(
     assert "trunk" in out
 
 
+def test_slices_of_a_run_have_the_noise_of_the_whole(tmp_path: Path) -> None:
+    """`--first-env` numbers the environments; the recording's description says so."""
+    text = '[[sensor]]\nkind = "imu"\nname = "trunk"\nsite = "imu"\ngyro_noise = 0.1\n'
+    found = []
+    for options in (("--envs", "4"), ("--envs", "2", "--first-env", "2")):
+        assert run(tmp_path, *options, text=text) == 0
+        recording = load(tmp_path / "out/readings.npz")
+        found.append((recording["trunk"].measured["ang_vel_b"], recording.description["first_env"]))
+    assert np.array_equal(found[0][0][:, 2:], found[1][0]) and [first for _, first in found] == [0, 2]
+    assert not np.array_equal(found[0][0][:, :2], found[1][0])
+
+
 def test_ctrl_c_within_a_step_ends_the_run_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -434,6 +446,8 @@ def test_all_faults_of_a_rig_come_at_once(tmp_path: Path, capsys: pytest.Capture
         (["--seconds", "-1"], ["--seconds", "-1", "> 0"]),
         (["--seconds", "nan"], ["--seconds", "nan"]),
         (["--envs", "0"], ["--envs", "0", ">= 1"]),
+        (["--first-env", "-1"], ["--first-env", "-1", "0 to 2147483647"]),
+        (["--first-env", "2147483647", "--envs", "2"], ["--first-env", "2147483647", "0 to 2147483646"]),
         (["--device", "gpu7"], ["--device", "gpu7", "cpu"]),
         (["--device", "cuda:99"], ["--device", "cuda:99"]),
         (["--control", "holdd"], ["--control", "holdd", "Did you mean 'hold'?"]),

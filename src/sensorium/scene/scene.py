@@ -605,8 +605,10 @@ class Scene:
             sensor.cfg.replace(evaluate="wanted")
         except ConfigError:  # it must see every sample
             return False
+        self._use.changing = "compute_on_demand()"
         sensor.on_demand, sensor._kind = True, None
         self._arrange()
+        self._use.mended()
         return True
 
     @mending
