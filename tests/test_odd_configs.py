@@ -159,7 +159,7 @@ BALL = {"primary": sn.ContactMatch(mode="geom", pattern="ball")}
         (lambda: sn.ImuCfg(body="b", noise=np.True_), "noise: got np.True_, expected a number, a vector or"),
         (lambda: sn.ImuCfg(body="b", noise=b"3"), "noise: got b'3', expected a number, a vector or"),
         (lambda: sn.ImuCfg(body="b", history_length=4e9), "expected a whole number from -2147483647 to 2147483647"),
-        (lambda: sn.ImuCfg(body="b", history_length=2e8), "expected a whole number from 0 to 1000000"),
+        (lambda: sn.ImuCfg(body="b", history_length=-1), "history_length: got -1, expected a whole number >= 0"),
         (lambda: sn.ImuCfg(body="b", history_length="10000000000.0"), "history_length: got '10000000000.0', expected"),
         (lambda: sn.ImuCfg(body="b", history_length="3"), "history_length: got '3', expected a valid integer"),
         (lambda: sn.ImuCfg(body="b", debug_vis="yes"), "debug_vis: got 'yes', expected True or False"),
@@ -311,7 +311,7 @@ def mutated(rng: random.Random, value: Any) -> Any:
 
 
 TAKES_MEMORY = ("delay", "jitter", "history_length", "num_slots", "max_events", "max_contact_data_count_per_prim")
-"""Fields whose size is that of an allocation: large ones are for the test of the budget of memory."""
+"""Fields that drive the size of an allocation: what fits, but takes gigabytes, is not tried."""
 
 
 def numbers_of(value: Any) -> list[float]:
@@ -351,7 +351,7 @@ def build_each(seed: int, count: int) -> tuple[Counter[str], list[str]]:
         except sn.ConfigError:
             told["refused"] += 1
             continue
-        if field in TAKES_MEMORY and any(abs(size) > 1000 for size in numbers_of(value)):
+        if field in TAKES_MEMORY and any(1e3 < abs(size) <= 1e7 for size in numbers_of(value)):
             continue
         try:
             with warnings.catch_warnings():

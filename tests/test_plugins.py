@@ -18,6 +18,7 @@ from sensorium.cli import main
 from sensorium.cli.rig import load_rig
 from sensorium.demo import model_path
 from sensorium.record import load
+from sensorium.sensors.parts import HOOKS_OF_OTHERS
 from sensorium.testing import tumbling_engine
 
 ROOT = Path(__file__).parents[1]
@@ -165,6 +166,11 @@ PLUGINS: dict[str, tuple[str, str]] = {
     "leaving": ("b_leaving", "import sys\nsys.exit(3)\n"),
     "malformed": ("a b c !!", ""),
     "aborting": ("b_aborting", "class Abort(BaseException): ...\nraise Abort('no display')\n"),
+    "kindless": (
+        "b_kindless",
+        SENSOR.format(name="Kindless", work=GOOD)
+        + "\ndef kind(cls): raise RuntimeError('no kind')\nKindlessCfg.kind = classmethod(kind)\n",
+    ),
     "mute": ("b_mute", "class Mute(Exception):\n    def __str__(self): raise ValueError\nraise Mute\n"),
     "needy": ("b_needy", "import no_such_dependency\n"),
     "absent": ("b_no_such_module.sensor", ""),
@@ -183,6 +189,7 @@ BROKEN = {
     "leaving": ["SystemExit: 3", "pip uninstall p-leaving"],
     "malformed": ["'a b c !!' names no module; expected package.module", "Correct malformed = 'a b c !!'"],
     "aborting": ["Abort: no display (", "b_aborting.py:2", "pip uninstall p-aborting"],
+    "kindless": ["RuntimeError: no kind (", "b_kindless.py:", "pip uninstall p-kindless"],
     "mute": ["Mute (", "b_mute.py:3", "pip uninstall p-mute"],
     "needy": ["it needs no_such_dependency, which is not installed", "Install no_such_dependency"],
     "absent": ["there is no module b_no_such_module", "Correct absent = 'b_no_such_module.sensor'"],
@@ -337,9 +344,13 @@ def test_a_rig_without_them_runs(tmp_path: Path) -> None:
             "_post_process _update_shared_cache _apply_camera_transform _render_current_state uses_ring_pipeline "
             "SimpleSensorOptions RigidSensorOptionsMixin KinematicSensorOptionsMixin RigidSensorMixin "
             "RigidSensorMetadataMixin SharedSensorMetadata SimpleSensorMetadata BaseCameraSensor NamedTuple build() "
+            "_update_shared_ground_truth_cache _apply_delay "
             "make_tensor_field concat_with_tensor tensor_to_array scene.add_sensor timeline.at has_any_noise",
         ),
-        ("### mjlab", "edit_spec initialize update reset _compute_data"),
+        (
+            "### mjlab",
+            "edit_spec initialize update reset _compute_data postprocess_rays debug_vis requires_sensor_context",
+        ),
     ],
 )
 def test_the_manual_maps_every_word_of_another_framework(framework: str, names: str) -> None:
@@ -348,3 +359,9 @@ def test_the_manual_maps_every_word_of_another_framework(framework: str, names: 
     left = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")]
     for name in names.split():
         assert any(name in cell for cell in left), name
+
+
+def test_the_manual_has_a_row_for_every_hook_that_is_refused() -> None:
+    text = (ROOT / "docs/extending.md").read_text(encoding="utf-8").split("## From other frameworks")[1]
+    left = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")]
+    assert [name for name in HOOKS_OF_OTHERS if not any(name in cell for cell in left)] == []

@@ -167,6 +167,10 @@ def _load(point: EntryPoint) -> list[BrokenPlugin]:
         return BrokenPlugin(point.name, point.value, _distribution(point), reason, fix, kinds)
 
     error = load(point) or attempt(partial(_import_names, point))
+    for cfg_class in set(_pairs) - pairs:
+        if (fault := attempt(partial(_kind, cfg_class))) is not None:  # a method of the plugin, which may raise as well
+            del _pairs[cfg_class]
+            error = error or fault
     if error is not None:
         _forget_unfinished(pairs, stages)
         reason, fix = _why(point, error)

@@ -645,7 +645,9 @@ ROWS = (
         Row(
             "it never writes to the timeline",
             "guarantee",
-            Present(f"{OWN}.apply_hardware_imperfections", PIPE + "test_contract"),
+            Present(
+                f"{OWN}.apply_hardware_imperfections", HERE + "test_the_rc_element_of_the_guide_leaves_the_truth_alone"
+            ),
         ),
         Row(
             "nothing of it reaches the truth",

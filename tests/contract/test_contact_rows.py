@@ -97,10 +97,11 @@ def test_friction_is_in_no_entry_of_the_history_of_net_forces() -> None:
 def test_the_environment_namespace_stands_for_all_environments() -> None:
     """In the path and in the filters `{ENV_REGEX_NS}/...` is `/World/envs/env_.*/...`: the same bodies in every env."""
     for space in ("{ENV_REGEX_NS}", "/World/envs/env_.*"):
-        scene = script(
-            "sensor", "Object", prim_path=f"{space}/Robot/sensor", filter_prim_paths_expr=[f"{space}/Object"]
-        )
-        data = tick(scene, {(0, "sensor"): 2.0, (1, "sensor"): 3.0}).data
+        scene = script(  # the leaf alone would fit two bodies
+            "Robot/sensor", "Object", "Spare/sensor", prim_path=f"{space}/Robot/sensor",
+            filter_prim_paths_expr=[f"{space}/Object"],
+        )  # fmt: skip
+        data = tick(scene, {(0, "Robot/sensor"): 2.0, (1, "Robot/sensor"): 3.0}).data
         assert scene["x"].body_names == ["sensor"] and scene["x"].filter_names == ["Object"]
         assert data.net_forces_w[:, 0, 2].tolist() == data.force_matrix_w[:, 0, 0, 2].tolist() == [2.0, 3.0]
 

@@ -70,3 +70,12 @@ def test_an_incomplete_sensor_is_refused_when_it_is_defined_or_built() -> None:
 
         class NoData(sn.SimpleSensor[OtherCfg, dict]):  # type: ignore[type-arg]
             pass
+
+    class BareCfg(sn.SensorCfg[LoneData]):
+        pass
+
+    class Bare(sn.Sensor[BareCfg, LoneData]):
+        pass
+
+    with pytest.raises(sn.RegistrationError, match="Bare defines neither compute nor update_raw_data"):
+        syn.world([BareCfg()])

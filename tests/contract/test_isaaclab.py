@@ -278,8 +278,9 @@ def test_the_environment_namespace_stands_for_all_environments(sensor: str) -> N
     """`{ENV_REGEX_NS}/Robot/sensor` is what `/World/envs/env_.*/Robot/sensor` is: the sensor's place in each env."""
     make, field = SENSORS[sensor]
     for path in ("{ENV_REGEX_NS}/Robot/sensor", "/World/envs/env_.*/Robot/sensor"):
-        scene = sn.Scene(sn.MujocoEngine(ROBOT, num_envs=2), [make(prim_path=path)])
-        assert scene["x"].info.mounts == ("sensor",)
+        engine = sn.MujocoEngine.compose({"Robot": ROBOT, "Spare": (ROBOT, (0.0, 2.0, 0.0))}, num_envs=2)
+        scene = sn.Scene(engine, [make(prim_path=path)])  # the leaf alone would fit two sites
+        assert scene["x"].info.mounts == ("Robot/sensor",)
         torch.testing.assert_close(getattr(scene["x"].data, field), torch.tensor([[0.1, 0.0, 1.0]] * 2))
 
 

@@ -17,6 +17,7 @@ from sensorium.errors import (
     ModelError,
     NonFiniteStateWarning,
     ScheduleError,
+    SensoriumWarning,
     UnknownNameError,
     UnsupportedError,
 )
@@ -469,9 +470,11 @@ def test_compose_puts_each_entity_under_its_prefix():
         "</worldbody></mujoco>"
     )
     before = box.to_xml()
-    engine = MujocoEngine.compose(
-        {"robot": TUMBLER, "red": (box, (3, 0, 1)), "blue": (box, (4, 0, 1), (0, 0, 0, 1))}, num_envs=2
-    )
+    with pytest.warns(SensoriumWarning, match=r"timestep 0.01 .here 0.002.*first entity, 'robot'") as caught:
+        engine = MujocoEngine.compose(
+            {"robot": TUMBLER, "red": (box, (3, 0, 1)), "blue": (box, (4, 0, 1), (0, 0, 0, 1))}, num_envs=2
+        )
+    assert [str(warning.message).split("'")[1] for warning in caught] == ["red", "blue"]
     assert engine.dt == 0.002
     assert engine.entities == ("robot", "red", "blue")
     assert engine.names("body")[0] == "robot/trunk" and engine.names("body")[-2:] == ("red/b", "blue/b")
@@ -491,10 +494,34 @@ def test_terrain_is_the_world_itself_and_sets_the_options(tmp_path, monkeypatch)
     terrain = (
         "<mujoco><option timestep='.004' gravity='0 0 -1'/><worldbody><geom name='hill' size='1'/></worldbody></mujoco>"
     )
-    engine = MujocoEngine.compose({"robot": str(TUMBLER)}, terrain)
+    with pytest.warns(SensoriumWarning, match=r"'robot' has options that are not used: integrator.*the terrain"):
+        engine = MujocoEngine.compose({"robot": str(TUMBLER)}, terrain)
     assert engine.dt == 0.004 and engine.names("geom") == ("hill", "robot/ground", "robot/trunk")
     assert engine.gravity.tolist() == [[0, 0, -1]]
     assert not list(tmp_path.iterdir()), "MuJoCo writes its log where it runs"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ('timestep="0.005"', r"timestep 0.005 \(here 0.002\)"),
+        ('gravity="0 0 -1.6"', r"gravity 0 0 -1.6 \(here 0 0 -9.81\)"),
+        ('integrator="implicitfast"', r"integrator implicitfast \(here euler\)"),
+        ('><flag sleep="enable" contact="disable"/></option', r"disableflags contact \(here none\), enableflags sleep"),
+    ],
+)
+def test_options_of_an_entity_that_are_not_used_are_named(options, message):
+    """A terrain without options has MuJoCo's defaults; what an entity says instead is a warning with both values."""
+    ball = '<mujoco><option {}/><worldbody><body name="b"><freejoint/><geom size=".1"/></body></worldbody></mujoco>'
+    terrain = '<mujoco><worldbody><geom type="plane" size="1 1 .1"/></worldbody></mujoco>'
+    model = ball.format(options) if "flag" not in options else ball.replace(" {}/>", options + ">")
+    with pytest.warns(
+        SensoriumWarning, match=f"compose: the entity 'ball' has options that are not used: {message}.*the terrain"
+    ):
+        MujocoEngine.compose({"ball": model}, terrain)
+    same = terrain.replace("<worldbody>", model.split("<worldbody>")[0].removeprefix("<mujoco>") + "<worldbody>", 1)
+    MujocoEngine.compose({"ball": model, "other": ball.format("")}, same)
+    MujocoEngine.compose({"ball": ball.format("")}, same)
 
 
 def test_compose_names_the_entity_that_is_at_fault():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mujoco
+import numpy as np
 import pytest
 import torch
 
@@ -296,3 +297,20 @@ def test_mujoco_warp_data_without_room_for_all_degrees_of_freedom_is_refused():
     engine.prepare({BODY_POSE: "probe", BODY_VELOCITY: "probe"})
     with pytest.raises(UnsupportedError, match=r"BODY_ACCELERATION.*'mujoco_warp'.*nvmax=6.*12 degrees of freedom"):
         engine.prepare({BODY_ACCELERATION: "probe"})
+
+
+def test_reading_wakes_nothing():
+    """The states of an engine that is read at every tick and of one that never is are the same, bit for bit."""
+    engines = [MujocoEngine(ROOM, num_envs=2) for _ in range(2)]
+    for engine in engines:
+        engine.prepare({BODY_ACCELERATION: "probe", JOINT_WRENCH: "probe", REPORT: "probe"})
+    asleep = []
+    for tick in range(400):
+        for engine in engines:
+            if tick == 300:
+                engine.qvel[1, 2] = 1.0
+            engine.step()
+        engines[0].refresh()
+        asleep.append(bool(engines[0].batch.get_data(1).tree_asleep[0] >= 0))
+    assert np.array_equal(engines[0].batch.state, engines[1].batch.state)
+    assert asleep[290] and not asleep[310]

@@ -411,6 +411,9 @@ def test_all_bodies_of_a_robot(path: str) -> None:
     assert_same_turn(numpy(sensor.data.target_quat_w)[1], data.xquat[1:], 1e-5)
     trunk = names.index("trunk")
     assert not sensor.data.target_pos_source[:, trunk].any()
+    pair = sn.MujocoEngine.compose({"Robot": model_path(), "Other": (model_path(), (0.0, 2.0, 0.0))}, num_envs=1)
+    both = transformer(pair, prim_path="{ENV_REGEX_NS}/Robot/trunk", target_frames=[Frame(prim_path=path)])
+    assert both.info.bodies == ("Robot/trunk",) and both.data.target_frame_names == names
 
 
 @pytest.mark.parametrize("source", ["robot_0/trunk", "robot_1/RR_hip"])

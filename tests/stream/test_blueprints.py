@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -351,6 +352,63 @@ def test_a_spawned_camera_looks_along_x_as_every_other_sensor_does() -> None:
     image = sn.Scene(sn.TensorEngine(1, 0.01, shapes=(wall, floor)), [cfg])["depth_camera"].read_image()[0]
     torch.testing.assert_close(image[:12], torch.full((12, 32), 1.5), rtol=1e-6, atol=0.0)
     assert (image[-1] < 1.5).all()  # the floor is at the bottom
+
+
+CAMERA = {"kind": "pinhole_camera", "width": 9, "height": 9, "focal_length": 12.0, "horizontal_aperture": 12.0}
+DIRECTED = [
+    ("depth_camera", {"res": [9, 9]}, ""),
+    ("depth_camera", {}, "d435"),
+    ("depth_camera", {}, "kinect_v1"),
+    ("ray_caster_camera", {"pattern_cfg": CAMERA}, ""),
+    ("lidar", {"scan_duration": 0.1, "update_period": 0.1}, ""),
+    ("lidar", {"update_period": 0.1}, "vlp16"),
+    ("lidar", {"update_period": 0.1}, "mid360"),
+    ("radar", {"points": 400}, ""),
+    ("ray_caster", {"pattern": {"kind": "spherical", "n_points": [9, 9], "fov": [20.0, 20.0]}}, ""),
+]
+"""Every kind that looks somewhere, with devices."""
+
+
+@pytest.mark.parametrize(("kind", "values", "device"), DIRECTED)
+@pytest.mark.parametrize("attach", ["body", None])
+def test_what_looks_somewhere_looks_along_x_of_its_transform(
+    kind: str, values: dict[str, Any], device: str, attach: str | None
+) -> None:
+    """Turned by 90 degrees to the left and 30 degrees down, it sees a ball there in the middle, 2 m away."""
+    turn = Pose(rot=(0.5**0.5, 0.0, 0.0, 0.5**0.5)) @ Pose(
+        rot=(math.cos(math.pi / 12), 0.0, math.sin(math.pi / 12), 0.0)
+    )
+    transform = Pose((0.3, -0.2, 0.1)) @ turn
+    ball = sn.Shape("sphere", "ball", (0.3,), pos=tuple(transform.apply((2.3, 0.0, 0.0)).tolist()))
+    chosen = values | ({"preset": device} if device else {})
+    cfg = build_cfg(kind, chosen, name="it", attach_to=attach, transform=transform, preset=sn.preset)
+    scene = sn.Scene(sn.TensorEngine(1, 0.01, shapes=(ball,)), [cfg])
+    for _ in range(11):
+        scene.update()
+    truth = scene["it"].ground_truth
+    if isinstance(cfg, sn.DepthCameraCfg | sn.RayCasterCameraCfg):
+        image = truth.distance_to_image_plane[0].squeeze()
+        height, width = image.shape
+        assert abs(float(image[height // 2, width // 2]) - 2.0) < 1e-2
+        rows, columns = (axis.double().mean() for axis in torch.nonzero(image.isfinite(), as_tuple=True))
+        assert abs(float(rows) - 0.5 * height) <= 0.51 and abs(float(columns) - 0.5 * width) <= 0.51
+        return
+    if isinstance(cfg, sn.RadarCfg):
+        hit = truth.range[0].isfinite()
+        azimuth, elevation = truth.azimuth[0][hit], truth.altitude[0][hit]
+        distance = truth.range[0][hit]
+    else:
+        points = truth.points_b if isinstance(cfg, sn.LidarCfg) else truth.ray_hits_w - torch.tensor(transform.pos)
+        if not isinstance(cfg, sn.LidarCfg):
+            points = points @ torch.tensor(transform.matrix(), dtype=torch.float32)
+        distance = truth.distances[0]
+        hit = distance.isfinite()
+        d = points[0][hit] / distance[hit][:, None]
+        azimuth, elevation = torch.atan2(d[:, 1], d[:, 0]), torch.asin(d[:, 2])
+        distance = distance[hit]
+    assert len(distance) > 3 and abs(float(distance.min()) - 2.0) < 0.05
+    assert float(azimuth.abs().max()) < 0.15 > float(elevation.abs().max())
+    assert abs(float(azimuth.mean())) < 0.03
 
 
 def test_a_camera_of_the_model_keeps_its_own_axes() -> None:

@@ -137,11 +137,11 @@ MODEL = """
 """
 CHILD = """
 import json, sys, threading, time
-import sensorium as sn
+import sensorium as sn, sensorium.sensors
+from sensorium.stream.blueprints import build_cfg
 kind, values, attach = json.loads(sys.argv[1])
-reserve = [sn.ContactSensorCfg(primary=sn.ContactMatch(mode="body", pattern=".*"))]
-reserve += [sn.CollisionEventsCfg(primary=sn.ContactMatch(mode="body", pattern=".*"))]
-scene = sn.Scene(sn.MujocoEngine(sys.argv[2]), reserve=reserve)
+reserve = build_cfg(kind, values, attach_to=attach)
+scene = sn.Scene(sn.MujocoEngine(sys.argv[2]), reserve=[reserve])
 server = sn.serve(scene, "tcp://127.0.0.1:0")
 over = threading.Event()
 def loop():

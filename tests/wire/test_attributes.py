@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -163,6 +164,7 @@ def test_a_restricted_attribute_takes_its_recommended_values_alone_and_names_the
     assert mode.parse("exact") == "exact" and mode.default == "fast"
     with pytest.raises(ConfigError, match=r"got 'exakt', expected one of fast, exact\. Did you mean 'exact'"):
         mode.parse("exakt")
+    assert replace(mode, restrict_to_recommended=False).parse("exakt") == "exakt"
     rays = Attribute(id="rays", type="int", recommended_values=(7, 19), restrict_to_recommended=True)  # type: ignore[arg-type]
     assert rays.recommended_values == ("7", "19") and rays.parse("19") == 19 == rays.parse(19.0)
     tare = Attribute(
@@ -180,6 +182,7 @@ def test_recommended_values_do_not_restrict_by_themselves() -> None:
 
 def test_the_default_is_the_first_recommended_value_unless_another_or_none_is_said() -> None:
     assert FRONT.default == "1.0"
+    assert Attribute(id="a", recommended_values=("x", "y")).default == "x"
     assert Attribute(id="a", recommended_values=("x",), default="").default == ""
     assert Attribute(id="a", recommended_values=("x",), required=True).default == ""
     assert Attribute(id="a", type="float", recommended_values=("1.0",), default=2.0).default == "2.0"  # type: ignore[arg-type]

@@ -42,6 +42,8 @@ RATE_OVER = 2.0
 """Seconds of wall clock that rates are taken over."""
 CONTROLS = ("hold", "zero", "random", "client")
 """Words for `--control`."""
+BOUNDS = ("max_queued_mb", "max_spawned_mb", "max_spawned_rays")
+"""Options that bound what clients take."""
 RESERVED = ("contact",)
 """Words for `--reserve`."""
 
@@ -106,6 +108,12 @@ class Serve:
     bulk_port: Annotated[int, arg(metavar="PORT")] = 0
     """Port over which clients on other machines get large messages, beside that of ADDRESS; 0: a free one, -1: none,
     all goes over ADDRESS. With --keys there is none."""
+    max_spawned_mb: Annotated[float, arg(metavar="MB")] = 1024.0
+    """Most memory of the sensors that clients spawn, all of them together."""
+    max_spawned_rays: Annotated[int, arg(metavar="N")] = 5_000_000
+    """Most rays that these sensors cast for one sample each, in all environments together."""
+    max_queued_mb: Annotated[float, arg(metavar="MB")] = 1024.0
+    """Most memory of messages that wait for clients or are on their way to them, all clients together."""
     engine: Literal["mujoco", "mujoco_warp"] = "mujoco"
     """What steps the physics: MuJoCo on the CPU, or MuJoCo Warp, which is for many environments on a GPU."""
     device: Annotated[str, arg(metavar="D")] = "cpu"
@@ -249,11 +257,13 @@ class Serve:
     def _server(self, scene: Scene, addresses: list[str], keys: Any, token: str) -> Server:
         from sensorium.stream.server import serve
 
+        bounds = {name: getattr(self, name) for name in BOUNDS}
         try:
-            return serve(
-                scene, addresses, token=token, keys=keys, allowed_keys=self.allow_key, lockstep=self.lockstep,
-                bulk_port=None if self.bulk_port < 0 else self.bulk_port,
-            )  # fmt: skip
+            with UsageError.naming(**{name: f"--{name.replace('_', '-')}" for name in BOUNDS}):
+                return serve(
+                    scene, addresses, token=token, keys=keys, allowed_keys=self.allow_key, lockstep=self.lockstep,
+                    bulk_port=None if self.bulk_port < 0 else self.bulk_port, **bounds,
+                )  # fmt: skip
         except StreamError as error:
             if "bulk_port" in str(error):
                 fix = "0 takes a free one, -1 has none."

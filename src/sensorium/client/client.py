@@ -76,7 +76,8 @@ class Client:
         name: what the server calls this client in its messages; empty takes the program's name.
         server_key: the server's public key, where it has keys.
         keys: (public, secret) key of this client, where the server knows whom it lets in; None makes some.
-        timeout: longest wait for the server, at first and for answers, s.
+        timeout: longest wait for the server, at first and for answers, s. It starts anew while the server says that it
+            works on the request, or compiles kernels.
         shared_memory: read large data from shared memory, where the server is on this machine.
         max_message: most bytes of one message; listening to a sensor whose messages are longer ends with that reason.
         workers: most threads that call listeners.

@@ -69,7 +69,7 @@ class Memory:
             except SensoriumError:
                 raise
             except (MemoryError, RuntimeError) as error:  # of NumPy, of Warp, or of torch where it was not foreseen
-                if not isinstance(error, MemoryError | torch.OutOfMemoryError) and "memory" not in str(error).lower():
+                if not isinstance(error, MemoryError | torch.OutOfMemoryError) and "allocat" not in str(error):
                     raise
                 title, where, value = self._driver(())
                 raise ConfigError.single(title, where, value, f"a size that fits: {error}", _FIX) from error

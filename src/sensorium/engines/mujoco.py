@@ -96,7 +96,8 @@ class MujocoEngine(OwnedModelEngine):
 
         Args:
             entities: name to a model (path, XML text or MjSpec), or to `(model, pos)` or `(model, pos, quat)` that
-                places it (m, wxyz). The time step and other options are the first entity's, unless `terrain` is given.
+                places it (m, wxyz). The time step and other options are the first entity's, unless `terrain` is given;
+                a warning names those of other entities.
             terrain: a model that becomes the world itself, with its options.
             num_envs: number of environments.
             device: torch device of the derived arrays.

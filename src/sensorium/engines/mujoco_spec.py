@@ -6,12 +6,14 @@ What is added carries the prefix `sensorium/`; elements with that prefix are hid
 from __future__ import annotations
 
 import functools
+import warnings
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import mujoco
+import numpy as np
 
 from sensorium.engines.model_file import model_file
 from sensorium.engines.mujoco_contact import add_contacts
@@ -19,7 +21,7 @@ from sensorium.engines.mujoco_hidden import HIDDEN_PREFIX, hidden
 from sensorium.engines.mujoco_native import add_native, blamed
 from sensorium.engines.mujoco_parts import needs_wrenches
 from sensorium.engines.mujoco_sleep import add_held
-from sensorium.errors import ModelError, shown
+from sensorium.errors import ModelError, SensoriumWarning, shown
 from sensorium.spec import Requirement
 
 _ACCELEROMETER = f"{HIDDEN_PREFIX}acceleration"
@@ -41,6 +43,15 @@ _TRIGGERS = tuple(
 )
 """Sensor types whose presence makes MuJoCo call mj_rnePostConstraint, which computes body accelerations and wrenches
 (`cacc`, `cfrc_int`)."""
+
+
+_CHOICES = {
+    "integrator": mujoco.mjtIntegrator,
+    "cone": mujoco.mjtCone,
+    "jacobian": mujoco.mjtJacobian,
+    "solver": mujoco.mjtSolver,
+}
+_FLAGS = {"disableflags": mujoco.mjtDisableBit, "enableflags": mujoco.mjtEnableBit}
 
 
 def label_of(source: object) -> str:
@@ -113,10 +124,14 @@ def compose_spec(entities: Mapping[str, Any], terrain: object = None) -> Any:
 
     Raises:
         ModelError: a name or a model is not usable.
+
+    Warns:
+        SensoriumWarning: once per entity whose own options are not used.
     """
     if not entities:
         raise ModelError('compose() needs at least one entity, e.g. {"robot": "robot.xml"}.')
     world = None if terrain is None else load_spec(terrain)
+    owner = "the terrain"
     for name, given in entities.items():
         if not isinstance(name, str) or not name or "/" in name or hidden(f"{name}/"):
             raise ModelError(f"entity name {name!r} is not usable: give a non-empty text without '/', not 'sensorium'.")
@@ -126,9 +141,10 @@ def compose_spec(entities: Mapping[str, Any], terrain: object = None) -> Any:
         except ModelError as error:
             raise ModelError(f"entity {name!r}: {error}") from error
         if world is None:
-            world = mujoco.MjSpec()
+            world, owner = mujoco.MjSpec(), f"the first entity, {name!r},"
             world.option = child.option
             world.visual = child.visual
+        _warn_of_options(name, child.option, world.option, owner)
         child.option, child.visual = world.option, world.visual  # else MuJoCo logs every difference, then does the same
         try:
             world.attach(child, prefix=f"{name}/", frame=world.worldbody.add_frame(pos=pos, quat=quat))
@@ -138,6 +154,39 @@ def compose_spec(entities: Mapping[str, Any], terrain: object = None) -> Any:
     if terrain is None:
         world.modelname = "+".join(entities)
     return world
+
+
+def _warn_of_options(name: str, own: Any, used: Any, owner: str) -> None:
+    """Warn where an entity sets options that differ from those of the world that it becomes a part of.
+
+    Args:
+        name: the entity.
+        own: its options.
+        used: those of the world.
+        owner: whose they are.
+    """
+    default, lost = mujoco.MjSpec().option, []
+    for option in (option for option in dir(own) if not option.startswith("_")):
+        mine, theirs, usual = (getattr(options, option) for options in (own, used, default))
+        if not np.array_equal(mine, theirs) and not np.array_equal(mine, usual):
+            lost.append(f"{option} {_word(option, mine)} (here {_word(option, theirs)})")
+    if lost:
+        warnings.warn(
+            f"compose: the entity {name!r} has options that are not used: {', '.join(lost)}. The options of {owner} "
+            "hold for the whole world: set them there, or give the entity the same.",
+            SensoriumWarning,
+            stacklevel=4,
+        )
+
+
+def _word(option: str, value: Any) -> str:
+    """Return the value of an option as MuJoCo's XML has it."""
+    if option in _CHOICES:
+        return str(_CHOICES[option](value).name).split("_", 1)[1].lower()
+    if option in _FLAGS:
+        bits = [bit for bit in _FLAGS[option].__members__.values() if int(value) & int(bit) and "_" in bit.name]
+        return "+".join(bit.name.split("_", 1)[1].lower() for bit in bits) or "none"
+    return " ".join(f"{number:g}" for number in np.ravel(value))
 
 
 def _placed(name: str, given: Any) -> tuple[Any, list[float], list[float]]:

@@ -336,7 +336,11 @@ class Scene:
             while self.clock.tick < end:
                 ticks = 1 if self._watches.want_every_tick else min(self._schedule.next_due, end) - self.clock.tick
                 self._use.changing = "step()"
-                self._take_ticks(self.engine.step, ctrl, ticks)
+                try:
+                    self.engine.step(ctrl, ticks)
+                except (TypeError, ValueError, ScheduleError):
+                    self._was_refused()
+                    raise
                 ctrl = None
                 if self.clock.tick == start:
                     self.clock.begin_control_step()
@@ -348,14 +352,10 @@ class Scene:
             self._is_within_step = False
         self._health.report(self._sensors.values())
 
-    def _take_ticks(self, take: Callable[..., None], *args: Any) -> None:
-        """Let the engine take ticks. Arguments that it refuses have changed nothing."""
-        try:
-            take(*args)
-        except (TypeError, ValueError, ScheduleError):
-            if self.engine.tick == self.clock.tick:
-                self._use.mended()
-            raise
+    def _was_refused(self) -> None:
+        """Note that the engine refused to take ticks: where it took none, nothing has changed."""
+        if self.engine.tick == self.clock.tick:
+            self._use.changing = ""
 
     @exclusive
     def update(self, ticks: int | None = None, *, force_recompute: bool = False, force_compute: bool = False) -> None:
@@ -379,7 +379,11 @@ class Scene:
                 ticks = 0 if engine.owns_time else 1
             self._check_gap(clock.tick + ticks)
             self._use.changing = "update()"
-            self._take_ticks(engine.count_ticks, ticks)
+            try:
+                engine.count_ticks(ticks)
+            except (TypeError, ValueError, ScheduleError):
+                self._was_refused()
+                raise
         elif ticks is not None and engine.tick - clock.tick != ticks:
             raise ScheduleError(
                 f"the engine took {engine.tick - clock.tick} ticks, but update(ticks={ticks}) was called"
@@ -419,7 +423,9 @@ class Scene:
             self.engine.refresh()
             self._schedule.sample(self.engine.lag)
             self._health.invalidate(self.engine, self._sensors.values())
-        self._committed()
+        self._use.changing = ""
+        if self._written:
+            self._committed()
         if is_due and self.compute.is_cpu:
             self._health.report(self._sensors.values())  # the tick of the sample itself
 
