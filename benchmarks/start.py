@@ -28,7 +28,7 @@ FAMILIES = {
 RIG = ("inertial", "joints", "contact", "rays", "lidar and radar", "cameras")
 
 FIRST_READING = """
-import json, resource, sys, time
+import json, time
 import torch
 import warp as wp
 began = time.process_time()
@@ -37,10 +37,11 @@ from sensorium.compute.loading import watch_loading
 from sensorium.demo import model_path
 compiled = []
 with watch_loading(lambda done, total, name: compiled.append(name)):
-    scene = sn.Scene(sn.MujocoEngine(model_path(), keyframe="home"), [{configs}])
+    sensors = [{configs}]
+    scene = sn.Scene(sn.MujocoEngine(model_path(), keyframe="home"), sensors)
     scene.step(None, 5)
-    for name in scene:
-        scene[name].read()
+    for cfg in sensors:
+        scene[cfg].read()
 print(json.dumps([time.process_time() - began, sum(map(bool, compiled))]))
 """
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import pty
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+
+from sensorium.cli import messages
+from sensorium.compute import loading
 
 COUNTED = """
 import logging
@@ -70,6 +77,36 @@ def test_a_line_counts_kernels_that_are_compiled(tmp_path: Path) -> None:
     assert out.splitlines() == ["TICK 2"]
 
 
+class Terminal(io.StringIO):
+    """A stand-in for a display that has taken standard error's place."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_line_leaves_another_display_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where something else draws on the terminal, as the command line's spinner does, nothing is written."""
+    taken, real = Terminal(), Terminal()
+    monkeypatch.setattr(sys, "stderr", taken)
+    loading._tell(4, 12, "kernel")
+    assert taken.getvalue() == ""
+    monkeypatch.setattr(sys, "stderr", real)
+    monkeypatch.setattr(sys, "__stderr__", real)
+    loading._tell(4, 12, "kernel")
+    assert real.getvalue() == "\r\x1b[Kcompiling kernels, first run only: 5 of 12"
+
+
+def test_the_spinner_of_the_command_line_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is loading says which kernel is compiled."""
+    screen = Console(file=Terminal(), force_terminal=True, width=120)
+    monkeypatch.setattr(messages, "stderr", lambda: screen)
+    with messages.busy("loading"):
+        loading._tell(4, 12, "kernel")
+        time.sleep(0.3)  # it draws a few times a second
+    assert isinstance(screen.file, Terminal)
+    assert "loading, compiling kernels, first run only: 5 of 12 ..." in screen.file.getvalue()
+
+
 SCENE = """
 import json
 import sys
@@ -88,12 +125,13 @@ from sensorium.demo import model_path
 
 told = []
 with watch_loading(lambda *call: told.append(call)):
-    {scene}
+    sensors = [{configs}]
+    scene = sn.Scene(sn.MujocoEngine(model_path(), keyframe="home"), sensors)
     before = len(told)
     for _ in range(5):
         scene.step(None, 2)
-        for name in scene:
-            scene[name].read()
+        for cfg in sensors:
+            scene[cfg].read()
     scene.reset([0])
 modules = [each for each in wp._src.context.user_modules.values() if each.execs]
 idle = [kernel.key for each in modules for kernel in each.kernels.values() if kernel not in launched]
@@ -112,11 +150,8 @@ def loaded_by(configs: str, cache: Path | None = None) -> tuple[int, int, list[s
         How many kernels and Warp modules it loaded, the kernels among them that nothing launched, how often a watcher
         was called after the scene was built, and the imported Python modules.
     """
-    import json
-
-    scene = f"scene = sn.Scene(sn.MujocoEngine(model_path(), keyframe='home'), [{configs}])"
     environment = {**os.environ, **({"WARP_CACHE_PATH": str(cache)} if cache else {})}
-    command = [sys.executable, "-c", SCENE.replace("{scene}", scene)]
+    command = [sys.executable, "-c", SCENE.replace("{configs}", configs)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     kernels, modules, idle, late, imported = json.loads(done.stdout.splitlines()[-1])

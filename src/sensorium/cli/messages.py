@@ -53,13 +53,20 @@ def error(text: str) -> None:
 
 @contextlib.contextmanager
 def busy(doing: str) -> Iterator[None]:
-    """Show on a terminal, at once, that something takes a while."""
+    """Show on a terminal, at once, that something takes a while, and how many kernels are compiled meanwhile."""
     console = stderr()
     if not console.is_terminal:
         yield
         return
-    with console.status(f"{escape(doing)} ..."), live(console):
-        yield
+    with console.status(f"{escape(doing)} ...") as status, live(console):
+        from sensorium.compute.loading import watch_loading  # slow to import
+
+        def count(done: int, total: int, name: str) -> None:
+            left = f", compiling kernels, first run only: {done + 1} of {total}" if name else ""
+            status.update(f"{escape(doing)}{left} ...")
+
+        with watch_loading(count):
+            yield
 
 
 @contextlib.contextmanager

@@ -140,9 +140,9 @@ def _tell(done: int, total: int, name: str) -> None:
 
 
 def _show(line: str) -> None:
-    """Put a line in the place of the last one, where standard error is a terminal."""
-    stream = sys.stderr
-    if stream is not None and stream.isatty():
+    """Put a line in the place of the last one, where standard error is a terminal that no other display has taken."""
+    stream = sys.__stderr__
+    if stream is not None and sys.stderr is stream and stream.isatty():
         stream.write(f"\r\x1b[K{line}")
         stream.flush()
 
