@@ -224,7 +224,7 @@ def _slab(o: F64, d: F64, low: F64, high: F64, within: wp.vec2d) -> wp.vec2d:
     return wp.vec2d(wp.max(within[0], wp.min(t0, t1)), wp.min(within[1], wp.max(t0, t1)))
 
 
-@wp.func(inline=False)  # large, and called at several places: one copy of it is compiled
+@wp.func
 def ray_hfield(fields: HFields, index: int, o: wp.vec3, d: wp.vec3, t_max: float) -> tuple[wp.float32, wp.int32]:
     """Return the smallest t in 0 to t_max where a ray meets a height field, and the face; (inf, MISS) on a miss.
 
