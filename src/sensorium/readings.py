@@ -104,7 +104,9 @@ class Reading:
 
     @property
     def pose(self) -> Array | None:
-        """float32 [n, mount, 7], where the mounts were when the shown value was captured: m and wxyz, in the world.
+        """float32 [n, mount, 7], where the sensor was when the shown value was captured: m and wxyz, in the world.
+
+        Its `offset` is included. The x axis of a camera points forward, whatever the convention of its `offset`.
 
         NaN where it was captured before poses were asked for. None where they were not asked for, where the sensor sits
         nowhere, and where the engine knows no poses of bodies.

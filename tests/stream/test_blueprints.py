@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -383,8 +384,11 @@ def test_what_looks_somewhere_looks_along_x_of_its_transform(
     chosen = values | ({"preset": device} if device else {})
     cfg = build_cfg(kind, chosen, name="it", attach_to=attach, transform=transform, preset=sn.preset)
     scene = sn.Scene(sn.TensorEngine(1, 0.01, shapes=(ball,)), [cfg])
+    scene.publish(["it"], poses=True)
     for _ in range(11):
         scene.update()
+    pose = scene.publish(["it"], poses=True)["it"].pose[0, 0]
+    np.testing.assert_allclose(pose, [*transform.pos, *transform.rot], atol=1e-6)  # which is what listeners get
     truth = scene["it"].ground_truth
     if isinstance(cfg, sn.DepthCameraCfg | sn.RayCasterCameraCfg):
         image = truth.distance_to_image_plane[0].squeeze()

@@ -347,6 +347,14 @@ class Sensor(Readable[CfgT, DataT]):
         assert isinstance(self.cfg, MountedSensorCfg)
         return self.cfg.offset
 
+    def pose_offset(self) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """Return the sensor's pose in the frame of its mount, where the mount leaves `cfg.offset` out.
+
+        Returns:
+            Position, m, float32 `[env, mount, 3]`, and quaternion (w, x, y, z), float32 `[env, mount, 4]`, x forward.
+        """
+        return None
+
     @property
     def rays(self) -> RayScene:
         """The shapes of the scene, for a `RayCast`. The sensor requires SHAPES and BODY_POSE."""

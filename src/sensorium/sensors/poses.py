@@ -1,4 +1,4 @@
-"""Where a sensor's mounts were when it captured what it shows: kept only while an output publishes poses.
+"""Where a sensor was, at each of its mounts, when it captured what it shows: kept only while an output publishes poses.
 
 A sample may be shown late, and in each environment another one. So the poses lie beside the samples: one slot for each
 slot of the sensor's ring, written with the sample, and found by the slot that is shown.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @wp.struct
 class PoseTask:
-    """The poses of one sensor. `arrival` and `carry` are empty where no sample is lost, engine arrays where unused."""
+    """The poses of one sensor. `arrival` and `carry` are empty where no sample is lost, other arrays where unused."""
 
     clock: wp.array[wp.int32]
     head: wp.array[wp.int32]
@@ -30,6 +30,8 @@ class PoseTask:
     mount_body: wp.array[wp.int32]
     mount_pos: wp.array2d[wp.vec3]
     mount_quat: wp.array2d[wp.vec4]
+    offset_pos: wp.array2d[wp.vec3]
+    offset_quat: wp.array2d[wp.vec4]
     body_pos: wp.array2d[wp.vec3]
     body_quat: wp.array2d[wp.vec4]
     slots: wp.array4d[wp.float32]
@@ -46,6 +48,9 @@ def _keep(rows: Rows, tasks: wp.array[PoseTask]) -> None:
         return
     pos = t.mount_pos[env, mount]
     quat = t.mount_quat[env, mount]
+    if t.offset_pos.shape[0] > 0:
+        pos = pos + quat_rotate(quat, t.offset_pos[env, mount])
+        quat = quat_multiply(quat, t.offset_quat[env, mount])
     body = t.mount_body[mount]
     if body >= 0:
         turn = t.body_quat[env, body]
@@ -74,7 +79,7 @@ def _keep(rows: Rows, tasks: wp.array[PoseTask]) -> None:
 
 
 class CapturePoses:
-    """The poses of a sensor's mounts at its captures. NaN where a sample was captured before this began.
+    """The poses of a sensor at its captures, one for each mount, `offset` included. NaN for samples before this began.
 
     Args:
         sensor: a sensor with mounts; where one of them is on a body, the engine gives BODY_POSE.
@@ -117,6 +122,9 @@ class CapturePoses:
         t.clock = sensor.clock.words_wp
         t.head = wp.from_torch(self._head if ring is None else ring.head, dtype=wp.int32)
         t.mount_body, t.mount_pos, t.mount_quat = self._mount.warp_inputs
+        if (offset := sensor.pose_offset()) is not None:
+            t.offset_pos = wp.from_torch(offset[0], dtype=wp.vec3)
+            t.offset_quat = wp.from_torch(offset[1], dtype=wp.vec4)
         if self.needs_bodies(sensor):
             t.body_pos = wp.from_torch(sensor.engine.array("body_pos_w"), dtype=wp.vec3)
             t.body_quat = wp.from_torch(sensor.engine.array("body_quat_w"), dtype=wp.vec4)

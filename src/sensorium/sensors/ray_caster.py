@@ -337,6 +337,13 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
         """The offset is the rays' own: `pos_w` and `quat_w` are the mount's."""
         return OffsetCfg()
 
+    def pose_offset(self) -> tuple[Tensor, Tensor] | None:
+        """Return `cfg.offset` as `[env, mount, 3]`, m, and `[env, mount, 4]`."""
+        shape = (self.num_envs, self.mount.count)
+        parts = (self.cfg.offset.pos, self.cfg.offset.rot)
+        pos, quat = (torch.tensor(part, dtype=torch.float32, device=self.device) for part in parts)
+        return pos.expand(*shape, 3).contiguous(), quat.expand(*shape, 4).contiguous()
+
     def _hooks(self) -> Hooks:
         hooks = super()._hooks()
         if self.cfg.drifts or self._shows_misses:

@@ -339,6 +339,10 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         """Let the other measured distance and the points follow from the measured one, and clip (a launch)."""
         self._make_images(slot, slot, DEPTH if "distance_to_image_plane" in slot else RAY, is_last=True)
 
+    def pose_offset(self) -> tuple[Tensor, Tensor]:
+        """Return where the cameras are in the frame of their mounts, live: x forward, z up."""
+        return self._offset_pos, self._offset_quat
+
     def height_scan(self, offset: float = 0.0, miss_value: float | None = None) -> Tensor:
         """Raise, for a camera has no hits in the world.
 
