@@ -121,7 +121,7 @@ class Clock:
         self.episode_wp = wp.from_torch(self.episode, dtype=wp.int32)
         self.reset_tick_wp = wp.from_torch(self.reset_tick, dtype=wp.int32)
         self.bad_wp = wp.from_torch(self.bad, dtype=wp.int32)
-        self._command = compute.command(_store, (1,), [0, 0, 0, 0, self.words_wp])
+        self._command: Any = None if compute.is_cpu else compute.command(_store, (1,), [0, 0, 0, 0, self.words_wp])
         self.control_tick = -1
 
     def __repr__(self) -> str:
