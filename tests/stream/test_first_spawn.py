@@ -16,7 +16,7 @@ from streaming import PATIENCE, Gauge, GaugeCfg, GaugeData, build, running, serv
 from test_blueprints import LEAST, OURS
 
 import sensorium as sn
-from sensorium.compute import program
+from sensorium.compute import loading
 from sensorium.errors import StreamError
 
 SHORT = 0.4
@@ -38,7 +38,7 @@ class SlowGauge(sn.SimpleSensor[SlowGaugeCfg, GaugeData]):
 
     def setup(self) -> None:
         if self.cfg.compiles:
-            with program._loading:
+            with loading.lock:
                 time.sleep(LONG)
         else:
             time.sleep(LONG)
@@ -97,7 +97,7 @@ def test_kernels_that_a_step_of_the_owner_compiles_are_told_of(caplog: pytest.Lo
 
         asking = threading.Thread(target=ask)
         asking.start()
-        with program._loading:
+        with loading.lock:
             time.sleep(LONG)
         with running(server):
             asking.join(PATIENCE)
