@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -121,11 +122,15 @@ class Clock:
         self.episode_wp = wp.from_torch(self.episode, dtype=wp.int32)
         self.reset_tick_wp = wp.from_torch(self.reset_tick, dtype=wp.int32)
         self.bad_wp = wp.from_torch(self.bad, dtype=wp.int32)
-        self._command: Any = None if compute.is_cpu else compute.command(_store, (1,), [0, 0, 0, 0, self.words_wp])
         self.control_tick = -1
 
     def __repr__(self) -> str:
         return f"Clock(tick={self.tick}, time={self.time:g} s)"
+
+    @cached_property
+    def _command(self) -> Any:
+        """The launch that writes the words where the host cannot; the CPU never compiles its kernel."""
+        return self.compute.command(_store, (1,), [0, 0, 0, 0, self.words_wp])
 
     @property
     def time(self) -> float:
