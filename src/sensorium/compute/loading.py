@@ -1,7 +1,7 @@
 """Kernels: how those of this package are declared, compiled and loaded.
 
-Warp compiles a module of kernels as a whole. So each kernel of ours is a module of its own, or shares one with those
-that are always launched with it: a scene compiles what it launches, and nothing else. A compiled kernel stays in Warp's
+Warp compiles a module of kernels as a whole. So each kernel has a separate module, or shares one with kernels that are
+always launched with it. A scene compiles the kernels that it launches and no others. A compiled kernel stays in Warp's
 cache on disk. While kernels are compiled, a line on the terminal and in the log of `sensorium.compute` counts them.
 """
 
