@@ -54,6 +54,7 @@ import warp as wp
 from sensorium.compute import graph, loading
 from sensorium.compute.devices import keeps_current, resolve_device
 from sensorium.compute.memory import Memory, check_envs
+from sensorium.compute.rows import Rows
 from sensorium.compute.workers import Workers
 from sensorium.errors import ConfigError, ScheduleError
 
@@ -76,23 +77,6 @@ ENV_BYTES = 256
 """Memory that an environment takes at least, bytes; the state of every robot is larger."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-@wp.struct
-class Rows:
-    """Which environments a launch works on.
-
-    Attributes:
-        start: env of the first thread.
-        first: last item index of the first thread; only kernels that are launched with `split` add it.
-        mask: uint8 [env]; 0 leaves that env's rows untouched.
-        first_env: global index of env 0: random numbers are drawn for `first_env + env`.
-    """
-
-    start: wp.int32
-    first: wp.int32
-    mask: wp.array[wp.uint8]
-    first_env: wp.int32
 
 
 def recorded(hook: Function) -> Function:
@@ -238,8 +222,18 @@ class Compute:
         """uint8 [env], all 1: the mask of ordinary launches."""
         self.reset_envs = torch.zeros(num_envs, dtype=torch.uint8, device=device)
         """uint8 [env], 1 for the envs that are being reset: the mask of the reset programs."""
+        self.time = torch.zeros(4, dtype=torch.int32, device=device)
+        """int32 [4]: tick, mode, lag in ticks, tick at which the control step began. `Clock` writes them."""
+        self.reset_tick = torch.zeros(num_envs, dtype=torch.int32, device=device)
+        """int32 [env], tick of the last reset."""
+        self.episode = torch.zeros(num_envs, dtype=torch.int32, device=device)
+        """int32 [env], number of resets so far, minus one."""
         with graph.launching:
+            self.time_wp, self.reset_tick_wp, self.episode_wp = (
+                wp.from_torch(words, dtype=wp.int32) for words in (self.time, self.reset_tick, self.episode)
+            )
             self._masks = {id(mask): wp.from_torch(mask, dtype=wp.uint8) for mask in (self.all_envs, self.reset_envs)}
+            self._rows_of = {id(mask): self._rows(0, mask) for mask in (self.all_envs, self.reset_envs)}
         self._active = self.all_envs
         self._recording: list[_Launch] | None = None
         self._recorder = 0
@@ -350,7 +344,7 @@ class Compute:
         self.load([launch.kernel])
         with graph.launching, loading.lock:
             args = launch.arguments(self)
-            args = args if launch.whole else [self._rows(0, self._active), *args]
+            args = args if launch.whole else [self._rows_of[id(self._active)], *args]
             self._follow()
             wp.launch(launch.kernel, dim=launch.dim, inputs=args, device=self.wp_device, stream=self.stream)
 
@@ -407,6 +401,7 @@ class Compute:
         rows.first = first
         rows.mask = self._masks[id(mask)]
         rows.first_env = self.first_env
+        rows.time, rows.reset_tick, rows.episode = self.time_wp, self.reset_tick_wp, self.episode_wp
         return rows
 
     @property
