@@ -73,7 +73,7 @@ def ours(num_envs: int, capture: bool) -> Callable[[], object]:
     amounts = {"noise": 0.1, "bias": 0.1, "random_walk": 0.01, "resolution": 0.001}
     knobs = {f"{prefix}_{knob}": value for prefix in ("acc", "gyro", "mag") for knob, value in amounts.items()}
     scene = Scene(engine, [ImuCfg(name="imu", body="body", delay=0.004, **knobs)], capture=capture)
-    line, ring = scene["imu"].line, scene["imu"].line.ring
+    line, ring = scene["imu"].buffers, scene["imu"].buffers.ring
     assert ring is not None
     from sensorium.compute import Program
     from sensorium.measurement.chain import EVERYTHING

@@ -226,7 +226,7 @@ def test_adding_and_removing_leaves_nothing_behind() -> None:
     """A hundred sensors that came and went cost the others neither memory nor time."""
     scene = sn.Scene(tumbling_engine(2), [sn.ImuCfg(name="a", body="body", acc_noise=0.1, delay=0.004)])
     scene.step()
-    line = scene["a"].line
+    line = scene["a"].buffers
     before = len(line.tables)
     for k in range(100):
         scene.add(sn.ImuCfg(name=f"b{k}", body="body", acc_noise=0.1))

@@ -555,7 +555,7 @@ def test_reading_while_another_thread_steps_is_refused() -> None:
             assert done.wait(20.0)
         raw(self, truth, measured)
 
-    scene["compute"].line.hooks.compute = lambda truth, measured: waits(scene["compute"], truth, measured)
+    scene["compute"].buffers.hooks.compute = lambda truth, measured: waits(scene["compute"], truth, measured)
     scene._arrange()
     errors: list[BaseException] = []
     stepper = threading.Thread(target=lambda: syn.advance(scene), name="owner")

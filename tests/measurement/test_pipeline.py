@@ -351,7 +351,7 @@ class Write(SimpleSensor[WriteCfg, syn.EmaData]):
 def test_assigning_never_loses_the_value() -> None:
     """`raw.x = value` copies into the memory; a wrong shape or an unknown field raises."""
     scene = syn.world([WriteCfg(name="w", bias=1.0), WriteCfg(name="flat", how="flat")])
-    record = scene["w"].line.truth
+    record = scene["w"].buffers.truth
     address = record.x.data_ptr()
     scene["w"].data  # noqa: B018
     assert record.x.data_ptr() == address and record.x.tolist() == [[5.0] * 3] * 4
@@ -365,8 +365,8 @@ def test_assigning_never_loses_the_value() -> None:
 def test_timeline_depth() -> None:
     """`timeline.at(k)` deeper than `lookback` raises and says what to set; `previous` starts from `now`."""
     scene = syn.world([syn.ContractCfg(name="c")])
-    timeline = scene["c"].line.slot_timeline
-    assert timeline.at(0) is scene["c"].line.slot
+    timeline = scene["c"].buffers.slot_timeline
+    assert timeline.at(0) is scene["c"].buffers.slot
     assert torch.equal(timeline.previous("x", now=torch.full((4, 8), 9.0)), torch.full((4, 8), 9.0))
     with pytest.raises(IndexError, match="lookback = 2"):
         timeline.at(2)

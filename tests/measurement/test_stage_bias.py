@@ -123,7 +123,7 @@ def test_the_amount_of_flicker_is_per_axis_and_per_env() -> None:
 
 
 def run_of(scene: sn.Scene) -> StageRun:
-    (run,) = scene["p"].line.stages
+    (run,) = scene["p"].buffers.stages
     return run
 
 

@@ -118,7 +118,7 @@ def test_your_fields_win() -> None:
 def test_a_knob_of_yours_replaces_the_presets_in_that_field_only(given: dict[str, Any]) -> None:
     """However the gyroscope's noise is written, it replaces the preset's, and the accelerometer keeps its own."""
     scene = scene_of(sn.preset("bmi088", body="body", **given), envs=2)
-    tables = scene["imu"].line.knobs.tables
+    tables = scene["imu"].buffers.knobs.tables
     assert tables["noise", "ang_vel_b"].values[0].tolist() == pytest.approx([0.5] * 3, rel=1e-6)
     expected = [160 * UG / math.sqrt(2) * 20, 160 * UG / math.sqrt(2) * 20, 190 * UG / math.sqrt(2) * 20]
     assert tables["noise", "lin_acc_b"].values[0].tolist() == pytest.approx(expected, rel=1e-6)

@@ -5,7 +5,7 @@ A clean sensor has one record, and its measured data are its truth.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -76,6 +76,8 @@ class SensorBuffers:
         """Where the mounts were at the captures, while an output publishes that."""
         self.first_program: Program | None = None
         """The work of a capture of this sensor alone, for the envs of the reset mask."""
+        self.body_at_fault: Callable[[int, int], str] = lambda env, mount: "?"
+        """What returns the body whose state is not finite, of an env and a mount."""
         self._snapshot: list[torch.Tensor] = []
 
     def __repr__(self) -> str:
@@ -123,7 +125,7 @@ class SensorBuffers:
         """Stages that look at every tick."""
         self.scratch = record() if self.observers else Record((), num_envs, device)
         """The truth of a tick between samples, for these."""
-        self.flags = [torch.zeros_like(self.bad) for _ in range(3)] if self.observers else []
+        self.flags = [torch.zeros_like(self.bad) for _ in range(2)] if self.observers else []
 
     def _is_first(self) -> torch.Tensor:
         """Bool [env]: whether the current sample is the first of the env's episode."""

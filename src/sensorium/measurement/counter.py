@@ -30,6 +30,11 @@ class Count:
         self.samples += 1
         self.last_tick, self.last_lag = tick, lag
 
+    def go_back(self, saved: Count) -> None:
+        """Undo what was noted since a copy was made."""
+        self.samples, self.last_tick = saved.samples, saved.last_tick
+        self.last_lag, self.last_skipped = saved.last_lag, saved.last_skipped
+
     def note_look(self, tick: int, lag: int, skipped: int) -> None:
         """Note a look at sensors without memory that have a sample at every tick but the skipped ones."""
         if tick > self.last_tick:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import warp as wp
 
-from sensorium.compute import Rows, Segment, kernel
+from sensorium.compute import SAMPLE, Rows, Segment, is_first, kernel, mode_now
 from sensorium.compute.graph import launching
 from sensorium.measurement.buffers import SensorBuffers
 from sensorium.measurement.chain import EVERYTHING, NOISE, QUANTISE, WALK_AND_BIAS, ChainTable
@@ -33,8 +33,6 @@ WORDS = wp.constant(32)
 def _move(
     rows: Rows,
     when: int,
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     count: int,
     wide: int,
     source: wp.uint64,
@@ -44,9 +42,9 @@ def _move(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    if when == 1 and clock[1] != 0:
+    if when == wp.static(ON_SAMPLE) and mode_now(rows) != SAMPLE:
         return
-    if when == 2 and reset_tick[env] != clock[0]:
+    if when == wp.static(ON_FIRST) and not is_first(rows, env):
         return
     first = env * count + piece * WORDS
     for at in range(first, wp.min(first + WORDS, (env + 1) * count)):
@@ -54,12 +52,10 @@ def _move(
 
 
 @kernel
-def _forget(
-    rows: Rows, clock: wp.array[wp.int32], reset_tick: wp.array[wp.int32], count: int, wide: int, target: wp.uint64
-) -> None:
+def _forget(rows: Rows, count: int, wide: int, target: wp.uint64) -> None:
     i, piece = wp.tid()
     env = rows.start + i
-    if rows.mask[env] == wp.uint8(0) or reset_tick[env] != clock[0]:
+    if rows.mask[env] == wp.uint8(0) or not is_first(rows, env):
         return
     first = env * count + piece * WORDS
     for at in range(first, wp.min(first + WORDS, (env + 1) * count)):
@@ -88,7 +84,7 @@ def _flag_nan(
             any_bad[0] = 1
 
 
-BEGIN, END, SAMPLE = 0, 1, 2
+BEGIN, END, AT_SAMPLE = 0, 1, 2
 """When `_observed_flags` works: before and after an observed tick, and at a sample."""
 
 
@@ -96,29 +92,24 @@ BEGIN, END, SAMPLE = 0, 1, 2
 def _observed_flags(
     rows: Rows,
     when: int,
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     bad: wp.array2d[wp.uint8],
     shown: wp.array2d[wp.uint8],
     observed: wp.array2d[wp.uint8],
-    before: wp.array2d[wp.uint8],
 ) -> None:
     """Keep the shown sample's flags while ticks are observed; a sample inherits those of the ticks that led to it."""
     i, mount = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    if when == 0:
+    if when == wp.static(BEGIN):
         shown[env, mount] = bad[env, mount]
-    elif when == 1:
+    elif when == wp.static(END):
         observed[env, mount] = wp.max(observed[env, mount], bad[env, mount])
         bad[env, mount] = shown[env, mount]
     else:
-        before[env, mount] = observed[env, mount]
-        if reset_tick[env] == clock[0]:
-            before[env, mount] = wp.uint8(0)
+        if not is_first(rows, env):
+            bad[env, mount] = wp.max(bad[env, mount], observed[env, mount])
         observed[env, mount] = wp.uint8(0)
-        bad[env, mount] = wp.max(bad[env, mount], before[env, mount])
 
 
 @launching
@@ -178,7 +169,7 @@ class SensorWork:
         if not plan.checks_state:
             self._record(partial(self._flag_nan, buffers.truth))
         if buffers.observers:
-            self._record(partial(self._observed_flags, SAMPLE))
+            self._record(partial(self._observed_flags, AT_SAMPLE))
         for run in buffers.stages_at("physics"):
             self._stage(run, buffers.slot)
         if hooks.transform:
@@ -324,9 +315,6 @@ class SensorWork:
 
     # Launches ---------------------------------------------------------------------------------------------------------
 
-    def _times(self) -> list[Any]:
-        return [self._clock.words_wp, self._clock.reset_tick_wp]
-
     def _clear_flags(self) -> None:
         self._compute.launch(_clear_flags, (self._buffers.bad.shape[1],), [self._buffers.bad_wp])
 
@@ -341,14 +329,14 @@ class SensorWork:
     def _observed_flags(self, when: int) -> None:
         buffers = self._buffers
         flags = [wp.from_torch(flags, dtype=wp.uint8) for flags in (buffers.bad, *buffers.flags)]
-        self._compute.launch(_observed_flags, (buffers.bad.shape[1],), [when, *self._times()], flags)
+        self._compute.launch(_observed_flags, (buffers.bad.shape[1],), [when], flags)
 
     def _forget(self, kept: Sequence[Record]) -> None:
         """Have nothing from before a reset in the outputs that a `post_process` looks back at: they are zero."""
         for record in kept:
             for name in record:
                 words = words_of(record[name])
-                inputs = [*self._times(), words.count, words.wide, words.address]
+                inputs = [words.count, words.wide, words.address]
                 self._compute.launch(_forget, (-(-words.count // int(WORDS)),), inputs)
 
     def _copy(self, source: Mapping[str, torch.Tensor], target: Record) -> None:
@@ -370,8 +358,8 @@ def move(
 
 
 def _move_tensor(buffers: SensorBuffers, source: torch.Tensor, target: torch.Tensor, when: int) -> None:
-    words, clock = words_of(source), buffers.clock
-    inputs = [when, clock.words_wp, clock.reset_tick_wp, words.count, words.wide, words.address]
+    words = words_of(source)
+    inputs = [when, words.count, words.wide, words.address]
     buffers.compute.launch(_move, (-(-words.count // int(WORDS)),), inputs, [words_of(target).address])
 
 

@@ -31,7 +31,7 @@ def take_reading(sensor: Sensor[Any, Any], envs: range, *, truth: bool, poses: b
         return {name: host.take(value) for name, value in sensor.own_tensors(is_measured=is_measured).items()}
 
     measured, true = newest(is_measured=True), newest(is_measured=False) if truth else {}
-    ring, stages = sensor.line.ring, sensor.line.stages
+    ring, stages = sensor.buffers.ring, sensor.buffers.stages
     about = ["capture_tick", "valid", "is_new", "frame"]
     if ring is not None and ring.has_delay:
         about.append("truth_tick")

@@ -39,7 +39,7 @@ from sensorium.scene.publish import describe, take_reading
 from sensorium.scene.saving import check_saved, check_state, saved_state
 from sensorium.scene.schedule import Schedule
 from sensorium.scene.slices import first_env_of
-from sensorium.scene.use import Use, exclusive, mending
+from sensorium.compute.use import Use, exclusive, mending
 from sensorium.scene.watch import Watch, Watches
 from sensorium.sensors.builtin import BuiltinSensorCfg
 from sensorium.sensors.core.base import Sensor, SensorContext
@@ -243,7 +243,7 @@ class Scene:
         name = self._full_name(name)
         if name not in self._sensors:
             sensor = self._build(BuiltinSensorCfg.from_existing(name))
-            sensor.captures.count_from_start(self.engine.lag, self._skipped_at_reset)
+            sensor.buffers.counter.count_from_start(self.engine.lag, self._skipped_at_reset)
             self._sensors[name] = sensor
         return self._sensors[name]
 
@@ -437,12 +437,12 @@ class Scene:
         clock.set(clock.tick, AGAIN, engine.lag)
         self._schedule.sample_again()
         for sensor in self._sensors.values():
-            if clock.tick in (sensor.captures.last_tick, sensor.captures.first_at):
-                sensor.captures.note_anew()
-                sensor.captures.note_lag(clock.tick, engine.lag)
+            if clock.tick in (sensor.buffers.counter.last_tick, sensor.buffers.counter.first_at):
+                sensor.buffers.counter.note_anew()
+                sensor.buffers.counter.note_lag(clock.tick, engine.lag)
         for sensor in self._sensors.values():  # where it is the first sample, that fills histories and delay lines
-            if sensor.captures.first_at == clock.tick and not sensor.is_pure:
-                with starting(clock, sensor.captures.first_tick == clock.tick, engine.lag):
+            if sensor.buffers.counter.first_at == clock.tick and not sensor.is_pure:
+                with starting(clock, sensor.buffers.counter.first_tick == clock.tick, engine.lag):
                     begin_again(sensor)
         self._health.invalidate(engine, self._sensors.values())
 
@@ -470,7 +470,7 @@ class Scene:
         engine, clock, use = self.engine, self.clock, self._use
         if use.thread or use.changing:
             use.check()
-        if sensor._evaluation_kind() != "lazy" or sensor.captures.evaluated == clock.version:
+        if sensor._evaluation_kind() != "lazy" or sensor.buffers.counter.evaluated == clock.version:
             return
         if engine.owns_time and engine.tick != clock.tick:
             raise StaleError(
@@ -506,7 +506,7 @@ class Scene:
             self._use.refuse()
         for sensor in self._sensors.values():
             if sensor.is_pure:
-                sensor.captures.note_look(self.clock.tick, self.engine.lag)
+                sensor.buffers.counter.note_look(self.clock.tick, self.engine.lag)
         self._use.changing = interrupted or "reset()"
         try:
             self.engine.reset(rows, state)
@@ -527,7 +527,7 @@ class Scene:
         for sensor in self._sensors.values():
             sensor.restart()
             if sensor.is_pure:
-                sensor.captures.note_look(self.clock.tick, self.engine.lag)
+                sensor.buffers.counter.note_look(self.clock.tick, self.engine.lag)
         self._arrange()
 
     @exclusive
@@ -538,7 +538,7 @@ class Scene:
         mark(mask, env_selection(env_ids, self.num_envs, self.compute.device))
         self._written += [f"{sensor.name!r}: {field}" for field in sensor.spoil()]
         if sensor.is_pure:
-            sensor.captures.note_look(self.clock.tick, self.engine.lag)
+            sensor.buffers.counter.note_look(self.clock.tick, self.engine.lag)
         self.engine.refresh()
         is_new = self._sensors.get(sensor.name) is not sensor
         self._use.changing = "add()" if is_new else f"reset() of sensor {sensor.name!r}"
@@ -599,7 +599,7 @@ class Scene:
             Whether it is so from now on.
         """
         sensor = self[name]
-        if sensor.cfg.evaluate != "auto" or sensor._evaluation_kind() == "lazy" or sensor.line.observers:
+        if sensor.cfg.evaluate != "auto" or sensor._evaluation_kind() == "lazy" or sensor.buffers.observers:
             return sensor.evaluates == "wanted"
         try:
             sensor.cfg.replace(evaluate="wanted")
@@ -755,7 +755,7 @@ class Scene:
             if name in state["sensors"]:
                 sensor.load(state["sensors"][name]["tensors"], state["sensors"][name]["counters"])
             else:
-                sensor.captures.count_from_start(self.engine.lag, self._skipped_at_reset)
+                sensor.buffers.counter.count_from_start(self.engine.lag, self._skipped_at_reset)
         self._arrange()
         self._committed()
 

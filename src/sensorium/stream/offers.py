@@ -129,7 +129,7 @@ class Offers:
             sensor = self.listened.get(name)
             if sensor is None:
                 sensor = self.listened[name] = self._scene[name]
-                sensor.listeners += 1
+                sensor.buffers.listeners += 1
                 self._news.skip(sensor, since)
             every_tick |= sensor.changes_every_tick and any(each.lossless for each in topic.subscriptions)
         return every_tick
@@ -144,8 +144,8 @@ class Offers:
         sensor = self.listened.pop(name, None)
         if sensor is None:
             return
-        sensor.listeners -= 1
-        if not sensor.is_retired and sensor.poses is not None and sensor.listeners <= 0:
+        sensor.buffers.listeners -= 1
+        if not sensor.is_retired and sensor.poses is not None and sensor.buffers.listeners <= 0:
             self._scene.forget_poses([name])
 
 

@@ -118,7 +118,7 @@ class Laws(Trial):
             return False
         scene = self.scene(self.cfg)
         self.run(scene, 3)
-        line = scene["subject"].line
+        line = scene["subject"].buffers
         hook, names = next(
             (hook, names)
             for hook, names in (
@@ -181,14 +181,14 @@ class Laws(Trial):
             name = frame.f_globals.get("__name__", "")
             return local if name == package or name.startswith(f"{package}.") else None
 
-        before, samples = sys.gettrace(), scene["subject"].captures.samples
+        before, samples = sys.gettrace(), scene["subject"].buffers.counter.samples
         for _ in range(self.steps):
             sys.settrace(enter)
             try:
                 take_tick(scene)
             finally:
                 sys.settrace(before)
-        taken = max(scene["subject"].captures.samples - samples, 1)
+        taken = max(scene["subject"].buffers.counter.samples - samples, 1)
         return sum(lines.values()), taken, max(lines, key=lambda place: lines[place], default="")
 
     def nothing_lasts_in_plain_attributes(self) -> bool:
@@ -216,7 +216,7 @@ class Laws(Trial):
         """`post_process` returns the declared shapes and dtypes and leaves its input as it is."""
         scene = self.scene(self.dirty)
         sensor = scene["subject"]
-        post = sensor.line.hooks.post
+        post = sensor.buffers.hooks.post
         if post is None:
             return False
 
@@ -225,8 +225,8 @@ class Laws(Trial):
             value = post(data, timeline, is_measured=is_measured)
             for name, view in data.items():
                 self.need(equal(before[name], view), "post_process does not write into data", f"data.{name}")
-            fields = as_fields(value, sensor.line.specs)
-            for spec in sensor.line.specs:
+            fields = as_fields(value, sensor.buffers.specs)
+            for spec in sensor.buffers.specs:
                 where = f"{spec.name} is {tuple(fields[spec.name].shape)} {fields[spec.name].dtype}"
                 right = tuple(fields[spec.name].shape) == (scene.num_envs, *spec.shape)
                 right = right and fields[spec.name].dtype == TORCH_DTYPES[spec.dtype]
@@ -234,7 +234,7 @@ class Laws(Trial):
                 self.need(right, "post_process returns what the fields declare", f"{where}, expected {expected}")
             return value
 
-        sensor.line.hooks.post = watched
+        sensor.buffers.hooks.post = watched
         sensor.at_reset = None
         scene._arrange()
         self.run(scene, 3)
@@ -429,7 +429,7 @@ class Laws(Trial):
         """Return what is shown from a reset of env 2 on, where all its states may hold something odd before."""
         scene = self.scene(self.dirty)
         self.run(scene, 5)
-        line = scene["subject"].line
+        line = scene["subject"].buffers
         for states in (*line.custom.values(), *(run.states for run in line.stages)) if spoil else ():
             states.memory[2] = states.backup[2] = 7.25
         scene.reset([2])
@@ -463,7 +463,7 @@ class Laws(Trial):
             for name in a:
                 rows = [0, 2, 3]
                 self.need(equal(a[name][rows], b[name][rows]), f"set({knob!r}, env_ids=[1]) reaches env 1 alone", name)
-            works = [scene["subject"].line.work for scene in (touched, twin)]  # post_process may hide what changed
+            works = [scene["subject"].buffers.work for scene in (touched, twin)]  # post_process may hide what changed
             changed = knob == "delay" or any(not equal(works[0][name][1], works[1][name][1]) for name in fields)
             self.need(changed, f"set({knob!r}, env_ids=[1]) changes env 1", ", ".join(fields))
         return True

@@ -93,7 +93,7 @@ class Trial:
         if cfg.delay is None:
             knobs |= {"delay": 3 * dt, "jitter": 2 * dt}
         if names:
-            given = sensor.line.knobs.tables
+            given = sensor.buffers.knobs.tables
             for knob in CHAIN_KNOBS:
                 if not any((knob, name) in given for name in names):
                     knobs[knob] = dict.fromkeys(names, 0.01)
@@ -198,7 +198,7 @@ def put_back(sensor: Sensor[Any, Any], path: str, value: Any) -> None:
 
 def chained_fields(sensor: Sensor[Any, Any]) -> dict[str, FieldSpec]:
     """Return the fields that the standard chain runs over, by name."""
-    return {name: spec for name, (_, spec) in sensor.line.knobs.specs.items()}
+    return {name: spec for name, (_, spec) in sensor.buffers.knobs.specs.items()}
 
 
 def take_tick(scene: Scene) -> None:

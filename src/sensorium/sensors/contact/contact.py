@@ -15,7 +15,7 @@ contacts are made.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -28,7 +28,6 @@ from torch import Tensor
 from sensorium.cfg import Float, MountedSensorCfg, OffsetCfg, bad
 from sensorium.compute import Rows, kernel, recorded
 from sensorium.errors import ConfigError
-from sensorium.measurement.pipeline import Hooks
 from sensorium.measurement.record import Record, Timeline
 from sensorium.measurement.stages.debounce import has_lasted, noted
 from sensorium.sensors.contact.contact_force import Touching, check_touchable, matched, net_force, reports
@@ -194,13 +193,11 @@ class Contact(SimpleSensor[ContactCfg, ContactFlagData]):
         """Return the force, which noise acts on."""
         return {"force": Field("N")}
 
-    def _hooks(self) -> Hooks:
+    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
         """Run the chain by itself only where there is one."""
-        hooks = super()._hooks()
         knobs = ("noise", "noise_density", "bias", "random_walk", "random_walk_density", "resolution")
-        if all(getattr(self.cfg, knob) is None for knob in knobs):
-            hooks.hardware = None
-        return hooks
+        is_clean = all(getattr(self.cfg, knob) is None for knob in knobs)
+        return {"apply_hardware_imperfections": None} if is_clean else {}
 
     def notes(self) -> Mapping[str, str]:
         """Return the thresholds, and which bodies are ignored."""
@@ -228,13 +225,13 @@ class Contact(SimpleSensor[ContactCfg, ContactFlagData]):
     @recorded
     def update_raw_data(self, raw: Record) -> None:
         """Take the magnitudes in one launch."""
-        outputs = [_scalars(raw), wp.from_torch(self.line.bad, dtype=wp.uint8), self.clock.bad_wp]
+        outputs = [_scalars(raw), self.buffers.bad_wp, self.clock.bad_wp]
         self.compute_on.launch(_magnitude, (self.mount.count,), [self._touching.total()], outputs)
 
     @recorded
     def apply_hardware_imperfections(self, slot: Record) -> None:
         """Run the standard chain where something presses; elsewhere keep the force of before it (two more launches)."""
-        clean, truth, force = wp.from_torch(self._clean, dtype=wp.float32), _scalars(self.line.truth), _scalars(slot)
+        clean, truth, force = wp.from_torch(self._clean, dtype=wp.float32), _scalars(self.buffers.truth), _scalars(slot)
         self.compute_on.launch(_copy_unloaded, (self.mount.count,), [truth, force], [clean])
         self.standard_chain(slot)
         self.compute_on.launch(_copy_unloaded, (self.mount.count,), [truth, clean], [force])

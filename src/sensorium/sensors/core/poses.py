@@ -88,7 +88,7 @@ class CapturePoses:
     def __init__(self, sensor: Sensor[Any, Any]) -> None:
         assert sensor.mount is not None
         self._sensor, self._mount = sensor, sensor.mount
-        ring = sensor.line.ring
+        ring = sensor.buffers.ring
         self._ring: Ring | None = ring if ring is not None and ring.has_delay else None
         compute = sensor.compute_on
         shape = (compute.num_envs, self._mount.count, 7)
@@ -108,7 +108,7 @@ class CapturePoses:
         self._carry.fill_(math.nan)
         sensor.engine.refresh()
         self.keep()
-        captures, tick = sensor.captures, sensor.clock.tick
+        captures, tick = sensor.buffers.counter, sensor.clock.tick
         newest = self._slots[0 if self._ring is None else self._ring.position]
         newest.masked_fill_((captures.arrival_tick != tick)[:, None, None], math.nan)
         is_first = (captures.first_tick == tick)[:, None, None]

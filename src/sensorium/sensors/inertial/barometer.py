@@ -305,7 +305,7 @@ class Barometer(SimpleSensor[BarometerCfg, BarometerData]):
                 wp.from_torch(self.engine.array("body_quat_w"), dtype=wp.vec4),
                 wp.float64(self.cfg.altitude_offset),
             ],
-            [raw.warp.pressure, raw.warp.altitude, wp.from_torch(self.line.bad, dtype=wp.uint8), self.clock.bad_wp],
+            [raw.warp.pressure, raw.warp.altitude, self.buffers.bad_wp, self.clock.bad_wp],
         )
 
     @recorded
@@ -346,7 +346,7 @@ class Barometer(SimpleSensor[BarometerCfg, BarometerData]):
                 *(wp.from_torch(state, dtype=wp.float32) for state in last),
                 wp.from_torch(tick, dtype=wp.int32),
                 slot.warp.pressure,
-                wp.from_torch(self.line.bad, dtype=wp.uint8),
+                self.buffers.bad_wp,
                 self.clock.bad_wp,
             ],
         )

@@ -436,7 +436,7 @@ class Gnss(SimpleSensor[GnssCfg, GnssData]):
                 raw.warp.fix,
                 raw.warp.hdop,
                 raw.warp.vdop,
-                wp.from_torch(self.line.bad, dtype=wp.uint8),
+                self.buffers.bad_wp,
                 self.clock.bad_wp,
             ],
         )
@@ -487,7 +487,7 @@ class Gnss(SimpleSensor[GnssCfg, GnssData]):
     def debug_draw(self) -> Iterable[DebugShape]:
         """Draw the measured positions as points in the world."""
         self._ready()
-        enu = self.line.work["pos_enu"]
+        enu = self.buffers.work["pos_enu"]
         turn = math.radians(self.cfg.heading_deg)
         x = math.cos(turn) * enu[..., 0] + math.sin(turn) * enu[..., 1]
         y = -math.sin(turn) * enu[..., 0] + math.cos(turn) * enu[..., 1]

@@ -337,7 +337,7 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
             t.magnetic = wp.from_torch(engine.array("magnetic_w"), dtype=wp.vec3)
         for name in names:
             setattr(t, name, getattr(raw.warp, name))
-        t.bad, t.any_bad = wp.from_torch(self.line.bad, dtype=wp.uint8), self.clock.bad_wp
+        t.bad, t.any_bad = self.buffers.bad_wp, self.clock.bad_wp
         if self._difference:
             t.difference = 1
             t.last_lin_vel, t.last_ang_vel = (wp.from_torch(state, dtype=wp.vec3) for state in self._last)
@@ -352,7 +352,7 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
             return
         self._ready()
         pos, quat = self.mount.pos_w, self.mount.quat_w
-        force = self.line.truth["lin_acc_b"]
+        force = self.buffers.truth["lin_acc_b"]
         axis = 2.0 * torch.linalg.cross(quat[..., 1:], force)
         turned = force + quat[..., :1] * axis + torch.linalg.cross(quat[..., 1:], axis)
         arrows = torch.stack([pos, pos + 0.05 * turned], dim=-2)

@@ -315,7 +315,7 @@ class Magnetometer(SimpleSensor[MagnetometerCfg, MagnetometerData]):
                 vectors(np.asarray(dipole.moment) * tesla for dipole in cfg.dipoles),
                 wp.array([dipole.radius for dipole in cfg.dipoles], dtype=wp.float32, device=self.compute_on.wp_device),
             ],
-            [raw.warp.mag_b, wp.from_torch(self.line.bad, dtype=wp.uint8), self.clock.bad_wp],
+            [raw.warp.mag_b, self.buffers.bad_wp, self.clock.bad_wp],
         )
 
     @recorded
@@ -368,7 +368,7 @@ class Magnetometer(SimpleSensor[MagnetometerCfg, MagnetometerData]):
         """Draw the direction of the true flux as an arrow of 0.2 m at each mount."""
         self._ready()
         pos, quat = self.mount.pos_w, self.mount.quat_w
-        flux = torch.nn.functional.normalize(self.line.truth["mag_b"], dim=-1)
+        flux = torch.nn.functional.normalize(self.buffers.truth["mag_b"], dim=-1)
         axis = 2.0 * torch.linalg.cross(quat[..., 1:], flux)
         turned = flux + quat[..., :1] * axis + torch.linalg.cross(quat[..., 1:], axis)
         arrows = torch.stack([pos, pos + 0.2 * turned], dim=-2)

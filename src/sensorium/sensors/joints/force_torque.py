@@ -24,7 +24,7 @@ of which only M (-g) and c x M (-g) are the weight.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -38,7 +38,6 @@ from sensorium.compute import Rows, kernel, recorded
 from sensorium.engines.envs import env_rows
 from sensorium.errors import ConfigError, Fault
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
-from sensorium.measurement.pipeline import Hooks
 from sensorium.measurement.record import Record
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor, Supports
@@ -227,12 +226,9 @@ class ForceTorque(SimpleSensor[ForceTorqueCfg, ForceTorqueData]):
                 yield BODY_VELOCITY
                 yield BODY_ACCELERATION
 
-    def _hooks(self) -> Hooks:
-        """Leave the software out of the pipeline where it does nothing."""
-        hooks = super()._hooks()
-        if not (self.cfg.has_tool or self.cfg.tare):
-            hooks.derive = None
-        return hooks
+    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
+        """Leave out the software where it does nothing."""
+        return {} if self.cfg.has_tool or self.cfg.tare else {"derive_measured": None}
 
     def notes(self) -> Mapping[str, str]:
         """Return whose wrench it is, about which point and in which axes, and what the software does."""
@@ -273,9 +269,8 @@ class ForceTorque(SimpleSensor[ForceTorqueCfg, ForceTorqueData]):
         self._ready()
         rows = env_rows(env_ids, self.num_envs, self.device)
         which = slice(None) if rows is None else rows
-        for name, tare, untared in zip(("force", "torque"), self._tare[:2], self._tare[2:], strict=True):
+        for tare, untared in zip(self._tare[:2], self._tare[2:], strict=True):
             tare[which] = untared[which]
-            self.line.custom[f"tare_{name}"].backup[which] = untared[which].flatten(1)  # it outlasts `update(ticks=0)`
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:
@@ -291,7 +286,7 @@ class ForceTorque(SimpleSensor[ForceTorqueCfg, ForceTorqueData]):
                 wp.from_torch(array("body_parent_force_w"), dtype=wp.vec3),
                 wp.from_torch(array("body_parent_torque_w"), dtype=wp.vec3),
             ],
-            [raw.warp.force, raw.warp.torque, wp.from_torch(self.line.bad, dtype=wp.uint8), self.clock.bad_wp],
+            [raw.warp.force, raw.warp.torque, self.buffers.bad_wp, self.clock.bad_wp],
         )
 
     @recorded

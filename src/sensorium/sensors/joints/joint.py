@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
@@ -29,7 +29,6 @@ from torch import Tensor
 from sensorium.cfg import Float, Knob, bad
 from sensorium.compute import Rows, kernel, recorded
 from sensorium.errors import ConfigError, listed, nearest
-from sensorium.measurement.pipeline import Hooks
 from sensorium.measurement.record import Record, Timeline
 from sensorium.measurement.stages.hysteresis import play
 from sensorium.random import philox, word_to_uniform
@@ -502,20 +501,14 @@ class JointSensor(SimpleSensor[JointSensorCfg, JointSensorData]):
 
     def body_at_fault(self, env: int, mount: int) -> str:
         """Return the first joint whose state is not finite."""
-        values = torch.stack([self._view2(self.line.truth, name)[env] for name in self.cfg.selected])
+        values = torch.stack([self._view2(self.buffers.truth, name)[env] for name in self.cfg.selected])
         joint = int(values.isfinite().all(dim=0).int().argmin())
         return f"of joint {self.joint_names[joint]}"
 
-    def _hooks(self) -> Hooks:
-        """Leave out of the pipeline what this config does not ask for."""
-        hooks = super()._hooks()
-        if self.cfg.has_mechanics:
-            hooks.raw = None
-        else:
-            hooks.fused = None
-        if not self.cfg.derives_velocity:
-            hooks.derive = None
-        return hooks
+    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
+        """Leave out what this config does not ask for."""
+        unused = ["update_raw_data" if self.cfg.has_mechanics else "update_current_timestep_data"]
+        return dict.fromkeys(unused if self.cfg.derives_velocity else [*unused, "derive_measured"])
 
     def setup(self) -> None:
         """Make the memory of the encoder and of its counter."""
@@ -532,12 +525,12 @@ class JointSensor(SimpleSensor[JointSensorCfg, JointSensorData]):
 
     def _table(self, knob: str) -> Tensor:
         """Return a knob of the position as `[env, joint]` at an address that never moves; without it, length 0."""
-        table = self.line.knobs.tables.get((knob, "position"))
+        table = self.buffers.knobs.tables.get((knob, "position"))
         if table is None:
             return self._nothing
         if table.values.shape[0] != self.num_envs:
             table.values = table.values.expand(self.num_envs, -1).contiguous()
-            self.line._knobs_moved()
+            self.buffers.refresh_tables()
         return table.values
 
     def _view2(self, record: Record, name: str) -> Tensor:
@@ -555,7 +548,7 @@ class JointSensor(SimpleSensor[JointSensorCfg, JointSensorData]):
             setattr(t, name, wp.from_torch(self._view2(raw, name)))
             if slot is not None and name != "position":
                 setattr(t, f"{name}_slot", wp.from_torch(self._view2(slot, name)))
-        t.bad, t.any_bad = wp.from_torch(self.line.bad, dtype=wp.uint8), self.clock.bad_wp
+        t.bad, t.any_bad = self.buffers.bad_wp, self.clock.bad_wp
         self.compute_on.launch_task(_joints, (), t)
 
     @recorded
@@ -593,8 +586,8 @@ class JointSensor(SimpleSensor[JointSensorCfg, JointSensorData]):
     @recorded
     def derive_measured(self, slot: Record) -> None:
         """Derive the measured velocity from the measured position."""
-        walk = self.line.walks.get("position", self._nothing)
-        tables = (self._step, self._bias, walk, self._view2(self.line.slot, "position"))
+        walk = self.buffers.walks.get("position", self._nothing)
+        tables = (self._step, self._bias, walk, self._view2(self.buffers.slot, "position"))
         self.compute_on.launch(
             _velocity,
             (self.joints.count,),
@@ -609,6 +602,6 @@ class JointSensor(SimpleSensor[JointSensorCfg, JointSensorData]):
             [
                 wp.from_torch(self._counter),
                 wp.from_torch(self._view2(slot, "velocity")),
-                wp.from_torch(self.line.bad, dtype=wp.uint8),
+                self.buffers.bad_wp,
             ],
         )

@@ -14,7 +14,7 @@ drive systems", IEEE Trans. Instrum. Meas. 48, 1999).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
@@ -26,7 +26,6 @@ from torch import Tensor
 
 from sensorium.cfg import Float, bad
 from sensorium.compute import Rows, kernel, recorded
-from sensorium.measurement.pipeline import Hooks
 from sensorium.measurement.record import Record, Timeline
 from sensorium.sensors.core.base import SimpleSensor, Supports
 from sensorium.sensors.joints.joint import draw_phases
@@ -157,17 +156,12 @@ class JointTorque(SimpleSensor[JointTorqueCfg, JointTorqueData]):
 
     def body_at_fault(self, env: int, mount: int) -> str:
         """Return the first joint whose torque is not finite."""
-        finite = self.line.truth["torque"].view(self.num_envs, -1)[env].isfinite()
+        finite = self.buffers.truth["torque"].view(self.num_envs, -1)[env].isfinite()
         return f"of joint {self.joint_names[int(finite.int().argmin())]}"
 
-    def _hooks(self) -> Hooks:
-        """Leave the ripple out of the pipeline where there is none."""
-        hooks = super()._hooks()
-        if self.cfg.ripple is None:
-            hooks.fused = None
-        else:
-            hooks.raw = None
-        return hooks
+    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
+        """Leave out the ripple where there is none."""
+        return {"update_current_timestep_data" if self.cfg.ripple is None else "update_raw_data": None}
 
     def setup(self) -> None:
         """Make the constants of each joint."""
@@ -209,7 +203,7 @@ class JointTorque(SimpleSensor[JointTorqueCfg, JointTorqueData]):
             [
                 wp.from_torch(raw.torque.view(self.num_envs, -1)),
                 wp.from_torch(nothing if slot is None else slot.torque.view(self.num_envs, -1)),
-                wp.from_torch(self.line.bad, dtype=wp.uint8),
+                self.buffers.bad_wp,
                 self.clock.bad_wp,
             ],
         )

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -32,7 +32,6 @@ from torch import Tensor
 
 from sensorium.compute import recorded
 from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest
-from sensorium.measurement.pipeline import Hooks
 from sensorium.measurement.record import Record, Timeline
 from sensorium.patterns import Rays
 from sensorium.random import Choice, Normal, Uniform, normal_table
@@ -151,19 +150,14 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
             )
         return found
 
-    def _hooks(self) -> Hooks:
-        hooks = super()._hooks()
-        hooks.between = self._look
+    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
+        """Scan in one pass where the measured scan differs from the start, and look between samples where it distorts."""
         shows_misses = self._has_chain and self.cfg.no_hit_value is not None  # in the truth at once, else at the end
-        if self.distorts or self.cfg.alters_returns or shows_misses:
-            hooks.raw = None
-        else:
-            hooks.fused = None
-        if not self.distorts:
-            hooks.between = None
-        if not self._has_chain:
-            hooks.derive = None
-        return hooks
+        unused = ["update_raw_data" if self.distorts or self.cfg.alters_returns or shows_misses else "update_current_timestep_data"]
+        found: dict[str, Callable[..., object] | None] = dict.fromkeys(unused)
+        if self.distorts:
+            found["observe_between"] = self._look
+        return found if self._has_chain else {**found, "derive_measured": None}
 
     def notes(self) -> Mapping[str, str]:
         """Return how long a scan is, and whether it is distorted."""
@@ -338,7 +332,7 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
         self._pass_flags(keep_flags)
 
     def _pass_flags(self, kernel: Any) -> None:
-        flags = [wp.from_torch(self.line.bad, dtype=wp.uint8), *(wp.from_torch(each) for each in self._flags)]
+        flags = [self.buffers.bad_wp, *(wp.from_torch(each) for each in self._flags)]
         self.compute_on.launch(kernel, (self.mount.count,), flags)
 
     @recorded

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
@@ -33,7 +33,6 @@ from torch import Tensor
 
 from sensorium.compute import recorded
 from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest
-from sensorium.measurement.pipeline import Hooks
 from sensorium.measurement.record import Record, Timeline
 from sensorium.patterns import Rays
 from sensorium.random import normal_table
@@ -101,15 +100,10 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
             found[name] = Field(field.unit, shape, axes, field.dtype, field.frame, field.kind, field.role)
         return found
 
-    def _hooks(self) -> Hooks:
-        hooks = super()._hooks()
-        if self.cfg.detects:
-            hooks.raw = None
-        else:
-            hooks.fused = None
-        if not self._finishes:
-            hooks.derive = None
-        return hooks
+    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
+        """Detect in one pass with the noise where the config detects, and finish where something differs."""
+        unused = ["update_raw_data" if self.cfg.detects else "update_current_timestep_data"]
+        return dict.fromkeys(unused if self._finishes else [*unused, "derive_measured"])
 
     @property
     def _finishes(self) -> bool:
@@ -247,7 +241,7 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
         self._cast.cast(found)
         cosine = self._twin(found.get("cosine"), wp.float32)
         inputs = [self._cast.bundle, self._motion(), self._model, self._twin(shape, wp.int32), cosine]
-        flags = [wp.from_torch(self.line.bad, dtype=wp.uint8), clock.bad_wp]
+        flags = [self.buffers.bad_wp, clock.bad_wp]
         compute.launch(true_scan, (self.mount.count, self.num_rays), inputs, [self._out(raw, spare=True), *flags])
 
     def _motion(self) -> Any:
@@ -280,7 +274,7 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
     @recorded
     def derive_measured(self, slot: Record) -> None:
         """Fold and round the measured values, put points where they say, and show misses as `no_hit_value`."""
-        inputs = [self._cast.bundle, self._model, self.cfg.miss, self._out(self.line.truth, spare=True)]
+        inputs = [self._cast.bundle, self._model, self.cfg.miss, self._out(self.buffers.truth, spare=True)]
         self.compute_on.launch(finish, (self.mount.count, self.num_rays), inputs, [self._out(slot)])
 
     # Host -------------------------------------------------------------------------------------------------------------

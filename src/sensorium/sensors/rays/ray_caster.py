@@ -9,7 +9,7 @@ between `min_distance` and `max_distance`; both faces of a surface count.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self
@@ -23,7 +23,6 @@ from sensorium.cfg import Float, OffsetCfg, bad, differ
 from sensorium.compute import Rows, kernel, recorded
 from sensorium.errors import ConfigError, nearest
 from sensorium.geometry.transforms import quat_rotate_inverse
-from sensorium.measurement.pipeline import Hooks
 from sensorium.measurement.record import Record, Timeline
 from sensorium.patterns import GridPatternCfg, OptionalPatternField, PatternField, Rays
 from sensorium.random import uniforms4
@@ -344,15 +343,10 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
         pos, quat = (torch.tensor(part, dtype=torch.float32, device=self.device) for part in parts)
         return pos.expand(*shape, 3).contiguous(), quat.expand(*shape, 4).contiguous()
 
-    def _hooks(self) -> Hooks:
-        hooks = super()._hooks()
-        if self.cfg.drifts or self._shows_misses:
-            hooks.raw = None
-        else:
-            hooks.fused = None
-        if self.cfg.is_clean:
-            hooks.derive = None
-        return hooks
+    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
+        """Cast once for truth and measured value, or twice where the config makes them differ from the start."""
+        unused = ["update_raw_data" if self.cfg.drifts or self._shows_misses else "update_current_timestep_data"]
+        return dict.fromkeys([*unused, "derive_measured"] if self.cfg.is_clean else unused)
 
     @property
     def _shows_misses(self) -> bool:
@@ -427,7 +421,7 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
         miss = self.cfg.max_distance if miss_value is None else miss_value
         return torch.where(hit.isfinite(), data.pos_w[..., 2:] - hit - offset, miss)
 
-    def reset(self, env_mask: Tensor) -> None:  # type: ignore[override]  # the hook, not the reader of that name
+    def reset_state(self, env_mask: Tensor) -> None:
         """Draw the drifts anew."""
         key0, key1 = self.stream("drift")
         for number, (state, spans) in enumerate(zip(self._drifts, self.cfg.drift_spans, strict=True)):

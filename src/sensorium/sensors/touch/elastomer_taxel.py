@@ -38,7 +38,7 @@ with the anchors and the kernels of Genesis's elastomer taxels.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -52,7 +52,6 @@ from sensorium.compute import Segment, recorded
 from sensorium.errors import ConfigError
 from sensorium.geometry.samples import SurfaceSamples, body_samples, covered, scattered, surface_area
 from sensorium.geometry.shapes import Shape
-from sensorium.measurement.pipeline import Hooks
 from sensorium.measurement.record import Record
 from sensorium.readings import DebugShape
 from sensorium.sensors.touch import elastomer_kernels as kernels
@@ -72,11 +71,9 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
     single: ClassVar[bool] = True
     checks_state: ClassVar[bool] = False
 
-    def _hooks(self) -> Hooks:
-        hooks = super()._hooks()
-        if not self.cfg.uses_fft:
-            hooks.raw = self._direct
-        return hooks
+    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
+        """Sum over all pairs of probes, in one launch, where no FFT is used."""
+        return {} if self.cfg.uses_fft else {"update_raw_data": self._direct}
 
     # Set-up -----------------------------------------------------------------------------------------------------------
 

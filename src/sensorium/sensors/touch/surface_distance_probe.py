@@ -9,7 +9,7 @@ point of all surfaces that it sees, from outside as from inside, no farther than
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -22,7 +22,6 @@ from torch import Tensor
 from sensorium.cfg import Float, as_plain, bad, numbers_in
 from sensorium.compute import Rows, kernel, recorded
 from sensorium.errors import nearest
-from sensorium.measurement.pipeline import Hooks
 from sensorium.measurement.record import Record, Timeline
 from sensorium.random import normal_table, normals4
 from sensorium.readings import DebugShape
@@ -243,13 +242,14 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
             for name in self.cfg.selected
         }
 
-    def _hooks(self) -> Hooks:
-        hooks, cfg = super()._hooks(), self.cfg
-        if cfg.is_clean and not any(noise for _, _, noise in cfg.lookup or ()):
-            hooks.derive = None
-        if hooks.derive is None or not cfg.replaces_misses:
-            hooks.fused = None
-        return hooks
+    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
+        """Leave out what works on misses where nothing alters them."""
+        cfg = self.cfg
+        is_clean = cfg.is_clean and not any(noise for _, _, noise in cfg.lookup or ())
+        unused = ["derive_measured"] if is_clean else []
+        if is_clean or not cfg.replaces_misses:
+            unused.append("update_current_timestep_data")
+        return dict.fromkeys(unused)
 
     def setup(self) -> None:
         """Choose the shapes, and build what is not built yet."""
@@ -306,7 +306,7 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
     @recorded
     def update_raw_data(self, raw: Record) -> None:
         """Find the nearest surfaces (one launch, and one to place what moves)."""
-        is_last, has_value = self.line.hooks.fused is None, "value" in raw
+        is_last, has_value = self.buffers.plan.hooks.fused is None, "value" in raw
         shown = self._shown if is_last and not has_value else (float("inf"), False)
         self._query.find(self._outputs(raw, with_own=True), *shown)
         if has_value:

@@ -6,7 +6,7 @@ Axes: ``[env, mount, probe]`` for a list of probes, ``[env, mount, row, column]`
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
@@ -22,7 +22,6 @@ from sensorium.compute import Memory, Rows, kernel, recorded
 from sensorium.errors import ConfigError, SensoriumWarning
 from sensorium.geometry.bounds import in_world, local_box, rotation
 from sensorium.geometry.samples import MOST_SAMPLES
-from sensorium.measurement.pipeline import Hooks
 from sensorium.measurement.record import Record, Timeline
 from sensorium.random import uniforms4
 from sensorium.sensors.core.base import Sensor, SimpleSensor
@@ -381,13 +380,14 @@ class TaxelSensor(SimpleSensor[TaxelCfgT, TaxelDataT], Generic[TaxelCfgT, TaxelD
         """Return the fields in the layout of the probes."""
         return laid_out(super().fields(), self.cfg.layout)
 
-    def _hooks(self) -> Hooks:
-        hooks, cfg = super()._hooks(), self.cfg
+    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
+        """Leave out noise of the radii and misses where the config has none."""
+        cfg, unused = self.cfg, []
         if cfg.probe_radius_noise == 0.0:
-            hooks.fused = None  # the measured reading differs by what comes after
+            unused.append("update_current_timestep_data")  # the measured reading differs by what comes after
         if cfg.is_clean or cfg.radii.all():
-            hooks.derive = None
-        return hooks
+            unused.append("derive_measured")
+        return dict.fromkeys(unused)
 
     def setup(self) -> None:
         """Gather probes and the shapes that they feel."""

@@ -21,7 +21,7 @@ the measured one, and a truth that lags would be none.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -33,7 +33,6 @@ from torch import Tensor
 from sensorium.compute import recorded
 from sensorium.engines.envs import env_rows
 from sensorium.errors import ConfigError, UnknownNameError
-from sensorium.measurement.pipeline import Hooks
 from sensorium.measurement.record import Record, Timeline
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.touch import temperature_grid_kernels as kernels
@@ -57,11 +56,9 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
         declared = super().fields()["temperature"]
         return {"temperature": replace(declared, shape=self.cfg.grid_size, axes=("x", "y", "z"))}
 
-    def _hooks(self) -> Hooks:
-        hooks = super()._hooks()
-        if self.cfg.sensor_time_constant is None:
-            hooks.transform, hooks.lookback = None, 0
-        return hooks
+    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
+        """Leave out the sensor's own inertia where it has none."""
+        return {} if self.cfg.sensor_time_constant is not None else {"apply_transform": None}
 
     # Set-up -----------------------------------------------------------------------------------------------------------
 
