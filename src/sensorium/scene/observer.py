@@ -37,14 +37,9 @@ class _Part:
         return self.sensor.own_tensors(is_measured=self.is_measured)[self.spec.name]
 
     def columns(self) -> torch.Tensor:
-        """Return the columns as float32 `[env, column]`: the sensor's own memory where that is possible."""
-        return self.value().flatten(1).float() if self.shape else self.value().float()[:, None]
-
-    @property
-    def is_fixed(self) -> bool:
-        """Whether `columns` is the sensor's own memory, at the same address each time."""
+        """Return the value as `[env, column]`."""
         value = self.value()
-        return self.sensor.uses_ring_pipeline and value.dtype == torch.float32 and value.is_contiguous()
+        return value.reshape(len(value), math.prod(value.shape[1:]))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -135,6 +130,7 @@ class Observer:
         if replace_inf is not None and not math.isfinite(replace_inf):
             raise ConfigError.single("Observer", "replace_inf", replace_inf, "a finite number, or None to keep +inf")
         self._scene = scene
+        self._is_on_host = scene.compute.is_cpu
         self._far = math.inf if replace_inf is None else float(replace_inf)
         self._parts = _resolve(scene, list(fields), truth)
         self._shapes = {part.name: part.shape for part in self._parts}
@@ -162,18 +158,35 @@ class Observer:
         return self._gather()
 
     def _gather(self) -> torch.Tensor:
-        for k, part in self._converted:
-            self._columns[k] = part.columns()
-        out = torch.cat(self._columns, 1)
-        return out if self._far == math.inf else out.nan_to_num_(math.nan, self._far, -self._far)
+        """Return all columns in new memory; on the host by NumPy, because torch would wake its threads for it."""
+        far = self._far
+        for k, part in self._changing:
+            self._columns[k] = self._memory_of(part)
+        if not self._is_on_host:
+            gathered = torch.cat(self._columns, 1)
+            return gathered if far == math.inf else gathered.nan_to_num_(math.nan, far, -far)
+        out = np.concatenate(self._columns, 1, dtype=np.float32, casting="unsafe")
+        if far != math.inf and (infinite := np.isinf(out)).any():
+            np.copyto(out, np.copysign(np.float32(far), out), where=infinite)
+        return torch.from_numpy(out)
+
+    def _memory_of(self, part: _Part) -> Any:
+        """Return the columns of a field in the form that `_gather` takes: where possible the sensor's own memory."""
+        return part.columns().numpy() if self._is_on_host else part.columns().float()
+
+    def _is_fixed(self, part: _Part) -> bool:
+        """Whether `_memory_of` is the sensor's own memory, at the same address each time."""
+        value = part.value()
+        is_kept = part.sensor.uses_ring_pipeline and value.is_contiguous()
+        return is_kept and (self._is_on_host or value.dtype == torch.float32)
 
     def _bind(self) -> None:
         """Find the memory of every field anew, after the scene's sensors may have changed."""
         self._parts = parts = [self._current(part) for part in self._parts]
         readers = {part.sensor: part.is_measured for part in sorted(parts, key=lambda part: part.is_measured)}
         self._readers = list(readers.items())  # one that is measured as well needs no second visit for its truth
-        self._columns = [part.columns() for part in parts]
-        self._converted = [(k, part) for k, part in enumerate(parts) if not part.is_fixed]
+        self._columns = [self._memory_of(part) for part in parts]
+        self._changing = [(k, part) for k, part in enumerate(parts) if not self._is_fixed(part)]
         self._arrangement = self._scene.arrangement
         for name in ("low", "high", "units", "columns"):
             self.__dict__.pop(name, None)
@@ -258,8 +271,8 @@ class Observer:
             rows.append((f"{run.start}:{run.stop}", part.name, shape or "-", part.spec.unit, bounds))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        device = self._columns[0].device.type
-        title = f"Observer({self.shape[0]} env(s), {self.shape[1]} columns, float32 on {device})"
+        envs, columns = self.shape
+        title = f"Observer({envs} env(s), {columns} columns, float32 on {self._scene.compute.device})"
         return "\n  ".join([title, *lines])
 
 
