@@ -166,8 +166,8 @@ class Observer:
             gathered = torch.cat(self._columns, 1)
             return gathered if far == math.inf else gathered.nan_to_num_(math.nan, far, -far)
         out = np.concatenate(self._columns, 1, dtype=np.float32, casting="unsafe")
-        if far != math.inf and (infinite := np.isinf(out)).any():
-            np.copyto(out, np.copysign(np.float32(far), out), where=infinite)
+        if far != math.inf:
+            np.copysign(far, out, out=out, where=np.isinf(out))
         return torch.from_numpy(out)
 
     def _memory_of(self, part: _Part) -> Any:

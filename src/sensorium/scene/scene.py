@@ -767,7 +767,7 @@ class Scene:
         """Return what gathers fields of several sensors into one float32 tensor `[env, column]`, for a policy.
 
         ``look = scene.observer("imu.ang_vel_b", "scan.distances", truth=("imu.lin_vel_b",), replace_inf=5.0)`` once,
-        ``look()`` whenever an observation is wanted: a tensor that may be kept, in one launch. See `Observer`.
+        ``look()`` whenever an observation is wanted: a new tensor, which may be kept. See `Observer`.
 
         Args:
             fields: ``"sensor.field"``, or ``"sensor"`` for all its fields; columns are in this order.
