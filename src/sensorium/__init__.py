@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from sensorium.compute import Rows as Rows
     from sensorium.compute import recorded as recorded
     from sensorium.engines.base import Engine as Engine
-    from sensorium.engines.mujoco import MujocoEngine as MujocoEngine
-    from sensorium.engines.mujoco_warp import MujocoWarpEngine as MujocoWarpEngine
+    from sensorium.engines.mujoco.engine import MujocoEngine as MujocoEngine
+    from sensorium.engines.mujoco_warp.engine import MujocoWarpEngine as MujocoWarpEngine
     from sensorium.engines.tensor import TensorEngine as TensorEngine
     from sensorium.errors import ArgumentError as ArgumentError
     from sensorium.errors import ConfigError as ConfigError
@@ -429,8 +429,8 @@ _MODULES = {
     "MotorCurrentCfg": "sensorium.sensors.joints.motor_current",
     "MotorCurrentData": "sensorium.sensors.joints.motor_current",
     "MountedSensorCfg": "sensorium.cfg",
-    "MujocoEngine": "sensorium.engines.mujoco",
-    "MujocoWarpEngine": "sensorium.engines.mujoco_warp",
+    "MujocoEngine": "sensorium.engines.mujoco.engine",
+    "MujocoWarpEngine": "sensorium.engines.mujoco_warp.engine",
     "MultiMeshRayCaster": "sensorium.sensors.rays.ray_caster",
     "MultiMeshRayCasterCfg": "sensorium.sensors.rays.ray_caster",
     "MultiMeshRayCasterData": "sensorium.sensors.rays.ray_caster",
