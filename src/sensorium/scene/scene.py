@@ -27,7 +27,7 @@ from sensorium.errors import (
     shown,
 )
 from sensorium.presets import Presets, presets
-from sensorium.readings import Reading, SceneDescription
+from sensorium.readings import Bodies, Reading, SceneDescription
 from sensorium.scene.discovery import Declared, SensorMap, ending_in, full_name
 from sensorium.scene.episode import begin, begin_again, load_kernels, starting
 from sensorium.scene.health import StateWatch
@@ -45,9 +45,8 @@ from sensorium.sensors.builtin import BuiltinSensorCfg
 from sensorium.sensors.core.base import Sensor, SensorContext
 from sensorium.sensors.core.poses import CapturePoses
 from sensorium.sensors.core.trial import try_hooks
-from sensorium.spec import BODY_POSE, SHAPES, Requirement
-from sensorium.wire.world import Bodies, Body
-from sensorium.world.bodies import body_boxes, entity_of
+from sensorium.spec import BODY_POSE, Requirement
+from sensorium.world.bodies import bodies_of
 
 DataT = TypeVar("DataT")
 
@@ -852,15 +851,7 @@ class Scene:
 
         Boxes are 0 where the engine knows no shapes.
         """
-        engine, reader = self.engine, "Scene.bodies"
-        wanted = [need for need in (SHAPES, BODY_POSE) if engine.grants_late(need) and engine.supports(need) is None]
-        engine.prepare(dict.fromkeys(wanted, reader))
-        names = engine.names("body")
-        boxes = body_boxes(engine).tolist() if SHAPES in engine.prepared else [[0.0] * 6] * len(names)
-        return Bodies(
-            Body(row, name, entity_of(name), tuple(box[:3]), tuple(box[3:]))
-            for row, (name, box) in enumerate(zip(names, boxes, strict=True))
-        )
+        return bodies_of(self.engine, "Scene.bodies")
 
     def _in_use(self) -> list[str]:
         return [name for name, sensor in self._sensors.items() if self._is_in_use(sensor)]
