@@ -33,6 +33,12 @@ class Poses(Protocol):
     def keep(self) -> None:
         """Keep the poses of a sample that is being captured (a recordable task)."""
 
+    def begin(self) -> None:
+        """Know nothing of samples that were captured before now."""
+
+    def shown(self) -> torch.Tensor:
+        """Return the poses at the capture of what is shown, float32 `[env, mount, 7]`."""
+
 
 class SensorBuffers:
     """What one sensor keeps between truth and reading.

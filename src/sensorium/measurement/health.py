@@ -89,8 +89,8 @@ class StateWatch:
                 self._reported.add((sensor.plan.label, env))
                 body = sensor.body_at_fault(env, mount)
                 warnings.warn(
-                    f"sensor {sensor.plan.label!r}: the engine's state is not finite in env {env}, body {body!r}, at tick "
-                    f"{tick}; its samples are marked invalid until the state is finite again (reset env {env})",
+                    f"sensor {sensor.plan.label!r}: the engine's state is not finite in env {env}, body {body!r}, "
+                    f"at tick {tick}; its samples are marked invalid until the state is finite again (reset env {env})",
                     NonFiniteStateWarning,
                     stacklevel=5,
                 )

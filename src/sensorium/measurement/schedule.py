@@ -217,6 +217,10 @@ class Schedule:
                     return names
         return []
 
+    def report(self) -> None:
+        """Warn of non-finite engine state that the sensors met."""
+        self.health.report(self._members)
+
     # Samples ----------------------------------------------------------------------------------------------------------
 
     def sample(self) -> None:
@@ -330,16 +334,17 @@ class Schedule:
 
     # Reset ------------------------------------------------------------------------------------------------------------
 
-    def reset(self, *, whole: bool) -> None:
+    def reset(self, rows: torch.Tensor | None) -> None:
         """Begin the episode of all sensors for the envs of the reset mask, and capture them.
 
         Args:
-            whole: whether these are all envs.
+            rows: the same envs as the caller gave them; None for all.
         """
+        self.health.forget(rows)
         self._begin(self._members)
         captured = self._captured_at_reset()
         if captured:
-            self._run(self._at_reset(captured), captured, whole=whole)
+            self._run(self._at_reset(captured), captured, whole=rows is None)
 
     def reset_one(self, member: SensorBuffers, mask: torch.Tensor) -> None:
         """Begin one sensor's episode anew for some envs, and capture them; the others do not notice.

@@ -349,9 +349,7 @@ class SensorWork:
             _move_tensor(self._buffers, given, wanted, ALWAYS)
 
 
-def move(
-    buffers: SensorBuffers, source: Record, target: Record, when: int, names: Sequence[str] | None = None
-) -> None:
+def move(buffers: SensorBuffers, source: Record, target: Record, when: int, names: Sequence[str] | None = None) -> None:
     """Copy fields of one record to another (launches; recordable): always, at samples, or at first samples only."""
     for name in source if names is None else names:
         _move_tensor(buffers, source[name], target[name], when)

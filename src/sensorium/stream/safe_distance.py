@@ -136,7 +136,7 @@ class SafeDistance(StreamedSensor):
     def tick(self, snapshot: Snapshot) -> None:
         """Send what is inside, where there is something."""
         super().tick(snapshot)
-        if not self.buffers.listeners or not len(self._ids):
+        if not self.listeners or not len(self._ids):
             return
         inside = self.inside(snapshot)
         for row in np.flatnonzero(inside.any(axis=1)):

@@ -13,9 +13,9 @@ import torch
 from sensorium import registry
 from sensorium.cfg import MountedSensorCfg, SensorCfg, StageCfg
 from sensorium.errors import ConfigError
-from sensorium.measurement.pipeline import as_fields
 from sensorium.measurement.record import TORCH_DTYPES, Record
 from sensorium.measurement.stages import SpikeFault
+from sensorium.measurement.work import as_fields
 from sensorium.scene import Scene
 from sensorium.sensors.core.base import Sensor
 from sensorium.sensors.core.trial import ARRAYS, unwritten
@@ -118,19 +118,19 @@ class Laws(Trial):
             return False
         scene = self.scene(self.cfg)
         self.run(scene, 3)
-        line = scene["subject"].buffers
+        buffers = scene["subject"].buffers
+        hooks = buffers.plan.hooks
         hook, names = next(
             (hook, names)
             for hook, names in (
-                (line.hooks.compute, ("truth", "measured")), (line.hooks.fused, ("raw", "slot")),
-                (line.hooks.raw, ("raw",)),
+                (hooks.compute, ("truth", "measured")), (hooks.fused, ("raw", "slot")), (hooks.raw, ("raw",)),
             )
             if hook is not None
         )  # fmt: skip
         call: Callable[..., object] = hook
-        timeline = (line.slot_timeline,) if hook == line.hooks.fused else ()
-        records = [Record(line.mid_specs, 4, scene.compute.device) for _ in names]
-        memories = [states.memory for states in line.custom.values()]
+        timeline = (buffers.slot_timeline,) if hook == hooks.fused else ()
+        records = [Record(buffers.plan.mid_specs, 4, scene.compute.device) for _ in names]
+        memories = [states.memory for states in buffers.custom.values()]
         kept = [memory.clone() for memory in memories]
 
         def called(filling: int) -> tuple[list[torch.Tensor], object]:
@@ -216,7 +216,7 @@ class Laws(Trial):
         """`post_process` returns the declared shapes and dtypes and leaves its input as it is."""
         scene = self.scene(self.dirty)
         sensor = scene["subject"]
-        post = sensor.buffers.hooks.post
+        post = sensor.buffers.plan.hooks.post
         if post is None:
             return False
 
@@ -225,8 +225,8 @@ class Laws(Trial):
             value = post(data, timeline, is_measured=is_measured)
             for name, view in data.items():
                 self.need(equal(before[name], view), "post_process does not write into data", f"data.{name}")
-            fields = as_fields(value, sensor.buffers.specs)
-            for spec in sensor.buffers.specs:
+            fields = as_fields(value, sensor.buffers.plan.specs)
+            for spec in sensor.buffers.plan.specs:
                 where = f"{spec.name} is {tuple(fields[spec.name].shape)} {fields[spec.name].dtype}"
                 right = tuple(fields[spec.name].shape) == (scene.num_envs, *spec.shape)
                 right = right and fields[spec.name].dtype == TORCH_DTYPES[spec.dtype]
@@ -234,8 +234,8 @@ class Laws(Trial):
                 self.need(right, "post_process returns what the fields declare", f"{where}, expected {expected}")
             return value
 
-        sensor.buffers.hooks.post = watched
-        sensor.at_reset = None
+        sensor.buffers.plan.hooks.post = watched
+        sensor.buffers.first_program = None
         scene._arrange()
         self.run(scene, 3)
         return True
@@ -317,11 +317,10 @@ class Laws(Trial):
             return False
         scene = self.scene(self.dirty)
         sensor = scene["subject"]
-        line = sensor.line
-        line.hooks.physics = self._watched(line.hooks.physics, line.truth)
-        line.hooks.hardware = self._watched(line.hooks.hardware, line.truth)
-        line.hooks.derive = self._watched(line.hooks.derive, line.truth)
-        sensor.at_reset = None
+        hooks, truth = sensor.buffers.plan.hooks, sensor.buffers.truth
+        for name in ("physics", "hardware", "derive"):
+            setattr(hooks, name, self._watched(getattr(hooks, name), truth))
+        sensor.buffers.first_program = None
         scene._arrange()
         self.run(scene, 3)
         clean, dirty = self.scene(self.cfg.replace(stages=())), self.scene(self._disturbed())
@@ -429,9 +428,9 @@ class Laws(Trial):
         """Return what is shown from a reset of env 2 on, where all its states may hold something odd before."""
         scene = self.scene(self.dirty)
         self.run(scene, 5)
-        line = scene["subject"].buffers
-        for states in (*line.custom.values(), *(run.states for run in line.stages)) if spoil else ():
-            states.memory[2] = states.backup[2] = 7.25
+        buffers = scene["subject"].buffers
+        for states in (*buffers.custom.values(), *(run.states for run in buffers.stages)) if spoil else ():
+            states.memory[2] = 7.25
         scene.reset([2])
         return [snapshot(scene["subject"]), *self.run(scene, 4)]
 
@@ -451,7 +450,7 @@ class Laws(Trial):
         """Setting a knob for env 1 changes env 1 alone."""
         if self.dirty is self.cfg:
             return False
-        tables = self.scene(self.dirty)["subject"].line.knobs.tables
+        tables = self.scene(self.dirty)["subject"].buffers.knobs.tables
         for knob, value in (("noise", 5.0), ("bias", 3.0), ("resolution", 0.5), ("delay", 0.0)):
             fields = [name for known, name in tables if known == knob]
             if knob != "delay" and not fields:

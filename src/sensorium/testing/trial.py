@@ -140,7 +140,6 @@ def own_values(sensor: Sensor[Any, Any]) -> dict[str, Any]:
     """
     saved = [tensor.untyped_storage() for tensor in sensor.tensors().values()]
     spans = [(storage.data_ptr(), storage.data_ptr() + storage.nbytes()) for storage in saved]
-    saves_numbers = type(sensor).counters is not Sensor.counters
 
     def is_saved(address: int) -> bool:
         return any(start <= address < stop for start, stop in spans)
@@ -155,8 +154,7 @@ def own_values(sensor: Sensor[Any, Any]) -> dict[str, Any]:
         elif isinstance(value, np.ndarray):
             yield path, value.copy()
         elif isinstance(value, bool | int | float | str | complex | np.generic):
-            if not saves_numbers:
-                yield path, value
+            yield path, value
         elif isinstance(value, dict):
             for key in value:
                 if isinstance(key, str):

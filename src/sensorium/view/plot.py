@@ -200,7 +200,7 @@ def _draw_sensor(
         len(rows), 2, width_ratios=(1.75, 1.0), left=0.115, right=0.985, top=top, bottom=bottom, hspace=0.24,
         wspace=0.13,
     )  # fmt: skip
-    captures, arrivals = sensor.buffers.counter(env), sensor.arrivals(env)
+    captures, arrivals = sensor.captures(env), sensor.arrivals(env)
     true_time, seen = sensor.truth_time[captures, env], sensor.time[arrivals]
     sensed = sensor.capture_time[arrivals, env]
     end = float(sensor.time[-1])

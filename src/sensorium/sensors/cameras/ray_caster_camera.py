@@ -215,7 +215,9 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         self._check_stages()
         cfg = self.cfg
         two = cfg.drifts or (cfg.clips and not cfg.is_clean)
-        return {"update_raw_data": None, "update_current_timestep_data": self.update_current_timestep_data} if two else {}
+        return (
+            {"update_raw_data": None, "update_current_timestep_data": self.update_current_timestep_data} if two else {}
+        )
 
     def _check_stages(self) -> None:
         """Raise `ConfigError` where a model of depth errors has another lens than the camera, in any environment."""

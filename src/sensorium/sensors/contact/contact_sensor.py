@@ -24,11 +24,11 @@ import warp as wp
 from torch import Tensor
 
 from sensorium.cfg import OffsetCfg
-from sensorium.compute import Compute, pinned, recorded
+from sensorium.compute import pinned, recorded
 from sensorium.engines.base import NameKind
 from sensorium.errors import Fault, NotTrackedError, SelectionError, SensoriumWarning, shown
-from sensorium.measurement.stage_runs import States
 from sensorium.measurement.record import Record
+from sensorium.measurement.stage_runs import States
 from sensorium.readings import DebugShape
 from sensorium.sensors.contact import contact_kernels as kernels
 from sensorium.sensors.contact.contact_cfg import (

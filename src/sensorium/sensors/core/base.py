@@ -194,13 +194,11 @@ class Sensor(Readable[CfgT, DataT]):
         made = set(vars(self)) - before
         self.buffers.seal()
         self.buffers.plan.check()
-        self._shown = -1
+        self._shown_version = -1
         self._ring_read = -1
         self._reset_by_scene: Callable[[Sensor[Any, Any], Any], None] = lambda sensor, ids: None
         self._lent: dict[bool, tuple[DataT, dict[str, torch.Tensor]]] | None = None
         self._debug_vis = False
-        self.poses: CapturePoses | None = None
-        """Where the mounts were at the captures, while an output publishes that."""
         self.base_attributes = frozenset(vars(self)) - made
         """Names of the attributes that are not the author's own."""
 
@@ -339,7 +337,7 @@ class Sensor(Readable[CfgT, DataT]):
         elif found["update_raw_data"] is None and found["update_current_timestep_data"] is None:
             raise RegistrationError(f"{type(self).__name__} must define update_raw_data(self, raw)")
         hooks = {key: found[name] for key, name in names.items()}
-        return Hooks(**hooks, between=found.get("observe_between"))  # type: ignore[arg-type]
+        return Hooks(**hooks, between=found.get("observe_between"))
 
     def _own(self, name: str) -> Callable[..., Any] | None:
         """Return a hook where the class overrides it."""
@@ -444,7 +442,17 @@ class Sensor(Readable[CfgT, DataT]):
 
     def _refuse_knobs(self, cfg: SimpleSensorCfg[Any]) -> None:
         """Raise `ConfigError` where a config gives a knob that the pipeline, which is not used, would honour."""
-        for knob in ("history_length", "delay", "jitter", "loss", "noise", "bias", "random_walk", "resolution", "stages"):
+        for knob in (
+            "history_length",
+            "delay",
+            "jitter",
+            "loss",
+            "noise",
+            "bias",
+            "random_walk",
+            "resolution",
+            "stages",
+        ):
             if value := getattr(cfg, knob):
                 fix = f"{type(self).__name__} keeps its own memory and cannot honour it."
                 raise ConfigError.single(f"{type(self.cfg).__name__}({self.name!r})", knob, value, "it absent", fix)
@@ -464,10 +472,15 @@ class Sensor(Readable[CfgT, DataT]):
         self.begin_poses()
 
     def begin_poses(self) -> None:
-        """Begin to keep poses anew, where an output publishes them: what was captured before is not known."""
+        """Begin to keep poses anew, where an output publishes them: those of earlier captures are not known."""
         self._ring_read = -1
-        if self.poses is not None:
-            self.poses.begin()
+        if self.buffers.poses is not None:
+            self.buffers.poses.begin()
+
+    def keep_poses(self, on: bool) -> None:
+        """Keep from now on where the mounts were at each capture, or no more; programs are to be rebuilt."""
+        self.buffers.poses, self.buffers.first_program = CapturePoses(self) if on else None, None
+        self.begin_poses()
 
 
 class SimpleSensor(Sensor[CfgT, DataT]):

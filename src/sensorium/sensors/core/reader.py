@@ -51,7 +51,7 @@ class Readable(Generic[CfgT, DataT]):
     specs: tuple[FieldSpec, ...]
     """The fields as a reader sees them."""
     _stale: str | None
-    _shown: int
+    _shown_version: int
     """`Clock.version` at which a reader was last given what had arrived."""
     _ring_read: int
     """`Clock.version` at which the ring was last asked what had arrived."""
@@ -125,7 +125,7 @@ class Readable(Generic[CfgT, DataT]):
         """
         if self.history_in_data and self.cfg.history_length > 0:
             return self.history
-        if self._shown != self.clock.version or self._lent is not None:
+        if self._shown_version != self.clock.version or self._lent is not None:
             self.bring_up_to_date(is_measured=True)
             return self._show(is_measured=True)
         return self._measured_view  # a second look at one instant
@@ -144,7 +144,7 @@ class Readable(Generic[CfgT, DataT]):
         self._ready()
         if is_measured and self.uses_ring_pipeline:
             self._read_ring()
-            self._shown = self.clock.version
+            self._shown_version = self.clock.version
 
     def own_tensors(self, *, is_measured: bool) -> dict[str, torch.Tensor]:
         """Return field -> the sensor's own memory behind `data` (or `ground_truth`), `[env, ...]`.
@@ -491,4 +491,4 @@ class Readable(Generic[CfgT, DataT]):
 
     def retire(self, why: str) -> None:
         """Make this object raise on use. Tensors that it handed out keep their values."""
-        self._stale, self._shown = why, -1
+        self._stale, self._shown_version = why, -1

@@ -114,7 +114,11 @@ def try_hooks(sensor: Sensor[Any, Any]) -> None:
     guard = cast(Engine, DeclaredEngine(engine, type(sensor).needs(sensor.cfg, engine.supports, engine), owner))
     _lend(sensor, guard)
     try:
-        for hook, records in ((buffers.plan.hooks.raw, 1), (buffers.plan.hooks.fused, 2), (buffers.plan.hooks.compute, 2)):
+        for hook, records in (
+            (buffers.plan.hooks.raw, 1),
+            (buffers.plan.hooks.fused, 2),
+            (buffers.plan.hooks.compute, 2),
+        ):
             if hook is not None:
                 _try_raw(sensor, hook, records, owner)
         for segment in SensorWork(buffers, sensor.compute_on.all_envs).before_chain():

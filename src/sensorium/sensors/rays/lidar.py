@@ -151,10 +151,11 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
         return found
 
     def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
-        """Scan in one pass where the measured scan differs from the start, and look between samples where it distorts."""
+        """Scan in one pass where the measured scan differs from the start; look between samples where it distorts."""
         shows_misses = self._has_chain and self.cfg.no_hit_value is not None  # in the truth at once, else at the end
-        unused = ["update_raw_data" if self.distorts or self.cfg.alters_returns or shows_misses else "update_current_timestep_data"]
-        found: dict[str, Callable[..., object] | None] = dict.fromkeys(unused)
+        differs = self.distorts or self.cfg.alters_returns or shows_misses
+        found: dict[str, Callable[..., object] | None]
+        found = {"update_raw_data" if differs else "update_current_timestep_data": None}
         if self.distorts:
             found["observe_between"] = self._look
         return found if self._has_chain else {**found, "derive_measured": None}
