@@ -285,7 +285,7 @@ class Sum(SimpleSensor[SumCfg, SumData]):
         super()._allocate()
         self._total, self._offset = self.new_state("total"), self.new_state("offset", (2,))
 
-    def reset(self, env_mask: Tensor) -> None:
+    def reset_state(self, env_mask: Tensor) -> None:
         self._offset[env_mask > 0] = torch.tensor([3.0, 4.0])
 
     def update_raw_data(self, raw: Record) -> None:
@@ -323,7 +323,7 @@ class KernelSum(SimpleSensor[KernelSumCfg, SumData]):
         super()._allocate()
         self._total, self._offset = self.new_state("total"), self.new_state("offset", (2,))
 
-    def reset(self, env_mask: Tensor) -> None:
+    def reset_state(self, env_mask: Tensor) -> None:
         self._offset[env_mask > 0] = torch.tensor([3.0, 4.0])
 
     @sn.recorded

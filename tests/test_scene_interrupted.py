@@ -107,7 +107,7 @@ class TrapSensor(SimpleSensor[TrapCfg, syn.ProbeData]):
         Trap.check("post_process")
         return {"vec": data.vec + 0.1 * timeline.at(0).vec}
 
-    def reset(self, env_mask: torch.Tensor) -> None:
+    def reset_state(self, env_mask: torch.Tensor) -> None:
         Trap.check("reset")
         self._sum[env_mask > 0] = 1.0
 

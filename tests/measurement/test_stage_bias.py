@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 import sensorium as sn
-from sensorium.measurement.pipeline import StageRun
+from sensorium.measurement.stage_runs import StageRun
 from sensorium.random import normals_numpy, stream_key
 
 Array = NDArray[np.float64]

@@ -287,7 +287,7 @@ def test_keys_of_stages() -> None:
     scene.update()
     assert not torch.equal(scene["p"].data.vec[:, 0], first)
     twice = syn.ProbeCfg(name="p", stages=(sn.GaussMarkov(density=1.0, tau=1.0),) * 2)
-    states = still([twice], 4)["p"].line.stages
+    states = still([twice], 4)["p"].buffers.stages
     assert not torch.equal(states[0].states.memory, states[1].states.memory)
 
 

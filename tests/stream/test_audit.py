@@ -114,7 +114,7 @@ def test_what_must_see_every_sample_is_not_computed_on_demand() -> None:
     lidar = sn.LidarCfg(name="lidar", body="robot/base")
     scene = sn.Scene(sn.MujocoEngine(COURT), [contact, mean, always, lidar])
     assert [scene.compute_on_demand(name) for name in ("contact", "mean", "always", "lidar")] == [False] * 3 + [True]
-    assert [scene[name].evaluates for name in ("contact", "mean", "always", "lidar")] == [
+    assert [scene[name].buffers.plan.evaluate for name in ("contact", "mean", "always", "lidar")] == [
         "auto",
         "auto",
         "always",
