@@ -12,6 +12,7 @@ import math
 import pickle
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,26 +31,32 @@ Dump = dict[str, Any]
 (what, field) to {step: array}; ``ticks``: of each step; ``refused``: by name of a config why it was refused."""
 
 
-def imperfect(cfg: Any, data: Any, number: int, own: Mapping[str, Any]) -> Any:
-    """Return a config with every knob of a sensor that shows `data`, and with what its kind draws by itself."""
-    specs = [spec for spec in data if spec.kind in ("vector", "rotation")]
-    names = [spec.name for spec in specs]
+def imperfect(cfg: Any, specs: Any, number: int, own: Mapping[str, Any], coarse: bool) -> Any:
+    """Return a config with the knobs of a sensor that has fields `specs`, and with what its kind draws by itself.
+
+    Quantisation hides small differences, so only a `coarse` one has it; delay, stages and a rate only one that is not.
+    """
+    names = [spec.name for spec in specs if spec.kind in ("vector", "rotation")]
     vectors = [spec.name for spec in specs if spec.kind == "vector"]
-    stages = tuple(sn.Dropout(probability=0.1, fields=(name,)) for name in vectors[:1])
     knobs = {knob: dict.fromkeys(names, 0.01) for knob in ("noise", "bias", "random_walk") if names}
-    if vectors:
+    if coarse and vectors:
         knobs["resolution"] = dict.fromkeys(vectors, 0.003)
-    if len(data) == 1:
+    if len(specs) == 1:
         knobs = {knob: next(iter(size.values())) for knob, size in knobs.items()}
-    timed = {"loss": 0.2, "delay": sn.Uniform(0.004, 0.02), "jitter": 0.004, "history_length": 3}
-    wanted = [{**knobs, **timed, "stages": stages}, {"history_length": 3}, {**knobs, "loss": 0.2}]
-    name = cfg.name if cfg.kind() == "builtin" else f"{cfg.label} noisy"  # a native sensor is declared by its name
-    for changes in wanted[:-1] if cfg.kind() != "builtin" else wanted[::-1]:
-        try:
-            return cfg.replace(name=name, rate_hz=RATES[number % len(RATES)], **changes, **own.get(cfg.kind(), {}))
-        except sn.ConfigError as error:
-            fault = error
-    raise fault
+    rate, stages = (
+        RATES[number % len(RATES)],
+        tuple(sn.Dropout(probability=0.1, fields=(name,)) for name in vectors[:1]),
+    )
+    if cfg.kind() == "builtin":  # a native sensor is declared in the model by its name
+        return cfg.replace(**knobs, loss=0.2, rate_hz=rate)
+    drawn = own.get(cfg.kind(), {})
+    if coarse:
+        return cfg.replace(**knobs, evaluate="wanted" if number % 2 else "auto")
+    timed = {"loss": 0.2, "delay": sn.Uniform(0.004, 0.02), "jitter": 0.004, "history_length": 3, "rate_hz": rate}
+    try:
+        return cfg.replace(**knobs, **timed, **drawn, stages=stages)
+    except sn.ConfigError:  # a kind that says the truth only
+        return cfg.replace(history_length=3, **drawn)
 
 
 def configs(engine: Any, kinds: Iterable[str]) -> tuple[list[Any], dict[str, str]]:
@@ -65,10 +72,10 @@ def configs(engine: Any, kinds: Iterable[str]) -> tuple[list[Any], dict[str, str
                         for kind in ("imu", "depth_camera", "elastomer_taxel"))  # fmt: skip
     makers: dict[str, Callable[[], Any]] = {}
     for number, (label, cfg) in enumerate(clean.items()):
-        if cfg.kind() != "builtin" or number % 2:
-            makers[f"{label} noisy"] = lambda c=cfg, k=number: imperfect(c, scene[c.label].specs, k, OF_ITS_OWN)
-        if number % 4 == 0 and cfg.kind() != "builtin":
-            makers[f"{label} wanted"] = lambda c=cfg: c.replace(name=f"{c.label} wanted", evaluate="wanted")
+        for coarse in (False, True):
+            if (cfg.kind() == "builtin") <= (coarse == number % 3):  # a third of these is coarse, a third noisy
+                word = "coarse" if coarse else "noisy"
+                makers[f"{label} {word}"] = partial(imperfect, cfg, scene[label].specs, number, OF_ITS_OWN, coarse)
     if imu is not None:
         alone = sn.ImuCfg(site="imu", fields=("ang_vel_b", "lin_acc_b"))
         for label, stage in STAGES.items():
@@ -96,7 +103,8 @@ def configs(engine: Any, kinds: Iterable[str]) -> tuple[list[Any], dict[str, str
     for label, make in makers.items():
         try:
             cfg = make()
-            cfg = cfg if cfg.label in (label, label.removesuffix(" noisy")) else cfg.replace(name=label)
+            if cfg.kind() != "builtin":
+                cfg = cfg.replace(name=label)
             if cfg.label in out:
                 scene.remove(cfg.label)
             try:
