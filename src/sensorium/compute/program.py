@@ -145,7 +145,8 @@ class _Launch:
 @functools.cache
 def _layout(struct: Any) -> np.dtype[Any]:
     """Return a Warp struct as NumPy's type; Warp describes each column in text, which takes NumPy long to read."""
-    return np.dtype(struct.numpy_dtype())
+    layout: np.dtype[Any] = np.dtype(struct.numpy_dtype())
+    return layout
 
 
 def _arguments(kernel: Any, given: list[Any]) -> list[Any]:
