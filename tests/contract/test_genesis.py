@@ -265,7 +265,7 @@ def test_intermediate_fields_default_to_the_fields() -> None:
     assert scene["w"].intermediate_fields()["x"].shape == (5,)
     for name in ("p", "w"):
         assert scene[name].intermediate_fields() == scene[name].fields()
-        assert scene[name].buffers.mid_specs == scene[name].buffers.specs
+        assert scene[name].buffers.plan.mid_specs == scene[name].buffers.plan.specs
 
 
 def test_post_process_sees_each_branch_and_its_own_previous_output() -> None:

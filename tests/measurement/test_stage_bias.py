@@ -23,10 +23,7 @@ FLOOR = math.sqrt(2.0 * math.log(2.0) / math.pi)
 
 def still(cfgs: list[Any], num_envs: int, dt: float = 0.01, **kwargs: Any) -> sn.Scene:
     """Build a scene whose body rests at (1, 2, 4)."""
-    scene = syn.world(cfgs, num_envs, dt, **kwargs)
-    scene.engine.body_pos_w[:] = torch.tensor([1.0, 2.0, 4.0])
-    scene.update(ticks=0)
-    return scene
+    return syn.world(cfgs, num_envs, dt, at=(1.0, 2.0, 4.0), **kwargs)
 
 
 def error(scene: sn.Scene, name: str = "p") -> Array:

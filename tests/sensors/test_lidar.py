@@ -449,7 +449,7 @@ def test_what_was_left_out_while_unwanted_is_not_missed() -> None:
     ]  # fmt: skip
     for scene in scenes:
         scene.step(substeps=205)
-        scene["lidar"].wanted = True
+        scene["lidar"].buffers.wanted = True
         scene.step(substeps=5)
     for busy, lazy in zip(scenes[:2], scenes[2:], strict=True):
         assert int(lazy["lidar"].frame[0]) < int(busy["lidar"].frame[0])

@@ -290,11 +290,11 @@ class Schedule:
                 f"the engine is at tick {engine.tick}, the sensors at {clock.tick}: call scene.update() after stepping "
                 f"the engine by yourself, before reading {group.members[0].plan.label!r}"
             )
-        member = group.members[0]
-        if self._newcomers and (group is self._together or member in self._newcomers):
+        if group is not self._together:
+            self.start_reading(group.members[0])
+        goes_along = group is self._together or group.members[0] in self._newcomers
+        if goes_along and self._newcomers and self._together.count.version != clock.version:
             group = self._gather()
-        elif group is not self._together:
-            self.start_reading(member)
         saved = replace(group.count)
         try:
             is_due = group.note_look()
