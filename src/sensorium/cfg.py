@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Se
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     GetCoreSchemaHandler,
@@ -67,6 +68,20 @@ def bad(expected: str, fix: str = "") -> PydanticCustomError:
     A validator of the whole config names the fields first: ``bad("low, high: two numbers that rise")``.
     """
     return PydanticCustomError("sensorium", "{expected}", {"expected": expected, "fix": fix})
+
+
+def must(holds: Callable[[Any], bool], expected: str, fix: str = "") -> AfterValidator:
+    """Return an annotation of a field: values other than None for which a test does not hold are refused.
+
+    ``Annotated[Float, must(lambda share: 0.0 <= share <= 1.0, "a share in [0, 1]")]``. Several hold in their order.
+    """
+
+    def check(value: Any) -> Any:
+        if value is not None and not holds(value):
+            raise bad(expected, fix)
+        return value
+
+    return AfterValidator(check)
 
 
 # Numbers --------------------------------------------------------------------------------------------------------------

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 import warp as wp
-from pydantic import field_validator
 
-from sensorium.cfg import Amount, Float, Place, StageCfg, amount_bounds, bad
+from sensorium.cfg import Amount, Place, StageCfg
 from sensorium.compute import Rows, kernel
 from sensorium.measurement.draws import is_law
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
     BEGAN,
+    ONE_NUMBER,
+    Time,
     amount_table,
     draw_amount,
     launch_beginning,
-    no_law,
-    scalar,
     ticks_since,
 )
 from sensorium.measurement.stages.key import StageKey
@@ -71,26 +69,14 @@ class ClockError(StageCfg):
     is_recorded: ClassVar[bool] = True
     on_values: ClassVar[bool] = False
 
-    offset: Amount = 0.0
+    offset: Annotated[Amount, ONE_NUMBER] = 0.0
     """What the clock is ahead by at a reset, s: a number, or a distribution drawn per env at reset."""
-    skew_ppm: Amount = 0.0
+    skew_ppm: Annotated[Amount, ONE_NUMBER] = 0.0
     """Rate error of the clock, parts per million; above 0 it runs fast. A number or a distribution."""
-    jitter: Float = 0.0
+    jitter: Time = 0.0
     """Standard deviation of the stamp of one sample, s."""
-    resolution: Float = 0.0
+    resolution: Time = 0.0
     """Step of the stamp, s, e.g. 1e-6; 0 leaves it continuous."""
-
-    @field_validator("offset", "skew_ppm")
-    @classmethod
-    def _one(cls, value: Any) -> Any:
-        return scalar(value)
-
-    @field_validator("jitter", "resolution")
-    @classmethod
-    def _time(cls, value: float) -> float:
-        if not 0.0 <= amount_bounds(no_law(value))[0] < math.inf:
-            raise bad("a finite time >= 0 in seconds")
-        return value
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return what was drawn, and the tick from which the clock has run where it runs wrong."""

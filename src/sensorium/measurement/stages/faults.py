@@ -12,7 +12,7 @@ import warp as wp
 from pydantic import Field as PydanticField
 from pydantic import PlainSerializer, PlainValidator, ValidationInfo, field_validator
 
-from sensorium.cfg import Amount, GilbertElliott, Place, StageCfg, amount_bounds, bad, parse_amount
+from sensorium.cfg import Amount, GilbertElliott, Place, StageCfg, amount_bounds, bad, must, parse_amount
 from sensorium.compute import Rows, kernel
 from sensorium.measurement.draws import is_law, law_parameters
 from sensorium.measurement.record import Record
@@ -20,21 +20,23 @@ from sensorium.measurement.stages.amounts import (
     BEGAN,
     amount_row,
     amount_table,
+    below_high,
     check_fit,
     column_values,
     converted,
     draw_amount,
+    ends_row,
     in_ticks,
+    is_within,
     launch_beginning,
     no_law,
-    parts,
     row,
     state_views,
     ticks_since,
     within,
 )
 from sensorium.measurement.stages.key import StageKey
-from sensorium.random import Normal, Uniform, draw, normal_table, philox, word_to_uniform
+from sensorium.random import Choice, Normal, Uniform, draw, normal_table, philox, word_to_uniform
 from sensorium.spec import FieldSpec
 
 Per = Literal["element", "sample"]
@@ -56,11 +58,12 @@ def _law_inputs(key: StageKey, amount: Any, columns: int) -> list[Any]:
     return [law.kind, *(wp.array(table, dtype=wp.float32, device=key.compute.wp_device) for table in tables)]
 
 
-def _no_joint(value: Any) -> Any:
-    """Return the value; raise what a validator may raise for a choice among vectors, where each element draws alone."""
-    if is_law(value) and any(np.ndim(part) for part in parts(value)) and hasattr(value, "values"):
-        raise bad("a choice among numbers", "Each element draws by itself.")
-    return value
+NO_JOINT = must(
+    lambda amount: not (isinstance(amount, Choice) and any(np.ndim(part) for part in amount.values)),
+    "a choice among numbers",
+    "Each element draws by itself.",
+)
+"""Refuses a choice among vectors."""
 
 
 # Dropout --------------------------------------------------------------------------------------------------------------
@@ -131,7 +134,11 @@ def _parse_chance(value: Any) -> Any:
         return value
     if isinstance(value, Mapping) and value.keys() == {"p", "r"}:
         return GilbertElliott(**value)
-    return within(_no_joint(parse_amount(value)), 0.0, 1.0, "a probability in [0, 1], or GilbertElliott(p, r)")
+    return parse_amount(value)
+
+
+def _is_chance(value: Any) -> bool:
+    return isinstance(value, GilbertElliott) or is_within(value, 0.0, 1.0)
 
 
 def _dump(value: Any) -> Any:
@@ -143,7 +150,10 @@ def _dump(value: Any) -> Any:
 if TYPE_CHECKING:
     Chance = Amount | GilbertElliott
 else:
-    Chance = Annotated[Any, PlainValidator(_parse_chance), PlainSerializer(_dump)]
+    Chance = Annotated[
+        Any, PlainValidator(_parse_chance), PlainSerializer(_dump), NO_JOINT,
+        must(_is_chance, "a probability in [0, 1], or GilbertElliott(p, r)"),
+    ]  # fmt: skip
 
 
 class Dropout(StageCfg):
@@ -163,7 +173,9 @@ class Dropout(StageCfg):
     mode: Literal["hold", "zero", "value", "miss", "nan"] = "hold"
     """What is reported: the last good value (the first sample of an episode is always good), 0, `value`, +inf as for a
     ray that hits nothing, or NaN."""
-    value: Amount | None = PydanticField(default=None, validate_default=True)
+    value: Annotated[Amount, no_law("It is the same in all environments.")] | None = PydanticField(
+        default=None, validate_default=True
+    )
     """What ``mode="value"`` reports, in the field's unit: a number, or one per element."""
 
     @field_validator("value")
@@ -171,7 +183,7 @@ class Dropout(StageCfg):
     def _value(cls, value: Any, info: ValidationInfo) -> Any:
         if (value is None) == (info.data.get("mode") == "value"):
             raise bad("a value with mode='value', and only with it")
-        return value if value is None else no_law(value, "It is the same in all environments.")
+        return value
 
     @property
     def _chance(self) -> Any:
@@ -292,51 +304,44 @@ def _advance(
     phase[env, element] = now
 
 
+SECONDS = within(0.0, math.inf, "nothing negative, in seconds")
+Duration = Annotated[Amount, SECONDS, NO_JOINT]
+
+
 class _Fault(StageCfg):
     """What faults share: when one begins, how long it lasts, and what it strikes."""
 
     is_recorded: ClassVar[bool] = True
 
-    probability: Amount | None = None
+    probability: Annotated[Amount, within(0.0, 1.0, "a probability in [0, 1]")] | None = None
     """Probability per sample that a healthy element falls ill: a number, one per element, or a distribution drawn per
     env (and element) at reset."""
-    rate: Amount | None = None
+    rate: Annotated[Amount, within(0.0, math.inf, "nothing negative, in faults per second")] | None = None
     """The same as faults per second of healthy time, right at any sample rate: likewise."""
-    start: Amount | None = PydanticField(default=None, validate_default=True)
+    start: Annotated[Amount, SECONDS] | None = PydanticField(default=None, validate_default=True)
     """One fault, this many seconds after the reset, in place of random ones: a number, one per element, or a
     distribution drawn per env (and element) at reset. It begins with the first sample at or after that time."""
-    duration: Amount | None = None
+    duration: Duration | None = None
     """How long a fault lasts, s: a number, one per element, or a distribution drawn anew for each fault; None: until
     the reset. At least one sample is struck."""
     per: Per = "element"
     """``"element"``: each number by itself; ``"sample"``: all fields of the stage at once."""
-    elements: tuple[int, ...] = ()
+    elements: Annotated[tuple[int, ...], must(lambda elements: min(elements, default=0) >= 0, "indices >= 0")] = ()
     """Elements that it can strike, as indices into the flattened field (2 is z of a vector); empty means all."""
 
-    @field_validator("probability")
+    @field_validator("start")
     @classmethod
-    def _probability(cls, value: Any) -> Any:
-        return value if value is None else within(value, 0.0, 1.0, "a probability in [0, 1]")
-
-    @field_validator("rate", "start", "duration")
-    @classmethod
-    def _times(cls, value: Any, info: ValidationInfo) -> Any:
-        if info.field_name == "start":
-            given = [name for name in ("probability", "rate") if info.data.get(name) is not None]
-            if len(given) + (value is not None) != 1 and info.data.keys() >= {"probability", "rate"}:
-                raise bad("exactly one of probability, rate and start")
-        unit = "faults per second" if info.field_name == "rate" else "seconds"
-        if value is not None:
-            within(value, 0.0, math.inf, f"nothing negative, in {unit}")
-        return _no_joint(value) if info.field_name == "duration" else value
+    def _start(cls, value: Any, info: ValidationInfo) -> Any:
+        given = [name for name in ("probability", "rate") if info.data.get(name) is not None]
+        if len(given) + (value is not None) != 1 and info.data.keys() >= {"probability", "rate"}:
+            raise bad("exactly one of probability, rate and start")
+        return value
 
     @field_validator("elements")
     @classmethod
     def _elements(cls, value: tuple[int, ...], info: ValidationInfo) -> tuple[int, ...]:
         if value and info.data.get("per") == "sample":
             raise bad("none beside per='sample'", "A whole sample has no elements.")
-        if any(element < 0 for element in value):
-            raise bad("indices >= 0")
         return value
 
     def _onset(self, key: StageKey) -> Any:
@@ -500,17 +505,12 @@ class SpikeFault(_Fault):
     place: Place = "bias"  # type: ignore[misc]  # a choice of each instance
     """Where it works: ``"bias"``, so that full scale and resolution of the device still hold; ``"dropout"`` for what
     happens on the way from the device; or any other place."""
-    duration: Amount | None = 0.0
+    duration: Duration | None = 0.0
     """How long a fault lasts, s; 0 strikes one sample. A number, one per element, or a distribution drawn anew for each
     fault; None: until the reset."""
-    amount: Amount
+    amount: Annotated[Amount, NO_JOINT]
     """What is added, in the field's unit: a number, one per element, or a distribution drawn anew for each sample and
     element; ``Choice((-5.0, 5.0))`` has a random sign."""
-
-    @field_validator("amount")
-    @classmethod
-    def _amount(cls, value: Any) -> Any:
-        return _no_joint(value)
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return what all faults keep."""
@@ -566,35 +566,20 @@ def _rail(
         values[env, column] = rail[env, column]
 
 
+OF_DEVICE = no_law("The rails belong to the device.")
+
+
 class SaturationFault(_Fault):
     """A value that sits at a rail, whatever is there to be measured, for as long as the fault lasts."""
 
     place: ClassVar[Place] = "dropout"
 
-    high: Amount
+    high: Annotated[Amount, OF_DEVICE]
     """Upper rail, in the field's unit: a number, or one per axis."""
-    low: Amount | None = PydanticField(default=None, validate_default=True)
+    low: Annotated[Amount | None, OF_DEVICE, below_high("rail")] = PydanticField(default=None, validate_default=True)
     """Lower rail; by default minus `high`."""
     rail: Literal["low", "high", "random"] = "random"
     """Which one; ``"random"`` draws it for each fault and element."""
-
-    @field_validator("high")
-    @classmethod
-    def _high(cls, value: Any) -> Any:
-        return no_law(value, "The rails belong to the device.")
-
-    @field_validator("low")
-    @classmethod
-    def _low(cls, value: Any, info: ValidationInfo) -> Any:
-        if "high" not in info.data:
-            return value
-        if value is None:
-            if amount_bounds(info.data["high"])[0] < 0.0:
-                raise bad("a lower rail below `high`", "Minus a negative number is above it.")
-            return value
-        if amount_bounds(no_law(value, "The rails belong to the device."))[1] > amount_bounds(info.data["high"])[0]:
-            raise bad("a lower rail at or below the upper one")
-        return value
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return the rail of each element beside what all faults keep."""
@@ -607,10 +592,9 @@ class SaturationFault(_Fault):
         self._advance(state, key)
         chance = {"low": 0.0, "high": 1.0, "random": 0.5}[self.rail]
         for field, columns in key.columns.items():
-            high = row(self.high, columns)
-            low = -high if self.low is None else row(self.low, columns)
+            ends = [amount_row(key, end) for end in ends_row(self.low, self.high, columns)]
             inputs = [
-                *self._phase(state, field), chance, amount_row(key, low), amount_row(key, high), key.clock.words_wp,
+                *self._phase(state, field), chance, *ends, key.clock.words_wp,
                 key.clock.episode_wp, wp.uint32(key.field_index[field]), *key.stream("rail"),
             ]  # fmt: skip
             outputs = [*state_views(state, f"rail_{field}"), column_values(slot[field])]
