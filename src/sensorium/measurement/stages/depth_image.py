@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any
 
 import torch
 import warp as wp
 from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
-from sensorium.cfg import Float, StageCfg, bad
+from sensorium.cfg import Float, StageCfg, bad, must
 from sensorium.compute import Rows, kernel
 from sensorium.geometry.transforms import quat_rotate
 from sensorium.measurement.record import Record
-from sensorium.measurement.stages.amounts import column_values
+from sensorium.measurement.stages.amounts import Positive, Share, column_values
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import normal_table, normals4, philox
 from sensorium.spec import FieldSpec
@@ -333,14 +333,8 @@ def is_hidden(
 
 # Config ---------------------------------------------------------------------------------------------------------------
 
-Value = TypeVar("Value")
-
-
-def finite(value: float | None, least: float = 0.0, above: bool = False) -> float | None:
-    """Return the value; raise what a validator may raise where it is not finite, or too small."""
-    if value is not None and not (least < value < math.inf if above else least <= value < math.inf):
-        raise bad(f"a finite number {'>' if above else '>='} {least:g}")
-    return value
+MaxRange = Annotated[Float, must(lambda most: most > 0.0, "a finite number > 0")]
+"""A depth, m; infinity is no limit."""
 
 
 def image_shape(values: torch.Tensor) -> tuple[int, int, int]:
@@ -360,33 +354,45 @@ class DepthStage(StageCfg):
 
     fields: tuple[str, ...] = (Z_DEPTH,)
     """Fields it works on: z-depth, `distance_to_image_plane`."""
-    focal_px: Float | None = None
+    focal_px: Positive | None = None
     """Focal length, px; pixels are square. Give it or `fov_deg`."""
     fov_deg: Float | None = PydanticField(default=None, validate_default=True)
     """Horizontal field of view, degrees: the focal length is width / 2 / tan(fov / 2)."""
-    principal_point: tuple[Float, Float] | None = None
+    principal_point: (
+        Annotated[tuple[Float, Float], must(lambda at: all(map(math.isfinite, at)), "two finite numbers, px")] | None
+    ) = None
     """Where the camera's axis meets the image, px from its left and upper border; None is the middle."""
-    hole_value: Float = 0.0
+    hole_value: Annotated[
+        Float,
+        must(
+            lambda shown: not math.isnan(shown),
+            "a number that is not NaN",
+            "0 is what depth cameras report, inf is a miss.",
+        ),
+    ] = 0.0
     """What a pixel without value reports, m: 0 as depth cameras do, or ``inf`` like a miss; not NaN."""
-    max_range: Float = math.inf
+    max_range: MaxRange = math.inf
     """Measured depths beyond this are holes, m."""
-    grazing: tuple[Float, Float] | None = None
+    grazing: (
+        Annotated[
+            tuple[Float, Float],
+            must(
+                lambda cosines: 0.0 <= cosines[0] <= cosines[1] <= 1.0,
+                "two cosines, 0 <= c0 <= c1 <= 1",
+                "At cosine 1 a surface is seen head-on.",
+            ),
+        ]
+        | None
+    ) = None
     """Cosines (c0, c1) of the angle of incidence: below c0 there is no value, from c1 on always; between them the
     chance of a value rises linearly. None: no holes at grazing incidence. The angle is that of the true `normals`
     where the sensor has these and `quat_w_ros` or `quat_w_world`, else of the plane through neighbouring pixels."""
-    window: int = 1
+    window: Annotated[int, must(lambda window: window in range(1, 32, 2), "an odd number from 1 to 31")] = 1
     """The noise is the mean over so many times so many pixels, its variance restored; odd, 1 is white noise."""
-    slow_share: Float = 0.0
+    slow_share: Share = 0.0
     """Share of the noise's variance that changes slowly instead of from sample to sample, in [0, 1]."""
-    slow_time: Float = 1.0
+    slow_time: Positive = 1.0
     """Time in which the slow part is replaced, s."""
-
-    @field_validator("focal_px", "slow_time", "max_range")
-    @classmethod
-    def _positive(cls, value: float | None, info: ValidationInfo) -> float | None:
-        if info.field_name == "max_range" and value == math.inf:
-            return value
-        return finite(value, above=True)
 
     @field_validator("fov_deg")
     @classmethod
@@ -395,41 +401,6 @@ class DepthStage(StageCfg):
             raise bad("exactly one of focal_px and fov_deg")
         if value is not None and not 0.0 < value < 180.0:
             raise bad("an angle in (0, 180) degrees")
-        return value
-
-    @field_validator("principal_point")
-    @classmethod
-    def _principal_point(cls, value: tuple[float, float] | None) -> tuple[float, float] | None:
-        if value is not None and not all(math.isfinite(part) for part in value):
-            raise bad("two finite numbers, px")
-        return value
-
-    @field_validator("hole_value")
-    @classmethod
-    def _hole_value(cls, value: float) -> float:
-        if math.isnan(value):
-            raise bad("a number that is not NaN", "0 is what depth cameras report, inf is a miss.")
-        return value
-
-    @field_validator("grazing")
-    @classmethod
-    def _grazing(cls, value: tuple[float, float] | None) -> tuple[float, float] | None:
-        if value is not None and not 0.0 <= value[0] <= value[1] <= 1.0:
-            raise bad("two cosines, 0 <= c0 <= c1 <= 1", "At cosine 1 a surface is seen head-on.")
-        return value
-
-    @field_validator("window")
-    @classmethod
-    def _window(cls, value: int) -> int:
-        if not 1 <= value <= 31 or value % 2 == 0:
-            raise bad("an odd number from 1 to 31")
-        return value
-
-    @field_validator("slow_share")
-    @classmethod
-    def _slow_share(cls, value: float) -> float:
-        if not 0.0 <= value <= 1.0:
-            raise bad("a share in [0, 1]")
         return value
 
     def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:

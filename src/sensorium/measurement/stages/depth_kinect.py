@@ -14,12 +14,12 @@ from pydantic import ValidationInfo, field_validator
 from sensorium.cfg import Float, Place, bad
 from sensorium.compute import Rows, kernel
 from sensorium.measurement.record import Record
-from sensorium.measurement.stages.amounts import column_values
+from sensorium.measurement.stages.amounts import NonNegative, Positive, column_values
 from sensorium.measurement.stages.depth_image import (
     DepthDraws,
     DepthStage,
+    MaxRange,
     Pinhole,
-    finite,
     incidence,
     inverse,
     inverse_at,
@@ -177,33 +177,23 @@ class KinectDepth(DepthStage):
 
     variant: Literal["axial", "redwood"] = "axial"
     """Which model, see above."""
-    baseline: Float = 0.075
+    baseline: Positive = 0.075
     """Distance from the camera to the projector, m (K. Khoshelham, S. Oude Elberink, Sensors 12, 2012: 7.5 cm)."""
-    matched_focal_px: Float | None = None
+    matched_focal_px: Positive | None = None
     """Focal length of the device's own image, px, where this image is a smaller version of it: `quantum` and the
     lateral noise are in px of that. None: this image has its resolution."""
-    quantum: Float = 0.125
+    quantum: NonNegative = 0.125
     """Step of the disparity, px: of f B / z, or of 35.130/z; 0 leaves it continuous."""
-    noise_scale: Float = 1.0
+    noise_scale: NonNegative = 1.0
     """Factor of the noise of the depth, or of the disparity."""
-    lateral_scale: Float = 1.0
+    lateral_scale: NonNegative = 1.0
     """Factor of the standard deviation of the place that is seen."""
     shadow: bool = True
     """Whether what the projector does not reach has no value."""
     min_range: Float = PydanticField(default=0.4, validate_default=True)
     """Measured depths below this are holes, m; the figures were measured from 0.4 m on."""
-    max_range: Float = 10.0
+    max_range: MaxRange = 10.0
     """Measured depths beyond this are holes, m."""
-
-    @field_validator("quantum", "noise_scale", "lateral_scale")
-    @classmethod
-    def _not_negative(cls, value: float) -> float | None:
-        return finite(value)
-
-    @field_validator("baseline", "matched_focal_px")
-    @classmethod
-    def _above_zero(cls, value: float | None) -> float | None:
-        return finite(value, above=True)
 
     @field_validator("min_range")
     @classmethod

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 import warp as wp
-from pydantic import field_validator
 
-from sensorium.cfg import Float, Place, bad
+from sensorium.cfg import Float, Place, must
 from sensorium.compute import Rows, kernel
 from sensorium.measurement.record import Record
-from sensorium.measurement.stages.amounts import column_values
+from sensorium.measurement.stages.amounts import NonNegative, Positive, column_values
 from sensorium.measurement.stages.depth_image import (
     DepthDraws,
     DepthStage,
     Pinhole,
-    finite,
     incidence,
     inverse,
     inverse_at,
@@ -110,6 +108,9 @@ def _stereo(
         values[env, column] = depth
 
 
+Above0 = Annotated[Float, must(lambda number: number > 0.0, "a number > 0")]
+
+
 class StereoDepth(DepthStage):
     """Errors of a stereo camera: z = f B / q(d + n), d = f B / z the disparity in px, q rounding to the quantum.
 
@@ -130,41 +131,24 @@ class StereoDepth(DepthStage):
     place: ClassVar[Place] = "saturation"
     is_recorded: ClassVar[bool] = True
 
-    baseline: Float
+    baseline: Above0
     """Distance between the two cameras, m."""
-    matched_focal_px: Float | None = None
+    matched_focal_px: Positive | None = None
     """Focal length of the images that are matched, px, where this image is a smaller version of the device's: all
     disparities and `edge_fattening` are in px of those. None: this image has their resolution."""
-    noise_px: Float = 0.0
+    noise_px: NonNegative = 0.0
     """Standard deviation of the disparity n, px."""
-    quantum: Float = 0.0
+    quantum: NonNegative = 0.0
     """Subpixel step of the disparity, px, e.g. 1/32; 0 leaves it continuous."""
-    locking: Float = 0.0
+    locking: NonNegative = 0.0
     """Pixel locking: amplitude of a sine error over the fraction of the disparity, px (Shimizu and Okutomi, ICCV 2001:
     subpixel interpolation draws disparities towards whole or half pixels)."""
-    max_disparity: Float = math.inf
+    max_disparity: Above0 = math.inf
     """Greatest disparity the matcher searches, px."""
-    edge_fattening: Float = 0.0
+    edge_fattening: NonNegative = 0.0
     """Standard deviation of the look-up along each image axis, px."""
     shadow: bool = True
     """Whether what only the left camera sees has no value."""
-
-    @field_validator("baseline", "max_disparity")
-    @classmethod
-    def _above_zero(cls, value: float) -> float:
-        if not value > 0.0 or math.isnan(value):
-            raise bad("a number > 0")
-        return value
-
-    @field_validator("matched_focal_px")
-    @classmethod
-    def _matched(cls, value: float | None) -> float | None:
-        return finite(value, above=True)
-
-    @field_validator("noise_px", "quantum", "locking", "edge_fattening")
-    @classmethod
-    def _not_negative(cls, value: float) -> float | None:
-        return finite(value)
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Match (four launches per field)."""

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 import warp as wp
-from pydantic import field_validator
 
-from sensorium.cfg import Float, Place, bad
+from sensorium.cfg import Float, Place, must
 from sensorium.compute import Rows, kernel
 from sensorium.measurement.record import Record
-from sensorium.measurement.stages.amounts import column_values
+from sensorium.measurement.stages.amounts import NonNegative, Positive, column_values
 from sensorium.measurement.stages.depth_image import (
     EDGE,
     DepthDraws,
     DepthStage,
     Pinhole,
-    finite,
     incidence,
     inverse,
     inverse_at,
@@ -145,6 +143,9 @@ def _tof(
         values[env, column] = measured
 
 
+LATE = "Beyond that the second path is half a turn late and shortens the range."
+
+
 class TofDepth(DepthStage):
     """Errors of a camera that measures the phase of modulated light, along each pixel's ray.
 
@@ -166,82 +167,39 @@ class TofDepth(DepthStage):
     place: ClassVar[Place] = "saturation"
     is_recorded: ClassVar[bool] = True
 
-    modulation_hz: Float
+    modulation_hz: Positive
     """Modulation frequency f_mod, Hz."""
-    signal: Float = 1e5
+    signal: Positive = 1e5
     """Signal of a white surface (reflectance 1) at 1 m, seen head-on, electrons."""
-    ambient: Float = 0.0
+    ambient: NonNegative = 0.0
     """Ambient light and dark current, electrons."""
-    contrast: Float = 1.0
+    contrast: Annotated[Float, must(lambda contrast: 0.0 < contrast <= 1.0, "a contrast in (0, 1]")] = 1.0
     """Demodulation contrast c_d, in (0, 1]."""
-    noise_scale: Float = 1.0
+    noise_scale: NonNegative = 1.0
     """Factor of the noise; 0 for none."""
-    reflectance: Float = 0.5
+    reflectance: NonNegative = 0.5
     """Reflectance of all surfaces, where no field says it."""
     reflectance_field: str = ""
     """True field of the sensor with each pixel's reflectance, of the size of the depth image; empty for none."""
-    min_signal: Float = 0.0
+    min_signal: NonNegative = 0.0
     """Least signal that gives a value, electrons."""
     wrap: bool = True
     """Whether distances repeat after `unambiguous_range`."""
-    unambiguous_range: Float | None = None
+    unambiguous_range: Positive | None = None
     """Length of ray after which distances repeat, m; None is c / (2 f_mod). Several frequencies together reach
     further."""
-    multipath: Float = 0.0
+    multipath: Annotated[
+        Float, must(lambda ratio: 0.0 <= ratio < 1.0, "a ratio in [0, 1)", "The direct path is the strongest.")
+    ] = 0.0
     """Amplitude of the second path over that of the first, in [0, 1)."""
-    multipath_excess: Float = 0.2
+    multipath_excess: Annotated[Float, must(lambda ratio: 0.0 <= ratio <= 0.5, "a ratio in [0, 0.5]", LATE)] = 0.2
     """By how much the second path makes the range longer, over the ray's length, in [0, 0.5]."""
-    flying: Float = 0.0
+    flying: Annotated[Float, must(lambda chance: 0.0 <= chance <= 1.0, "a probability in [0, 1]")] = 0.0
     """Probability that a pixel at a step is mixed of both sides."""
-    wiggle: Float = 0.0
+    wiggle: NonNegative = 0.0
     """Amplitude of the periodic error, m."""
-    wiggle_harmonic: int = 4
+    wiggle_harmonic: Annotated[int, must(lambda harmonic: harmonic >= 1, "a whole number >= 1")] = 4
     """Periods of it in 2 pi of phase: 4 where four samples of the correlation are taken."""
-
-    @field_validator("modulation_hz", "signal", "unambiguous_range")
-    @classmethod
-    def _above_zero(cls, value: float | None) -> float | None:
-        return finite(value, above=True)
-
-    @field_validator("ambient", "noise_scale", "min_signal", "wiggle", "reflectance")
-    @classmethod
-    def _not_negative(cls, value: float) -> float | None:
-        return finite(value)
-
-    @field_validator("contrast")
-    @classmethod
-    def _contrast(cls, value: float) -> float:
-        if not 0.0 < value <= 1.0:
-            raise bad("a contrast in (0, 1]")
-        return value
-
-    @field_validator("multipath")
-    @classmethod
-    def _multipath(cls, value: float) -> float:
-        if not 0.0 <= value < 1.0:
-            raise bad("a ratio in [0, 1)", "The direct path is the strongest.")
-        return value
-
-    @field_validator("multipath_excess")
-    @classmethod
-    def _excess(cls, value: float) -> float:
-        if not 0.0 <= value <= 0.5:
-            raise bad("a ratio in [0, 0.5]", "Beyond that the second path is half a turn late and shortens the range.")
-        return value
-
-    @field_validator("flying")
-    @classmethod
-    def _flying(cls, value: float) -> float:
-        if not 0.0 <= value <= 1.0:
-            raise bad("a probability in [0, 1]")
-        return value
-
-    @field_validator("wiggle_harmonic")
-    @classmethod
-    def _harmonic(cls, value: int) -> int:
-        if value < 1:
-            raise bad("a whole number >= 1")
-        return value
 
     def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
         """Raise `ValueError` where a field is no image of z-depth, or the reflectance is none of its size."""
