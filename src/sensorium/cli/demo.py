@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from sensorium.cfg import SensorCfg
     from sensorium.cli.control import Control
     from sensorium.cli.simulation import OwnEngine
-    from sensorium.engines.mujoco import MujocoEngine
+    from sensorium.engines.mujoco.engine import MujocoEngine
 
 TITLE = "demo quadruped, trotting"
 PRESETS = {"trunk": "bmi088", "foot": "icm42688p"}
@@ -22,11 +22,11 @@ def sensors() -> list[SensorCfg[Any]]:
     """Return the configs of the demo's sensors."""
     from sensorium.patterns import GridPatternCfg, SpinningPatternCfg
     from sensorium.presets import preset
-    from sensorium.sensors.frame_transformer import FrameTransformerCfg
-    from sensorium.sensors.joint import JointSensorCfg
-    from sensorium.sensors.lidar import LidarCfg
-    from sensorium.sensors.ray_caster import RayCasterCfg
-    from sensorium.sensors.terrain_height import TerrainHeightCfg
+    from sensorium.sensors.frames.frame_transformer import FrameTransformerCfg
+    from sensorium.sensors.joints.joint import JointSensorCfg
+    from sensorium.sensors.rays.lidar import LidarCfg
+    from sensorium.sensors.rays.ray_caster import RayCasterCfg
+    from sensorium.sensors.rays.terrain_height import TerrainHeightCfg
 
     feet = FrameTransformerCfg.FrameCfg
     return [
@@ -84,7 +84,7 @@ def quadruped(envs: int, seed: int, device: str) -> MujocoEngine:
     import numpy as np
 
     from sensorium.demo import model_path
-    from sensorium.engines.mujoco import MujocoEngine
+    from sensorium.engines.mujoco.engine import MujocoEngine
 
     engine = MujocoEngine(model_path(), envs, device=device, keyframe="home")
     qpos = engine.qpos.numpy()

@@ -373,8 +373,8 @@ AzimuthSpan = Annotated[tuple[Float, Float], AfterValidator(check_span)]
 """Azimuths (low, high), deg, at most once around."""
 ELEVATIONS = AfterValidator(check_elevations)
 Direction = Annotated[Vec3, must(any, "a direction that is not zero", "Down is (0, 0, -1).")]
-Step = Annotated[Float, must(lambda step: step > 0.0, "a step greater than 0, deg")]
-Positive = Annotated[Float, must(lambda number: number > 0.0, "a number greater than 0")]
+Step = Annotated[Float, must(lambda step: not step <= 0.0, "a step greater than 0, deg")]
+Positive = Annotated[Float, must(lambda number: not number <= 0.0, "a number greater than 0")]
 
 
 def check_count(count: float) -> None:

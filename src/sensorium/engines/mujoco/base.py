@@ -1,0 +1,599 @@
+"""What both MuJoCo engines share: names, frames, and the float32 arrays derived from MuJoCo's float64 fields."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import mujoco
+import numpy as np
+import torch
+
+from sensorium.compute import Compute, Segment, keeps_current, pinned, resolve_device
+from sensorium.engines.base import CameraLens, Engine, FrameOnBody, NameKind, NativeSensor, PoseOnBody
+from sensorium.engines.envs import mark, time_step
+from sensorium.engines.mujoco.contacts import contact_shape, contacts
+from sensorium.engines.mujoco.derived import NEEDS, PARTS, Build, native_array, stage_of
+from sensorium.engines.mujoco.hidden import hidden
+from sensorium.engines.mujoco.native import Declared, describe, native, sensor_id
+from sensorium.engines.mujoco.shapes import model_shapes
+from sensorium.engines.offsets import FIELDS, LiveOffsets
+from sensorium.errors import (
+    ArgumentError,
+    ModelError,
+    NonFiniteStateWarning,
+    ScheduleError,
+    SensoriumWarning,
+    UnknownNameError,
+    listed,
+)
+from sensorium.geometry.shapes import Shape
+from sensorium.spec import Requirement, contact_array
+
+_OBJECTS = {
+    "body": mujoco.mjtObj.mjOBJ_BODY,
+    "site": mujoco.mjtObj.mjOBJ_SITE,
+    "geom": mujoco.mjtObj.mjOBJ_GEOM,
+    "joint": mujoco.mjtObj.mjOBJ_JOINT,
+    "camera": mujoco.mjtObj.mjOBJ_CAMERA,
+    "actuator": mujoco.mjtObj.mjOBJ_ACTUATOR,
+}
+_KINDS = (*_OBJECTS, "scalar_joint")
+_SCALAR = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
+_WARNING = mujoco.mjtWarning
+LIMITS = {
+    int(_WARNING.mjWARN_CONTACTFULL): "contacts, and those beyond it were dropped: no report has them",
+    int(_WARNING.mjWARN_CNSTRFULL): "constraints, and all were dropped: contacts have no force",
+}
+"""MuJoCo's warnings that its memory was too small, and for what."""
+
+
+@dataclass(slots=True)
+class Derived:
+    """The derived arrays of one engine and the launches that fill them.
+
+    Attributes:
+        arrays: name to float32 tensor on the engine's device; a tensor object is never replaced. Native sensors that
+            were prepared at once are views of one block.
+    """
+
+    num_envs: int
+    device: str
+    compute: Compute
+    arrays: dict[str, torch.Tensor] = field(default_factory=dict)
+    _storage: dict[str, torch.Tensor] = field(default_factory=dict)  # the arrays and blocks themselves
+    _host: dict[str, torch.Tensor] = field(default_factory=dict)  # the same, where the kernels write
+    _blocks: dict[str, list[Requirement]] = field(default_factory=dict)
+    _all: Segment | None = None
+    _masked: Segment | None = None
+    _sources: list[Any] = field(default_factory=list)
+
+    def build(
+        self,
+        model: Any,
+        body_ids: Sequence[int],
+        joint_ids: Sequence[int],
+        prepared: frozenset[Requirement],
+        sources: Mapping[str, np.ndarray],
+    ) -> None:
+        """Allocate what `prepared` brings and record the launches that read `sources`.
+
+        Args:
+            model: the MjModel.
+            body_ids: MuJoCo's body id of each body row.
+            joint_ids: MuJoCo's joint id of each joint row.
+            prepared: requirements granted.
+            sources: float64 arrays `[env, ...]` at fixed addresses: the fields needed, of MjData and of the model.
+        """
+        counts = {"body": len(body_ids), "joint": len(joint_ids)}
+        for requirement, need in NEEDS.items():
+            if requirement in prepared:
+                for name, shape in need.arrays.items():
+                    sizes = (counts[size] if isinstance(size, str) else size for size in shape)
+                    self.arrays[name] = self._allocate(name, (self.num_envs, *sizes))
+        self._allocate_native(model, prepared)
+        for report in contacts(prepared):
+            name = contact_array(report)
+            self.arrays[name] = self._allocate(name, (self.num_envs, *contact_shape(report)))
+        room = Build(model, body_ids, joint_ids, prepared, sources, self._host, self._blocks)
+        launches = [launch for part in PARTS if (launch := part(room)) is not None]
+
+        def launch_all() -> None:
+            for launch in launches:
+                launch(self.compute)
+
+        self._sources = [*sources.values(), launches]
+        self._all = self.compute.record(launch_all)
+        self._masked = self.compute.record(launch_all, mask=self.compute.reset_envs)
+
+    def _allocate_native(self, model: Any, prepared: frozenset[Requirement]) -> None:
+        """Give native sensors that have no place yet a block of their own, so that no other ever moves."""
+        placed = {requirement for block in self._blocks.values() for requirement in block}
+        new = [requirement for requirement in native(prepared) if requirement not in placed]
+        if not new:
+            return
+        sizes = [int(model.sensor_dim[sensor_id(model, requirement)]) for requirement in new]
+        name = f"native block {len(self._blocks)}"
+        block = self._allocate(name, (self.num_envs, sum(sizes)))
+        self._blocks[name] = new
+        for requirement, values in zip(new, torch.split(block, sizes, dim=1), strict=True):
+            self.arrays[native_array(requirement)] = values
+
+    def _allocate(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+        if name in self._storage and self._storage[name].shape == shape:
+            return self._storage[name]
+        fresh = torch.zeros(shape, dtype=torch.float32, device=self.compute.device)
+        if name == "body_quat_w":
+            fresh[..., 0] = 1.0
+        on_host = self.compute.device == self.device
+        host = fresh if on_host else pinned(shape, torch.float32, self.device).copy_(fresh)
+        array = host if on_host else host.to(self.device)
+        if name in self._storage:
+            self._storage[name].set_(array)  # type: ignore[call-overload]  # the same tensor object, new memory
+            array = self._storage[name]
+        self._storage[name] = array
+        self._host[name] = array if on_host else host
+        return array
+
+    def convert(self, env_ids: torch.Tensor | None = None) -> None:
+        """Fill the arrays, of all envs or of some, from the source fields as they are now."""
+        assert self._all is not None and self._masked is not None
+        if env_ids is None:
+            self._all.run()
+        else:
+            mask = self.compute.reset_envs
+            mark(mask, env_ids)
+            self._masked.run()
+            mask.zero_()
+        if self.compute.device != self.device:
+            for name, array in self._storage.items():
+                array.copy_(self._host[name])
+
+
+BAD_STATE = [int(getattr(_WARNING, f"mjWARN_BAD{what}")) for what in ("QPOS", "QVEL", "QACC")]
+"""MuJoCo's warnings that the state became NaN, infinite or huge, which are side by side."""
+
+
+class MujocoModelEngine(Engine):
+    """Names, frames and derived arrays of an MjModel; the base of `MujocoEngine` and `LiveMujocoEngine`.
+
+    Derived arrays, by requirement (see `array`), float32 on `device`:
+
+    - BODY_POSE: `body_pos_w [env, body, 3]` m, `body_quat_w [env, body, 4]` wxyz, of the body frame in the world.
+    - BODY_VELOCITY: `body_lin_vel_w [env, body, 3]` m/s at the body frame origin, `body_ang_vel_w` rad/s, world axes.
+    - BODY_ACCELERATION: `body_lin_acc_w [env, body, 3]` m/s^2 at the body frame origin, coordinate acceleration,
+      `body_ang_acc_w` rad/s^2, world axes.
+    - GRAVITY: `gravity_w [env, 3]` m/s^2. MAGNETIC: `magnetic_w [env, 3]`, in the model's unit.
+    - JOINT_STATE: `joint_pos`, `joint_vel [env, joint]`, rad and rad/s (slide: m, m/s).
+    - JOINT_EFFORT: `joint_effort [env, joint]`, N m (slide: N): `qfrc_actuator`, which is all actuators, also through
+      tendons, with gravity compensation where the joint's `actuatorgravcomp` is on, clamped to `actuatorfrcrange`.
+    - JOINT_TORQUE: `joint_torque [env, joint]`, N m (slide: N), at the gearbox output: the effort without what the
+      armature, the dampers and the dry friction of the joint and its actuators take.
+    - JOINT_WRENCH: `body_parent_force_w [env, body, 3]` N, `body_parent_torque_w` N m about the body frame origin,
+      world axes: what MuJoCo's force and torque sensors measure; gravity compensation counts as held by the parent.
+    - NATIVE_SENSOR: `native:NAME [env, dim]`: MuJoCo's sensordata of that sensor.
+    - SHAPES: no array; see `shapes`.
+    - CONTACT_REPORT: `contact_array(requirement) [env, primary, slot, column]`. `found` also counts contacts in the gap
+      zone of a geom, which have no force. With ``netforce``, dist is 0, normal and tangent are the x and y axes.
+
+    Rows of bodies follow `names("body")`: the bodies of the model without the world. Rows of joints follow
+    `names("scalar_joint")`: hinges and slides that have a name.
+    """
+
+    name = "mujoco"
+
+    @keeps_current
+    def __init__(self, num_envs: int, device: str, fresh: bool, threads: int | None) -> None:
+        self.num_envs = num_envs
+        self.device = resolve_device(device)
+        self.fresh = fresh
+        self.tick = 0
+        self.lag = 0
+        self.prepared: frozenset[Requirement] = frozenset()
+        self._derived = self._new_derived(threads)
+        self._offsets = LiveOffsets(self._derived.compute, self.device)
+        self._stage = 0
+        self._dirty = True
+        self._body_row: dict[int, int] = {}
+        self._names: dict[str, dict[str, int]] = {}
+        self._described: Declared | None = None
+        self._shapes: tuple[Any, tuple[Shape, ...]] | None = None
+        self._overflowed: set[int] = set()
+        self._diverged = np.zeros(num_envs, dtype=bool)
+
+    def _ensure(self) -> None:
+        """Make sure that the environments exist."""
+
+    def _new_derived(self, threads: int | None) -> Derived:
+        return Derived(self.num_envs, self.device, Compute("cpu", self.num_envs, threads))
+
+    @property
+    def model(self) -> Any:
+        """The compiled MjModel. Editing it does not reach a batch of environments."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        model = self.model
+        return self._repr(_string(model, 0), model.nbody - 1)
+
+    def _repr(self, model_name: str, bodies: int) -> str:
+        return (
+            f"{type(self).__name__}({model_name!r}, num_envs={self.num_envs}, dt={self.dt:g} s, bodies={bodies}, "
+            f"device={self.device!r}, fresh={self.fresh}, tick={self.tick})"
+        )
+
+    def _read_names(self, model: Any) -> None:
+        """Index the model's names; bodies without a name are called `body_{id}`, other nameless elements nothing."""
+        self._names = {}
+        for kind, obj in _OBJECTS.items():
+            named = ((i, mujoco.mj_id2name(model, obj, i) or "") for i in range(_count(model, kind)))
+            self._names[kind] = {name: i for i, name in named if name}
+        bodies = self._names["body"]
+        taken = set(bodies.values())
+        for i in range(model.nbody):
+            if i not in taken and f"body_{i}" not in bodies:
+                bodies[f"body_{i}"] = i
+        named_by = {i: name for name, i in bodies.items()}
+        ids = sorted(range(1, model.nbody), key=lambda i: (hidden(named_by.get(i, "")), i))  # hidden bodies come last
+        self._body_row = {0: -1, **{body: row for row, body in enumerate(ids)}}
+        self._names["body"] = dict(sorted(bodies.items(), key=lambda item: self._body_row[item[1]]))
+        self._names["scalar_joint"] = {
+            name: i
+            for name, i in self._names["joint"].items()
+            if int(model.jnt_type[i]) in _SCALAR and not hidden(name)
+        }
+
+    def _report_limits(self, counts: np.ndarray) -> None:
+        """Warn where MuJoCo ran out of memory, once for each of `LIMITS`.
+
+        Args:
+            counts: how often `[env, limit]`, in the order of `LIMITS`.
+        """
+        for column, (limit, lost) in enumerate(LIMITS.items()):
+            envs = np.flatnonzero(counts[:, column])
+            if limit in self._overflowed or not len(envs):
+                continue
+            self._overflowed.add(limit)
+            warnings.warn(
+                f"the memory of env {listed(map(str, envs), 8)} was too small at tick {self.tick} for MuJoCo's {lost}. "
+                f'Raise <size memory="..."/> of the model, now {int(self.model.narena)} bytes. This is said once.',
+                SensoriumWarning,
+                stacklevel=4,
+            )
+
+    def _check_time_step(self, step: float, where: str) -> None:
+        """Raise where a time step is not the one that the engine and its scene count time by.
+
+        Args:
+            step: the time step that is set now, s.
+            where: whose it is.
+
+        Raises:
+            ScheduleError: it was edited.
+        """
+        if step != self.dt:
+            raise ScheduleError(
+                f"{where}: the time step is {step:g} s now, and was {self.dt:g} s when the engine was made. Sensors "
+                'count time by that. Set <option timestep="..."/> in the model, and make a new engine and scene.'
+            )
+
+    def _note_diverged(self, envs: np.ndarray) -> None:
+        """Mark environments whose state became NaN, infinite or huge, and warn of those that are new.
+
+        Args:
+            envs: bool `[env]`.
+        """
+        new = envs & ~self._diverged
+        if not new.any():
+            return
+        self._diverged |= new
+        put_back = " and MuJoCo put it back to the model's default state" if self._resets_itself else ""
+        warnings.warn(
+            f"the state of env {listed(map(str, np.flatnonzero(new)), 8)} became NaN, infinite or huge by tick "
+            f"{self.tick}{put_back}: lower the time step, soften contacts or gains, or check the control. Its samples "
+            "are not valid, and engine.diverged marks it, until it is reset.",
+            NonFiniteStateWarning,
+            stacklevel=5,
+        )
+
+    @property
+    def _resets_itself(self) -> bool:
+        """Whether MuJoCo replaces a state that diverged."""
+        return not int(self.model.opt.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
+
+    @property
+    def diverged(self) -> torch.Tensor:
+        """Bool `[env]`: environments whose state became NaN, infinite or huge since their last reset."""
+        return torch.from_numpy(self._diverged.copy())
+
+    def replaced(self) -> torch.Tensor | None:
+        """Return the environments that MuJoCo put back to the default state since their reset; None without any."""
+        if not self._diverged.any() or not self._resets_itself:
+            return None
+        return self.diverged.to(self.device)
+
+    @property
+    def _body_ids(self) -> list[int]:
+        return [body for body, row in self._body_row.items() if row >= 0]
+
+    @property
+    def _joint_ids(self) -> list[int]:
+        return list(self._names["scalar_joint"].values())
+
+    def _derive_from(self, prepared: frozenset[Requirement], sources: Mapping[str, Any]) -> None:
+        self._derived.build(self.model, self._body_ids, self._joint_ids, prepared, sources)
+        self._stage = stage_of(self.model, prepared)
+
+    def names(self, kind: NameKind) -> tuple[str, ...]:
+        """Return all names of a kind in the order of the model, without the world and without hidden elements.
+
+        Elements without a name are left out, except bodies, which are called `body_{id}`.
+        """
+        model = self.model
+        if kind not in _KINDS:
+            raise UnknownNameError("kind of name", kind, _KINDS)
+        assert model is not None
+        return tuple(name for name, i in self._names[kind].items() if not hidden(name) and (kind != "body" or i > 0))
+
+    def frame(self, kind: NameKind, name: str) -> FrameOnBody:
+        """Return the body that an element sits on and its frame there.
+
+        A joint's frame is its anchor with the body's axes; an actuator's that of the joint, site or body it acts on; a
+        geom's that of the compiled model (MuJoCo moves a mesh geom to the mesh's inertial frame). `"world"` is body -1.
+
+        Raises:
+            UnknownNameError: no element has that name.
+            ModelError: the element is not fixed to one body (a tracking camera, an actuator on a tendon).
+        """
+        model = self.model
+        if kind not in _KINDS:
+            raise UnknownNameError("kind of name", kind, _KINDS)
+        if name not in self._names[kind]:
+            raise UnknownNameError(kind, name, self.names(kind))
+        i = self._names[kind][name]
+        if kind == "actuator":
+            return self._actuator_frame(model, name, i)
+        frame = self._frame(model, kind, name, i)
+        return replace(frame, element=(kind, name)) if kind in FIELDS else frame
+
+    def offsets(
+        self, frames: Sequence[FrameOnBody], inner: Sequence[PoseOnBody]
+    ) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """Return where mounts on sites, geoms, cameras and joints are on their bodies, now and from now on.
+
+        They follow the fields `site_pos`, `site_quat`, `geom_pos`, `geom_quat`, `cam_pos`, `cam_quat` and `jnt_pos`
+        where their owner writes them. None where all frames are those of bodies. See `Engine.offsets`.
+        """
+        if all(frame.element is None for frame in frames):
+            return None
+        pair = self._offsets.add(frames, inner)
+        self._bind_offsets()
+        self._offsets.follow()
+        return pair
+
+    def camera_lens(self, name: str) -> CameraLens | None:
+        """Return image and lens of a camera of the model as they are now, of each environment where they differ.
+
+        An image of 1 x 1 pixel, MuJoCo's default, states no resolution.
+
+        Raises:
+            UnknownNameError: no camera has that name.
+        """
+        if name not in self._names["camera"]:
+            raise UnknownNameError("camera", name, self.names("camera"))
+        i, model = self._names["camera"][name], self.model
+        width, height = (int(size) for size in model.cam_resolution[i])
+        sensor = tuple(float(size) for size in model.cam_sensorsize[i])
+        projection = mujoco.mjtProjection(int(model.cam_projection[i]))
+        return CameraLens(
+            resolution=(width, height) if width * height > 1 else None,
+            fovy=self._model_values("cam_fovy")[:, i].astype(np.float64),
+            sensor_size=(sensor[0], sensor[1]) if min(sensor) > 0.0 else None,
+            intrinsic=self._model_values("cam_intrinsic")[:, i].astype(np.float64),
+            is_orthographic=projection == mujoco.mjtProjection.mjPROJ_ORTHOGRAPHIC,
+        )
+
+    def _model_values(self, field: str) -> np.ndarray:
+        """Return a field of the model as it is now, `[1 or env, ...]`."""
+        return np.asarray(getattr(self.model, field))[None]
+
+    def _bind_offsets(self) -> None:
+        """Note where the fields are that say where mounts are on their bodies."""
+        raise NotImplementedError
+
+    def _row_of(self, kind: NameKind, name: str) -> int:
+        """Return MuJoCo's id of a named element."""
+        return self._names[kind][name]
+
+    def slide_joints(self) -> tuple[str, ...]:
+        """Return the scalar joints that slide."""
+        types, slide = self.model.jnt_type, int(mujoco.mjtJoint.mjJNT_SLIDE)
+        return tuple(name for name, i in self._names["scalar_joint"].items() if int(types[i]) == slide)
+
+    def parent_body(self, body: int) -> int:
+        """Return the index of a body's parent, -1 for the world."""
+        return self._body_row[int(self.model.body_parentid[self._body_ids[body]])]
+
+    def _frame(self, model: Any, kind: str, name: str, i: int) -> FrameOnBody:
+        if kind == "body":
+            return FrameOnBody(self._body_row[i])
+        if kind in ("joint", "scalar_joint"):
+            return FrameOnBody(self._body_row[int(model.jnt_bodyid[i])], _triple(model.jnt_pos[i]))
+        short = {"site": "site", "geom": "geom", "camera": "cam"}[kind]
+        if kind == "camera" and model.cam_mode[i] != int(mujoco.mjtCamLight.mjCAMLIGHT_FIXED):
+            raise ModelError(f'camera {name!r} is not fixed to its body: give it mode="fixed" in the model.')
+        body, pos, quat = (getattr(model, f"{short}_{part}")[i] for part in ("bodyid", "pos", "quat"))
+        w, x, y, z = (float(value) for value in quat)
+        return FrameOnBody(self._body_row[int(body)], _triple(pos), (w, x, y, z))
+
+    def _actuator_frame(self, model: Any, name: str, i: int) -> FrameOnBody:
+        kind = {
+            int(mujoco.mjtTrn.mjTRN_JOINT): "joint",
+            int(mujoco.mjtTrn.mjTRN_JOINTINPARENT): "joint",
+            int(mujoco.mjtTrn.mjTRN_SITE): "site",
+            int(mujoco.mjtTrn.mjTRN_SLIDERCRANK): "site",
+            int(mujoco.mjtTrn.mjTRN_BODY): "body",
+        }.get(int(model.actuator_trntype[i]))
+        if kind is None:
+            raise ModelError(f"actuator {name!r} acts on no single joint, site or body, so it has no frame.")
+        return self._frame(model, kind, name, int(model.actuator_trnid[i, 0]))
+
+    def native_sensors(self) -> tuple[NativeSensor, ...]:
+        """Return the sensors that the model itself declares, in its order; hidden and nameless ones are left out."""
+        return self._declared_by(self.model).sensors
+
+    def native_sensor(self, requirement: Requirement) -> NativeSensor | None:
+        """Return what a native sensor is, declared or added; None where the model has none."""
+        return describe(self.model, requirement)
+
+    def _declared_by(self, model: Any) -> Declared:
+        """Return the model's own sensors, described once for each model."""
+        if self._described is None or self._described.model is not model:
+            self._described = Declared.of(model)
+        return self._described
+
+    def shapes(self) -> tuple[Shape, ...]:
+        """Return all geoms and flexes as shapes, in the order of the model, without those that sensors added.
+
+        A geom without a name is called `geom_{id}`, a flex `flex_{id}`. Static are those on the world and on bodies
+        that are welded to it, mocap bodies and what hangs on them not. Flexes and signed distance fields have a
+        `fault`. Shapes are described once for each model: what is edited in it later does not reach them.
+
+        Raises:
+            ModelError: a mesh has no triangle with an area, or environments have different shapes.
+        """
+        model = self.model
+        if self._shapes is None or self._shapes[0] is not model:
+            self._shapes = model, model_shapes(self._shape_model(), self._body_row)
+        return self._shapes[1]
+
+    def _shape_model(self) -> Any:
+        return self.model
+
+    @property
+    def entities(self) -> tuple[str, ...]:
+        """Prefixes before the first `/` of body names, in order; empty for a model without prefixes."""
+        return tuple(dict.fromkeys(name.split("/")[0] for name in self.names("body") if "/" in name))
+
+    @property
+    def nu(self) -> int:
+        """Number of controls."""
+        return int(self.model.nu)
+
+    @property
+    def ctrl_range(self) -> torch.Tensor:
+        """Lowest and highest control `[nu, 2]`, float64, in the actuators' units; infinite where not limited."""
+        model = self.model
+        limited = np.asarray(model.actuator_ctrllimited, dtype=bool).reshape(-1)
+        span = np.array(model.actuator_ctrlrange, dtype=np.float64).reshape(-1, 2)
+        span[~limited] = (-np.inf, np.inf)
+        return torch.from_numpy(span)
+
+    @property
+    def keyframes(self) -> tuple[str, ...]:
+        """Names of the model's keyframes, in order; `key_{id}` for a nameless one."""
+        model, key = self.model, mujoco.mjtObj.mjOBJ_KEY
+        return tuple(mujoco.mj_id2name(model, key, i) or f"key_{i}" for i in range(model.nkey))
+
+    def grants_late(self, requirement: Requirement) -> bool:
+        """Whether a requirement may be prepared late: state of bodies and joints, gravity and magnetic flux.
+
+        With `fresh=False` not after the first tick: what is computed then is one tick newer than the rest.
+        """
+        return (requirement in NEEDS and (self.fresh or self.tick == 0)) or super().grants_late(requirement)
+
+    def array(self, name: str) -> torch.Tensor:
+        """Return a derived array by name, float32 on `device`; the same tensor at the same address for life.
+
+        Raises:
+            UnknownNameError: (a KeyError) no such array, or the requirement that brings it was not prepared.
+        """
+        if name not in self._derived.arrays:
+            bringer = next((str(requirement) for requirement, need in NEEDS.items() if name in need.arrays), None)
+            if name.startswith("native:"):
+                bringer = f"NATIVE_SENSOR({name.removeprefix('native:')!r})"
+            if name.startswith("contact:"):
+                bringer = "a CONTACT_REPORT, whose array contact_array(requirement) names"
+            fix = f"It comes with {bringer}: prepare that first." if bringer else ""
+            raise UnknownNameError("derived array", name, self._derived.arrays, fix)
+        return self._derived.arrays[name]
+
+    def capture(self, on: bool) -> None:
+        """Replay the conversion of MuJoCo's fields as a captured graph, or launch each kernel by itself."""
+        self._derived.compute.capture = on
+
+    @property
+    def stage(self) -> int:
+        """The highest mjtStage that a prepared requirement needs."""
+        return self._stage
+
+
+def _count(model: Any, kind: str) -> int:
+    if kind == "actuator":
+        return int(getattr(model, "nactuator", model.nu))
+    return int(getattr(model, {"joint": "njnt", "camera": "ncam"}.get(kind, f"n{kind}")))
+
+
+def _string(model: Any, address: int) -> str:
+    return bytes(model.names)[address:].split(b"\0", 1)[0].decode()
+
+
+def _triple(values: Any) -> tuple[float, float, float]:
+    x, y, z = (float(value) for value in values)
+    return x, y, z
+
+
+def keyframe_id(keyframe: str | int | None, names: Sequence[str], label: str) -> int:
+    """Return the index of a keyframe given by name or index; -1 (the model's default state) for None.
+
+    Raises:
+        UnknownNameError: no such keyframe.
+    """
+    if keyframe is None:
+        return -1
+    if isinstance(keyframe, str) and keyframe in names:
+        return list(names).index(keyframe)
+    if isinstance(keyframe, int) and not isinstance(keyframe, bool) and 0 <= keyframe < len(names):
+        return keyframe
+    raise UnknownNameError(f"keyframe of {label}", str(keyframe), names)
+
+
+def engine_fault(why: str, where: str, after: str) -> str:
+    """Return what to say of an error that MuJoCo raised while it computed.
+
+    Args:
+        why: the text of the error.
+        where: the environments.
+        after: what is true now.
+    """
+    lines = [line.strip() for line in why.splitlines() if line.strip()]
+    fix = 'Raise <size memory="..."/> of the model. ' if "<size memory" in why else ""
+    return f"MuJoCo failed in {where}: {'; '.join(lines)}. {fix}{after}"
+
+
+def model_time_step(options: Any, label: str) -> float:
+    """Return the time step of a model's options, s.
+
+    Raises:
+        ModelError: it is zero, negative, not finite, or absurd.
+    """
+    try:
+        return time_step(float(options.timestep), "timestep")
+    except ArgumentError as error:
+        raise ModelError(f'{label}: {error} Write <option timestep="0.002"/>.') from None
+
+
+def refuse_unfresh_rk4(options: Any, fresh: bool) -> None:
+    """Raise ModelError where mj_step leaves derived state that belongs to no tick: the Runge-Kutta method's last stage.
+
+    Args:
+        options: the model's options.
+        fresh: whether derived state is computed anew.
+    """
+    if not fresh and int(options.integrator) == int(mujoco.mjtIntegrator.mjINT_RK4):
+        raise ModelError(
+            "fresh=False with the RK4 integrator: it leaves bodies at an intermediate state that belongs to no tick. "
+            "Use fresh=True or another integrator."
+        )

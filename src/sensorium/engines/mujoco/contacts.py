@@ -1,0 +1,258 @@
+"""Contact reports out of MuJoCo's contact sensors: a hidden sensor for each primary, one launch for each report.
+
+MuJoCo's sensor matches the contacts of mjData.contact (also those in the gap zone of a geom, which have no force yet),
+counts all of them, and orders or sums them; it is the first step of the report. With the reductions ``none``,
+``mindist`` and ``maxforce`` its columns are those of a report as they are: the frame of a contact is turned where its
+first geom is the secondary's, so that the normal points from the primary to the secondary and a force > 0 presses. Its
+``netforce`` is what the primary exerts, in world axes: it is negated here, force and torque; dist is then 0, and normal
+and tangent are the x and y axes, also without a contact before MuJoCo 4: `found` tells, and then they are 0 here. Where
+both geoms belong to the primary (a subtree against itself, or against anything), a contact counts once, as seen from
+its first geom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import mujoco
+import numpy as np
+import warp as wp
+
+from sensorium.compute import Compute, Rows, kernel
+from sensorium.engines.contact import is_contact, names_fault, report_fault
+from sensorium.engines.mujoco.hidden import HIDDEN_PREFIX
+from sensorium.engines.mujoco.sleep import sleeps
+from sensorium.errors import ModelError, listed, nearest
+from sensorium.spec import CONTACT_FIELDS, Requirement, contact_array, contact_columns
+
+if TYPE_CHECKING:
+    from sensorium.engines.base import Engine
+    from sensorium.engines.mujoco.derived import Build
+
+CONTACT_PREFIX = f"{HIDDEN_PREFIX}contact/"
+_OBJ = mujoco.mjtObj
+_OBJECTS = {"geom": _OBJ.mjOBJ_GEOM, "body": _OBJ.mjOBJ_BODY, "subtree": _OBJ.mjOBJ_XBODY}
+_BITS = {field: 1 << bit for bit, field in enumerate(CONTACT_FIELDS)}
+_REDUCE = {"none": 0, "mindist": 1, "maxforce": 2, "netforce": 3}
+_OFF = {
+    "sensor": mujoco.mjtDisableBit.mjDSBL_SENSOR,
+    "contact": mujoco.mjtDisableBit.mjDSBL_CONTACT,
+    "constraint": mujoco.mjtDisableBit.mjDSBL_CONSTRAINT,
+}
+
+
+def contacts(requirements: Iterable[Requirement]) -> list[Requirement]:
+    """Return the CONTACT_REPORT requirements among some, in the order of their arrays' names."""
+    return sorted(filter(is_contact, requirements), key=contact_array)
+
+
+def contact_shape(report: Requirement) -> tuple[int, int, int]:
+    """Return (primaries, slots, columns) of a report."""
+    (_, names), _, fields, _, slots = report.args
+    return len(names), slots, sum(CONTACT_FIELDS[field] for field in fields)
+
+
+def sensor_names(report: Requirement) -> list[str]:
+    """Return the names in the model of a report's hidden sensors, one for each primary; a name says all of a sensor."""
+    (kind, names), *rest = report.args
+    return [f"{CONTACT_PREFIX}{contact_array(Requirement(report.kind, ((kind, (name,)), *rest)))}" for name in names]
+
+
+def contact_sensors(model: Any, report: Requirement) -> list[int]:
+    """Return the indices of a report's hidden sensors in a compiled model, -1 for one that is not there."""
+    return [int(mujoco.mj_name2id(model, _OBJ.mjOBJ_SENSOR, name)) for name in sensor_names(report)]
+
+
+def lacks_contacts(model: Any, report: Requirement) -> bool:
+    """Return whether a compiled model has not all hidden sensors of a report."""
+    return min(contact_sensors(model, report)) < 0
+
+
+def add_contacts(spec: Any, requirements: Iterable[Requirement]) -> None:
+    """Add to an MjSpec the hidden sensors of CONTACT_REPORT requirements, where they are not yet there.
+
+    Raises:
+        ModelError: a report that cannot be, or that names a geom or body which the model does not have.
+    """
+    present = {sensor.name for sensor in spec.sensors}
+    for report in contacts(requirements):
+        (kind, names), secondary, fields, reduce, slots = report.args
+        if (why := report_fault(report) or _absent(spec, report)) is not None:
+            raise ModelError(f"{report}: {why}")
+        settings: dict[str, Any] = {
+            "type": mujoco.mjtSensor.mjSENS_CONTACT,
+            "objtype": _OBJECTS[kind],
+            "intprm": [sum(_BITS[field] for field in fields), _REDUCE[reduce], slots],
+        }
+        if secondary is not None:
+            settings |= {"reftype": _OBJECTS[secondary[0]], "refname": secondary[1]}
+        for element, name in zip(names, sensor_names(report), strict=True):
+            if name not in present:
+                spec.add_sensor(name=name, objname=element, **settings)
+                present.add(name)
+
+
+def _absent(spec: Any, report: Requirement) -> str | None:
+    (kind, names), secondary = report.args[:2]
+    wanted = [("primary", kind, name) for name in names]
+    wanted += [] if secondary is None else [("secondary", *secondary)]
+    for what, word, name in wanted:
+        elements = spec.geoms if word == "geom" else spec.bodies
+        known = [element.name for element in elements if element.name]
+        if name not in known:
+            there = "geom" if word == "geom" else "body"
+            return f"{what}: the model has no {there} {name!r}.{nearest(name, known)} It has: {listed(known)}."
+    return None
+
+
+def contact_reason(engine: Engine, report: Requirement, model: Any) -> str | None:
+    """Return why a CONTACT_REPORT can never be had of a model, or None; a sensor that is not yet in it is no reason.
+
+    Args:
+        engine: the engine that was asked, for the names.
+        report: the requirement.
+        model: the compiled model.
+    """
+    for word, bit in _OFF.items():
+        if int(model.opt.disableflags) & int(bit):
+            return f'the model has <flag {word}="disable"/>, with which MuJoCo reports no contact forces: remove it.'
+    if (why := report_fault(report) or names_fault(engine, report)) is not None:
+        return why
+    (kind, names), secondary = report.args[:2]
+    wanted = [("primary", kind, name) for name in names]
+    wanted += [] if secondary is None else [("secondary", *secondary)]
+    able = touchable(model)
+    soft = _soft_bodies(model)
+    for what, word, name in wanted:
+        i = int(mujoco.mj_name2id(model, _OBJ.mjOBJ_GEOM if word == "geom" else _OBJ.mjOBJ_BODY, name))
+        if i < 0:
+            return f"{what}: the body {name!r} has no name in the model: give it one."
+        if word == "body" and i in soft:
+            return (
+                f"{what}: the body {name!r} is a vertex of the flex {soft[i]!r}. MuJoCo gives a contact of the flex in "
+                "full to each vertex near it, so no sum would be right: name a 'subtree' that holds the whole flex, or "
+                "what touches it as the primary."
+            )
+        if what == "primary" and sleeps(model.opt) and int(model.body_treeid[_body(model, word, i)]) < 0:
+            return (
+                f"{what}: the {word} {name!r} is static, and for those MuJoCo forgets contacts with bodies that sleep: "
+                'make what moves the primary and this one the secondary, or remove <flag sleep="enable"/>.'
+            )
+        geoms, bodies = elements(model, word, i)
+        if what == "secondary" and _forgets(model, word, bodies):
+            return (
+                f"{what}: the subtree of {name!r} has static and moving bodies, and of those MuJoCo forgets contacts "
+                "with bodies that sleep: leave the secondary out, name a 'body' or 'geom', or remove "
+                '<flag sleep="enable"/>.'
+            )
+        if not geoms and not soft.keys() & bodies:
+            hint = " Take the kind 'subtree' for those of its descendants." if word == "body" else ""
+            return f"{what}: the {word} {name!r} has no geoms, so nothing can touch it.{hint}"
+        if geoms and not geoms & able and not soft.keys() & bodies:
+            its = f"the geom {name!r} collides" if word == "geom" else f"no geom of the {word} {name!r} collides"
+            with_ = "nothing" if word == "geom" else "anything"
+            return (
+                f"{what}: {its} with {with_} (contype and conaffinity are 0, and no pair names it): leave it out, or "
+                "let it collide."
+            )
+    return None
+
+
+def _forgets(model: Any, kind: str, bodies: set[int]) -> bool:
+    """Whether MuJoCo takes a secondary for awake, so that it computes the report without the contacts of sleepers."""
+    if kind != "subtree" or not sleeps(model.opt):
+        return False
+    trees = model.body_treeid[sorted(bodies)]
+    return bool((trees < 0).any() and (trees >= 0).any())
+
+
+def _body(model: Any, kind: str, i: int) -> int:
+    return int(model.geom_bodyid[i]) if kind == "geom" else i
+
+
+def touchable(model: Any) -> set[int]:
+    """Return the geoms that can be in a contact."""
+    able = {int(geom) for geom in np.flatnonzero((model.geom_contype != 0) | (model.geom_conaffinity != 0))}
+    return able | {int(geom) for pair in (model.pair_geom1, model.pair_geom2) for geom in np.ravel(pair)}
+
+
+def _soft_bodies(model: Any) -> dict[int, str]:
+    """Return the bodies that are vertices or nodes of flexes which can bend, and the flexes' names."""
+    soft: dict[int, str] = {}
+    for flex in range(model.nflex):
+        bodies: set[int] = set()
+        for kind in ("vert", "node"):
+            start, count = (int(getattr(model, f"flex_{kind}{what}")[flex]) for what in ("adr", "num"))
+            bodies.update(int(body) for body in getattr(model, f"flex_{kind}bodyid")[start : start + count])
+        if len(bodies) > 1:
+            name = mujoco.mj_id2name(model, _OBJ.mjOBJ_FLEX, flex) or f"flex_{flex}"
+            soft.update(dict.fromkeys(bodies - {0}, name))
+    return soft
+
+
+def elements(model: Any, kind: str, i: int) -> tuple[set[int], set[int]]:
+    """Return the geoms and the bodies that a geom, body or subtree stands for."""
+    if kind == "geom":
+        return {i}, set()
+    bodies = {i}
+    if kind == "subtree":
+        for body in range(i + 1, model.nbody):  # MuJoCo sorts parents before their children
+            if int(model.body_parentid[body]) in bodies:
+                bodies.add(body)
+    return {geom for geom in range(model.ngeom) if int(model.geom_bodyid[geom]) in bodies}, bodies
+
+
+@kernel
+def convert_contacts(
+    rows: Rows,
+    columns: wp.array[wp.int32],
+    negated: wp.array[wp.uint8],
+    found: wp.array[wp.int32],
+    sensordata: wp.array2d[wp.float64],
+    # output
+    values_out: wp.array2d[wp.float32],
+) -> None:
+    """Copy one number of one slot; 0 where the column `found` is (-1: none asked)."""
+    i, item = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    value = sensordata[env, columns[item]]
+    if negated[item] != wp.uint8(0):
+        value = wp.float64(0.0) - value
+    if found[item] >= 0 and sensordata[env, wp.max(found[item], 0)] == wp.float64(0.0):
+        value = wp.float64(0.0)
+    values_out[env, item] = wp.float32(value)
+
+
+def contacts_part(build: Build) -> Callable[[Compute], None] | None:
+    """Return the launches for contact reports, one for each."""
+    sensordata = build.source("sensordata", wp.float64, 2)
+    calls = []
+    for report in contacts(build.prepared):
+        output = build.outputs[contact_array(report)].flatten(1)
+        starts = build.model.sensor_adr[contact_sensors(build.model, report)]
+        count = output.shape[1] // len(starts)
+        columns = (starts[:, None] + np.arange(count)).astype(np.int32).ravel()
+        negated = np.zeros(contact_shape(report), dtype=np.uint8)
+        found = np.full(contact_shape(report), -1, dtype=np.int32)
+        if report.args[3] == "netforce":
+            parts = contact_columns(report)
+            for field, part in parts.items():
+                negated[..., part] = field in ("force", "torque")
+                if field in ("normal", "tangent") and "found" in parts:
+                    found[..., part] = starts[:, None, None]  # the first column, of one slot
+        inputs = [
+            wp.array(columns, dtype=wp.int32, device="cpu"),
+            wp.array(negated.ravel(), dtype=wp.uint8, device="cpu"),
+            wp.array(found.ravel(), dtype=wp.int32, device="cpu"),
+            sensordata,
+        ]
+        calls.append((inputs, [wp.from_torch(output)], (len(columns),)))
+
+    def launch(compute: Compute) -> None:
+        for inputs, outputs, items in calls:
+            compute.launch(convert_contacts, items, inputs, outputs)
+
+    return launch if calls else None

@@ -1,0 +1,508 @@
+"""MuJoCo on the CPU: N environments on `mujoco.batch.Batch`, and (`from_mj`) a user's live MjModel and MjData.
+
+The derived state is current (`fresh=True`) because `refresh` runs MuJoCo's forward computation, up to the stage that
+the requirements need, on the state after the last tick. That does not alter the physics, bit for bit: the solver's
+warm start is part of the state row and only `step` writes it. An acceleration read this way is that of the new state
+under the control that was last applied; the next step, under its own control, has another one. With `fresh=False`
+nothing is recomputed: positions, velocities and accelerations are those from before the last tick, and `lag` is 1.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import mujoco
+import numpy as np
+import torch
+
+from sensorium.compute import check_envs
+from sensorium.engines.envs import copies, env_rows, positive_int, restore, row_values
+from sensorium.engines.mujoco.base import BAD_STATE, LIMITS, engine_fault, model_time_step
+from sensorium.engines.mujoco.derived import STATE_SOURCES, fields_of, model_fields_of
+from sensorium.engines.mujoco.live import LiveMujocoEngine
+from sensorium.engines.mujoco.owned import STATE_FIELDS, OwnedModelEngine, state_size
+from sensorium.engines.mujoco.shapes import check_shared, shared_model
+from sensorium.engines.mujoco.sleep import sleeps
+from sensorium.engines.mujoco.spec import compose_spec, prepare_spec
+from sensorium.errors import ArgumentError, MissingDependencyError, ModelError, SensoriumWarning, listed
+from sensorium.spec import Requirement
+
+__all__ = ["LiveMujocoEngine", "MujocoEngine", "prepare_spec"]
+
+PERSISTENT_UP_TO = 64
+"""Up to so many environments each keeps its own MjData, so that a step continues from the last refresh. Beyond, they no
+longer fit in the cache and sharing is faster. Measured on two cores with a 12-joint quadruped, velocities refreshed at
+every tick, shared against persistent: 1 environment 35 against 56 thousand steps/s, 64: 35 and 49, 256: 21 and 19,
+1024: 37 and 34; without refresh 1024: 70 and 41."""
+_BAD_CTRL = int(mujoco.mjtWarning.mjWARN_BADCTRL)
+_NONE = int(mujoco.mjtStage.mjSTAGE_NONE)
+
+
+class MujocoEngine(OwnedModelEngine):
+    """N parallel environments of one MuJoCo model, stepped on all cores.
+
+    Args:
+        model: path to an MJCF or URDF file, XML text (starts with ``<``), an MjSpec, or a compiled MjModel. A path or
+            spec is compiled when it is first needed, so that sensors can add what they require; an MjModel is sealed.
+        num_envs: number of environments.
+        device: torch device of the derived arrays; the physics runs on the CPU.
+        fresh: bring derived state up to the current tick when it is read; False leaves it one tick behind, for free.
+        threads: CPU threads; None for all that torch uses. Results do not depend on it.
+        keyframe: name or index of the keyframe that environments start from and are reset to; None for the model's
+            default state.
+
+    Raises:
+        ModelError: the file is missing or broken, or `model` is something else; `fresh=False` with the RK4 integrator.
+        MissingDependencyError: the installed MuJoCo has no `mujoco.batch` (older than 3.17).
+        UnknownNameError: no such keyframe.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        num_envs: int = 1,
+        *,
+        device: str = "cpu",
+        fresh: bool = True,
+        threads: int | None = None,
+        keyframe: str | int | None = None,
+    ) -> None:
+        _batch_class()
+        self._batch: Any = None
+        super().__init__(model, positive_int(num_envs, "num_envs"), device, fresh, threads, keyframe)
+        self._shared: list[str] = []  # fields that mounts depend on, and that no env has values of its own of
+        self._has_models = self._moves = False
+        self._views: dict[str, torch.Tensor] = {}
+        self._before: dict[str, np.ndarray] = {}
+        self._bad_ctrl = np.zeros(num_envs, dtype=bool)
+        self._models: Any = None
+        self._needs_forward = True
+
+    @classmethod
+    def compose(
+        cls,
+        entities: Mapping[str, Any],
+        terrain: Any = None,
+        *,
+        num_envs: int = 1,
+        device: str = "cpu",
+        fresh: bool = True,
+        threads: int | None = None,
+        keyframe: str | int | None = None,
+    ) -> MujocoEngine:
+        """Put several models into one world, each under the prefix `name/`.
+
+        Args:
+            entities: name to a model (path, XML text or MjSpec), or to `(model, pos)` or `(model, pos, quat)` that
+                places it (m, wxyz). The time step and other options are the first entity's, unless `terrain` is given;
+                a warning names those of other entities.
+            terrain: a model that becomes the world itself, with its options.
+            num_envs: number of environments.
+            device: torch device of the derived arrays.
+            fresh: see the class.
+            threads: see the class.
+            keyframe: see the class; an entity's keyframe is called `entity/name`.
+
+        Raises:
+            ModelError: naming the entity whose name or model is not usable.
+        """
+        spec = compose_spec(entities, terrain)
+        return cls(spec, num_envs, device=device, fresh=fresh, threads=threads, keyframe=keyframe)
+
+    @staticmethod
+    def from_mj(model: Any, data: Any, *, device: str = "cpu", fresh: bool = True) -> LiveMujocoEngine:
+        """Wrap a live MjModel and its MjData, or a sequence of MjData, one for each environment.
+
+        You step and reset them; then call `scene.update()` after each step. The data are only read.
+
+        Args:
+            model: the compiled MjModel.
+            data: one MjData, or a sequence of them.
+            device: torch device of the derived arrays.
+            fresh: recompute derived state, on a private copy, for the state after the last step; False reads it as
+                mj_step left it, one tick behind.
+
+        Raises:
+            ModelError: a wrong type, or MjData of another model.
+        """
+        return LiveMujocoEngine(model, data, device=device, fresh=fresh)
+
+    # Model -------------------------------------------------------------------------------------------------------
+
+    @property
+    def _is_installed(self) -> bool:
+        return self._batch is not None
+
+    @property
+    def batch(self) -> Any:
+        """The `mujoco.batch.Batch` that holds the environments, e.g. for `batch.get_data(env)`, `batch.expand(field)`.
+
+        Step through the engine, not through the batch, which does not count ticks.
+        """
+        self._ensure()
+        return self._batch
+
+    def _shape_model(self) -> Any:
+        return shared_model(self.batch)
+
+    def _model_values(self, field: str) -> np.ndarray:
+        values, models = self.batch.expanded(field), self.batch.models
+        return _of_models(self._model if models is None else models, field) if values is None else np.asarray(values)
+
+    def _bind_offsets(self) -> None:
+        models = self._batch.models
+        fields = {name: self._batch.expanded(name) for name in self._offsets.fields}
+        self._shared = [name for name, values in fields.items() if values is None]
+        self._has_models = models is not None
+        self._moves = self._moves or self._has_models or len(self._shared) < len(fields)
+        for name in self._shared:
+            fields[name] = _of_models(models if self._has_models else self._model, name)
+        self._offsets.bind(self._row_of, fields)
+
+    def _follow_offsets(self, ids: torch.Tensor | None = None) -> None:
+        """Bring mounts of all envs, or of some, to where they are on their bodies, if somebody ever moved one."""
+        if not self._offsets:
+            return
+        has_models = self._has_models or self._batch.models is not None
+        if has_models or any(self._batch.expanded(name) is not None for name in self._shared):
+            self._bind_offsets()
+        if self._moves:
+            self._offsets.follow(ids)
+
+    def _install(self, model: Any, prepared: frozenset[Requirement]) -> None:
+        """Make the batch of a model; where there was one before the first tick, carry its state over."""
+        old = self._batch
+        check_envs("MujocoEngine", self.num_envs, 8 * state_size(model), "cpu")
+        # sleeping bodies and inertial point contacts keep state outside the row, so MuJoCo wants an MjData per env
+        batch = _batch_class()(
+            model,
+            self.num_envs,
+            nthread=self._derived.compute.threads,
+            persistent=sleeps(model.opt) or self.num_envs <= PERSISTENT_UP_TO,
+        )
+        batch.reset(keyframe=self._key, stage=_NONE)
+        if old is not None:
+            self._carry_over(old, batch)
+        self._batch, self._model = batch, model
+        self.dt, self._options = model_time_step(model.opt, self._label), model.opt
+        self._read_names(model)
+        self._derive(prepared)
+        if self._offsets:
+            self._bind_offsets()
+            self._offsets.follow()
+        for name, view in self._views.items():
+            view.set_(self._view_of(name))  # type: ignore[call-overload]  # tensors handed out earlier show the new state
+
+    def _carry_over(self, old: Any, new: Any) -> None:
+        changed = [f for f in STATE_FIELDS if old.bind(f).shape != new.bind(f).shape]
+        if changed:
+            start = _batch_class()(old.model, 1)
+            start.reset(keyframe=self._key, stage=_NONE)
+            if any(
+                not np.array_equal(old.bind(f), np.broadcast_to(start.bind(f), old.bind(f).shape)) for f in STATE_FIELDS
+            ):
+                raise ModelError(
+                    f"a sensor's MODEL_ELEMENTS changed the size of {', '.join(changed)}, which was written before the "
+                    "scene was made: write the state after Scene(...)."
+                )
+        else:
+            for name in STATE_FIELDS:
+                new.bind(name)[...] = old.bind(name)
+        if old.models is not None:
+            raise ModelError(
+                "batch.set_models was called before the scene was made, which then changed the model: call it after "
+                "Scene(...), with models that have what its sensors need (sn.prepare)."
+            )
+        for name in _model_fields():
+            values = old.expanded(name)
+            if values is None or np.array_equal(values, np.broadcast_to(_shared_value(old.model, name), values.shape)):
+                continue
+            into = new.expand(name)
+            if into.shape != values.shape:
+                raise ModelError(
+                    f"a sensor changed the size of {name}, which was expanded and written before the scene was made: "
+                    f"do that after Scene(...)."
+                )
+            into[...] = values
+
+    def _derive(self, prepared: frozenset[Requirement]) -> None:
+        held = sleeps(self._model.opt)
+        sources = {name: self._batch.bind(name) for name in fields_of(prepared, held=held)}
+        if not self.fresh:  # MuJoCo leaves the state one tick newer than what is derived from it
+            self._before = {name: sources[name].copy() for name in STATE_SOURCES if name in sources}
+            sources.update(self._before)
+        for name in model_fields_of(prepared):
+            sources[name] = self._batch.expand(name)
+        if int(self._model.opt.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_GRAVITY) and "opt.gravity" in sources:
+            sources["opt.gravity"] = np.zeros_like(sources["opt.gravity"])
+        self._derive_from(prepared, sources)
+        self._needs_forward = self._dirty = True  # fields bound between calls hold nothing yet
+
+    # State -------------------------------------------------------------------------------------------------------
+
+    def _view(self, name: str) -> torch.Tensor:
+        self._ensure()
+        if name not in self._views:
+            self._views[name] = self._view_of(name)
+        return self._views[name]
+
+    def _view_of(self, name: str) -> torch.Tensor:
+        values = self._batch.expand(f"opt.{name}") if name in ("gravity", "magnetic") else self._batch.bind(name)
+        with torch.inference_mode(False):  # a tensor made in that mode could never be written outside
+            return torch.from_numpy(values)
+
+    @property
+    def qpos(self) -> torch.Tensor:
+        """Positions `[env, nq]`, m and rad, float64: the live state; a write counts after `forward()` or a step."""
+        return self._view("qpos")
+
+    @property
+    def qvel(self) -> torch.Tensor:
+        """Velocities `[env, nv]`, m/s and rad/s, float64: the live state, as `qpos`."""
+        return self._view("qvel")
+
+    @property
+    def act(self) -> torch.Tensor:
+        """Actuator activations `[env, na]`, float64: the live state, as `qpos`."""
+        return self._view("act")
+
+    @property
+    def ctrl(self) -> torch.Tensor:
+        """Controls `[env, nu]`, in the actuators' units, float64: the live state, as `qpos`."""
+        return self._view("ctrl")
+
+    @property
+    def mocap_pos(self) -> torch.Tensor:
+        """Positions of mocap bodies `[env, mocap, 3]`, m, world, float64: live, as `qpos`."""
+        return self._view("mocap_pos")
+
+    @property
+    def mocap_quat(self) -> torch.Tensor:
+        """Orientations of mocap bodies `[env, mocap, 4]`, wxyz, world, float64: live, as `qpos`."""
+        return self._view("mocap_quat")
+
+    @property
+    def gravity(self) -> torch.Tensor:
+        """Gravity of each environment `[env, 3]`, m/s^2, world, float64, writable; a reset keeps it."""
+        return self._view("gravity")
+
+    @property
+    def magnetic(self) -> torch.Tensor:
+        """Magnetic flux of each env `[env, 3]`, world, in the model's unit, float64, writable; a reset keeps it."""
+        return self._view("magnetic")
+
+    # Time --------------------------------------------------------------------------------------------------------
+
+    def step(self, ctrl: Any = None, substeps: int = 1) -> None:
+        """Advance `substeps` ticks under one control.
+
+        Args:
+            ctrl: `[env, nu]` or `[nu]` for all environments; None keeps what `engine.ctrl` holds.
+            substeps: number of ticks.
+
+        Raises:
+            ArgumentError: a control of another shape.
+            ScheduleError: the time step was edited.
+            ModelError: MuJoCo failed, e.g. because its memory was too small.
+
+        Warns:
+            NonFiniteStateWarning: once per environment and episode, when its state became NaN, infinite or huge.
+            SensoriumWarning: once, when MuJoCo's memory was too small for all contacts, and when for all constraints.
+        """
+        self._ensure()
+        substeps = positive_int(substeps, "substeps")
+        self._check_time_steps()
+        if ctrl is not None:
+            self._write_ctrl(ctrl)
+        if self._before:
+            if substeps > 1:
+                self._run(self._batch.step, nstep=substeps - 1)
+            self._keep_state(slice(None))
+            self._run(self._batch.step)
+        else:
+            self._run(self._batch.step, nstep=substeps)
+        self.tick += substeps
+        self._dirty, self._needs_forward = True, False
+        self.lag = 0 if self.fresh else 1
+        self._check_state()
+
+    def _run(self, call: Callable[..., None], **given: Any) -> None:
+        """Have the batch compute something.
+
+        Raises:
+            ModelError: MuJoCo failed in some environments, e.g. because its memory was too small.
+        """
+        try:
+            call(**given)
+        except RuntimeError as error:
+            if not hasattr(error, "ids"):
+                raise
+            which = f"env {listed(map(str, error.ids), 8)}"
+            why = self._batch.error(error.ids[0])
+            after = "Their state is as it was; all others were computed. Reset, or make a new engine."
+            raise ModelError(engine_fault(why, which, after)) from error
+
+    def _check_time_steps(self) -> None:
+        batch = self._batch
+        self._check_time_step(self._options.timestep, "engine.model")
+        if (each := batch.expanded("opt.timestep")) is not None:
+            for step in {float(each.min()), float(each.max())}:
+                self._check_time_step(step, 'engine.batch.expand("opt.timestep")')
+        if batch.models is not None and batch.models is not self._models:
+            self._models = batch.models
+            for step in np.unique(_of_models(self._models, "opt.timestep")):
+                self._check_time_step(float(step), "engine.batch.set_models")
+
+    def _check_state(self) -> None:
+        counters = self._batch.warning
+        if not counters.any():
+            return
+        self._report_limits(counters[:, list(LIMITS), 1])
+        diverged, bad_ctrl = counters[:, BAD_STATE, 1].any(axis=1), counters[:, _BAD_CTRL, 1] > 0
+        counters[...] = 0  # a count of an earlier step is no news
+        self._note_diverged(diverged)
+        if (new := bad_ctrl & ~self._bad_ctrl).any():
+            self._bad_ctrl |= new
+            warnings.warn(
+                f"the controls of env {listed(map(str, np.flatnonzero(new)), 8)} were NaN, infinite or huge by tick "
+                f"{self.tick}, and MuJoCo applied zeros instead: check ctrl. This is said once per env and episode.",
+                SensoriumWarning,
+                stacklevel=4,
+            )
+
+    def refresh(self) -> None:
+        """Bring derived arrays up to the current tick (minus `lag`); nothing happens where they already are."""
+        self._ensure()
+        if not self._dirty:
+            return
+        if self.fresh or self._needs_forward:
+            self._go_forward(None)
+            self.lag = 0
+        self._derived.convert()
+        self._follow_offsets()
+        self._dirty = self._needs_forward = False
+
+    def _go_forward(self, ids: Any) -> None:
+        if self.stage:
+            self._run(self._batch.forward, ids=ids, stage=self.stage)
+            if (counters := self._batch.warning).any():
+                self._report_limits(counters[:, list(LIMITS), 1])
+        self._keep_state(slice(None) if ids is None else ids)
+
+    def _keep_state(self, rows: Any) -> None:
+        for name, kept in self._before.items():
+            kept[rows] = self._batch.bind(name)[rows]
+
+    def forward(self) -> None:
+        """Recompute derived state after the state was edited, without taking time; it is then current (`lag` 0)."""
+        self._dirty = self._needs_forward = True
+        self.refresh()
+
+    def reset(self, env_ids: Any, state: Mapping[str, Any] | None = None) -> None:
+        """Reset environments, write `state` into them, and bring their derived state up to date; no others change.
+
+        With `fresh=False` the derived state of the reset environments is then current and `lag` is 0 until the next
+        step, while that of the others is as it was.
+
+        Args:
+            env_ids: None for all, integers, or a bool mask `[env]`.
+            state: values for `qpos, qvel, act, ctrl, mocap_pos, mocap_quat`, each `[n, ...]` for the n environments in
+                the order given, or what broadcasts to it. What is not given takes the model's default or the keyframe.
+                Gravity and magnetic flux stay.
+
+        Raises:
+            ArgumentError: env ids or values that do not fit.
+            UnknownNameError: a key that is no state.
+            ModelError: shapes were described, and are not the same in all environments any more.
+        """
+        self._ensure()
+        if self._shapes is not None:
+            check_shared(self._model, self._batch.expanded)
+        ids = env_rows(env_ids, self.num_envs)
+        if ids is not None and len(ids) == 0:
+            return
+        targets = {name: self._view(name) for name in STATE_FIELDS}
+        count = self.num_envs if ids is None else len(ids)
+        values = row_values(state or {}, targets, count, "state")
+        rows = None if ids is None else np.sort(ids.numpy())
+        self._batch.reset(ids=rows, keyframe=self._key, stage=_NONE)
+        for name, value in values.items():
+            targets[name][slice(None) if ids is None else ids] = value
+        self._go_forward(rows)
+        self._derived.convert(ids)
+        self._follow_offsets(ids)
+        for flags in (self._diverged, self._bad_ctrl):
+            flags[slice(None) if rows is None else rows] = False
+        self.lag = 0
+        if ids is None:
+            self._dirty = self._needs_forward = False
+
+    def state(self) -> dict[str, Any]:
+        """Return all that is needed to resume bit-identically: state, options of each env, derived arrays, tick."""
+        self.refresh()
+        options = {name: self._batch.expanded(f"opt.{name}") for name in ("gravity", "magnetic")}
+        return {
+            "tick": self.tick,
+            "lag": self.lag,
+            "rows": torch.from_numpy(self._batch.state.copy()),
+            "options": {
+                name: torch.tensor(values, device="cpu") for name, values in options.items() if values is not None
+            },
+            "arrays": copies(self._derived.arrays),
+            "diverged": self.diverged,
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state` returned, in an engine of the same model and number of environments.
+
+        Raises:
+            ArgumentError: the state is of another model or number of environments.
+        """
+        self._ensure()
+        rows, mine = state["rows"].numpy(), self._batch.state
+        if rows.shape != mine.shape:
+            raise ArgumentError(
+                f"saved state: got {rows.shape[0]} environments of {rows.shape[1]} numbers, expected {mine.shape[0]} "
+                f"of {mine.shape[1]}: it is of another model, number of environments or set of sensors."
+            )
+        mine[...] = rows
+        self._batch.warning[...] = 0
+        for name in ("gravity", "magnetic"):
+            if name in state["options"]:
+                self._view(name).copy_(state["options"][name])
+            elif self._batch.expanded(f"opt.{name}") is not None:
+                self._view(name).copy_(torch.tensor(getattr(self._model.opt, name), device="cpu"))
+        self.tick, self.lag = int(state["tick"]), int(state["lag"])
+        self._diverged[:] = state["diverged"].numpy()
+        missing = list(restore(self._derived.arrays, state["arrays"]))
+        self._follow_offsets()
+        self._dirty = self._needs_forward = bool(missing)
+
+
+def _batch_class() -> Any:
+    try:
+        from mujoco import batch
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"MujocoEngine steps with mujoco.batch, which MuJoCo has since 3.17; installed is {mujoco.__version__}. "
+            "Upgrade (pip install 'mujoco>=3.17'), or own the loop: MujocoEngine.from_mj(model, data) works without."
+        ) from error
+    return batch.Batch
+
+
+def _model_fields() -> list[str]:
+    from mujoco import batch
+
+    return sorted(batch.MODEL_FIELDS)
+
+
+def _shared_value(model: Any, name: str) -> np.ndarray:
+    return np.asarray(getattr(model.opt, name[4:]) if name.startswith("opt.") else getattr(model, name))
+
+
+def _of_models(models: Any, name: str) -> np.ndarray:
+    """Return a field of one model that all environments have `[1, ...]`, or of the models of all `[env, ...]`."""
+    each = models if isinstance(models, list | tuple) else [models]
+    return np.stack([_shared_value(model, name) for model in each])

@@ -1,0 +1,438 @@
+"""A user's live MjModel and MjData as an engine: read only, stepped and reset by their owner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import mujoco
+import numpy as np
+import torch
+
+from sensorium.compute import keeps_current
+from sensorium.engines.contact import is_contact
+from sensorium.engines.envs import copies, env_rows, restore
+from sensorium.engines.mujoco.base import (
+    BAD_STATE,
+    LIMITS,
+    MujocoModelEngine,
+    engine_fault,
+    model_time_step,
+    refuse_unfresh_rk4,
+)
+from sensorium.engines.mujoco.contacts import contact_reason, contacts, lacks_contacts
+from sensorium.engines.mujoco.derived import (
+    FRICTION,
+    NEEDS,
+    STATE_SOURCES,
+    dry_friction,
+    fields_of,
+    model_fields_of,
+    needs_wrenches,
+    torque_fault,
+)
+from sensorium.engines.mujoco.native import native, reason, sensor_id
+from sensorium.engines.mujoco.sleep import (
+    AWAKE,
+    is_held,
+    lacks_held,
+    sleeps,
+    static_wrench_fault,
+)
+from sensorium.engines.mujoco.spec import computes_acceleration, has_elements, sensors_disabled
+from sensorium.errors import ModelError, ScheduleError, shown
+from sensorium.spec import JOINT_TORQUE, JOINT_WRENCH, SHAPES, Requirement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SPEC = int(mujoco.mjtState.mjSTATE_INTEGRATION)
+_QUIET = np.zeros(len(BAD_STATE), dtype=np.int32).tobytes()
+_POS, _VEL, _ACC = (int(getattr(mujoco.mjtStage, f"mjSTAGE_{stage}")) for stage in ("POS", "VEL", "ACC"))
+
+
+class LiveMujocoEngine(MujocoModelEngine):
+    """Live MjData of one MjModel, one for each environment; made by `MujocoEngine.from_mj`.
+
+    The owner calls mj_step and then `scene.update()`; whatever the owner edits (state, model, gravity) counts from the
+    next `scene.update()` on. Nothing of the owner's is written: with `fresh=True` the state is copied into a private
+    MjData and MuJoCo's forward computation runs there, without the owner's control callback.
+
+    Args:
+        model: the MjModel.
+        data: one MjData, or a sequence of them.
+        device: torch device of the derived arrays.
+        fresh: recompute derived state for the state after the last step; False reads it as mj_step left it (`lag` 1).
+
+    Raises:
+        ModelError: a wrong type, MjData of another model, or `fresh=False` with the RK4 integrator.
+    """
+
+    owns_time = False
+
+    @keeps_current
+    def __init__(self, model: Any, data: Any, *, device: str = "cpu", fresh: bool = True) -> None:
+        if not isinstance(model, mujoco.MjModel):
+            raise ModelError(f"from_mj: got {shown(model)} as the model, expected a compiled mujoco.MjModel.")
+        datas = list(data) if isinstance(data, list | tuple) else [data]
+        for item in datas:
+            if not isinstance(item, mujoco.MjData):
+                raise ModelError(f"from_mj: got {shown(item)}, expected a mujoco.MjData or a sequence of them.")
+            if (item.qpos.size, item.ctrl.size, len(item.xpos)) != (model.nq, model.nu, model.nbody):
+                raise ModelError("from_mj: an MjData has other sizes than the model: make it by mujoco.MjData(model).")
+        if not datas or len({id(item) for item in datas}) != len(datas):
+            raise ModelError("from_mj: expected one distinct mujoco.MjData for each environment.")
+        super().__init__(len(datas), device, fresh, None)
+        self._model, self._datas = model, datas
+        self.dt, self._time = model_time_step(model.opt, "from_mj"), model.opt
+        self._scratch = self._new_scratch()
+        self._row = np.empty(mujoco.mj_stateSize(model, _SPEC))
+        refuse_unfresh_rk4(model.opt, fresh)
+        self._sources: dict[str, np.ndarray] = {}
+        self._last: dict[str, np.ndarray] = {}  # the state now, and one tick before, where derived state is that old
+        self._before: dict[str, np.ndarray] = {}
+        self._read_names(model)
+        self._places: list[np.ndarray] = []  # the fields that say where mounts are on their bodies, and what they held
+        self._placed: list[bytes] = []
+        self._needs_forward = True
+        self._bad = [data.warning.number[BAD_STATE[0] : BAD_STATE[-1] + 1] for data in datas]  # live views
+        self._counted, self._times = self._counts(), self._clocks()
+        self._derive(frozenset())
+
+    @property
+    def model(self) -> Any:
+        """The owner's MjModel."""
+        return self._model
+
+    @property
+    def datas(self) -> tuple[Any, ...]:
+        """The owner's MjData, one for each environment."""
+        return tuple(self._datas)
+
+    def supports(self, requirement: Requirement) -> str | None:
+        """Return None where the engine can give the requirement, else the reason and the fix."""
+        if requirement == SHAPES:
+            return None
+        fix = "call sn.prepare(spec, sensors) on the MjSpec before you compile it"
+        if requirement.kind == "MODEL_ELEMENTS":
+            if has_elements(self._model, requirement):
+                return None
+            return f"these elements are not in the model, and a compiled model cannot be changed: {fix}."
+        if requirement.kind == "NATIVE_SENSOR":
+            return self._native_reason(requirement, fix)
+        if is_contact(requirement):
+            why = contact_reason(self, requirement, self._model)
+            if why is None and lacks_contacts(self._model, requirement):
+                return f"its sensors are not in the model, and a compiled model cannot be changed: {fix}."
+            return why
+        if requirement not in NEEDS:
+            return "it is not available from this engine yet."
+        if requirement == JOINT_TORQUE:
+            held = not self.fresh and sleeps(self._model.opt)
+            why = torque_fault(self._model, friction_known=True, held=held)
+            if why is not None:
+                return why
+        if is_held(requirement) and not self.fresh and sleeps(self._model.opt):
+            if sensors_disabled(self._model.opt) or lacks_held(self._model, requirement):
+                return (
+                    "mj_step computes this of bodies that sleep only for sensors on each of them: use fresh=True, or "
+                    f"{fix}."
+                )
+        elif needs_wrenches(requirement) and not self.fresh:
+            if sensors_disabled(self._model.opt):
+                return 'the model has <flag sensor="disable"/>, so mj_step computes none: remove it, or use fresh=True.'
+            if not computes_acceleration(self._model):
+                return (
+                    "mj_step computes body accelerations and wrenches only for a sensor that needs them: use "
+                    f"fresh=True, or {fix}."
+                )
+        return None
+
+    def supports_on(self, requirement: Requirement, body: int) -> str | None:
+        """Return None where the engine can give a supported requirement of one body, else the reason and the fix."""
+        if requirement != JOINT_WRENCH or self.fresh or body < 0:
+            return None
+        return static_wrench_fault(self._model, self._body_ids[body])
+
+    def _native_reason(self, requirement: Requirement, fix: str) -> str | None:
+        declared = self._declared_by(self._model).types
+        why = reason(requirement, self.prepared, declared, self._model, self._model.opt)
+        if why is None and sensor_id(self._model, requirement) < 0:
+            return f"this sensor is not in the model, and a compiled model cannot be changed: {fix}."
+        return why
+
+    def _apply(self, requirements: frozenset[Requirement]) -> None:
+        self._derive(self.prepared | requirements)
+
+    def _derive(self, prepared: frozenset[Requirement]) -> None:
+        envs, self._fields = self.num_envs, fields_of(prepared, held=sleeps(self._model.opt))
+        self._options = tuple(name for name in model_fields_of(prepared) if name.startswith("opt."))
+        wanted = {name: getattr(self._scratch, name) for name in self._fields}
+        wanted |= {name: getattr(self._model.opt, name.removeprefix("opt.")) for name in self._options}
+        if JOINT_TORQUE in prepared:
+            wanted[FRICTION] = self._scratch.qvel
+        for name, like in wanted.items():
+            if name not in self._sources:
+                self._sources[name] = np.zeros((envs, *like.shape))
+        for name in model_fields_of(prepared):
+            if name not in self._options:  # the owner's own numbers, the same for all envs
+                self._sources[name] = np.broadcast_to(getattr(self._model, name), (envs, self._model.nv))
+        if not self.fresh:
+            self._last = {name: self._sources[name].copy() for name in STATE_SOURCES if name in self._fields}
+            self._before = {name: values.copy() for name, values in self._last.items()}
+            self._keep_state(range(envs))
+        self._native = bool(native(prepared) or contacts(prepared))
+        self._wrenches = any(map(needs_wrenches, prepared))
+        self._derive_from(prepared, self._sources)
+        self._needs_forward = self._dirty = True
+
+    def _bind_offsets(self) -> None:
+        sources = {name: getattr(self._model, name)[None] for name in self._offsets.fields}
+        self._places, self._placed = list(sources.values()), []
+        self._offsets.bind(self._row_of, sources)
+
+    def _follow_offsets(self, ids: torch.Tensor | None = None) -> None:
+        """Bring mounts of all envs, or of some, to where the model has them on their bodies, if that has changed."""
+        placed = [values.tobytes() for values in self._places]
+        if placed != self._placed:
+            self._offsets.follow(ids)
+            self._placed = placed if ids is None else []
+
+    def _view(self, name: str) -> torch.Tensor:
+        if self.num_envs == 1:
+            return torch.from_numpy(getattr(self._datas[0], name))[None]
+        return torch.from_numpy(np.stack([getattr(data, name) for data in self._datas]))
+
+    @property
+    def qpos(self) -> torch.Tensor:
+        """Positions `[env, nq]`, m and rad, float64: with one env the owner's array itself, with several a copy."""
+        return self._view("qpos")
+
+    @property
+    def qvel(self) -> torch.Tensor:
+        """Velocities `[env, nv]`, m/s and rad/s, float64, as `qpos`."""
+        return self._view("qvel")
+
+    @property
+    def act(self) -> torch.Tensor:
+        """Actuator activations `[env, na]`, float64, as `qpos`."""
+        return self._view("act")
+
+    @property
+    def ctrl(self) -> torch.Tensor:
+        """Controls `[env, nu]`, in the actuators' units, float64, as `qpos`."""
+        return self._view("ctrl")
+
+    @property
+    def mocap_pos(self) -> torch.Tensor:
+        """Positions of mocap bodies `[env, mocap, 3]`, m, world, float64, as `qpos`."""
+        return self._view("mocap_pos")
+
+    @property
+    def mocap_quat(self) -> torch.Tensor:
+        """Orientations of mocap bodies `[env, mocap, 4]`, wxyz, world, float64, as `qpos`."""
+        return self._view("mocap_quat")
+
+    @property
+    def gravity(self) -> torch.Tensor:
+        """The model's gravity `[env, 3]`, m/s^2, world, float64: a copy; write `model.opt.gravity` to change it."""
+        return torch.tensor(self._model.opt.gravity, device="cpu").repeat(self.num_envs, 1)
+
+    @property
+    def magnetic(self) -> torch.Tensor:
+        """The model's magnetic flux `[env, 3]`, world, float64: a copy; write `model.opt.magnetic` to change it."""
+        return torch.tensor(self._model.opt.magnetic, device="cpu").repeat(self.num_envs, 1)
+
+    def step(self, ctrl: Any = None, substeps: int = 1) -> None:
+        """Refuse: the owner steps.
+
+        Raises:
+            ScheduleError: always.
+        """
+        raise ScheduleError(
+            "this engine wraps your MjData, so you own the loop: call mujoco.mj_step(model, data), then scene.update()."
+        )
+
+    def count_ticks(self, ticks: int) -> None:
+        """Note that the owner took `ticks` steps; derived state is read again at the next `refresh`.
+
+        Raises:
+            ScheduleError: several ticks at once with `fresh=False` and a requirement that reads joint positions; the
+                time step was edited.
+        """
+        if self._last and ticks > 1:
+            raise ScheduleError(
+                f"{ticks} ticks at once: with fresh=False joint positions and velocities are kept from one tick to the "
+                "next, so call scene.update() after each mj_step, or use fresh=True."
+            )
+        self._check_time_step(self._time.timestep, "the wrapped MjModel")
+        super().count_ticks(ticks)
+        if ticks:
+            self._before, self._last = self._last, self._before
+            self._keep_state(range(self.num_envs))
+            self._dirty, self._needs_forward = True, False
+            self.lag = 0 if self.fresh else 1
+
+    def refresh(self) -> None:
+        """Bring derived arrays up to the current tick (minus `lag`); nothing happens where they already are."""
+        if not self._dirty:
+            return
+        self._look_for_resets()
+        forward = self.fresh or self._needs_forward
+        self._read(range(self.num_envs), forward)
+        self._derived.convert()
+        self._follow_offsets()
+        self.lag = 0 if forward else 1
+        self._dirty = self._needs_forward = False
+
+    def forward(self) -> None:
+        """Read the live state again and recompute derived state from it, without taking time."""
+        self._dirty = self._needs_forward = True
+        self._keep_state(range(self.num_envs))
+        self.refresh()
+
+    def reset(self, env_ids: Any, state: Mapping[str, Any] | None = None) -> None:
+        """Read environments again after their owner reset them; nothing is written to the owner's data.
+
+        Args:
+            env_ids: None for all, integers, or a bool mask `[env]`.
+            state: must be empty: the owner writes the MjData.
+
+        Raises:
+            ScheduleError: `state` is not empty.
+        """
+        if state:
+            raise ScheduleError(
+                f"this engine wraps your MjData and writes nothing to it: set {', '.join(state)} in your data "
+                "(mujoco.mj_resetData(model, data); data.qpos[:] = ...), then call scene.reset(env_ids)."
+            )
+        ids = env_rows(env_ids, self.num_envs)
+        rows = slice(None) if ids is None else ids.numpy()
+        self._diverged[rows] = False
+        self._counted[rows], self._times[rows] = self._counts()[rows], self._clocks()[rows]
+        if ids is None:
+            self.forward()
+        elif len(ids):
+            if not self.fresh:
+                self.refresh()  # the last tick of the others, which a later refresh would read into these as well
+            self._read(ids.tolist(), True)
+            self._keep_state(ids.tolist())
+            self._derived.convert(ids)
+            self._follow_offsets(ids)
+            self.lag = 0
+
+    def state(self) -> dict[str, Any]:
+        """Return tick and derived arrays; the physics is its owner's to save."""
+        self.refresh()
+        arrays = copies(self._derived.arrays)
+        return {"tick": self.tick, "lag": self.lag, "arrays": arrays, "diverged": self.diverged}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state` returned, after the owner restored the physics."""
+        self.tick, self.lag = int(state["tick"]), int(state["lag"])
+        self._diverged[:] = state["diverged"].numpy()
+        self._counted, self._times = self._counts(), self._clocks()
+        missing = list(restore(self._derived.arrays, state["arrays"]))
+        self._follow_offsets()
+        self._dirty = self._needs_forward = bool(missing)
+        self._keep_state(range(self.num_envs))
+
+    def _look_for_resets(self) -> None:
+        """Note where MuJoCo met a bad state since the last look; a reset, its own or the owner's, starts the counts."""
+        if all(bad.tobytes() == _QUIET for bad in self._bad):  # what is fastest
+            self._counted[...] = 0
+            return
+        counts, times = self._counts(), self._clocks()
+        again = (counts > 0) & (times < self._times)[:, None]
+        self._note_diverged(np.any((counts > self._counted) | again, axis=1))
+        self._counted, self._times = counts, times
+
+    def _counts(self) -> np.ndarray:
+        """Return how often MuJoCo met a bad state `[env, warning]`, in the order of `BAD_STATE`."""
+        return np.array(self._bad)
+
+    def _clocks(self) -> np.ndarray:
+        return np.array([data.time for data in self._datas])
+
+    def _keep_state(self, envs: Any) -> None:
+        for name, kept in self._last.items():
+            for env in envs:
+                kept[env] = getattr(self._datas[env], name)
+
+    def _read(self, envs: Any, forward: bool) -> None:
+        """Copy the fields needed into the source arrays, as the live data hold them or as computed from its state."""
+        option = self._model.opt
+        off = int(option.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_GRAVITY)
+        full = np.zeros((self.num_envs, len(LIMITS)), dtype=np.int64)
+        with _without_callbacks():
+            for env in envs:
+                for name in self._options:
+                    is_off = off and name == "opt.gravity"
+                    self._sources[name][env] = 0.0 if is_off else getattr(option, name.removeprefix("opt."))
+                data = self._forwarded(env) if forward and self._fields else self._datas[env]
+                for name in self._fields:
+                    kept = None if forward else self._before.get(name)
+                    self._sources[name][env] = getattr(data, name) if kept is None else kept[env]
+                if FRICTION in self._sources:
+                    self._sources[FRICTION][env] = dry_friction(self._model, data)
+                numbers = data.warning.number
+                full[env] = [numbers[limit] for limit in LIMITS]
+        self._report_limits(full)
+
+    def _forwarded(self, env: int) -> Any:
+        """Compute what follows from the state of one environment, in data of our own.
+
+        Raises:
+            ModelError: MuJoCo failed, e.g. because its memory was too small.
+        """
+        try:
+            return self._compute(self._datas[env], self._scratch)
+        except mujoco.FatalError as error:
+            self._scratch = self._new_scratch()  # what an error leaves behind cannot be used
+            raise ModelError(engine_fault(str(error), f"env {env}", "Your MjData is as it was.")) from error
+
+    def _new_scratch(self) -> Any:
+        data = mujoco.MjData(self._model)
+        data.tree_asleep[:] = AWAKE  # also what starts asleep: only mj_step puts bodies to sleep
+        return data
+
+    def _compute(self, live: Any, data: Any) -> Any:
+        model, stage = self._model, self.stage
+        mujoco.mj_getState(model, live, self._row, _SPEC)
+        mujoco.mj_setState(model, data, self._row, _SPEC)
+        if stage >= _ACC:
+            mujoco.mj_forward(model, data)
+            if self._wrenches:
+                mujoco.mj_rnePostConstraint(model, data)  # also where no sensor asks for it
+        elif self._native:
+            self._up_to_sensors(model, data)
+        elif stage >= _POS:
+            mujoco.mj_kinematics(model, data)
+            if stage >= _VEL:
+                mujoco.mj_comPos(model, data)
+                mujoco.mj_comVel(model, data)
+        return data
+
+    @staticmethod
+    def _up_to_sensors(model: Any, data: Any) -> None:
+        mujoco.mj_fwdPosition(model, data)
+        mujoco.mj_sensorPos(model, data)
+        mujoco.mj_fwdVelocity(model, data)  # also for position sensors: it lets the next e_kinetic be computed anew
+        mujoco.mj_sensorVel(model, data)
+
+
+@contextmanager
+def _without_callbacks() -> Iterator[None]:
+    """Control and sensor callbacks may count their calls; ours must not be among them."""
+    control, sensor = mujoco.get_mjcb_control(), mujoco.get_mjcb_sensor()
+    if control is None and sensor is None:
+        yield
+        return
+    mujoco.set_mjcb_control(None)
+    mujoco.set_mjcb_sensor(None)
+    try:
+        yield
+    finally:
+        mujoco.set_mjcb_control(control)
+        mujoco.set_mjcb_sensor(sensor)

@@ -1,0 +1,224 @@
+"""What engines that own their MuJoCo model share: the model before it is compiled, and which requirements it meets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import mujoco
+import torch
+
+from sensorium.engines.contact import is_contact
+from sensorium.engines.envs import as_tensor
+from sensorium.engines.mujoco.base import MujocoModelEngine, keyframe_id, model_time_step, refuse_unfresh_rk4
+from sensorium.engines.mujoco.contacts import contact_reason, lacks_contacts
+from sensorium.engines.mujoco.derived import NEEDS, needs_wrenches, torque_fault
+from sensorium.engines.mujoco.native import declared_sensors, reason, sensor_id
+from sensorium.engines.mujoco.sleep import is_held, lacks_held, sleeps, static_wrench_fault
+from sensorium.engines.mujoco.spec import (
+    compile_spec,
+    computes_acceleration,
+    has_elements,
+    label_of,
+    load_spec,
+    prepare_spec,
+    sensors_disabled,
+)
+from sensorium.errors import ArgumentError, ModelError
+from sensorium.spec import JOINT_TORQUE, JOINT_WRENCH, SHAPES, Requirement
+
+STATE_FIELDS = ("qpos", "qvel", "act", "ctrl", "mocap_pos", "mocap_quat")
+"""The state that `reset` writes and that is open as `engine.qpos` and so on."""
+
+
+def state_size(model: mujoco.MjModel) -> int:
+    """Return how many numbers the state of one environment has at least: MuJoCo's state, poses and sensors."""
+    integrated = mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_INTEGRATION)
+    return int(integrated + 7 * model.nbody + model.nsensordata)
+
+
+class OwnedModelEngine(MujocoModelEngine):
+    """An engine that compiles its MuJoCo model itself, with what sensors need of it.
+
+    Args:
+        model: path to an MJCF or URDF file, XML text, an MjSpec, or a compiled MjModel, which is sealed.
+        num_envs: number of environments.
+        device: torch device of the derived arrays.
+        fresh: bring derived state up to the current tick when it is read.
+        threads: CPU threads of the launches; None for all that torch uses.
+        keyframe: name or index of the keyframe that environments start from.
+
+    Raises:
+        ModelError: the file is missing or broken, or `model` is something else; `fresh=False` with the RK4 integrator.
+        UnknownNameError: no such keyframe.
+    """
+
+    owns_time = True
+    _own_call = "MujocoEngine.from_mj(model, data)"
+    """How messages name the way to wrap live objects."""
+
+    def __init__(
+        self, model: Any, num_envs: int, device: str, fresh: bool, threads: int | None, keyframe: str | int | None
+    ) -> None:
+        super().__init__(num_envs, device, fresh, threads)
+        if isinstance(model, mujoco.MjData):
+            raise ModelError(f"an MjData is no model: wrap live objects with {self._own_call}.")
+        self._label = label_of(model)
+        self._model: Any = None
+        self._spec: Any = None
+        if isinstance(model, mujoco.MjModel):
+            self._sealed, self._model = model, model
+            options = model.opt
+            keys = [mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_KEY, i) or f"key_{i}" for i in range(model.nkey)]
+        else:
+            self._sealed, self._spec = None, load_spec(model)
+            options = self._spec.option
+            keys = [key.name or f"key_{i}" for i, key in enumerate(self._spec.keys)]
+        refuse_unfresh_rk4(options, fresh)
+        self._key = keyframe_id(keyframe, keys, self._label)
+        self.dt = model_time_step(options, self._label)
+
+    def __repr__(self) -> str:
+        if self._model is None:
+            return self._repr(self._spec.modelname, len(self._spec.bodies) - 1)
+        return super().__repr__()
+
+    @property
+    def model(self) -> Any:
+        """The compiled MjModel; compiles a path or spec. The environments step a copy, which edits do not reach."""
+        self._ensure()
+        return self._model
+
+    @property
+    def _is_installed(self) -> bool:
+        """Whether the environments exist."""
+        raise NotImplementedError
+
+    @property
+    def _computes_wrenches(self) -> bool:
+        """Whether accelerations and wrenches of bodies are computed whatever sensors the model has."""
+        return False
+
+    def _install(self, model: Any, prepared: frozenset[Requirement]) -> None:
+        """Make the environments of a model; where there were some before the first tick, carry their state over."""
+        raise NotImplementedError
+
+    @property
+    def ctrl(self) -> torch.Tensor:
+        """Controls `[env, nu]`, in the actuators' units: the live state."""
+        raise NotImplementedError
+
+    def _derive(self, prepared: frozenset[Requirement]) -> None:
+        """Make the derived arrays of requirements that the model meets."""
+        raise NotImplementedError
+
+    def _ensure(self) -> None:
+        if not self._is_installed:
+            self._install(self._compiled(frozenset()), self.prepared)
+
+    def _compiled(self, new: frozenset[Requirement]) -> Any:
+        if self._sealed is not None:
+            return self._sealed
+        spec = self._spec.copy()
+        wanted = self.prepared | new
+        if self._computes_wrenches:
+            wanted = frozenset(requirement for requirement in wanted if not is_held(requirement))
+        prepare_spec(spec, wanted)
+        return compile_spec(spec, self._label)
+
+    def supports(self, requirement: Requirement) -> str | None:
+        """Return None where the engine can give the requirement, else the reason and the fix."""
+        if requirement == SHAPES:
+            return None
+        if requirement.kind == "MODEL_ELEMENTS":
+            if self._model is not None and has_elements(self._model, requirement):
+                return None
+            return self._cannot_change("these elements are not in the model")
+        if is_contact(requirement):
+            why = contact_reason(self, requirement, self.model)
+            if why is not None or not self._lacks(requirement):
+                return why
+            return self._cannot_change("this contact report needs sensors that are not in the model")
+        if requirement.kind != "NATIVE_SENSOR" and requirement not in NEEDS:
+            return "it is not available from this engine yet."
+        options = self._model.opt if self._model is not None else self._spec.option
+        needs_sensor = self._needs_sensor(requirement, options)
+        if needs_sensor and sensors_disabled(options):
+            return 'the model has <flag sensor="disable"/>, with which MuJoCo computes none: remove it.'
+        if requirement.kind == "NATIVE_SENSOR":
+            why = reason(requirement, self.prepared, self._declared(), self._model, options)
+            if why is not None:
+                return why
+        if requirement == JOINT_TORQUE:
+            held = needs_sensor and sleeps(options)
+            why = torque_fault(self.model, friction_known=False, held=held)
+            if why is not None:
+                return why
+        if self._model is None or self._lacks(requirement):
+            missing = "this sensor is not in the model"
+            if needs_sensor and sleeps(options):
+                missing = "MuJoCo computes this of bodies that sleep only for sensors on each of them"
+            elif needs_sensor:
+                missing = "MuJoCo computes body accelerations and wrenches only for a sensor that needs them"
+            return self._cannot_change(missing)
+        return None
+
+    def supports_on(self, requirement: Requirement, body: int) -> str | None:
+        """Return None where the engine can give a supported requirement of one body, else the reason and the fix."""
+        if requirement != JOINT_WRENCH or self._computes_wrenches or body < 0:
+            return None
+        return static_wrench_fault(self.model, self._body_ids[body])
+
+    def _needs_sensor(self, requirement: Requirement, options: Any) -> bool:
+        """Whether native sensors make MuJoCo compute what a requirement needs, or hold it while bodies sleep."""
+        needs = is_held(requirement) if sleeps(options) else needs_wrenches(requirement)
+        return needs and not self._computes_wrenches
+
+    def _declared(self) -> Mapping[str, int]:
+        return declared_sensors(self._spec) if self._model is None else self._declared_by(self._model).types
+
+    def _lacks(self, requirement: Requirement) -> bool:
+        """Whether the compiled model must change for a requirement."""
+        if requirement.kind == "MODEL_ELEMENTS":
+            return not has_elements(self._model, requirement)
+        if requirement.kind == "NATIVE_SENSOR":
+            return sensor_id(self._model, requirement) < 0
+        if is_contact(requirement):
+            return lacks_contacts(self._model, requirement)
+        if not self._needs_sensor(requirement, self._model.opt):
+            return False
+        if sleeps(self._model.opt):
+            return lacks_held(self._model, requirement)
+        return not computes_acceleration(self._model)
+
+    def _cannot_change(self, why: str) -> str | None:
+        if self._sealed is not None:
+            return (
+                f"{why}, and an MjModel cannot be changed any more. Call sn.prepare(spec, sensors) on the MjSpec "
+                "before you compile it, or give the engine the spec or its file instead of the MjModel."
+            )
+        if self.tick > 0:
+            return (
+                f"{why}, and after {self.tick} ticks the model cannot be changed any more. Say at the start what will "
+                "be added later: Scene(..., reserve=[...])."
+            )
+        return None
+
+    def _apply(self, requirements: frozenset[Requirement]) -> None:
+        prepared = self.prepared | requirements
+        if self._model is not None:
+            self._check_time_step(float(self._model.opt.timestep), "engine.model")
+        if not self._is_installed or any(map(self._lacks, requirements)):
+            self._install(self._compiled(requirements), prepared)
+        else:
+            self._derive(prepared)
+
+    def _write_ctrl(self, ctrl: Any) -> None:
+        values, target = as_tensor(ctrl, "ctrl"), self.ctrl
+        nu = target.shape[1]
+        if tuple(values.shape) not in ((self.num_envs, nu), (nu,)):
+            raise ArgumentError(
+                f"ctrl: got shape {tuple(values.shape)}, expected ({self.num_envs}, {nu}) or ({nu},): {self.num_envs} "
+                f"environments, {nu} controls of {len(self.names('actuator'))} named actuators."
+            )
+        target.copy_(values)

@@ -1,0 +1,302 @@
+"""MuJoCo models before they are compiled: loading, composing entities, and adding what sensors require.
+
+What is added carries the prefix `sensorium/`; elements with that prefix are hidden from name selection.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+
+from sensorium.engines.model_file import model_file
+from sensorium.engines.mujoco.contacts import add_contacts
+from sensorium.engines.mujoco.derived import needs_wrenches
+from sensorium.engines.mujoco.hidden import HIDDEN_PREFIX, hidden
+from sensorium.engines.mujoco.native import add_native, blamed
+from sensorium.engines.mujoco.sleep import add_held
+from sensorium.errors import ModelError, SensoriumWarning, shown
+from sensorium.spec import Requirement
+
+_ACCELEROMETER = f"{HIDDEN_PREFIX}acceleration"
+_ELEMENTS = f"{HIDDEN_PREFIX}elements/"
+_NAMED_LISTS = (
+    "bodies", "joints", "geoms", "sites", "cameras", "lights", "actuators", "sensors", "tendons", "equalities", "pairs",
+    "excludes", "flexes", "skins", "meshes", "hfields", "materials", "textures", "numerics", "texts", "tuples", "keys",
+)  # fmt: skip
+_SENSOR = mujoco.mjtSensor
+_TRIGGERS = tuple(
+    int(kind)
+    for kind in (
+        _SENSOR.mjSENS_ACCELEROMETER,
+        _SENSOR.mjSENS_FORCE,
+        _SENSOR.mjSENS_TORQUE,
+        _SENSOR.mjSENS_FRAMELINACC,
+        _SENSOR.mjSENS_FRAMEANGACC,
+    )
+)
+"""Sensor types whose presence makes MuJoCo call mj_rnePostConstraint, which computes body accelerations and wrenches
+(`cacc`, `cfrc_int`)."""
+
+
+_CHOICES = {
+    "integrator": mujoco.mjtIntegrator,
+    "cone": mujoco.mjtCone,
+    "jacobian": mujoco.mjtJacobian,
+    "solver": mujoco.mjtSolver,
+}
+_FLAGS = {"disableflags": mujoco.mjtDisableBit, "enableflags": mujoco.mjtEnableBit}
+
+
+def label_of(source: object) -> str:
+    """Return how messages name a model: its file, or what it is."""
+    if isinstance(source, str):
+        return "the XML text" if source.lstrip().startswith("<") else f"model file {source!r}"
+    if isinstance(source, Path):
+        return f"model file {str(source)!r}"
+    if isinstance(source, mujoco.MjSpec):
+        return f"MjSpec {source.modelname!r}"
+    return f"a {type(source).__name__}"
+
+
+def load_spec(source: object) -> Any:
+    """Return a fresh MjSpec of a model that may be edited; a caller's MjSpec is copied, never touched.
+
+    Args:
+        source: path to an MJCF or URDF file, XML text (starts with ``<``), or an MjSpec.
+
+    Raises:
+        ModelError: the file is missing or broken, or `source` is something else.
+    """
+    if isinstance(source, mujoco.MjSpec):
+        return source.copy()
+    label = label_of(source)
+    if isinstance(source, str) and source.lstrip().startswith("<"):
+        return _parsed(lambda: mujoco.MjSpec.from_string(source), label)
+    if not isinstance(source, str | Path):
+        raise ModelError(f"{label} ({shown(source)}) is no model: give a path to MJCF or URDF, XML text, or an MjSpec.")
+    path = model_file(source)
+    return _parsed(lambda: mujoco.MjSpec.from_file(str(path)), label)
+
+
+def _parsed(parse: Callable[[], Any], label: str) -> Any:
+    try:
+        return parse()
+    except ValueError as error:
+        raise ModelError(f"{label} cannot be read: {reason_of(error)}") from error
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the first lines of a MuJoCo message as one line."""
+    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
+    return "; ".join(lines[:3]).removeprefix("Error: ") or type(error).__name__
+
+
+def compile_spec(spec: Any, label: str) -> Any:
+    """Compile an MjSpec.
+
+    Raises:
+        ModelError: naming the model and MuJoCo's reason, or the native sensor that was added and does not fit.
+    """
+    try:
+        return spec.compile()
+    except ValueError as error:
+        if (name := blamed(str(error))) is not None:
+            why = str(error).strip().splitlines()[0].removeprefix("Error: ")
+            raise ModelError(f"native sensor {name!r} cannot be added to {label}: {why}.") from error
+        raise ModelError(f"{label} cannot be compiled: {reason_of(error)}") from error
+
+
+def compose_spec(entities: Mapping[str, Any], terrain: object = None) -> Any:
+    """Attach models under `name/` prefixes to one world and return its MjSpec.
+
+    Args:
+        entities: name to a model (path, XML text or MjSpec), or to `(model, pos)` or `(model, pos, quat)` to place it:
+            `pos` in metres, `quat` wxyz. A free joint is kept. One MjSpec may be given several times.
+        terrain: a model that becomes the world itself, without prefix; its options (time step, gravity, solver) hold.
+            Without one, the options of the first entity hold.
+
+    Raises:
+        ModelError: a name or a model is not usable.
+
+    Warns:
+        SensoriumWarning: once per entity whose own options are not used.
+    """
+    if not entities:
+        raise ModelError('compose() needs at least one entity, e.g. {"robot": "robot.xml"}.')
+    world = None if terrain is None else load_spec(terrain)
+    owner = "the terrain"
+    for name, given in entities.items():
+        if not isinstance(name, str) or not name or "/" in name or hidden(f"{name}/"):
+            raise ModelError(f"entity name {name!r} is not usable: give a non-empty text without '/', not 'sensorium'.")
+        model, pos, quat = _placed(name, given)
+        try:
+            child = load_spec(model)
+        except ModelError as error:
+            raise ModelError(f"entity {name!r}: {error}") from error
+        if world is None:
+            world, owner = mujoco.MjSpec(), f"the first entity, {name!r},"
+            world.option = child.option
+            world.visual = child.visual
+        _warn_of_options(name, child.option, world.option, owner)
+        child.option, child.visual = world.option, world.visual  # else MuJoCo logs every difference, then does the same
+        try:
+            world.attach(child, prefix=f"{name}/", frame=world.worldbody.add_frame(pos=pos, quat=quat))
+        except ValueError as error:
+            raise ModelError(f"entity {name!r} ({label_of(model)}) cannot be attached: {reason_of(error)}") from error
+    assert world is not None
+    if terrain is None:
+        world.modelname = "+".join(entities)
+    return world
+
+
+def _warn_of_options(name: str, own: Any, used: Any, owner: str) -> None:
+    """Warn where an entity sets options that differ from those of the world that it becomes a part of.
+
+    Args:
+        name: the entity.
+        own: its options.
+        used: those of the world.
+        owner: whose they are.
+    """
+    default, lost = mujoco.MjSpec().option, []
+    for option in (option for option in dir(own) if not option.startswith("_")):
+        mine, theirs, usual = (getattr(options, option) for options in (own, used, default))
+        if not np.array_equal(mine, theirs) and not np.array_equal(mine, usual):
+            lost.append(f"{option} {_word(option, mine)} (here {_word(option, theirs)})")
+    if lost:
+        warnings.warn(
+            f"compose: the entity {name!r} has options that are not used: {', '.join(lost)}. The options of {owner} "
+            "hold for the whole world: set them there, or give the entity the same.",
+            SensoriumWarning,
+            stacklevel=4,
+        )
+
+
+def _word(option: str, value: Any) -> str:
+    """Return the value of an option as MuJoCo's XML has it."""
+    if option in _CHOICES:
+        return str(_CHOICES[option](value).name).split("_", 1)[1].lower()
+    if option in _FLAGS:
+        bits = [bit for bit in _FLAGS[option].__members__.values() if int(value) & int(bit) and "_" in bit.name]
+        return "+".join(bit.name.split("_", 1)[1].lower() for bit in bits) or "none"
+    return " ".join(f"{number:g}" for number in np.ravel(value))
+
+
+def _placed(name: str, given: Any) -> tuple[Any, list[float], list[float]]:
+    parts = tuple(given) if isinstance(given, tuple | list) else (given,)
+    missing: tuple[Any, ...] = ((), (0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0))[len(parts) :]
+    model, pos, quat = (*parts, *missing)[:3]
+    try:
+        placed = model, [float(x) for x in pos], [float(x) for x in quat]
+    except (TypeError, ValueError):
+        placed = model, [], []
+    if not 1 <= len(parts) <= 3 or len(placed[1]) != 3 or len(placed[2]) != 4:
+        raise ModelError(f"entity {name!r}: got {shown(given)}, expected model, (model, pos) or (model, pos, quat).")
+    return placed
+
+
+def prepare_spec(spec: Any, requirements: Iterable[Requirement]) -> tuple[str, ...]:
+    """Add to an MjSpec what requirements need of the model, before it is compiled; doing it twice adds nothing.
+
+    Body accelerations and joint wrenches need a sensor that makes MuJoCo compute them: one hidden site with an
+    accelerometer is added where the model has none. Where bodies may sleep, each body gets sensors of its own, see
+    `mujoco.sleep`. A NATIVE_SENSOR with a type becomes a hidden sensor, a
+    CONTACT_REPORT one for each primary. The functions of MODEL_ELEMENTS are called once each, in the order of their
+    names, and leave a hidden text element as a mark.
+
+    Args:
+        spec: the mujoco.MjSpec; edited in place.
+        requirements: what the sensors require; what needs nothing of the model is ignored.
+
+    Returns:
+        The names of all elements that were added, hidden ones included.
+
+    Raises:
+        ModelError: a function of MODEL_ELEMENTS failed, or a native or contact sensor cannot be added.
+    """
+    before = _all_names(spec)
+    requirements = set(requirements)
+    for key, add in sorted(element_functions(requirements).items()):
+        if any(text.name == key for text in spec.texts):
+            continue
+        try:
+            add(spec)
+        except Exception as error:
+            raise ModelError(
+                f"{key.removeprefix(_ELEMENTS)} (MODEL_ELEMENTS) failed on the MjSpec: {type(error).__name__}: {error}"
+            ) from error
+        spec.add_text(name=key, data="added for a sensor")
+    add_native(spec, requirements)
+    add_contacts(spec, requirements)
+    add_held(spec, requirements)
+    if any(map(needs_wrenches, requirements)) and not any(
+        _triggers(sensor.type, sensor.needstage, sensor.interval) for sensor in spec.sensors
+    ):
+        spec.worldbody.add_site(name=_ACCELEROMETER, group=5, rgba=[0, 0, 0, 0])
+        spec.add_sensor(
+            name=_ACCELEROMETER,
+            type=_SENSOR.mjSENS_ACCELEROMETER,
+            objtype=mujoco.mjtObj.mjOBJ_SITE,
+            objname=_ACCELEROMETER,
+        )
+    return tuple(sorted(_all_names(spec) - before))
+
+
+def element_functions(requirements: Iterable[Requirement]) -> dict[str, Callable[[Any], None]]:
+    """Return the functions of MODEL_ELEMENTS requirements by the name of the mark that they leave in a model."""
+    functions = [requirement.args[0] for requirement in requirements if requirement.kind == "MODEL_ELEMENTS"]
+    return {f"{_ELEMENTS}{_function_key(add)}": add for add in functions}
+
+
+def has_elements(model: Any, requirement: Requirement) -> bool:
+    """Return whether a compiled model carries the marks of a MODEL_ELEMENTS requirement."""
+    (mark,) = element_functions([requirement])
+    return bool(mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_TEXT, mark) >= 0)
+
+
+def computes_acceleration(model: Any) -> bool:
+    """Return whether a sensor of a compiled model makes MuJoCo compute accelerations and wrenches at every step.
+
+    Those are accelerometer, force, torque, framelinacc, frameangacc and user sensors of stage acc; one with a sampling
+    interval does so only when it is due, which is not enough.
+    """
+    return any(map(_triggers, model.sensor_type, model.sensor_needstage, model.sensor_interval))
+
+
+def _triggers(kind: int, stage: int, interval: Sequence[float]) -> bool:
+    user = int(kind) == int(_SENSOR.mjSENS_USER) and int(stage) == int(mujoco.mjtStage.mjSTAGE_ACC)
+    return (int(kind) in _TRIGGERS or user) and float(interval[0]) <= 0.0
+
+
+def sensors_disabled(options: Any) -> bool:
+    """Return whether the model's options switch all sensors off, and with them body accelerations."""
+    return bool(int(options.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_SENSOR))
+
+
+def _all_names(spec: Any) -> set[str]:
+    return {element.name for kind in _NAMED_LISTS for element in getattr(spec, kind, ()) if element.name}
+
+
+def _function_key(add: Callable[..., Any]) -> str:
+    """Name a function so that two functions made by one factory with different values differ."""
+    if isinstance(add, functools.partial):
+        return f"{_function_key(add.func)}#{_digest(add.args, add.keywords)}"
+    name = f"{getattr(add, '__module__', '')}.{getattr(add, '__qualname__', type(add).__qualname__)}"
+    if not hasattr(add, "__qualname__"):
+        return f"{name}#{_digest(add)}"
+    values = [cell.cell_contents for cell in getattr(add, "__closure__", None) or ()]
+    values += [*(getattr(add, "__defaults__", None) or ())]
+    if (owner := getattr(add, "__self__", None)) is not None:
+        values.append(owner)
+    return f"{name}#{_digest(*values)}" if values else name
+
+
+def _digest(*values: object) -> str:
+    return f"{zlib.crc32(repr(values).encode()):08x}"

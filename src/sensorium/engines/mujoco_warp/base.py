@@ -1,0 +1,402 @@
+"""What both mujoco_warp engines share: derived state from worlds on one device, current or one tick old."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import mujoco
+import numpy as np
+import torch
+import warp as wp
+
+from sensorium.compute import Compute
+from sensorium.compute.copies import AsyncCopy
+from sensorium.engines.envs import copies, mark, restore
+from sensorium.engines.mujoco.base import Derived, MujocoModelEngine
+from sensorium.engines.mujoco.contacts import contacts
+from sensorium.engines.mujoco.derived import STATE_SOURCES, fields_of, model_fields_of, needs_wrenches
+from sensorium.engines.mujoco.native import native, sensor_id
+from sensorium.engines.mujoco.shapes import SHAPE_FIELDS, static_bodies, what_counts, with_values
+from sensorium.engines.mujoco.sleep import sleeps
+from sensorium.engines.mujoco_warp.contacts import mistaken
+from sensorium.engines.mujoco_warp.derived import WarpDerived
+from sensorium.engines.mujoco_warp.worlds import Worlds, batched, mujoco_warp
+from sensorium.errors import ModelError, SensoriumWarning, listed
+from sensorium.spec import Requirement
+
+_VEL, _ACC = (int(getattr(mujoco.mjtStage, f"mjSTAGE_{stage}")) for stage in ("VEL", "ACC"))
+
+
+def refuse_unfresh_sleep(options: Any, fresh: bool) -> None:
+    """Raise ModelError where a step leaves velocities of the new state beside positions of the old: bodies may sleep.
+
+    Args:
+        options: the model's options.
+        fresh: whether derived state is computed anew.
+    """
+    if not fresh and sleeps(options):
+        raise ModelError(
+            'fresh=False with <flag sleep="enable"/>: a step of mujoco_warp then leaves velocities that are newer than '
+            "the positions. Use fresh=True or remove the flag."
+        )
+
+
+class WarpModelEngine(MujocoModelEngine):
+    """Derived state of mujoco_warp's worlds; the base of `MujocoWarpEngine` and `LiveMujocoWarpEngine`.
+
+    The arrays are those of the other MuJoCo engines (see `MujocoModelEngine`), on the worlds' device. Poses of bodies,
+    joint positions, velocities and efforts and native sensors are views of mujoco_warp's own memory, where their rows
+    stand side by side there; joint positions and velocities only with `fresh=True`.
+    """
+
+    name = "mujoco_warp"
+    _worlds: Worlds
+
+    def _new_derived(self, threads: int | None) -> Derived:
+        # else the owner's forward() between two updates would mix two instants
+        keeps = not self.owns_time and not self.fresh
+        return WarpDerived(self.num_envs, self.device, Compute(self.device, self.num_envs, threads), keeps=keeps)
+
+    def _attach(self, worlds: Worlds) -> None:
+        """Work on these worlds from now on."""
+        self._worlds = worlds
+        self._overflow = AsyncCopy(self._derived.compute, worlds.overflow())
+        self._differ = torch.zeros(1, dtype=torch.bool, device=self.device)
+        self._differing = AsyncCopy(self._derived.compute, self._differ)
+        self._static: torch.Tensor | None = None
+        self._batched = frozenset(batched(worlds.m))
+        self._told: set[str] = set()
+        self._time_steps_of: Any = None
+        self._fields: tuple[str, ...] = ()
+        self._model_fields: tuple[str, ...] = ()
+        self._read_from: list[Any] = []
+        self._previous: dict[str, torch.Tensor] = {}
+        self._offset_fields: list[Any] = []
+        self._needs_forward = True
+        self._read_names(worlds.mjm)
+
+    @property
+    def m(self) -> Any:
+        """mujoco_warp's Model; what is written into it, or put in place of one of its arrays, counts."""
+        return self._worlds.m
+
+    @property
+    def d(self) -> Any:
+        """mujoco_warp's Data, `nworld` environments."""
+        return self._worlds.d
+
+    def capture(self, on: bool) -> None:
+        """Replay the physics and the work on derived arrays as graphs, or launch each kernel by itself."""
+        self._derived.compute.capture = on
+
+    # Derived state ----------------------------------------------------------------------------------------------------
+
+    def _derive(self, prepared: frozenset[Requirement]) -> None:
+        self._fields, self._model_fields = fields_of(prepared), model_fields_of(prepared)
+        self._sensors = bool(native(prepared) or contacts(prepared))
+        self._wrenches = any(map(needs_wrenches, prepared))
+        self._bind(prepared)
+        self._needs_forward = self._dirty = True
+        self._warn_of_sides(prepared)
+
+    def _warn_of_sides(self, prepared: frozenset[Requirement]) -> None:
+        """Warn once of each primary whose contacts this version of mujoco_warp mistakes; see `mujoco_warp.contacts`."""
+        version = mujoco_warp().__version__
+        for report in contacts(prepared):
+            names = [name for name in mistaken(report, self._worlds.mjm, version) if name not in self._told]
+            if names:
+                self._told.update(names)
+                warnings.warn(
+                    f"contacts of {listed(names)}: mujoco_warp {version} mistakes the sign of normals and forces where "
+                    f"reduce={report.args[3]!r} orders contacts in which a primary is the first geom and others in "
+                    "which it is the second. Use reduce='netforce' or 'none', a secondary that is always on one side "
+                    "(such as the ground), or mujoco and mujoco_warp 4.",
+                    SensoriumWarning,
+                    stacklevel=4,
+                )
+
+    def _bind(self, prepared: frozenset[Requirement]) -> None:
+        """Read the fields that are needed from where they are now."""
+        worlds = self._worlds
+        names = (*self._fields, *self._model_fields)
+        sources = {name: worlds.tensor(name) for name in names}
+        if not self.fresh:  # a step leaves the state one tick newer than what is derived from it
+            for name in STATE_SOURCES:
+                if name in sources:
+                    self._previous.setdefault(name, sources[name].clone())
+            sources.update(self._previous)
+        if self._is_weightless and "opt.gravity" in sources:
+            sources["opt.gravity"] = torch.zeros((1, 3), dtype=torch.float32, device=self.device)
+        self._read_from = [worlds.field(name) for name in names]
+        self._was_weightless = self._is_weightless
+        self._derive_from(prepared, sources)
+
+    @property
+    def _is_weightless(self) -> bool:
+        return bool(int(self._worlds.m.opt.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_GRAVITY))
+
+    def _follow(self) -> None:
+        """Read from arrays that were put in place of others since the last time."""
+        names = (*self._fields, *self._model_fields)
+        moved = [
+            name for name, array in zip(names, self._read_from, strict=True) if self._worlds.field(name) is not array
+        ]
+        if not moved and self._was_weightless == self._is_weightless:
+            return
+        for name in moved:
+            if name in self._fields:
+                raise ModelError(
+                    f"{name} of the mujoco_warp Data was replaced by another array: arrays of the Data must stay where "
+                    "they are. Write into it (wp.copy, assign), or make the engine anew."
+                )
+        self._bind(self.prepared)
+
+    def _model_values(self, field: str) -> np.ndarray:
+        self._ensure()
+        values: np.ndarray = getattr(self._worlds.m, field).numpy()
+        return values if values.ndim > getattr(self.model, field).ndim else values[None]
+
+    def _bind_offsets(self) -> None:
+        self._offset_fields = [getattr(self._worlds.m, name) for name in self._offsets.fields]
+        self._offsets.bind(self._row_of, dict(zip(self._offsets.fields, self._offset_fields, strict=True)))
+
+    def _follow_offsets(self, ids: torch.Tensor | None = None) -> None:
+        """Bring mounts of all envs, or of some, to where the model has them on their bodies."""
+        if not self._offsets:
+            return
+        now = (getattr(self._worlds.m, name) for name in self._offsets.fields)
+        if any(array is not bound for array, bound in zip(now, self._offset_fields, strict=True)):
+            self._bind_offsets()
+        self._offsets.follow(ids)
+
+    def _keep_state(self, mask: torch.Tensor | None = None) -> None:
+        """Note the state now, which derived state belongs to after the next step (`fresh=False`)."""
+        for name, kept in self._previous.items():
+            now = self._worlds.tensor(name)
+            kept.copy_(now if mask is None else torch.where(mask[:, None], now, kept))
+
+    def _compute(self) -> None:
+        """Run the forward computation as far as requirements need it."""
+        if self._fields and set(self._fields) - set(STATE_SOURCES):
+            full = self.stage >= _ACC or (self._sensors and (not self.owns_time or sleeps(self._worlds.m.opt)))
+            stage = "acc" if full else self._early_stage
+            self._worlds.forward(stage, sensors=self._sensors, wrenches=self._wrenches)
+
+    @property
+    def _early_stage(self) -> str:
+        return "vel" if self.stage >= _VEL or self._sensors else "pos"
+
+    def refresh(self) -> None:
+        """Bring derived arrays up to the current tick (minus `lag`); nothing happens where they already are."""
+        self._ensure()
+        if not self._dirty:
+            return
+        self._follow()
+        if self.fresh or self._needs_forward:
+            self._compute()
+            self._keep_state()
+            self.lag = 0
+        self._derived.convert()
+        self._follow_offsets()
+        self._dirty = self._needs_forward = False
+
+    def forward(self) -> None:
+        """Recompute derived state after the state was edited, without taking time; it is then current (`lag` 0)."""
+        self._dirty = self._needs_forward = True
+        self.refresh()
+
+    def _refresh_rows(self, ids: torch.Tensor) -> None:
+        """Bring the derived state of some environments (ids or a mask) up to date; the others stay as they are."""
+        if self.fresh:  # then all of it is wanted at the current tick
+            self._dirty = True
+            self.refresh()
+            return
+        self.refresh()
+        self._follow()
+        mask = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
+        mark(mask, ids)
+        fields = [self._worlds.tensor(name) for name in self._fields if name not in STATE_SOURCES]
+        before = [values.clone() for values in fields]
+        self._compute()
+        for values, old in zip(fields, before, strict=True):
+            values.copy_(torch.where(mask.reshape(-1, *[1] * (values.dim() - 1)), values, old))
+        self._keep_state(mask)
+        self._derived.convert(ids)
+        self._follow_offsets(ids)
+        self.lag = 0
+
+    # Limits -----------------------------------------------------------------------------------------------------------
+
+    def _check_overflow(self) -> None:
+        """Warn where memory was too small, once for each kind.
+
+        On CUDA the flags travel while the device works on, and are looked at in a later step.
+        """
+        self._report_shapes()
+        flags = self._overflow.take()
+        self._overflow.start()
+        if flags is None or not flags.any():
+            return
+        for bit in range(31):
+            envs = (flags >> bit & 1).nonzero()[0]
+            for size, what in self._worlds.lost(1 << bit) if len(envs) else ():
+                if what in self._told:
+                    continue
+                self._told.add(what)
+                warnings.warn(
+                    f"the memory of env {listed(map(str, envs), 8)} was too small by tick {self.tick} for {what}. "
+                    f"Raise {self._larger(size)}. This is said once.",
+                    SensoriumWarning,
+                    stacklevel=4,
+                )
+
+    def _check_time_steps(self) -> None:
+        """Raise ScheduleError where the time step of mujoco_warp's Model was edited.
+
+        On CUDA the values travel while the device works on, and are looked at in a later step.
+        """
+        array = self._worlds.m.opt.timestep
+        if array is not self._time_steps_of:
+            self._time_steps_of = array
+            self._time_steps = AsyncCopy(self._derived.compute, self._worlds.tensor("opt.timestep"))
+        steps = self._time_steps.take()
+        self._time_steps.start()
+        if steps is not None:
+            for step in steps[steps != np.float32(self.dt)][:1].tolist():
+                self._check_time_step(step, "opt.timestep of mujoco_warp's Model")
+
+    def _check_shapes(self) -> None:
+        """Raise where shapes were described as those of all environments, and are not any more.
+
+        On CUDA the answer travels while the device works on, and is looked at in a later step or reset.
+        """
+        model, worlds = self.model, self._worlds
+        if self._shapes is None or self.num_envs == 1:
+            return
+        if self._static is None:
+            self._static = torch.tensor(static_bodies(model), dtype=torch.int64, device="cpu").to(self.device)
+        found = []
+        for name in SHAPE_FIELDS:
+            array = getattr(worlds.m, name, None)
+            if isinstance(array, wp.array) and array.size and array.shape[0] == self.num_envs and name in self._batched:
+                values = what_counts(name, worlds.tensor(name), self._static)
+                found.append((values != values[:1]).any())
+        if found:
+            self._differ.copy_(torch.stack(found).any())
+            self._differing.start()
+            self._report_shapes()
+
+    def _report_shapes(self) -> None:
+        """Raise ModelError, by name, where the last look at the fields of shapes has arrived and found a difference."""
+        flags = self._differing.take()
+        if flags is not None and flags.any():
+            self._shape_model()
+
+    def _larger(self, size: str) -> str:
+        d = self._worlds.d
+        if self.owns_time:  # mujoco_warp makes these as large as the others
+            size = {"nccdmax": "nconmax", "njmax_nnz": "njmax"}.get(size, size)
+        now = {"nconmax": int(d.naconmax) // self.num_envs, "njmax": int(d.njmax)}.get(size)
+        how = f" (now {now})" if now is not None else ""
+        if size == "contact_sensor_maxmatch":
+            return f"{size}: <custom><numeric name='contact_sensor_maxmatch' data='...'/></custom> in the model"
+        if self.owns_time:
+            return f"{size}{how}: {type(self).__name__}(..., {size}=...)"
+        return f"{size}{how} where you make the Data: mujoco_warp.make_data(..., {size}=...)"
+
+    # Support ----------------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _unknown_type(requirement: Requirement, model: Any) -> str | None:
+        """Return why mujoco_warp lacks a native sensor's type, or None."""
+        if requirement.kind != "NATIVE_SENSOR" or model is None or (i := sensor_id(model, requirement)) < 0:
+            return None
+        kind = mujoco.mjtSensor(model.sensor_type[i])
+        lacking = (mujoco.mjtSensor.mjSENS_PLUGIN, mujoco.mjtSensor.mjSENS_USER)
+        return f"mujoco_warp has no sensors of type {kind.name}." if kind in lacking else None
+
+    def _shape_model(self) -> Any:
+        self._ensure()
+        worlds = self._worlds
+
+        def given(name: str) -> Any:
+            array = getattr(worlds.m, name, None)
+            return array.numpy() if isinstance(array, wp.array) and array.size else None
+
+        return with_values(worlds.mjm, given)
+
+    # State ------------------------------------------------------------------------------------------------------------
+
+    @property
+    def qpos(self) -> torch.Tensor:
+        """Positions `[env, nq]`, m and rad, float32: mujoco_warp's own memory; a write counts after `forward()`."""
+        return self._state_view("qpos")
+
+    @property
+    def qvel(self) -> torch.Tensor:
+        """Velocities `[env, nv]`, m/s and rad/s, float32, as `qpos`."""
+        return self._state_view("qvel")
+
+    @property
+    def act(self) -> torch.Tensor:
+        """Actuator activations `[env, na]`, float32, as `qpos`."""
+        return self._state_view("act")
+
+    @property
+    def ctrl(self) -> torch.Tensor:
+        """Controls `[env, nu]`, in the actuators' units, float32, as `qpos`."""
+        return self._state_view("ctrl")
+
+    @property
+    def mocap_pos(self) -> torch.Tensor:
+        """Positions of mocap bodies `[env, mocap, 3]`, m, world, float32, as `qpos`."""
+        return self._state_view("mocap_pos")
+
+    @property
+    def mocap_quat(self) -> torch.Tensor:
+        """Orientations of mocap bodies `[env, mocap, 4]`, wxyz, world, float32, as `qpos`."""
+        return self._state_view("mocap_quat")
+
+    @property
+    def gravity(self) -> torch.Tensor:
+        """Gravity `[env, 3]` (one row where all share it), m/s^2, world, float32: mujoco_warp's own memory."""
+        self._ensure()
+        return self._worlds.tensor("opt.gravity")
+
+    @property
+    def magnetic(self) -> torch.Tensor:
+        """Magnetic flux `[env, 3]` (one row where all share it), world, float32: mujoco_warp's own memory."""
+        self._ensure()
+        return self._worlds.tensor("opt.magnetic")
+
+    def _state_view(self, name: str) -> torch.Tensor:
+        self._ensure()
+        return self._worlds.tensor(name)
+
+    @property
+    def diverged(self) -> torch.Tensor:
+        """Bool `[env]`: environments whose positions or velocities are not finite now."""
+        return ~(self.qpos.isfinite().all(1) & self.qvel.isfinite().all(1))
+
+    def _saved_derived(self) -> dict[str, Any]:
+        self.refresh()
+        return {
+            "tick": self.tick,
+            "lag": self.lag,
+            "arrays": copies(self._derived.arrays),
+            "previous": copies(self._previous),
+        }
+
+    def _load_derived(self, state: Mapping[str, Any]) -> None:
+        self.tick, self.lag = int(state["tick"]), int(state["lag"])
+        live = {self._worlds.tensor(name).untyped_storage().data_ptr() for name in STATE_SOURCES}
+        arrays = {  # those that are the state itself are restored with it
+            name: values
+            for name, values in self._derived.arrays.items()
+            if values.untyped_storage().data_ptr() not in live
+        }
+        missing = [*restore(arrays, state["arrays"]), *restore(self._previous, state["previous"])]
+        self._follow_offsets()
+        self._dirty = self._needs_forward = bool(missing)

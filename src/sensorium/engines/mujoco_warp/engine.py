@@ -1,0 +1,337 @@
+"""MuJoCo on the GPU: thousands of environments of one model on one device, with mujoco_warp; on the CPU for tests.
+
+State and derived state are mujoco_warp's own float32 memory where that is possible. The physics is replayed as a graph.
+As with the other MuJoCo engines, `refresh` runs the forward computation up to the stage that the requirements need, on
+the state after the last tick, which does not alter the physics; with `fresh=False` nothing is recomputed, all derived
+state is one tick old, and `lag` is 1. On CUDA the order of contacts, and with it the last bits of the physics, varies
+from run to run unless `deterministic=True`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import warp as wp
+
+from sensorium.compute import check_envs, graph, keeps_current, resolve_device
+from sensorium.engines.envs import env_rows, env_selection, mark, positive_int, row_values
+from sensorium.engines.mujoco.base import model_time_step
+from sensorium.engines.mujoco.owned import STATE_FIELDS, OwnedModelEngine, state_size
+from sensorium.engines.mujoco.spec import compose_spec, reason_of
+from sensorium.engines.mujoco_warp.base import WarpModelEngine, refuse_unfresh_sleep
+from sensorium.engines.mujoco_warp.live import LiveMujocoWarpEngine
+from sensorium.engines.mujoco_warp.worlds import Worlds, default_state, mujoco_warp, put_model, sizes
+from sensorium.errors import ArgumentError, ModelError
+from sensorium.spec import SHAPES, Requirement
+
+__all__ = ["LiveMujocoWarpEngine", "MujocoWarpEngine"]
+
+
+class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
+    """N parallel environments of one MuJoCo model on one device, stepped by mujoco_warp.
+
+    Args:
+        model: path to an MJCF or URDF file, XML text (starts with ``<``), an MjSpec, or a compiled MjModel. An MjModel
+            is sealed: sensors can add nothing to it.
+        num_envs: number of environments.
+        device: torch device of physics and derived arrays, ``"cuda"``, ``"cuda:1"``; ``"cpu"`` is there for tests, for
+            mujoco_warp is slow on it.
+        fresh: bring derived state up to the current tick when it is read; False leaves it one tick behind, for free.
+        keyframe: name or index of the keyframe that environments start from and are reset to; None for the model's
+            default state.
+        nconmax: contacts that each environment has memory for, on average; None for a guess from the model.
+        njmax: constraints that each environment has memory for; None for a guess from the model.
+        deterministic: make contacts and sums come in one order, at a cost; needs mujoco_warp 4 or newer.
+
+    Raises:
+        MissingDependencyError: mujoco_warp is not installed, or does not match the installed MuJoCo.
+        ModelError: the file is missing or broken, the model has something that mujoco_warp lacks, or there is no memory
+            for as many environments; `fresh=False` with the RK4 integrator or with bodies that may sleep.
+        UnknownNameError: no such keyframe.
+        ArgumentError: no such device.
+    """
+
+    _own_call = "MujocoWarpEngine.from_mjw(mjm, m, d)"
+
+    @keeps_current
+    def __init__(
+        self,
+        model: Any,
+        num_envs: int = 1,
+        *,
+        device: str = "cuda",
+        fresh: bool = True,
+        keyframe: str | int | None = None,
+        nconmax: int | None = None,
+        njmax: int | None = None,
+        deterministic: bool = False,
+    ) -> None:
+        mujoco_warp()
+        self._sizes = [None if size is None else positive_int(size, what) for size, what in _sized(nconmax, njmax)]
+        self._deterministic = deterministic
+        self._has_worlds = False
+        super().__init__(model, positive_int(num_envs, "num_envs"), resolve_device(device), fresh, None, keyframe)
+        refuse_unfresh_sleep(self._spec.option if self._sealed is None else self._sealed.opt, fresh)
+        self.capture(True)
+        self._ensure()  # what mujoco_warp lacks is said now, not at the first step
+
+    @classmethod
+    def compose(
+        cls,
+        entities: Mapping[str, Any],
+        terrain: Any = None,
+        *,
+        num_envs: int = 1,
+        device: str = "cuda",
+        fresh: bool = True,
+        keyframe: str | int | None = None,
+        nconmax: int | None = None,
+        njmax: int | None = None,
+        deterministic: bool = False,
+    ) -> MujocoWarpEngine:
+        """Put several models into one world, each under the prefix `name/`; see `MujocoEngine.compose`.
+
+        Args:
+            entities: name to a model, or to `(model, pos)` or `(model, pos, quat)` that places it (m, wxyz).
+            terrain: a model that becomes the world itself, with its options.
+            num_envs: number of environments.
+            device: see the class.
+            fresh: see the class.
+            keyframe: see the class; an entity's keyframe is called `entity/name`.
+            nconmax: see the class.
+            njmax: see the class.
+            deterministic: see the class.
+
+        Raises:
+            ModelError: naming the entity whose name or model is not usable.
+        """
+        return cls(
+            compose_spec(entities, terrain),
+            num_envs,
+            device=device,
+            fresh=fresh,
+            keyframe=keyframe,
+            nconmax=nconmax,
+            njmax=njmax,
+            deterministic=deterministic,
+        )
+
+    @staticmethod
+    def from_mjw(mjm: Any, m: Any, d: Any, *, fresh: bool = True) -> LiveMujocoWarpEngine:
+        """Wrap a live mujoco_warp Model and Data.
+
+        You step and reset them; then call `scene.update()` after each step.
+
+        Args:
+            mjm: the MjModel that `m` was made from: it has the names.
+            m: mujoco_warp's Model.
+            d: mujoco_warp's Data, `nworld` environments.
+            fresh: compute derived state anew for the state after the last step, in your Data; False reads it as
+                `mujoco_warp.step` left it, one tick behind.
+
+        Raises:
+            ModelError: a wrong type, or sizes that do not belong together.
+        """
+        return LiveMujocoWarpEngine(mjm, m, d, fresh=fresh)
+
+    # Model ------------------------------------------------------------------------------------------------------------
+
+    @property
+    def _is_installed(self) -> bool:
+        return self._has_worlds
+
+    @property
+    def _computes_wrenches(self) -> bool:
+        return self.fresh
+
+    def supports(self, requirement: Requirement) -> str | None:
+        """Return None where the engine can give the requirement, else the reason and the fix."""
+        return self._unknown_type(requirement, self._model) or super().supports(requirement)
+
+    def grants_late(self, requirement: Requirement) -> bool:
+        """Whether a requirement may be prepared late; not where it needs other worlds, whose memory is elsewhere."""
+        return super().grants_late(requirement) and (requirement == SHAPES or not self._lacks(requirement))
+
+    def _install(self, model: Any, prepared: frozenset[Requirement]) -> None:
+        """Make the worlds of a model; where there were some before the first tick, carry their state over."""
+        worlds = self._made(model)
+        start = {} if self._key < 0 else default_state(model, self._key)
+        start_on_device = {name: torch.from_numpy(values).to(self.device) for name, values in start.items()}
+        _write(worlds.states(), start_on_device, None)
+        for option in ("gravity", "magnetic"):
+            worlds.expand(f"opt.{option}")
+        if self._has_worlds:
+            old = self._worlds
+            pristine = put_model(old.mjm, self._label, self._derived.compute.wp_device)
+            self._set_options(pristine)
+            worlds.take_over(old, pristine, default_state(old.mjm, self._key))
+        self._attach(worlds)
+        self._has_worlds, self._model, self._start = True, model, start_on_device
+        self._reset_mask = torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
+        if self._offsets:
+            self._bind_offsets()
+        self.dt = model_time_step(model.opt, self._label)
+        self._derive(prepared)
+
+    @graph.launching
+    def _made(self, model: Any) -> Worlds:
+        """Return new worlds of a compiled model."""
+        module, device = mujoco_warp(), self._derived.compute.wp_device
+        check_envs("MujocoWarpEngine", self.num_envs, 4 * state_size(model), self.device)
+        m = put_model(model, self._label, device)
+        self._set_options(m)
+        room = sizes(model, module, *self._sizes)
+        try:
+            with wp.ScopedDevice(device):
+                d = module.make_data(model, nworld=self.num_envs, **room)
+        except (RuntimeError, ValueError) as error:  # too much memory, or more than Warp can count
+            raise ModelError(
+                f"{self._label}: {self.num_envs} environments with room for nconmax={room['nconmax']} contacts and "
+                f"njmax={room['njmax']} constraints each cannot be made on {device}: {reason_of(error)}. Give fewer "
+                "environments, or a lower nconmax or njmax."
+            ) from error
+        return Worlds(model, m, d, self._derived.compute)
+
+    def _set_options(self, m: Any) -> None:
+        module = mujoco_warp()
+        m.opt.warn_overflow = type(m.opt.warn_overflow)(0)  # this engine says it, once and by name
+        if self._deterministic:
+            if not hasattr(m.opt, "deterministic"):
+                raise ModelError(f"deterministic: mujoco_warp {module.__version__} cannot; it needs 4.0 or newer.")
+            m.opt.deterministic = int(module.DeterminismType.ALL)
+
+    def expand(self, field: str) -> torch.Tensor:
+        """Give each environment values of its own in a field of mujoco_warp's Model, and return them.
+
+        Args:
+            field: name of the field, e.g. ``"geom_friction"``, ``"site_pos"``, ``"opt.gravity"``; one that mujoco_warp
+                documents with a leading ``*``.
+
+        Returns:
+            The values `[env, ...]`, float32 or int32, live and writable. Graphs are captured anew by themselves.
+
+        Raises:
+            UnknownNameError: the Model has no such field.
+            ArgumentError: all environments must share it.
+        """
+        self._ensure()
+        return self._worlds.expand(field)
+
+    # State ------------------------------------------------------------------------------------------------------------
+
+    def step(self, ctrl: Any = None, substeps: int = 1) -> None:
+        """Advance `substeps` ticks under one control.
+
+        Args:
+            ctrl: `[env, nu]` or `[nu]` for all environments; None keeps what `engine.ctrl` holds.
+            substeps: number of ticks.
+
+        Raises:
+            ArgumentError: a control of another shape.
+
+        Warns:
+            SensoriumWarning: once for each kind, when mujoco_warp's memory was too small, e.g. for all contacts.
+        """
+        substeps = positive_int(substeps, "substeps")
+        self._check_time_step(self.model.opt.timestep, "engine.model")
+        self._check_time_steps()
+        if ctrl is not None:
+            self._write_ctrl(ctrl)
+        if self._previous:
+            if substeps > 1:
+                self._worlds.step(substeps - 1)
+            self._keep_state()
+            self._worlds.step(1)
+        else:
+            self._worlds.step(substeps)
+        self.tick += substeps
+        self._dirty, self._needs_forward = True, False
+        self.lag = 0 if self.fresh else 1
+        self._check_overflow()
+
+    def reset(self, env_ids: Any, state: Mapping[str, Any] | None = None) -> None:
+        """Reset environments, write `state` into them, and bring their derived state up to date; no others change.
+
+        With `fresh=False` the derived state of the reset environments is then current and `lag` is 0 until the next
+        step, while that of the others is as it was.
+
+        Args:
+            env_ids: None for all, integers, or a bool mask `[env]`; with a mask on the engine's device, and no
+                `state`, the host waits for nothing.
+            state: values for `qpos, qvel, act, ctrl, mocap_pos, mocap_quat`, each `[n, ...]` for the n environments in
+                the order given, or what broadcasts to it. What is not given takes the model's default or the keyframe.
+                Fields of the model, gravity and magnetic flux stay.
+
+        Raises:
+            ArgumentError: env ids or values that do not fit.
+            UnknownNameError: a key that is no state.
+            ModelError: shapes were described, and are not the same in all environments any more. On CUDA the host does
+                not wait for that: a later step or reset raises it.
+        """
+        ids = env_selection(env_ids, self.num_envs, self.device)
+        if state and ids is not None and ids.dtype == torch.bool:
+            ids = env_rows(ids, self.num_envs, self.device)  # values have one row for each, so the host has to count
+        if ids is not None and len(ids) == 0:
+            return
+        targets = {name: self._state_view(name) for name in STATE_FIELDS}
+        values = row_values(state or {}, targets, self.num_envs if ids is None else len(ids), "state")
+        if not self.fresh and ids is not None:
+            self.refresh()  # the last tick of the others, which the reset would otherwise take from them
+        mask = self._reset_mask
+        mark(mask, ids)
+        self._worlds.reset(mask)
+        _write(self._worlds.states(), self._start, mask)
+        for name, value in values.items():
+            targets[name][slice(None) if ids is None else ids] = value
+        if ids is None:
+            self.forward()
+        else:
+            self._refresh_rows(ids)
+        self._check_shapes()
+
+    def state(self) -> dict[str, Any]:
+        """Return all that is needed to resume: state, gravity and flux of each env, derived arrays, tick.
+
+        Resuming is bit-identical on the CPU, and on CUDA with `deterministic=True`.
+        """
+        saved = self._saved_derived()
+        return saved | {
+            "rows": {name: values.clone() for name, values in self._worlds.states().items()},
+            "options": {name: self._worlds.of_each(f"opt.{name}") for name in ("gravity", "magnetic")},
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state` returned, in an engine of the same model and number of environments.
+
+        Raises:
+            ArgumentError: the state is of another model or number of environments.
+        """
+        rows = self._worlds.states()
+        shapes = {name: tuple(values.shape) for name, values in rows.items()}
+        saved = {name: tuple(values.shape) for name, values in state["rows"].items()}
+        if shapes != saved:
+            differ = next(name for name in {**shapes, **saved} if shapes.get(name) != saved.get(name))
+            raise ArgumentError(
+                f"saved state: got {differ} of shape {saved.get(differ)}, expected {shapes.get(differ)}: it is of "
+                "another model or number of environments."
+            )
+        for name, values in rows.items():
+            values.copy_(state["rows"][name])
+        for name, values in state["options"].items():
+            self._worlds.expand(f"opt.{name}").copy_(values)
+        self._load_derived(state)
+
+
+def _write(targets: Mapping[str, torch.Tensor], values: Mapping[str, torch.Tensor], mask: torch.Tensor | None) -> None:
+    """Write values that all environments get, into all of them or those of a mask."""
+    for name, target in targets.items():
+        if name in values:
+            value = values[name].expand_as(target)
+            rows = None if mask is None else mask.reshape(-1, *[1] * (target.dim() - 1))
+            target.copy_(value if rows is None else torch.where(rows, value, target))
+
+
+def _sized(nconmax: int | None, njmax: int | None) -> list[tuple[int | None, str]]:
+    return [(nconmax, "nconmax"), (njmax, "njmax")]

@@ -1,0 +1,473 @@
+"""mujoco_warp itself: its import, its worlds on one device, and its functions replayed as graphs.
+
+A function of mujoco_warp is a hundred small launches, which cost the host far more than the device. So each is run once
+as it is, which loads its kernels, then captured, then replayed (on the CPU too, bit for bit the same). Scalars, sizes
+and addresses are frozen in a graph: it is captured anew when an array or option of the model was replaced.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import gc
+import importlib
+import operator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from importlib import metadata
+from typing import Any
+
+import mujoco
+import numpy as np
+import torch
+import warp as wp
+
+from sensorium.compute import Compute, graph, keeps_current
+from sensorium.engines.mujoco.sleep import AWAKE, sleeps
+from sensorium.engines.mujoco.spec import reason_of
+from sensorium.errors import ArgumentError, MissingDependencyError, ModelError, UnknownNameError
+
+STATE = (
+    "time", "qpos", "qvel", "act", "history", "plastic", "qacc_warmstart", "ctrl", "qfrc_applied", "xfrc_applied",
+    "eq_active", "mocap_pos", "mocap_quat", "userdata", "tree_asleep",
+)  # fmt: skip
+"""Fields of the Data that a step starts from; those that this version has."""
+SHOWN = ("xpos", "xquat", "qfrc_actuator")
+"""Other fields of the Data that derived arrays are views of, and whose addresses therefore outlive it."""
+ASLEEP = (
+    "tree_asleep", "tree_awake", "body_awake", "body_awake_ind", "dof_awake_ind", "ntree_awake", "nbody_awake",
+    "nv_awake",
+)  # fmt: skip
+"""Fields that say which bodies sleep; the forward computation wakes some of them."""
+LOST = {
+    "NEFC": ("njmax", "constraints: some were dropped, so contacts lack forces"),
+    "NJMAX_NNZ": ("njmax_nnz", "the constraint Jacobian: constraints were dropped"),
+    "BROADPHASE": ("nconmax", "pairs that may touch: contacts were dropped, no report has them"),
+    "NARROWPHASE": ("nconmax", "contacts: those beyond it were dropped, no report has them"),
+    "CCD": ("nccdmax", "contacts of convex shapes: those beyond it were dropped"),
+    "HFIELD": ("nconmax", "contacts with a height field: those beyond it were dropped"),
+    "CONTACT_MATCH": ("contact_sensor_maxmatch", "matches of one contact sensor: those beyond it were dropped"),
+    "NVMAX": ("nvmax", "degrees of freedom that are awake"),
+    "TACTILE": ("nconmax", "contacts of a tactile sensor"),
+}
+"""mujoco_warp's overflow flags that lose something: the size to raise, and what was lost."""
+
+
+@functools.cache
+def mujoco_warp() -> Any:
+    """Return the module.
+
+    Raises:
+        MissingDependencyError: it is not installed, or belongs to another MuJoCo than the installed one.
+    """
+    versions = {}
+    for package in ("mujoco", "mujoco-warp"):
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            versions[package] = ""
+    versions["mujoco"] = versions["mujoco"] or mujoco.__version__
+    if (fault := pair_fault(versions["mujoco"], versions["mujoco-warp"])) is not None:
+        raise MissingDependencyError(fault)
+    try:
+        import mujoco_warp as module
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"mujoco-warp {versions['mujoco-warp']} cannot be imported beside mujoco {versions['mujoco']}: "
+            f"{reason_of(error)}. pip install 'sensorium[warp]' brings a pair that works."
+        ) from error
+    return module
+
+
+def pair_fault(engine: str, warp: str) -> str | None:
+    """Return why a version of mujoco and one of mujoco-warp (empty: none) do not work together, or None.
+
+    The two are released together, under the same number, and read each other's structures.
+    """
+    if not warp:
+        release = ".".join(engine.split(".")[:2])
+        return (
+            "MujocoWarpEngine needs mujoco-warp, which is not installed: pip install 'sensorium[warp]', or for the "
+            f"installed mujoco {engine}: pip install 'mujoco-warp=={release}.*'."
+        )
+    if engine.split(".")[:2] == warp.split(".")[:2]:
+        return None
+    newer = max((engine, warp), key=_numbers)
+    release = ".".join(newer.split(".")[:2])
+    return (
+        f"mujoco {engine} and mujoco-warp {warp} do not match: they work in pairs of the same release. Install one: "
+        f"pip install 'mujoco=={release}.*' 'mujoco-warp=={release}.*' (beside mjlab 1.6: 'mujoco==3.11.*' "
+        "'mujoco-warp==3.11.*')."
+    )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) if part.isdigit() else 0 for part in version.split(".")[:2])
+
+
+@graph.launching
+def put_model(mjm: Any, label: str, device: Any) -> Any:
+    """Return a model on a device.
+
+    Raises:
+        ModelError: it has a feature that mujoco_warp lacks; the message has its name.
+    """
+    module = mujoco_warp()
+    try:
+        with wp.ScopedDevice(device):
+            return module.put_model(mjm)
+    except (NotImplementedError, ValueError) as error:
+        flags = _lacking_flags(module, mjm.opt)
+        why = f"{', '.join(flags)} not supported." if flags else reason_of(error)
+        raise ModelError(
+            f"mujoco_warp {module.__version__} cannot simulate {label}: {why} MuJoCo on the CPU can: MujocoEngine."
+        ) from error
+
+
+def _lacking_flags(module: Any, options: Any) -> list[str]:
+    """Return the names of flags that mujoco_warp does not have."""
+    found = []
+    for flags, kind, known in (
+        (int(options.disableflags), mujoco.mjtDisableBit, module.DisableBit),
+        (int(options.enableflags), mujoco.mjtEnableBit, module.EnableBit),
+    ):
+        bits = (getattr(kind, name) for name in dir(kind) if name.startswith(("mjDSBL_", "mjENBL_")))
+        supported = functools.reduce(operator.or_, map(int, known))
+        found += [bit.name for bit in bits if flags & int(bit) & ~supported]
+    return found
+
+
+class Worlds:
+    """A model and its data on one device, and what is done with them.
+
+    Args:
+        mjm: the MjModel.
+        m: mujoco_warp's Model.
+        d: mujoco_warp's Data.
+        compute: the device, its streams, and whether graphs are replayed.
+    """
+
+    def __init__(self, mjm: Any, m: Any, d: Any, compute: Compute) -> None:
+        self.mjm, self.m, self.d = mjm, m, d
+        self._compute = compute
+        self._module = mujoco_warp()
+        self._graphs: dict[Any, _Graph] = {}
+        self._tensors: dict[str, tuple[Any, torch.Tensor]] = {}
+        self._kept: dict[str, Any] = {}
+        self.device = d.qpos.device
+
+    def __repr__(self) -> str:
+        return f"Worlds({self.d.nworld} on {self.device}, naconmax={self.d.naconmax}, njmax={self.d.njmax})"
+
+    def field(self, name: str) -> Any:
+        """Return the Warp array of a field: of the options (`"opt.gravity"`), of the data, or of the model."""
+        if "." not in name and hasattr(self.d, name):
+            return getattr(self.d, name)
+        owner, name = _owner(self.m, name)
+        return getattr(owner, name)
+
+    def tensor(self, name: str) -> torch.Tensor:
+        """Return a field as a tensor, without a copy: vectors, quaternions and matrices have axes of their own."""
+        array = self.field(name)
+        bound, tensor = self._tensors.get(name, (None, None))
+        if tensor is None or bound is not array:
+            with torch.inference_mode(False):  # a tensor made in that mode could never be written outside
+                if 0 in array.shape:
+                    width = tuple(getattr(array.dtype, "_shape_", ()))
+                    device = wp.device_to_torch(array.device)
+                    tensor = torch.zeros((*array.shape, *width), dtype=torch.float32, device=device)
+                else:
+                    tensor = wp.to_torch(array)
+            self._tensors[name] = array, tensor
+        return tensor
+
+    def expand(self, field: str) -> torch.Tensor:
+        """Give each world values of its own in a field of the model, and return them; see `MujocoWarpEngine.expand`."""
+        owner, name = _owner(self.m, field)
+        array = getattr(owner, name, None)
+        if not isinstance(array, wp.array):
+            known = [prefix + each for prefix, part in parts_of(self.m).items() for each in batched(part)]
+            raise UnknownNameError("field of mujoco_warp's Model", field, known)
+        worlds = int(self.d.nworld)
+        if name not in batched(owner) or field == "opt.timestep":
+            raise ArgumentError(
+                f"{field}: got a field that all environments of mujoco_warp share, expected one for each."
+            )
+        if array.shape[0] != worlds:
+            setattr(owner, name, wp.from_torch(self.of_each(field), dtype=array.dtype))
+        return self.tensor(field)
+
+    def of_each(self, field: str) -> torch.Tensor:
+        """Return a copy of the values `[world, ...]` that each world has in a batched field of the model."""
+        values = self.tensor(field)
+        return values[torch.arange(int(self.d.nworld), device=values.device) % len(values)]
+
+    def take_over(self, old: Worlds, pristine: Any, start: dict[str, np.ndarray]) -> None:
+        """Take the place of other worlds, of the same model before sensors added to it: what was written there counts.
+
+        Tensors that were handed out show these worlds from now on.
+
+        Args:
+            old: the other worlds.
+            pristine: their model as it was put on the device.
+            start: their state at the start.
+
+        Raises:
+            ModelError: something was written whose size differs now.
+        """
+        fix = "which a sensor then changed the size of: write it after Scene(...)."
+        for name in (*STATE, *SHOWN):
+            mine, theirs = getattr(self.d, name, None), getattr(old.d, name, None)
+            if mine is None or theirs is None:
+                continue
+            if mine.shape == theirs.shape:
+                if name in SHOWN:
+                    wp.copy(theirs, mine)
+                setattr(self.d, name, theirs)
+            elif name in start and not np.array_equal(
+                old.tensor(name).cpu(), np.broadcast_to(start[name], tuple(old.tensor(name).shape))
+            ):
+                raise ModelError(f"{name} was written before the scene was made, {fix}")
+        for field, value in old.edited(pristine).items():
+            owner, name = _owner(self.m, field)
+            if isinstance(value, wp.array):
+                shared = 1 if name in batched(owner) else 0
+                if getattr(owner, name).shape[shared:] != value.shape[shared:]:
+                    raise ModelError(f"{field} of mujoco_warp's Model was written before the scene was made, {fix}")
+            setattr(owner, name, value)
+        for name, (_, tensor) in old._tensors.items():
+            tensor.set_(self.tensor(name))  # type: ignore[call-overload]
+            self._tensors[name] = self.field(name), tensor
+
+    def edited(self, pristine: Any) -> dict[str, Any]:
+        """Return the fields of the model that its owner wrote or replaced: Warp arrays, options and callbacks.
+
+        Args:
+            pristine: the same model as it was put on the device.
+        """
+        found: dict[str, Any] = {"callback": self.m.callback}
+        first = parts_of(pristine)
+        for prefix, mine in parts_of(self.m).items():
+            for name, value in vars(mine).items():
+                other = getattr(first[prefix], name, None)
+                if isinstance(value, wp.array) and isinstance(other, wp.array):
+                    same = value.shape == other.shape and (
+                        not value.size or np.array_equal(value.numpy(), other.numpy(), equal_nan=True)
+                    )
+                else:
+                    same = not prefix or value == other  # of the options; the model's other numbers are its sizes
+                if not same:
+                    found[prefix + name] = value
+        return found
+
+    def states(self) -> dict[str, torch.Tensor]:
+        """Return the fields that a step starts from, as tensors without a copy; empty ones are left out."""
+        fields = {name: getattr(self.d, name, None) for name in STATE}
+        return {name: wp.to_torch(array) for name, array in fields.items() if array is not None and array.size}
+
+    def step(self, count: int) -> None:
+        """Take steps."""
+        graph = self._graph("step", lambda: self._module.step(self.m, self.d))
+        for _ in range(count):
+            graph.run()
+
+    def forward(self, stage: str, *, sensors: bool, wrenches: bool) -> None:
+        """Compute what follows from the state, up to a stage.
+
+        Args:
+            stage: `"pos"`, `"vel"` or `"acc"`; `"acc"` computes everything.
+            sensors: with the native sensors of that stage. `"acc"` always computes them.
+            wrenches: also what mj_rnePostConstraint computes, where no sensor of the model makes it run.
+
+        The state stays as it is: who sleeps, the history of delayed sensors and the controls, which a callback writes.
+        `"acc"` computes everything as if all bodies were awake: mujoco_warp has no contacts of bodies that sleep.
+        """
+        module, m, d = self._module, self.m, self.d
+
+        def compute() -> None:
+            if stage == "acc":
+                module.forward(m, d)
+                if wrenches and not self._computes_wrenches:
+                    module.rne_postconstraint(m, d)
+            elif sensors:
+                module.fwd_position(m, d)
+                d.sensordata.zero_()
+                module.sensor_pos(m, d)
+                module.fwd_velocity(m, d)
+                module.sensor_vel(m, d)
+            else:
+                module.kinematics(m, d)
+                if stage == "vel":
+                    module.com_pos(m, d)
+                    module.com_vel(m, d)
+
+        def compute_only() -> None:
+            control, m.callback.control = m.callback.control, None
+            try:
+                with self._keeping():
+                    if stage == "acc" and sleeps(m.opt):
+                        d.tree_asleep.fill_(AWAKE)
+                    compute()
+            finally:
+                m.callback.control = control
+
+        self._graph((stage, sensors, wrenches), compute_only).run()
+
+    @property
+    def _computes_wrenches(self) -> bool:
+        """Whether mujoco_warp.forward computes accelerations and wrenches of bodies."""
+        is_off = int(self.m.opt.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
+        return bool(
+            getattr(self.m.opt, "run_rne_postconstraint", False) or (self.m.sensor_rne_postconstraint and not is_off)
+        )
+
+    @contextmanager
+    def _keeping(self) -> Iterator[None]:
+        """Put what the forward computation writes into the state back to what it was."""
+        names = (*(ASLEEP if sleeps(self.m.opt) else ()), "history")
+        fields = {name: array for name in names if (array := getattr(self.d, name, None)) is not None and array.size}
+        for name, array in fields.items():
+            if name not in self._kept:
+                self._kept[name] = wp.empty_like(array)
+            wp.copy(self._kept[name], array)
+        yield
+        for name, array in fields.items():
+            wp.copy(array, self._kept[name])
+
+    def reset(self, mask: torch.Tensor) -> None:
+        """Put worlds back to the model's default state.
+
+        Args:
+            mask: bool [env], of which the address is taken the first time.
+        """
+        rows = wp.from_torch(mask, dtype=wp.bool)
+        self._graph("reset", lambda: self._module.reset_data(self.m, self.d, reset=rows)).run()
+
+    def _graph(self, key: Any, work: Callable[[], None]) -> _Graph:
+        if key not in self._graphs:
+            self._graphs[key] = _Graph(self, self._compute, work)
+        return self._graphs[key]
+
+    def parts(self) -> list[Any]:
+        """Return all arrays and options that a graph may have frozen."""
+        m, d = self.m, self.d
+        parts = (*parts_of(m).values(), m.callback, d, d.contact, d.efc)
+        return [value for part in parts for value in vars(part).values()]
+
+    def overflow(self) -> torch.Tensor:
+        """Return int32 [env]: mujoco_warp's overflow flags since each world's reset."""
+        flags: torch.Tensor = wp.to_torch(self.d.overflow)
+        return flags
+
+    def lost(self, flags: int) -> list[tuple[str, str]]:
+        """Return the size to raise and what was lost, for each overflow among some flags."""
+        kinds = getattr(self._module, "OverflowType", None)
+        if kinds is None:  # 3.11 does not export it
+            kinds = importlib.import_module("mujoco_warp._src.types").OverflowType
+        return [LOST[kind.name] for kind in kinds if kind.name in LOST and flags & int(kind)]
+
+
+class _Graph:
+    """One function of mujoco_warp: run as it is the first time, then captured, then replayed."""
+
+    def __init__(self, worlds: Worlds, compute: Compute, work: Callable[[], None]) -> None:
+        self._worlds, self._compute, self._work = worlds, compute, work
+        self._graph: Any = None
+        self._frozen: list[Any] | None = None
+
+    @keeps_current
+    def run(self) -> None:
+        """Do the work once."""
+        compute, parts = self._compute, self._worlds.parts()
+        if self._frozen is None or not compute.capture or not self._holds(parts):
+            with graph.launching, wp.ScopedDevice(compute.wp_device), self._stream():
+                self._work()
+            self._graph, self._frozen = None, self._worlds.parts()
+            return
+        if self._graph is None:
+            self._capture()
+        with graph.launching:
+            wp.capture_launch(self._graph, None if compute.is_cpu else compute.stream)
+
+    def _stream(self) -> Any:
+        return nullcontext() if self._compute.is_cpu else wp.ScopedStream(self._compute.stream)
+
+    def _holds(self, parts: list[Any]) -> bool:
+        """Whether nothing was replaced since the last run."""
+        assert self._frozen is not None
+        return len(parts) == len(self._frozen) and all(map(operator.is_, parts, self._frozen))
+
+    def _capture(self) -> None:
+        device = self._compute.wp_device
+        stream = None if device.is_cpu else wp.Stream(device)
+        collects = gc.isenabled()
+        gc.disable()  # memory freed during a capture would spoil it
+        try:
+            with (
+                graph.launching.alone(),
+                wp.ScopedDevice(device),
+                nullcontext() if stream is None else wp.ScopedStream(stream),
+                wp.ScopedCapture(device=device, force_module_load=False) as captured,
+            ):
+                self._work()
+        finally:
+            if collects:
+                gc.enable()
+        self._graph = captured.graph
+
+
+def parts_of(m: Any) -> dict[str, Any]:
+    """Return mujoco_warp's Model and the parts of it that have fields, by the prefix of their names."""
+    return {"": m, "opt.": m.opt} | ({"stat.": m.stat} if hasattr(m, "stat") else {})
+
+
+def _owner(m: Any, field: str) -> tuple[Any, str]:
+    """Return the part of the Model that has a field, and the field's name there."""
+    prefix, dot, name = field.partition(".")
+    parts = parts_of(m)
+    return (parts[prefix + dot], name) if dot and prefix + dot in parts else (m, field)
+
+
+def batched(owner: Any) -> list[str]:
+    """Return the fields of a mujoco_warp Model, or of a part of it, that may hold values of each world."""
+    return [
+        spec.name for spec in dataclasses.fields(owner) if tuple(getattr(spec.type, "shape", None) or ())[:1] == ("*",)
+    ]
+
+
+def sizes(mjm: Any, module: Any, nconmax: int | None, njmax: int | None) -> dict[str, int]:
+    """Return how many contacts and constraints each world gets memory for.
+
+    What is not given is mujoco_warp's own guess from the model, or twice what the default state and the keyframes have,
+    whichever is more.
+
+    Args:
+        mjm: the MjModel.
+        module: mujoco_warp.
+        nconmax: contacts, or None.
+        njmax: constraints, or None.
+    """
+    data = mujoco.MjData(mjm)
+    contacts, constraints = 0, 0
+    for key in range(-1, mjm.nkey):
+        if key >= 0:
+            mujoco.mj_resetDataKeyframe(mjm, data, key)
+        mujoco.mj_forward(mjm, data)
+        contacts, constraints = max(contacts, int(data.ncon)), max(constraints, int(data.nefc))
+    with wp.ScopedDevice("cpu"):
+        guess = module.make_data(mjm, nworld=1)
+    return {
+        "nconmax": max(int(guess.naconmax), 2 * contacts) if nconmax is None else nconmax,
+        "njmax": max(int(guess.njmax), 2 * constraints) if njmax is None else njmax,
+    }
+
+
+def default_state(mjm: Any, key: int) -> dict[str, np.ndarray]:
+    """Return the state of a keyframe (-1: the model's default state), by name of the state field."""
+    data = mujoco.MjData(mjm)
+    if key >= 0:
+        mujoco.mj_resetDataKeyframe(mjm, data, key)
+    names = ("qpos", "qvel", "act", "ctrl", "mocap_pos", "mocap_quat")
+    state = {name: np.array(getattr(data, name), dtype=np.float32) for name in names}
+    state["time"] = np.array(data.time, dtype=np.float32)
+    return state
