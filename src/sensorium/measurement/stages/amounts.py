@@ -13,7 +13,7 @@ from pydantic import AfterValidator, ValidationInfo
 
 from sensorium.cfg import Float, StageCfg, amount_bounds, bad, must
 from sensorium.compute import Rows, kernel
-from sensorium.measurement.draws import draw_columns, is_law, law_parameters
+from sensorium.measurement.draws import draw_columns, is_law, law_of
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import Choice, Normal, Uniform, normal_table
 from sensorium.spec import exact_fraction
@@ -71,17 +71,17 @@ def draw_amount(
     """Draw a distribution anew for the envs whose episode begins (one launch); nothing for a plain amount."""
     if not is_law(amount):
         return
-    *tables, joint = law_parameters(amount, columns, lambda value: row(value, columns))
-    device = key.compute.wp_device
-    key.compute.launch(
-        draw_columns,
-        (columns,),
-        [
-            amount.kind, *(wp.array(table, dtype=wp.float32, device=device) for table in tables), joint,
-            int(non_negative), key.clock.episode_wp, wp.uint32(field), *key.stream(purpose), normal_table(device),
-        ],
-        [wp.from_torch(values)],
-    )  # fmt: skip
+    inputs = [
+        law_over(key, amount, columns), int(non_negative), key.clock.episode_wp, key.stream(purpose, field),
+        normal_table(key.compute.wp_device),
+    ]  # fmt: skip
+    key.compute.launch(draw_columns, (columns,), inputs, [wp.from_torch(values)])
+
+
+def law_over(key: StageKey, amount: Any, columns: int) -> Any:
+    """Return an amount over columns as a `Law` for kernels; a number is always itself."""
+    law = amount if is_law(amount) else Uniform(amount, amount)
+    return law_of(law, columns, lambda value: row(value, columns), key.compute.wp_device)
 
 
 def amount_table(key: StageKey, amount: Any, columns: int, drawn: torch.Tensor | None) -> Any:

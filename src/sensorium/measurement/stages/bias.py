@@ -14,7 +14,7 @@ from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Float, Place, StageCfg, bad, must
 from sensorium.compute import Rows, kernel
-from sensorium.measurement.draws import is_law
+from sensorium.measurement.draws import Stream, is_law, normals_of
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
     BEGAN,
@@ -36,7 +36,7 @@ from sensorium.measurement.stages.amounts import (
     within,
 )
 from sensorium.measurement.stages.key import StageKey
-from sensorium.random import normal_table, normals4
+from sensorium.random import normal_table
 
 # Gauss-Markov ---------------------------------------------------------------------------------------------------------
 
@@ -52,11 +52,8 @@ def _gauss_markov(
     clock: wp.array[wp.int32],
     episode: wp.array[wp.int32],
     reset_tick: wp.array[wp.int32],
-    field: wp.uint32,
-    key0: wp.uint32,
-    key1: wp.uint32,
-    turn_on_key0: wp.uint32,
-    turn_on_key1: wp.uint32,
+    stream: Stream,
+    turn_on_stream: Stream,
     table: wp.array[wp.vec3],
     drift: wp.array2d[wp.float32],
     turn_on: wp.array2d[wp.float32],
@@ -66,21 +63,9 @@ def _gauss_markov(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    tick = clock[0]
-    element = (field << wp.uint32(24)) | wp.uint32(quad)
-    draws = normals4(
-        wp.uint32(tick), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), element, key0, key1, table
-    )
-    if reset_tick[env] == tick:
-        starts = normals4(
-            wp.uint32(tick),
-            wp.uint32(rows.first_env + env),
-            wp.uint32(episode[env]),
-            element,
-            turn_on_key0,
-            turn_on_key1,
-            table,
-        )
+    draws = normals_of(clock[0], rows.first_env + env, episode[env], quad, stream, table)
+    if reset_tick[env] == clock[0]:
+        starts = normals_of(clock[0], rows.first_env + env, episode[env], quad, turn_on_stream, table)
         for j in range(4):
             column = 4 * quad + j
             if column < columns:
@@ -150,7 +135,7 @@ class GaussMarkov(StageCfg):
                 [
                     columns, leak, *(amount_row(key, sd) for sd in sds),
                     key.clock.words_wp, key.clock.episode_wp, key.clock.reset_tick_wp,
-                    wp.uint32(key.field_index[field]), *key.stream("drift"), *key.stream("turn_on"),
+                    *(key.stream(purpose, key.field_index[field]) for purpose in ("drift", "turn_on")),
                     normal_table(key.compute.wp_device),
                 ],
                 [*state_views(state, f"drift_{field}", f"turn_on_{field}"), column_values(slot[field])],
@@ -179,9 +164,7 @@ def _flicker(
     clock: wp.array[wp.int32],
     episode: wp.array[wp.int32],
     reset_tick: wp.array[wp.int32],
-    field: wp.uint32,
-    key0: wp.uint32,
-    key1: wp.uint32,
+    stream: Stream,
     table: wp.array[wp.vec3],
     parts: wp.array3d[wp.float32],
     values: wp.array2d[wp.float32],
@@ -190,12 +173,10 @@ def _flicker(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    t, e, p = wp.uint32(clock[0]), wp.uint32(rows.first_env + env), wp.uint32(episode[env])
     quads = (columns + 3) / 4
     total = wp.vec4()
     for c in range(leak.shape[0]):
-        element = (field << wp.uint32(24)) | wp.uint32(c * quads + quad)
-        draws = normals4(t, e, p, element, key0, key1, table)
+        draws = normals_of(clock[0], rows.first_env + env, episode[env], c * quads + quad, stream, table)
         for j in range(4):
             column = 4 * quad + j
             if column < columns:
@@ -280,7 +261,7 @@ class Flicker(DrawnStage):
                     amount_row(key, sds),
                     *self.tables(state, key, field),
                     key.clock.words_wp, key.clock.episode_wp, key.clock.reset_tick_wp,
-                    wp.uint32(key.field_index[field]), *key.stream("parts"), normal_table(key.compute.wp_device),
+                    key.stream("parts", key.field_index[field]), normal_table(key.compute.wp_device),
                 ],
                 [*state_views(state, f"parts_{field}"), column_values(slot[field])],
             )  # fmt: skip

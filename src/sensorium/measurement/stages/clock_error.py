@@ -10,7 +10,7 @@ import warp as wp
 
 from sensorium.cfg import Amount, Place, StageCfg
 from sensorium.compute import Rows, kernel
-from sensorium.measurement.draws import is_law
+from sensorium.measurement.draws import Stream, is_law, normals_of
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
     BEGAN,
@@ -22,7 +22,7 @@ from sensorium.measurement.stages.amounts import (
     ticks_since,
 )
 from sensorium.measurement.stages.key import StageKey
-from sensorium.random import normal_table, normals4
+from sensorium.random import normal_table
 
 
 @kernel
@@ -36,8 +36,7 @@ def _stamp(
     ticks: wp.array[wp.int64],
     began: wp.array2d[wp.float32],
     episode: wp.array[wp.int32],
-    key0: wp.uint32,
-    key1: wp.uint32,
+    stream: Stream,
     table: wp.array[wp.vec3],
     stamp_out: wp.array[wp.float64],
 ) -> None:
@@ -47,9 +46,7 @@ def _stamp(
     since = wp.float64(ticks_since(wp.int32(tick), began, env)) * dt
     stamp = wp.float64(tick) * dt + wp.float64(offset[env, 0]) + wp.float64(1.0e-6) * wp.float64(skew[env, 0]) * since
     if jitter > 0.0:
-        draws = normals4(
-            wp.uint32(tick), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), wp.uint32(0), key0, key1, table
-        )
+        draws = normals_of(wp.int32(tick), rows.first_env + env, episode[env], 0, stream, table)
         stamp = stamp + wp.float64(jitter * draws[0])
     if resolution > wp.float64(0.0):
         stamp = wp.floor(stamp / resolution) * resolution
@@ -120,7 +117,7 @@ class ClockError(StageCfg):
                 [
                     wp.float64(clock.dt), wp.float64(self.resolution), self.jitter, *tables,
                     wp.from_torch(ticks, dtype=wp.int64), wp.from_torch(began), clock.episode_wp,
-                    *key.stream("jitter"), normal_table(key.compute.wp_device),
+                    key.stream("jitter"), normal_table(key.compute.wp_device),
                 ],
                 [wp.from_torch(out, dtype=wp.float64)],
             )  # fmt: skip

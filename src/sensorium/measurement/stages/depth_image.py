@@ -20,10 +20,11 @@ from pydantic import ValidationInfo, field_validator
 from sensorium.cfg import Float, StageCfg, bad, must
 from sensorium.compute import Rows, kernel
 from sensorium.geometry.transforms import quat_rotate
+from sensorium.measurement.draws import Stream, normals_of
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import Positive, Share, column_values
 from sensorium.measurement.stages.key import StageKey
-from sensorium.random import normal_table, normals4, philox
+from sensorium.random import normal_table
 from sensorium.spec import FieldSpec
 
 Z_DEPTH = "distance_to_image_plane"
@@ -49,17 +50,13 @@ class Pinhole:
 class DepthDraws:
     """Streams of random numbers: of the noise, of its slow part and of the pixel; shares; size of the window."""
 
-    field: wp.uint32
-    noise0: wp.uint32
-    noise1: wp.uint32
-    slow0: wp.uint32
-    slow1: wp.uint32
-    pixel0: wp.uint32
-    pixel1: wp.uint32
+    noise: Stream
+    slow: Stream
+    pixel: Stream
     radius: wp.int32
     slow_ticks: wp.int32
-    fast: wp.float32
-    slow: wp.float32
+    fast_share: wp.float32
+    slow_share: wp.float32
 
 
 # Surfaces -------------------------------------------------------------------------------------------------------------
@@ -195,17 +192,15 @@ def returns(cosine: float, cos_none: float, cos_all: float, chance: float) -> bo
 
 @wp.func
 def window_normals(
-    time: wp.uint32,
-    env: wp.uint32,
-    episode: wp.uint32,
+    time: int,
+    global_env: int,
+    episode: int,
     mount: int,
     v: int,
     quad: int,
     image: Pinhole,
-    field: wp.uint32,
     radius: int,
-    key0: wp.uint32,
-    key1: wp.uint32,
+    stream: Stream,
     table: wp.array[wp.vec3],
 ) -> wp.vec4:
     """Return normals of variance 1 for the pixels 4 quad to 4 quad + 3 of a row: means over a window of white draws.
@@ -220,8 +215,7 @@ def window_normals(
     for i in range(2 * radius + 1):
         row = (mount * rows_of + v + i) * blocks
         for b in range(2 * margin + 1):
-            element = (field << wp.uint32(24)) | wp.uint32(row + quad + b)
-            draws = normals4(time, env, episode, element, key0, key1, table)
+            draws = normals_of(time, global_env, episode, row + quad + b, stream, table)
             for j in range(4):
                 at = 4 * (b - margin) + j  # of this draw, from the first of the four pixels
                 for k in range(4):
@@ -239,29 +233,15 @@ def noise_of(
 
     The slow part goes from one draw to the next in `slow_ticks`, at constant variance: a function of the tick alone.
     """
-    e, p = wp.uint32(global_env), wp.uint32(episode)
-    total = window_normals(
-        wp.uint32(tick), e, p, mount, v, quad, image, draws.field, draws.radius, draws.noise0, draws.noise1, table
-    )
+    total = window_normals(tick, global_env, episode, mount, v, quad, image, draws.radius, draws.noise, table)
     if draws.slow_ticks > 0:
-        knot = wp.uint32(tick / draws.slow_ticks)
+        knot = tick / draws.slow_ticks
         x = float(tick % draws.slow_ticks) / float(draws.slow_ticks)
-        past = window_normals(
-            knot, e, p, mount, v, quad, image, draws.field, draws.radius, draws.slow0, draws.slow1, table
-        )
-        coming = window_normals(
-            knot + wp.uint32(1), e, p, mount, v, quad, image, draws.field, draws.radius, draws.slow0, draws.slow1, table
-        )
+        past = window_normals(knot, global_env, episode, mount, v, quad, image, draws.radius, draws.slow, table)
+        coming = window_normals(knot + 1, global_env, episode, mount, v, quad, image, draws.radius, draws.slow, table)
         blend = ((1.0 - x) * past + x * coming) / wp.sqrt((1.0 - x) * (1.0 - x) + x * x)
-        total = draws.fast * total + draws.slow * blend
+        total = draws.fast_share * total + draws.slow_share * blend
     return total
-
-
-@wp.func
-def pixel_words(tick: int, global_env: int, episode: int, pixel: int, draws: DepthDraws) -> wp.vec4ui:
-    """Return the four random words of a pixel, beside its noise; the pixel is counted over all mounts."""
-    element = (draws.field << wp.uint32(24)) | wp.uint32(pixel)
-    return philox(wp.uint32(tick), wp.uint32(global_env), wp.uint32(episode), element, draws.pixel0, draws.pixel1)
 
 
 # Shadows --------------------------------------------------------------------------------------------------------------
@@ -453,13 +433,12 @@ class DepthStage(StageCfg):
     def draws(self, key: StageKey, field: str) -> Any:
         """Return the streams of random numbers for kernels."""
         draws = DepthDraws()
-        draws.field = key.field_index[field]
-        draws.noise0, draws.noise1 = key.stream("noise")
-        draws.slow0, draws.slow1 = key.stream("slow")
-        draws.pixel0, draws.pixel1 = key.stream("pixel")
+        draws.noise, draws.slow, draws.pixel = (
+            key.stream(purpose, key.field_index[field]) for purpose in ("noise", "slow", "pixel")
+        )
         draws.radius = self.window // 2
         draws.slow_ticks = max(1, round(self.slow_time / key.clock.dt)) if self.slow_share > 0.0 else 0
-        draws.fast, draws.slow = math.sqrt(1.0 - self.slow_share), math.sqrt(self.slow_share)
+        draws.fast_share, draws.slow_share = math.sqrt(1.0 - self.slow_share), math.sqrt(self.slow_share)
         return draws
 
     def geometry(

@@ -13,6 +13,7 @@ from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Float, Place, bad
 from sensorium.compute import Rows, kernel
+from sensorium.measurement.draws import words_of
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import NonNegative, Positive, column_values
 from sensorium.measurement.stages.depth_image import (
@@ -26,7 +27,6 @@ from sensorium.measurement.stages.depth_image import (
     is_hidden,
     looked_up,
     noise_of,
-    pixel_words,
     returns,
     slopes_at,
 )
@@ -108,7 +108,7 @@ def _kinect(
         column = first + v * image.width + u
         if inverse(before[env, column]) <= 0.0:
             continue
-        words = pixel_words(clock[0], rows.first_env + env, episode[env], column, draws)
+        words = words_of(clock[0], rows.first_env + env, episode[env], column, draws.pixel)
         angle = wp.float32(0.0)
         sideways = kinect.lateral
         if kinect.is_redwood == 0:

@@ -11,6 +11,7 @@ import warp as wp
 
 from sensorium.cfg import Float, Place, must
 from sensorium.compute import Rows, kernel
+from sensorium.measurement.draws import words_of
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import NonNegative, Positive, column_values
 from sensorium.measurement.stages.depth_image import (
@@ -23,7 +24,6 @@ from sensorium.measurement.stages.depth_image import (
     is_hidden,
     looked_up,
     noise_of,
-    pixel_words,
     returns,
     slopes_at,
 )
@@ -79,7 +79,7 @@ def _stereo(
         column = first + v * image.width + u
         if inverse(before[env, column]) <= 0.0:
             continue
-        words = pixel_words(clock[0], rows.first_env + env, episode[env], column, draws)
+        words = words_of(clock[0], rows.first_env + env, episode[env], column, draws.pixel)
         at = wp.vec2i(u, v)
         if stereo.fattening > 0.0:
             shift = wp.vec2(

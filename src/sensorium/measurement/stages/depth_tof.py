@@ -11,6 +11,7 @@ import warp as wp
 
 from sensorium.cfg import Float, Place, must
 from sensorium.compute import Rows, kernel
+from sensorium.measurement.draws import words_of
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import NonNegative, Positive, column_values
 from sensorium.measurement.stages.depth_image import (
@@ -22,7 +23,6 @@ from sensorium.measurement.stages.depth_image import (
     inverse,
     inverse_at,
     noise_of,
-    pixel_words,
     ray_of,
     returns,
     slopes_at,
@@ -97,7 +97,7 @@ def _tof(
         depth = values[env, column]
         if inverse(depth) <= 0.0:
             continue
-        words = pixel_words(clock[0], rows.first_env + env, episode[env], column, draws)
+        words = words_of(clock[0], rows.first_env + env, episode[env], column, draws.pixel)
         length = wp.length(ray_of(u, v, image))
         cosine = incidence(z, normals, quats, axes, env, mount, u, v, image)
         r = depth * length

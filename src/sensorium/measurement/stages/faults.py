@@ -14,7 +14,7 @@ from pydantic import PlainSerializer, PlainValidator, ValidationInfo, field_vali
 
 from sensorium.cfg import Amount, GilbertElliott, Place, StageCfg, amount_bounds, bad, must, parse_amount
 from sensorium.compute import Rows, kernel
-from sensorium.measurement.draws import is_law, law_parameters
+from sensorium.measurement.draws import Law, Stream, draw_of, is_law, words_of
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
     BEGAN,
@@ -29,6 +29,7 @@ from sensorium.measurement.stages.amounts import (
     in_ticks,
     is_within,
     launch_beginning,
+    law_over,
     no_law,
     row,
     state_views,
@@ -36,7 +37,7 @@ from sensorium.measurement.stages.amounts import (
     within,
 )
 from sensorium.measurement.stages.key import StageKey
-from sensorium.random import Choice, Normal, Uniform, draw, normal_table, philox, word_to_uniform
+from sensorium.random import Choice, Normal, normal_table, word_to_uniform
 from sensorium.spec import FieldSpec
 
 Per = Literal["element", "sample"]
@@ -51,11 +52,9 @@ def _groups(per: str, columns: Mapping[str, int], index: Mapping[str, int]) -> d
     return {field: (count, index.get(field, 0)) for field, count in columns.items()}
 
 
-def _law_inputs(key: StageKey, amount: Any, columns: int) -> list[Any]:
-    """Return kind, both parameters and choices of an amount for `draw`, per column; a number is always itself."""
-    law = amount if is_law(amount) else Uniform(amount, amount)
-    *tables, _joint = law_parameters(law, columns, lambda value: row(value, columns))
-    return [law.kind, *(wp.array(table, dtype=wp.float32, device=key.compute.wp_device) for table in tables)]
+def _decided(per: str, state: Mapping[str, torch.Tensor], what: str, field: str, columns: int) -> Any:
+    """Return what is known of the groups as a Warp array `[env, column]`: of a whole sample with stride 0."""
+    return wp.from_torch(state[f"{what}_{_ALL if per == 'sample' else field}"].expand(-1, columns))
 
 
 NO_JOINT = must(
@@ -78,17 +77,14 @@ def _decide(
     clock: wp.array[wp.int32],
     episode: wp.array[wp.int32],
     reset_tick: wp.array[wp.int32],
-    field: wp.uint32,
-    key0: wp.uint32,
-    key1: wp.uint32,
+    stream: Stream,
     lost: wp.array2d[wp.float32],
 ) -> None:
     i, element = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    counter = (field << wp.uint32(24)) | wp.uint32(element / 4)
-    words = philox(wp.uint32(clock[0]), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), counter, key0, key1)
+    words = words_of(clock[0], rows.first_env + env, episode[env], element / 4, stream)
     u = word_to_uniform(words[element % 4])
     was_lost = is_burst != 0 and lost[env, element] > 0.0 and reset_tick[env] != clock[0]
     now = wp.float32(0.0)
@@ -101,32 +97,32 @@ def _decide(
 
 
 @kernel
-def _fill(
+def _replace(
+    rows: Rows, value: wp.array[wp.float32], lost: wp.array2d[wp.float32], values: wp.array2d[wp.float32]
+) -> None:
+    i, column = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] != wp.uint8(0) and lost[env, column] > 0.0:
+        values[env, column] = value[column]
+
+
+@kernel
+def _hold(
     rows: Rows,
-    is_held: int,
-    is_shared: int,
-    value: wp.array[wp.float32],
+    struck: wp.array2d[wp.float32],
     clock: wp.array[wp.int32],
     reset_tick: wp.array[wp.int32],
-    lost: wp.array2d[wp.float32],
-    good: wp.array2d[wp.float32],
+    held: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
     i, column = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    element = column
-    if is_shared != 0:
-        element = 0
-    is_lost = lost[env, element] > 0.0
-    if is_held == 0:
-        if is_lost:
-            values[env, column] = value[column]
-    elif is_lost and reset_tick[env] != clock[0]:
-        values[env, column] = good[env, column]
+    if struck[env, column] > 0.0 and reset_tick[env] != clock[0]:
+        values[env, column] = held[env, column]
     else:
-        good[env, column] = values[env, column]
+        held[env, column] = values[env, column]
 
 
 def _parse_chance(value: Any) -> Any:
@@ -218,23 +214,18 @@ class Dropout(StageCfg):
                 [
                     int(burst is not None), burst.r if burst else 1.0,
                     amount_table(key, self._chance, count, state.get(f"chance_{group}")),
-                    clock.words_wp, clock.episode_wp, clock.reset_tick_wp, wp.uint32(index), *key.stream("lost"),
+                    clock.words_wp, clock.episode_wp, clock.reset_tick_wp, key.stream("lost", index),
                 ],
                 state_views(state, f"lost_{group}"),
             )  # fmt: skip
-        fixed = {"zero": 0.0, "miss": math.inf, "nan": math.nan, "hold": 0.0}
-        value = self.value if self.mode == "value" else fixed[self.mode]
+        value = self.value if self.mode == "value" else {"zero": 0.0, "miss": math.inf}.get(self.mode, math.nan)
         for field, columns in key.columns.items():
-            lost = f"lost_{_ALL if self.per == 'sample' else field}"
-            key.compute.launch(
-                _fill,
-                (columns,),
-                [
-                    int(self.mode == "hold"), int(self.per == "sample"), amount_row(key, row(value, columns)),
-                    clock.words_wp, clock.reset_tick_wp, *state_views(state, lost),
-                ],
-                [*state_views(state, f"good_{field}" if self.mode == "hold" else lost), column_values(slot[field])],
-            )  # fmt: skip
+            lost, values = _decided(self.per, state, "lost", field, columns), column_values(slot[field])
+            if self.mode == "hold":
+                inputs, outputs = [lost, clock.words_wp, clock.reset_tick_wp], state_views(state, f"good_{field}")
+                key.compute.launch(_hold, (columns,), inputs, [*outputs, values])
+            else:
+                key.compute.launch(_replace, (columns,), [amount_row(key, row(value, columns)), lost], [values])
 
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Draw the probabilities; the first sample starts good."""
@@ -256,16 +247,11 @@ def _advance(
     is_scheduled: int,
     strikes: wp.array[wp.float32],
     onset: wp.array2d[wp.float32],
-    duration_kind: int,
-    duration_a: wp.array[wp.float32],
-    duration_b: wp.array[wp.float32],
-    duration_choices: wp.array2d[wp.float32],
+    duration: Law,
     clock: wp.array[wp.int32],
     episode: wp.array[wp.int32],
     reset_tick: wp.array[wp.int32],
-    field: wp.uint32,
-    key0: wp.uint32,
-    key1: wp.uint32,
+    stream: Stream,
     table: wp.array[wp.vec3],
     began: wp.array2d[wp.float32],
     phase: wp.array2d[wp.float32],
@@ -286,10 +272,7 @@ def _advance(
             if is_scheduled == 0:
                 now = 0.0
     if now == 0.0:
-        counter = (field << wp.uint32(24)) | wp.uint32(element)
-        words = philox(
-            wp.uint32(clock[0]), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), counter, key0, key1
-        )
+        words = words_of(clock[0], rows.first_env + env, episode[env], element, stream)
         start = since
         begins = word_to_uniform(words[0]) < onset[env, element]
         if is_scheduled != 0:
@@ -297,10 +280,7 @@ def _advance(
             begins = since >= start
         if begins:
             now = 1.0
-            lasts = draw(
-                duration_kind, duration_a[element], duration_b[element], duration_choices[element], words[1], table
-            )
-            until[env, element] = start + lasts
+            until[env, element] = start + draw_of(duration, element, words[1], table)
     phase[env, element] = now
 
 
@@ -390,17 +370,12 @@ class _Fault(StageCfg):
                 [
                     int(self.start is not None), amount_row(key, strikes),
                     amount_table(key, onset, count, state.get(f"onset_{group}")),
-                    *_law_inputs(key, duration, count),
-                    clock.words_wp, clock.episode_wp, clock.reset_tick_wp, wp.uint32(index), *key.stream("onset"),
+                    law_over(key, duration, count),
+                    clock.words_wp, clock.episode_wp, clock.reset_tick_wp, key.stream("onset", index),
                     normal_table(key.compute.wp_device), *state_views(state, "began"),
                 ],
                 state_views(state, f"phase_{group}", f"until_{group}"),
             )  # fmt: skip
-
-    def _phase(self, state: Mapping[str, torch.Tensor], field: str) -> list[Any]:
-        """Return what an effect reads: whether all columns share one phase, and the phases."""
-        shared = self.per == "sample"
-        return [int(shared), *state_views(state, f"phase_{_ALL if shared else field}")]
 
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Set all states to zero, and draw the onsets."""
@@ -416,29 +391,6 @@ def _times(value: Any, factor: float) -> Any:
 
 
 # The faults -----------------------------------------------------------------------------------------------------------
-
-
-@kernel
-def _stick(
-    rows: Rows,
-    is_shared: int,
-    phase: wp.array2d[wp.float32],
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
-    held: wp.array2d[wp.float32],
-    values: wp.array2d[wp.float32],
-) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
-    element = column
-    if is_shared != 0:
-        element = 0
-    if phase[env, element] > 0.0 and reset_tick[env] != clock[0]:
-        values[env, column] = held[env, column]
-    else:
-        held[env, column] = values[env, column]
 
 
 class StuckFault(_Fault):
@@ -463,23 +415,17 @@ class StuckFault(_Fault):
         times = [key.clock.words_wp, key.clock.reset_tick_wp]
         for field, columns in key.columns.items():
             outputs = [*state_views(state, f"held_{field}"), column_values(slot[field])]
-            key.compute.launch(_stick, (columns,), [*self._phase(state, field), *times], outputs)
+            key.compute.launch(_hold, (columns,), [_decided(self.per, state, "phase", field, columns), *times], outputs)
 
 
 @kernel
 def _spike(
     rows: Rows,
-    is_shared: int,
     phase: wp.array2d[wp.float32],
-    kind: int,
-    first: wp.array[wp.float32],
-    second: wp.array[wp.float32],
-    choices: wp.array2d[wp.float32],
+    amount: Law,
     clock: wp.array[wp.int32],
     episode: wp.array[wp.int32],
-    field: wp.uint32,
-    key0: wp.uint32,
-    key1: wp.uint32,
+    stream: Stream,
     table: wp.array[wp.vec3],
     values: wp.array2d[wp.float32],
 ) -> None:
@@ -487,16 +433,9 @@ def _spike(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    element = column
-    if is_shared != 0:
-        element = 0
-    if phase[env, element] > 0.0:
-        counter = (field << wp.uint32(24)) | wp.uint32(column / 4)
-        words = philox(
-            wp.uint32(clock[0]), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), counter, key0, key1
-        )
-        amount = draw(kind, first[column], second[column], choices[column], words[column % 4], table)
-        values[env, column] = values[env, column] + amount
+    if phase[env, column] > 0.0:
+        words = words_of(clock[0], rows.first_env + env, episode[env], column / 4, stream)
+        values[env, column] = values[env, column] + draw_of(amount, column, words[column % 4], table)
 
 
 class SpikeFault(_Fault):
@@ -523,8 +462,8 @@ class SpikeFault(_Fault):
         self._advance(state, key)
         for field, columns in key.columns.items():
             inputs = [
-                *self._phase(state, field), *_law_inputs(key, self.amount, columns), key.clock.words_wp,
-                key.clock.episode_wp, wp.uint32(key.field_index[field]), *key.stream("amount"),
+                _decided(self.per, state, "phase", field, columns), law_over(key, self.amount, columns),
+                key.clock.words_wp, key.clock.episode_wp, key.stream("amount", key.field_index[field]),
                 normal_table(key.compute.wp_device),
             ]  # fmt: skip
             key.compute.launch(_spike, (columns,), inputs, [column_values(slot[field])])
@@ -533,16 +472,13 @@ class SpikeFault(_Fault):
 @kernel
 def _rail(
     rows: Rows,
-    is_shared: int,
     phase: wp.array2d[wp.float32],
     high_chance: float,
     low: wp.array[wp.float32],
     high: wp.array[wp.float32],
     clock: wp.array[wp.int32],
     episode: wp.array[wp.int32],
-    field: wp.uint32,
-    key0: wp.uint32,
-    key1: wp.uint32,
+    stream: Stream,
     rail: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
@@ -550,19 +486,13 @@ def _rail(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    element = column
-    if is_shared != 0:
-        element = 0
-    if phase[env, element] == 1.0:
-        counter = (field << wp.uint32(24)) | wp.uint32(column / 4)
-        words = philox(
-            wp.uint32(clock[0]), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), counter, key0, key1
-        )
+    if phase[env, column] == 1.0:
+        words = words_of(clock[0], rows.first_env + env, episode[env], column / 4, stream)
         end = low[column]
         if word_to_uniform(words[column % 4]) < high_chance:
             end = high[column]
         rail[env, column] = end
-    if phase[env, element] > 0.0:
+    if phase[env, column] > 0.0:
         values[env, column] = rail[env, column]
 
 
@@ -594,8 +524,8 @@ class SaturationFault(_Fault):
         for field, columns in key.columns.items():
             ends = [amount_row(key, end) for end in ends_row(self.low, self.high, columns)]
             inputs = [
-                *self._phase(state, field), chance, *ends, key.clock.words_wp,
-                key.clock.episode_wp, wp.uint32(key.field_index[field]), *key.stream("rail"),
+                _decided(self.per, state, "phase", field, columns), chance, *ends,
+                key.clock.words_wp, key.clock.episode_wp, key.stream("rail", key.field_index[field]),
             ]  # fmt: skip
             outputs = [*state_views(state, f"rail_{field}"), column_values(slot[field])]
             key.compute.launch(_rail, (columns,), inputs, outputs)
