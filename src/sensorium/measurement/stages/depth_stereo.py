@@ -13,19 +13,16 @@ from sensorium.cfg import Float, Place, must
 from sensorium.compute import Rows, kernel
 from sensorium.measurement.draws import words_of
 from sensorium.measurement.record import Record
-from sensorium.measurement.stages.amounts import NonNegative, Positive, column_values
+from sensorium.measurement.stages.amounts import NonNegative, Positive
 from sensorium.measurement.stages.depth_image import (
     DepthDraws,
     DepthStage,
-    Pinhole,
-    incidence,
+    Sight,
+    View,
     inverse,
-    inverse_at,
-    is_hidden,
+    is_seen,
     looked_up,
     noise_of,
-    returns,
-    slopes_at,
 )
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import word_to_normal, word_to_uniform
@@ -33,31 +30,22 @@ from sensorium.random import word_to_normal, word_to_uniform
 
 @wp.struct
 class Stereo:
-    """Parallax f B of the image and of the matcher, px m, and what `StereoDepth` says; shadows as 0 or 1."""
+    """What `StereoDepth` says, with the parallax f B of the matcher, px m."""
 
-    parallax: wp.float32
     matched: wp.float32
     noise: wp.float32
     quantum: wp.float32
     locking: wp.float32
     most: wp.float32
     fattening: wp.float32
-    shadow: wp.int32
-    cos_none: wp.float32
-    cos_all: wp.float32
-    max_range: wp.float32
-    hole: wp.float32
+    sight: Sight
 
 
 @kernel
 def _stereo(
     rows: Rows,
-    image: Pinhole,
+    view: View,
     stereo: Stereo,
-    z: wp.array2d[wp.float32],
-    normals: wp.array2d[wp.vec3],
-    quats: wp.array2d[wp.vec4],
-    axes: int,
     clock: wp.array[wp.int32],
     episode: wp.array[wp.int32],
     draws: DepthDraws,
@@ -70,6 +58,7 @@ def _stereo(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
+    image = view.image
     first = mount * image.height * image.width
     noise = noise_of(clock[0], rows.first_env + env, episode[env], mount, v, quad, image, draws, table)
     for j in range(4):
@@ -85,26 +74,19 @@ def _stereo(
             shift = wp.vec2(
                 stereo.fattening * word_to_normal(words[0], table), stereo.fattening * word_to_normal(words[1], table)
             )
-            at = looked_up(z, env, first, u, v, shift, 1, image)
-        seen = wp.bool(True)
-        if stereo.cos_all >= 0.0:
-            cosine = incidence(z, normals, quats, axes, env, mount, at[0], at[1], image)
-            seen = returns(cosine, stereo.cos_none, stereo.cos_all, word_to_uniform(words[2]))
-        if seen and stereo.shadow != 0:
-            slope = stereo.parallax * slopes_at(z, env, first, at[0], at[1], image)[0]
-            true_disparity = stereo.parallax * inverse_at(z, env, first, at[0], at[1], image)
-            seen = not is_hidden(nearest, env, first, at[0], at[1], true_disparity, slope, image)
+            at = looked_up(view, env, first, u, v, shift, 1)
+        seen = is_seen(view, stereo.sight, nearest, env, mount, at, word_to_uniform(words[2]))
         d = stereo.matched * inverse(before[env, first + at[1] * image.width + at[0]])
         d = d + stereo.noise * noise[j]
         if stereo.locking > 0.0:
             d = d + stereo.locking * wp.sin(2.0 * wp.pi * (d - wp.floor(d)))
         if stereo.quantum > 0.0:
             d = stereo.quantum * wp.floor(d / stereo.quantum + 0.5)
-        depth = stereo.hole
+        depth = stereo.sight.hole
         if seen and d > 0.0 and d <= stereo.most:
             depth = stereo.matched / d
-            if depth > stereo.max_range:
-                depth = stereo.hole
+            if depth > stereo.sight.max_range:
+                depth = stereo.sight.hole
         values[env, column] = depth
 
 
@@ -153,15 +135,12 @@ class StereoDepth(DepthStage):
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Match (four launches per field)."""
         for field in key.columns:
-            geometry, items, image = self.geometry(slot, truth, key, field)
+            view = self.view_of(slot, truth, key, field)
+            focal, ratio = self.matching(view.image, self.matched_focal_px)
             stereo = Stereo()
-            focal, ratio = self.matching(image, self.matched_focal_px)
-            stereo.parallax, stereo.matched = self.baseline * image.focal, self.baseline * focal
+            stereo.matched, stereo.most = self.baseline * focal, self.max_disparity
             stereo.noise, stereo.quantum, stereo.locking = self.noise_px, self.quantum, self.locking
-            stereo.most, stereo.fattening = self.max_disparity, self.edge_fattening * ratio
-            stereo.shadow = int(self.shadow)
-            stereo.cos_none, stereo.cos_all = self.grazing_cosines()
-            stereo.max_range, stereo.hole = self.max_range, self.hole_value
-            seen = self.look_around(slot, geometry[0], key, field, stereo.parallax if self.shadow else None)
-            inputs = [image, stereo, *geometry, *self.chances(key, field), *seen]
-            key.compute.launch(_stereo, items, inputs, [column_values(slot[field])])
+            stereo.fattening = self.edge_fattening * ratio
+            stereo.sight = self.sight(self.baseline * view.image.focal, self.shadow)
+            seen = self.look_around(slot, view, stereo.sight, key, field)
+            self.measure(_stereo, slot, key, field, [view, stereo], seen)

@@ -18,7 +18,8 @@ from sensorium.measurement.stages.depth_image import (
     EDGE,
     DepthDraws,
     DepthStage,
-    Pinhole,
+    Sight,
+    View,
     incidence,
     inverse,
     inverse_at,
@@ -52,10 +53,7 @@ class Tof:
     flying: wp.float32
     span: wp.float32
     wraps: wp.int32
-    cos_none: wp.float32
-    cos_all: wp.float32
-    max_range: wp.float32
-    hole: wp.float32
+    sight: Sight
 
 
 @wp.func
@@ -70,23 +68,20 @@ def strength(tof: Tof, reflectances: wp.array2d[wp.float32], env: int, column: i
 @kernel
 def _tof(
     rows: Rows,
-    image: Pinhole,
+    view: View,
     tof: Tof,
-    reflectances: wp.array2d[wp.float32],
-    z: wp.array2d[wp.float32],
-    normals: wp.array2d[wp.vec3],
-    quats: wp.array2d[wp.vec4],
-    axes: int,
     clock: wp.array[wp.int32],
     episode: wp.array[wp.int32],
     draws: DepthDraws,
     table: wp.array[wp.vec3],
+    reflectances: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
     i, mount, v, quad = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
+    image = view.image
     first = mount * image.height * image.width
     noise = noise_of(clock[0], rows.first_env + env, episode[env], mount, v, quad, image, draws, table)
     for j in range(4):
@@ -99,22 +94,22 @@ def _tof(
             continue
         words = words_of(clock[0], rows.first_env + env, episode[env], column, draws.pixel)
         length = wp.length(ray_of(u, v, image))
-        cosine = incidence(z, normals, quats, axes, env, mount, u, v, image)
+        cosine = incidence(view, env, mount, u, v)
         r = depth * length
         amplitude = strength(tof, reflectances, env, column, cosine, r)
-        measured = wp.float32(tof.hole)
-        if returns(cosine, tof.cos_none, tof.cos_all, word_to_uniform(words[2])) and amplitude >= tof.least:
+        measured = wp.float32(tof.sight.hole)
+        if returns(cosine, tof.sight.cos_none, tof.sight.cos_all, word_to_uniform(words[2])) and amplitude >= tof.least:
             total = r
-            w = inverse_at(z, env, first, u, v, image)
+            w = inverse_at(view, env, first, u, v)
             if word_to_uniform(words[0]) < tof.flying and w > 0.0:
-                slopes = slopes_at(z, env, first, u, v, image)
+                slopes = slopes_at(view, env, first, u, v)
                 furthest = EDGE * w
                 other = wp.float32(0.0)
                 other_column = wp.int32(0)
                 for k in range(4):
                     du = (k % 2) * (k - 2)  # 0, -1, 0, 1
                     dv = ((k + 1) % 2) * (k - 1)  # -1, 0, 1, 0
-                    there = inverse_at(z, env, first, u + du, v + dv, image)
+                    there = inverse_at(view, env, first, u + du, v + dv)
                     off = wp.abs(there - w - slopes[0] * float(du) - slopes[1] * float(dv))
                     if there > 0.0 and off > furthest:
                         furthest = off
@@ -138,7 +133,7 @@ def _tof(
                 total = total + tof.noise * wp.sqrt(amplitude + tof.ambient) / amplitude * noise[j]
             if tof.wraps != 0:
                 total = total - tof.span * wp.floor(total / tof.span)
-            if total > 0.0 and amplitude >= tof.least and total / length <= tof.max_range:
+            if total > 0.0 and amplitude >= tof.least and total / length <= tof.sight.max_range:
                 measured = total / length
         values[env, column] = measured
 
@@ -224,7 +219,7 @@ class TofDepth(DepthStage):
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Measure phases (two launches per field)."""
         for field in key.columns:
-            geometry, items, image = self.geometry(slot, truth, key, field)
+            view = self.view_of(slot, truth, key, field)
             tof = Tof()
             tof.phase = 2.0 * math.pi / self.turn_length
             tof.noise = self.noise_scale * LIGHT / (4 * math.sqrt(2) * math.pi * self.modulation_hz * self.contrast)
@@ -232,10 +227,8 @@ class TofDepth(DepthStage):
             tof.reflectance, tof.wiggle, tof.harmonic = self.reflectance, self.wiggle, float(self.wiggle_harmonic)
             tof.path, tof.excess, tof.flying = self.multipath, self.multipath_excess, self.flying
             tof.span, tof.wraps = self.unambiguous_range or self.turn_length, int(self.wrap)
-            tof.cos_none, tof.cos_all = self.grazing_cosines()
-            tof.max_range, tof.hole = self.max_range, self.hole_value
-            inputs = [image, tof, self._reflectances(truth, key), *geometry, *self.chances(key, field)]
-            key.compute.launch(_tof, items, inputs, [column_values(slot[field])])
+            tof.sight = self.sight()
+            self.measure(_tof, slot, key, field, [view, tof], [self._reflectances(truth, key)])
 
     def _reflectances(self, truth: Record, key: StageKey) -> Any:
         if self.reflectance_field:
