@@ -17,7 +17,7 @@ from sensorium.cfg import LARGEST, SimpleSensorCfg, amount_bounds, parse_amount
 from sensorium.compute import Compute
 from sensorium.compute.clock import Clock
 from sensorium.errors import ConfigError, Fault, UnknownNameError, shown
-from sensorium.measurement.draws import draw_columns, law_parameters
+from sensorium.measurement.draws import draw_columns, law_of, stream_of
 from sensorium.random import Choice, Distribution, Normal, Uniform, normal_table, stream_key
 from sensorium.spec import FieldSpec
 
@@ -57,22 +57,11 @@ class KnobTable:
             return
         law, columns, spread = distribution
         self.values = torch.zeros((compute.num_envs, columns), dtype=torch.float32, device=compute.device)
-        first, second, choices, joint = law_parameters(law, columns, spread)
-        arrays = [wp.array(values, dtype=wp.float32, device=compute.wp_device) for values in (first, second, choices)]
-        self._launch = (
-            [
-                law.kind,
-                *arrays,
-                joint,
-                int(knob in NON_NEGATIVE),
-                clock.episode_wp,
-                wp.uint32(field),
-                wp.uint32(key[0]),
-                wp.uint32(key[1]),
-                normal_table(compute.wp_device),
-            ],
-            columns,
-        )
+        inputs = [
+            law_of(law, columns, spread, compute.wp_device), int(knob in NON_NEGATIVE), clock.episode_wp,
+            stream_of(field, key), normal_table(compute.wp_device),
+        ]  # fmt: skip
+        self._launch = (inputs, columns)
 
     @property
     def stride(self) -> int:

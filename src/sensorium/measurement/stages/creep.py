@@ -14,16 +14,15 @@ from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Float, Place, StageCfg, bad
 from sensorium.compute import Rows, kernel
-from sensorium.measurement.draws import is_law
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
     BEGAN,
+    DrawnStage,
+    PositiveTime,
     Row,
     amount_row,
-    amount_table,
     check_fit,
     column_values,
-    draw_amount,
     launch_beginning,
     state_views,
     ticks_since,
@@ -84,7 +83,7 @@ def _creep(
     values[env, column] = x + amount[env, column] * total + drift[env, column] * since
 
 
-class Creep(StageCfg):
+class Creep(DrawnStage):
     """Creep of an elastic element, and drift: x -> x + creep F log10(1 + t / t0) + drift t, for a load F since t = 0.
 
     Logarithmic creep (Phillips, "The slow stretch in indiarubber, glass, and metal wires when subjected to a constant
@@ -100,7 +99,7 @@ class Creep(StageCfg):
     creep: Amount = 0.0
     """Creep per decade of time, as a fraction of the load: a number, one per axis, or a distribution drawn per env and
     axis at reset."""
-    t0: Float = 1.0
+    t0: PositiveTime = 1.0
     """Time from which on it is logarithmic, s."""
     t_max: Float = PydanticField(default=1e4, validate_default=True)
     """Longest time for which the law holds, s."""
@@ -109,13 +108,6 @@ class Creep(StageCfg):
     for long and the device was zeroed since; only what changes creeps."""
     drift: Amount = 0.0
     """Drift, in the field's unit per hour since the reset: likewise a number, one per axis, or a distribution."""
-
-    @field_validator("t0")
-    @classmethod
-    def _t0(cls, value: float) -> float:
-        if not 0.0 < value < math.inf:
-            raise bad("a finite time > 0 in seconds")
-        return value
 
     @field_validator("t_max")
     @classmethod
@@ -134,8 +126,9 @@ class Creep(StageCfg):
         weights[0] /= -math.expm1(-step)  # it stands for all slower ones, whose rates are a geometric series
         return rates, weights / math.log(10.0)
 
-    def _laws(self) -> dict[str, Any]:
-        return {"creep": self.creep, "drift": self.drift}
+    def amounts(self, columns: int) -> dict[str, tuple[Any, int]]:
+        """Return creep and drift."""
+        return {"creep": (self.creep, columns), "drift": (self.drift, columns)}
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return the processes with their rounding, the last load, the first value, and what is drawn."""
@@ -145,8 +138,7 @@ class Creep(StageCfg):
             check_fit(width, creep=self.creep, drift=self.drift)
             specs |= {f"{name}_{field}": (width, count) for name in ("parts", "carry")}
             specs |= {f"{name}_{field}": (width,) for name in ("last", "first")}
-            specs |= {f"{name}_{field}": (width,) for name, amount in self._laws().items() if is_law(amount)}
-        return specs
+        return {**specs, **super().state_specs(columns)}
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Advance the processes and add their sum (one launch per field, and one that only works at a reset)."""
@@ -161,17 +153,12 @@ class Creep(StageCfg):
                 [
                     int(self.start == "settled"), clock.dt / 3600.0,
                     amount_row(key, -np.expm1(-rates * key.period)), amount_row(key, weights),
-                    *(amount_table(key, amount, columns, state.get(f"{name}_{field}"))
-                      for name, amount in self._laws().items()),
-                    clock.words_wp, clock.reset_tick_wp, *state_views(state, "began"),
+                    *self.tables(state, key, field), clock.words_wp, clock.reset_tick_wp, *state_views(state, "began"),
                 ],
                 [*state_views(state, *names), column_values(slot[field])],
             )  # fmt: skip
 
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Set all states to zero, and draw the amounts."""
+        StageCfg.reset(self, state, key)
         super().reset(state, key)
-        for field, columns in key.columns.items():
-            for name, amount in self._laws().items():
-                if is_law(amount):
-                    draw_amount(key, name, amount, columns, key.field_index[field], state[f"{name}_{field}"])

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 import warp as wp
 from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
-from sensorium.cfg import Amount, Float, Place, StageCfg, bad
+from sensorium.cfg import Amount, Place, StageCfg, bad, must
 from sensorium.compute import Rows, kernel
 from sensorium.measurement.record import Record
-from sensorium.measurement.stages.amounts import amount_row, check_fit, column_values, no_law, row, state_views
+from sensorium.measurement.stages.amounts import Time, amount_row, check_fit, column_values, no_law, row, state_views
 from sensorium.measurement.stages.key import StageKey
 from sensorium.spec import exact_fraction
 
@@ -91,33 +91,19 @@ class Debounce(StageCfg):
 
     place: Place = "post"  # type: ignore[misc]  # a choice of each instance
     """Where it works: ``"post"``, the last of all, for the firmware of a device; or any other place."""
-    samples: int | None = None
+    samples: Annotated[int, must(lambda samples: samples >= 1, "a whole number >= 1")] | None = None
     """Number of samples in a row, the first on the other side included: 1 passes everything on."""
-    time: Float | None = PydanticField(default=None, validate_default=True)
+    time: Time | None = PydanticField(default=None, validate_default=True)
     """Time since the first sample on the other side, s; 0 passes everything on."""
-    threshold: Amount = 0.0
+    threshold: Annotated[Amount, no_law("It is the same in all environments.")] = 0.0
     """The value has two sides: above this, and at or below it. A number, or one per element, in the field's unit."""
-
-    @field_validator("samples")
-    @classmethod
-    def _samples(cls, value: int | None) -> int | None:
-        if value is not None and value < 1:
-            raise bad("a whole number >= 1")
-        return value
 
     @field_validator("time")
     @classmethod
     def _time(cls, value: float | None, info: ValidationInfo) -> float | None:
         if "samples" in info.data and (value is None) == (info.data["samples"] is None):
             raise bad("exactly one of samples and time")
-        if value is not None and not 0.0 <= value < math.inf:
-            raise bad("a finite time >= 0 in seconds")
         return value
-
-    @field_validator("threshold")
-    @classmethod
-    def _threshold(cls, value: Any) -> Any:
-        return no_law(value, "It is the same in all environments.")
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return the side that was passed on last, its last value, and the note of a change that waits."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ import warp as wp
 from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
-from sensorium.cfg import Amount, Float, Place, StageCfg, amount_bounds, bad
+from sensorium.cfg import Amount, Float, Place, StageCfg, amount_bounds, bad, must
 from sensorium.compute import Rows, kernel
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import amount_row, check_fit, column_values, no_law, row, state_views
@@ -79,6 +79,9 @@ def _second_order(
     values[env, column] = y
 
 
+SHARED = no_law("All environments share the filter.")
+
+
 class LowPass(StageCfg):
     """A low-pass: the bandwidth of a sensing element, or of the filter behind it.
 
@@ -95,20 +98,21 @@ class LowPass(StageCfg):
     digital filter; or any other place."""
     order: Literal[1, 2] = 1
     """Order of the filter."""
-    time_constant: Amount | None = None
+    time_constant: (
+        Annotated[Amount, SHARED, must(lambda times: amount_bounds(times)[0] > 0.0, "times > 0 in seconds")] | None
+    ) = None
     """Time constant, s, of order 1: a number, or one per axis."""
-    cutoff_hz: Amount | None = PydanticField(default=None, validate_default=True)
+    cutoff_hz: (
+        Annotated[Amount, SHARED, must(lambda rates: amount_bounds(rates)[0] > 0.0, "frequencies > 0 in Hz")] | None
+    ) = PydanticField(default=None, validate_default=True)
     """Frequency at which the gain is 1/sqrt(2), Hz: a number, or one per axis. For order 1 it stands for the time
     constant 1 / (2 pi cutoff_hz)."""
 
     @field_validator("time_constant")
     @classmethod
     def _time_constant(cls, value: Any, info: ValidationInfo) -> Any:
-        if value is not None:
-            if info.data.get("order") == 2:
-                raise bad("nothing for a filter of order 2", "Give cutoff_hz.")
-            if amount_bounds(no_law(value, "All environments share the filter."))[0] <= 0.0:
-                raise bad("times > 0 in seconds")
+        if value is not None and info.data.get("order") == 2:
+            raise bad("nothing for a filter of order 2", "Give cutoff_hz.")
         return value
 
     @field_validator("cutoff_hz")
@@ -116,8 +120,6 @@ class LowPass(StageCfg):
     def _cutoff(cls, value: Any, info: ValidationInfo) -> Any:
         if (value is None) == (info.data.get("time_constant") is None) and "time_constant" in info.data:
             raise bad("exactly one of cutoff_hz and time_constant")
-        if value is not None and amount_bounds(no_law(value, "All environments share the filter."))[0] <= 0.0:
-            raise bad("frequencies > 0 in Hz")
         return value
 
     def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
@@ -212,7 +214,10 @@ class GroupDelay(StageCfg):
     place: Place = "saturation"  # type: ignore[misc]  # a choice of each instance
     """Where it works: ``"saturation"``, after noise and bias and before quantisation, for a digital filter;
     ``"scale"``, before the noise, for a delay of the element; or any other place."""
-    samples: int | None = None
+    samples: (
+        Annotated[int, must(lambda samples: 1 <= samples <= MOST_TAPS, f"a whole number >= 1, at most {MOST_TAPS}")]
+        | None
+    ) = None
     """Pure delay, in samples, at most 100,000."""
     coefficients: tuple[Float, ...] | None = None
     """Taps, newest first: symmetric, with sum 1."""
@@ -220,13 +225,6 @@ class GroupDelay(StageCfg):
     """Taps by name: ``"boxcar"`` is the moving average, ``"hann"`` has sin^2(pi k / (length + 1)), k = 1 .. length."""
     length: int | None = PydanticField(default=None, validate_default=True)
     """Number of taps of the window, at most 100,000."""
-
-    @field_validator("samples")
-    @classmethod
-    def _samples(cls, value: int | None) -> int | None:
-        if value is not None and not 1 <= value <= MOST_TAPS:
-            raise bad(f"a whole number >= 1, at most {MOST_TAPS}")
-        return value
 
     @field_validator("coefficients")
     @classmethod

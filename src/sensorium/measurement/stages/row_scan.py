@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
 import warp as wp
-from pydantic import field_validator
 
-from sensorium.cfg import Float, Place, StageCfg, bad
+from sensorium.cfg import Float, Place, StageCfg, must
 from sensorium.compute import Rows, kernel
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import Row, amount_row, column_values, state_views
@@ -113,7 +112,7 @@ class RowScan(StageCfg):
     is_recorded: ClassVar[bool] = True
     otherwise: ClassVar[str] = "RowScan(between='samples') interpolates between its samples instead."
 
-    scan_time: Float
+    scan_time: Annotated[Float, must(lambda time: 0.0 <= time < math.inf, "a finite number of seconds from 0 up")]
     """Time of a whole scan, s: from 0, where all rows are of one instant, to the period of the sensor."""
     axis: Literal["row", "column"] = "row"
     """What is sampled one after the other: the rows of the grid (its first axis), or its columns (the second)."""
@@ -129,13 +128,6 @@ class RowScan(StageCfg):
     def observes(self) -> bool:  # type: ignore[override]  # a choice of each instance
         """Whether it looks at the ticks between samples."""
         return self.between == "ticks"
-
-    @field_validator("scan_time")
-    @classmethod
-    def _scan_time(cls, value: float) -> float:
-        if not 0.0 <= value < math.inf:
-            raise bad("a finite number of seconds from 0 up")
-        return value
 
     def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
         """Raise `ValueError` where a field has no rows, or the scan is longer than the period."""
