@@ -9,7 +9,7 @@ import numpy as np
 import warp as wp
 
 from sensorium.compute import Rows, kernel
-from sensorium.random import Choice, Distribution, Normal, Uniform, draw, normals4, philox
+from sensorium.random import Choice, Distribution, Normal, Uniform, draw, philox, word_to_normal
 
 Spread = Callable[[Any], np.ndarray[Any, Any]]
 """From an amount (a number, or one per axis) to a row with a number per column."""
@@ -36,21 +36,22 @@ class Law:
 
 
 @wp.func
-def words_of(tick: int, global_env: int, episode: int, block: int, stream: Stream) -> wp.vec4ui:
+def words_of(rows: Rows, env: int, tick: int, block: int, stream: Stream) -> wp.vec4ui:
     """Return four random words of a stream, those of block `column / 4` or of an element of its own."""
     element = (stream.field << wp.uint32(24)) | wp.uint32(block)
-    return philox(wp.uint32(tick), wp.uint32(global_env), wp.uint32(episode), element, stream.key0, stream.key1)
+    era = wp.uint32(rows.episode[env])
+    return philox(wp.uint32(tick), wp.uint32(rows.first_env + env), era, element, stream.key0, stream.key1)
 
 
 @wp.func
-def normals_of(
-    tick: int, global_env: int, episode: int, block: int, stream: Stream, table: wp.array[wp.vec3]
-) -> wp.vec4:
+def normals_of(rows: Rows, env: int, tick: int, block: int, stream: Stream, table: wp.array[wp.vec3]) -> wp.vec4:
     """Return four standard normals of a stream."""
-    element = (stream.field << wp.uint32(24)) | wp.uint32(block)
-    return normals4(
-        wp.uint32(tick), wp.uint32(global_env), wp.uint32(episode), element, stream.key0, stream.key1, table
-    )
+    words = words_of(rows, env, tick, block, stream)
+    z0 = word_to_normal(words[0], table)
+    z1 = word_to_normal(words[1], table)
+    z2 = word_to_normal(words[2], table)
+    z3 = word_to_normal(words[3], table)
+    return wp.vec4(z0, z1, z2, z3)
 
 
 @wp.func
@@ -64,7 +65,6 @@ def draw_columns(
     rows: Rows,
     law: Law,
     non_negative: int,
-    episode: wp.array[wp.int32],
     stream: Stream,
     table: wp.array[wp.vec3],
     values_out: wp.array2d[wp.float32],
@@ -77,7 +77,7 @@ def draw_columns(
     drawn = column
     if law.joint != 0:
         drawn = 0  # a choice among vectors picks one vector, not one value per column
-    words = words_of(0, rows.first_env + env, episode[env], drawn / 4, stream)
+    words = words_of(rows, env, 0, drawn / 4, stream)
     value = draw_of(law, column, words[drawn % 4], table)
     if non_negative != 0:
         value = wp.max(value, 0.0)

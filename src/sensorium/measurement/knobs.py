@@ -37,7 +37,6 @@ class KnobTable:
     def __init__(
         self,
         compute: Compute,
-        clock: Clock,
         knob: str,
         field: int,
         row: np.ndarray[Any, np.dtype[np.float32]] | None,
@@ -46,7 +45,6 @@ class KnobTable:
         changed: Callable[[], None],
     ) -> None:
         self._compute = compute
-        self._clock = clock
         self._changed = changed
         self.knob = knob
         self.distribution = distribution[0] if distribution else None
@@ -57,11 +55,9 @@ class KnobTable:
             return
         law, columns, spread = distribution
         self.values = torch.zeros((compute.num_envs, columns), dtype=torch.float32, device=compute.device)
-        inputs = [
-            law_of(law, columns, spread, compute.wp_device), int(knob in NON_NEGATIVE), clock.episode_wp,
-            stream_of(field, key), normal_table(compute.wp_device),
-        ]  # fmt: skip
-        self._launch = (inputs, columns)
+        device = compute.wp_device
+        law = law_of(law, columns, spread, device)
+        self._launch = [law, int(knob in NON_NEGATIVE), stream_of(field, key), normal_table(device)], columns
 
     @property
     def stride(self) -> int:
@@ -247,13 +243,11 @@ class Knobs:
             def spread(value: Any) -> Any:
                 return self.row(field, value, signed, factor)
 
-            return KnobTable(
-                self.compute, self.clock, knob, index, None, (amount, spec.columns, spread), key, self._changed
-            )
+            return KnobTable(self.compute, knob, index, None, (amount, spec.columns, spread), key, self._changed)
         row = self.row(field, amount, knob, factor)
         if row.ndim != 1:
             raise ValueError(f"a number or an array that fits {spec.shape}")
-        return KnobTable(self.compute, self.clock, knob, index, row, None, key, self._changed)
+        return KnobTable(self.compute, knob, index, row, None, key, self._changed)
 
     # At run time ------------------------------------------------------------------------------------------------------
 

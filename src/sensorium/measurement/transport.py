@@ -415,8 +415,8 @@ class Ring:
             def spread(value: Any) -> Any:
                 return np.full(1, value, np.float32)
 
-            return KnobTable(self.compute, self.clock, knob, 0, None, (amount, 1, spread), key, _nothing)
-        table = KnobTable(self.compute, self.clock, knob, 0, np.full(1, amount, np.float32), None, key, _nothing)
+            return KnobTable(self.compute, knob, 0, None, (amount, 1, spread), key, _nothing)
+        table = KnobTable(self.compute, knob, 0, np.full(1, amount, np.float32), None, key, _nothing)
         table.values = table.values.expand(self.compute.num_envs, 1).contiguous()
         return table
 

@@ -12,7 +12,7 @@ import warp as wp
 from pydantic import AfterValidator, ValidationInfo
 
 from sensorium.cfg import Float, StageCfg, amount_bounds, bad, must
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, is_first, kernel, tick_now
 from sensorium.measurement.draws import draw_columns, is_law, law_of
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import Choice, Normal, Uniform, normal_table
@@ -72,7 +72,7 @@ def draw_amount(
     if not is_law(amount):
         return
     inputs = [
-        law_over(key, amount, columns), int(non_negative), key.clock.episode_wp, key.stream(purpose, field),
+        law_over(key, amount, columns), int(non_negative), key.stream(purpose, field),
         normal_table(key.compute.wp_device),
     ]  # fmt: skip
     key.compute.launch(draw_columns, (columns,), inputs, [wp.from_torch(values)])
@@ -208,16 +208,14 @@ BEGAN = 2
 
 
 @kernel
-def note_beginning(
-    rows: Rows, clock: wp.array[wp.int32], reset_tick: wp.array[wp.int32], began: wp.array2d[wp.float32]
-) -> None:
+def note_beginning(rows: Rows, began: wp.array2d[wp.float32]) -> None:
     """Keep the tick of the first sample; the clock's own `reset_tick` is that of the env, not of the sensor."""
     i, _one = wp.tid()
     env = rows.start + i
-    if rows.mask[env] == wp.uint8(0) or reset_tick[env] != clock[0]:
+    if rows.mask[env] == wp.uint8(0) or not is_first(rows, env):
         return
-    began[env, 0] = float(clock[0] / 65536)
-    began[env, 1] = float(clock[0] % 65536)
+    began[env, 0] = float(tick_now(rows) / 65536)
+    began[env, 1] = float(tick_now(rows) % 65536)
 
 
 @wp.func
@@ -228,7 +226,7 @@ def ticks_since(tick: int, began: wp.array2d[wp.float32], env: int) -> int:
 
 def launch_beginning(key: StageKey, began: torch.Tensor) -> None:
     """Keep the tick of the first sample (a launch that only works at a reset)."""
-    key.compute.launch(note_beginning, (1,), [key.clock.words_wp, key.clock.reset_tick_wp], [wp.from_torch(began)])
+    key.compute.launch(note_beginning, (1,), [], [wp.from_torch(began)])
 
 
 def state_views(state: Mapping[str, torch.Tensor], *names: str) -> list[Any]:

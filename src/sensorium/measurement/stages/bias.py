@@ -13,7 +13,7 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Float, Place, StageCfg, bad, must
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, is_first, kernel, tick_now
 from sensorium.measurement.draws import Stream, is_law, normals_of
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
@@ -49,9 +49,6 @@ def _gauss_markov(
     step_sd: wp.array[wp.float32],
     start_sd: wp.array[wp.float32],
     turn_on_sd: wp.array[wp.float32],
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     stream: Stream,
     turn_on_stream: Stream,
     table: wp.array[wp.vec3],
@@ -63,9 +60,9 @@ def _gauss_markov(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    draws = normals_of(clock[0], rows.first_env + env, episode[env], quad, stream, table)
-    if reset_tick[env] == clock[0]:
-        starts = normals_of(clock[0], rows.first_env + env, episode[env], quad, turn_on_stream, table)
+    draws = normals_of(rows, env, tick_now(rows), quad, stream, table)
+    if is_first(rows, env):
+        starts = normals_of(rows, env, tick_now(rows), quad, turn_on_stream, table)
         for j in range(4):
             column = 4 * quad + j
             if column < columns:
@@ -134,7 +131,6 @@ class GaussMarkov(StageCfg):
                 (-(-columns // 4),),
                 [
                     columns, leak, *(amount_row(key, sd) for sd in sds),
-                    key.clock.words_wp, key.clock.episode_wp, key.clock.reset_tick_wp,
                     *(key.stream(purpose, key.field_index[field]) for purpose in ("drift", "turn_on")),
                     normal_table(key.compute.wp_device),
                 ],
@@ -161,9 +157,6 @@ def _flicker(
     step_sd: wp.array[wp.float32],
     start_sd: wp.array[wp.float32],
     amount: wp.array2d[wp.float32],
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     stream: Stream,
     table: wp.array[wp.vec3],
     parts: wp.array3d[wp.float32],
@@ -176,12 +169,12 @@ def _flicker(
     quads = (columns + 3) / 4
     total = wp.vec4()
     for c in range(leak.shape[0]):
-        draws = normals_of(clock[0], rows.first_env + env, episode[env], c * quads + quad, stream, table)
+        draws = normals_of(rows, env, tick_now(rows), c * quads + quad, stream, table)
         for j in range(4):
             column = 4 * quad + j
             if column < columns:
                 b = start_sd[c] * draws[j]
-                if reset_tick[env] != clock[0]:
+                if not is_first(rows, env):
                     b = parts[env, c, column]
                     b = b + (step_sd[c] * draws[j] - leak[c] * b)
                 parts[env, c, column] = b
@@ -260,7 +253,6 @@ class Flicker(DrawnStage):
                     columns, amount_row(key, -np.expm1(-x)), amount_row(key, sds * np.sqrt(-np.expm1(-2.0 * x))),
                     amount_row(key, sds),
                     *self.tables(state, key, field),
-                    key.clock.words_wp, key.clock.episode_wp, key.clock.reset_tick_wp,
                     key.stream("parts", key.field_index[field]), normal_table(key.compute.wp_device),
                 ],
                 [*state_views(state, f"parts_{field}"), column_values(slot[field])],
@@ -283,7 +275,6 @@ def _temperature(
     heating: wp.array2d[wp.float32],
     coefficient: wp.array2d[wp.float32],
     scale: wp.array2d[wp.float32],
-    clock: wp.array[wp.int32],
     began: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
@@ -291,7 +282,7 @@ def _temperature(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    since = ticks_since(clock[0], began, env)
+    since = ticks_since(tick_now(rows), began, env)
     missing = cold  # times exp(-t / tau), as a product of powers: the same bits on every device
     for bit in range(powers.shape[0]):
         if ((since >> bit) & 1) != 0:
@@ -351,7 +342,7 @@ class TemperatureDrift(DrawnStage):
                 [
                     self.reference, float(self.tau > 0.0), amount_row(key, powers),
                     *(amount_table(key, amount, 1, state.get(name)) for name, amount in self._device().items()),
-                    *self.tables(state, key, field), key.clock.words_wp, *state_views(state, "began"),
+                    *self.tables(state, key, field), *state_views(state, "began"),
                 ],
                 [column_values(slot[field])],
             )  # fmt: skip

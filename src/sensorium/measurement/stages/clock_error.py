@@ -35,7 +35,6 @@ def _stamp(
     skew: wp.array2d[wp.float32],
     ticks: wp.array[wp.int64],
     began: wp.array2d[wp.float32],
-    episode: wp.array[wp.int32],
     stream: Stream,
     table: wp.array[wp.vec3],
     stamp_out: wp.array[wp.float64],
@@ -46,7 +45,7 @@ def _stamp(
     since = wp.float64(ticks_since(wp.int32(tick), began, env)) * dt
     stamp = wp.float64(tick) * dt + wp.float64(offset[env, 0]) + wp.float64(1.0e-6) * wp.float64(skew[env, 0]) * since
     if jitter > 0.0:
-        draws = normals_of(wp.int32(tick), rows.first_env + env, episode[env], 0, stream, table)
+        draws = normals_of(rows, env, wp.int32(tick), 0, stream, table)
         stamp = stamp + wp.float64(jitter * draws[0])
     if resolution > wp.float64(0.0):
         stamp = wp.floor(stamp / resolution) * resolution
@@ -116,7 +115,7 @@ class ClockError(StageCfg):
                 (1,),
                 [
                     wp.float64(clock.dt), wp.float64(self.resolution), self.jitter, *tables,
-                    wp.from_torch(ticks, dtype=wp.int64), wp.from_torch(began), clock.episode_wp,
+                    wp.from_torch(ticks, dtype=wp.int64), wp.from_torch(began),
                     key.stream("jitter"), normal_table(key.compute.wp_device),
                 ],
                 [wp.from_torch(out, dtype=wp.float64)],

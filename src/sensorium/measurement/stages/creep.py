@@ -13,7 +13,7 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Float, Place, StageCfg, bad
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, is_first, kernel, tick_now
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
     BEGAN,
@@ -42,8 +42,6 @@ def _creep(
     weight: wp.array[wp.float32],
     amount: wp.array2d[wp.float32],
     drift: wp.array2d[wp.float32],
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     began: wp.array2d[wp.float32],
     last: wp.array2d[wp.float32],
     first: wp.array2d[wp.float32],
@@ -58,8 +56,7 @@ def _creep(
     x = values[env, column]
     if not wp.isfinite(x):
         return
-    is_first = reset_tick[env] == clock[0]
-    if is_first:
+    if is_first(rows, env):
         first[env, column] = 0.0
         if is_settled != 0:
             first[env, column] = x
@@ -69,7 +66,7 @@ def _creep(
     for k in range(leak.shape[0]):
         p = wp.float32(0.0)
         c = wp.float32(0.0)
-        if not is_first:
+        if not is_first(rows, env):
             # compensated: the slowest parts move by less than the last digit per sample
             c = carry[env, column, k]
             step = leak[k] * (before - parts[env, column, k]) - c
@@ -79,7 +76,7 @@ def _creep(
         carry[env, column, k] = c
         total = total + weight[k] * p
     last[env, column] = load
-    since = float(ticks_since(clock[0], began, env)) * hours_per_tick
+    since = float(ticks_since(tick_now(rows), began, env)) * hours_per_tick
     values[env, column] = x + amount[env, column] * total + drift[env, column] * since
 
 
@@ -153,7 +150,7 @@ class Creep(DrawnStage):
                 [
                     int(self.start == "settled"), clock.dt / 3600.0,
                     amount_row(key, -np.expm1(-rates * key.period)), amount_row(key, weights),
-                    *self.tables(state, key, field), clock.words_wp, clock.reset_tick_wp, *state_views(state, "began"),
+                    *self.tables(state, key, field), *state_views(state, "began"),
                 ],
                 [*state_views(state, *names), column_values(slot[field])],
             )  # fmt: skip

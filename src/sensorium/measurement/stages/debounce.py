@@ -12,7 +12,7 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Place, StageCfg, bad, must
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, is_first, kernel, tick_now
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import Time, amount_row, check_fit, column_values, no_law, row, state_views
 from sensorium.measurement.stages.key import StageKey
@@ -47,8 +47,6 @@ def _debounce(
     by_ticks: int,
     wait: int,
     threshold: wp.array[wp.float32],
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     accepted: wp.array2d[wp.float32],
     held: wp.array2d[wp.float32],
     pending: wp.array2d[wp.int32],
@@ -63,9 +61,9 @@ def _debounce(
     if x > threshold[column]:
         side = 1.0
     note = wp.int32(0)
-    if reset_tick[env] != clock[0]:
-        note = noted(side != accepted[env, column], pending[env, column], by_ticks, clock[0])
-    waits = note != 0 and not has_lasted(note, by_ticks, clock[0], wait)
+    if not is_first(rows, env):
+        note = noted(side != accepted[env, column], pending[env, column], by_ticks, tick_now(rows))
+    waits = note != 0 and not has_lasted(note, by_ticks, tick_now(rows), wait)
     if waits:
         values[env, column] = held[env, column]
     else:
@@ -122,7 +120,6 @@ class Debounce(StageCfg):
                 (columns,),
                 [
                     int(by_ticks), wait, amount_row(key, row(self.threshold, columns)),
-                    key.clock.words_wp, key.clock.reset_tick_wp,
                 ],
                 [*state_views(state, f"side_{field}", f"held_{field}"), pending, column_values(slot[field])],
             )  # fmt: skip

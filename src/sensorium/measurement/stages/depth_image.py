@@ -18,7 +18,7 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Float, StageCfg, bad, must
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, kernel, tick_now
 from sensorium.geometry.transforms import quat_rotate
 from sensorium.measurement.draws import Stream, normals_of
 from sensorium.measurement.record import Record
@@ -200,9 +200,9 @@ def returns(cosine: float, cos_none: float, cos_all: float, chance: float) -> bo
 
 @wp.func
 def window_normals(
+    rows: Rows,
+    env: int,
     time: int,
-    global_env: int,
-    episode: int,
     mount: int,
     v: int,
     quad: int,
@@ -223,7 +223,7 @@ def window_normals(
     for i in range(2 * radius + 1):
         row = (mount * rows_of + v + i) * blocks
         for b in range(2 * margin + 1):
-            draws = normals_of(time, global_env, episode, row + quad + b, stream, table)
+            draws = normals_of(rows, env, time, row + quad + b, stream, table)
             for j in range(4):
                 at = 4 * (b - margin) + j  # of this draw, from the first of the four pixels
                 for k in range(4):
@@ -234,19 +234,19 @@ def window_normals(
 
 @wp.func
 def noise_of(
-    tick: int, global_env: int, episode: int, mount: int, v: int, quad: int, image: Pinhole, draws: DepthDraws,
-    table: wp.array[wp.vec3],
-) -> wp.vec4:  # fmt: skip
+    rows: Rows, env: int, mount: int, v: int, quad: int, image: Pinhole, draws: DepthDraws, table: wp.array[wp.vec3]
+) -> wp.vec4:
     """Return the noise of four pixels, of variance 1: a part drawn anew for each sample, and one that changes slowly.
 
     The slow part goes from one draw to the next in `slow_ticks`, at constant variance: a function of the tick alone.
     """
-    total = window_normals(tick, global_env, episode, mount, v, quad, image, draws.radius, draws.noise, table)
+    tick = tick_now(rows)
+    total = window_normals(rows, env, tick, mount, v, quad, image, draws.radius, draws.noise, table)
     if draws.slow_ticks > 0:
         knot = tick / draws.slow_ticks
         x = float(tick % draws.slow_ticks) / float(draws.slow_ticks)
-        past = window_normals(knot, global_env, episode, mount, v, quad, image, draws.radius, draws.slow, table)
-        coming = window_normals(knot + 1, global_env, episode, mount, v, quad, image, draws.radius, draws.slow, table)
+        past = window_normals(rows, env, knot, mount, v, quad, image, draws.radius, draws.slow, table)
+        coming = window_normals(rows, env, knot + 1, mount, v, quad, image, draws.radius, draws.slow, table)
         blend = ((1.0 - x) * past + x * coming) / wp.sqrt((1.0 - x) * (1.0 - x) + x * x)
         total = draws.fast_share * total + draws.slow_share * blend
     return total
@@ -491,7 +491,7 @@ class DepthStage(StageCfg):
     def chances(self, key: StageKey, field: str) -> list[Any]:
         """Return clock, episodes, streams and the normal table for kernels."""
         return [
-            key.clock.words_wp, key.clock.episode_wp, self.draws(key, field), normal_table(key.compute.wp_device)
+            self.draws(key, field), normal_table(key.compute.wp_device)
         ]  # fmt: skip
 
     def look_around(self, slot: Record, view: Any, sight: Any, key: StageKey, field: str) -> tuple[Any, Any]:

@@ -12,7 +12,7 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Float, Place, bad
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, kernel, tick_now
 from sensorium.measurement.draws import words_of
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import NonNegative, Positive
@@ -77,8 +77,6 @@ def _kinect(
     rows: Rows,
     view: View,
     kinect: Kinect,
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
     draws: DepthDraws,
     table: wp.array[wp.vec3],
     before: wp.array2d[wp.float32],
@@ -91,7 +89,7 @@ def _kinect(
         return
     image = view.image
     first = mount * image.height * image.width
-    noise = noise_of(clock[0], rows.first_env + env, episode[env], mount, v, quad, image, draws, table)
+    noise = noise_of(rows, env, mount, v, quad, image, draws, table)
     for j in range(4):
         u = 4 * quad + j
         if u >= image.width:
@@ -99,7 +97,7 @@ def _kinect(
         column = first + v * image.width + u
         if inverse(before[env, column]) <= 0.0:
             continue
-        words = words_of(clock[0], rows.first_env + env, episode[env], column, draws.pixel)
+        words = words_of(rows, env, tick_now(rows), column, draws.pixel)
         angle = wp.float32(0.0)
         sideways = kinect.lateral
         if kinect.is_redwood == 0:

@@ -10,7 +10,7 @@ import torch
 import warp as wp
 
 from sensorium.cfg import Float, Place, must
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, kernel, tick_now
 from sensorium.measurement.draws import words_of
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import NonNegative, Positive
@@ -46,8 +46,6 @@ def _stereo(
     rows: Rows,
     view: View,
     stereo: Stereo,
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
     draws: DepthDraws,
     table: wp.array[wp.vec3],
     before: wp.array2d[wp.float32],
@@ -60,7 +58,7 @@ def _stereo(
         return
     image = view.image
     first = mount * image.height * image.width
-    noise = noise_of(clock[0], rows.first_env + env, episode[env], mount, v, quad, image, draws, table)
+    noise = noise_of(rows, env, mount, v, quad, image, draws, table)
     for j in range(4):
         u = 4 * quad + j
         if u >= image.width:
@@ -68,7 +66,7 @@ def _stereo(
         column = first + v * image.width + u
         if inverse(before[env, column]) <= 0.0:
             continue
-        words = words_of(clock[0], rows.first_env + env, episode[env], column, draws.pixel)
+        words = words_of(rows, env, tick_now(rows), column, draws.pixel)
         at = wp.vec2i(u, v)
         if stereo.fattening > 0.0:
             shift = wp.vec2(

@@ -10,7 +10,7 @@ import torch
 import warp as wp
 
 from sensorium.cfg import Float, Place, must
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, kernel, tick_now
 from sensorium.measurement.draws import words_of
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import NonNegative, Positive, column_values
@@ -70,8 +70,6 @@ def _tof(
     rows: Rows,
     view: View,
     tof: Tof,
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
     draws: DepthDraws,
     table: wp.array[wp.vec3],
     reflectances: wp.array2d[wp.float32],
@@ -83,7 +81,7 @@ def _tof(
         return
     image = view.image
     first = mount * image.height * image.width
-    noise = noise_of(clock[0], rows.first_env + env, episode[env], mount, v, quad, image, draws, table)
+    noise = noise_of(rows, env, mount, v, quad, image, draws, table)
     for j in range(4):
         u = 4 * quad + j
         if u >= image.width:
@@ -92,7 +90,7 @@ def _tof(
         depth = values[env, column]
         if inverse(depth) <= 0.0:
             continue
-        words = words_of(clock[0], rows.first_env + env, episode[env], column, draws.pixel)
+        words = words_of(rows, env, tick_now(rows), column, draws.pixel)
         length = wp.length(ray_of(u, v, image))
         cosine = incidence(view, env, mount, u, v)
         r = depth * length

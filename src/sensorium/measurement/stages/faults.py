@@ -13,7 +13,7 @@ from pydantic import Field as PydanticField
 from pydantic import PlainSerializer, PlainValidator, ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, GilbertElliott, Place, StageCfg, amount_bounds, bad, must, parse_amount
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, is_first, kernel, tick_now
 from sensorium.measurement.draws import Law, Stream, draw_of, is_law, words_of
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
@@ -74,9 +74,6 @@ def _decide(
     is_burst: int,
     burst_end: float,
     chance: wp.array2d[wp.float32],
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     stream: Stream,
     lost: wp.array2d[wp.float32],
 ) -> None:
@@ -84,9 +81,9 @@ def _decide(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    words = words_of(clock[0], rows.first_env + env, episode[env], element / 4, stream)
+    words = words_of(rows, env, tick_now(rows), element / 4, stream)
     u = word_to_uniform(words[element % 4])
-    was_lost = is_burst != 0 and lost[env, element] > 0.0 and reset_tick[env] != clock[0]
+    was_lost = is_burst != 0 and lost[env, element] > 0.0 and not is_first(rows, env)
     now = wp.float32(0.0)
     if was_lost:
         if u >= burst_end:
@@ -110,8 +107,6 @@ def _replace(
 def _hold(
     rows: Rows,
     struck: wp.array2d[wp.float32],
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     held: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
@@ -119,7 +114,7 @@ def _hold(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    if struck[env, column] > 0.0 and reset_tick[env] != clock[0]:
+    if struck[env, column] > 0.0 and not is_first(rows, env):
         values[env, column] = held[env, column]
     else:
         held[env, column] = values[env, column]
@@ -206,7 +201,6 @@ class Dropout(StageCfg):
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Decide what is lost (a launch per group), and replace it (a launch per field)."""
         burst = self.probability if isinstance(self.probability, GilbertElliott) else None
-        clock = key.clock
         for group, (count, index) in _groups(self.per, key.columns, key.field_index).items():
             key.compute.launch(
                 _decide,
@@ -214,7 +208,7 @@ class Dropout(StageCfg):
                 [
                     int(burst is not None), burst.r if burst else 1.0,
                     amount_table(key, self._chance, count, state.get(f"chance_{group}")),
-                    clock.words_wp, clock.episode_wp, clock.reset_tick_wp, key.stream("lost", index),
+                    key.stream("lost", index),
                 ],
                 state_views(state, f"lost_{group}"),
             )  # fmt: skip
@@ -222,7 +216,7 @@ class Dropout(StageCfg):
         for field, columns in key.columns.items():
             lost, values = _decided(self.per, state, "lost", field, columns), column_values(slot[field])
             if self.mode == "hold":
-                inputs, outputs = [lost, clock.words_wp, clock.reset_tick_wp], state_views(state, f"good_{field}")
+                inputs, outputs = [lost], state_views(state, f"good_{field}")
                 key.compute.launch(_hold, (columns,), inputs, [*outputs, values])
             else:
                 key.compute.launch(_replace, (columns,), [amount_row(key, row(value, columns)), lost], [values])
@@ -248,9 +242,6 @@ def _advance(
     strikes: wp.array[wp.float32],
     onset: wp.array2d[wp.float32],
     duration: Law,
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     stream: Stream,
     table: wp.array[wp.vec3],
     began: wp.array2d[wp.float32],
@@ -261,9 +252,9 @@ def _advance(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0) or strikes[element] == 0.0:
         return
-    since = float(ticks_since(clock[0], began, env))
+    since = float(ticks_since(tick_now(rows), began, env))
     now = phase[env, element]
-    if reset_tick[env] == clock[0]:
+    if is_first(rows, env):
         now = 0.0
     if now > 0.0:
         now = 2.0
@@ -272,7 +263,7 @@ def _advance(
             if is_scheduled == 0:
                 now = 0.0
     if now == 0.0:
-        words = words_of(clock[0], rows.first_env + env, episode[env], element, stream)
+        words = words_of(rows, env, tick_now(rows), element, stream)
         start = since
         begins = word_to_uniform(words[0]) < onset[env, element]
         if is_scheduled != 0:
@@ -356,7 +347,6 @@ class _Fault(StageCfg):
     def _advance(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Let faults begin and end (a launch per group, and one that only works at a reset)."""
         launch_beginning(key, state["began"])
-        clock = key.clock
         duration = _FOREVER if self.duration is None else converted(self.duration, lambda value: in_ticks(value, key))
         for group, (count, index) in _groups(self.per, key.columns, key.field_index).items():
             strikes = np.zeros(count) if self.elements else np.ones(count)
@@ -370,8 +360,7 @@ class _Fault(StageCfg):
                 [
                     int(self.start is not None), amount_row(key, strikes),
                     amount_table(key, onset, count, state.get(f"onset_{group}")),
-                    law_over(key, duration, count),
-                    clock.words_wp, clock.episode_wp, clock.reset_tick_wp, key.stream("onset", index),
+                    law_over(key, duration, count), key.stream("onset", index),
                     normal_table(key.compute.wp_device), *state_views(state, "began"),
                 ],
                 state_views(state, f"phase_{group}", f"until_{group}"),
@@ -412,10 +401,9 @@ class StuckFault(_Fault):
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Freeze (one launch per field beside those of all faults)."""
         self._advance(state, key)
-        times = [key.clock.words_wp, key.clock.reset_tick_wp]
         for field, columns in key.columns.items():
             outputs = [*state_views(state, f"held_{field}"), column_values(slot[field])]
-            key.compute.launch(_hold, (columns,), [_decided(self.per, state, "phase", field, columns), *times], outputs)
+            key.compute.launch(_hold, (columns,), [_decided(self.per, state, "phase", field, columns)], outputs)
 
 
 @kernel
@@ -423,8 +411,6 @@ def _spike(
     rows: Rows,
     phase: wp.array2d[wp.float32],
     amount: Law,
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
     stream: Stream,
     table: wp.array[wp.vec3],
     values: wp.array2d[wp.float32],
@@ -434,7 +420,7 @@ def _spike(
     if rows.mask[env] == wp.uint8(0):
         return
     if phase[env, column] > 0.0:
-        words = words_of(clock[0], rows.first_env + env, episode[env], column / 4, stream)
+        words = words_of(rows, env, tick_now(rows), column / 4, stream)
         values[env, column] = values[env, column] + draw_of(amount, column, words[column % 4], table)
 
 
@@ -463,7 +449,7 @@ class SpikeFault(_Fault):
         for field, columns in key.columns.items():
             inputs = [
                 _decided(self.per, state, "phase", field, columns), law_over(key, self.amount, columns),
-                key.clock.words_wp, key.clock.episode_wp, key.stream("amount", key.field_index[field]),
+                key.stream("amount", key.field_index[field]),
                 normal_table(key.compute.wp_device),
             ]  # fmt: skip
             key.compute.launch(_spike, (columns,), inputs, [column_values(slot[field])])
@@ -476,8 +462,6 @@ def _rail(
     high_chance: float,
     low: wp.array[wp.float32],
     high: wp.array[wp.float32],
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
     stream: Stream,
     rail: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
@@ -487,7 +471,7 @@ def _rail(
     if rows.mask[env] == wp.uint8(0):
         return
     if phase[env, column] == 1.0:
-        words = words_of(clock[0], rows.first_env + env, episode[env], column / 4, stream)
+        words = words_of(rows, env, tick_now(rows), column / 4, stream)
         end = low[column]
         if word_to_uniform(words[column % 4]) < high_chance:
             end = high[column]
@@ -525,7 +509,7 @@ class SaturationFault(_Fault):
             ends = [amount_row(key, end) for end in ends_row(self.low, self.high, columns)]
             inputs = [
                 _decided(self.per, state, "phase", field, columns), chance, *ends,
-                key.clock.words_wp, key.clock.episode_wp, key.stream("rail", key.field_index[field]),
+                key.stream("rail", key.field_index[field]),
             ]  # fmt: skip
             outputs = [*state_views(state, f"rail_{field}"), column_values(slot[field])]
             key.compute.launch(_rail, (columns,), inputs, outputs)

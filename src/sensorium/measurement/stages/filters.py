@@ -18,7 +18,7 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Float, Place, StageCfg, amount_bounds, bad, must
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, is_first, kernel
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import amount_row, check_fit, column_values, no_law, row, state_views
 from sensorium.measurement.stages.key import StageKey
@@ -31,8 +31,6 @@ from sensorium.spec import FieldSpec
 def _first_order(
     rows: Rows,
     alpha: wp.array[wp.float32],
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     last: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
@@ -42,7 +40,7 @@ def _first_order(
         return
     x = values[env, column]
     y = last[env, column]
-    if reset_tick[env] == clock[0] or not wp.isfinite(x) or not wp.isfinite(y):
+    if is_first(rows, env) or not wp.isfinite(x) or not wp.isfinite(y):
         y = x
     else:
         y = y + alpha[column] * (x - y)
@@ -54,8 +52,6 @@ def _first_order(
 def _second_order(
     rows: Rows,
     gain: wp.array2d[wp.float32],
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     speed: wp.array2d[wp.float32],
     level: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
@@ -67,7 +63,7 @@ def _second_order(
     x = values[env, column]
     u = speed[env, column]
     s = level[env, column]
-    if reset_tick[env] == clock[0] or not wp.isfinite(x) or not wp.isfinite(s):
+    if is_first(rows, env) or not wp.isfinite(x) or not wp.isfinite(s):
         speed[env, column] = 0.0
         level[env, column] = x
         return
@@ -137,7 +133,6 @@ class LowPass(StageCfg):
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Filter (one launch per field)."""
         for field, columns in key.columns.items():
-            times = [key.clock.words_wp, key.clock.reset_tick_wp]
             values = column_values(slot[field])
             if self.order == 1:
                 tau = row(self.time_constant, columns) if self.cutoff_hz is None else (
@@ -145,14 +140,14 @@ class LowPass(StageCfg):
                 )  # fmt: skip
                 alpha = amount_row(key, -np.expm1(-key.period / tau))
                 outputs = [*state_views(state, f"last_{field}"), values]
-                key.compute.launch(_first_order, (columns,), [alpha, *times], outputs)
+                key.compute.launch(_first_order, (columns,), [alpha], outputs)
                 continue
             cutoff = row(self.cutoff_hz, columns)
             g = np.tan(math.pi * cutoff * key.period)
             first = 1.0 / (1.0 + g * (g + math.sqrt(2.0)))
             gain = wp.array(np.stack([first, g * first, g * g * first]), dtype=wp.float32, device=key.compute.wp_device)
             outputs = [*state_views(state, f"speed_{field}", f"level_{field}"), values]
-            key.compute.launch(_second_order, (columns,), [gain, *times], outputs)
+            key.compute.launch(_second_order, (columns,), [gain], outputs)
 
 
 # Linear phase ---------------------------------------------------------------------------------------------------------
@@ -162,8 +157,6 @@ class LowPass(StageCfg):
 def _fir(
     rows: Rows,
     taps: wp.array[wp.float32],
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     past: wp.array3d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
@@ -173,7 +166,7 @@ def _fir(
         return
     x = values[env, column]
     n = past.shape[1]
-    if reset_tick[env] == clock[0]:
+    if is_first(rows, env):
         for k in range(n):
             past[env, k, column] = x
         return
@@ -283,6 +276,6 @@ class GroupDelay(StageCfg):
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Filter (one launch per field)."""
         for field, columns in key.columns.items():
-            inputs = [amount_row(key, self.taps), key.clock.words_wp, key.clock.reset_tick_wp]
+            inputs = [amount_row(key, self.taps)]
             outputs = [*state_views(state, f"past_{field}"), column_values(slot[field])]
             key.compute.launch(_fir, (columns,), inputs, outputs)

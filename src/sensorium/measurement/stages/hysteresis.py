@@ -12,7 +12,7 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Float, Place, StageCfg, amount_bounds, bad, must
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, is_first, kernel
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
     DrawnStage,
@@ -34,8 +34,6 @@ def _relax(
     rows: Rows,
     decay: float,
     strength: wp.array2d[wp.float32],
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     last: wp.array2d[wp.float32],
     branch: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
@@ -46,7 +44,7 @@ def _relax(
         return
     x = values[env, column]
     before = last[env, column]
-    if reset_tick[env] == clock[0] or not wp.isfinite(before):
+    if is_first(rows, env) or not wp.isfinite(before):
         last[env, column] = x
         branch[env, column] = 0.0
         return
@@ -112,7 +110,7 @@ class Viscoelastic(DrawnStage):
         """Let the branches follow, and add them (one launch per field)."""
         decay = math.exp(-key.period / self.tau)
         for field, columns in key.columns.items():
-            inputs = [decay, *self.tables(state, key, field), key.clock.words_wp, key.clock.reset_tick_wp]
+            inputs = [decay, *self.tables(state, key, field)]
             outputs = [*state_views(state, f"last_{field}", f"branch_{field}"), column_values(slot[field])]
             key.compute.launch(_relax, (columns,), inputs, outputs)
 
@@ -136,8 +134,6 @@ def _lose_motion(
     rows: Rows,
     half: wp.array[wp.float32],
     weight: wp.array[wp.float32],
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     held: wp.array3d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
@@ -146,7 +142,7 @@ def _lose_motion(
     if rows.mask[env] == wp.uint8(0):
         return
     x = values[env, column]
-    is_new = reset_tick[env] == clock[0] or not wp.isfinite(held[env, column, 0])
+    is_new = is_first(rows, env) or not wp.isfinite(held[env, column, 0])
     if not (wp.isfinite(x) or is_new):
         return
     y = x
@@ -221,7 +217,6 @@ class Play(StageCfg):
         """Push the plays (one launch per field)."""
         widths, weights = zip(*self.plays(), strict=True)
         inputs = [amount_row(key, np.multiply(widths, 0.5)), amount_row(key, weights)]
-        times = [key.clock.words_wp, key.clock.reset_tick_wp]
         for field, columns in key.columns.items():
             outputs = [*state_views(state, f"held_{field}"), column_values(slot[field])]
-            key.compute.launch(_lose_motion, (columns,), [*inputs, *times], outputs)
+            key.compute.launch(_lose_motion, (columns,), inputs, outputs)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import warp as wp
 
-from sensorium.compute import Compute, Rows, kernel
+from sensorium.compute import Compute, Rows, kernel, tick_now
 from sensorium.compute.clock import Clock
 from sensorium.measurement.draws import Stream, stream_of, words_of
 from sensorium.random import normal_table, stream_key, word_to_normal, word_to_uniform
@@ -20,15 +20,13 @@ def _fill_random(
     rows: Rows,
     is_normal: int,
     columns: int,
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
     stream: Stream,
     table: wp.array[wp.vec3],
     values_out: wp.array2d[wp.float32],
 ) -> None:
     i, quad = wp.tid()
     env = rows.start + i
-    words = words_of(clock[0], rows.first_env + env, episode[env], quad, stream)
+    words = words_of(rows, env, tick_now(rows), quad, stream)
     for j in range(4):
         if 4 * quad + j < columns:
             value = word_to_uniform(words[j])
@@ -117,9 +115,7 @@ class StageKey:
         if values is None:
             shape = (self.compute.num_envs, columns)
             values = self._buffers[purpose, field] = torch.zeros(shape, dtype=torch.float32, device=self.compute.device)
-        inputs = [
-            is_normal, columns, self.clock.words_wp, self.clock.episode_wp,
-            self.stream(purpose, self.field_index[field]), normal_table(self.compute.wp_device),
-        ]  # fmt: skip
+        stream = self.stream(purpose, self.field_index[field])
+        inputs = [is_normal, columns, stream, normal_table(self.compute.wp_device)]
         self.compute.launch(_fill_random, (-(-columns // 4),), inputs, [wp.from_torch(values, dtype=wp.float32)])
         return values

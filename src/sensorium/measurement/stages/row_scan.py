@@ -11,7 +11,7 @@ import torch
 import warp as wp
 
 from sensorium.cfg import Float, Place, StageCfg, must
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, is_first, kernel, tick_now
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import Row, amount_row, column_values, state_views
 from sensorium.measurement.stages.key import StageKey
@@ -22,7 +22,6 @@ from sensorium.spec import FieldSpec, exact_fraction
 @kernel
 def _keep(
     rows: Rows,
-    clock: wp.array[wp.int32],
     now: wp.array2d[wp.float32],
     begun: wp.array2d[wp.float32],
     past: wp.array3d[wp.float32],
@@ -38,7 +37,7 @@ def _keep(
         begun[env, column] = 1.0
         for k in range(depth):
             past[env, k, column] = x
-    past[env, clock[0] % depth, column] = x
+    past[env, tick_now(rows) % depth, column] = x
 
 
 @wp.func
@@ -58,7 +57,6 @@ def _scan(
     rows: Rows,
     whole: wp.array[wp.float32],
     share: wp.array[wp.float32],
-    clock: wp.array[wp.int32],
     past: wp.array3d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
@@ -67,7 +65,7 @@ def _scan(
     if rows.mask[env] == wp.uint8(0):
         return
     depth = past.shape[1]
-    at = clock[0] - int(whole[column]) + depth
+    at = tick_now(rows) - int(whole[column]) + depth
     newer = past[env, at % depth, column]
     values[env, column] = newer
     f = share[column]
@@ -79,8 +77,6 @@ def _scan(
 def _scan_between(
     rows: Rows,
     share: wp.array[wp.float32],
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     last: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
@@ -92,7 +88,7 @@ def _scan_between(
     older = last[env, column]
     last[env, column] = newer
     f = share[column]
-    if reset_tick[env] == clock[0] or f == 0.0:
+    if is_first(rows, env) or f == 0.0:
         return
     values[env, column] = between(newer, older, f)
 
@@ -167,7 +163,7 @@ class RowScan(StageCfg):
     def observe(self, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Keep a tick (one launch per field)."""
         for field, columns in key.columns.items():
-            inputs = [key.clock.words_wp, column_values(truth[field])]
+            inputs = [column_values(truth[field])]
             key.compute.launch(_keep, (columns,), inputs, state_views(state, f"begun_{field}", f"past_{field}"))
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
@@ -177,16 +173,10 @@ class RowScan(StageCfg):
             for field, columns in key.columns.items():
                 share = amount_row(key, np.minimum(self._lags_of(key.specs[field], key.period), 1.0))
                 outputs = [*state_views(state, f"last_{field}"), column_values(slot[field])]
-                inputs = [share, clock.words_wp, clock.reset_tick_wp]
-                key.compute.launch(_scan_between, (columns,), inputs, outputs)
+                key.compute.launch(_scan_between, (columns,), [share], outputs)
             return
         self.observe(slot, state, key)
         for field, columns in key.columns.items():
             whole, share = np.divmod(self._lags_of(key.specs[field], clock.dt), 1.0)
-            inputs = [
-                amount_row(key, whole),
-                amount_row(key, share),
-                clock.words_wp,
-                *state_views(state, f"past_{field}"),
-            ]
+            inputs = [amount_row(key, whole), amount_row(key, share), *state_views(state, f"past_{field}")]
             key.compute.launch(_scan, (columns,), inputs, [column_values(slot[field])])

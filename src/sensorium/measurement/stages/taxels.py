@@ -18,7 +18,7 @@ import warp as wp
 from pydantic import field_validator, model_validator
 
 from sensorium.cfg import Amount, Place, StageCfg, amount_bounds, bad, must, numbers_in
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, is_first, kernel, tick_now
 from sensorium.measurement.draws import is_law
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
@@ -308,8 +308,6 @@ def _stick(
     elements: int,
     stuck: wp.array2d[wp.float32],
     start: wp.array2d[wp.float32],
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     began: wp.array2d[wp.float32],
     held: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
@@ -319,8 +317,8 @@ def _stick(
     if rows.mask[env] == wp.uint8(0):
         return
     taxel = column / elements
-    since = float(ticks_since(clock[0], began, env))
-    if stuck[env, taxel] > 0.0 and since >= start[env, taxel] and reset_tick[env] != clock[0]:
+    since = float(ticks_since(tick_now(rows), began, env))
+    if stuck[env, taxel] > 0.0 and since >= start[env, taxel] and not is_first(rows, env):
         values[env, column] = held[env, column]
     else:
         held[env, column] = values[env, column]
@@ -362,7 +360,7 @@ class StuckTaxels(_TaxelFault):
         drawn = _flat(state["start"]) if "start" in state else None
         inputs = [
             *taxel_states(state, "stuck"), amount_table(key, start, count, drawn),
-            key.clock.words_wp, key.clock.reset_tick_wp, *state_views(state, "began"),
+            *state_views(state, "began"),
         ]  # fmt: skip
         for field, columns in key.columns.items():
             outputs = [*state_views(state, f"held_{field}"), column_values(slot[field])]
