@@ -18,6 +18,7 @@ from sensorium.cfg.base import (
     bad,
     differ,
     meanings,
+    must,
     name_in,
     numbers_in,
     toml_words,
@@ -39,5 +40,5 @@ __all__ = [
     "ABSENT", "LARGEST", "NON_NEGATIVE_KNOBS", "PLACES", "SELECTORS", "STAGE_KINDS", "Amount", "Cfg", "Float",
     "GilbertElliott", "Knob", "MountedSensorCfg", "ObjRef", "ObjType", "OffsetCfg", "Place", "Selector",
     "Selectors", "SensorCfg", "SimpleSensorCfg", "StageCfg", "Vec3", "amount_bounds", "as_plain", "bad",
-    "differ", "find_kind", "meanings", "name_in", "numbers_in", "parse_amount", "toml_words", "without_absent",
+    "differ", "find_kind", "meanings", "must", "name_in", "numbers_in", "parse_amount", "toml_words", "without_absent",
 ]  # fmt: skip

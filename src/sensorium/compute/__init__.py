@@ -7,6 +7,7 @@ from sensorium.compute.memory import Memory, check_envs
 from sensorium.compute.program import Compute, Program, Segment, recorded
 from sensorium.compute.rows import (
     Rows,
+    captured_words,
     episode_words,
     is_first,
     mode_now,
@@ -31,6 +32,7 @@ __all__ = [
     "Rate",
     "Rows",
     "Segment",
+    "captured_words",
     "check_envs",
     "cuda_devices",
     "episode_words",

@@ -94,6 +94,13 @@ def sample_normals(rows: Rows, env: int, element: U32, key0: U32, key1: U32, tab
 
 
 @wp.func
+def captured_words(rows: Rows, env: int, element: U32, key0: U32, key1: U32) -> Words:
+    """Return the four random words of an env's state at the tick at which it was captured."""
+    tick = wp.uint32(rows.time[0] - rows.time[2])
+    return philox(tick, wp.uint32(rows.first_env + env), wp.uint32(rows.episode[env]), element, key0, key1)
+
+
+@wp.func
 def episode_words(rows: Rows, env: int, element: U32, key0: U32, key1: U32) -> Words:
     """Return four random words that stay the same throughout an env's episode."""
     episode = wp.uint32(rows.episode[env])
@@ -101,6 +108,6 @@ def episode_words(rows: Rows, env: int, element: U32, key0: U32, key1: U32) -> W
 
 
 __all__ = [
-    "Rows", "episode_words", "is_first", "mode_now", "sample_normals", "sample_uniforms",
+    "Rows", "captured_words", "episode_words", "is_first", "mode_now", "sample_normals", "sample_uniforms",
     "sample_words", "tick_captured", "tick_now", "tick_of_control",
 ]  # fmt: skip

@@ -120,7 +120,7 @@ class SurfaceQuery:
                 wp.from_torch(self._engine.array("body_pos_w"), dtype=wp.vec3),
                 wp.from_torch(self._engine.array("body_quat_w"), dtype=wp.vec4),
             ]
-            inputs = [1, clock.words_wp, self.view.instances, *bodies]
+            inputs = [1, self.view.instances, *bodies]
             places = [self._moving.pos, self._moving.quat, self._moving.centre]
             flags = [wp.from_torch(self._mount.bad, dtype=wp.uint8), clock.bad_wp]
             compute.launch(place_shapes, (self.view.moving,), inputs, [*places, *flags])

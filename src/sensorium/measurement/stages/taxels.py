@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
 import warp as wp
-from pydantic import ValidationInfo, field_validator, model_validator
+from pydantic import field_validator, model_validator
 
-from sensorium.cfg import Amount, Place, StageCfg, amount_bounds, bad, numbers_in
-from sensorium.compute import Rows, kernel
+from sensorium.cfg import Amount, Place, StageCfg, amount_bounds, bad, must, numbers_in
+from sensorium.compute import Rows, is_first, kernel, tick_now
 from sensorium.measurement.draws import is_law
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
@@ -138,14 +138,9 @@ class TaxelGain(StageCfg):
     place: ClassVar[Place] = "scale"
     is_recorded: ClassVar[bool] = True
 
-    gain: Amount
+    gain: Annotated[Amount, within(0.0, float("inf"), "factors from 0 up")]
     """Factor, from 0 up: a number, one per taxel (row by row, or nested like the grid), or a distribution drawn per
     env and taxel at reset; a normal one is clipped at 0."""
-
-    @field_validator("gain")
-    @classmethod
-    def _gain(cls, value: Any) -> Any:
-        return within(value, 0.0, float("inf"), "factors from 0 up")
 
     def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
         """Raise `ValueError` where the fields differ in their taxels, or the gains do not fit."""
@@ -194,9 +189,14 @@ class _TaxelFault(StageCfg):
 
     is_recorded: ClassVar[bool] = True
 
-    probability: Amount | None = None
+    probability: (
+        Annotated[Amount, no_law("It is drawn per env and taxel already."), within(0.0, 1.0, "a probability in [0, 1]")]
+        | None
+    ) = None
     """Probability that a taxel is struck, drawn per env and taxel at each reset: a number, or one per taxel."""
-    taxels: tuple[int, ...] = ()
+    taxels: Annotated[
+        tuple[int, ...], must(lambda taxels: min(taxels, default=0) >= 0, "numbers of taxels from 0 up")
+    ] = ()
     """Taxels that are struck in any case, of each mount: numbers from 0, row by row."""
     mask: Any = None
     """The same, as a mask over the taxels: true (1) where one is struck; row by row, or nested like the grid."""
@@ -213,20 +213,6 @@ class _TaxelFault(StageCfg):
         if given.ndim == 0 or not np.isin(given, (0.0, 1.0)).all():
             raise bad("true or false for each taxel")
         return _nested(given > 0.0)
-
-    @field_validator("probability")
-    @classmethod
-    def _probability(cls, value: Any) -> Any:
-        if value is None:
-            return value
-        return within(no_law(value, "It is drawn per env and taxel already."), 0.0, 1.0, "a probability in [0, 1]")
-
-    @field_validator("taxels")
-    @classmethod
-    def _taxels(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        if any(taxel < 0 for taxel in value):
-            raise bad("numbers of taxels from 0 up")
-        return value
 
     @model_validator(mode="after")
     def _any(self) -> Any:
@@ -322,8 +308,6 @@ def _stick(
     elements: int,
     stuck: wp.array2d[wp.float32],
     start: wp.array2d[wp.float32],
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     began: wp.array2d[wp.float32],
     held: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
@@ -333,8 +317,8 @@ def _stick(
     if rows.mask[env] == wp.uint8(0):
         return
     taxel = column / elements
-    since = float(ticks_since(clock[0], began, env))
-    if stuck[env, taxel] > 0.0 and since >= start[env, taxel] and reset_tick[env] != clock[0]:
+    since = float(ticks_since(tick_now(rows), began, env))
+    if stuck[env, taxel] > 0.0 and since >= start[env, taxel] and not is_first(rows, env):
         values[env, column] = held[env, column]
     else:
         held[env, column] = values[env, column]
@@ -350,16 +334,9 @@ class StuckTaxels(_TaxelFault):
 
     place: ClassVar[Place] = "dropout"
 
-    start: Amount = 0.0
+    start: Annotated[Amount, must(lambda start: amount_bounds(start)[0] >= 0.0, "nothing negative, in seconds")] = 0.0
     """When they freeze, seconds after the reset, with the first sample at or after that time: a number, one per taxel,
     or a distribution drawn per env and taxel at reset."""
-
-    @field_validator("start")
-    @classmethod
-    def _start(cls, value: Any, info: ValidationInfo) -> Any:
-        if amount_bounds(value)[0] < 0.0:
-            raise bad("nothing negative, in seconds")
-        return value
 
     def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
         """Raise `ValueError` where the fields differ in their taxels, or what is given does not fit them."""
@@ -383,7 +360,7 @@ class StuckTaxels(_TaxelFault):
         drawn = _flat(state["start"]) if "start" in state else None
         inputs = [
             *taxel_states(state, "stuck"), amount_table(key, start, count, drawn),
-            key.clock.words_wp, key.clock.reset_tick_wp, *state_views(state, "began"),
+            *state_views(state, "began"),
         ]  # fmt: skip
         for field, columns in key.columns.items():
             outputs = [*state_views(state, f"held_{field}"), column_values(slot[field])]

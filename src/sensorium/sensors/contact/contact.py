@@ -26,7 +26,7 @@ from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, MountedSensorCfg, OffsetCfg, bad
-from sensorium.compute import Rows, kernel, recorded
+from sensorium.compute import Rows, is_first, kernel, recorded, tick_now
 from sensorium.errors import ConfigError
 from sensorium.measurement.record import Record, Timeline
 from sensorium.measurement.stages.debounce import has_lasted, noted
@@ -145,8 +145,6 @@ def _debounced(
     off_force: float,
     by_ticks: int,
     wait: int,
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     force_in: wp.array2d[wp.float32],
     before_in: wp.array2d[wp.bool],
     side: wp.array2d[wp.float32],
@@ -162,11 +160,11 @@ def _debounced(
     side[env, mount] = wp.where(is_on, 1.0, 0.0)
     shown = before_in[env, mount]
     note = wp.int32(0)
-    if reset_tick[env] == clock[0]:
+    if is_first(rows, env):
         shown = is_on
     else:
-        note = noted(is_on != shown, pending[env, mount], by_ticks, clock[0])
-        if has_lasted(note, by_ticks, clock[0], wait):
+        note = noted(is_on != shown, pending[env, mount], by_ticks, tick_now(rows))
+        if has_lasted(note, by_ticks, tick_now(rows), wait):
             shown = is_on
             note = 0
     pending[env, mount] = note
@@ -249,10 +247,7 @@ class Contact(SimpleSensor[ContactCfg, ContactFlagData]):
         self.compute_on.launch(
             _debounced,
             (self.mount.count,),
-            [
-                on, off, int(time is not None), wait, clock.words_wp, clock.reset_tick_wp, _scalars(data),
-                before.warp.contact,
-            ],
+            [on, off, int(time is not None), wait, _scalars(data), before.warp.contact],
             [wp.from_torch(self._side), wp.from_torch(self._pending), wp.from_torch(self._flags)],
         )  # fmt: skip
         return self._flags

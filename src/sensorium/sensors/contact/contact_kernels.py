@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import warp as wp
 
-from sensorium.compute import Rows, kernel
+from sensorium.compute import AGAIN, FIRST, SAMPLE, Rows, kernel, mode_now, tick_now, tick_of_control
 from sensorium.geometry.transforms import quat_multiply, quat_rotate
 
 FLAGS, SINCE, LAST_AIR, LAST_CONTACT, CONTROL, SAMPLE_TICK, ENTRY, LATCH = range(8)
@@ -136,16 +136,17 @@ def _put(values: wp.array[wp.float32], at: int, value: wp.vec3) -> None:
 
 
 @wp.func
-def _open(clock: wp.array[wp.int32], memory: Memory, env: int, primary: int) -> int:
+def _open(rows: Rows, memory: Memory, env: int, primary: int) -> int:
     """Make the head the one before this tick, and return where the rows of this tick begin."""
     base = (env * memory.primaries + primary) * memory.width
     ints = _ints(memory.address)
     parts = memory.head // wp.static(WIDE)
     words = wp.array(ptr=memory.address + wp.uint64(4 * base), shape=(2147483647,), dtype=Words)
-    if clock[1] == 0:
+    mode = mode_now(rows)
+    if mode == SAMPLE:
         for part in range(parts):
             words[parts + part] = words[part]
-    elif clock[1] == 2:
+    elif mode == AGAIN:
         for part in range(parts):
             words[part] = words[parts + part]
     else:
@@ -175,7 +176,7 @@ def _seconds(ticks: int, rules: Rules) -> float:
 
 @wp.func
 def _close(
-    clock: wp.array[wp.int32],
+    rows: Rows,
     sampled: int,
     rules: Rules,
     memory: Memory,
@@ -189,13 +190,14 @@ def _close(
     base = (env * memory.primaries + primary) * memory.width
     ints = _ints(memory.address)
     floats = _floats(memory.address)
-    tick = clock[0]
+    tick = tick_now(rows)
+    mode = mode_now(rows)
     flags = ints[base]
-    control = clock[3]
+    control = tick_of_control(rows)
     before = ints[base + wp.static(SAMPLE_TICK)]
     first_lane = base + wp.static(LATCH)
     second_lane = first_lane + wp.static(LATCH_WORDS)
-    if clock[1] == 1 or ints[base + wp.static(CONTROL)] != control:
+    if mode == FIRST or ints[base + wp.static(CONTROL)] != control:
         ints[base + wp.static(CONTROL)] = control
         for k in range(wp.static(LATCH_WORDS)):
             ints[first_lane + k] = 0
@@ -208,7 +210,7 @@ def _close(
     if ill:
         flags = flags | wp.static(ILL)
         shown.any_bad[0] = 1
-    if clock[1] == 1:
+    if mode == FIRST:
         before = tick
         ints[base + wp.static(SINCE)] = tick
         flags = flags | wp.static(SINCE_RESET)
@@ -219,7 +221,7 @@ def _close(
         was = (flags & wp.static(IN_CONTACT)) != 0
         if now != was:
             flags = flags ^ wp.static(IN_CONTACT)
-            if clock[1] != 1:
+            if mode != FIRST:
                 flags = flags & wp.static(~SINCE_RESET)
                 last = wp.static(LAST_AIR)
                 if was:
@@ -227,7 +229,7 @@ def _close(
                 ints[base + last] = tick - ints[base + wp.static(SINCE)]
                 ints[base + wp.static(SINCE)] = tick - 1
         impulse = wp.vec3()
-        if clock[1] != 1:  # no time has passed at a reset
+        if mode != FIRST:  # no time has passed at a reset
             impulse = rules.dt * force
         _latch(floats, ints, first_lane, tick, found, size, impulse)
         if memory.lanes == 2:
@@ -362,7 +364,6 @@ def _chosen(reports: Reports, rules: Rules, env: int, primaries: int, primary: i
 @kernel
 def slots(
     rows: Rows,
-    clock: wp.array[wp.int32],
     lanes: int,
     sampled: int,
     rules: Rules,
@@ -381,7 +382,7 @@ def slots(
     if rows.mask[env] == wp.uint8(0):
         return
     for primary in range(lane, memory.primaries, lanes):
-        here = _open(clock, memory, env, primary)
+        here = _open(rows, memory, env, primary)
         out = _floats(memory.address)
         primaries = memory.primaries
         found = wp.float32(0.0)
@@ -456,7 +457,7 @@ def slots(
                 if contact_pos_out.shape[0] > 0:
                     contact_pos_out[env, primary * memory.slots + slot] = point
         _put_away(sampled, memory, fields, env, primary, here)
-        _close(clock, sampled, rules, memory, shown, env, primary, seen, force)
+        _close(rows, sampled, rules, memory, shown, env, primary, seen, force)
 
 
 @wp.struct
@@ -486,7 +487,6 @@ def _normal_force(reports: Reports, report: int, at: int) -> wp.vec3:
 @kernel
 def bodies(
     rows: Rows,
-    clock: wp.array[wp.int32],
     lanes: int,
     sampled: int,
     rules: Rules,
@@ -506,7 +506,7 @@ def bodies(
     if rows.mask[env] == wp.uint8(0):
         return
     for primary in range(lane, memory.primaries, lanes):
-        here = _open(clock, memory, env, primary)
+        here = _open(rows, memory, env, primary)
         out = _floats(memory.address)
         at = _at(total, env, memory.primaries, primary, 0)
         found = _floats(total.address[0])[at + total.at.found]
@@ -554,4 +554,4 @@ def bodies(
             poses.pos[env, primary] = pos
             poses.quat[env, primary] = quat
         _put_away(sampled, memory, fields, env, primary, here)
-        _close(clock, sampled, rules, memory, shown, env, primary, found, force)
+        _close(rows, sampled, rules, memory, shown, env, primary, found, force)

@@ -274,7 +274,7 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
             return wp.zeros((0,) * dims, dtype=wp.vec3, device=device)
 
         lanes = 1 if self.compute_on.is_cpu else len(self._plan.primary[1])
-        first = [self.clock.words_wp, lanes, sampled, self._rules, self._reports, self._nets, self._memory]
+        first = [lanes, sampled, self._rules, self._reports, self._nets, self._memory]
         if not self.cfg.is_prim_form:
             outputs = [vectors("friction_forces_w", 2), vectors("contact_pos_w", 2)]
             self.compute_on.launch(kernels.slots, (lanes,), [*first, self._row, fields, seen], outputs)

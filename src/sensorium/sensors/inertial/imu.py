@@ -19,7 +19,7 @@ from pydantic import field_validator
 from torch import Tensor
 
 from sensorium.cfg import Knob, MountedSensorCfg, Vec3, bad
-from sensorium.compute import Rows, kernel, recorded
+from sensorium.compute import Rows, is_first, kernel, recorded, tick_captured
 from sensorium.errors import nearest
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
 from sensorium.measurement.record import Record
@@ -148,8 +148,6 @@ class ImuCfg(MountedSensorCfg[ImuData]):
 class ImuTask:
     """One IMU, for the kernels. Of the engine's arrays and the outputs, a length of 0 means that one is not needed."""
 
-    clock: wp.array[wp.int32]
-    reset_tick: wp.array[wp.int32]
     dt: wp.float32
     difference: wp.int32
     # Mount
@@ -211,9 +209,9 @@ def _imu(rows: Rows, tasks: wp.array[ImuTask]) -> None:
             a = t.body_lin_acc[env, body] + wp.cross(alpha, d) + wp.cross(w, wp.cross(w, d))
     flag = wp.uint8(0)
     if t.difference != 0:
-        captured = t.clock[0] - t.clock[2]
+        captured = tick_captured(rows)
         elapsed = captured - t.last_tick[env]
-        if t.reset_tick[env] == t.clock[0] or elapsed <= 0:
+        if is_first(rows, env) or elapsed <= 0:
             flag = wp.static(wp.uint8(NO_SAMPLE_BEFORE))
         else:
             a = (v - t.last_lin_vel[env, mount]) / (float(elapsed) * t.dt)
@@ -256,7 +254,7 @@ def _imu_tick(rows: Rows, tasks: wp.array[ImuTask]) -> None:
     env = rows.start + i
     t = tasks[k]
     if rows.mask[env] != wp.uint8(0):
-        t.last_tick[env] = t.clock[0] - t.clock[2]
+        t.last_tick[env] = tick_captured(rows)
 
 
 class Imu(SimpleSensor[ImuCfg, ImuData]):
@@ -313,7 +311,7 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
     def update_raw_data(self, raw: Record) -> None:
         """Compute every selected field in one launch, which all IMUs of one rate share."""
         cfg, names, engine, t = self.cfg, set(self.cfg.selected), self.engine, ImuTask()
-        t.clock, t.reset_tick, t.dt = self.clock.words_wp, self.clock.reset_tick_wp, self.clock.dt
+        t.dt = self.clock.dt
         t.mount_body, t.mount_pos, t.mount_quat = self.mount.warp_inputs
         t.body_pos = wp.from_torch(engine.array("body_pos_w"), dtype=wp.vec3)
         t.body_quat = wp.from_torch(engine.array("body_quat_w"), dtype=wp.vec4)

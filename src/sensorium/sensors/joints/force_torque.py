@@ -34,7 +34,7 @@ from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, MountedSensorCfg, Vec3, bad
-from sensorium.compute import Rows, kernel, recorded
+from sensorium.compute import Rows, is_first, kernel, recorded
 from sensorium.engines.envs import env_rows
 from sensorium.errors import ConfigError, Fault
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
@@ -159,8 +159,6 @@ def _software(
     com: wp.vec3,
     inertia: wp.vec3,
     tares_at_reset: int,
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     body_in: wp.array[wp.int32],
     offset_pos_in: wp.array2d[wp.vec3],
     offset_quat_in: wp.array2d[wp.vec4],
@@ -199,7 +197,7 @@ def _software(
         f = f - sign * mass * load
         m = m - sign * (mass * wp.cross(com, load) + spin)
     if tare_force.shape[0] > 0:
-        if tares_at_reset != 0 and reset_tick[env] == clock[0]:
+        if tares_at_reset != 0 and is_first(rows, env):
             tare_force[env, mount] = f
             tare_torque[env, mount] = m
         untared_force[env, mount] = f
@@ -308,8 +306,6 @@ class ForceTorque(SimpleSensor[ForceTorqueCfg, ForceTorqueData]):
                 wp.vec3(*cfg.tool_com),
                 wp.vec3(*cfg.tool_inertia),
                 int(cfg.tare is True),
-                self.clock.words_wp,
-                self.clock.reset_tick_wp,
                 *self.mount.warp_inputs,
                 wp.from_torch(self.engine.array("body_quat_w"), dtype=wp.vec4),
                 wp.from_torch(self.engine.array("gravity_w") if cfg.has_tool else none[:, 0], dtype=wp.vec3),

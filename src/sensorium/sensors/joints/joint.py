@@ -27,11 +27,11 @@ from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, Knob, bad
-from sensorium.compute import Rows, kernel, recorded
+from sensorium.compute import Rows, episode_words, is_first, kernel, recorded, tick_captured
 from sensorium.errors import ConfigError, listed, nearest
 from sensorium.measurement.record import Record, Timeline
 from sensorium.measurement.stages.hysteresis import play
-from sensorium.random import philox, word_to_uniform
+from sensorium.random import word_to_uniform
 from sensorium.sensors.core.base import SimpleSensor, Supports
 from sensorium.sensors.inertial.imu import NO_SAMPLE_BEFORE
 from sensorium.spec import JOINT_EFFORT, JOINT_STATE, Field, Requirement
@@ -244,9 +244,9 @@ def _given(knob: str, data: Mapping[str, Any], field: str) -> bool:
 
 
 @wp.func
-def draw_phases(global_env: int, episode: int, joint: int, key0: wp.uint32, key1: wp.uint32) -> wp.vec2:
+def draw_phases(rows: Rows, env: int, joint: int, key0: wp.uint32, key1: wp.uint32) -> wp.vec2:
     """Return two phases in [0, 2 pi) that belong to one joint of one env in one episode."""
-    words = philox(wp.uint32(0), wp.uint32(global_env), wp.uint32(episode), wp.uint32(joint), key0, key1)
+    words = episode_words(rows, env, wp.uint32(joint), key0, key1)
     return wp.vec2(word_to_uniform(words[0]) * _TURN, word_to_uniform(words[1]) * _TURN)
 
 
@@ -303,9 +303,6 @@ def _joints(rows: Rows, tasks: wp.array[JointTask]) -> None:
 @kernel
 def _encoder(
     rows: Rows,
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
     key0: wp.uint32,
     key1: wp.uint32,
     given_phase: int,
@@ -328,13 +325,13 @@ def _encoder(
         return
     o = m
     if shaft.shape[0] > 0:
-        if reset_tick[env] != clock[0]:
+        if not is_first(rows, env):
             o = play(shaft[env, joint], m, half_play_in[joint])
         shaft[env, joint] = o
     if first_order > 0.0 or second_order > 0.0:
         p = phase
         if given_phase == 0:
-            p = draw_phases(rows.first_env + env, episode[env], joint, key0, key1)
+            p = draw_phases(rows, env, joint, key0, key1)
         angle = gear_in[joint] * o
         error = first_order * wp.sin(angle + p[0])
         if second_order > 0.0:
@@ -390,8 +387,6 @@ def _period_speed(
 @kernel
 def _velocity(
     rows: Rows,
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     dt: float,
     by_period: int,
     # Per env and joint; length 0 where there is none
@@ -418,10 +413,10 @@ def _velocity(
         counted = counted + bias_in[env, joint]
     if walk_in.shape[0] > 0:
         counted = counted + walk_in[env, joint]
-    tick = clock[0] - clock[2]
+    tick = tick_captured(rows)
     elapsed = tick - wp.cast(memory[wp.static(TICK)], wp.int32)
     velocity = memory[wp.static(SPEED)]
-    if reset_tick[env] == clock[0]:
+    if is_first(rows, env):
         velocity = wp.float32(0.0)
         if by_period != 0:
             memory[wp.static(AGE)] = wp.float32(-1.0)
@@ -569,9 +564,6 @@ class JointSensor(SimpleSensor[JointSensorCfg, JointSensorData]):
             _encoder,
             (joints.count,),
             [
-                self.clock.words_wp,
-                self.clock.reset_tick_wp,
-                self.clock.episode_wp,
                 *(wp.uint32(word) for word in self.stream("eccentricity")),
                 int(cfg.eccentricity_phase is not None),
                 wp.vec2(*(cfg.eccentricity_phase or (0.0, 0.0))),
@@ -592,8 +584,6 @@ class JointSensor(SimpleSensor[JointSensorCfg, JointSensorData]):
             _velocity,
             (self.joints.count,),
             [
-                self.clock.words_wp,
-                self.clock.reset_tick_wp,
                 self.clock.dt,
                 int(self.cfg.velocity_mode == "period"),
                 *(wp.from_torch(table) for table in tables),

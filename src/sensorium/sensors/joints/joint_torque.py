@@ -81,7 +81,6 @@ class JointTorqueCfg(JointsCfg[JointTorqueData]):
 @kernel
 def _torque(
     rows: Rows,
-    episode: wp.array[wp.int32],
     key0: wp.uint32,
     key1: wp.uint32,
     given_phase: int,
@@ -115,7 +114,7 @@ def _torque(
             if given_phase != 0:
                 angle = angle + phase
             else:
-                drawn = draw_phases(rows.first_env + env, episode[env], joint, key0, key1)
+                drawn = draw_phases(rows, env, joint, key0, key1)
                 angle = angle + drawn[0]
             slot_out[env, joint] = torque + ripple_in[joint] * wp.sin(angle)
     bad_out[env, 0] = flag
@@ -189,7 +188,6 @@ class JointTorque(SimpleSensor[JointTorqueCfg, JointTorqueData]):
             _torque,
             (1,),
             [
-                self.clock.episode_wp,
                 *(wp.uint32(word) for word in self.stream("ripple")),
                 int(phase is not None),
                 phase or 0.0,

@@ -402,16 +402,14 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
 
     def _describe_truth(self, raw: Record, found: Any) -> None:
         out = self._out(raw, moves=False, miss=self.cfg.miss)
-        inputs = [self.clock.words_wp, self.clock.reset_tick_wp, self._model, self._tables, self._cast.bundle,
-                  self._cast.pose, found]  # fmt: skip
+        inputs = [self._model, self._tables, self._cast.bundle, self._cast.pose, found]
         self.compute_on.launch(true_scan, (self.mount.count, self.num_rays), inputs, [out])
 
     def _describe_measured(self, slot: Record, found: Any) -> None:
         miss = math.inf if self._has_chain else self.cfg.miss
         out = self._out(slot, moves=self.distorts, miss=miss)
-        clock = self.clock
-        inputs = [clock.words_wp, clock.reset_tick_wp, clock.episode_wp, normal_table(self.compute_on.wp_device),
-                  self._model, self._tables, self._cast.bundle, self._cast.pose, found]  # fmt: skip
+        table = normal_table(self.compute_on.wp_device)
+        inputs = [table, self._model, self._tables, self._cast.bundle, self._cast.pose, found]
         self.compute_on.launch(measured_scan, (self.mount.count, self.num_rays), inputs, [out])
 
     @recorded
@@ -421,7 +419,7 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
         if "distances" not in slot:
             return
         out = self._out(slot, moves=self.distorts, miss=self.cfg.miss)
-        inputs = [self.clock.words_wp, self.clock.reset_tick_wp, self._cast.bundle, self._cast.pose]
+        inputs = [self._cast.bundle, self._cast.pose]
         distances = self._twin(slot["distances"], columns, wp.float32)
         self.compute_on.launch(finish, (self.mount.count, columns), [*inputs, distances], [out])
 

@@ -218,10 +218,8 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
     def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
         """Describe the true scan, and what the receiver notices of it."""
         self._scan(raw)
-        clock = self.clock
-        inputs = [clock.words_wp, clock.episode_wp, normal_table(self.compute_on.wp_device),
-                  self._cast.bundle, self._model,
-                  self._out(raw, spare=True)]  # fmt: skip
+        table = normal_table(self.compute_on.wp_device)
+        inputs = [table, self._cast.bundle, self._model, self._out(raw, spare=True)]
         self.compute_on.launch(measured_scan, (self.mount.count, self.num_rays), inputs, [self._out(slot)])
 
     def _scan(self, raw: Record) -> None:
@@ -230,8 +228,7 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
             half = [math.radians(0.5 * angle) for angle in (cfg.horizontal_fov_deg, cfg.vertical_fov_deg)]
             is_carla = cfg.distribution == "carla"
             size = wp.vec2(*(math.tan(angle) if is_carla else angle for angle in half))
-            inputs = [clock.words_wp, clock.episode_wp, *map(wp.uint32, self.stream("rays")),
-                      CARLA if is_carla else AREA, size]  # fmt: skip
+            inputs = [*map(wp.uint32, self.stream("rays")), CARLA if is_carla else AREA, size]
             drawn = wp.from_torch(self._directions, dtype=wp.vec3)
             compute.launch(draw_rays, (self.num_rays,), inputs, [drawn])
         shape = raw.geom_ids if "geom_ids" in raw else self._spare["geom_ids"]

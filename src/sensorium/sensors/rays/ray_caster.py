@@ -20,12 +20,11 @@ from pydantic import field_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, OffsetCfg, bad, differ
-from sensorium.compute import Rows, kernel, recorded
+from sensorium.compute import Rows, kernel, recorded, sample_uniforms
 from sensorium.errors import ConfigError, nearest
 from sensorium.geometry.transforms import quat_rotate_inverse
 from sensorium.measurement.record import Record, Timeline
 from sensorium.patterns import GridPatternCfg, OptionalPatternField, PatternField, Rays
-from sensorium.random import uniforms4
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.rays.ray_cfg import DataT, RayCfg
@@ -288,8 +287,6 @@ def _into_mount(
 @kernel
 def _draw(
     rows: Rows,
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
     key0: wp.uint32,
     key1: wp.uint32,
     number: int,
@@ -302,7 +299,7 @@ def _draw(
     if rows.mask[env] == wp.uint8(0):
         return
     element = wp.uint32(2 * mount + number)
-    u = uniforms4(wp.uint32(clock[0]), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), element, key0, key1)
+    u = sample_uniforms(rows, env, element, key0, key1)
     drift_out[env, mount] = low + wp.cw_mul(wp.vec3(u[0], u[1], u[2]), high - low)
 
 
@@ -428,7 +425,7 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
             if state is None:
                 continue
             low, high = (wp.vec3(*(span[end] for span in spans)) for end in (0, 1))
-            inputs = [self.clock.words_wp, self.clock.episode_wp, key0, key1, number, low, high]
+            inputs = [key0, key1, number, low, high]
             self.compute_on.launch(_draw, (self.mount.count,), inputs, [wp.from_torch(state, dtype=wp.vec3)])
 
     def body_at_fault(self, env: int, mount: int) -> str:

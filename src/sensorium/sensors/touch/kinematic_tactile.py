@@ -242,8 +242,6 @@ def _feel(
     law: Law,
     shapes: Shapes,
     around: Around,
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
     anchor: wp.array3d[wp.vec4],
     force_out: wp.array3d[wp.vec3],
     torque_out: wp.array3d[wp.vec3],
@@ -271,9 +269,7 @@ def _feel(
         measured = radius
         if is_noisy:
             element = mount * skin.points.shape[0] + probe
-            measured = drawn_radius(
-                radius, skin.noise, clock[0], rows.first_env + env, episode[env], element, skin.key0, skin.key1
-            )
+            measured = drawn_radius(rows, env, element, radius, skin.noise, skin.key0, skin.key1)
         force = wp.vec3()
         torque = wp.vec3()
         force_2 = wp.vec3()
@@ -386,10 +382,7 @@ class KinematicTactileSensor(TaxelSensor[KinematicTactileSensorCfg, KinematicTac
             held = wp.zeros((0, 0, 0), dtype=wp.vec4, device=self.device)
         else:
             held = wp.from_torch(anchor, dtype=wp.vec4)
-        inputs = [
-            taxels.block, self._skin, self._law, taxels.query.shapes, taxels.query.around, self.clock.words_wp,
-            self.clock.episode_wp,
-        ]  # fmt: skip
+        inputs = [taxels.block, self._skin, self._law, taxels.query.shapes, taxels.query.around]
         outputs = [held, taxels.vectors(raw.force), taxels.vectors(raw.torque)]
         outputs += [taxels.vectors(slot.force if slot else None), taxels.vectors(slot.torque if slot else None)]
         self.compute_on.launch(_feel, taxels.items, inputs, outputs)

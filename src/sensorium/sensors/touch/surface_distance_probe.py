@@ -20,10 +20,10 @@ from pydantic import field_validator, model_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, as_plain, bad, numbers_in
-from sensorium.compute import Rows, kernel, recorded
+from sensorium.compute import Rows, kernel, recorded, sample_normals
 from sensorium.errors import nearest
 from sensorium.measurement.record import Record, Timeline
-from sensorium.random import normal_table, normals4
+from sensorium.random import normal_table
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.rays.ray_cfg import RayCfg
@@ -190,8 +190,6 @@ class SurfaceDistanceProbeCfg(RayCfg[SurfaceDistanceProbeData]):
 @kernel
 def _respond(
     rows: Rows,
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
     key0: wp.uint32,
     key1: wp.uint32,
     normals: wp.array[wp.vec3],
@@ -218,8 +216,7 @@ def _respond(
     value = row[1]
     if is_noisy != 0 and row[2] > 0.0:
         element = wp.uint32(mount * distance_in.shape[2] + probe)
-        tick = wp.uint32(clock[0])
-        z = normals4(tick, wp.uint32(rows.first_env + env), wp.uint32(episode[env]), element, key0, key1, normals)
+        z = sample_normals(rows, env, element, key0, key1, normals)
         value = value * (1.0 + row[2] * z[0])
     value_out[env, mount, probe] = value
 
@@ -335,8 +332,6 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
         distance = source.distance if "distance" in source else self._distance
         assert distance is not None
         inputs = [
-            self.clock.words_wp,
-            self.clock.episode_wp,
             *self.stream("lookup"),
             normal_table(self.device),
             int(is_noisy),

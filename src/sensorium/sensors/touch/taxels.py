@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 from pydantic import field_validator, model_validator
 
 from sensorium.cfg import Float, ObjRef, Vec3, as_plain, bad, numbers_in
-from sensorium.compute import Memory, Rows, kernel, recorded
+from sensorium.compute import Memory, Rows, kernel, recorded, sample_uniforms
 from sensorium.errors import ConfigError, SensoriumWarning
 from sensorium.geometry.bounds import in_world, local_box, rotation
 from sensorium.geometry.samples import MOST_SAMPLES
 from sensorium.measurement.record import Record, Timeline
-from sensorium.random import uniforms4
 from sensorium.sensors.core.base import Sensor, SimpleSensor
 from sensorium.sensors.frames.targets_cfg import TargetsCfg
 from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
@@ -216,19 +215,12 @@ def check_points(memory: Memory, spacing: float | None, count: int, area: float,
 
 @wp.func
 def drawn_radius(
-    radius: float,
-    noise: float,
-    tick: int,
-    global_env: int,
-    episode: int,
-    element: int,
-    key0: wp.uint32,
-    key1: wp.uint32,
+    rows: Rows, env: int, element: int, radius: float, noise: float, key0: wp.uint32, key1: wp.uint32
 ) -> wp.float32:
     """Return the radius of a measured reading, m: R + U(-1, 1) noise, not below 0; a probe without radius has none."""
     if radius == 0.0:
         return 0.0
-    draws = uniforms4(wp.uint32(tick), wp.uint32(global_env), wp.uint32(episode), wp.uint32(element), key0, key1)
+    draws = sample_uniforms(rows, env, wp.uint32(element), key0, key1)
     return wp.max(radius + (2.0 * draws[0] - 1.0) * noise, 0.0)
 
 

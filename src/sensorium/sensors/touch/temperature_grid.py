@@ -348,8 +348,8 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
         touching = [wp.from_torch(self._node), wp.from_torch(self._conductance)]
         inputs = [self._query.shapes, self._query.around, self._skin, self._table, *poses]
         launch(kernels.touch, (mount.count, -(-samples // int(kernels.BLOCK))), inputs, touching)
-        times = [self.clock.words_wp, self.clock.reset_tick_wp, wp.float64(self.clock.dt)]
-        inputs = [*times, self._cells, samples, self._skin.cell, self._skin.area, *touching, self._base]
+        dt = wp.float64(self.clock.dt)
+        inputs = [dt, self._cells, samples, self._skin.cell, self._skin.area, *touching, self._base]
         tick, span, covered, swept, theta = (
             wp.from_torch(each) for each in (self._tick, self._span, self._covered, self._swept, self._theta)
         )
