@@ -45,11 +45,9 @@ _ALL = ""
 """Name of the group of all elements of a sample."""
 
 
-def _groups(per: str, columns: Mapping[str, int], index: Mapping[str, int]) -> dict[str, tuple[int, int]]:
-    """Return what is struck by itself: name -> (number of elements, index of the field); a whole sample is one."""
-    if per == "sample":
-        return {_ALL: (1, 0)}
-    return {field: (count, index.get(field, 0)) for field, count in columns.items()}
+def _groups(per: str, columns: Mapping[str, int]) -> dict[str, int]:
+    """Return what is struck by itself: name -> number of elements; a whole sample is one."""
+    return {_ALL: 1} if per == "sample" else dict(columns)
 
 
 def _decided(per: str, state: Mapping[str, torch.Tensor], what: str, field: str, columns: int) -> Any:
@@ -192,29 +190,28 @@ class Dropout(StageCfg):
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return which elements are lost, the last good values, and the drawn probabilities."""
         specs: dict[str, tuple[int, ...]] = {}
-        for group, (count, _) in _groups(self.per, columns, {}).items():
-            check_fit(count, probability=self._chance)
+        check_fit(columns, value=self.value)
+        groups = _groups(self.per, columns)
+        check_fit(groups, probability=self._chance)
+        for group, count in groups.items():
             specs[f"lost_{group}"] = (count,)
             if is_law(self._chance):
                 specs[f"chance_{group}"] = (count,)
-        for field, count in columns.items():
-            check_fit(count, value=self.value)
-            if self.mode == "hold":
-                specs[f"good_{field}"] = (count,)
-        return specs
+        good = {f"good_{field}": (count,) for field, count in columns.items()} if self.mode == "hold" else {}
+        return {**specs, **good}
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Decide what is lost (a launch per group), and replace it (a launch per field)."""
         burst = self.probability if isinstance(self.probability, GilbertElliott) else None
         clock = key.clock
-        for group, (count, index) in _groups(self.per, key.columns, key.field_index).items():
+        for group, count in _groups(self.per, key.columns).items():
             key.compute.launch(
                 _decide,
                 (count,),
                 [
                     int(burst is not None), burst.r if burst else 1.0,
                     amount_table(key, self._chance, count, state.get(f"chance_{group}")),
-                    clock.words_wp, clock.episode_wp, clock.reset_tick_wp, key.stream("lost", index),
+                    clock.words_wp, clock.episode_wp, clock.reset_tick_wp, key.stream("lost", group),
                 ],
                 state_views(state, f"lost_{group}"),
             )  # fmt: skip
@@ -229,9 +226,9 @@ class Dropout(StageCfg):
 
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Draw the probabilities; the first sample starts good."""
-        for group, (count, index) in _groups(self.per, key.columns, key.field_index).items():
+        for group, count in _groups(self.per, key.columns).items():
             if is_law(self._chance):
-                draw_amount(key, "chance", self._chance, count, index, state[f"chance_{group}"])
+                draw_amount(key, "chance", self._chance, count, group, state[f"chance_{group}"])
 
 
 # What faults share ----------------------------------------------------------------------------------------------------
@@ -344,8 +341,9 @@ class _Fault(StageCfg):
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return phase and end of each element's fault, the tick of the first sample, and drawn onsets."""
         specs: dict[str, tuple[int, ...]] = {"began": (BEGAN,)}
-        for group, (count, _) in _groups(self.per, columns, {}).items():
-            check_fit(count, onset=self._written, duration=self.duration)
+        groups = _groups(self.per, columns)
+        check_fit(groups, onset=self._written, duration=self.duration)
+        for group, count in groups.items():
             if self.elements and max(self.elements) >= count:
                 raise ValueError(f"elements below {count}, the number of columns of {group!r}")
             specs |= {f"phase_{group}": (count,), f"until_{group}": (count,)}
@@ -358,7 +356,7 @@ class _Fault(StageCfg):
         launch_beginning(key, state["began"])
         clock = key.clock
         duration = _FOREVER if self.duration is None else converted(self.duration, lambda value: in_ticks(value, key))
-        for group, (count, index) in _groups(self.per, key.columns, key.field_index).items():
+        for group, count in _groups(self.per, key.columns).items():
             strikes = np.zeros(count) if self.elements else np.ones(count)
             strikes[list(self.elements)] = 1.0
             onset = self._onset(key)
@@ -371,7 +369,7 @@ class _Fault(StageCfg):
                     int(self.start is not None), amount_row(key, strikes),
                     amount_table(key, onset, count, state.get(f"onset_{group}")),
                     law_over(key, duration, count),
-                    clock.words_wp, clock.episode_wp, clock.reset_tick_wp, key.stream("onset", index),
+                    clock.words_wp, clock.episode_wp, clock.reset_tick_wp, key.stream("onset", group),
                     normal_table(key.compute.wp_device), *state_views(state, "began"),
                 ],
                 state_views(state, f"phase_{group}", f"until_{group}"),
@@ -380,9 +378,9 @@ class _Fault(StageCfg):
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Set all states to zero, and draw the onsets."""
         super().reset(state, key)
-        for group, (count, index) in _groups(self.per, key.columns, key.field_index).items():
+        for group, count in _groups(self.per, key.columns).items():
             if is_law(self._written):
-                draw_amount(key, "onset_law", self._onset(key), count, index, state[f"onset_{group}"])
+                draw_amount(key, "onset_law", self._onset(key), count, group, state[f"onset_{group}"])
 
 
 def _times(value: Any, factor: float) -> Any:
@@ -453,8 +451,7 @@ class SpikeFault(_Fault):
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return what all faults keep."""
-        for count in columns.values():
-            check_fit(count, amount=self.amount)
+        check_fit(columns, amount=self.amount)
         return super().state_specs(columns)
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
@@ -463,7 +460,7 @@ class SpikeFault(_Fault):
         for field, columns in key.columns.items():
             inputs = [
                 _decided(self.per, state, "phase", field, columns), law_over(key, self.amount, columns),
-                key.clock.words_wp, key.clock.episode_wp, key.stream("amount", key.field_index[field]),
+                key.clock.words_wp, key.clock.episode_wp, key.stream("amount", field),
                 normal_table(key.compute.wp_device),
             ]  # fmt: skip
             key.compute.launch(_spike, (columns,), inputs, [column_values(slot[field])])
@@ -513,8 +510,7 @@ class SaturationFault(_Fault):
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return the rail of each element beside what all faults keep."""
-        for count in columns.values():
-            check_fit(count, high=self.high, low=self.low)
+        check_fit(columns, high=self.high, low=self.low)
         return {**super().state_specs(columns), **{f"rail_{field}": (count,) for field, count in columns.items()}}
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
@@ -525,7 +521,7 @@ class SaturationFault(_Fault):
             ends = [amount_row(key, end) for end in ends_row(self.low, self.high, columns)]
             inputs = [
                 _decided(self.per, state, "phase", field, columns), chance, *ends,
-                key.clock.words_wp, key.clock.episode_wp, key.stream("rail", key.field_index[field]),
+                key.clock.words_wp, key.clock.episode_wp, key.stream("rail", field),
             ]  # fmt: skip
             outputs = [*state_views(state, f"rail_{field}"), column_values(slot[field])]
             key.compute.launch(_rail, (columns,), inputs, outputs)
