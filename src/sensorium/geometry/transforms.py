@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 import warp as wp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 
@@ -149,9 +147,9 @@ def quat_level(quat: Tensor) -> Tensor:
 # The host -------------------------------------------------------------------------------------------------------------
 
 
-def rotation(quat: Sequence[float]) -> NDArray[np.float64]:
+def rotation(quat: ArrayLike) -> NDArray[np.float64]:
     """Return the rotation matrix of a unit quaternion (w, x, y, z)."""
-    w, x, y, z = quat
+    w, x, y, z = np.asarray(quat, np.float64)
     return np.array(
         [
             [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
@@ -162,7 +160,7 @@ def rotation(quat: Sequence[float]) -> NDArray[np.float64]:
 
 
 def compose(
-    pos: Sequence[float], quat: Sequence[float], inner_pos: Sequence[float], inner_quat: Sequence[float]
+    pos: ArrayLike, quat: ArrayLike, inner_pos: ArrayLike, inner_quat: ArrayLike
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the pose of an inner frame that is given in an outer one, in the frame of the outer (float64)."""
     q, p = np.asarray(quat, np.float64), np.asarray(inner_quat, np.float64)

@@ -278,8 +278,7 @@ def compare_casts(
     if ids is not None:
         misnamed = same & ~np.any([ids == hits.face for hits in around], axis=0)
     bad = wrong | other | stray | turned | misnamed
-    tangents = expected_hit & (reference.tangency < np.radians(TANGENT_DEG))
-    out = reference.is_edge | tangents
+    out = reference.is_edge | (tangents := expected_hit & (reference.tangency < np.radians(TANGENT_DEG)))
     report = CastComparison(
         rays=rays,
         hits=int(expected_hit.sum()),
