@@ -57,7 +57,7 @@ def normals_of(rows: Rows, env: int, tick: int, block: int, stream: Stream, tabl
 @wp.func
 def draw_of(law: Law, column: int, word: wp.uint32, table: wp.array[wp.vec3]) -> float:
     """Return what a random word gives for a column."""
-    return draw(law.kind, law.first[column], law.second[column], law.choices[column], word, table)
+    return float(draw(law.kind, law.first[column], law.second[column], law.choices[column], word, table))
 
 
 @kernel

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Mapping
-from types import FrameType
 from typing import Any
 
 import torch
 
-from sensorium import registry
 from sensorium.cfg import MountedSensorCfg, SensorCfg, StageCfg
 from sensorium.errors import ConfigError
 from sensorium.measurement.record import TORCH_DTYPES, Record
@@ -45,8 +42,7 @@ class Laws(Trial):
     def shapes_and_dtypes(self) -> bool:
         """Every field has the shape, dtype and device of its spec, `[env, ...]`, and truth is finite or +inf."""
         for num_envs in (1, 4):
-            scene = self.scene(self.cfg, num_envs=num_envs)
-            self.run(scene, 2)
+            scene = self.ran(self.cfg, 2, num_envs)
             sensor = scene["subject"]
             for data, what in ((sensor.data, "data"), (sensor.ground_truth, "ground_truth"), (sensor.read(), "read()")):
                 for spec in sensor.specs:
@@ -116,8 +112,7 @@ class Laws(Trial):
         """The hook that makes the truth writes every element of its records, and reads none of them first."""
         if not self.sensor_class.uses_ring_pipeline:
             return False
-        scene = self.scene(self.cfg)
-        self.run(scene, 3)
+        scene = self.ran(self.cfg, 3)
         buffers = scene["subject"].buffers
         hooks = buffers.plan.hooks
         hook, names = next(
@@ -157,39 +152,12 @@ class Laws(Trial):
 
     def hooks_work_on_all_envs_at_once(self) -> bool:
         """A hook runs the same lines of Python for few envs as for many: it is called once for all of them."""
-        few, many, most = (self._lines(num_envs) for num_envs in (2, 10, 18))
+        few, many, most = (self.lines_run(num_envs) for num_envs in (2, 10, 18))
         if many[0] - few[0] < 8 * many[1] or most[0] - many[0] < 8 * most[1]:
             return True
         where = f"{few[0]} lines of Python for 2 envs, {most[0]} for 18, most often {most[2]}"
         self.need(False, "a hook works on all envs at once, without a Python loop over them", where)
         return False
-
-    def _lines(self, num_envs: int) -> tuple[int, int, str]:
-        """Return how many lines of the sensor's own code ran in some ticks, for how many samples, and the busiest."""
-        scene = self.scene(self.cfg.replace(evaluate="always"), num_envs=num_envs)
-        module = self.sensor_class.__module__
-        package = module if module.startswith(registry.OURS) else module.partition(".")[0]
-        lines: dict[str, int] = {}
-
-        def local(frame: FrameType, event: str, argument: object) -> Any:
-            if event == "line":
-                place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-                lines[place] = lines.get(place, 0) + 1
-            return local
-
-        def enter(frame: FrameType, event: str, argument: object) -> Any:
-            name = frame.f_globals.get("__name__", "")
-            return local if name == package or name.startswith(f"{package}.") else None
-
-        before, samples = sys.gettrace(), scene["subject"].buffers.counter.samples
-        for _ in range(self.steps):
-            sys.settrace(enter)
-            try:
-                take_tick(scene)
-            finally:
-                sys.settrace(before)
-        taken = max(scene["subject"].buffers.counter.samples - samples, 1)
-        return sum(lines.values()), taken, max(lines, key=lambda place: lines[place], default="")
 
     def nothing_lasts_in_plain_attributes(self) -> bool:
         """No attribute of the author's own carries anything from one sample to the next."""
@@ -242,8 +210,7 @@ class Laws(Trial):
 
     def reading_changes_nothing(self) -> bool:
         """Two reads in a row are equal, and no way of reading moves a later number."""
-        scene = self.scene(self.dirty)
-        self.run(scene, 3)
+        scene = self.ran(self.dirty, 3)
         shot = snapshot(scene["subject"])
         look_around(scene["subject"])
         self.same(shot, snapshot(scene["subject"]), "two reads in a row are equal", "data")
@@ -358,13 +325,11 @@ class Laws(Trial):
 
     def no_time_no_change(self) -> bool:
         """`update(ticks=0)` without an edit draws nothing and adds no history."""
-        scene = self.scene(self.dirty)
-        self.run(scene, 5)
+        scene = self.ran(self.dirty, 5)
         before = snapshot(scene["subject"])
         scene.update(ticks=0)
         self.same(before, snapshot(scene["subject"]), "an update without time changes nothing", "update(ticks=0)")
-        twin = self.scene(self.dirty)
-        self.run(twin, 5)
+        twin = self.ran(self.dirty, 5)
         self.same(
             self.run(scene, 4)[-1], self.run(twin, 4)[-1], "an update without time leaves no trace", "4 ticks later"
         )
@@ -375,9 +340,7 @@ class Laws(Trial):
         others = [0, 1, 3]
         sensor = self.scene(self.dirty)["subject"]
         for cfg in (self.dirty, *self._slower(sensor)):  # a reset between samples must not give the others one
-            touched, twin = self.scene(cfg), self.scene(cfg)
-            self.run(touched, 5)
-            self.run(twin, 5)
+            touched, twin = self.ran(cfg, 5), self.ran(cfg, 5)
             touched.reset([2])
             for k in range(4):
                 a, b = snapshot(touched["subject"]), snapshot(twin["subject"])
@@ -426,8 +389,7 @@ class Laws(Trial):
 
     def _after_reset(self, spoil: bool) -> list[dict[str, torch.Tensor]]:
         """Return what is shown from a reset of env 2 on, where all its states may hold something odd before."""
-        scene = self.scene(self.dirty)
-        self.run(scene, 5)
+        scene = self.ran(self.dirty, 5)
         buffers = scene["subject"].buffers
         for states in (*buffers.custom.values(), *(run.states for run in buffers.stages)) if spoil else ():
             states.memory[2] = 7.25
@@ -436,8 +398,7 @@ class Laws(Trial):
 
     def resuming_is_exact(self) -> bool:
         """A fresh scene that loads a state goes on with the same bits."""
-        scene = self.scene(self.dirty)
-        self.run(scene, 5)
+        scene = self.ran(self.dirty, 5)
         saved = scene.state()
         expected = self.run(scene, 5)
         fresh = self.scene(self.dirty)
@@ -500,8 +461,7 @@ class Laws(Trial):
 
     def streams_as_it_is(self) -> bool:
         """A listener in another process gets every bit, of all environments and of some, and a plain description."""
-        scene = self.scene(self.dirty)
-        self.run(scene, 3)
+        scene = self.ran(self.dirty, 3)
         described = scene.description().sensors["subject"]
         try:
             described = json.loads(json.dumps(described))

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from sensorium.compute import Clock, Compute
 from sensorium.engines.base import Engine
 from sensorium.errors import ConfigError
-from sensorium.geometry.bounds import rotation
 from sensorium.geometry.ray_poses import bridge_gap, keep_pose, place_shapes, ray_points
 from sensorium.geometry.ray_structs import BASE, BLOCK, WORLD, YAW, YAW_STARTS, Bundle, Hits, Moving, Pose
 from sensorium.geometry.trace import cast_rays
 from sensorium.geometry.trace_vertical import cast_vertical
+from sensorium.geometry.transforms import rotation
 from sensorium.world.mount import MountView
 from sensorium.world.ray_scene import RayScene, Targets
 

@@ -55,18 +55,19 @@ def parts(amount: Any) -> tuple[Any, ...]:
     return (amount,)
 
 
-def check_fit(columns: int, **amounts: Any) -> None:
-    """Raise `ValueError` where an amount does not fit into a number of columns; None fits."""
-    for name, amount in amounts.items():
-        for part in parts(amount) if amount is not None else ():
-            try:
-                row(part, columns)
-            except ValueError as error:
-                raise ValueError(f"{name} that fits: {error}") from None
+def check_fit(columns: Mapping[str, int], **amounts: Any) -> None:
+    """Raise `ValueError` where an amount does not fit into the columns of a field; None fits."""
+    for count in columns.values():
+        for name, amount in amounts.items():
+            for part in parts(amount) if amount is not None else ():
+                try:
+                    row(part, count)
+                except ValueError as error:
+                    raise ValueError(f"{name} that fits: {error}") from None
 
 
 def draw_amount(
-    key: StageKey, purpose: str, amount: Any, columns: int, field: int, values: torch.Tensor, non_negative: bool = False
+    key: StageKey, purpose: str, amount: Any, columns: int, field: str, values: torch.Tensor, non_negative: bool = False
 ) -> None:
     """Draw a distribution anew for the envs whose episode begins (one launch); nothing for a plain amount."""
     if not is_law(amount):
@@ -125,7 +126,7 @@ class DrawnStage(StageCfg):
             for name, (amount, width) in self.amounts(count).items():
                 if is_law(amount):
                     values = state[f"{name}_{field}"]
-                    draw_amount(key, name, amount, width, key.field_index[field], values, self.is_non_negative)
+                    draw_amount(key, name, amount, width, field, values, self.is_non_negative)
 
 
 def amount_row(key: StageKey, values: Any) -> Any:

@@ -112,8 +112,7 @@ class GaussMarkov(StageCfg):
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return the drift and the turn-on bias of each field."""
-        for count in columns.values():
-            check_fit(count, density=self.density, turn_on=self.turn_on)
+        check_fit(columns, density=self.density, turn_on=self.turn_on)
         return {f"{what}_{field}": (count,) for field, count in columns.items() for what in ("drift", "turn_on")}
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
@@ -131,7 +130,7 @@ class GaussMarkov(StageCfg):
                 (-(-columns // 4),),
                 [
                     columns, leak, *(amount_row(key, sd) for sd in sds),
-                    *(key.stream(purpose, key.field_index[field]) for purpose in ("drift", "turn_on")),
+                    *(key.stream(purpose, field) for purpose in ("drift", "turn_on")),
                     normal_table(key.compute.wp_device),
                 ],
                 [*state_views(state, f"drift_{field}", f"turn_on_{field}"), column_values(slot[field])],
@@ -231,8 +230,7 @@ class Flicker(DrawnStage):
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return the processes of each field, and the drawn amounts."""
-        for count in columns.values():
-            check_fit(count, bias_instability=self.bias_instability)
+        check_fit(columns, bias_instability=self.bias_instability)
         parts = {f"parts_{field}": (self.components()[0].size, count) for field, count in columns.items()}
         return {**parts, **super().state_specs(columns)}
 
@@ -253,7 +251,7 @@ class Flicker(DrawnStage):
                     columns, amount_row(key, -np.expm1(-x)), amount_row(key, sds * np.sqrt(-np.expm1(-2.0 * x))),
                     amount_row(key, sds),
                     *self.tables(state, key, field),
-                    key.stream("parts", key.field_index[field]), normal_table(key.compute.wp_device),
+                    key.stream("parts", field), normal_table(key.compute.wp_device),
                 ],
                 [*state_views(state, f"parts_{field}"), column_values(slot[field])],
             )  # fmt: skip
@@ -325,8 +323,7 @@ class TemperatureDrift(DrawnStage):
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return the tick of the first sample and the drawn amounts."""
-        for count in columns.values():
-            check_fit(count, coefficient=self.coefficient, scale_coefficient=self.scale_coefficient)
+        check_fit(columns, coefficient=self.coefficient, scale_coefficient=self.scale_coefficient)
         drawn = {name: (1,) for name, amount in self._device().items() if is_law(amount)}
         return {"began": (BEGAN,), **drawn, **super().state_specs(columns)}
 
@@ -351,5 +348,5 @@ class TemperatureDrift(DrawnStage):
         """Draw temperatures and coefficients."""
         for name, amount in self._device().items():
             if is_law(amount):
-                draw_amount(key, name, amount, 1, 0, state[name])
+                draw_amount(key, name, amount, 1, "", state[name])
         super().reset(state, key)

@@ -88,7 +88,7 @@ class ClockError(StageCfg):
             if name == "began":
                 launch_beginning(key, values)
             else:
-                draw_amount(key, name, getattr(self, name), 1, 0, values)
+                draw_amount(key, name, getattr(self, name), 1, "", values)
 
     def stamps(self, ticks: torch.Tensor, state: Mapping[str, torch.Tensor], key: StageKey) -> torch.Tensor:
         """Return what the clock shows at capture ticks.

@@ -129,10 +129,10 @@ class Creep(DrawnStage):
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return the processes with their rounding, the last load, the first value, and what is drawn."""
+        check_fit(columns, creep=self.creep, drift=self.drift)
         count = self.processes()[0].size
         specs: dict[str, tuple[int, ...]] = {"began": (BEGAN,)}
         for field, width in columns.items():
-            check_fit(width, creep=self.creep, drift=self.drift)
             specs |= {f"{name}_{field}": (width, count) for name in ("parts", "carry")}
             specs |= {f"{name}_{field}": (width,) for name in ("last", "first")}
         return {**specs, **super().state_specs(columns)}

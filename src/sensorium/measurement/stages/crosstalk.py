@@ -177,7 +177,7 @@ class Crosstalk(StageCfg):
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Draw the matrices."""
         if is_law(self.matrix):
-            draw_amount(key, "matrix", self.matrix, state["matrix"].shape[1], 0, state["matrix"])
+            draw_amount(key, "matrix", self.matrix, state["matrix"].shape[1], "", state["matrix"])
 
 
 def _side(matrix: Any) -> int | None:

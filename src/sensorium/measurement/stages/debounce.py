@@ -105,8 +105,7 @@ class Debounce(StageCfg):
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return the side that was passed on last, its last value, and the note of a change that waits."""
-        for count in columns.values():
-            check_fit(count, threshold=self.threshold)
+        check_fit(columns, threshold=self.threshold)
         return {f"{what}_{field}": (count,) for field, count in columns.items() for what in ("side", "held", "pending")}
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:

@@ -460,9 +460,7 @@ class DepthStage(StageCfg):
     def draws(self, key: StageKey, field: str) -> Any:
         """Return the streams of random numbers for kernels."""
         draws = DepthDraws()
-        draws.noise, draws.slow, draws.pixel = (
-            key.stream(purpose, key.field_index[field]) for purpose in ("noise", "slow", "pixel")
-        )
+        draws.noise, draws.slow, draws.pixel = (key.stream(purpose, field) for purpose in ("noise", "slow", "pixel"))
         draws.radius = self.window // 2
         draws.slow_ticks = max(1, round(self.slow_time / key.clock.dt)) if self.slow_share > 0.0 else 0
         draws.fast_share, draws.slow_share = math.sqrt(1.0 - self.slow_share), math.sqrt(self.slow_share)

@@ -45,11 +45,9 @@ _ALL = ""
 """Name of the group of all elements of a sample."""
 
 
-def _groups(per: str, columns: Mapping[str, int], index: Mapping[str, int]) -> dict[str, tuple[int, int]]:
-    """Return what is struck by itself: name -> (number of elements, index of the field); a whole sample is one."""
-    if per == "sample":
-        return {_ALL: (1, 0)}
-    return {field: (count, index.get(field, 0)) for field, count in columns.items()}
+def _groups(per: str, columns: Mapping[str, int]) -> dict[str, int]:
+    """Return what is struck by itself: name -> number of elements; a whole sample is one."""
+    return {_ALL: 1} if per == "sample" else dict(columns)
 
 
 def _decided(per: str, state: Mapping[str, torch.Tensor], what: str, field: str, columns: int) -> Any:
@@ -187,28 +185,27 @@ class Dropout(StageCfg):
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return which elements are lost, the last good values, and the drawn probabilities."""
         specs: dict[str, tuple[int, ...]] = {}
-        for group, (count, _) in _groups(self.per, columns, {}).items():
-            check_fit(count, probability=self._chance)
+        check_fit(columns, value=self.value)
+        groups = _groups(self.per, columns)
+        check_fit(groups, probability=self._chance)
+        for group, count in groups.items():
             specs[f"lost_{group}"] = (count,)
             if is_law(self._chance):
                 specs[f"chance_{group}"] = (count,)
-        for field, count in columns.items():
-            check_fit(count, value=self.value)
-            if self.mode == "hold":
-                specs[f"good_{field}"] = (count,)
-        return specs
+        good = {f"good_{field}": (count,) for field, count in columns.items()} if self.mode == "hold" else {}
+        return {**specs, **good}
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Decide what is lost (a launch per group), and replace it (a launch per field)."""
         burst = self.probability if isinstance(self.probability, GilbertElliott) else None
-        for group, (count, index) in _groups(self.per, key.columns, key.field_index).items():
+        for group, count in _groups(self.per, key.columns).items():
             key.compute.launch(
                 _decide,
                 (count,),
                 [
                     int(burst is not None), burst.r if burst else 1.0,
                     amount_table(key, self._chance, count, state.get(f"chance_{group}")),
-                    key.stream("lost", index),
+                    key.stream("lost", group),
                 ],
                 state_views(state, f"lost_{group}"),
             )  # fmt: skip
@@ -223,9 +220,9 @@ class Dropout(StageCfg):
 
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Draw the probabilities; the first sample starts good."""
-        for group, (count, index) in _groups(self.per, key.columns, key.field_index).items():
+        for group, count in _groups(self.per, key.columns).items():
             if is_law(self._chance):
-                draw_amount(key, "chance", self._chance, count, index, state[f"chance_{group}"])
+                draw_amount(key, "chance", self._chance, count, group, state[f"chance_{group}"])
 
 
 # What faults share ----------------------------------------------------------------------------------------------------
@@ -335,8 +332,9 @@ class _Fault(StageCfg):
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return phase and end of each element's fault, the tick of the first sample, and drawn onsets."""
         specs: dict[str, tuple[int, ...]] = {"began": (BEGAN,)}
-        for group, (count, _) in _groups(self.per, columns, {}).items():
-            check_fit(count, onset=self._written, duration=self.duration)
+        groups = _groups(self.per, columns)
+        check_fit(groups, onset=self._written, duration=self.duration)
+        for group, count in groups.items():
             if self.elements and max(self.elements) >= count:
                 raise ValueError(f"elements below {count}, the number of columns of {group!r}")
             specs |= {f"phase_{group}": (count,), f"until_{group}": (count,)}
@@ -348,7 +346,7 @@ class _Fault(StageCfg):
         """Let faults begin and end (a launch per group, and one that only works at a reset)."""
         launch_beginning(key, state["began"])
         duration = _FOREVER if self.duration is None else converted(self.duration, lambda value: in_ticks(value, key))
-        for group, (count, index) in _groups(self.per, key.columns, key.field_index).items():
+        for group, count in _groups(self.per, key.columns).items():
             strikes = np.zeros(count) if self.elements else np.ones(count)
             strikes[list(self.elements)] = 1.0
             onset = self._onset(key)
@@ -360,7 +358,8 @@ class _Fault(StageCfg):
                 [
                     int(self.start is not None), amount_row(key, strikes),
                     amount_table(key, onset, count, state.get(f"onset_{group}")),
-                    law_over(key, duration, count), key.stream("onset", index),
+                    law_over(key, duration, count),
+                    key.stream("onset", group),
                     normal_table(key.compute.wp_device), *state_views(state, "began"),
                 ],
                 state_views(state, f"phase_{group}", f"until_{group}"),
@@ -369,9 +368,9 @@ class _Fault(StageCfg):
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Set all states to zero, and draw the onsets."""
         super().reset(state, key)
-        for group, (count, index) in _groups(self.per, key.columns, key.field_index).items():
+        for group, count in _groups(self.per, key.columns).items():
             if is_law(self._written):
-                draw_amount(key, "onset_law", self._onset(key), count, index, state[f"onset_{group}"])
+                draw_amount(key, "onset_law", self._onset(key), count, group, state[f"onset_{group}"])
 
 
 def _times(value: Any, factor: float) -> Any:
@@ -439,8 +438,7 @@ class SpikeFault(_Fault):
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return what all faults keep."""
-        for count in columns.values():
-            check_fit(count, amount=self.amount)
+        check_fit(columns, amount=self.amount)
         return super().state_specs(columns)
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
@@ -449,7 +447,7 @@ class SpikeFault(_Fault):
         for field, columns in key.columns.items():
             inputs = [
                 _decided(self.per, state, "phase", field, columns), law_over(key, self.amount, columns),
-                key.stream("amount", key.field_index[field]),
+                key.stream("amount", field),
                 normal_table(key.compute.wp_device),
             ]  # fmt: skip
             key.compute.launch(_spike, (columns,), inputs, [column_values(slot[field])])
@@ -497,8 +495,7 @@ class SaturationFault(_Fault):
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return the rail of each element beside what all faults keep."""
-        for count in columns.values():
-            check_fit(count, high=self.high, low=self.low)
+        check_fit(columns, high=self.high, low=self.low)
         return {**super().state_specs(columns), **{f"rail_{field}": (count,) for field, count in columns.items()}}
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
@@ -509,7 +506,7 @@ class SaturationFault(_Fault):
             ends = [amount_row(key, end) for end in ends_row(self.low, self.high, columns)]
             inputs = [
                 _decided(self.per, state, "phase", field, columns), chance, *ends,
-                key.stream("rail", key.field_index[field]),
+                key.stream("rail", field),
             ]  # fmt: skip
             outputs = [*state_views(state, f"rail_{field}"), column_values(slot[field])]
             key.compute.launch(_rail, (columns,), inputs, outputs)

@@ -125,8 +125,7 @@ class LowPass(StageCfg):
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return the memory of the filter."""
-        for count in columns.values():
-            check_fit(count, cutoff_hz=self.cutoff_hz, time_constant=self.time_constant)
+        check_fit(columns, cutoff_hz=self.cutoff_hz, time_constant=self.time_constant)
         names = ("last",) if self.order == 1 else ("speed", "level")
         return {f"{name}_{field}": (count,) for field, count in columns.items() for name in names}
 

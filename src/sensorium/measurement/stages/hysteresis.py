@@ -101,8 +101,7 @@ class Viscoelastic(DrawnStage):
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return the last values, the branches, and what is drawn."""
-        for width in columns.values():
-            check_fit(width, strength=self.strength)
+        check_fit(columns, strength=self.strength)
         kept = {f"{name}_{field}": (width,) for field, width in columns.items() for name in ("last", "branch")}
         return {**kept, **super().state_specs(columns)}
 

@@ -83,14 +83,15 @@ class StageKey:
         """Bool [env]: whether this sample is the first one since the env's reset."""
         return self.clock.reset_tick == self.clock.words[0]
 
-    def stream(self, purpose: str, field: int = 0) -> Any:
+    def stream(self, purpose: str, field: str = "") -> Any:
         """Return a `Stream` of random numbers for a kernel.
 
         Args:
             purpose: what they are for.
-            field: index of the field in the data class; 0 for what belongs to no field.
+            field: name of the field; empty for what belongs to none.
         """
-        return stream_of(field, stream_key(self._seed, self.sensor, f"{self._stage}/{purpose}"))
+        index = self.field_index[field] if field else 0
+        return stream_of(index, stream_key(self._seed, self.sensor, f"{self._stage}/{purpose}"))
 
     def normal(self, purpose: str, field: str) -> torch.Tensor:
         """Return standard normals `[env, column]` for a field at this sample (its own memory, drawn anew)."""
@@ -115,7 +116,8 @@ class StageKey:
         if values is None:
             shape = (self.compute.num_envs, columns)
             values = self._buffers[purpose, field] = torch.zeros(shape, dtype=torch.float32, device=self.compute.device)
-        stream = self.stream(purpose, self.field_index[field])
-        inputs = [is_normal, columns, stream, normal_table(self.compute.wp_device)]
+        inputs = [
+            is_normal, columns, self.stream(purpose, field), normal_table(self.compute.wp_device),
+        ]  # fmt: skip
         self.compute.launch(_fill_random, (-(-columns // 4),), inputs, [wp.from_torch(values, dtype=wp.float32)])
         return values

@@ -43,8 +43,7 @@ class Saturation(StageCfg):
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return nothing; check that the ends fit."""
-        for count in columns.values():
-            check_fit(count, high=self.high, low=self.low)
+        check_fit(columns, high=self.high, low=self.low)
         return {}
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:

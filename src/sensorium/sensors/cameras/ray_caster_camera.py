@@ -29,11 +29,16 @@ from sensorium.geometry.cameras import (
     convert_orientation_convention,
     inverse_intrinsics,
     look_at,
+)
+from sensorium.geometry.transforms import (
     quat_apply,
     quat_conjugate,
+    quat_level,
     quat_mul,
+    quat_multiply,
+    quat_rotate,
+    quat_yaw,
 )
-from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_yaw
 from sensorium.measurement.record import Record, Timeline, copy_word, words_of
 from sensorium.measurement.stages.depth_image import DepthStage
 from sensorium.readings import DebugShape
@@ -46,7 +51,7 @@ from sensorium.sensors.cameras.ray_caster_camera_cfg import (
     RayCasterCameraCfg,
 )
 from sensorium.sensors.core.base import SimpleSensor
-from sensorium.sensors.rays.ray_caster import RayCaster, heading
+from sensorium.sensors.rays.ray_caster import RayCaster
 from sensorium.spec import Field
 
 
@@ -484,7 +489,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         if self.cfg.alignment == "world":
             quat = quat.new_tensor([1.0, 0.0, 0.0, 0.0]).expand(quat.shape)
         elif self.cfg.alignment == "yaw":
-            quat = heading(quat)
+            quat = quat_level(quat)
         return pos, quat / quat.norm(dim=-1, keepdim=True)
 
     def _changed(self) -> None:

@@ -26,7 +26,7 @@ from sensorium.cfg import Float, MountedSensorCfg, ObjRef, Vec3, bad
 from sensorium.compute import Rows, kernel, recorded
 from sensorium.engines.base import NameKind
 from sensorium.errors import ConfigError, Fault
-from sensorium.geometry.transforms import quat_multiply, quat_rotate_inverse
+from sensorium.geometry.transforms import quat_apply, quat_multiply, quat_rotate_inverse
 from sensorium.measurement.record import Record, Timeline
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor
@@ -244,6 +244,5 @@ class ContactForce(SimpleSensor[ContactForceCfg, ContactForceData]):
         """Draw the true force as an arrow at each mount, 0.01 m per N."""
         self._ready()
         pos, quat, force = self.mount.pos_w, self.mount.quat_w, self.buffers.truth["force"]
-        axis = 2.0 * torch.linalg.cross(quat[..., 1:], force)
-        turned = force + quat[..., :1] * axis + torch.linalg.cross(quat[..., 1:], axis)
-        yield DebugShape("arrows", torch.stack([pos, pos + 0.01 * turned], dim=-2).reshape(-1, 2, 3).cpu().numpy())
+        ends = pos + 0.01 * quat_apply(quat, force)
+        yield DebugShape("arrows", torch.stack([pos, ends], dim=-2).reshape(-1, 2, 3).cpu().numpy())

@@ -304,7 +304,7 @@ class Barometer(SimpleSensor[BarometerCfg, BarometerData]):
             t.last_z, t.last_excess, t.behind = map(wp.from_torch, self._lagging)
             t.last_tick = wp.from_torch(self._lag_tick)
         t.pressure, t.altitude = record.warp.pressure, record.warp.altitude
-        t.bad, t.any_bad = wp.from_torch(self.line.bad, dtype=wp.uint8), self.clock.bad_wp
+        t.bad, t.any_bad = self.buffers.bad_wp, self.clock.bad_wp
         return t
 
     @recorded

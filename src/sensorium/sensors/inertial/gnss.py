@@ -404,7 +404,7 @@ class Gnss(SimpleSensor[GnssCfg, GnssData]):
         t.held_pos, t.held_vel = (wp.from_torch(state, dtype=wp.vec3) for state in self._held)
         t.lla, t.pos, t.vel = record.warp.lla, record.warp.pos_enu, record.warp.vel_enu
         t.fix, t.hdop, t.vdop = record.warp.fix, record.warp.hdop, record.warp.vdop
-        t.bad, t.any_bad = wp.from_torch(self.line.bad, dtype=wp.uint8), self.clock.bad_wp
+        t.bad, t.any_bad = self.buffers.bad_wp, self.clock.bad_wp
         return t
 
     @recorded

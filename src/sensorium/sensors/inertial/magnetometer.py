@@ -322,7 +322,7 @@ class Magnetometer(SimpleSensor[MagnetometerCfg, MagnetometerData]):
         t.dipole_moment = vectors(np.asarray(dipole.moment) * tesla for dipole in cfg.dipoles)
         radii = [dipole.radius for dipole in cfg.dipoles]
         t.dipole_radius = wp.array(radii, dtype=wp.float32, device=self.compute_on.wp_device)
-        t.mag, t.bad, t.any_bad = raw.warp.mag_b, wp.from_torch(self.line.bad, dtype=wp.uint8), self.clock.bad_wp
+        t.mag, t.bad, t.any_bad = raw.warp.mag_b, self.buffers.bad_wp, self.clock.bad_wp
         self.compute_on.launch_task(_flux, (self.mount.count,), t)
 
     @recorded

@@ -32,6 +32,7 @@ from torch import Tensor
 
 from sensorium.compute import recorded
 from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest
+from sensorium.geometry.transforms import quat_apply
 from sensorium.measurement.record import Record, Timeline
 from sensorium.patterns import Rays
 from sensorium.random import Choice, Normal, Uniform, normal_table
@@ -523,10 +524,7 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
         elif data.points_b is not None:
             inside = data.points_b.reshape(self.num_instances, self.mount.count, -1, 3)
             pos, quat = self.mount.pos_w[:, :, None], self.mount.quat_w[:, :, None]
-            axis = quat[..., 1:].expand_as(inside)
-            twist = 2.0 * torch.linalg.cross(axis, torch.where(inside.isfinite(), inside, 0.0))
-            turned = inside + quat[..., :1] * twist + torch.linalg.cross(axis, twist)
-            points = torch.where(inside.isfinite(), pos + turned, torch.inf)
+            points = torch.where(inside.isfinite(), pos + quat_apply(quat, inside), torch.inf)
         else:
             return []
         return [DebugShape("points", points.reshape(self.num_instances, -1, 3).cpu().numpy())]

@@ -33,6 +33,7 @@ from torch import Tensor
 
 from sensorium.compute import recorded
 from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest
+from sensorium.geometry.transforms import quat_apply
 from sensorium.measurement.record import Record, Timeline
 from sensorium.patterns import Rays
 from sensorium.random import normal_table
@@ -328,9 +329,7 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
         if self.pattern is not None:
             inside = inside + self.pattern.starts.to(self.device)
         pos, quat = self.mount.pos_w[:, :, None], self.mount.quat_w[:, :, None]
-        axis = quat[..., 1:].expand_as(inside)
-        twist = 2.0 * torch.linalg.cross(axis, inside)
-        points = pos + inside + quat[..., :1] * twist + torch.linalg.cross(axis, twist)
+        points = pos + quat_apply(quat, inside)
         counts = is_hit.flatten(1).sum(dim=1).tolist()
         yield DebugShape("points", points[is_hit].cpu().numpy(), counts=counts)
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from sensorium.cfg import Float, OffsetCfg, bad, differ
 from sensorium.compute import Rows, kernel, recorded, sample_uniforms
 from sensorium.errors import ConfigError, nearest
-from sensorium.geometry.transforms import quat_rotate_inverse
+from sensorium.geometry.transforms import quat_apply, quat_level, quat_rotate_inverse
 from sensorium.measurement.record import Record, Timeline
 from sensorium.patterns import GridPatternCfg, OptionalPatternField, PatternField, Rays
 from sensorium.readings import DebugShape
@@ -498,19 +498,19 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
     def _in_world(self, pos: Tensor, quat: Tensor) -> tuple[Tensor, Tensor]:
         """Return starts and directions `[env, mount, ray, 3]` of the rays of mounts in these poses, for drawing."""
         offset = torch.tensor([self.cfg.offset.rot], dtype=torch.float32, device=self.device)
-        starts = turned(offset, self.pattern.starts.to(self.device)) + torch.tensor(
+        starts = quat_apply(offset, self.pattern.starts.to(self.device)) + torch.tensor(
             self.cfg.offset.pos, dtype=torch.float32, device=self.device
         )
-        directions = turned(offset, self.pattern.directions.to(self.device))
+        directions = quat_apply(offset, self.pattern.directions.to(self.device))
         alignment = self.cfg.alignment
         turn = quat[..., None, :]
         if alignment == "world":
             turn = torch.zeros_like(turn)
             turn[..., 0] = 1.0
         elif alignment != "base":
-            turn = heading(turn)
-        starts_w = pos[..., None, :] + turned(turn, starts)
-        return starts_w, directions.expand_as(starts_w) if alignment == "yaw_starts" else turned(turn, directions)
+            turn = quat_level(turn)
+        starts_w = pos[..., None, :] + quat_apply(turn, starts)
+        return starts_w, directions.expand_as(starts_w) if alignment == "yaw_starts" else quat_apply(turn, directions)
 
     def debug_draw(self) -> list[DebugShape]:
         """Return measured hits as green points, misses as red ones at the starts of their rays; rays if configured."""
@@ -538,25 +538,6 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
             lines = torch.stack([starts, ends], dim=-2)
             shapes += [shape("lines", lines, mask, color) for mask, color in ((is_hit, green), (~is_hit, red))]
         return shapes
-
-
-def turned(quat: Tensor, vector: Tensor) -> Tensor:
-    """Return vectors `[..., 3]` turned by unit quaternions `[..., 4]` (w, x, y, z)."""
-    size = (quat[..., 0] * vector[..., 0]).shape
-    axis, vector = quat[..., 1:].expand(*size, 3), vector.expand(*size, 3)
-    twice: Tensor = 2.0 * torch.linalg.cross(axis, vector)
-    result: Tensor = vector + quat[..., :1] * twice + torch.linalg.cross(axis, twice)
-    return result
-
-
-def heading(quat: Tensor) -> Tensor:
-    """Return the turns about the vertical of unit quaternions `[..., 4]`, as `geometry.transforms.quat_yaw` does."""
-    w, x, y, z = quat.unbind(-1)
-    c, s = 1.0 - 2.0 * (y * y + z * z), 2.0 * (w * z + x * y)
-    is_steep = c * c + s * s < 0.01
-    c, s = (torch.where(is_steep, *pair) for pair in ((1.0 - 2.0 * (x * x + z * z), c), (-2.0 * (x * y - w * z), s)))
-    half = 0.5 * torch.atan2(s, c)
-    return torch.stack([half.cos(), 0.0 * half, 0.0 * half, half.sin()], dim=-1)
 
 
 def ray_field(field: Field, rays: int) -> Field:

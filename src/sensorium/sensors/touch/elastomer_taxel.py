@@ -52,6 +52,7 @@ from sensorium.compute import Segment, recorded
 from sensorium.errors import ConfigError
 from sensorium.geometry.samples import SurfaceSamples, body_samples, covered, scattered, surface_area
 from sensorium.geometry.shapes import Shape
+from sensorium.geometry.transforms import quat_apply
 from sensorium.measurement.record import Record
 from sensorium.readings import DebugShape
 from sensorium.sensors.touch import elastomer_kernels as kernels
@@ -338,9 +339,7 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
         truth: Any = self.ground_truth
         moved = truth.view(*self._taxels.shape, 3)
         starts = self._taxels.points_w
-        axis, scalar = self.mount.quat_w[:, :, None, 1:].expand_as(moved), self.mount.quat_w[:, :, None, :1]
-        twice = 2.0 * torch.linalg.cross(axis, moved)
-        ends = starts + moved + scalar * twice + torch.linalg.cross(axis, twice)
+        ends = starts + quat_apply(self.mount.quat_w[:, :, None], moved)
         is_moved = moved.abs().amax(dim=-1) > 0.0
         counts = is_moved.flatten(1).sum(dim=1).tolist()
         yield DebugShape("lines", torch.stack([starts, ends], dim=-2)[is_moved].cpu().numpy(), counts=counts)

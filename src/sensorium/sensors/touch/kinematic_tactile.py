@@ -49,7 +49,7 @@ from sensorium.geometry.primitives import MESH
 from sensorium.geometry.ray_structs import Instances
 from sensorium.geometry.solid_around import Around, Shapes
 from sensorium.geometry.solids import signed_analytic, signed_distance
-from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
+from sensorium.geometry.transforms import quat_apply, quat_rotate, quat_rotate_inverse
 from sensorium.measurement.record import Record
 from sensorium.readings import DebugShape
 from sensorium.sensors.touch.taxels import (
@@ -390,9 +390,7 @@ class KinematicTactileSensor(TaxelSensor[KinematicTactileSensorCfg, KinematicTac
     def debug_draw(self) -> Iterable[DebugShape]:
         """Return a line of 1 mm per N at each probe that feels something."""
         force = self.ground_truth.force.view(*self._taxels.shape, 3)
-        axis = self.mount.quat_w[:, :, None, 1:].expand_as(force)
-        twice = 2.0 * torch.linalg.cross(axis, force)
-        turned = force + self.mount.quat_w[:, :, None, :1] * twice + torch.linalg.cross(axis, twice)
+        turned = quat_apply(self.mount.quat_w[:, :, None], force)
         starts = self._taxels.points_w
         lines = torch.stack([starts, starts + 1e-3 * turned], dim=-2)
         is_felt = force.abs().amax(dim=-1) > 0.0

@@ -22,6 +22,7 @@ from torch import Tensor
 from sensorium.cfg import Float, as_plain, bad, numbers_in
 from sensorium.compute import Rows, kernel, recorded, sample_normals
 from sensorium.errors import nearest
+from sensorium.geometry.transforms import quat_apply
 from sensorium.measurement.record import Record, Timeline
 from sensorium.random import normal_table
 from sensorium.readings import DebugShape
@@ -358,8 +359,7 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
             return
         places = torch.tensor(self.cfg.probe_local_pos, dtype=torch.float32, device=self.device).view(1, 1, -1, 3)
         turn, pos = self.mount.quat_w[:, :, None], self.mount.pos_w[:, :, None]
-        twice = 2.0 * torch.linalg.cross(turn[..., 1:].expand(*turn.shape[:2], places.shape[2], 3), places)
-        ends = pos + places + turn[..., :1] * twice + torch.linalg.cross(turn[..., 1:].expand_as(twice), twice)
+        ends = pos + quat_apply(turn, places)
         lines = torch.stack([ends.reshape(-1, 3), points.reshape(-1, 3)], dim=1)
         is_near = lines.isfinite().all(dim=-1).all(dim=-1)
         counts = is_near.reshape(self.num_envs, -1).sum(dim=1).tolist()

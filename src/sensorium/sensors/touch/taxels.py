@@ -20,8 +20,9 @@ from pydantic import field_validator, model_validator
 from sensorium.cfg import Float, ObjRef, Vec3, as_plain, bad, numbers_in
 from sensorium.compute import Memory, Rows, kernel, recorded, sample_uniforms
 from sensorium.errors import ConfigError, SensoriumWarning
-from sensorium.geometry.bounds import in_world, local_box, rotation
+from sensorium.geometry.bounds import in_world, local_box
 from sensorium.geometry.samples import MOST_SAMPLES
+from sensorium.geometry.transforms import quat_apply, rotation
 from sensorium.measurement.record import Record, Timeline
 from sensorium.sensors.core.base import Sensor, SimpleSensor
 from sensorium.sensors.frames.targets_cfg import TargetsCfg
@@ -327,9 +328,7 @@ class Taxels:
     @property
     def points_w(self) -> torch.Tensor:
         """Where the probes are now `[env, mount, probe, 3]`, m, world; the sensor requires BODY_POSE."""
-        axis, points = self._mount.quat_w[:, :, None, 1:].expand(*self.shape, 3), self.points.expand(*self.shape, 3)
-        twice = 2.0 * torch.linalg.cross(axis, points)
-        turned: torch.Tensor = points + self._mount.quat_w[:, :, None, :1] * twice + torch.linalg.cross(axis, twice)
+        turned = quat_apply(self._mount.quat_w[:, :, None], self.points.expand(*self.shape, 3))
         return turned + self._mount.pos_w[:, :, None]
 
     def clear_fillers(self, tensor: torch.Tensor) -> None:
