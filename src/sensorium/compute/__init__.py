@@ -1,6 +1,6 @@
 """Where, when and how work runs: devices, threads, shards of environments, captured graphs, and the tick."""
 
-from sensorium.compute.clock import AGAIN, FIRST, MOST_TICKS, SAMPLE, Clock, Rate
+from sensorium.compute.clock import FIRST, MOST_TICKS, SAMPLE, Clock, Rate
 from sensorium.compute.devices import Found, cuda_devices, keeps_current, pinned, resolve_device
 from sensorium.compute.loading import kernel
 from sensorium.compute.memory import Memory, check_envs
@@ -20,7 +20,6 @@ from sensorium.compute.rows import (
 )
 
 __all__ = [
-    "AGAIN",
     "FIRST",
     "MOST_TICKS",
     "SAMPLE",

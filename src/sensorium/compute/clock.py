@@ -26,8 +26,6 @@ SAMPLE: int = wp.constant(0)
 """Mode of an ordinary sample: states advance."""
 FIRST: int = wp.constant(1)
 """Mode of the capture that a reset makes, off the grid, for the envs just reset: states start anew."""
-AGAIN: int = wp.constant(2)
-"""Mode of a re-evaluation without time: the current sample is computed anew from the edited state, states stay."""
 
 MOST_TICKS = 2**30
 """Longest period or delay, in ticks: kernels add it to the tick in int32."""

@@ -62,7 +62,7 @@ def tick_of_control(rows: Rows) -> wp.int32:
 
 @wp.func
 def mode_now(rows: Rows) -> wp.int32:
-    """Return what kind of sample is computed: `SAMPLE`, `FIRST` or `AGAIN` of `sensorium.compute`."""
+    """Return what kind of sample is computed: `SAMPLE` or `FIRST` of `sensorium.compute`."""
     return rows.time[1]
 
 

@@ -16,7 +16,6 @@ import torch
 import warp as wp
 
 from sensorium.compute import (
-    AGAIN,
     FIRST,
     SAMPLE,
     Compute,
@@ -186,8 +185,7 @@ def _do_quad(rows: Rows, env: int, quad: Quad, parts: int, num_envs: int, table:
             if walks:
                 sigma = _load(quad.walk_sd, env * quad.walk_stride + quad.column, n)
                 walk = walk + _noise(sigma, n, steps, table)
-            if mode != AGAIN:
-                _store(quad.walk, row, n, walk)
+            _store(quad.walk, row, n, walk)
             if quad.rotation == 0:
                 x = x + walk
             else:

@@ -19,7 +19,6 @@ import warp as wp
 
 from sensorium.cfg import GilbertElliott, SimpleSensorCfg, amount_bounds, numbers_in
 from sensorium.compute import (
-    AGAIN,
     FIRST,
     SAMPLE,
     Compute,
@@ -112,12 +111,6 @@ def _dispatch(rows: Rows, tasks: wp.array[Transport]) -> None:
         if t.bad[env, mount] != wp.uint8(0):
             good = wp.uint8(0)
     captured = tick_captured(rows)
-    if mode == AGAIN:  # of a state that may be newer, where derived state was a tick old; the delay stays
-        if t.arrival[head, env] != wp.static(NEVER):
-            t.arrival[head, env] += captured - t.stamp[head, env]
-        t.stamp[head, env] = captured
-        t.okay[head, env] = good
-        return
     words = wp.vec4ui()
     if t.jitter_kind >= 0 or t.loss_kind != 0:
         words = sample_words(rows, env, wp.uint32(0), t.key0, t.key1)
@@ -194,7 +187,7 @@ def _freeze(
         if has_carry != 0:
             copy_word(wide, source, here, carry, here)
         return
-    if has_carry != 0 and mode == SAMPLE:
+    if has_carry != 0:
         if arrival[head, env] <= tick_now(rows):
             copy_word(wide, ring, head * plane + here, carry, here)
     copy_word(wide, source, here, ring, head * plane + here)

@@ -3,18 +3,17 @@
 A thread is one primary of one env, or all of them where that is faster (on a CPU). What is kept of each from tick to
 tick is one row of 4-byte words,
 
-    [head | head before this tick | new contact, new air | rows of this tick, by slot | history, by slot and field]
+    [head | new contact, new air | rows of this tick, by slot | history, by slot and field]
 
-so that a tick can be evaluated again from the head before it. The head is whole numbers, among them ticks, and the
-latches; no time is ever a float in here. A history is a ring that runs backwards and is kept twice, one behind the
-other, so that newest to oldest is always one run of words.
+The head is whole numbers, among them ticks, and the latches; no time is ever a float in here. A history is a ring that
+runs backwards and is kept twice, one behind the other, so that newest to oldest is always one run of words.
 """
 
 from __future__ import annotations
 
 import warp as wp
 
-from sensorium.compute import AGAIN, FIRST, SAMPLE, Rows, kernel, mode_now, tick_now, tick_of_control
+from sensorium.compute import FIRST, Rows, kernel, mode_now, tick_now, tick_of_control
 from sensorium.geometry.transforms import quat_multiply, quat_rotate
 
 FLAGS, SINCE, LAST_AIR, LAST_CONTACT, CONTROL, SAMPLE_TICK, ENTRY, LATCH = range(8)
@@ -24,10 +23,6 @@ ANY, FIRST_TICK, PEAK, IMPULSE, LATCH_WORDS = 0, 1, 2, 3, 6
 """Words of a latch: whether there was a contact, its first tick, greatest force, and impulse (3)."""
 IN_CONTACT, SINCE_RESET, SAMPLED, ILL = 1, 2, 4, 8
 """Flags: the present phase is contact; it began with the episode; the last tick was a sample; it was not finite."""
-
-WIDE = 16
-"""Words that are copied at once; a head is a multiple of it. (A loop over words would take most of a tick's time.)"""
-Words = wp.types.vector(length=WIDE, dtype=wp.int32)
 
 NETFORCE = 3
 """Number of the reduction ``netforce``; ``none``, ``mindist`` and ``maxforce`` are 0, 1 and 2."""
@@ -137,26 +132,17 @@ def _put(values: wp.array[wp.float32], at: int, value: wp.vec3) -> None:
 
 @wp.func
 def _open(rows: Rows, memory: Memory, env: int, primary: int) -> int:
-    """Make the head the one before this tick, and return where the rows of this tick begin."""
+    """Begin a tick, and return where its rows begin; nothing is kept from before a reset."""
     base = (env * memory.primaries + primary) * memory.width
     ints = _ints(memory.address)
-    parts = memory.head // wp.static(WIDE)
-    words = wp.array(ptr=memory.address + wp.uint64(4 * base), shape=(2147483647,), dtype=Words)
-    mode = mode_now(rows)
-    if mode == SAMPLE:
-        for part in range(parts):
-            words[parts + part] = words[part]
-    elif mode == AGAIN:
-        for part in range(parts):
-            words[part] = words[parts + part]
-    else:
+    if mode_now(rows) == FIRST:
         for k in range(memory.width):
             ints[base + k] = 0
     entry = ints[base + wp.static(ENTRY)] - 1
     if entry < 0:
         entry = memory.entries - 1
     ints[base + wp.static(ENTRY)] = entry
-    return int(base + 2 * memory.head + 2)
+    return int(base + memory.head + 2)
 
 
 @wp.func
@@ -249,8 +235,8 @@ def _close(
         air = contact
         contact = 0
     fresh = 1 - (flags & wp.static(SINCE_RESET)) // wp.static(SINCE_RESET)
-    ints[base + 2 * memory.head] = fresh * contact
-    ints[base + 2 * memory.head + 1] = fresh * air
+    ints[base + memory.head] = fresh * contact
+    ints[base + memory.head + 1] = fresh * air
     if shown.current_air.shape[0] > 0:
         shown.current_air[env, primary] = _seconds(air, rules)
         shown.current_contact[env, primary] = _seconds(contact, rules)

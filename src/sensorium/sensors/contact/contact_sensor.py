@@ -196,12 +196,12 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
             row, self._row = _columns(columns)[0], _columns(columns)[1]
         self._columns = {name: part for name, part in columns.items() if part.stop > part.start}
         lanes = 1 if self.rate.every_tick else 2
-        head = -(-(kernels.LATCH + lanes * kernels.LATCH_WORDS) // kernels.WIDE) * kernels.WIDE
+        head = kernels.LATCH + lanes * kernels.LATCH_WORDS
         entries = max(cfg.history_length, 1)
-        width = 2 * head + 2 + (1 + 2 * entries) * cfg.slots * row
+        width = head + 2 + (1 + 2 * entries) * cfg.slots * row
         self._ticks = States(self.compute_on, {"words": (count, width)})
         self.buffers.custom["ticks"] = self._ticks
-        self._counts = self._ticks.memory.view(torch.int32).view(self.num_envs, count, width)[..., 2 * head :]
+        self._counts = self._ticks.memory.view(torch.int32).view(self.num_envs, count, width)[..., head:]
         memory = kernels.Memory()
         memory.address = self._ticks.memory.data_ptr()
         memory.primaries, memory.width, memory.head, memory.lanes = count, width, head, lanes
