@@ -352,7 +352,7 @@ def test_without_distortion_one_cast_serves_both_branches() -> None:
     scene.step(substeps=500)
     lidar = scene["lidar"]
     assert lidar.data.points_b.data_ptr() == lidar.ground_truth.points_b.data_ptr()
-    assert not lidar.line.watches and lidar.info.notes["motion distortion"] == "no"
+    assert not lidar.buffers.plan.watches and lidar.info.notes["motion distortion"] == "no"
 
 
 def test_a_moving_object_is_skewed() -> None:
