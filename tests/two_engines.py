@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 import sensorium as sn
-from sensorium.engines.mujoco_parts import NEEDS
+from sensorium.engines.mujoco.derived import NEEDS
 from sensorium.spec import Requirement, contact_columns
 
 MODEL = Path(__file__).parent / "models/two_engines.xml"

@@ -21,7 +21,7 @@ from two_engines import (
 )
 
 import sensorium as sn
-from sensorium.engines.mujoco_parts import NEEDS
+from sensorium.engines.mujoco.derived import NEEDS
 from sensorium.spec import contact_array
 
 TICKS = 40

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from sensorium.cfg import SensorCfg
-from sensorium.engines.mujoco_warp import MujocoWarpEngine
+from sensorium.engines.mujoco_warp.engine import MujocoWarpEngine
 from sensorium.errors import (
     ConfigError,
     MissingDependencyError,

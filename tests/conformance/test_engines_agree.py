@@ -36,7 +36,7 @@ from two_engines import (
 
 import sensorium as sn
 from sensorium import registry
-from sensorium.engines.mujoco_parts import NATIVE_ARRAY, NEEDS
+from sensorium.engines.mujoco.derived import NATIVE_ARRAY, NEEDS
 from sensorium.spec import VECTOR_AXES, contact_array
 
 TICKS = 40

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import sensorium as sn
-from sensorium.engines.mujoco import MujocoEngine
+from sensorium.engines.mujoco.engine import MujocoEngine
 from sensorium.errors import NonFiniteStateWarning, SensoriumWarning
 
 XML = """<mujoco><option timestep="0.002"/><worldbody><geom name="ground" type="plane" size="5 5 .1"/>

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from sensorium.engines.base import FrameOnBody
-from sensorium.engines.mujoco import PERSISTENT_UP_TO, MujocoEngine
-from sensorium.engines.mujoco_spec import hidden, prepare_spec
+from sensorium.engines.mujoco.engine import PERSISTENT_UP_TO, MujocoEngine
+from sensorium.engines.mujoco.spec import hidden, prepare_spec
 from sensorium.errors import (
     MissingDependencyError,
     ModelError,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from sensorium.engines.mujoco import PERSISTENT_UP_TO, MujocoEngine
-from sensorium.engines.mujoco_spec import prepare_spec
+from sensorium.engines.mujoco.engine import PERSISTENT_UP_TO, MujocoEngine
+from sensorium.engines.mujoco.spec import prepare_spec
 from sensorium.errors import ModelError, SensoriumWarning, UnknownNameError, UnsupportedError
 from sensorium.spec import (
     BODY_POSE,

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from sensorium.engines.base import FrameOnBody
-from sensorium.engines.mujoco import PERSISTENT_UP_TO, MujocoEngine
-from sensorium.engines.mujoco_spec import prepare_spec
+from sensorium.engines.mujoco.engine import PERSISTENT_UP_TO, MujocoEngine
+from sensorium.engines.mujoco.spec import prepare_spec
 from sensorium.errors import ModelError, ScheduleError, UnknownNameError, UnsupportedError
 from sensorium.spec import (
     BODY_POSE,

@@ -6,7 +6,7 @@ import mujoco
 import pytest
 
 import sensorium as sn
-from sensorium.engines.mujoco import PERSISTENT_UP_TO, MujocoEngine
+from sensorium.engines.mujoco.engine import PERSISTENT_UP_TO, MujocoEngine
 
 PILE = 20
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from sensorium.engines.base import NativeSensor
-from sensorium.engines.mujoco import PERSISTENT_UP_TO, MujocoEngine
-from sensorium.engines.mujoco_spec import prepare_spec
+from sensorium.engines.mujoco.engine import PERSISTENT_UP_TO, MujocoEngine
+from sensorium.engines.mujoco.spec import prepare_spec
 from sensorium.errors import ModelError, UnknownNameError, UnsupportedError
 from sensorium.spec import BODY_ACCELERATION, BODY_POSE, JOINT_STATE, JOINT_WRENCH, NATIVE_SENSOR
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import sensorium as sn
-from sensorium.engines.mujoco import MujocoEngine, prepare_spec
+from sensorium.engines.mujoco.engine import MujocoEngine, prepare_spec
 from sensorium.errors import UnsupportedError
 from sensorium.spec import (
     BODY_ACCELERATION,

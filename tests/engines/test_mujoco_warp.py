@@ -17,9 +17,9 @@ from two_engines import sensors, values_of
 
 import sensorium as sn
 from sensorium.compute import devices
-from sensorium.engines import mujoco_warp_worlds as worlds_of
-from sensorium.engines.mujoco_spec import prepare_spec
-from sensorium.engines.mujoco_warp import LiveMujocoWarpEngine, MujocoWarpEngine
+from sensorium.engines.mujoco.spec import prepare_spec
+from sensorium.engines.mujoco_warp import worlds as worlds_of
+from sensorium.engines.mujoco_warp.engine import LiveMujocoWarpEngine, MujocoWarpEngine
 from sensorium.errors import (
     MissingDependencyError,
     ModelError,

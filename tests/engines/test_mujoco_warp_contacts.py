@@ -5,7 +5,7 @@ from __future__ import annotations
 import mujoco
 import pytest
 
-from sensorium.engines.mujoco_warp_contacts import mistaken
+from sensorium.engines.mujoco_warp.contacts import mistaken
 from sensorium.spec import CONTACT_REPORT, Requirement
 
 MODEL = """

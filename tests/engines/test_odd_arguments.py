@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import sensorium as sn
-from sensorium.engines.mujoco import MujocoEngine
+from sensorium.engines.mujoco.engine import MujocoEngine
 
 BODY = """<mujoco><option timestep="{}"/><worldbody><body name="box" pos="0 0 1"><freejoint/><geom size=".1"/>
   <site name="imu"/></body></worldbody></mujoco>"""

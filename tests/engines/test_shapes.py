@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import sensorium as sn
-from sensorium.engines.mujoco_spec import prepare_spec
+from sensorium.engines.mujoco.spec import prepare_spec
 from sensorium.errors import ModelError, UnsupportedError
 
 TETRAHEDRON = "0 0 0  1 0 0  0 2 0  0 0 3"

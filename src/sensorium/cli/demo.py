@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from sensorium.cfg import SensorCfg
     from sensorium.cli.control import Control
     from sensorium.cli.simulation import OwnEngine
-    from sensorium.engines.mujoco import MujocoEngine
+    from sensorium.engines.mujoco.engine import MujocoEngine
 
 TITLE = "demo quadruped, trotting"
 PRESETS = {"trunk": "bmi088", "foot": "icm42688p"}
@@ -84,7 +84,7 @@ def quadruped(envs: int, seed: int, device: str) -> MujocoEngine:
     import numpy as np
 
     from sensorium.demo import model_path
-    from sensorium.engines.mujoco import MujocoEngine
+    from sensorium.engines.mujoco.engine import MujocoEngine
 
     engine = MujocoEngine(model_path(), envs, device=device, keyframe="home")
     qpos = engine.qpos.numpy()

@@ -27,8 +27,8 @@ from sensorium.spec import FieldSpec
 
 if TYPE_CHECKING:
     from sensorium.cli.control import Control
-    from sensorium.engines.mujoco import MujocoEngine
-    from sensorium.engines.mujoco_warp import MujocoWarpEngine
+    from sensorium.engines.mujoco.engine import MujocoEngine
+    from sensorium.engines.mujoco_warp.engine import MujocoWarpEngine
     from sensorium.scene import Scene
 
     OwnEngine = MujocoEngine | MujocoWarpEngine
@@ -115,9 +115,9 @@ def load_model(model: Path, envs: int, device: str, engine: EngineName = "mujoco
 
     kind: Callable[..., OwnEngine]
     if engine == "mujoco":
-        from sensorium.engines.mujoco import MujocoEngine as kind
+        from sensorium.engines.mujoco.engine import MujocoEngine as kind
     else:
-        from sensorium.engines.mujoco_warp import MujocoWarpEngine as kind
+        from sensorium.engines.mujoco_warp.engine import MujocoWarpEngine as kind
     try:
         return kind(model, envs, device=device, keyframe=0)
     except UnknownNameError:

@@ -188,7 +188,7 @@ def _compile(modules: list[Any], device: str) -> int:
 
 def _simulate(model: Path, envs: int, device: str) -> int:
     """Run a model for a step on the mujoco_warp engine and return how many modules were compiled for it."""
-    from sensorium.engines.mujoco_warp import MujocoWarpEngine
+    from sensorium.engines.mujoco_warp.engine import MujocoWarpEngine
     from sensorium.scene import Scene
 
     before = _binaries()

@@ -42,7 +42,7 @@ def prepare(spec: mujoco.MjSpec, sensors: Iterable[SensorCfg[Any] | Requirement]
 
     What is added is hidden from the names that sensors can be mounted on.
     """
-    from sensorium.engines.mujoco_spec import prepare_spec
+    from sensorium.engines.mujoco.spec import prepare_spec
 
     def names(kind: NameKind) -> list[str]:
         hidden = ("", WORLD) if kind == "body" else ("",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -153,7 +154,13 @@ class Params:
 
 
 def declared_fields(data_class: type) -> dict[str, Field]:
-    """Return the `Field` annotations of a data class, in order, without its constants."""
+    """Return the `Field` annotations of a data class, in order, without its constants; the dict is the caller's own."""
+    return dict(_declared(data_class))
+
+
+@functools.cache
+def _declared(data_class: type) -> dict[str, Field]:
+    """Return what `declared_fields` does. Hints are text, which takes 0.2 ms to evaluate, and each reading asks."""
     hints = typing.get_type_hints(data_class, include_extras=True)
     found: dict[str, Field] = {}
     for item in dataclasses.fields(data_class):

@@ -14,15 +14,15 @@ import warp as wp
 from sensorium.compute import Compute
 from sensorium.compute.copies import AsyncCopy
 from sensorium.engines.envs import copies, mark, restore
-from sensorium.engines.mujoco_base import Derived, MujocoModelEngine
-from sensorium.engines.mujoco_contact import contacts
-from sensorium.engines.mujoco_native import native, sensor_id
-from sensorium.engines.mujoco_parts import STATE_SOURCES, fields_of, model_fields_of, needs_wrenches
-from sensorium.engines.mujoco_shapes import SHAPE_FIELDS, static_bodies, what_counts, with_values
-from sensorium.engines.mujoco_sleep import sleeps
-from sensorium.engines.mujoco_warp_contacts import mistaken
-from sensorium.engines.mujoco_warp_parts import WarpDerived
-from sensorium.engines.mujoco_warp_worlds import Worlds, batched, mujoco_warp
+from sensorium.engines.mujoco.base import Derived, MujocoModelEngine
+from sensorium.engines.mujoco.contacts import contacts
+from sensorium.engines.mujoco.derived import STATE_SOURCES, fields_of, model_fields_of, needs_wrenches
+from sensorium.engines.mujoco.native import native, sensor_id
+from sensorium.engines.mujoco.shapes import SHAPE_FIELDS, static_bodies, what_counts, with_values
+from sensorium.engines.mujoco.sleep import sleeps
+from sensorium.engines.mujoco_warp.contacts import mistaken
+from sensorium.engines.mujoco_warp.derived import WarpDerived
+from sensorium.engines.mujoco_warp.worlds import Worlds, batched, mujoco_warp
 from sensorium.errors import ModelError, SensoriumWarning, listed
 from sensorium.spec import Requirement
 
@@ -102,7 +102,7 @@ class WarpModelEngine(MujocoModelEngine):
         self._warn_of_sides(prepared)
 
     def _warn_of_sides(self, prepared: frozenset[Requirement]) -> None:
-        """Warn once of each primary whose contacts this version of mujoco_warp mistakes; see `mujoco_warp_contacts`."""
+        """Warn once of each primary whose contacts this version of mujoco_warp mistakes; see `mujoco_warp.contacts`."""
         version = mujoco_warp().__version__
         for report in contacts(prepared):
             names = [name for name in mistaken(report, self._worlds.mjm, version) if name not in self._told]

@@ -21,14 +21,14 @@ import warp as wp
 
 from sensorium.compute import Compute, Rows, kernel
 from sensorium.engines.contact import is_contact, names_fault, report_fault
-from sensorium.engines.mujoco_hidden import HIDDEN_PREFIX
-from sensorium.engines.mujoco_sleep import sleeps
+from sensorium.engines.mujoco.hidden import HIDDEN_PREFIX
+from sensorium.engines.mujoco.sleep import sleeps
 from sensorium.errors import ModelError, listed, nearest
 from sensorium.spec import CONTACT_FIELDS, Requirement, contact_array, contact_columns
 
 if TYPE_CHECKING:
     from sensorium.engines.base import Engine
-    from sensorium.engines.mujoco_parts import Build
+    from sensorium.engines.mujoco.derived import Build
 
 CONTACT_PREFIX = f"{HIDDEN_PREFIX}contact/"
 _OBJ = mujoco.mjtObj

@@ -38,9 +38,9 @@ import torch
 import warp as wp
 
 from sensorium.compute import Compute, Rows, kernel
-from sensorium.engines.mujoco_contact import contact_sensors, contacts, contacts_part
-from sensorium.engines.mujoco_native import native, sensor_id
-from sensorium.engines.mujoco_sleep import held_columns, is_held, may_sleep, named_joints, sleeps
+from sensorium.engines.mujoco.contacts import contact_sensors, contacts, contacts_part
+from sensorium.engines.mujoco.native import native, sensor_id
+from sensorium.engines.mujoco.sleep import held_columns, is_held, may_sleep, named_joints, sleeps
 from sensorium.spec import (
     BODY_ACCELERATION,
     BODY_POSE,
@@ -125,7 +125,7 @@ def fields_of(requirements: frozenset[Requirement], *, held: bool = False) -> tu
 
     Args:
         requirements: requirements granted.
-        held: whether native sensors hold what MuJoCo does not compute of bodies that sleep, see `mujoco_sleep`.
+        held: whether native sensors hold what MuJoCo does not compute of bodies that sleep, see `mujoco.sleep`.
     """
     fields = [name for requirement, need in NEEDS.items() if requirement in requirements for name in need.fields]
     if held and any(map(is_held, requirements)):

@@ -11,7 +11,7 @@ from typing import Any
 
 import mujoco
 
-from sensorium.engines.mujoco_contact import elements, touchable
+from sensorium.engines.mujoco.contacts import elements, touchable
 from sensorium.spec import Requirement
 
 

@@ -16,11 +16,11 @@ import mujoco
 import numpy as np
 
 from sensorium.engines.model_file import model_file
-from sensorium.engines.mujoco_contact import add_contacts
-from sensorium.engines.mujoco_hidden import HIDDEN_PREFIX, hidden
-from sensorium.engines.mujoco_native import add_native, blamed
-from sensorium.engines.mujoco_parts import needs_wrenches
-from sensorium.engines.mujoco_sleep import add_held
+from sensorium.engines.mujoco.contacts import add_contacts
+from sensorium.engines.mujoco.derived import needs_wrenches
+from sensorium.engines.mujoco.hidden import HIDDEN_PREFIX, hidden
+from sensorium.engines.mujoco.native import add_native, blamed
+from sensorium.engines.mujoco.sleep import add_held
 from sensorium.errors import ModelError, SensoriumWarning, shown
 from sensorium.spec import Requirement
 
@@ -207,7 +207,7 @@ def prepare_spec(spec: Any, requirements: Iterable[Requirement]) -> tuple[str, .
 
     Body accelerations and joint wrenches need a sensor that makes MuJoCo compute them: one hidden site with an
     accelerometer is added where the model has none. Where bodies may sleep, each body gets sensors of its own, see
-    `mujoco_sleep`. A NATIVE_SENSOR with a type becomes a hidden sensor, a
+    `mujoco.sleep`. A NATIVE_SENSOR with a type becomes a hidden sensor, a
     CONTACT_REPORT one for each primary. The functions of MODEL_ELEMENTS are called once each, in the order of their
     names, and leave a hidden text element as a mark.
 

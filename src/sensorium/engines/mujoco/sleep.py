@@ -17,7 +17,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from sensorium.engines.mujoco_hidden import HIDDEN_PREFIX, hidden
+from sensorium.engines.mujoco.hidden import HIDDEN_PREFIX, hidden
 from sensorium.spec import BODY_ACCELERATION, JOINT_EFFORT, JOINT_TORQUE, JOINT_WRENCH, Requirement
 
 _HELD = f"{HIDDEN_PREFIX}held/"

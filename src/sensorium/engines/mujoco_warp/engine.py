@@ -17,12 +17,12 @@ import warp as wp
 
 from sensorium.compute import check_envs, graph, keeps_current, resolve_device
 from sensorium.engines.envs import env_rows, env_selection, mark, positive_int, row_values
-from sensorium.engines.mujoco_base import model_time_step
-from sensorium.engines.mujoco_owned import STATE_FIELDS, OwnedModelEngine, state_size
-from sensorium.engines.mujoco_spec import compose_spec, reason_of
-from sensorium.engines.mujoco_warp_base import WarpModelEngine, refuse_unfresh_sleep
-from sensorium.engines.mujoco_warp_live import LiveMujocoWarpEngine
-from sensorium.engines.mujoco_warp_worlds import Worlds, default_state, mujoco_warp, put_model, sizes
+from sensorium.engines.mujoco.base import model_time_step
+from sensorium.engines.mujoco.owned import STATE_FIELDS, OwnedModelEngine, state_size
+from sensorium.engines.mujoco.spec import compose_spec, reason_of
+from sensorium.engines.mujoco_warp.base import WarpModelEngine, refuse_unfresh_sleep
+from sensorium.engines.mujoco_warp.live import LiveMujocoWarpEngine
+from sensorium.engines.mujoco_warp.worlds import Worlds, default_state, mujoco_warp, put_model, sizes
 from sensorium.errors import ArgumentError, ModelError
 from sensorium.spec import SHAPES, Requirement
 

@@ -13,7 +13,7 @@ import torch
 from sensorium.compute import keeps_current
 from sensorium.engines.contact import is_contact
 from sensorium.engines.envs import copies, env_rows, restore
-from sensorium.engines.mujoco_base import (
+from sensorium.engines.mujoco.base import (
     BAD_STATE,
     LIMITS,
     MujocoModelEngine,
@@ -21,9 +21,8 @@ from sensorium.engines.mujoco_base import (
     model_time_step,
     refuse_unfresh_rk4,
 )
-from sensorium.engines.mujoco_contact import contact_reason, contacts, lacks_contacts
-from sensorium.engines.mujoco_native import native, reason, sensor_id
-from sensorium.engines.mujoco_parts import (
+from sensorium.engines.mujoco.contacts import contact_reason, contacts, lacks_contacts
+from sensorium.engines.mujoco.derived import (
     FRICTION,
     NEEDS,
     STATE_SOURCES,
@@ -33,14 +32,15 @@ from sensorium.engines.mujoco_parts import (
     needs_wrenches,
     torque_fault,
 )
-from sensorium.engines.mujoco_sleep import (
+from sensorium.engines.mujoco.native import native, reason, sensor_id
+from sensorium.engines.mujoco.sleep import (
     AWAKE,
     is_held,
     lacks_held,
     sleeps,
     static_wrench_fault,
 )
-from sensorium.engines.mujoco_spec import computes_acceleration, has_elements, sensors_disabled
+from sensorium.engines.mujoco.spec import computes_acceleration, has_elements, sensors_disabled
 from sensorium.errors import ModelError, ScheduleError, shown
 from sensorium.spec import JOINT_TORQUE, JOINT_WRENCH, SHAPES, Requirement
 

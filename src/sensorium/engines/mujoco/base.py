@@ -14,11 +14,11 @@ import torch
 from sensorium.compute import Compute, Segment, keeps_current, pinned, resolve_device
 from sensorium.engines.base import CameraLens, Engine, FrameOnBody, NameKind, NativeSensor, PoseOnBody
 from sensorium.engines.envs import mark, time_step
-from sensorium.engines.mujoco_contact import contact_shape, contacts
-from sensorium.engines.mujoco_hidden import hidden
-from sensorium.engines.mujoco_native import Declared, describe, native, sensor_id
-from sensorium.engines.mujoco_parts import NEEDS, PARTS, Build, native_array, stage_of
-from sensorium.engines.mujoco_shapes import model_shapes
+from sensorium.engines.mujoco.contacts import contact_shape, contacts
+from sensorium.engines.mujoco.derived import NEEDS, PARTS, Build, native_array, stage_of
+from sensorium.engines.mujoco.hidden import hidden
+from sensorium.engines.mujoco.native import Declared, describe, native, sensor_id
+from sensorium.engines.mujoco.shapes import model_shapes
 from sensorium.engines.offsets import FIELDS, LiveOffsets
 from sensorium.errors import (
     ArgumentError,

@@ -10,7 +10,7 @@ import mujoco
 import numpy as np
 
 from sensorium.engines.base import DataType, NativeSensor
-from sensorium.engines.mujoco_hidden import HIDDEN_PREFIX, hidden
+from sensorium.engines.mujoco.hidden import HIDDEN_PREFIX, hidden
 from sensorium.errors import ModelError, listed, nearest, shown
 from sensorium.spec import Requirement
 

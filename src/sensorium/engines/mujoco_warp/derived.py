@@ -1,6 +1,6 @@
 """How derived arrays come out of mujoco_warp's float32 fields: as views where they can be, else by one kernel a family.
 
-The formulas are those of `mujoco_parts`, in float32. What is a view costs nothing: poses of bodies, joint positions,
+The formulas are those of `mujoco.derived`, in float32. What is a view costs nothing: poses of bodies, joint positions,
 velocities and efforts, native sensors. It is one where the rows wanted stand side by side in MuJoCo's array. Fields of
 the model have one row, or one for each environment: kernels take row `env % rows`.
 """
@@ -17,10 +17,10 @@ import warp as wp
 
 from sensorium.compute import Compute, Rows, kernel
 from sensorium.engines.envs import mark
-from sensorium.engines.mujoco_base import Derived
-from sensorium.engines.mujoco_contact import contact_sensors, contact_shape, contacts
-from sensorium.engines.mujoco_native import native, sensor_id
-from sensorium.engines.mujoco_parts import NEEDS, friction_constants, native_array, rotor_inertia
+from sensorium.engines.mujoco.base import Derived
+from sensorium.engines.mujoco.contacts import contact_sensors, contact_shape, contacts
+from sensorium.engines.mujoco.derived import NEEDS, friction_constants, native_array, rotor_inertia
+from sensorium.engines.mujoco.native import native, sensor_id
 from sensorium.spec import (
     BODY_ACCELERATION,
     BODY_VELOCITY,
@@ -450,7 +450,7 @@ def take_contacts(
 
 
 def contacts_part(build: WarpBuild) -> Launch | None:
-    """Return the launches for contact reports, one for each; see `mujoco_contact`."""
+    """Return the launches for contact reports, one for each; see `mujoco.contacts`."""
     calls = []
     for report in contacts(build.prepared):
         output = build.derived.arrays[contact_array(report)].flatten(1)

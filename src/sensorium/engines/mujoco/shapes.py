@@ -17,7 +17,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from sensorium.engines.mujoco_hidden import hidden
+from sensorium.engines.mujoco.hidden import hidden
 from sensorium.errors import ModelError
 from sensorium.geometry.shapes import HeightField, Mesh, Shape, ShapeKind
 

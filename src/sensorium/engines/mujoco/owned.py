@@ -10,12 +10,12 @@ import torch
 
 from sensorium.engines.contact import is_contact
 from sensorium.engines.envs import as_tensor
-from sensorium.engines.mujoco_base import MujocoModelEngine, keyframe_id, model_time_step, refuse_unfresh_rk4
-from sensorium.engines.mujoco_contact import contact_reason, lacks_contacts
-from sensorium.engines.mujoco_native import declared_sensors, reason, sensor_id
-from sensorium.engines.mujoco_parts import NEEDS, needs_wrenches, torque_fault
-from sensorium.engines.mujoco_sleep import is_held, lacks_held, sleeps, static_wrench_fault
-from sensorium.engines.mujoco_spec import (
+from sensorium.engines.mujoco.base import MujocoModelEngine, keyframe_id, model_time_step, refuse_unfresh_rk4
+from sensorium.engines.mujoco.contacts import contact_reason, lacks_contacts
+from sensorium.engines.mujoco.derived import NEEDS, needs_wrenches, torque_fault
+from sensorium.engines.mujoco.native import declared_sensors, reason, sensor_id
+from sensorium.engines.mujoco.sleep import is_held, lacks_held, sleeps, static_wrench_fault
+from sensorium.engines.mujoco.spec import (
     compile_spec,
     computes_acceleration,
     has_elements,

@@ -23,8 +23,8 @@ import torch
 import warp as wp
 
 from sensorium.compute import Compute, graph, keeps_current
-from sensorium.engines.mujoco_sleep import AWAKE, sleeps
-from sensorium.engines.mujoco_spec import reason_of
+from sensorium.engines.mujoco.sleep import AWAKE, sleeps
+from sensorium.engines.mujoco.spec import reason_of
 from sensorium.errors import ArgumentError, MissingDependencyError, ModelError, UnknownNameError
 
 STATE = (
