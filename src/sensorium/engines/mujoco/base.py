@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import mujoco
 import numpy as np
 import torch
 
-from sensorium.compute import Compute, Segment, keeps_current, pinned, resolve_device
-from sensorium.engines.base import CameraLens, Engine, FrameOnBody, NameKind, NativeSensor, PoseOnBody
-from sensorium.engines.envs import mark, time_step
-from sensorium.engines.mujoco.contacts import contact_shape, contacts
-from sensorium.engines.mujoco.derived import NEEDS, PARTS, Build, native_array, stage_of
+from sensorium.compute import Compute, keeps_current, resolve_device
+from sensorium.engines.base import (
+    ARRAYS,
+    NATIVE_ARRAY,
+    CameraLens,
+    Engine,
+    FrameOnBody,
+    NameKind,
+    NativeSensor,
+    PoseOnBody,
+)
+from sensorium.engines.envs import time_step
+from sensorium.engines.mujoco.derived import Derived
 from sensorium.engines.mujoco.hidden import hidden
-from sensorium.engines.mujoco.native import Declared, describe, native, sensor_id
+from sensorium.engines.mujoco.native import Declared, describe
+from sensorium.engines.mujoco.needs import NEEDS, stage_of
 from sensorium.engines.mujoco.shapes import model_shapes
 from sensorium.engines.offsets import FIELDS, LiveOffsets
 from sensorium.errors import (
@@ -30,7 +40,7 @@ from sensorium.errors import (
     listed,
 )
 from sensorium.geometry.shapes import Shape
-from sensorium.spec import Requirement, contact_array
+from sensorium.spec import Requirement
 
 _OBJECTS = {
     "body": mujoco.mjtObj.mjOBJ_BODY,
@@ -48,108 +58,6 @@ LIMITS = {
     int(_WARNING.mjWARN_CNSTRFULL): "constraints, and all were dropped: contacts have no force",
 }
 """MuJoCo's warnings that its memory was too small, and for what."""
-
-
-@dataclass(slots=True)
-class Derived:
-    """The derived arrays of one engine and the launches that fill them.
-
-    Attributes:
-        arrays: name to float32 tensor on the engine's device; a tensor object is never replaced. Native sensors that
-            were prepared at once are views of one block.
-    """
-
-    num_envs: int
-    device: str
-    compute: Compute
-    arrays: dict[str, torch.Tensor] = field(default_factory=dict)
-    _storage: dict[str, torch.Tensor] = field(default_factory=dict)  # the arrays and blocks themselves
-    _host: dict[str, torch.Tensor] = field(default_factory=dict)  # the same, where the kernels write
-    _blocks: dict[str, list[Requirement]] = field(default_factory=dict)
-    _all: Segment | None = None
-    _masked: Segment | None = None
-    _sources: list[Any] = field(default_factory=list)
-
-    def build(
-        self,
-        model: Any,
-        body_ids: Sequence[int],
-        joint_ids: Sequence[int],
-        prepared: frozenset[Requirement],
-        sources: Mapping[str, np.ndarray],
-    ) -> None:
-        """Allocate what `prepared` brings and record the launches that read `sources`.
-
-        Args:
-            model: the MjModel.
-            body_ids: MuJoCo's body id of each body row.
-            joint_ids: MuJoCo's joint id of each joint row.
-            prepared: requirements granted.
-            sources: float64 arrays `[env, ...]` at fixed addresses: the fields needed, of MjData and of the model.
-        """
-        counts = {"body": len(body_ids), "joint": len(joint_ids)}
-        for requirement, need in NEEDS.items():
-            if requirement in prepared:
-                for name, shape in need.arrays.items():
-                    sizes = (counts[size] if isinstance(size, str) else size for size in shape)
-                    self.arrays[name] = self._allocate(name, (self.num_envs, *sizes))
-        self._allocate_native(model, prepared)
-        for report in contacts(prepared):
-            name = contact_array(report)
-            self.arrays[name] = self._allocate(name, (self.num_envs, *contact_shape(report)))
-        room = Build(model, body_ids, joint_ids, prepared, sources, self._host, self._blocks)
-        launches = [launch for part in PARTS if (launch := part(room)) is not None]
-
-        def launch_all() -> None:
-            for launch in launches:
-                launch(self.compute)
-
-        self._sources = [*sources.values(), launches]
-        self._all = self.compute.record(launch_all)
-        self._masked = self.compute.record(launch_all, mask=self.compute.reset_envs)
-
-    def _allocate_native(self, model: Any, prepared: frozenset[Requirement]) -> None:
-        """Give native sensors that have no place yet a block of their own, so that no other ever moves."""
-        placed = {requirement for block in self._blocks.values() for requirement in block}
-        new = [requirement for requirement in native(prepared) if requirement not in placed]
-        if not new:
-            return
-        sizes = [int(model.sensor_dim[sensor_id(model, requirement)]) for requirement in new]
-        name = f"native block {len(self._blocks)}"
-        block = self._allocate(name, (self.num_envs, sum(sizes)))
-        self._blocks[name] = new
-        for requirement, values in zip(new, torch.split(block, sizes, dim=1), strict=True):
-            self.arrays[native_array(requirement)] = values
-
-    def _allocate(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
-        if name in self._storage and self._storage[name].shape == shape:
-            return self._storage[name]
-        fresh = torch.zeros(shape, dtype=torch.float32, device=self.compute.device)
-        if name == "body_quat_w":
-            fresh[..., 0] = 1.0
-        on_host = self.compute.device == self.device
-        host = fresh if on_host else pinned(shape, torch.float32, self.device).copy_(fresh)
-        array = host if on_host else host.to(self.device)
-        if name in self._storage:
-            self._storage[name].set_(array)  # type: ignore[call-overload]  # the same tensor object, new memory
-            array = self._storage[name]
-        self._storage[name] = array
-        self._host[name] = array if on_host else host
-        return array
-
-    def convert(self, env_ids: torch.Tensor | None = None) -> None:
-        """Fill the arrays, of all envs or of some, from the source fields as they are now."""
-        assert self._all is not None and self._masked is not None
-        if env_ids is None:
-            self._all.run()
-        else:
-            mask = self.compute.reset_envs
-            mark(mask, env_ids)
-            self._masked.run()
-            mask.zero_()
-        if self.compute.device != self.device:
-            for name, array in self._storage.items():
-                array.copy_(self._host[name])
 
 
 BAD_STATE = [int(getattr(_WARNING, f"mjWARN_BAD{what}")) for what in ("QPOS", "QVEL", "QACC")]
@@ -323,7 +231,8 @@ class MujocoModelEngine(Engine):
         return list(self._names["scalar_joint"].values())
 
     def _derive_from(self, prepared: frozenset[Requirement], sources: Mapping[str, Any]) -> None:
-        self._derived.build(self.model, self._body_ids, self._joint_ids, prepared, sources)
+        tensors = {name: _shared(values) for name, values in sources.items()}
+        self._derived.build(self.model, self._body_ids, self._joint_ids, prepared, tensors)
         self._stage = stage_of(self.model, prepared)
 
     def names(self, kind: NameKind) -> tuple[str, ...]:
@@ -511,9 +420,9 @@ class MujocoModelEngine(Engine):
             UnknownNameError: (a KeyError) no such array, or the requirement that brings it was not prepared.
         """
         if name not in self._derived.arrays:
-            bringer = next((str(requirement) for requirement, need in NEEDS.items() if name in need.arrays), None)
-            if name.startswith("native:"):
-                bringer = f"NATIVE_SENSOR({name.removeprefix('native:')!r})"
+            bringer = next((str(requirement) for requirement, arrays in ARRAYS.items() if name in arrays), None)
+            if name.startswith(NATIVE_ARRAY):
+                bringer = f"NATIVE_SENSOR({name.removeprefix(NATIVE_ARRAY)!r})"
             if name.startswith("contact:"):
                 bringer = "a CONTACT_REPORT, whose array contact_array(requirement) names"
             fix = f"It comes with {bringer}: prepare that first." if bringer else ""
@@ -528,6 +437,15 @@ class MujocoModelEngine(Engine):
     def stage(self) -> int:
         """The highest mjtStage that a prepared requirement needs."""
         return self._stage
+
+
+def _shared(values: np.ndarray | torch.Tensor) -> torch.Tensor:
+    """Return a tensor of the same memory, also of an array that is read-only, which torch has no tensors for."""
+    if isinstance(values, torch.Tensor):
+        return values
+    face = values.__array_interface__
+    owner = SimpleNamespace(keeps=values, __array_interface__=face | {"data": (face["data"][0], False)})
+    return torch.from_numpy(np.asarray(owner))
 
 
 def _count(model: Any, kind: str) -> int:

@@ -20,8 +20,8 @@ import torch
 from sensorium.compute import check_envs
 from sensorium.engines.envs import copies, env_rows, positive_int, restore, row_values
 from sensorium.engines.mujoco.base import BAD_STATE, LIMITS, engine_fault, model_time_step
-from sensorium.engines.mujoco.derived import STATE_SOURCES, fields_of, model_fields_of
 from sensorium.engines.mujoco.live import LiveMujocoEngine
+from sensorium.engines.mujoco.needs import STATE_SOURCES, fields_of, model_fields_of
 from sensorium.engines.mujoco.owned import STATE_FIELDS, OwnedModelEngine, state_size
 from sensorium.engines.mujoco.shapes import check_shared, shared_model
 from sensorium.engines.mujoco.sleep import sleeps

@@ -22,17 +22,15 @@ from sensorium.engines.mujoco.base import (
     refuse_unfresh_rk4,
 )
 from sensorium.engines.mujoco.contacts import contact_reason, contacts, lacks_contacts
-from sensorium.engines.mujoco.derived import (
+from sensorium.engines.mujoco.native import native, reason, sensor_id
+from sensorium.engines.mujoco.needs import (
     FRICTION,
     NEEDS,
     STATE_SOURCES,
-    dry_friction,
     fields_of,
     model_fields_of,
     needs_wrenches,
-    torque_fault,
 )
-from sensorium.engines.mujoco.native import native, reason, sensor_id
 from sensorium.engines.mujoco.sleep import (
     AWAKE,
     is_held,
@@ -41,6 +39,7 @@ from sensorium.engines.mujoco.sleep import (
     static_wrench_fault,
 )
 from sensorium.engines.mujoco.spec import computes_acceleration, has_elements, sensors_disabled
+from sensorium.engines.mujoco.torque import dry_friction, torque_fault
 from sensorium.errors import ModelError, ScheduleError, shown
 from sensorium.spec import JOINT_TORQUE, JOINT_WRENCH, SHAPES, Requirement
 
@@ -177,7 +176,7 @@ class LiveMujocoEngine(MujocoModelEngine):
                 self._sources[name] = np.zeros((envs, *like.shape))
         for name in model_fields_of(prepared):
             if name not in self._options:  # the owner's own numbers, the same for all envs
-                self._sources[name] = np.broadcast_to(getattr(self._model, name), (envs, self._model.nv))
+                self._sources[name] = getattr(self._model, name)[None]
         if not self.fresh:
             self._last = {name: self._sources[name].copy() for name in STATE_SOURCES if name in self._fields}
             self._before = {name: values.copy() for name, values in self._last.items()}

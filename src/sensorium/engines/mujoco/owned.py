@@ -12,8 +12,8 @@ from sensorium.engines.contact import is_contact
 from sensorium.engines.envs import as_tensor
 from sensorium.engines.mujoco.base import MujocoModelEngine, keyframe_id, model_time_step, refuse_unfresh_rk4
 from sensorium.engines.mujoco.contacts import contact_reason, lacks_contacts
-from sensorium.engines.mujoco.derived import NEEDS, needs_wrenches, torque_fault
 from sensorium.engines.mujoco.native import declared_sensors, reason, sensor_id
+from sensorium.engines.mujoco.needs import NEEDS, needs_wrenches
 from sensorium.engines.mujoco.sleep import is_held, lacks_held, sleeps, static_wrench_fault
 from sensorium.engines.mujoco.spec import (
     compile_spec,
@@ -24,6 +24,7 @@ from sensorium.engines.mujoco.spec import (
     prepare_spec,
     sensors_disabled,
 )
+from sensorium.engines.mujoco.torque import torque_fault
 from sensorium.errors import ArgumentError, ModelError
 from sensorium.spec import JOINT_TORQUE, JOINT_WRENCH, SHAPES, Requirement
 

@@ -17,9 +17,9 @@ import numpy as np
 
 from sensorium.engines.model_file import model_file
 from sensorium.engines.mujoco.contacts import add_contacts
-from sensorium.engines.mujoco.derived import needs_wrenches
 from sensorium.engines.mujoco.hidden import HIDDEN_PREFIX, hidden
 from sensorium.engines.mujoco.native import add_native, blamed
+from sensorium.engines.mujoco.needs import needs_wrenches
 from sensorium.engines.mujoco.sleep import add_held
 from sensorium.errors import ModelError, SensoriumWarning, shown
 from sensorium.spec import Requirement

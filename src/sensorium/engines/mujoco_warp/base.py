@@ -14,14 +14,14 @@ import warp as wp
 from sensorium.compute import Compute
 from sensorium.compute.copies import AsyncCopy
 from sensorium.engines.envs import copies, mark, restore
-from sensorium.engines.mujoco.base import Derived, MujocoModelEngine
+from sensorium.engines.mujoco.base import MujocoModelEngine
 from sensorium.engines.mujoco.contacts import contacts
-from sensorium.engines.mujoco.derived import STATE_SOURCES, fields_of, model_fields_of, needs_wrenches
+from sensorium.engines.mujoco.derived import Derived
 from sensorium.engines.mujoco.native import native, sensor_id
+from sensorium.engines.mujoco.needs import STATE_SOURCES, fields_of, model_fields_of, needs_wrenches
 from sensorium.engines.mujoco.shapes import SHAPE_FIELDS, static_bodies, what_counts, with_values
 from sensorium.engines.mujoco.sleep import sleeps
 from sensorium.engines.mujoco_warp.contacts import mistaken
-from sensorium.engines.mujoco_warp.derived import WarpDerived
 from sensorium.engines.mujoco_warp.worlds import Worlds, batched, mujoco_warp
 from sensorium.errors import ModelError, SensoriumWarning, listed
 from sensorium.spec import Requirement
@@ -57,7 +57,7 @@ class WarpModelEngine(MujocoModelEngine):
     def _new_derived(self, threads: int | None) -> Derived:
         # else the owner's forward() between two updates would mix two instants
         keeps = not self.owns_time and not self.fresh
-        return WarpDerived(self.num_envs, self.device, Compute(self.device, self.num_envs, threads), keeps=keeps)
+        return Derived(self.num_envs, self.device, Compute(self.device, self.num_envs, threads), torch.float32, keeps)
 
     def _attach(self, worlds: Worlds) -> None:
         """Work on these worlds from now on."""

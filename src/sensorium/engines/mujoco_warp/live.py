@@ -16,10 +16,11 @@ from sensorium.engines.contact import is_contact
 from sensorium.engines.envs import env_selection, mark
 from sensorium.engines.mujoco.base import model_time_step, refuse_unfresh_rk4
 from sensorium.engines.mujoco.contacts import contact_reason, lacks_contacts
-from sensorium.engines.mujoco.derived import NEEDS, needs_wrenches, torque_fault
 from sensorium.engines.mujoco.native import reason, sensor_id
+from sensorium.engines.mujoco.needs import NEEDS, needs_wrenches
 from sensorium.engines.mujoco.sleep import is_held, sleeps
 from sensorium.engines.mujoco.spec import computes_acceleration, has_elements, sensors_disabled
+from sensorium.engines.mujoco.torque import torque_fault
 from sensorium.engines.mujoco_warp.base import WarpModelEngine, refuse_unfresh_sleep
 from sensorium.engines.mujoco_warp.worlds import Worlds, mujoco_warp
 from sensorium.errors import ModelError, ScheduleError, shown
