@@ -23,12 +23,17 @@ from sensorium.engines.base import (
     NativeSensor,
     PoseOnBody,
 )
+from sensorium.engines.contact import is_contact
 from sensorium.engines.envs import time_step
+from sensorium.engines.mujoco.contacts import contact_reason, lacks_contacts
 from sensorium.engines.mujoco.derived import Derived
 from sensorium.engines.mujoco.hidden import hidden
-from sensorium.engines.mujoco.native import Declared, describe
-from sensorium.engines.mujoco.needs import NEEDS, stage_of
+from sensorium.engines.mujoco.native import Declared, describe, reason, sensor_id
+from sensorium.engines.mujoco.needs import NEEDS, needs_wrenches, stage_of
 from sensorium.engines.mujoco.shapes import model_shapes
+from sensorium.engines.mujoco.sleep import is_held, lacks_held, sleeps, static_wrench_fault
+from sensorium.engines.mujoco.spec import computes_acceleration, has_elements, sensors_disabled
+from sensorium.engines.mujoco.torque import torque_fault
 from sensorium.engines.offsets import FIELDS, LiveOffsets
 from sensorium.errors import (
     ArgumentError,
@@ -40,7 +45,7 @@ from sensorium.errors import (
     listed,
 )
 from sensorium.geometry.shapes import Shape
-from sensorium.spec import Requirement
+from sensorium.spec import JOINT_TORQUE, JOINT_WRENCH, SHAPES, Requirement
 
 _OBJECTS = {
     "body": mujoco.mjtObj.mjOBJ_BODY,
@@ -86,11 +91,19 @@ class MujocoModelEngine(Engine):
     - CONTACT_REPORT: `contact_array(requirement) [env, primary, slot, column]`. `found` also counts contacts in the gap
       zone of a geom, which have no force. With ``netforce``, dist is 0, normal and tangent are the x and y axes.
 
+    State is open as `qpos`, `qvel`, `act`, `ctrl`, `mocap_pos`, `mocap_quat`, `gravity` and `magnetic`, in the type of
+    the simulator: float64 of MuJoCo, float32 of mujoco_warp.
+
     Rows of bodies follow `names("body")`: the bodies of the model without the world. Rows of joints follow
     `names("scalar_joint")`: hinges and slides that have a name.
     """
 
     name = "mujoco"
+    _model: Any
+    _computes_when_fresh = True
+    """Whether with `fresh=True` accelerations and wrenches of bodies are computed whatever sensors the model has."""
+    _reads_friction = False
+    """Whether the engine reads the dry friction at joints itself, instead of computing it."""
 
     @keeps_current
     def __init__(self, num_envs: int, device: str, fresh: bool, threads: int | None) -> None:
@@ -316,6 +329,126 @@ class MujocoModelEngine(Engine):
         """Return MuJoCo's id of a named element."""
         return self._names[kind][name]
 
+    # Support ---------------------------------------------------------------------------------------------------------
+
+    def supports(self, requirement: Requirement) -> str | None:
+        """Return None where the engine can give the requirement, else the reason and the fix."""
+        kind, options = requirement.kind, self._model_options
+        if requirement == SHAPES:
+            return None
+        if requirement not in NEEDS and kind not in ("NATIVE_SENSOR", "CONTACT_REPORT", "MODEL_ELEMENTS"):
+            return "it is not available from this engine yet."
+        needs_sensor = self._needs_sensor(requirement)
+        fix = "use fresh=True, or " if needs_sensor and self._computes_when_fresh else ""
+        why = None
+        if needs_sensor and sensors_disabled(options):
+            return f'the model has <flag sensor="disable"/>, with which MuJoCo computes none: {fix}remove it.'
+        if kind == "NATIVE_SENSOR":
+            why = reason(requirement, self.prepared, self._declared_types(), self._model, options)
+        elif kind == "CONTACT_REPORT":
+            why = contact_reason(self, requirement, self.model)
+        elif requirement == JOINT_TORQUE:
+            held = needs_sensor and sleeps(options)
+            why = torque_fault(self.model, friction_known=self._reads_friction, held=held)
+        if why is not None or not self._lacks(requirement):
+            return why
+        missing = f"what {kind} needs is not in the model"
+        if needs_sensor and sleeps(options):
+            missing = "MuJoCo computes this of bodies that sleep only for sensors on each of them"
+        elif needs_sensor:
+            missing = "MuJoCo computes body accelerations and wrenches only for a sensor that needs them"
+        elif kind == "NATIVE_SENSOR":
+            missing = "this sensor is not in the model"
+        return self._cannot_change(missing, f"{fix}call sn.prepare(spec, sensors) on the MjSpec before you compile it")
+
+    def supports_on(self, requirement: Requirement, body: int) -> str | None:
+        """Return None where the engine can give a supported requirement of one body, else the reason and the fix."""
+        if requirement != JOINT_WRENCH or self._computes_wrenches or body < 0:
+            return None
+        return static_wrench_fault(self.model, self._body_ids[body])
+
+    @property
+    def _computes_wrenches(self) -> bool:
+        """Whether accelerations and wrenches of bodies are computed whatever sensors the model has."""
+        return self.fresh and self._computes_when_fresh
+
+    @property
+    def _model_options(self) -> Any:
+        """The model's options, compiled or not."""
+        return self._model.opt
+
+    def _needs_sensor(self, requirement: Requirement) -> bool:
+        """Whether native sensors make MuJoCo compute what a requirement needs, or hold it while bodies sleep."""
+        needs = is_held(requirement) if sleeps(self._model_options) else needs_wrenches(requirement)
+        return needs and not self._computes_wrenches
+
+    def _lacks(self, requirement: Requirement) -> bool:
+        """Whether the compiled model must change for a requirement; where there is none yet, it must be made."""
+        model = self._model
+        if model is None:
+            return True
+        if requirement.kind == "MODEL_ELEMENTS":
+            return not has_elements(model, requirement)
+        if requirement.kind == "NATIVE_SENSOR":
+            return sensor_id(model, requirement) < 0
+        if is_contact(requirement):
+            return lacks_contacts(model, requirement)
+        if not self._needs_sensor(requirement):
+            return False
+        return lacks_held(model, requirement) if sleeps(model.opt) else not computes_acceleration(model)
+
+    def _cannot_change(self, why: str, fix: str) -> str | None:
+        """Return what to say where the model lacks something and cannot be changed, else None."""
+        return f"{why}, and a compiled model cannot be changed: {fix}."
+
+    # State -----------------------------------------------------------------------------------------------------------
+
+    def _state_view(self, name: str) -> torch.Tensor:
+        """Return a field of the state, or of the model's options (`"opt.gravity"`), `[env, ...]`."""
+        raise NotImplementedError
+
+    @property
+    def qpos(self) -> torch.Tensor:
+        """Positions `[env, nq]`, m and rad: the live state; a write counts after `forward()` or a step."""
+        return self._state_view("qpos")
+
+    @property
+    def qvel(self) -> torch.Tensor:
+        """Velocities `[env, nv]`, m/s and rad/s, as `qpos`."""
+        return self._state_view("qvel")
+
+    @property
+    def act(self) -> torch.Tensor:
+        """Actuator activations `[env, na]`, as `qpos`."""
+        return self._state_view("act")
+
+    @property
+    def ctrl(self) -> torch.Tensor:
+        """Controls `[env, nu]`, in the actuators' units, as `qpos`."""
+        return self._state_view("ctrl")
+
+    @property
+    def mocap_pos(self) -> torch.Tensor:
+        """Positions of mocap bodies `[env, mocap, 3]`, m, world, as `qpos`."""
+        return self._state_view("mocap_pos")
+
+    @property
+    def mocap_quat(self) -> torch.Tensor:
+        """Orientations of mocap bodies `[env, mocap, 4]`, wxyz, world, as `qpos`."""
+        return self._state_view("mocap_quat")
+
+    @property
+    def gravity(self) -> torch.Tensor:
+        """Gravity of each environment `[env, 3]`, m/s^2, world, as `qpos`; a reset keeps it."""
+        return self._state_view("opt.gravity")
+
+    @property
+    def magnetic(self) -> torch.Tensor:
+        """Magnetic flux of each environment `[env, 3]`, world, in the model's unit, as `gravity`."""
+        return self._state_view("opt.magnetic")
+
+    # Model -----------------------------------------------------------------------------------------------------------
+
     def slide_joints(self) -> tuple[str, ...]:
         """Return the scalar joints that slide."""
         types, slide = self.model.jnt_type, int(mujoco.mjtJoint.mjJNT_SLIDE)
@@ -356,6 +489,10 @@ class MujocoModelEngine(Engine):
     def native_sensor(self, requirement: Requirement) -> NativeSensor | None:
         """Return what a native sensor is, declared or added; None where the model has none."""
         return describe(self.model, requirement)
+
+    def _declared_types(self) -> Mapping[str, int]:
+        """Return the model's own sensors: name to mjtSensor."""
+        return self._declared_by(self._model).types
 
     def _declared_by(self, model: Any) -> Declared:
         """Return the model's own sensors, described once for each model."""

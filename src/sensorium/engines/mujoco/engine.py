@@ -59,6 +59,8 @@ class MujocoEngine(OwnedModelEngine):
         UnknownNameError: no such keyframe.
     """
 
+    _computes_when_fresh = False
+
     def __init__(
         self,
         model: Any,
@@ -242,56 +244,16 @@ class MujocoEngine(OwnedModelEngine):
 
     # State -------------------------------------------------------------------------------------------------------
 
-    def _view(self, name: str) -> torch.Tensor:
+    def _state_view(self, name: str) -> torch.Tensor:
         self._ensure()
         if name not in self._views:
             self._views[name] = self._view_of(name)
         return self._views[name]
 
     def _view_of(self, name: str) -> torch.Tensor:
-        values = self._batch.expand(f"opt.{name}") if name in ("gravity", "magnetic") else self._batch.bind(name)
+        values = self._batch.expand(name) if name.startswith("opt.") else self._batch.bind(name)
         with torch.inference_mode(False):  # a tensor made in that mode could never be written outside
             return torch.from_numpy(values)
-
-    @property
-    def qpos(self) -> torch.Tensor:
-        """Positions `[env, nq]`, m and rad, float64: the live state; a write counts after `forward()` or a step."""
-        return self._view("qpos")
-
-    @property
-    def qvel(self) -> torch.Tensor:
-        """Velocities `[env, nv]`, m/s and rad/s, float64: the live state, as `qpos`."""
-        return self._view("qvel")
-
-    @property
-    def act(self) -> torch.Tensor:
-        """Actuator activations `[env, na]`, float64: the live state, as `qpos`."""
-        return self._view("act")
-
-    @property
-    def ctrl(self) -> torch.Tensor:
-        """Controls `[env, nu]`, in the actuators' units, float64: the live state, as `qpos`."""
-        return self._view("ctrl")
-
-    @property
-    def mocap_pos(self) -> torch.Tensor:
-        """Positions of mocap bodies `[env, mocap, 3]`, m, world, float64: live, as `qpos`."""
-        return self._view("mocap_pos")
-
-    @property
-    def mocap_quat(self) -> torch.Tensor:
-        """Orientations of mocap bodies `[env, mocap, 4]`, wxyz, world, float64: live, as `qpos`."""
-        return self._view("mocap_quat")
-
-    @property
-    def gravity(self) -> torch.Tensor:
-        """Gravity of each environment `[env, 3]`, m/s^2, world, float64, writable; a reset keeps it."""
-        return self._view("gravity")
-
-    @property
-    def magnetic(self) -> torch.Tensor:
-        """Magnetic flux of each env `[env, 3]`, world, in the model's unit, float64, writable; a reset keeps it."""
-        return self._view("magnetic")
 
     # Time --------------------------------------------------------------------------------------------------------
 
@@ -423,7 +385,7 @@ class MujocoEngine(OwnedModelEngine):
         ids = env_rows(env_ids, self.num_envs)
         if ids is not None and len(ids) == 0:
             return
-        targets = {name: self._view(name) for name in STATE_FIELDS}
+        targets = {name: self._state_view(name) for name in STATE_FIELDS}
         count = self.num_envs if ids is None else len(ids)
         values = row_values(state or {}, targets, count, "state")
         rows = None if ids is None else np.sort(ids.numpy())
@@ -471,9 +433,9 @@ class MujocoEngine(OwnedModelEngine):
         self._batch.warning[...] = 0
         for name in ("gravity", "magnetic"):
             if name in state["options"]:
-                self._view(name).copy_(state["options"][name])
+                self._state_view(f"opt.{name}").copy_(state["options"][name])
             elif self._batch.expanded(f"opt.{name}") is not None:
-                self._view(name).copy_(torch.tensor(getattr(self._model.opt, name), device="cpu"))
+                self._state_view(f"opt.{name}").copy_(torch.tensor(getattr(self._model.opt, name), device="cpu"))
         self.tick, self.lag = int(state["tick"]), int(state["lag"])
         self._diverged[:] = state["diverged"].numpy()
         missing = list(restore(self._derived.arrays, state["arrays"]))

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 
 from sensorium.compute import keeps_current
-from sensorium.engines.contact import is_contact
 from sensorium.engines.envs import copies, env_rows, restore
 from sensorium.engines.mujoco.base import (
     BAD_STATE,
@@ -21,11 +20,10 @@ from sensorium.engines.mujoco.base import (
     model_time_step,
     refuse_unfresh_rk4,
 )
-from sensorium.engines.mujoco.contacts import contact_reason, contacts, lacks_contacts
-from sensorium.engines.mujoco.native import native, reason, sensor_id
+from sensorium.engines.mujoco.contacts import contacts
+from sensorium.engines.mujoco.native import native
 from sensorium.engines.mujoco.needs import (
     FRICTION,
-    NEEDS,
     STATE_SOURCES,
     fields_of,
     model_fields_of,
@@ -33,15 +31,11 @@ from sensorium.engines.mujoco.needs import (
 )
 from sensorium.engines.mujoco.sleep import (
     AWAKE,
-    is_held,
-    lacks_held,
     sleeps,
-    static_wrench_fault,
 )
-from sensorium.engines.mujoco.spec import computes_acceleration, has_elements, sensors_disabled
-from sensorium.engines.mujoco.torque import dry_friction, torque_fault
+from sensorium.engines.mujoco.torque import dry_friction
 from sensorium.errors import ModelError, ScheduleError, shown
-from sensorium.spec import JOINT_TORQUE, JOINT_WRENCH, SHAPES, Requirement
+from sensorium.spec import JOINT_TORQUE, Requirement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,6 +47,9 @@ _POS, _VEL, _ACC = (int(getattr(mujoco.mjtStage, f"mjSTAGE_{stage}")) for stage 
 
 class LiveMujocoEngine(MujocoModelEngine):
     """Live MjData of one MjModel, one for each environment; made by `MujocoEngine.from_mj`.
+
+    State is float64: with one environment the owner's arrays themselves, with several a copy; gravity and magnetic flux
+    are always a copy (write `model.opt`).
 
     The owner calls mj_step and then `scene.update()`; whatever the owner edits (state, model, gravity) counts from the
     next `scene.update()` on. Nothing of the owner's is written: with `fresh=True` the state is copied into a private
@@ -69,6 +66,7 @@ class LiveMujocoEngine(MujocoModelEngine):
     """
 
     owns_time = False
+    _reads_friction = True
 
     @keeps_current
     def __init__(self, model: Any, data: Any, *, device: str = "cpu", fresh: bool = True) -> None:
@@ -109,58 +107,6 @@ class LiveMujocoEngine(MujocoModelEngine):
         """The owner's MjData, one for each environment."""
         return tuple(self._datas)
 
-    def supports(self, requirement: Requirement) -> str | None:
-        """Return None where the engine can give the requirement, else the reason and the fix."""
-        if requirement == SHAPES:
-            return None
-        fix = "call sn.prepare(spec, sensors) on the MjSpec before you compile it"
-        if requirement.kind == "MODEL_ELEMENTS":
-            if has_elements(self._model, requirement):
-                return None
-            return f"these elements are not in the model, and a compiled model cannot be changed: {fix}."
-        if requirement.kind == "NATIVE_SENSOR":
-            return self._native_reason(requirement, fix)
-        if is_contact(requirement):
-            why = contact_reason(self, requirement, self._model)
-            if why is None and lacks_contacts(self._model, requirement):
-                return f"its sensors are not in the model, and a compiled model cannot be changed: {fix}."
-            return why
-        if requirement not in NEEDS:
-            return "it is not available from this engine yet."
-        if requirement == JOINT_TORQUE:
-            held = not self.fresh and sleeps(self._model.opt)
-            why = torque_fault(self._model, friction_known=True, held=held)
-            if why is not None:
-                return why
-        if is_held(requirement) and not self.fresh and sleeps(self._model.opt):
-            if sensors_disabled(self._model.opt) or lacks_held(self._model, requirement):
-                return (
-                    "mj_step computes this of bodies that sleep only for sensors on each of them: use fresh=True, or "
-                    f"{fix}."
-                )
-        elif needs_wrenches(requirement) and not self.fresh:
-            if sensors_disabled(self._model.opt):
-                return 'the model has <flag sensor="disable"/>, so mj_step computes none: remove it, or use fresh=True.'
-            if not computes_acceleration(self._model):
-                return (
-                    "mj_step computes body accelerations and wrenches only for a sensor that needs them: use "
-                    f"fresh=True, or {fix}."
-                )
-        return None
-
-    def supports_on(self, requirement: Requirement, body: int) -> str | None:
-        """Return None where the engine can give a supported requirement of one body, else the reason and the fix."""
-        if requirement != JOINT_WRENCH or self.fresh or body < 0:
-            return None
-        return static_wrench_fault(self._model, self._body_ids[body])
-
-    def _native_reason(self, requirement: Requirement, fix: str) -> str | None:
-        declared = self._declared_by(self._model).types
-        why = reason(requirement, self.prepared, declared, self._model, self._model.opt)
-        if why is None and sensor_id(self._model, requirement) < 0:
-            return f"this sensor is not in the model, and a compiled model cannot be changed: {fix}."
-        return why
-
     def _apply(self, requirements: frozenset[Requirement]) -> None:
         self._derive(self.prepared | requirements)
 
@@ -198,50 +144,13 @@ class LiveMujocoEngine(MujocoModelEngine):
             self._offsets.follow(ids)
             self._placed = placed if ids is None else []
 
-    def _view(self, name: str) -> torch.Tensor:
+    def _state_view(self, name: str) -> torch.Tensor:
+        if name.startswith("opt."):
+            values = getattr(self._model.opt, name.removeprefix("opt."))
+            return torch.tensor(values, device="cpu").repeat(self.num_envs, 1)
         if self.num_envs == 1:
             return torch.from_numpy(getattr(self._datas[0], name))[None]
         return torch.from_numpy(np.stack([getattr(data, name) for data in self._datas]))
-
-    @property
-    def qpos(self) -> torch.Tensor:
-        """Positions `[env, nq]`, m and rad, float64: with one env the owner's array itself, with several a copy."""
-        return self._view("qpos")
-
-    @property
-    def qvel(self) -> torch.Tensor:
-        """Velocities `[env, nv]`, m/s and rad/s, float64, as `qpos`."""
-        return self._view("qvel")
-
-    @property
-    def act(self) -> torch.Tensor:
-        """Actuator activations `[env, na]`, float64, as `qpos`."""
-        return self._view("act")
-
-    @property
-    def ctrl(self) -> torch.Tensor:
-        """Controls `[env, nu]`, in the actuators' units, float64, as `qpos`."""
-        return self._view("ctrl")
-
-    @property
-    def mocap_pos(self) -> torch.Tensor:
-        """Positions of mocap bodies `[env, mocap, 3]`, m, world, float64, as `qpos`."""
-        return self._view("mocap_pos")
-
-    @property
-    def mocap_quat(self) -> torch.Tensor:
-        """Orientations of mocap bodies `[env, mocap, 4]`, wxyz, world, float64, as `qpos`."""
-        return self._view("mocap_quat")
-
-    @property
-    def gravity(self) -> torch.Tensor:
-        """The model's gravity `[env, 3]`, m/s^2, world, float64: a copy; write `model.opt.gravity` to change it."""
-        return torch.tensor(self._model.opt.gravity, device="cpu").repeat(self.num_envs, 1)
-
-    @property
-    def magnetic(self) -> torch.Tensor:
-        """The model's magnetic flux `[env, 3]`, world, float64: a copy; write `model.opt.magnetic` to change it."""
-        return torch.tensor(self._model.opt.magnetic, device="cpu").repeat(self.num_envs, 1)
 
     def step(self, ctrl: Any = None, substeps: int = 1) -> None:
         """Refuse: the owner steps.

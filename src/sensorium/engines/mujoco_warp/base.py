@@ -308,14 +308,14 @@ class WarpModelEngine(MujocoModelEngine):
 
     # Support ----------------------------------------------------------------------------------------------------------
 
-    @staticmethod
-    def _unknown_type(requirement: Requirement, model: Any) -> str | None:
-        """Return why mujoco_warp lacks a native sensor's type, or None."""
-        if requirement.kind != "NATIVE_SENSOR" or model is None or (i := sensor_id(model, requirement)) < 0:
-            return None
-        kind = mujoco.mjtSensor(model.sensor_type[i])
-        lacking = (mujoco.mjtSensor.mjSENS_PLUGIN, mujoco.mjtSensor.mjSENS_USER)
-        return f"mujoco_warp has no sensors of type {kind.name}." if kind in lacking else None
+    def supports(self, requirement: Requirement) -> str | None:
+        """Return None where the engine can give the requirement, else the reason and the fix."""
+        model = self._model
+        if requirement.kind == "NATIVE_SENSOR" and model is not None and (i := sensor_id(model, requirement)) >= 0:
+            kind = mujoco.mjtSensor(model.sensor_type[i])
+            if kind in (mujoco.mjtSensor.mjSENS_PLUGIN, mujoco.mjtSensor.mjSENS_USER):
+                return f"mujoco_warp has no sensors of type {kind.name}."
+        return super().supports(requirement)
 
     def _shape_model(self) -> Any:
         self._ensure()
@@ -328,48 +328,6 @@ class WarpModelEngine(MujocoModelEngine):
         return with_values(worlds.mjm, given)
 
     # State ------------------------------------------------------------------------------------------------------------
-
-    @property
-    def qpos(self) -> torch.Tensor:
-        """Positions `[env, nq]`, m and rad, float32: mujoco_warp's own memory; a write counts after `forward()`."""
-        return self._state_view("qpos")
-
-    @property
-    def qvel(self) -> torch.Tensor:
-        """Velocities `[env, nv]`, m/s and rad/s, float32, as `qpos`."""
-        return self._state_view("qvel")
-
-    @property
-    def act(self) -> torch.Tensor:
-        """Actuator activations `[env, na]`, float32, as `qpos`."""
-        return self._state_view("act")
-
-    @property
-    def ctrl(self) -> torch.Tensor:
-        """Controls `[env, nu]`, in the actuators' units, float32, as `qpos`."""
-        return self._state_view("ctrl")
-
-    @property
-    def mocap_pos(self) -> torch.Tensor:
-        """Positions of mocap bodies `[env, mocap, 3]`, m, world, float32, as `qpos`."""
-        return self._state_view("mocap_pos")
-
-    @property
-    def mocap_quat(self) -> torch.Tensor:
-        """Orientations of mocap bodies `[env, mocap, 4]`, wxyz, world, float32, as `qpos`."""
-        return self._state_view("mocap_quat")
-
-    @property
-    def gravity(self) -> torch.Tensor:
-        """Gravity `[env, 3]` (one row where all share it), m/s^2, world, float32: mujoco_warp's own memory."""
-        self._ensure()
-        return self._worlds.tensor("opt.gravity")
-
-    @property
-    def magnetic(self) -> torch.Tensor:
-        """Magnetic flux `[env, 3]` (one row where all share it), world, float32: mujoco_warp's own memory."""
-        self._ensure()
-        return self._worlds.tensor("opt.magnetic")
 
     def _state_view(self, name: str) -> torch.Tensor:
         self._ensure()

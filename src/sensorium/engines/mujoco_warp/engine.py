@@ -142,14 +142,6 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
     def _is_installed(self) -> bool:
         return self._has_worlds
 
-    @property
-    def _computes_wrenches(self) -> bool:
-        return self.fresh
-
-    def supports(self, requirement: Requirement) -> str | None:
-        """Return None where the engine can give the requirement, else the reason and the fix."""
-        return self._unknown_type(requirement, self._model) or super().supports(requirement)
-
     def grants_late(self, requirement: Requirement) -> bool:
         """Whether a requirement may be prepared late; not where it needs other worlds, whose memory is elsewhere."""
         return super().grants_late(requirement) and (requirement == SHAPES or not self._lacks(requirement))

@@ -15,18 +15,11 @@ from sensorium.compute import keeps_current
 from sensorium.engines.contact import is_contact
 from sensorium.engines.envs import env_selection, mark
 from sensorium.engines.mujoco.base import model_time_step, refuse_unfresh_rk4
-from sensorium.engines.mujoco.contacts import contact_reason, lacks_contacts
-from sensorium.engines.mujoco.native import reason, sensor_id
-from sensorium.engines.mujoco.needs import NEEDS, needs_wrenches
 from sensorium.engines.mujoco.sleep import is_held, sleeps
-from sensorium.engines.mujoco.spec import computes_acceleration, has_elements, sensors_disabled
-from sensorium.engines.mujoco.torque import torque_fault
 from sensorium.engines.mujoco_warp.base import WarpModelEngine, refuse_unfresh_sleep
 from sensorium.engines.mujoco_warp.worlds import Worlds, mujoco_warp
 from sensorium.errors import ModelError, ScheduleError, shown
-from sensorium.spec import JOINT_TORQUE, SHAPES, Requirement
-
-_FIX = "call sn.prepare(spec, sensors) on the MjSpec before you compile it"
+from sensorium.spec import Requirement
 
 
 class LiveMujocoWarpEngine(WarpModelEngine):
@@ -90,50 +83,18 @@ class LiveMujocoWarpEngine(WarpModelEngine):
 
     def supports(self, requirement: Requirement) -> str | None:
         """Return None where the engine can give the requirement, else the reason and the fix."""
-        model = self._model
-        if sleeps(self.m.opt) and self._room < int(model.nv) and self._needs_all_awake(requirement):
+        nv, awake = int(self._model.nv), int(getattr(self.d, "nvmax", self._model.nv))
+        held = is_held(requirement) or is_contact(requirement) or requirement.kind == "NATIVE_SENSOR"
+        if held and awake < nv and sleeps(self.m.opt):
             return (
-                f"mujoco_warp computes it only of bodies that are awake, and nvmax={self._room} has no room for "
-                f"all {int(model.nv)} degrees of freedom: give a larger one, mujoco_warp.make_data(..., nvmax=...)."
+                f"mujoco_warp computes it only of bodies that are awake, and nvmax={awake} has no room for all {nv} "
+                "degrees of freedom: give a larger one, mujoco_warp.make_data(..., nvmax=...)."
             )
-        if requirement == SHAPES:
-            return None
-        if requirement.kind == "MODEL_ELEMENTS":
-            if has_elements(model, requirement):
-                return None
-            return f"these elements are not in the model, and a compiled model cannot be changed: {_FIX}."
-        if requirement.kind == "NATIVE_SENSOR":
-            why = reason(requirement, self.prepared, self._declared_by(model).types, model, model.opt)
-            if why is None and sensor_id(model, requirement) < 0:
-                return f"this sensor is not in the model, and a compiled model cannot be changed: {_FIX}."
-            return why or self._unknown_type(requirement, model)
-        if is_contact(requirement):
-            why = contact_reason(self, requirement, model)
-            if why is None and lacks_contacts(model, requirement):
-                return f"its sensors are not in the model, and a compiled model cannot be changed: {_FIX}."
-            return why
-        if requirement not in NEEDS:
-            return "it is not available from this engine yet."
-        if requirement == JOINT_TORQUE:
-            return torque_fault(model, friction_known=False)
-        if needs_wrenches(requirement) and not self.fresh and not getattr(self.m.opt, "run_rne_postconstraint", False):
-            if sensors_disabled(model.opt):
-                return 'the model has <flag sensor="disable"/>, so a step computes none: remove it, or use fresh=True.'
-            if not computes_acceleration(model):
-                return (
-                    "a step computes body accelerations and wrenches only for a sensor that needs them: use "
-                    f"fresh=True, or {_FIX}."
-                )
-        return None
+        return super().supports(requirement)
 
     @property
-    def _room(self) -> int:
-        """How many degrees of freedom can be awake."""
-        return int(getattr(self.d, "nvmax", self._model.nv))
-
-    @staticmethod
-    def _needs_all_awake(requirement: Requirement) -> bool:
-        return is_held(requirement) or is_contact(requirement) or requirement.kind == "NATIVE_SENSOR"
+    def _computes_wrenches(self) -> bool:
+        return self.fresh or getattr(self.m.opt, "run_rne_postconstraint", False)
 
     def _apply(self, requirements: frozenset[Requirement]) -> None:
         self._derive(self.prepared | requirements)
