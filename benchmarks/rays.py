@@ -13,7 +13,7 @@ import warp as wp
 from benchmarks.timing import interleaved
 from sensorium import BODY_POSE, SHAPES, GridPatternCfg, LidarPatternCfg, MujocoEngine, Scene, TensorEngine
 from sensorium.geometry.bounds import in_world, tree_of
-from sensorium.sensors.ray_caster import RayCasterCfg
+from sensorium.sensors.rays.ray_caster import RayCasterCfg
 
 Row = tuple[str, str, str]
 POINTS = 200

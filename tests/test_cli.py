@@ -16,7 +16,7 @@ import pytest
 from sensorium.cli import main, simulation
 from sensorium.demo import model_path
 from sensorium.record import load
-from sensorium.sensors.imu import ImuCfg
+from sensorium.sensors.inertial.imu import ImuCfg
 
 pytest.importorskip("mujoco.batch")
 

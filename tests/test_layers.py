@@ -103,7 +103,7 @@ def violations(src: Path) -> list[str]:
         for line, name in run_time_imports(ast.parse(path.read_text(encoding="utf-8")), package):
             top, _, rest = name.partition(".")
             if top in SIMULATORS and where.parts[1:3] not in ADAPTERS:
-                found.append(f"{where}:{line}: imports {top}; only adapters in engines/ may import a simulator")
+                found.append(f"{where}:{line}: imports {top}; only the adapters in engines/ may import a simulator")
             if top in FRAMEWORKS and layer != top:
                 found.append(f"{where}:{line}: imports {top}; only sensorium.{top} may import it")
             if top != "sensorium" or rest == "__version__":
@@ -164,14 +164,14 @@ def _tree(tmp_path: Path, files: dict[str, str]) -> Path:
         ("stream/server.py", "from sensorium.sensors import imu", "stream imports sensors; it may see cfg, errors"),
         ("view/web.py", "from sensorium.registry import find", "view imports registry; it may see errors"),
         ("__init__.py", "from sensorium.errors import ConfigError", "the package itself loads everything lazily"),
-        ("sensors/imu.py", "import mujoco", "only adapters in engines/ may import a simulator"),
+        ("sensors/imu.py", "import mujoco", "only the adapters in engines/ may import a simulator"),
         (
             "world/mount.py",
             "def f():\n    from mujoco import batch",
-            "only adapters in engines/ may import a simulator",
+            "only the adapters in engines/ may import a simulator",
         ),
-        ("measurement/chain.py", "import mujoco.batch as b", "only adapters in engines/ may import a simulator"),
-        ("engines/tensor.py", "import mujoco", "only adapters in engines/ may import a simulator"),
+        ("measurement/chain.py", "import mujoco.batch as b", "only the adapters in engines/ may import a simulator"),
+        ("engines/tensor.py", "import mujoco", "only the adapters in engines/ may import a simulator"),
         ("view/web.py", "from mjlab.viewer import base", "only sensorium.mjlab may import it"),
         ("scene/scene.py", "from sensorium.mjlab import reading", "scene imports mjlab, which comes after it"),
         ("helpers.py", "", "'helpers' is no layer"),

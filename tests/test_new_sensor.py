@@ -105,7 +105,7 @@ def test_it_refuses_to_overwrite(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_a_kind_that_is_taken_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["new-sensor", "ImuSensor", "--out", str(tmp_path / "new")]) == 2
     error = " ".join(capsys.readouterr().err.split())
-    assert "'imu'" in error and "sensorium.sensors.imu.ImuCfg" in error and "my-imu" in error
+    assert "'imu'" in error and "sensorium.sensors.inertial.imu.ImuCfg" in error and "my-imu" in error
     assert not (tmp_path / "new").exists()
 
 

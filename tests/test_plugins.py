@@ -18,7 +18,7 @@ from sensorium.cli import main
 from sensorium.cli.rig import load_rig
 from sensorium.demo import model_path
 from sensorium.record import load
-from sensorium.sensors.parts import HOOKS_OF_OTHERS
+from sensorium.sensors.core.parts import HOOKS_OF_OTHERS
 from sensorium.testing import tumbling_engine
 
 ROOT = Path(__file__).parents[1]
@@ -194,8 +194,11 @@ BROKEN = {
     "needy": ["it needs no_such_dependency, which is not installed", "Install no_such_dependency"],
     "absent": ["there is no module b_no_such_module", "Correct absent = 'b_no_such_module.sensor'"],
     "nameless": ["its module b_nameless has no Nothing", "Correct nameless = 'b_nameless:Nothing'"],
-    "twice": ["config ImuCfg is already paired with sensorium.sensors.imu.Imu", "class MyImuCfg(ImuCfg): ..."],
-    "clashing": ["b_clashing.ImuCfg, whose kind 'imu' is that of sensorium.sensors.imu.ImuCfg", "Rename the config"],
+    "twice": ["config ImuCfg is already paired with sensorium.sensors.inertial.imu.Imu", "class MyImuCfg(ImuCfg): ..."],
+    "clashing": [
+        "b_clashing.ImuCfg, whose kind 'imu' is that of sensorium.sensors.inertial.imu.ImuCfg",
+        "Rename the config",
+    ],
     "sameb": [
         "b_sameb.SameCfg, whose kind 'same' is that of b_samea.SameCfg: in files it is ambiguous",
         "Rename the config class",

@@ -153,7 +153,9 @@ def test_a_broken_installed_plugin_is_a_warning_with_its_name(monkeypatch: pytes
 
 def test_pairing_a_config_twice_is_refused() -> None:
     """A second sensor class for `ImuCfg` is an error when it is defined."""
-    with pytest.raises(sn.RegistrationError, match=r"ImuCfg is already paired with sensorium\.sensors\.imu\.Imu"):
+    with pytest.raises(
+        sn.RegistrationError, match=r"ImuCfg is already paired with sensorium\.sensors\.inertial\.imu\.Imu"
+    ):
 
         class Second(sn.SimpleSensor[sn.ImuCfg, sn.ImuData]):
             pass

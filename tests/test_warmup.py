@@ -146,12 +146,12 @@ def test_what_an_extra_lacks_is_left_out_by_name(monkeypatch: pytest.MonkeyPatch
     asked = module.importlib.import_module
 
     def without(name: str) -> types.ModuleType:
-        if name == "sensorium.sensors.gnss":
+        if name == "sensorium.sensors.inertial.gnss":
             raise ModuleNotFoundError("No module named 'galileo'", name="galileo")
         return asked(name)
 
     monkeypatch.setattr(module.importlib, "import_module", without)
-    assert kernel_modules()[1] == {"sensorium.sensors.gnss": "No module named 'galileo'"}
+    assert kernel_modules()[1] == {"sensorium.sensors.inertial.gnss": "No module named 'galileo'"}
 
     def broken(name: str) -> types.ModuleType:
         raise ModuleNotFoundError("No module named 'sensorium.nowhere'", name="sensorium.nowhere")

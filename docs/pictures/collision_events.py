@@ -8,7 +8,7 @@ import numpy as np
 
 import sensorium as sn
 from sensorium.demo import Trot, model_path
-from sensorium.sensors.collision_events import END
+from sensorium.sensors.contact.collision_events import END
 
 SECONDS, STEP = 2.4, 0.02
 FEET = ("FL_foot", "FR_foot", "RL_foot", "RR_foot")

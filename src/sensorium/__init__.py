@@ -121,129 +121,129 @@ if TYPE_CHECKING:
     from sensorium.scene import prepare as prepare
     from sensorium.scene.news import News as News
     from sensorium.scene.watch import Watch as Watch
-    from sensorium.sensors.barometer import Barometer as Barometer
-    from sensorium.sensors.barometer import BarometerCfg as BarometerCfg
-    from sensorium.sensors.barometer import BarometerData as BarometerData
-    from sensorium.sensors.base import Sensor as Sensor
-    from sensorium.sensors.base import SimpleSensor as SimpleSensor
-    from sensorium.sensors.body_state import BodyState as BodyState
-    from sensorium.sensors.body_state import BodyStateCfg as BodyStateCfg
-    from sensorium.sensors.body_state import BodyStateData as BodyStateData
     from sensorium.sensors.builtin import BuiltinSensor as BuiltinSensor
     from sensorium.sensors.builtin import BuiltinSensorCfg as BuiltinSensorCfg
     from sensorium.sensors.builtin import BuiltinSensorData as BuiltinSensorData
-    from sensorium.sensors.collision_events import CollisionEvents as CollisionEvents
-    from sensorium.sensors.collision_events import CollisionEventsCfg as CollisionEventsCfg
-    from sensorium.sensors.collision_events import CollisionEventsData as CollisionEventsData
-    from sensorium.sensors.contact import Contact as Contact
-    from sensorium.sensors.contact import ContactCfg as ContactCfg
-    from sensorium.sensors.contact import ContactFlagData as ContactFlagData
-    from sensorium.sensors.contact_depth_probe import ContactDepthProbe as ContactDepthProbe
-    from sensorium.sensors.contact_depth_probe import ContactDepthProbeCfg as ContactDepthProbeCfg
-    from sensorium.sensors.contact_depth_probe import ContactDepthProbeData as ContactDepthProbeData
-    from sensorium.sensors.contact_depth_probe import KinematicDepthSensor as KinematicDepthSensor
-    from sensorium.sensors.contact_depth_probe import KinematicDepthSensorCfg as KinematicDepthSensorCfg
-    from sensorium.sensors.contact_force import ContactForce as ContactForce
-    from sensorium.sensors.contact_force import ContactForceCfg as ContactForceCfg
-    from sensorium.sensors.contact_force import ContactForceData as ContactForceData
-    from sensorium.sensors.contact_probe import ContactProbe as ContactProbe
-    from sensorium.sensors.contact_probe import ContactProbeCfg as ContactProbeCfg
-    from sensorium.sensors.contact_probe import ContactProbeData as ContactProbeData
-    from sensorium.sensors.contact_probe import KinematicContactSensor as KinematicContactSensor
-    from sensorium.sensors.contact_probe import KinematicContactSensorCfg as KinematicContactSensorCfg
-    from sensorium.sensors.contact_sensor import ContactData as ContactData
-    from sensorium.sensors.contact_sensor import ContactSensor as ContactSensor
-    from sensorium.sensors.contact_sensor import ContactSensorCfg as ContactSensorCfg
-    from sensorium.sensors.contact_sensor import ContactSensorData as ContactSensorData
-    from sensorium.sensors.depth_camera import DepthCamera as DepthCamera
-    from sensorium.sensors.depth_camera import DepthCameraCfg as DepthCameraCfg
-    from sensorium.sensors.depth_camera import DepthCameraSensor as DepthCameraSensor
-    from sensorium.sensors.elastomer_taxel import ElastomerDisplacementSensor as ElastomerDisplacementSensor
-    from sensorium.sensors.elastomer_taxel import ElastomerDisplacementSensorCfg as ElastomerDisplacementSensorCfg
-    from sensorium.sensors.elastomer_taxel import ElastomerTaxel as ElastomerTaxel
-    from sensorium.sensors.elastomer_taxel import ElastomerTaxelCfg as ElastomerTaxelCfg
-    from sensorium.sensors.elastomer_taxel import ElastomerTaxelData as ElastomerTaxelData
-    from sensorium.sensors.force_torque import ForceTorque as ForceTorque
-    from sensorium.sensors.force_torque import ForceTorqueCfg as ForceTorqueCfg
-    from sensorium.sensors.force_torque import ForceTorqueData as ForceTorqueData
-    from sensorium.sensors.frame_transformer import FrameTransformer as FrameTransformer
-    from sensorium.sensors.frame_transformer import FrameTransformerCfg as FrameTransformerCfg
-    from sensorium.sensors.frame_transformer import FrameTransformerData as FrameTransformerData
-    from sensorium.sensors.gnss import Gnss as Gnss
-    from sensorium.sensors.gnss import GnssCfg as GnssCfg
-    from sensorium.sensors.gnss import GnssData as GnssData
-    from sensorium.sensors.gnss import SkyZone as SkyZone
-    from sensorium.sensors.imu import Imu as Imu
-    from sensorium.sensors.imu import ImuCfg as ImuCfg
-    from sensorium.sensors.imu import ImuData as ImuData
-    from sensorium.sensors.joint import JointSensor as JointSensor
-    from sensorium.sensors.joint import JointSensorCfg as JointSensorCfg
-    from sensorium.sensors.joint import JointSensorData as JointSensorData
-    from sensorium.sensors.joint_torque import JointTorque as JointTorque
-    from sensorium.sensors.joint_torque import JointTorqueCfg as JointTorqueCfg
-    from sensorium.sensors.joint_torque import JointTorqueData as JointTorqueData
-    from sensorium.sensors.joint_wrench import JointWrench as JointWrench
-    from sensorium.sensors.joint_wrench import JointWrenchCfg as JointWrenchCfg
-    from sensorium.sensors.joint_wrench import JointWrenchData as JointWrenchData
-    from sensorium.sensors.kinematic_tactile import KinematicTactileSensor as KinematicTactileSensor
-    from sensorium.sensors.kinematic_tactile import KinematicTactileSensorCfg as KinematicTactileSensorCfg
-    from sensorium.sensors.kinematic_tactile import KinematicTactileSensorData as KinematicTactileSensorData
-    from sensorium.sensors.kinematic_tactile import KinematicTaxel as KinematicTaxel
-    from sensorium.sensors.kinematic_tactile import KinematicTaxelCfg as KinematicTaxelCfg
-    from sensorium.sensors.lidar import Lidar as Lidar
-    from sensorium.sensors.lidar import LidarCfg as LidarCfg
-    from sensorium.sensors.lidar import LidarData as LidarData
-    from sensorium.sensors.lidar import LidarSensor as LidarSensor
-    from sensorium.sensors.lidar import LidarSensorCfg as LidarSensorCfg
-    from sensorium.sensors.magnetometer import MagneticDipole as MagneticDipole
-    from sensorium.sensors.magnetometer import Magnetometer as Magnetometer
-    from sensorium.sensors.magnetometer import MagnetometerCfg as MagnetometerCfg
-    from sensorium.sensors.magnetometer import MagnetometerData as MagnetometerData
-    from sensorium.sensors.motor_current import MotorCurrent as MotorCurrent
-    from sensorium.sensors.motor_current import MotorCurrentCfg as MotorCurrentCfg
-    from sensorium.sensors.motor_current import MotorCurrentData as MotorCurrentData
-    from sensorium.sensors.pads import PadReading as PadReading
-    from sensorium.sensors.pads import Pads as Pads
-    from sensorium.sensors.pads import pad_blocks as pad_blocks
-    from sensorium.sensors.proximity_taxel import ProximityTaxel as ProximityTaxel
-    from sensorium.sensors.proximity_taxel import ProximityTaxelCfg as ProximityTaxelCfg
-    from sensorium.sensors.proximity_taxel import ProximityTaxelData as ProximityTaxelData
-    from sensorium.sensors.radar import Radar as Radar
-    from sensorium.sensors.radar import RadarCfg as RadarCfg
-    from sensorium.sensors.radar import RadarData as RadarData
-    from sensorium.sensors.ray_caster import MultiMeshRayCaster as MultiMeshRayCaster
-    from sensorium.sensors.ray_caster import MultiMeshRayCasterCfg as MultiMeshRayCasterCfg
-    from sensorium.sensors.ray_caster import MultiMeshRayCasterData as MultiMeshRayCasterData
-    from sensorium.sensors.ray_caster import RayCaster as RayCaster
-    from sensorium.sensors.ray_caster import RayCasterCfg as RayCasterCfg
-    from sensorium.sensors.ray_caster import RayCasterData as RayCasterData
-    from sensorium.sensors.ray_caster import RaycasterSensor as RaycasterSensor
-    from sensorium.sensors.ray_caster import RaycasterSensorCfg as RaycasterSensorCfg
-    from sensorium.sensors.ray_caster import RayCastSensor as RayCastSensor
-    from sensorium.sensors.ray_caster import RayCastSensorCfg as RayCastSensorCfg
-    from sensorium.sensors.ray_caster_camera import CameraData as CameraData
-    from sensorium.sensors.ray_caster_camera import RayCasterCamera as RayCasterCamera
-    from sensorium.sensors.ray_caster_camera import RayCasterCameraCfg as RayCasterCameraCfg
-    from sensorium.sensors.ray_cfg import RaycastTargetCfg as RaycastTargetCfg
-    from sensorium.sensors.surface_distance_probe import Proximity as Proximity
-    from sensorium.sensors.surface_distance_probe import ProximityCfg as ProximityCfg
-    from sensorium.sensors.surface_distance_probe import ProximitySensor as ProximitySensor
-    from sensorium.sensors.surface_distance_probe import SurfaceDistanceProbe as SurfaceDistanceProbe
-    from sensorium.sensors.surface_distance_probe import SurfaceDistanceProbeCfg as SurfaceDistanceProbeCfg
-    from sensorium.sensors.surface_distance_probe import SurfaceDistanceProbeData as SurfaceDistanceProbeData
-    from sensorium.sensors.temperature_grid import LinkThermalCfg as LinkThermalCfg
-    from sensorium.sensors.temperature_grid import TemperatureGrid as TemperatureGrid
-    from sensorium.sensors.temperature_grid import TemperatureGridCfg as TemperatureGridCfg
-    from sensorium.sensors.temperature_grid import TemperatureGridData as TemperatureGridData
-    from sensorium.sensors.temperature_grid import TemperatureGridSensor as TemperatureGridSensor
-    from sensorium.sensors.terrain_height import TerrainHeight as TerrainHeight
-    from sensorium.sensors.terrain_height import TerrainHeightCfg as TerrainHeightCfg
-    from sensorium.sensors.terrain_height import TerrainHeightData as TerrainHeightData
-    from sensorium.sensors.terrain_height import TerrainHeightSensor as TerrainHeightSensor
-    from sensorium.sensors.terrain_height import TerrainHeightSensorCfg as TerrainHeightSensorCfg
-    from sensorium.sensors.touch import Touch as Touch
-    from sensorium.sensors.touch import TouchCfg as TouchCfg
-    from sensorium.sensors.touch import TouchData as TouchData
+    from sensorium.sensors.cameras.depth_camera import DepthCamera as DepthCamera
+    from sensorium.sensors.cameras.depth_camera import DepthCameraCfg as DepthCameraCfg
+    from sensorium.sensors.cameras.depth_camera import DepthCameraSensor as DepthCameraSensor
+    from sensorium.sensors.cameras.ray_caster_camera import CameraData as CameraData
+    from sensorium.sensors.cameras.ray_caster_camera import RayCasterCamera as RayCasterCamera
+    from sensorium.sensors.cameras.ray_caster_camera import RayCasterCameraCfg as RayCasterCameraCfg
+    from sensorium.sensors.contact.collision_events import CollisionEvents as CollisionEvents
+    from sensorium.sensors.contact.collision_events import CollisionEventsCfg as CollisionEventsCfg
+    from sensorium.sensors.contact.collision_events import CollisionEventsData as CollisionEventsData
+    from sensorium.sensors.contact.contact import Contact as Contact
+    from sensorium.sensors.contact.contact import ContactCfg as ContactCfg
+    from sensorium.sensors.contact.contact import ContactFlagData as ContactFlagData
+    from sensorium.sensors.contact.contact_force import ContactForce as ContactForce
+    from sensorium.sensors.contact.contact_force import ContactForceCfg as ContactForceCfg
+    from sensorium.sensors.contact.contact_force import ContactForceData as ContactForceData
+    from sensorium.sensors.contact.contact_sensor import ContactData as ContactData
+    from sensorium.sensors.contact.contact_sensor import ContactSensor as ContactSensor
+    from sensorium.sensors.contact.contact_sensor import ContactSensorCfg as ContactSensorCfg
+    from sensorium.sensors.contact.contact_sensor import ContactSensorData as ContactSensorData
+    from sensorium.sensors.core.base import Sensor as Sensor
+    from sensorium.sensors.core.base import SimpleSensor as SimpleSensor
+    from sensorium.sensors.frames.body_state import BodyState as BodyState
+    from sensorium.sensors.frames.body_state import BodyStateCfg as BodyStateCfg
+    from sensorium.sensors.frames.body_state import BodyStateData as BodyStateData
+    from sensorium.sensors.frames.frame_transformer import FrameTransformer as FrameTransformer
+    from sensorium.sensors.frames.frame_transformer import FrameTransformerCfg as FrameTransformerCfg
+    from sensorium.sensors.frames.frame_transformer import FrameTransformerData as FrameTransformerData
+    from sensorium.sensors.inertial.barometer import Barometer as Barometer
+    from sensorium.sensors.inertial.barometer import BarometerCfg as BarometerCfg
+    from sensorium.sensors.inertial.barometer import BarometerData as BarometerData
+    from sensorium.sensors.inertial.gnss import Gnss as Gnss
+    from sensorium.sensors.inertial.gnss import GnssCfg as GnssCfg
+    from sensorium.sensors.inertial.gnss import GnssData as GnssData
+    from sensorium.sensors.inertial.gnss import SkyZone as SkyZone
+    from sensorium.sensors.inertial.imu import Imu as Imu
+    from sensorium.sensors.inertial.imu import ImuCfg as ImuCfg
+    from sensorium.sensors.inertial.imu import ImuData as ImuData
+    from sensorium.sensors.inertial.magnetometer import MagneticDipole as MagneticDipole
+    from sensorium.sensors.inertial.magnetometer import Magnetometer as Magnetometer
+    from sensorium.sensors.inertial.magnetometer import MagnetometerCfg as MagnetometerCfg
+    from sensorium.sensors.inertial.magnetometer import MagnetometerData as MagnetometerData
+    from sensorium.sensors.joints.force_torque import ForceTorque as ForceTorque
+    from sensorium.sensors.joints.force_torque import ForceTorqueCfg as ForceTorqueCfg
+    from sensorium.sensors.joints.force_torque import ForceTorqueData as ForceTorqueData
+    from sensorium.sensors.joints.joint import JointSensor as JointSensor
+    from sensorium.sensors.joints.joint import JointSensorCfg as JointSensorCfg
+    from sensorium.sensors.joints.joint import JointSensorData as JointSensorData
+    from sensorium.sensors.joints.joint_torque import JointTorque as JointTorque
+    from sensorium.sensors.joints.joint_torque import JointTorqueCfg as JointTorqueCfg
+    from sensorium.sensors.joints.joint_torque import JointTorqueData as JointTorqueData
+    from sensorium.sensors.joints.joint_wrench import JointWrench as JointWrench
+    from sensorium.sensors.joints.joint_wrench import JointWrenchCfg as JointWrenchCfg
+    from sensorium.sensors.joints.joint_wrench import JointWrenchData as JointWrenchData
+    from sensorium.sensors.joints.motor_current import MotorCurrent as MotorCurrent
+    from sensorium.sensors.joints.motor_current import MotorCurrentCfg as MotorCurrentCfg
+    from sensorium.sensors.joints.motor_current import MotorCurrentData as MotorCurrentData
+    from sensorium.sensors.rays.lidar import Lidar as Lidar
+    from sensorium.sensors.rays.lidar import LidarCfg as LidarCfg
+    from sensorium.sensors.rays.lidar import LidarData as LidarData
+    from sensorium.sensors.rays.lidar import LidarSensor as LidarSensor
+    from sensorium.sensors.rays.lidar import LidarSensorCfg as LidarSensorCfg
+    from sensorium.sensors.rays.radar import Radar as Radar
+    from sensorium.sensors.rays.radar import RadarCfg as RadarCfg
+    from sensorium.sensors.rays.radar import RadarData as RadarData
+    from sensorium.sensors.rays.ray_caster import MultiMeshRayCaster as MultiMeshRayCaster
+    from sensorium.sensors.rays.ray_caster import MultiMeshRayCasterCfg as MultiMeshRayCasterCfg
+    from sensorium.sensors.rays.ray_caster import MultiMeshRayCasterData as MultiMeshRayCasterData
+    from sensorium.sensors.rays.ray_caster import RayCaster as RayCaster
+    from sensorium.sensors.rays.ray_caster import RayCasterCfg as RayCasterCfg
+    from sensorium.sensors.rays.ray_caster import RayCasterData as RayCasterData
+    from sensorium.sensors.rays.ray_caster import RaycasterSensor as RaycasterSensor
+    from sensorium.sensors.rays.ray_caster import RaycasterSensorCfg as RaycasterSensorCfg
+    from sensorium.sensors.rays.ray_caster import RayCastSensor as RayCastSensor
+    from sensorium.sensors.rays.ray_caster import RayCastSensorCfg as RayCastSensorCfg
+    from sensorium.sensors.rays.ray_cfg import RaycastTargetCfg as RaycastTargetCfg
+    from sensorium.sensors.rays.terrain_height import TerrainHeight as TerrainHeight
+    from sensorium.sensors.rays.terrain_height import TerrainHeightCfg as TerrainHeightCfg
+    from sensorium.sensors.rays.terrain_height import TerrainHeightData as TerrainHeightData
+    from sensorium.sensors.rays.terrain_height import TerrainHeightSensor as TerrainHeightSensor
+    from sensorium.sensors.rays.terrain_height import TerrainHeightSensorCfg as TerrainHeightSensorCfg
+    from sensorium.sensors.touch.contact_depth_probe import ContactDepthProbe as ContactDepthProbe
+    from sensorium.sensors.touch.contact_depth_probe import ContactDepthProbeCfg as ContactDepthProbeCfg
+    from sensorium.sensors.touch.contact_depth_probe import ContactDepthProbeData as ContactDepthProbeData
+    from sensorium.sensors.touch.contact_depth_probe import KinematicDepthSensor as KinematicDepthSensor
+    from sensorium.sensors.touch.contact_depth_probe import KinematicDepthSensorCfg as KinematicDepthSensorCfg
+    from sensorium.sensors.touch.contact_probe import ContactProbe as ContactProbe
+    from sensorium.sensors.touch.contact_probe import ContactProbeCfg as ContactProbeCfg
+    from sensorium.sensors.touch.contact_probe import ContactProbeData as ContactProbeData
+    from sensorium.sensors.touch.contact_probe import KinematicContactSensor as KinematicContactSensor
+    from sensorium.sensors.touch.contact_probe import KinematicContactSensorCfg as KinematicContactSensorCfg
+    from sensorium.sensors.touch.elastomer_taxel import ElastomerDisplacementSensor as ElastomerDisplacementSensor
+    from sensorium.sensors.touch.elastomer_taxel import ElastomerDisplacementSensorCfg as ElastomerDisplacementSensorCfg
+    from sensorium.sensors.touch.elastomer_taxel import ElastomerTaxel as ElastomerTaxel
+    from sensorium.sensors.touch.elastomer_taxel import ElastomerTaxelCfg as ElastomerTaxelCfg
+    from sensorium.sensors.touch.elastomer_taxel import ElastomerTaxelData as ElastomerTaxelData
+    from sensorium.sensors.touch.kinematic_tactile import KinematicTactileSensor as KinematicTactileSensor
+    from sensorium.sensors.touch.kinematic_tactile import KinematicTactileSensorCfg as KinematicTactileSensorCfg
+    from sensorium.sensors.touch.kinematic_tactile import KinematicTactileSensorData as KinematicTactileSensorData
+    from sensorium.sensors.touch.kinematic_tactile import KinematicTaxel as KinematicTaxel
+    from sensorium.sensors.touch.kinematic_tactile import KinematicTaxelCfg as KinematicTaxelCfg
+    from sensorium.sensors.touch.pads import PadReading as PadReading
+    from sensorium.sensors.touch.pads import Pads as Pads
+    from sensorium.sensors.touch.pads import pad_blocks as pad_blocks
+    from sensorium.sensors.touch.proximity_taxel import ProximityTaxel as ProximityTaxel
+    from sensorium.sensors.touch.proximity_taxel import ProximityTaxelCfg as ProximityTaxelCfg
+    from sensorium.sensors.touch.proximity_taxel import ProximityTaxelData as ProximityTaxelData
+    from sensorium.sensors.touch.surface_distance_probe import Proximity as Proximity
+    from sensorium.sensors.touch.surface_distance_probe import ProximityCfg as ProximityCfg
+    from sensorium.sensors.touch.surface_distance_probe import ProximitySensor as ProximitySensor
+    from sensorium.sensors.touch.surface_distance_probe import SurfaceDistanceProbe as SurfaceDistanceProbe
+    from sensorium.sensors.touch.surface_distance_probe import SurfaceDistanceProbeCfg as SurfaceDistanceProbeCfg
+    from sensorium.sensors.touch.surface_distance_probe import SurfaceDistanceProbeData as SurfaceDistanceProbeData
+    from sensorium.sensors.touch.temperature_grid import LinkThermalCfg as LinkThermalCfg
+    from sensorium.sensors.touch.temperature_grid import TemperatureGrid as TemperatureGrid
+    from sensorium.sensors.touch.temperature_grid import TemperatureGridCfg as TemperatureGridCfg
+    from sensorium.sensors.touch.temperature_grid import TemperatureGridData as TemperatureGridData
+    from sensorium.sensors.touch.temperature_grid import TemperatureGridSensor as TemperatureGridSensor
+    from sensorium.sensors.touch.touch import Touch as Touch
+    from sensorium.sensors.touch.touch import TouchCfg as TouchCfg
+    from sensorium.sensors.touch.touch import TouchData as TouchData
     from sensorium.spec import BODY_ACCELERATION as BODY_ACCELERATION
     from sensorium.spec import BODY_POSE as BODY_POSE
     from sensorium.spec import BODY_VELOCITY as BODY_VELOCITY
@@ -294,20 +294,20 @@ _MODULES = {
     "BODY_ACCELERATION": "sensorium.spec",
     "BODY_POSE": "sensorium.spec",
     "BODY_VELOCITY": "sensorium.spec",
-    "Barometer": "sensorium.sensors.barometer",
-    "BarometerCfg": "sensorium.sensors.barometer",
-    "BarometerData": "sensorium.sensors.barometer",
+    "Barometer": "sensorium.sensors.inertial.barometer",
+    "BarometerCfg": "sensorium.sensors.inertial.barometer",
+    "BarometerData": "sensorium.sensors.inertial.barometer",
     "Blueprint": "sensorium.client.blueprints",
     "BlueprintLibrary": "sensorium.client.blueprints",
-    "BodyState": "sensorium.sensors.body_state",
-    "BodyStateCfg": "sensorium.sensors.body_state",
-    "BodyStateData": "sensorium.sensors.body_state",
+    "BodyState": "sensorium.sensors.frames.body_state",
+    "BodyStateCfg": "sensorium.sensors.frames.body_state",
+    "BodyStateData": "sensorium.sensors.frames.body_state",
     "BpearlPatternCfg": "sensorium.patterns",
     "BuiltinSensor": "sensorium.sensors.builtin",
     "BuiltinSensorCfg": "sensorium.sensors.builtin",
     "BuiltinSensorData": "sensorium.sensors.builtin",
     "CONTACT_REPORT": "sensorium.spec",
-    "CameraData": "sensorium.sensors.ray_caster_camera",
+    "CameraData": "sensorium.sensors.cameras.ray_caster_camera",
     "Choice": "sensorium.random",
     "Client": "sensorium.client",
     "ClientEvent": "sensorium.client.client_sensor",
@@ -315,125 +315,125 @@ _MODULES = {
     "ClockError": "sensorium.measurement.stages",
     "Collision": "sensorium.stream.collision",
     "CollisionEvent": "sensorium.stream.collision",
-    "CollisionEvents": "sensorium.sensors.collision_events",
-    "CollisionEventsCfg": "sensorium.sensors.collision_events",
-    "CollisionEventsData": "sensorium.sensors.collision_events",
+    "CollisionEvents": "sensorium.sensors.contact.collision_events",
+    "CollisionEventsCfg": "sensorium.sensors.contact.collision_events",
+    "CollisionEventsData": "sensorium.sensors.contact.collision_events",
     "ConfigError": "sensorium.errors",
-    "Contact": "sensorium.sensors.contact",
-    "ContactCfg": "sensorium.sensors.contact",
-    "ContactData": "sensorium.sensors.contact_sensor",
-    "ContactDepthProbe": "sensorium.sensors.contact_depth_probe",
-    "ContactDepthProbeCfg": "sensorium.sensors.contact_depth_probe",
-    "ContactDepthProbeData": "sensorium.sensors.contact_depth_probe",
-    "ContactFlagData": "sensorium.sensors.contact",
-    "ContactForce": "sensorium.sensors.contact_force",
-    "ContactForceCfg": "sensorium.sensors.contact_force",
-    "ContactForceData": "sensorium.sensors.contact_force",
+    "Contact": "sensorium.sensors.contact.contact",
+    "ContactCfg": "sensorium.sensors.contact.contact",
+    "ContactData": "sensorium.sensors.contact.contact_sensor",
+    "ContactDepthProbe": "sensorium.sensors.touch.contact_depth_probe",
+    "ContactDepthProbeCfg": "sensorium.sensors.touch.contact_depth_probe",
+    "ContactDepthProbeData": "sensorium.sensors.touch.contact_depth_probe",
+    "ContactFlagData": "sensorium.sensors.contact.contact",
+    "ContactForce": "sensorium.sensors.contact.contact_force",
+    "ContactForceCfg": "sensorium.sensors.contact.contact_force",
+    "ContactForceData": "sensorium.sensors.contact.contact_force",
     "ContactMatch": "sensorium.world.contacts",
-    "ContactProbe": "sensorium.sensors.contact_probe",
-    "ContactProbeCfg": "sensorium.sensors.contact_probe",
-    "ContactProbeData": "sensorium.sensors.contact_probe",
-    "ContactSensor": "sensorium.sensors.contact_sensor",
-    "ContactSensorCfg": "sensorium.sensors.contact_sensor",
-    "ContactSensorData": "sensorium.sensors.contact_sensor",
+    "ContactProbe": "sensorium.sensors.touch.contact_probe",
+    "ContactProbeCfg": "sensorium.sensors.touch.contact_probe",
+    "ContactProbeData": "sensorium.sensors.touch.contact_probe",
+    "ContactSensor": "sensorium.sensors.contact.contact_sensor",
+    "ContactSensorCfg": "sensorium.sensors.contact.contact_sensor",
+    "ContactSensorData": "sensorium.sensors.contact.contact_sensor",
     "Creep": "sensorium.measurement.stages",
     "Crosstalk": "sensorium.measurement.stages",
     "DeadTaxels": "sensorium.measurement.stages",
     "Debounce": "sensorium.measurement.stages",
     "DebugShape": "sensorium.readings",
-    "DepthCamera": "sensorium.sensors.depth_camera",
-    "DepthCameraCfg": "sensorium.sensors.depth_camera",
+    "DepthCamera": "sensorium.sensors.cameras.depth_camera",
+    "DepthCameraCfg": "sensorium.sensors.cameras.depth_camera",
     "DepthCameraPattern": "sensorium.patterns",
-    "DepthCameraSensor": "sensorium.sensors.depth_camera",
+    "DepthCameraSensor": "sensorium.sensors.cameras.depth_camera",
     "DeviceError": "sensorium.errors",
     "Dropout": "sensorium.measurement.stages",
     "DuplicateNameError": "sensorium.errors",
-    "ElastomerDisplacementSensor": "sensorium.sensors.elastomer_taxel",
-    "ElastomerDisplacementSensorCfg": "sensorium.sensors.elastomer_taxel",
-    "ElastomerTaxel": "sensorium.sensors.elastomer_taxel",
-    "ElastomerTaxelCfg": "sensorium.sensors.elastomer_taxel",
-    "ElastomerTaxelData": "sensorium.sensors.elastomer_taxel",
+    "ElastomerDisplacementSensor": "sensorium.sensors.touch.elastomer_taxel",
+    "ElastomerDisplacementSensorCfg": "sensorium.sensors.touch.elastomer_taxel",
+    "ElastomerTaxel": "sensorium.sensors.touch.elastomer_taxel",
+    "ElastomerTaxelCfg": "sensorium.sensors.touch.elastomer_taxel",
+    "ElastomerTaxelData": "sensorium.sensors.touch.elastomer_taxel",
     "Engine": "sensorium.engines.base",
     "Field": "sensorium.spec",
     "FieldData": "sensorium.wire.field_data",
     "FieldSpec": "sensorium.spec",
     "Flicker": "sensorium.measurement.stages",
-    "ForceTorque": "sensorium.sensors.force_torque",
-    "ForceTorqueCfg": "sensorium.sensors.force_torque",
-    "ForceTorqueData": "sensorium.sensors.force_torque",
+    "ForceTorque": "sensorium.sensors.joints.force_torque",
+    "ForceTorqueCfg": "sensorium.sensors.joints.force_torque",
+    "ForceTorqueData": "sensorium.sensors.joints.force_torque",
     "FrameBundle": "sensorium.client.frame_bundle",
     "FrameSync": "sensorium.client.frame_sync",
-    "FrameTransformer": "sensorium.sensors.frame_transformer",
-    "FrameTransformerCfg": "sensorium.sensors.frame_transformer",
-    "FrameTransformerData": "sensorium.sensors.frame_transformer",
+    "FrameTransformer": "sensorium.sensors.frames.frame_transformer",
+    "FrameTransformerCfg": "sensorium.sensors.frames.frame_transformer",
+    "FrameTransformerData": "sensorium.sensors.frames.frame_transformer",
     "GRAVITY": "sensorium.spec",
     "GSensitivity": "sensorium.measurement.stages",
     "GaussMarkov": "sensorium.measurement.stages",
     "GilbertElliott": "sensorium.cfg",
-    "Gnss": "sensorium.sensors.gnss",
-    "GnssCfg": "sensorium.sensors.gnss",
-    "GnssData": "sensorium.sensors.gnss",
+    "Gnss": "sensorium.sensors.inertial.gnss",
+    "GnssCfg": "sensorium.sensors.inertial.gnss",
+    "GnssData": "sensorium.sensors.inertial.gnss",
     "GridPattern": "sensorium.patterns",
     "GridPatternCfg": "sensorium.patterns",
     "GroupDelay": "sensorium.measurement.stages",
     "HeightField": "sensorium.geometry.shapes",
-    "Imu": "sensorium.sensors.imu",
-    "ImuCfg": "sensorium.sensors.imu",
-    "ImuData": "sensorium.sensors.imu",
+    "Imu": "sensorium.sensors.inertial.imu",
+    "ImuCfg": "sensorium.sensors.inertial.imu",
+    "ImuData": "sensorium.sensors.inertial.imu",
     "JOINT_EFFORT": "sensorium.spec",
     "JOINT_STATE": "sensorium.spec",
     "JOINT_TORQUE": "sensorium.spec",
     "JOINT_WRENCH": "sensorium.spec",
-    "JointSensor": "sensorium.sensors.joint",
-    "JointSensorCfg": "sensorium.sensors.joint",
-    "JointSensorData": "sensorium.sensors.joint",
-    "JointTorque": "sensorium.sensors.joint_torque",
-    "JointTorqueCfg": "sensorium.sensors.joint_torque",
-    "JointTorqueData": "sensorium.sensors.joint_torque",
-    "JointWrench": "sensorium.sensors.joint_wrench",
-    "JointWrenchCfg": "sensorium.sensors.joint_wrench",
-    "JointWrenchData": "sensorium.sensors.joint_wrench",
+    "JointSensor": "sensorium.sensors.joints.joint",
+    "JointSensorCfg": "sensorium.sensors.joints.joint",
+    "JointSensorData": "sensorium.sensors.joints.joint",
+    "JointTorque": "sensorium.sensors.joints.joint_torque",
+    "JointTorqueCfg": "sensorium.sensors.joints.joint_torque",
+    "JointTorqueData": "sensorium.sensors.joints.joint_torque",
+    "JointWrench": "sensorium.sensors.joints.joint_wrench",
+    "JointWrenchCfg": "sensorium.sensors.joints.joint_wrench",
+    "JointWrenchData": "sensorium.sensors.joints.joint_wrench",
     "KeyPair": "sensorium.stream.security",
     "KinectDepth": "sensorium.measurement.stages",
-    "KinematicContactSensor": "sensorium.sensors.contact_probe",
-    "KinematicContactSensorCfg": "sensorium.sensors.contact_probe",
-    "KinematicDepthSensor": "sensorium.sensors.contact_depth_probe",
-    "KinematicDepthSensorCfg": "sensorium.sensors.contact_depth_probe",
-    "KinematicTactileSensor": "sensorium.sensors.kinematic_tactile",
-    "KinematicTactileSensorCfg": "sensorium.sensors.kinematic_tactile",
-    "KinematicTactileSensorData": "sensorium.sensors.kinematic_tactile",
-    "KinematicTaxel": "sensorium.sensors.kinematic_tactile",
-    "KinematicTaxelCfg": "sensorium.sensors.kinematic_tactile",
+    "KinematicContactSensor": "sensorium.sensors.touch.contact_probe",
+    "KinematicContactSensorCfg": "sensorium.sensors.touch.contact_probe",
+    "KinematicDepthSensor": "sensorium.sensors.touch.contact_depth_probe",
+    "KinematicDepthSensorCfg": "sensorium.sensors.touch.contact_depth_probe",
+    "KinematicTactileSensor": "sensorium.sensors.touch.kinematic_tactile",
+    "KinematicTactileSensorCfg": "sensorium.sensors.touch.kinematic_tactile",
+    "KinematicTactileSensorData": "sensorium.sensors.touch.kinematic_tactile",
+    "KinematicTaxel": "sensorium.sensors.touch.kinematic_tactile",
+    "KinematicTaxelCfg": "sensorium.sensors.touch.kinematic_tactile",
     "LaneInvasion": "sensorium.client.lane_invasion",
     "LaneInvasionEvent": "sensorium.client.lane_invasion",
     "LaneMarking": "sensorium.client.lane_invasion",
-    "Lidar": "sensorium.sensors.lidar",
-    "LidarCfg": "sensorium.sensors.lidar",
-    "LidarData": "sensorium.sensors.lidar",
+    "Lidar": "sensorium.sensors.rays.lidar",
+    "LidarCfg": "sensorium.sensors.rays.lidar",
+    "LidarData": "sensorium.sensors.rays.lidar",
     "LidarPatternCfg": "sensorium.patterns",
-    "LidarSensor": "sensorium.sensors.lidar",
-    "LidarSensorCfg": "sensorium.sensors.lidar",
-    "LinkThermalCfg": "sensorium.sensors.temperature_grid",
+    "LidarSensor": "sensorium.sensors.rays.lidar",
+    "LidarSensorCfg": "sensorium.sensors.rays.lidar",
+    "LinkThermalCfg": "sensorium.sensors.touch.temperature_grid",
     "LostEvents": "sensorium.wire.data",
     "LowPass": "sensorium.measurement.stages",
     "MAGNETIC": "sensorium.spec",
     "MODEL_ELEMENTS": "sensorium.spec",
-    "MagneticDipole": "sensorium.sensors.magnetometer",
-    "Magnetometer": "sensorium.sensors.magnetometer",
-    "MagnetometerCfg": "sensorium.sensors.magnetometer",
-    "MagnetometerData": "sensorium.sensors.magnetometer",
+    "MagneticDipole": "sensorium.sensors.inertial.magnetometer",
+    "Magnetometer": "sensorium.sensors.inertial.magnetometer",
+    "MagnetometerCfg": "sensorium.sensors.inertial.magnetometer",
+    "MagnetometerData": "sensorium.sensors.inertial.magnetometer",
     "Mesh": "sensorium.geometry.shapes",
     "MissingDependencyError": "sensorium.errors",
     "ModelError": "sensorium.errors",
-    "MotorCurrent": "sensorium.sensors.motor_current",
-    "MotorCurrentCfg": "sensorium.sensors.motor_current",
-    "MotorCurrentData": "sensorium.sensors.motor_current",
+    "MotorCurrent": "sensorium.sensors.joints.motor_current",
+    "MotorCurrentCfg": "sensorium.sensors.joints.motor_current",
+    "MotorCurrentData": "sensorium.sensors.joints.motor_current",
     "MountedSensorCfg": "sensorium.cfg",
     "MujocoEngine": "sensorium.engines.mujoco.engine",
     "MujocoWarpEngine": "sensorium.engines.mujoco_warp.engine",
-    "MultiMeshRayCaster": "sensorium.sensors.ray_caster",
-    "MultiMeshRayCasterCfg": "sensorium.sensors.ray_caster",
-    "MultiMeshRayCasterData": "sensorium.sensors.ray_caster",
+    "MultiMeshRayCaster": "sensorium.sensors.rays.ray_caster",
+    "MultiMeshRayCasterCfg": "sensorium.sensors.rays.ray_caster",
+    "MultiMeshRayCasterData": "sensorium.sensors.rays.ray_caster",
     "NATIVE_SENSOR": "sensorium.spec",
     "News": "sensorium.scene.news",
     "NonFiniteStateWarning": "sensorium.errors",
@@ -442,33 +442,33 @@ _MODULES = {
     "ObjRef": "sensorium.cfg",
     "Observer": "sensorium.scene",
     "OffsetCfg": "sensorium.cfg",
-    "PadReading": "sensorium.sensors.pads",
-    "Pads": "sensorium.sensors.pads",
+    "PadReading": "sensorium.sensors.touch.pads",
+    "Pads": "sensorium.sensors.touch.pads",
     "PatternBaseCfg": "sensorium.patterns",
     "PinholeCameraPatternCfg": "sensorium.patterns",
     "Play": "sensorium.measurement.stages",
     "Pose": "sensorium.wire.pose",
-    "Proximity": "sensorium.sensors.surface_distance_probe",
-    "ProximityCfg": "sensorium.sensors.surface_distance_probe",
-    "ProximitySensor": "sensorium.sensors.surface_distance_probe",
-    "ProximityTaxel": "sensorium.sensors.proximity_taxel",
-    "ProximityTaxelCfg": "sensorium.sensors.proximity_taxel",
-    "ProximityTaxelData": "sensorium.sensors.proximity_taxel",
-    "Radar": "sensorium.sensors.radar",
-    "RadarCfg": "sensorium.sensors.radar",
-    "RadarData": "sensorium.sensors.radar",
+    "Proximity": "sensorium.sensors.touch.surface_distance_probe",
+    "ProximityCfg": "sensorium.sensors.touch.surface_distance_probe",
+    "ProximitySensor": "sensorium.sensors.touch.surface_distance_probe",
+    "ProximityTaxel": "sensorium.sensors.touch.proximity_taxel",
+    "ProximityTaxelCfg": "sensorium.sensors.touch.proximity_taxel",
+    "ProximityTaxelData": "sensorium.sensors.touch.proximity_taxel",
+    "Radar": "sensorium.sensors.rays.radar",
+    "RadarCfg": "sensorium.sensors.rays.radar",
+    "RadarData": "sensorium.sensors.rays.radar",
     "RawData": "sensorium.wire.raw_data",
     "RayCast": "sensorium.world.ray_cast",
-    "RayCastSensor": "sensorium.sensors.ray_caster",
-    "RayCastSensorCfg": "sensorium.sensors.ray_caster",
-    "RayCaster": "sensorium.sensors.ray_caster",
-    "RayCasterCamera": "sensorium.sensors.ray_caster_camera",
-    "RayCasterCameraCfg": "sensorium.sensors.ray_caster_camera",
-    "RayCasterCfg": "sensorium.sensors.ray_caster",
-    "RayCasterData": "sensorium.sensors.ray_caster",
-    "RaycastTargetCfg": "sensorium.sensors.ray_cfg",
-    "RaycasterSensor": "sensorium.sensors.ray_caster",
-    "RaycasterSensorCfg": "sensorium.sensors.ray_caster",
+    "RayCastSensor": "sensorium.sensors.rays.ray_caster",
+    "RayCastSensorCfg": "sensorium.sensors.rays.ray_caster",
+    "RayCaster": "sensorium.sensors.rays.ray_caster",
+    "RayCasterCamera": "sensorium.sensors.cameras.ray_caster_camera",
+    "RayCasterCameraCfg": "sensorium.sensors.cameras.ray_caster_camera",
+    "RayCasterCfg": "sensorium.sensors.rays.ray_caster",
+    "RayCasterData": "sensorium.sensors.rays.ray_caster",
+    "RaycastTargetCfg": "sensorium.sensors.rays.ray_cfg",
+    "RaycasterSensor": "sensorium.sensors.rays.ray_caster",
+    "RaycasterSensorCfg": "sensorium.sensors.rays.ray_caster",
     "Rays": "sensorium.patterns",
     "Reading": "sensorium.readings",
     "Record": "sensorium.measurement.record",
@@ -493,7 +493,7 @@ _MODULES = {
     "SceneDescription": "sensorium.readings",
     "ScheduleError": "sensorium.errors",
     "SelectionError": "sensorium.errors",
-    "Sensor": "sensorium.sensors.base",
+    "Sensor": "sensorium.sensors.core.base",
     "SensorCfg": "sensorium.cfg",
     "SensorData": "sensorium.wire.data",
     "SensorDefinition": "sensorium.wire.attributes",
@@ -503,9 +503,9 @@ _MODULES = {
     "Server": "sensorium.stream.server",
     "ServerError": "sensorium.client",
     "Shape": "sensorium.geometry.shapes",
-    "SimpleSensor": "sensorium.sensors.base",
+    "SimpleSensor": "sensorium.sensors.core.base",
     "SimpleSensorCfg": "sensorium.cfg",
-    "SkyZone": "sensorium.sensors.gnss",
+    "SkyZone": "sensorium.sensors.inertial.gnss",
     "SphericalPattern": "sensorium.patterns",
     "SphericalPatternCfg": "sensorium.patterns",
     "SpikeFault": "sensorium.measurement.stages",
@@ -518,9 +518,9 @@ _MODULES = {
     "StreamedSensor": "sensorium.stream.streamed",
     "StuckFault": "sensorium.measurement.stages",
     "StuckTaxels": "sensorium.measurement.stages",
-    "SurfaceDistanceProbe": "sensorium.sensors.surface_distance_probe",
-    "SurfaceDistanceProbeCfg": "sensorium.sensors.surface_distance_probe",
-    "SurfaceDistanceProbeData": "sensorium.sensors.surface_distance_probe",
+    "SurfaceDistanceProbe": "sensorium.sensors.touch.surface_distance_probe",
+    "SurfaceDistanceProbeCfg": "sensorium.sensors.touch.surface_distance_probe",
+    "SurfaceDistanceProbeData": "sensorium.sensors.touch.surface_distance_probe",
     "SurfaceSamples": "sensorium.geometry.samples",
     "TablePatternCfg": "sensorium.patterns",
     "Targets": "sensorium.world.ray_scene",
@@ -528,21 +528,21 @@ _MODULES = {
     "TaxelGain": "sensorium.measurement.stages",
     "TaxelLayout": "sensorium.patterns.taxels",
     "TemperatureDrift": "sensorium.measurement.stages",
-    "TemperatureGrid": "sensorium.sensors.temperature_grid",
-    "TemperatureGridCfg": "sensorium.sensors.temperature_grid",
-    "TemperatureGridData": "sensorium.sensors.temperature_grid",
-    "TemperatureGridSensor": "sensorium.sensors.temperature_grid",
+    "TemperatureGrid": "sensorium.sensors.touch.temperature_grid",
+    "TemperatureGridCfg": "sensorium.sensors.touch.temperature_grid",
+    "TemperatureGridData": "sensorium.sensors.touch.temperature_grid",
+    "TemperatureGridSensor": "sensorium.sensors.touch.temperature_grid",
     "TensorEngine": "sensorium.engines.tensor",
-    "TerrainHeight": "sensorium.sensors.terrain_height",
-    "TerrainHeightCfg": "sensorium.sensors.terrain_height",
-    "TerrainHeightData": "sensorium.sensors.terrain_height",
-    "TerrainHeightSensor": "sensorium.sensors.terrain_height",
-    "TerrainHeightSensorCfg": "sensorium.sensors.terrain_height",
+    "TerrainHeight": "sensorium.sensors.rays.terrain_height",
+    "TerrainHeightCfg": "sensorium.sensors.rays.terrain_height",
+    "TerrainHeightData": "sensorium.sensors.rays.terrain_height",
+    "TerrainHeightSensor": "sensorium.sensors.rays.terrain_height",
+    "TerrainHeightSensorCfg": "sensorium.sensors.rays.terrain_height",
     "Timeline": "sensorium.measurement.record",
     "TofDepth": "sensorium.measurement.stages",
-    "Touch": "sensorium.sensors.touch",
-    "TouchCfg": "sensorium.sensors.touch",
-    "TouchData": "sensorium.sensors.touch",
+    "Touch": "sensorium.sensors.touch.touch",
+    "TouchCfg": "sensorium.sensors.touch.touch",
+    "TouchData": "sensorium.sensors.touch.touch",
     "Uniform": "sensorium.random",
     "UnknownNameError": "sensorium.errors",
     "UnsupportedError": "sensorium.errors",
@@ -554,7 +554,7 @@ _MODULES = {
     "connect": "sensorium.client",
     "local_client": "sensorium.local",
     "make_generic_sensor_definition": "sensorium.wire.attributes",
-    "pad_blocks": "sensorium.sensors.pads",
+    "pad_blocks": "sensorium.sensors.touch.pads",
     "prepare": "sensorium.scene",
     "preset": "sensorium.presets",
     "recorded": "sensorium.compute",

@@ -18,8 +18,7 @@ from functools import partial
 from importlib.metadata import EntryPoint
 from typing import Any
 
-from sensorium import cfg as cfg_module
-from sensorium.cfg import STAGE_KINDS, StageCfg
+from sensorium.cfg.stage import FINDERS, STAGE_KINDS, StageCfg
 from sensorium.errors import DuplicateNameError, RegistrationError, SensoriumWarning, UnknownNameError
 from sensorium.wire.plugins import announced, attempt, load, module_of, package_of, text_of
 
@@ -290,4 +289,4 @@ def _suspects(kind: str) -> str:
     return ""
 
 
-cfg_module.FINDERS.append(load_installed)
+FINDERS.append(load_installed)

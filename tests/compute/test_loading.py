@@ -175,7 +175,7 @@ def test_an_imu_waits_for_no_other_sensor() -> None:
     """A scene with an IMU imports neither the other sensors nor the kernels of rays and solids."""
     imported = loaded_by(IMU)[-1]
     own = {name for name in imported if name.startswith("sensorium.")}
-    assert "sensorium.sensors.imu" in own
+    assert "sensorium.sensors.inertial.imu" in own
     for name in ("sensors.lidar", "sensors.contact_sensor", "sensors.elastomer_taxel", "geometry.trace"):
         assert f"sensorium.{name}" not in own
 

@@ -349,7 +349,7 @@ ROWS = (
             "the dtype is known without an instance",
             "guarantee",
             Present(
-                "sensorium.sensors.parts.declared_fields",
+                "sensorium.sensors.core.parts.declared_fields",
                 HERE + "test_shapes_are_those_of_the_config_and_dtypes_those_of_the_fields",
             ),
         ),

@@ -165,7 +165,7 @@ def test_a_pattern_that_is_installed_as_a_plugin_is_found_by_its_kind(monkeypatc
             width: float = 1.0
             func = cross
 
-    monkeypatch.setattr("sensorium.cfg.FINDERS", [load])
+    monkeypatch.setattr("sensorium.cfg.stage.FINDERS", [load])
     assert len(CasterCfg(pattern={"kind": "windmill", "width": 2.0}).pattern.rays()) == 2
 
 

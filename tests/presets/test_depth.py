@@ -12,7 +12,7 @@ from depth_camera import camera, measured
 
 import sensorium as sn
 from sensorium.presets.depth import D435, DEVICES, KINECT_V1, DepthDevice, d435_stages, kinect_v1_stages
-from sensorium.sensors.depth_camera import DepthCameraCfg
+from sensorium.sensors.cameras.depth_camera import DepthCameraCfg
 
 
 @pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES)

@@ -13,7 +13,7 @@ import torch
 
 import sensorium as sn
 from sensorium.record import NpzRecorder, load
-from sensorium.sensors.collision_events import BEGIN, END, PERSIST
+from sensorium.sensors.contact.collision_events import BEGIN, END, PERSIST
 from sensorium.spec import contact_array
 from sensorium.testing import check_sensor
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import sensorium as sn
 from sensorium.presets import DepthCameraName, presets
-from sensorium.sensors.ray_caster_camera import RayCasterCamera
+from sensorium.sensors.cameras.ray_caster_camera import RayCasterCamera
 from sensorium.testing import check_sensor
 
 Array = NDArray[np.float64]

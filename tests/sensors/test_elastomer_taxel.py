@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 import sensorium as sn
-from sensorium.sensors.elastomer_grid import lattice_of, layer_table
+from sensorium.sensors.touch.elastomer_grid import lattice_of, layer_table
 from sensorium.testing import check_sensor, tumbling_engine
 
 Array = NDArray[np.float64]

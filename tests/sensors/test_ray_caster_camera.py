@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 import sensorium as sn
-from sensorium.sensors.ray_caster_camera import UNSUPPORTED, CameraOffsetCfg
+from sensorium.sensors.cameras.ray_caster_camera import UNSUPPORTED, CameraOffsetCfg
 from sensorium.testing import ReferenceHits, check_sensor, reference_cast
 
 Array = NDArray[np.float64]

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 import sensorium as sn
-from sensorium.sensors.surface_distance_probe import (
+from sensorium.sensors.touch.surface_distance_probe import (
     Proximity,
     ProximityCfg,
     ProximitySensor,

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import sensorium as sn
-from sensorium.sensors.taxels import unit_normals
+from sensorium.sensors.touch.taxels import unit_normals
 
 BALL = sn.Shape("sphere", "ball", (0.1,), body="ball")
 ARM = """

@@ -22,11 +22,11 @@ def sensors() -> list[SensorCfg[Any]]:
     """Return the configs of the demo's sensors."""
     from sensorium.patterns import GridPatternCfg, SpinningPatternCfg
     from sensorium.presets import preset
-    from sensorium.sensors.frame_transformer import FrameTransformerCfg
-    from sensorium.sensors.joint import JointSensorCfg
-    from sensorium.sensors.lidar import LidarCfg
-    from sensorium.sensors.ray_caster import RayCasterCfg
-    from sensorium.sensors.terrain_height import TerrainHeightCfg
+    from sensorium.sensors.frames.frame_transformer import FrameTransformerCfg
+    from sensorium.sensors.joints.joint import JointSensorCfg
+    from sensorium.sensors.rays.lidar import LidarCfg
+    from sensorium.sensors.rays.ray_caster import RayCasterCfg
+    from sensorium.sensors.rays.terrain_height import TerrainHeightCfg
 
     feet = FrameTransformerCfg.FrameCfg
     return [

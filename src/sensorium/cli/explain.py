@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sensorium.cfg import SensorCfg
     from sensorium.cli.simulation import OwnEngine
     from sensorium.scene import Scene
-    from sensorium.sensors.base import Sensor
+    from sensorium.sensors.core.base import Sensor
     from sensorium.world.ray_cast import RayCast
     from sensorium.world.solid_query import SolidQuery
 

@@ -117,7 +117,7 @@ def _fields(sensor: Any) -> Rows:
 
     An axis is a number where it has the parts of a vector, else a name.
     """
-    from sensorium.sensors.parts import declared_fields
+    from sensorium.sensors.core.parts import declared_fields
     from sensorium.spec import resolve_field
 
     rows = []

@@ -36,6 +36,7 @@ may change lives in device arrays, which are written in place.
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import time
@@ -125,7 +126,7 @@ class _Launch:
         """Return what the kernel takes after `rows`; the array of the tasks is made when it is first needed."""
         if self.tasks and not self.args:
             dtype = self.kernel.adj.args[-1].type.dtype
-            host = np.array([task.numpy_value() for task in self.tasks], np.dtype(dtype.numpy_dtype()))
+            host = np.array([task.numpy_value() for task in self.tasks], _layout(dtype))
             self.memory = torch.from_numpy(host.view(np.uint8)).to(compute.device, copy=True)  # as torch's other work
             place = self.memory.data_ptr()
             self.args = [wp.array(ptr=place, shape=(len(self.tasks),), dtype=dtype, device=compute.wp_device)]
@@ -139,6 +140,13 @@ class _Launch:
             return None
         tasks, owners = [*self.tasks, *other.tasks], self.owners | other.owners
         return _Launch(self.kernel, dim, [], self.whole, tasks=tasks, threads=threads, owners=owners)
+
+
+@functools.cache
+def _layout(struct: Any) -> np.dtype[Any]:
+    """Return a Warp struct as NumPy's type; Warp describes each column in text, which takes NumPy long to read."""
+    layout: np.dtype[Any] = np.dtype(struct.numpy_dtype())
+    return layout
 
 
 def _arguments(kernel: Any, given: list[Any]) -> list[Any]:

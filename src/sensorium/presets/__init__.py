@@ -22,11 +22,11 @@ from sensorium.presets.magnetometer import PRESETS as _MAGNETOMETERS
 
 if TYPE_CHECKING:
     from sensorium.cfg import SensorCfg
-    from sensorium.sensors.barometer import BarometerCfg
-    from sensorium.sensors.depth_camera import DepthCameraCfg
-    from sensorium.sensors.imu import ImuCfg
-    from sensorium.sensors.lidar import LidarCfg
-    from sensorium.sensors.magnetometer import MagnetometerCfg
+    from sensorium.sensors.cameras.depth_camera import DepthCameraCfg
+    from sensorium.sensors.inertial.barometer import BarometerCfg
+    from sensorium.sensors.inertial.imu import ImuCfg
+    from sensorium.sensors.inertial.magnetometer import MagnetometerCfg
+    from sensorium.sensors.rays.lidar import LidarCfg
 
 __all__ = [
     "BarometerName",

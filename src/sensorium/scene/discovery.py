@@ -18,8 +18,8 @@ from sensorium.errors import (
     listed,
     nearest,
 )
-from sensorium.sensors.base import Sensor
 from sensorium.sensors.builtin import BuiltinSensorCfg, described, field_of, with_full_names
+from sensorium.sensors.core.base import Sensor
 from sensorium.spec import NATIVE_SENSOR, Requirement, resolve_field
 
 

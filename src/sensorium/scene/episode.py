@@ -11,7 +11,7 @@ import torch
 from sensorium.compute import Clock, Program
 from sensorium.compute.clock import FIRST, SAMPLE
 from sensorium.scene.schedule import Group, work
-from sensorium.sensors.base import Sensor
+from sensorium.sensors.core.base import Sensor
 
 
 @contextmanager

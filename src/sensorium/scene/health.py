@@ -14,7 +14,7 @@ from sensorium.compute import Clock, Compute
 from sensorium.compute.copies import AsyncCopy
 from sensorium.engines.base import Engine
 from sensorium.errors import NonFiniteStateWarning
-from sensorium.sensors.base import Sensor
+from sensorium.sensors.core.base import Sensor
 
 
 class StateWatch:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from sensorium.sensors.base import Sensor
+from sensorium.sensors.core.base import Sensor
 
 if TYPE_CHECKING:
     from sensorium.scene.scene import Scene

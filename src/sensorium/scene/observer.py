@@ -23,7 +23,7 @@ from sensorium.compute import Compute, Rows, kernel
 from sensorium.compute.graph import launching
 from sensorium.compute.program import Segment
 from sensorium.errors import ConfigError, DuplicateNameError, StaleError, UnknownNameError
-from sensorium.sensors.base import Sensor, declared_fields
+from sensorium.sensors.core.base import Sensor, declared_fields
 from sensorium.spec import VECTOR_AXES, FieldSpec
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ class _Source:
             return max(0.0, spec.low), min(255.0, spec.high)
         if spec.kind == "rotation" or (spec.role == "pose" and spec.axes[-1:] == ("wxyz",)):
             return -1.0, 1.0
-        from sensorium.sensors.ray_cfg import RayCfg  # slow to import, and needed where rays are observed only
+        from sensorium.sensors.rays.ray_cfg import RayCfg  # slow to import, and needed where rays are observed only
 
         cfg, is_true = self.sensor.cfg, not is_measured or self._is_unaltered()
         if isinstance(cfg, RayCfg) and spec.role == "range":

@@ -8,8 +8,8 @@ from typing import Any
 from sensorium.compute import Clock, Compute, Program, Rate
 from sensorium.engines.base import Engine
 from sensorium.scene.schedule import Group
-from sensorium.sensors.base import Sensor
-from sensorium.sensors.captures import Beat
+from sensorium.sensors.core.base import Sensor
+from sensorium.sensors.core.captures import Beat
 
 
 class OnRead:

@@ -11,7 +11,7 @@ import torch
 from sensorium.compute import Compute, pinned
 from sensorium.measurement.stages import ClockError
 from sensorium.readings import Reading, read_only
-from sensorium.sensors.base import Sensor
+from sensorium.sensors.core.base import Sensor
 
 
 def take_reading(sensor: Sensor[Any, Any], envs: range, *, truth: bool, poses: bool) -> Reading:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from sensorium.errors import ConfigError, listed, shown
-from sensorium.sensors.base import Sensor
+from sensorium.sensors.core.base import Sensor
 
 
 def saved_state(sensor: Sensor[Any, Any]) -> dict[str, Any]:

@@ -41,10 +41,10 @@ from sensorium.scene.schedule import Schedule
 from sensorium.scene.slices import first_env_of
 from sensorium.scene.use import Use, exclusive, mending
 from sensorium.scene.watch import Watch, Watches
-from sensorium.sensors.base import Sensor, SensorContext
 from sensorium.sensors.builtin import BuiltinSensorCfg
-from sensorium.sensors.poses import CapturePoses
-from sensorium.sensors.trial import try_hooks
+from sensorium.sensors.core.base import Sensor, SensorContext
+from sensorium.sensors.core.poses import CapturePoses
+from sensorium.sensors.core.trial import try_hooks
 from sensorium.spec import BODY_POSE, SHAPES, Requirement
 from sensorium.wire.world import Bodies, Body
 from sensorium.world.bodies import body_boxes, entity_of

@@ -15,8 +15,8 @@ from sensorium.compute import Clock, Compute, Program, Rate, Segment
 from sensorium.compute.graph import launching
 from sensorium.measurement.chain import EVERYTHING, ChainTable
 from sensorium.measurement.transport import Ring
-from sensorium.sensors.base import Sensor
-from sensorium.sensors.captures import Beat
+from sensorium.sensors.core.base import Sensor
+from sensorium.sensors.core.captures import Beat
 
 NEVER = 2**62
 """A tick that does not come."""

@@ -1,63 +1,68 @@
 """Every sensor of ours: importing this module defines, and thereby registers, all of them."""
 
-from sensorium.sensors.barometer import Barometer, BarometerCfg, BarometerData
-from sensorium.sensors.body_state import BodyState, BodyStateCfg, BodyStateData
 from sensorium.sensors.builtin import BuiltinSensor, BuiltinSensorCfg, BuiltinSensorData
-from sensorium.sensors.collision_events import CollisionEvents, CollisionEventsCfg, CollisionEventsData
-from sensorium.sensors.contact import Contact, ContactCfg, ContactFlagData
-from sensorium.sensors.contact_depth_probe import (
+from sensorium.sensors.cameras.depth_camera import DepthCamera, DepthCameraCfg, DepthCameraSensor
+from sensorium.sensors.cameras.ray_caster_camera import CameraData, RayCasterCamera, RayCasterCameraCfg
+from sensorium.sensors.contact.collision_events import CollisionEvents, CollisionEventsCfg, CollisionEventsData
+from sensorium.sensors.contact.contact import Contact, ContactCfg, ContactFlagData
+from sensorium.sensors.contact.contact_force import ContactForce, ContactForceCfg, ContactForceData
+from sensorium.sensors.contact.contact_sensor import ContactData, ContactSensor, ContactSensorCfg, ContactSensorData
+from sensorium.sensors.frames.body_state import BodyState, BodyStateCfg, BodyStateData
+from sensorium.sensors.frames.frame_transformer import FrameTransformer, FrameTransformerCfg, FrameTransformerData
+from sensorium.sensors.inertial.barometer import Barometer, BarometerCfg, BarometerData
+from sensorium.sensors.inertial.gnss import Gnss, GnssCfg, GnssData, SkyZone
+from sensorium.sensors.inertial.imu import Imu, ImuCfg, ImuData
+from sensorium.sensors.inertial.magnetometer import MagneticDipole, Magnetometer, MagnetometerCfg, MagnetometerData
+from sensorium.sensors.joints.force_torque import ForceTorque, ForceTorqueCfg, ForceTorqueData
+from sensorium.sensors.joints.joint import JointSensor, JointSensorCfg, JointSensorData
+from sensorium.sensors.joints.joint_torque import JointTorque, JointTorqueCfg, JointTorqueData
+from sensorium.sensors.joints.joint_wrench import JointWrench, JointWrenchCfg, JointWrenchData
+from sensorium.sensors.joints.motor_current import MotorCurrent, MotorCurrentCfg, MotorCurrentData
+from sensorium.sensors.rays.lidar import Lidar, LidarCfg, LidarData
+from sensorium.sensors.rays.radar import Radar, RadarCfg, RadarData
+from sensorium.sensors.rays.ray_caster import RayCaster, RayCasterCfg, RayCasterData, RayCastSensor, RayCastSensorCfg
+from sensorium.sensors.rays.terrain_height import TerrainHeight, TerrainHeightCfg, TerrainHeightData
+from sensorium.sensors.touch.contact_depth_probe import (
     ContactDepthProbe,
     ContactDepthProbeCfg,
     ContactDepthProbeData,
     KinematicDepthSensor,
     KinematicDepthSensorCfg,
 )
-from sensorium.sensors.contact_force import ContactForce, ContactForceCfg, ContactForceData
-from sensorium.sensors.contact_probe import (
+from sensorium.sensors.touch.contact_probe import (
     ContactProbe,
     ContactProbeCfg,
     ContactProbeData,
     KinematicContactSensor,
     KinematicContactSensorCfg,
 )
-from sensorium.sensors.contact_sensor import ContactData, ContactSensor, ContactSensorCfg, ContactSensorData
-from sensorium.sensors.depth_camera import DepthCamera, DepthCameraCfg, DepthCameraSensor
-from sensorium.sensors.elastomer_taxel import (
+from sensorium.sensors.touch.elastomer_taxel import (
     ElastomerDisplacementSensor,
     ElastomerDisplacementSensorCfg,
     ElastomerTaxel,
     ElastomerTaxelCfg,
     ElastomerTaxelData,
 )
-from sensorium.sensors.force_torque import ForceTorque, ForceTorqueCfg, ForceTorqueData
-from sensorium.sensors.frame_transformer import FrameTransformer, FrameTransformerCfg, FrameTransformerData
-from sensorium.sensors.gnss import Gnss, GnssCfg, GnssData, SkyZone
-from sensorium.sensors.imu import Imu, ImuCfg, ImuData
-from sensorium.sensors.joint import JointSensor, JointSensorCfg, JointSensorData
-from sensorium.sensors.joint_torque import JointTorque, JointTorqueCfg, JointTorqueData
-from sensorium.sensors.joint_wrench import JointWrench, JointWrenchCfg, JointWrenchData
-from sensorium.sensors.kinematic_tactile import (
+from sensorium.sensors.touch.kinematic_tactile import (
     KinematicTactileSensor,
     KinematicTactileSensorCfg,
     KinematicTactileSensorData,
     KinematicTaxel,
     KinematicTaxelCfg,
 )
-from sensorium.sensors.lidar import Lidar, LidarCfg, LidarData
-from sensorium.sensors.magnetometer import MagneticDipole, Magnetometer, MagnetometerCfg, MagnetometerData
-from sensorium.sensors.motor_current import MotorCurrent, MotorCurrentCfg, MotorCurrentData
-from sensorium.sensors.proximity_taxel import ProximityTaxel, ProximityTaxelCfg, ProximityTaxelData
-from sensorium.sensors.radar import Radar, RadarCfg, RadarData
-from sensorium.sensors.ray_caster import RayCaster, RayCasterCfg, RayCasterData, RayCastSensor, RayCastSensorCfg
-from sensorium.sensors.ray_caster_camera import CameraData, RayCasterCamera, RayCasterCameraCfg
-from sensorium.sensors.surface_distance_probe import (
+from sensorium.sensors.touch.proximity_taxel import ProximityTaxel, ProximityTaxelCfg, ProximityTaxelData
+from sensorium.sensors.touch.surface_distance_probe import (
     SurfaceDistanceProbe,
     SurfaceDistanceProbeCfg,
     SurfaceDistanceProbeData,
 )
-from sensorium.sensors.temperature_grid import LinkThermalCfg, TemperatureGrid, TemperatureGridCfg, TemperatureGridData
-from sensorium.sensors.terrain_height import TerrainHeight, TerrainHeightCfg, TerrainHeightData
-from sensorium.sensors.touch import Touch, TouchCfg, TouchData
+from sensorium.sensors.touch.temperature_grid import (
+    LinkThermalCfg,
+    TemperatureGrid,
+    TemperatureGridCfg,
+    TemperatureGridData,
+)
+from sensorium.sensors.touch.touch import Touch, TouchCfg, TouchData
 
 __all__ = [
     "Barometer",

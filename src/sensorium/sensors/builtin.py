@@ -79,7 +79,7 @@ from sensorium.compute import Rows, kernel, recorded
 from sensorium.engines.base import NameKind, NativeSensor
 from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest, shown
 from sensorium.measurement.record import Record
-from sensorium.sensors.base import SimpleSensor, Supports
+from sensorium.sensors.core.base import SimpleSensor, Supports
 from sensorium.spec import NATIVE_SENSOR, Field, Requirement, Role
 from sensorium.world.select import WORLD, match_names
 

@@ -6,8 +6,8 @@ import warnings
 from typing import Any
 
 from sensorium.cfg import MountedSensorCfg, SensorCfg
-from sensorium.sensors.base import Sensor
-from sensorium.sensors.trial import HookError
+from sensorium.sensors.core.base import Sensor
+from sensorium.sensors.core.trial import HookError
 from sensorium.testing.engine import EngineFactory, tumbling_engine
 from sensorium.testing.laws import Laws
 from sensorium.testing.trial import ContractError

@@ -17,8 +17,8 @@ from sensorium.measurement.pipeline import as_fields
 from sensorium.measurement.record import TORCH_DTYPES, Record
 from sensorium.measurement.stages import SpikeFault
 from sensorium.scene import Scene
-from sensorium.sensors.base import Sensor
-from sensorium.sensors.trial import ARRAYS, unwritten
+from sensorium.sensors.core.base import Sensor
+from sensorium.sensors.core.trial import ARRAYS, unwritten
 from sensorium.testing.engine import tumbling_engine
 from sensorium.testing.trial import (
     KEYED,

@@ -17,7 +17,7 @@ from sensorium.errors import SensoriumError
 from sensorium.measurement.knobs import CHAIN_KNOBS
 from sensorium.readings import Reading
 from sensorium.scene import Scene
-from sensorium.sensors.base import Sensor
+from sensorium.sensors.core.base import Sensor
 from sensorium.spec import FieldSpec
 from sensorium.testing.engine import EngineFactory
 from sensorium.wire.field_data import FieldData

@@ -1,0 +1,43 @@
+"""Configs: frozen, keyword-only, validated at construction, and the same in Python, JSON and TOML.
+
+A config holds plain values; nothing in the library ever writes into it. All faults of one config are reported at once
+as a `ConfigError`. Knobs (the amounts of imperfection) take a number, a vector, a distribution redrawn per env at
+reset, or, where a sensor has fields of several units, a mapping from field to one of these.
+"""
+
+from sensorium.cfg.base import (
+    ABSENT,
+    LARGEST,
+    Cfg,
+    Float,
+    ObjRef,
+    ObjType,
+    OffsetCfg,
+    Vec3,
+    as_plain,
+    bad,
+    differ,
+    meanings,
+    name_in,
+    numbers_in,
+    toml_words,
+    without_absent,
+)
+from sensorium.cfg.knobs import Amount, GilbertElliott, Knob, amount_bounds, parse_amount
+from sensorium.cfg.sensor import (
+    NON_NEGATIVE_KNOBS,
+    SELECTORS,
+    MountedSensorCfg,
+    Selector,
+    Selectors,
+    SensorCfg,
+    SimpleSensorCfg,
+)
+from sensorium.cfg.stage import PLACES, STAGE_KINDS, Place, StageCfg, find_kind
+
+__all__ = [
+    "ABSENT", "LARGEST", "NON_NEGATIVE_KNOBS", "PLACES", "SELECTORS", "STAGE_KINDS", "Amount", "Cfg", "Float",
+    "GilbertElliott", "Knob", "MountedSensorCfg", "ObjRef", "ObjType", "OffsetCfg", "Place", "Selector",
+    "Selectors", "SensorCfg", "SimpleSensorCfg", "StageCfg", "Vec3", "amount_bounds", "as_plain", "bad",
+    "differ", "find_kind", "meanings", "name_in", "numbers_in", "parse_amount", "toml_words", "without_absent",
+]  # fmt: skip

@@ -1,0 +1,443 @@
+"""The base of every config: validated numbers, errors that name every fault, JSON and TOML."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import inspect
+import json
+import math
+import re
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from functools import cache
+from itertools import zip_longest
+from numbers import Real
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    Strict,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError, core_schema
+
+from sensorium.errors import ConfigError, Fault, nearest, shown
+
+if TYPE_CHECKING:
+    pass
+
+DataT = TypeVar("DataT")
+T = TypeVar("T")
+
+Float = Annotated[float, Strict()]
+"""A number; text that looks like one is refused."""
+Vec3 = tuple[Float, Float, Float]
+Quat = tuple[Float, Float, Float, Float]
+
+
+def bad(expected: str, fix: str = "") -> PydanticCustomError:
+    """Return the exception that a validator raises; it becomes one `Fault`.
+
+    A validator of the whole config names the fields first: ``bad("low, high: two numbers that rise")``.
+    """
+    return PydanticCustomError("sensorium", "{expected}", {"expected": expected, "fix": fix})
+
+
+# Numbers --------------------------------------------------------------------------------------------------------------
+
+LARGEST = 3.4028234e38
+"""Numbers of a config end up in float32: nothing larger than this is accepted but infinity, where a field takes it."""
+SMALLEST = 1.1754944e-38
+"""Nothing smaller in size than this is accepted but 0, for the same reason."""
+MOST = 2**31 - 1
+"""Whole numbers of a config end up in int32."""
+
+
+def as_plain(value: Any) -> Any:
+    """Return what a NumPy array or a tensor holds as numbers and lists; anything else unchanged."""
+    try:
+        return value.tolist() if hasattr(value, "tolist") else value
+    except Exception:  # a tensor on the meta device holds no number
+        return value
+
+
+def numbers_in(value: Any) -> NDArray[np.float64]:
+    """Return numbers in lists, an array or a tensor as float64, of any shape.
+
+    Raises:
+        ValueError: there is something else, rows of several lengths, or a number that float32 cannot hold.
+    """
+    try:
+        array = np.asarray(as_plain(value))
+        if array.dtype.kind not in "biuf" and array.size:
+            raise ValueError("not only numbers")
+        with np.errstate(over="ignore"):
+            numbers = array.astype(np.float64)
+    except Exception as error:  # an object of another library may raise anything when it is converted
+        raise ValueError(str(error)) from None
+    size = np.abs(numbers)
+    if ((size < SMALLEST) & (size > 0.0) | (size > LARGEST) & (size < math.inf)).any():
+        raise ValueError(f"a number is smaller than {SMALLEST:.3g} or larger than {LARGEST:.3g} in size")
+    return numbers
+
+
+def differ(one: Any, other: Any) -> bool:
+    """Return whether two values of a field that has two names are not the same."""
+    try:
+        return bool(as_plain(one) != as_plain(other))
+    except Exception:  # as in numbers_in
+        return True
+
+
+def name_in(data: Mapping[str, Any]) -> str:
+    """Return the name in the arguments of a config in brackets, for messages; empty where it is no text."""
+    name = data.get("name")
+    return f"({name!r})" if isinstance(name, str) and name else ""
+
+
+def _python_number(value: Any) -> Any:
+    """Return the Python number that a NumPy or torch scalar holds; anything else unchanged."""
+    value = as_plain(value)
+    if not isinstance(value, Real) or isinstance(value, bool | int | float):
+        return value
+    try:
+        return float(value)
+    except OverflowError:  # a fraction
+        return value
+
+
+def parse_float(value: Any) -> Any:
+    """Return a number as float32 can hold it; infinity and NaN are left to the field. Raises what a validator may."""
+    value = value if type(value) is float else _python_number(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise bad("a valid number")
+    size = abs(value)
+    if size and not SMALLEST <= size <= LARGEST and size != math.inf and size == size:
+        raise bad(f"0, infinity or a number whose size is from {SMALLEST:.3g} to {LARGEST:.3g}")
+    return value
+
+
+def parse_int(value: Any) -> Any:
+    """Return a number as int32 can hold it; fractions are left to the field. Raises what a validator may raise."""
+    value = value if type(value) is int else _python_number(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise bad("a valid integer")
+    if not abs(value) <= MOST:
+        raise bad(f"a whole number from -{MOST} to {MOST}")
+    return value
+
+
+def parse_bool(value: Any) -> Any:
+    """Return a flag; text and numbers are refused. Raises what a validator may raise."""
+    if not isinstance(value, bool) and not isinstance(value := _python_number(value), bool):
+        raise bad("True or False")
+    return value
+
+
+PARSERS = {"float": parse_float, "int": parse_int, "bool": parse_bool}
+"""What is called on each number and flag of a config before pydantic, which alone would convert almost anything."""
+PARTS = ("schema", "items_schema", "keys_schema", "values_schema")
+"""Keys under which a core schema has another one, or a list of them."""
+
+
+def _checked(schema: Any) -> Any:
+    """Return a core schema whose numbers and flags go through `PARSERS`, and whose texts are no bytes.
+
+    What is checked already, as in a config inside another, is left as it is.
+    """
+    kind = schema["type"]
+    if kind in PARSERS:
+        return core_schema.no_info_before_validator_function(PARSERS[kind], schema)
+    if kind == "str":
+        return {**schema, "strict": True}
+    if kind == "function-before" and schema["function"]["function"] in PARSERS.values():
+        return schema
+    changed = dict(schema)
+    for part in PARTS:
+        if isinstance(inner := schema.get(part), Mapping):
+            changed[part] = _checked(inner)
+        elif isinstance(inner, list):
+            changed[part] = [_checked(each) for each in inner]
+    if kind == "union":
+        choices = [each if isinstance(each, tuple) else (each, None) for each in schema["choices"]]
+        changed["choices"] = [(_checked(each), label) if label else _checked(each) for each, label in choices]
+    if kind == "model-fields":
+        changed["fields"] = {
+            name: {**field, "schema": _checked(field["schema"])} for name, field in schema["fields"].items()
+        }
+    if kind == "definitions":
+        changed["definitions"] = [_checked(each) for each in schema["definitions"]]
+    return changed
+
+
+# Bases ----------------------------------------------------------------------------------------------------------------
+
+
+class Cfg(BaseModel):
+    """Base of every config: frozen, unknown fields refused, JSON and TOML round trip.
+
+    Raises:
+        ConfigError: at construction, listing every fault with field, value, what is accepted and the fix.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False, arbitrary_types_allowed=True)
+
+    def __init__(self, /, **data: Any) -> None:
+        try:
+            super().__init__(**data)
+        except ValidationError as error:
+            raise _config_error(type(self), error, data) from None
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> Any:
+        """Return the schema that refuses text, flags, arrays and what float32 or int32 cannot hold as numbers."""
+        return _checked(handler(source))
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _named_by_words(cls, value: Any, build: ValidatorFunctionWrapHandler) -> Any:
+        if isinstance(value, Mapping) and (odd := [name for name in value if not isinstance(name, str)]):
+            raise bad(f"a {cls.__name__} or its fields by name", f"{shown(odd[0])} is no name of a field.")
+        return build(value)
+
+    def __repr_args__(self) -> Any:
+        return [(name, value) for name, value in super().__repr_args__() if name in self.model_fields_set]
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed, validated as a whole."""
+        given = {name: getattr(self, name) for name in self.model_fields_set}
+        return type(self)(**{**given, **changes})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields that were given, JSON-able, unions tagged by ``kind``."""
+        return self.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Build the config from what `to_dict` returned.
+
+        Raises:
+            ConfigError: every fault at once.
+        """
+        return cls(**{name: value for name, value in data.items() if name != "kind" or "kind" in cls.model_fields})
+
+    def to_json(self) -> str:
+        """Return the config as JSON text."""
+        return json.dumps(self.to_dict())
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Build the config from JSON text."""
+        return cls.from_dict(json.loads(text))
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Return the JSON schema, with the meaning of each field as its description."""
+        schema = handler(core_schema)
+        properties = handler.resolve_ref_schema(schema).get("properties", {})
+        for name, text in meanings(cls).items():
+            if name in properties:
+                properties[name].setdefault("description", text)
+        return schema
+
+    def to_toml(self) -> str:
+        """Return the config as TOML text."""
+        import tomli_w
+
+        return tomli_w.dumps(self.to_dict())
+
+    @classmethod
+    def from_toml(cls, text: str) -> Self:
+        """Build the config from TOML text."""
+        with toml_words():
+            return cls.from_dict(tomllib.loads(text))
+
+
+WORDS_OF_OTHERS = {
+    "visualizer_cfg": "A viewer draws by itself: give debug_vis=True.",
+    "viz": "A viewer draws by itself: give debug_vis=True.",
+    "reference_meshes": "Meshes are always shared: leave it out.",
+    "class_type": "The sensor class is known by the class of its config.",
+    "secondary_policy": "Contact with any of the matches counts: leave it out.",
+    "entity_idx": "Name what it is mounted on: body=..., site=..., or ObjRef(type, name, entity).",
+    "link_idx_local": "Name what it is mounted on: link_name=... or body=...",
+    "pos_offset": "Give offset=OffsetCfg(pos=...).",
+    "euler_offset": "Give offset=OffsetCfg(rot=(w, x, y, z)).",
+}
+"""Fields of configs of other libraries that have another form here, and what to write."""
+
+
+def meanings(cls: type[BaseModel]) -> dict[str, str]:
+    """Return what each field of a config means: the docstring under it, or the description it was given.
+
+    The source is read when somebody asks. A field whose class has no source (typed at a prompt) is left out.
+    """
+    texts: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        if issubclass(base, BaseModel) and "[" not in base.__name__:
+            texts.update(_docstrings(base.__module__).get(base.__qualname__, {}))
+    given = {name: info.description for name, info in cls.model_fields.items() if info.description}
+    texts.update(given)
+    return {name: texts[name] for name in cls.model_fields if name in texts}
+
+
+@cache
+def _docstrings(module: str) -> dict[str, dict[str, str]]:
+    """Return the docstrings under the annotated names of each class of a module, by qualified name."""
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[module]))
+    except (KeyError, OSError, TypeError, SyntaxError):
+        return {}
+    found: dict[str, dict[str, str]] = {}
+
+    def look_into(body: Sequence[ast.stmt], path: str) -> None:
+        for item, after in zip_longest(body, body[1:]):
+            match item, after:
+                case ast.ClassDef(name=name), _:
+                    found[f"{path}{name}"] = {}  # of a class that is defined twice, the last
+                    look_into(item.body, f"{path}{name}.")
+                case ast.FunctionDef(name=name), _:
+                    look_into(item.body, f"{path}{name}.<locals>.")
+                case ((ast.If() | ast.Try() | ast.With()), _):
+                    look_into(item.body, path)
+                    look_into(getattr(item, "orelse", []), path)
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    found.get(path.removesuffix("."), {})[name] = inspect.cleandoc(text)
+
+    look_into(tree.body, "")
+    return found
+
+
+def _config_error(cls: type[Cfg], error: ValidationError, data: Mapping[str, Any]) -> ConfigError:
+    title = cls.__name__.split("[")[0] + name_in(data)
+    faults = []
+    for item in error.errors():
+        field = ".".join(str(part) for part in item["loc"] if not str(part).endswith("]")) or "(config)"
+        got = shown(item["input"])
+        context = item.get("ctx", {})
+        if item["type"] == "extra_forbidden":
+            expected, fix = _known_fields(cls, str(item["loc"][-1]))
+            faults.append(Fault(field, f"unknown field with value {got}", expected, fix))
+        elif item["type"] == "missing":
+            faults.append(Fault(field, "nothing", "a value", f"Give {field}=..."))
+        elif item["type"] == "sensorium":
+            expected = context["expected"]
+            words, colon, rest = expected.partition(": ")
+            if not item["loc"] and colon and all(word in cls.model_fields for word in words.split(", ")):
+                values = (data.get(word, cls.model_fields[word].default) for word in words.split(", "))
+                field, got, expected = words, ", ".join(map(shown, values)), rest
+            faults.append(Fault(field, got, expected, context["fix"]))
+        elif isinstance(context.get("error"), ConfigError):  # of a config inside this one
+            within = f"{field}." if item["loc"] else ""
+            for each in context["error"].faults:
+                faults.append(Fault(f"{within}{each.field}", each.got, each.expected, each.fix))
+        else:
+            text = item["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+            faults.append(Fault(field, got, text[:1].lower() + text[1:]))
+    return ConfigError(title, faults)
+
+
+def _known_fields(cls: type[Cfg], unknown: str) -> tuple[str, str]:
+    """Return which fields a config has, the nearest few of many, and what to write instead of an unknown one."""
+    known = list(cls.model_fields)
+    fix = WORDS_OF_OTHERS.get(unknown) or nearest(unknown, known).strip()
+    if len(known) <= FEW_FIELDS:
+        return f"one of the fields {', '.join(known)}", fix
+    expected = f"one of the {len(known)} fields of {cls.__name__.split('[')[0]}"
+    if fix:
+        return expected, fix
+    kind = getattr(cls, "kind", None) if cls.__module__.startswith("sensorium.") else None
+    near = ", ".join(get_close_matches(unknown, known, n=NEAREST_FIELDS, cutoff=0.0))
+    return f"{expected}, such as {near}", f"`sensorium list {kind()}` shows all." if kind else ""
+
+
+FEW_FIELDS, NEAREST_FIELDS = 8, 4
+"""An unknown field gets a list of all fields where they are few, else of so many."""
+_TOML_WORDS = (
+    (r"Uniform\(0, 0\.02\)", "{ uniform = [0.0, 0.02] }"),
+    (r"GilbertElliott\(p, r\)", "{ p = ..., r = ... }"),
+    (r"OffsetCfg\((\w+)=\((.*?)\)\)", r"{ \1 = [\2] }"),
+    (r"OffsetCfg\((\w+)=\.\.\.\)", r"{ \1 = ... }"),
+    (r'\{"(\w+)": (\[.*?\])\}', r"{ \1 = \2 }"),
+    (r"\{'(\w+)': \.\.\.\}", r"{ \1 = ... }"),
+    (r"\b(\w+)=(?=\S)", r"\1 = "),
+    (r"\b(\w+) = True\b", r"\1 = true"),
+)
+"""Patterns of what is written in Python, and what stands for it in TOML."""
+
+
+@contextlib.contextmanager
+def toml_words() -> Iterator[None]:
+    """Have config errors say what to write as TOML."""
+    try:
+        yield
+    except ConfigError as error:
+        faults = [replace(each, expected=_as_toml(each.expected), fix=_as_toml(each.fix)) for each in error.faults]
+        raise type(error)(error.config, faults) from None
+
+
+def _as_toml(text: str) -> str:
+    for pattern, form in _TOML_WORDS:
+        text = re.sub(pattern, form, text)
+    return text
+
+
+ABSENT: Any = object()
+"""Stands for an argument that was not given, where None may be."""
+
+
+def without_absent(**values: Any) -> dict[str, Any]:
+    """Return the values that were given: for an `__init__` with arguments by place, whose config tells what lacks."""
+    return {name: value for name, value in values.items() if value is not ABSENT}
+
+
+class OffsetCfg(Cfg):
+    """Fixed pose of a sensor's frame in the frame of what it is mounted on."""
+
+    pos: Vec3 = (0.0, 0.0, 0.0)
+    """Origin, m."""
+    rot: Quat = (1.0, 0.0, 0.0, 0.0)
+    """Orientation, unit quaternion (w, x, y, z)."""
+
+    @field_validator("pos")
+    @classmethod
+    def _finite(cls, pos: Vec3) -> Vec3:
+        if not all(map(math.isfinite, pos)):
+            raise bad("three finite numbers, m")
+        return pos
+
+    @field_validator("rot")
+    @classmethod
+    def _unit(cls, rot: Quat) -> Quat:
+        norm = sum(part * part for part in rot) ** 0.5
+        if not abs(norm - 1.0) < 1e-3:
+            fix = f"Normalised it is {tuple(round(part / norm, 6) for part in rot)}." if norm > 1e-6 else ""
+            raise bad(f"a unit quaternion (w, x, y, z), not one of length {norm:.6g}", fix)
+        return rot
+
+
+ObjType = Literal["body", "xbody", "joint", "geom", "site", "actuator", "tendon", "camera", "mesh"]
+"""Kinds of model elements that a reference can name."""
+
+
+class ObjRef(Cfg):
+    """A model element by type and name, optionally inside one entity."""
+
+    type: ObjType
+    """Kind of element. To a native sensor a ``body`` is its inertial frame and an ``xbody`` its own."""
+    name: str
+    """Name or full-match pattern."""
+    entity: str | None = None
+    """Entity (name prefix before ``/``); None means the name as it stands."""

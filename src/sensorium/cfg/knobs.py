@@ -1,0 +1,126 @@
+"""Knobs, the amounts of imperfections: a number, a vector, a distribution, or a mapping from field to one of these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import (
+    PlainSerializer,
+    PlainValidator,
+    Strict,
+    field_validator,
+)
+
+from sensorium.cfg.base import ABSENT, LARGEST, Cfg, _python_number, as_plain, bad, parse_float, without_absent
+from sensorium.errors import ConfigError, shown
+from sensorium.random import Choice, Distribution, Normal, Uniform, distribution_from_dict
+
+if TYPE_CHECKING:
+    pass
+
+
+def parse_amount(value: Any) -> Any:
+    """Return one amount: a float, a (nested) tuple of floats or a distribution. Raises what a validator may raise."""
+    if isinstance(value, Uniform | Normal | Choice):
+        return value
+    if isinstance(value, Mapping):
+        try:
+            return distribution_from_dict(dict(value))
+        except ConfigError:
+            raise
+        except (ValueError, TypeError) as error:
+            raise bad(str(error)) from None
+    value = _python_number(value)
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):
+        parts = tuple(parse_amount(part) for part in value)
+        if not parts or any(isinstance(part, Uniform | Normal | Choice) for part in parts):
+            raise bad("a non-empty vector of numbers", "For a distribution per column give it vectors.")
+        return parts
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise bad("a number, a vector or a distribution such as Uniform(0, 0.02)")
+    if not abs(value) <= LARGEST:
+        raise bad(f"a finite number, at most {LARGEST:.3g} in size")
+    return float(parse_float(value))
+
+
+def _parse_knob(value: Any) -> Any:
+    if value is None:
+        return None
+    if isinstance(value, Mapping) and not (len(value) == 1 and next(iter(value)) in ("uniform", "normal", "choice")):
+        if not value:
+            raise bad("a mapping from field to amount, or a number")
+        if odd := [field for field in value if not isinstance(field, str)]:
+            raise bad("a mapping from field to amount", f"{shown(odd[0])} is no name of a field.")
+        return {field: parse_amount(amount) for field, amount in value.items()}
+    return parse_amount(value)
+
+
+def _dump_knob(value: Any) -> Any:
+    if isinstance(value, Uniform | Normal | Choice):
+        return value.to_dict()
+    if isinstance(value, Mapping):
+        return {field: _dump_knob(amount) for field, amount in value.items()}
+    if isinstance(value, tuple):
+        return [_dump_knob(part) for part in value]
+    return value
+
+
+def amount_bounds(value: Any) -> tuple[float, float]:
+    """Return the least and greatest number an amount (or a mapping of amounts) can give."""
+    if isinstance(value, Uniform | Normal | Choice):
+        low, high = value.bounds
+        return amount_bounds(_as_tuple(low))[0], amount_bounds(_as_tuple(high))[1]
+    if isinstance(value, Mapping):
+        value = tuple(value.values())
+    if isinstance(value, tuple):
+        pairs = [amount_bounds(part) for part in value]
+        return min(low for low, _ in pairs), max(high for _, high in pairs)
+    return float(value), float(value)
+
+
+def _as_tuple(value: Any) -> Any:
+    value = as_plain(value)
+    return tuple(value) if isinstance(value, list) else value
+
+
+if TYPE_CHECKING:
+    Amount = float | Sequence[float] | Sequence[Sequence[float]] | Distribution
+    Knob = Amount | Mapping[str, Amount] | None
+else:
+    Amount = Annotated[Any, PlainValidator(parse_amount), PlainSerializer(_dump_knob)]
+    Knob = Annotated[Any, PlainValidator(_parse_knob), PlainSerializer(_dump_knob)]
+
+
+class GilbertElliott(Cfg):
+    """Loss in bursts: a good state loses nothing, a bad one everything (Gilbert 1960).
+
+    The loss rate is p / (p + r), the mean burst length 1 / r samples.
+    """
+
+    p: Annotated[float, Strict()]
+    """Probability per sample to turn bad, in [0, 1]."""
+    r: Annotated[float, Strict()]
+    """Probability per sample to turn good again, in (0, 1]."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, p: float, r: float) -> None: ...
+    else:
+
+        def __init__(self, p: Any = ABSENT, r: Any = ABSENT, **others: Any) -> None:
+            super().__init__(**without_absent(p=p, r=r), **others)
+
+    @field_validator("p")
+    @classmethod
+    def _p(cls, p: float) -> float:
+        if not 0.0 <= p <= 1.0:
+            raise bad("a probability in [0, 1]")
+        return p
+
+    @field_validator("r")
+    @classmethod
+    def _r(cls, r: float) -> float:
+        if not 0.0 < r <= 1.0:
+            raise bad("a probability in (0, 1]", "With r = 0 a burst would never end.")
+        return r

@@ -1,0 +1,243 @@
+"""Configs of sensors: name, rate, history; the standard knobs; what a sensor is mounted on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal
+
+from pydantic import (
+    ValidationInfo,
+    field_validator,
+)
+
+from sensorium.cfg.base import Cfg, DataT, Float, ObjRef, OffsetCfg, bad, name_in
+from sensorium.cfg.knobs import Amount, GilbertElliott, Knob, amount_bounds
+from sensorium.cfg.stage import Stages
+from sensorium.errors import ConfigError, Fault
+from sensorium.random import Choice, Normal, Uniform
+from sensorium.spec import kind_of
+
+if TYPE_CHECKING:
+    pass
+
+
+class SensorCfg(Cfg, Generic[DataT]):
+    """What every sensor has: a name, a rate and a history.
+
+    The type parameter is the sensor's data class, so that `scene[cfg].data` is typed.
+    """
+
+    name: str = ""
+    """Name in the scene; empty takes the kind, e.g. ``"imu"``."""
+    update_period: Float = 0.0
+    """Seconds between samples; 0 samples at every physics tick. Need not be a multiple of the time step."""
+    rate_hz: Float | None = None
+    """Samples per second, instead of `update_period`."""
+    history_length: int = 0
+    """Samples kept in `.history`; 0 keeps none."""
+    debug_vis: bool = False
+    """Whether the sensor draws itself in a viewer."""
+    evaluate: Literal["auto", "always", "on_read", "wanted"] = "auto"
+    """When samples are computed. ``auto``: on first read where that cannot be noticed, else at each due tick.
+    ``always``: at each due tick. ``on_read``: only when read. ``wanted``: at due ticks, but not while nobody reads."""
+
+    @field_validator("update_period")
+    @classmethod
+    def _period(cls, value: float) -> float:
+        if not 0.0 <= value < float("inf"):
+            raise bad("a finite number of seconds >= 0", "0 means every tick.")
+        return value
+
+    @field_validator("rate_hz")
+    @classmethod
+    def _rate(cls, value: float | None, info: ValidationInfo) -> float | None:
+        if value is not None:
+            if not 0.0 < value < float("inf"):
+                raise bad("a finite number of samples per second > 0")
+            if info.data.get("update_period"):
+                raise bad("no rate_hz beside update_period", "Keep one of the two.")
+        return value
+
+    @field_validator("history_length")
+    @classmethod
+    def _history(cls, value: int) -> int:
+        if value < 0:
+            raise bad("a whole number >= 0")
+        return value
+
+    @classmethod
+    def kind(cls) -> str:
+        """Return the name of this config class in files."""
+        return kind_of(cls)
+
+    @property
+    def label(self) -> str:
+        """The name in the scene."""
+        return self.name or self.kind()
+
+    @property
+    def prefixed_name(self) -> str:
+        """The name in the scene, with the entity's prefix where the sensor has one: `label`."""
+        return self.label
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields that were given, with the config's ``kind``."""
+        return {"kind": self.kind(), **super().to_dict()}
+
+
+NON_NEGATIVE_KNOBS = (
+    "noise",
+    "noise_density",
+    "random_walk",
+    "random_walk_density",
+    "resolution",
+    "delay",
+    "jitter",
+)
+_NON_NEGATIVE_ENDINGS = tuple(f"_{knob}" for knob in NON_NEGATIVE_KNOBS[:5])
+"""A knob with a prefix, such as `gyro_noise`."""
+
+
+class SimpleSensorCfg(SensorCfg[DataT], Generic[DataT]):
+    """A sensor that goes through the measurement pipeline, with the standard knobs.
+
+    A knob that is absent (None) takes no memory and no time; one that is given, even as 0, can be set per env at run
+    time. `noise` and `random_walk` are per sample; the densities are per sqrt(Hz) and stay right when the rate changes.
+    """
+
+    noise: Knob = None
+    """Standard deviation of white noise, per sample, in the field's unit (rad for a rotation)."""
+    noise_density: Knob = None
+    """White noise as a two-sided density (Allan's N), unit/sqrt(Hz): sigma = N * sqrt(sample rate)."""
+    bias: Knob = None
+    """Constant offset, in the field's unit."""
+    random_walk: Knob = None
+    """Standard deviation of the bias increment, per sample, in the field's unit."""
+    random_walk_density: Knob = None
+    """Rate random walk (Allan's K), unit*sqrt(Hz): sigma of the increment = K / sqrt(sample rate)."""
+    resolution: Knob = None
+    """Quantisation step, in the field's unit; 0 leaves the signal continuous."""
+    delay: Amount | None = None
+    """Seconds from capture to arrival; rounded to the nearest tick, half up."""
+    jitter: Amount | None = None
+    """Extra delay, drawn per sample: a number means uniform in [0, jitter) seconds; at most `delay`."""
+    loss: Float | GilbertElliott | None = None
+    """Probability that a sample never arrives, or `GilbertElliott(p, r)` for bursts."""
+    stages: Stages = ()
+    """Imperfections beyond the standard chain; those of one place run in this order."""
+
+    @field_validator("*", mode="after")
+    @classmethod
+    def _non_negative(cls, value: Any, info: ValidationInfo) -> Any:
+        name = info.field_name or ""
+        if name not in NON_NEGATIVE_KNOBS and not name.endswith(_NON_NEGATIVE_ENDINGS):
+            return value
+        if not isinstance(value, float | tuple | Mapping | Uniform | Choice):
+            return value
+        if amount_bounds(value)[0] < 0.0:
+            fix = "Use an amount >= 0; a Normal distribution is clipped at 0."
+            raise bad("nothing negative", fix)
+        return value
+
+    @field_validator("jitter", mode="after")
+    @classmethod
+    def _jitter(cls, value: Any, info: ValidationInfo) -> Any:
+        if value is not None:
+            if "delay" in info.data:
+                delay = info.data["delay"]
+                most = amount_bounds(delay)[0] if delay is not None else 0.0
+                if not isinstance(value, Normal) and amount_bounds(value)[1] > most:
+                    raise bad(f"a jitter of at most the delay, {most:g} s", "Raise delay or lower jitter.")
+                if delay is None:
+                    raise bad("no jitter without a delay", "Give delay as well; it must be at least the jitter.")
+            if isinstance(value, tuple):
+                raise bad("one number or distribution: jitter belongs to the sensor, not to a column")
+        return value
+
+    @field_validator("delay", mode="after")
+    @classmethod
+    def _delay(cls, value: Any) -> Any:
+        if isinstance(value, tuple):
+            raise bad("one number or distribution: delay belongs to the sensor, not to a column")
+        return value
+
+    @field_validator("loss", mode="after")
+    @classmethod
+    def _loss(cls, value: Any) -> Any:
+        if isinstance(value, float) and not 0.0 <= value < 1.0:
+            raise bad("a probability in [0, 1), or GilbertElliott(p, r)")
+        return value
+
+
+SELECTORS = ("site", "sites", "body", "bodies", "geom", "geoms", "joint", "joints", "camera", "cameras", "link_name",
+             "link_names", "prim_path")  # fmt: skip
+Selector = str | ObjRef | None
+Selectors = str | ObjRef | tuple[str | ObjRef, ...] | None
+
+
+class MountedSensorCfg(SimpleSensorCfg[DataT], Generic[DataT]):
+    """A sensor that sits somewhere. Give exactly one selector.
+
+    A singular selector means exactly one place and gives no mount axis; a plural one (a full-match pattern or a list)
+    gives a mount axis after env. ``body="world"`` (or ``body=None``, said explicitly) mounts on the world.
+    """
+
+    site: Selector = None
+    """Name (or full-match pattern) of one site."""
+    sites: Selectors = None
+    """Pattern or list of sites."""
+    body: Selector = None
+    """Name of one body; ``"world"`` is the world."""
+    bodies: Selectors = None
+    """Pattern or list of bodies."""
+    geom: Selector = None
+    """Name of one geom."""
+    geoms: Selectors = None
+    """Pattern or list of geoms."""
+    joint: Selector = None
+    """Name of one joint: its anchor, in the axes of its body."""
+    joints: Selectors = None
+    """Pattern or list of joints."""
+    camera: Selector = None
+    """Name of one camera of the model."""
+    cameras: Selectors = None
+    """Pattern or list of cameras."""
+    link_name: Selector = None
+    """Name of one body, in the words of URDF."""
+    link_names: Selectors = None
+    """Pattern or list of bodies, in the words of URDF."""
+    prim_path: str | None = None
+    """Path of one prim: ``{ENV_REGEX_NS}/Robot/imu`` is tried as ``Robot/imu`` and then as ``imu``."""
+    offset: OffsetCfg = OffsetCfg()
+    """Pose of the sensor's frame in the frame it is mounted on."""
+
+    OffsetCfg: ClassVar[type[OffsetCfg]] = OffsetCfg
+
+    def __init__(self, /, **data: Any) -> None:
+        given = [name for name in SELECTORS if name in data]
+        wanted = [name for name in given if data[name] is not None]
+        if given and not wanted:
+            data = {name: value for name, value in data.items() if name not in given} | {"body": "world"}
+        faults = []
+        if len(wanted) > 1:
+            got = ", ".join(f"{name}={data[name]!r}" for name in wanted)
+            faults.append(Fault("mount", got, "exactly one selector", "Keep one of them."))
+        elif not given:
+            expected = f"one of {', '.join(SELECTORS)}"
+            faults.append(Fault("mount", "no selector", expected, 'To mount on the world write body="world".'))
+        try:
+            super().__init__(**data)
+        except ConfigError as error:
+            raise ConfigError(error.config, [*error.faults, *faults]) from None
+        if faults:
+            raise ConfigError(f"{type(self).__name__.split('[')[0]}{name_in(data)}", faults)
+
+    @property
+    def selector(self) -> tuple[str, Any]:
+        """The selector that was given: its field name and value."""
+        return next((name, getattr(self, name)) for name in SELECTORS if getattr(self, name) is not None)
+
+    @property
+    def is_plural(self) -> bool:
+        """Whether the sensor has a mount axis."""
+        return self.selector[0].endswith("s") or self.selector[0] == "bodies"

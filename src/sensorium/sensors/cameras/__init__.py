@@ -1,0 +1,1 @@
+"""Cameras: images from cast rays."""

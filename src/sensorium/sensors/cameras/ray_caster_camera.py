@@ -1,0 +1,526 @@
+"""Camera that casts one ray per pixel: distances, normals and what is met, without rendering.
+
+Axes: ``[env, mount, height, width, channel]`` (no mount axis for a singular selector), row 0 at the top.
+
+The camera sits at `offset` in the frame of its mount. With K its intrinsic matrix, the ray of the pixel in row v and
+column u goes along p = K^-1 (u + 1/2, v + 1/2, 1), to the right, down and forward. A hit at the length r of the ray is
+at the distance r from the camera, and at z = r / |p| from its image plane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import warp as wp
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sensorium.compute import Rows, kernel, recorded
+from sensorium.engines.envs import env_rows
+from sensorium.errors import ConfigError, Fault
+from sensorium.geometry.cameras import (
+    CONVENTIONS,
+    Convention,
+    convert_orientation_convention,
+    inverse_intrinsics,
+    look_at,
+    quat_apply,
+    quat_conjugate,
+    quat_mul,
+)
+from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_yaw
+from sensorium.measurement.pipeline import Hooks
+from sensorium.measurement.record import Record, Timeline, copy_word, words_of
+from sensorium.measurement.stages.depth_image import DepthStage
+from sensorium.readings import DebugShape
+from sensorium.sensors.cameras.ray_caster_camera_cfg import (
+    ALWAYS,
+    DISTANCES,
+    UNSUPPORTED,
+    CameraData,
+    CameraOffsetCfg,
+    RayCasterCameraCfg,
+)
+from sensorium.sensors.core.base import SimpleSensor
+from sensorium.sensors.rays.ray_caster import RayCaster, heading
+from sensorium.spec import Field
+
+
+@kernel(group="images")
+def _camera_pose(
+    rows: Rows,
+    alignment: int,
+    pos_in: wp.array2d[wp.vec3],
+    quat_in: wp.array2d[wp.vec4],
+    offset_pos_in: wp.array2d[wp.vec3],
+    offset_quat_in: wp.array2d[wp.vec4],
+    drift_in: wp.array2d[wp.vec3],
+    k_in: wp.array3d[wp.float32],
+    pos_out: wp.array2d[wp.vec3],
+    quat_out: wp.array2d[wp.vec4],
+    k_out: wp.array4d[wp.float32],
+) -> None:
+    i, mount = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    turn = quat_in[env, mount]
+    if alignment == 1:
+        turn = quat_yaw(turn)
+    elif alignment == 2:
+        turn = wp.vec4(1.0, 0.0, 0.0, 0.0)
+    pos = pos_in[env, mount] + quat_rotate(turn, offset_pos_in[env, mount])
+    if drift_in.shape[0] > 0:
+        pos = pos + drift_in[env, mount]
+    pos_out[env, mount] = pos
+    quat_out[env, mount] = quat_multiply(turn, offset_quat_in[env, mount])
+    for row in range(3):
+        for column in range(3):
+            k_out[env, mount, row, column] = k_in[env, row, column]
+
+
+@kernel
+def _copy(rows: Rows, count: int, wide: int, source: wp.uint64, target: wp.uint64) -> None:
+    i, word = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] != wp.uint8(0):
+        copy_word(wide, source, env * count + word, target, env * count + word)
+
+
+RAY, RAY_IN_PLANE, DEPTH = 0, 1, 2
+"""Where `_images` finds what it starts from: the ray's length in `ranges` or in `depths`, or z-depth in `depths`."""
+
+
+@kernel(group="images")
+def _images(
+    rows: Rows,
+    source: int,
+    is_last: int,
+    farthest: float,
+    beyond: float,
+    keeps_points: int,
+    width: int,
+    inverse_k: wp.array2d[wp.vec3],
+    ranges_in: wp.array3d[wp.float32],
+    depths_in: wp.array3d[wp.float32],
+    ranges: wp.array3d[wp.float32],
+    depths: wp.array3d[wp.float32],
+    points: wp.array3d[wp.vec3],
+) -> None:
+    """Make both distances of one, and the points of them; as the last thing, clip."""
+    i, mount, pixel = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    e = env % inverse_k.shape[0]
+    at = wp.vec3(float(pixel % width) + 0.5, float(pixel / width) + 0.5, 1.0)
+    p = wp.vec3(wp.dot(inverse_k[e, 0], at), wp.dot(inverse_k[e, 1], at), wp.dot(inverse_k[e, 2], at))
+    length = wp.length(p)
+    r = wp.float32(0.0)
+    z = wp.float32(0.0)
+    if source == 2:
+        z = depths_in[env, mount, pixel]
+        r = z * length
+    else:
+        if source == 0:
+            r = ranges_in[env, mount, pixel]
+        else:
+            r = depths_in[env, mount, pixel]
+        z = r / length
+    misses = wp.isinf(z)
+    has_point = not misses
+    if is_last != 0:
+        has_point = keeps_points != 0 or not (misses or z > farthest)
+        if misses or r > farthest:
+            r = beyond
+        if misses or z > farthest:
+            z = beyond
+    if ranges.shape[0] > 0:
+        ranges[env, mount, pixel] = r
+    if depths.shape[0] > 0:
+        depths[env, mount, pixel] = z
+    if points.shape[0] > 0:
+        point = wp.vec3(wp.inf, wp.inf, wp.inf)
+        if has_point:
+            point = z * p
+        points[env, mount, pixel] = point
+
+
+class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
+    """Camera that casts rays, at one or several mounts.
+
+    Intrinsics and poses can be changed per env between steps (`set_intrinsic_matrices`, `set_world_poses`). They hold
+    from the next sample on (``scene.update(ticks=0)`` takes the current one again), are saved with the scene's state,
+    and outlast resets.
+    """
+
+    UNSUPPORTED_TYPES: ClassVar[set[str]] = {*UNSUPPORTED}
+    """Types of data that rays cannot give."""
+
+    cfg: RayCasterCameraCfg  # type: ignore[assignment]
+
+    @property
+    def image_shape(self) -> tuple[int, int]:
+        """(height, width), pixels."""
+        width, height = self._lens[0]
+        return height, width
+
+    @cached_property
+    def _lens(self) -> tuple[tuple[int, int], NDArray[np.float64]]:
+        """(width, height), px, and the intrinsic matrices `[1 or env, 3, 3]` that the sensor starts with.
+
+        Raises:
+            ConfigError: the config leaves open what the camera of the model does not state, or cameras differ.
+        """
+        names = [name for name in self.mount.cameras if name]
+        first = names[0] if len(names) == self.mount.count else ""
+        found = [(name, self.engine.camera_lens(name)) for name in names] if first else [("", None)]
+        image = self.cfg.image_on(found[0][1], first)
+        k = self.cfg.matrices_on(found[0][1], first)
+        for name, lens in found[1:]:
+            differs = "image" if self.cfg.image_on(lens, name) != image else ""
+            if not differs and not np.allclose(self.cfg.matrices_on(lens, name), k, rtol=1e-9):
+                differs = "lens"
+            if differs:
+                got = f"{first!r} and {name!r}, whose {differs} differs"
+                fix = "Give each camera its own sensor, or state width, height and fovy in the config."
+                expected = "cameras with one image and one lens"
+                raise ConfigError(self._title, [Fault(self.cfg.selector[0], got, expected, fix)])
+        return image, k
+
+    def fields(self) -> Mapping[str, Field]:
+        """Return the selected fields, with the size of the image; one of both distances takes the noise."""
+        self.compute_on.memory.check_cast(self.image_shape, self.mount.count)
+        declared = SimpleSensor.fields(self)
+        out = {}
+        for name in self.cfg.selected:
+            field = declared[name]
+            if name not in ALWAYS:
+                field = replace(field, shape=(*self.image_shape, *field.shape[2:]))
+            if name == DISTANCES[1] and DISTANCES[0] in self.cfg.selected:
+                field = replace(field, kind="derived")
+            out[name] = field
+        return out
+
+    def constants(self) -> Mapping[str, Any]:
+        """Return the size of the image and the types of data."""
+        return {"image_shape": self.image_shape, "data_types": self.cfg.asked}
+
+    def _hooks(self) -> Hooks:
+        self._check_stages()
+        hooks, cfg = super()._hooks(), self.cfg
+        if cfg.drifts or (cfg.clips and not cfg.is_clean):  # clipping comes after the noise: two images from the start
+            hooks.raw, hooks.fused = None, self.update_current_timestep_data
+        return hooks
+
+    def _check_stages(self) -> None:
+        """Raise `ConfigError` where a model of depth errors has another lens than the camera, in any environment."""
+        for k in np.unique(self._lens[1], axis=0):
+            self._check_stages_of(k)
+
+    def _check_stages_of(self, k: NDArray[np.float64]) -> None:
+        (fx, _, cx), (_, fy, cy), _ = k.tolist()
+        fix = f"Give it those of the camera: fx {fx:.6g}, fy {fy:.6g}, centre ({cx:.6g}, {cy:.6g}) px."
+        faults = []
+        for number, stage in enumerate(self.cfg.stages):
+            if not isinstance(stage, DepthStage):
+                continue
+            image = stage.pinhole(*self.image_shape)
+            where, focal = f"stages.{number}", float(image.focal)
+            if max(abs(focal / fx - 1.0), abs(focal / fy - 1.0)) > 1e-3:
+                faults.append(Fault(f"{where}.focal_px", f"{focal:.6g}", "the focal length of the camera, px", fix))
+            elif max(abs(image.cx - cx), abs(image.cy - cy)) > 0.5:
+                got = f"({image.cx:.6g}, {image.cy:.6g})"
+                faults.append(Fault(f"{where}.principal_point", got, "the principal point of the camera, px", fix))
+        if faults:
+            raise ConfigError(self._title, faults)
+
+    @property
+    def _title(self) -> str:
+        return f"{type(self.cfg).__name__}({self.cfg.label!r})"
+
+    def setup(self) -> None:
+        """Choose the shapes, and build what is not built yet."""
+        cfg, device, envs = self.cfg, self.device, self.compute_on.num_envs
+        k = torch.tensor(self._lens[1], dtype=torch.float32, device="cpu")
+        inverse = inverse_intrinsics(k, self._title)
+        self._k = k.float().expand(envs, 3, 3).contiguous().to(device)
+        self._inverse_k = inverse.float().expand(envs, 3, 3).contiguous().to(device)
+        shape = (envs, self.mount.count)
+        quat = convert_orientation_convention(
+            torch.tensor(cfg.offset.rot, dtype=torch.float32, device="cpu").double(),
+            cfg.convention_on(all(self.mount.cameras)),
+            "world",
+        )
+        quat = quat / quat.norm()
+        self._offset_pos = torch.tensor(cfg.offset.pos, device="cpu").float().expand(*shape, 3).contiguous().to(device)
+        self._offset_quat = quat.float().expand(*shape, 4).contiguous().to(device)
+        self._cast = self.ray_cast(
+            targets=cfg.seen,
+            alignment=cfg.alignment,
+            offsets=(self._offset_pos, self._offset_quat),
+            limits=cfg.limits,
+            inverse_k=self._inverse_k,
+            image=self.image_shape,
+        )
+        self._drifts = [self.new_state("drift", (self.mount.count, 3)) if cfg.drifts else None, None]
+
+    # One image --------------------------------------------------------------------------------------------------------
+
+    @recorded
+    def update_raw_data(self, raw: Record) -> None:
+        """Cast all rays, make the images of them, and note the pose (four launches)."""
+        self._take(raw, None, is_last=self.cfg.is_clean)
+
+    @recorded
+    def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
+        """Take the true image, clipped, and the measured one, from where the camera believes itself to be."""
+        if self.cfg.drifts:
+            self._take(raw, None, is_last=True)
+            self._take(slot, self._drifts[0], is_last=self.cfg.is_clean, look=False)
+            return
+        self._take(slot, None, is_last=False)
+        for name in slot:
+            if name not in (*DISTANCES, "points_b"):
+                words = words_of(slot[name])
+                inputs = [words.count, words.wide, words.address, words_of(raw[name]).address]
+                self.compute_on.launch(_copy, (words.count,), inputs, [])
+        self._make_images(slot, raw, RAY if "distance_to_camera" in raw else DEPTH, is_last=True)
+
+    def _take(self, record: Record, drift: Tensor | None, *, is_last: bool, look: bool = True) -> None:
+        outputs = {"normals": "normal", "geom_ids": "shape", "face_ids": "face"}
+        wanted = {word: record[name] for name, word in outputs.items() if name in record}
+        holder = "distance_to_camera" if "distance_to_camera" in record else "distance_to_image_plane"
+        if holder in record:
+            wanted["distance"] = record[holder]
+        self._cast.cast(wanted, drift=drift, look=look)
+        source = RAY if holder == "distance_to_camera" else RAY_IN_PLANE
+        self._make_images(record, record, source, is_last=is_last)
+        moved = torch.zeros((0, 1, 3), dtype=torch.float32, device=self.device) if drift is None else drift
+        inputs = [
+            ("base", "yaw", "world").index(self.cfg.alignment),
+            wp.from_torch(self.mount.pos_w, dtype=wp.vec3),
+            wp.from_torch(self.mount.quat_w, dtype=wp.vec4),
+            wp.from_torch(self._offset_pos, dtype=wp.vec3),
+            wp.from_torch(self._offset_quat, dtype=wp.vec4),
+            wp.from_torch(moved, dtype=wp.vec3),
+            wp.from_torch(self._k),
+        ]
+        pose = [record.warp.pos_w, record.warp.quat_w_world, record.warp.intrinsic_matrices]
+        self.compute_on.launch(_camera_pose, (self.mount.count,), inputs, pose)
+
+    def _make_images(self, given: Record, record: Record, source: int, *, is_last: bool) -> None:
+        """Make the distances and points of `record` of one distance in `given` (a launch)."""
+        if not any(name in record for name in DISTANCES):
+            return
+        height, width = self.image_shape
+        farthest, beyond = self.cfg.clipping
+
+        def image(record: Record, name: str, dtype: Any, *size: int) -> Any:
+            if name not in record:
+                return wp.zeros((0, 0, 0), dtype=dtype, device=self.device)
+            shape = (self.compute_on.num_envs, self.mount.count, height * width, *size)
+            return wp.from_torch(record[name].view(shape), dtype=dtype)
+
+        keeps = int(self.cfg.depth_clipping_behavior != "none")
+        inputs = [source, int(is_last), farthest, beyond, keeps, width, wp.from_torch(self._inverse_k, dtype=wp.vec3)]
+        inputs += [image(given, name, wp.float32) for name in reversed(DISTANCES)]
+        images = [image(record, name, wp.float32) for name in reversed(DISTANCES)]
+        images.append(image(record, "points_b", wp.vec3, 3))
+        self.compute_on.launch(_images, (self.mount.count, height * width), inputs, images)
+
+    @recorded
+    def derive_measured(self, slot: Record) -> None:
+        """Let the other measured distance and the points follow from the measured one, and clip (a launch)."""
+        self._make_images(slot, slot, DEPTH if "distance_to_image_plane" in slot else RAY, is_last=True)
+
+    def pose_offset(self) -> tuple[Tensor, Tensor]:
+        """Return where the cameras are in the frame of their mounts, live: x forward, z up."""
+        return self._offset_pos, self._offset_quat
+
+    def height_scan(self, offset: float = 0.0, miss_value: float | None = None) -> Tensor:
+        """Raise, for a camera has no hits in the world.
+
+        Raises:
+            ConfigError: always.
+        """
+        fix = "Take a RayCasterCfg with this pattern."
+        raise ConfigError.single(self._title, "data_types", self.cfg.asked, "ray_hits_w, which height_scan needs", fix)
+
+    # Intrinsics and poses ---------------------------------------------------------------------------------------------
+
+    @property
+    def intrinsic_matrices(self) -> Tensor:
+        """Intrinsic matrices, float32 `[env, 3, 3]`, px: what the next sample is taken with (a copy)."""
+        return self._k.clone()
+
+    def set_intrinsic_matrices(self, matrices: Tensor, focal_length: float | None = 1.0, env_ids: Any = None) -> None:
+        """Set the intrinsic matrices of some envs; all mounts of an env have the same.
+
+        Args:
+            matrices: `[n, 3, 3]` for n envs, or `[3, 3]` for all of them, px: ((fx, skew, cx), (0, fy, cy), (0, 0, 1)).
+            focal_length: only sets the unit of apertures, which are not kept here: it changes nothing.
+            env_ids: int ids, bool mask or None for all.
+
+        Raises:
+            ConfigError: a shape does not fit, or a matrix is singular, not finite or has another last row.
+        """
+        rows = self._rows(env_ids)
+        k = torch.as_tensor(matrices, dtype=torch.float64, device="cpu").detach()
+        k = self._one_per_env("matrices", k, rows, (3, 3))
+        inverse = inverse_intrinsics(k, self._title)
+        self._k[rows] = k.float().to(self.device)
+        self._inverse_k[rows] = inverse.float().to(self.device)
+        self._cast.widen(self._inverse_k[rows], more=len(rows) < self.num_envs)
+        self._changed()
+
+    def set_world_poses(
+        self,
+        positions: Tensor | None = None,
+        orientations: Tensor | None = None,
+        env_ids: Any = None,
+        convention: Convention = "ros",
+    ) -> None:
+        """Put cameras somewhere in the world. It rewrites their offset, so that they keep following their mounts.
+
+        Args:
+            positions: `[n, 3]` for n envs (`[n, mount, 3]` with a mount axis), or `[3]` for all, m; None leaves them.
+            orientations: likewise `[n, 4]`, quaternions (w, x, y, z); None leaves them.
+            env_ids: int ids, bool mask or None for all.
+            convention: axes that `orientations` turn.
+
+        Raises:
+            ConfigError: a shape does not fit, a number is not finite, a quaternion has no unit length, or the
+                convention is unknown.
+        """
+        if convention not in CONVENTIONS:
+            raise ConfigError.single(self._title, "convention", convention, f"one of {', '.join(CONVENTIONS)}")
+        rows = self._rows(env_ids)
+        pos, turn = (tensor[rows] for tensor in self._parents())
+        back = quat_conjugate(turn)
+        offset_pos = self._offset_pos[rows].double()
+        offset_quat = self._offset_quat[rows].double()
+        if positions is not None:
+            offset_pos = quat_apply(back, self._per_mount("positions", positions, rows, 3) - pos)
+        if orientations is not None:
+            wanted = self._per_mount("orientations", orientations, rows, 4)
+            length = wanted.norm(dim=-1, keepdim=True)
+            if not bool(((length - 1.0).abs() < 1e-3).all()):
+                worst = wanted.reshape(-1, 4)[int((length - 1.0).abs().reshape(-1).argmax())].tolist()
+                raise ConfigError.single(self._title, "orientations", worst, "unit quaternions (w, x, y, z)")
+            offset_quat = quat_mul(back, convert_orientation_convention(wanted / length, convention, "world"))
+        self._offset_pos[rows] = offset_pos.float()
+        self._offset_quat[rows] = (offset_quat / offset_quat.norm(dim=-1, keepdim=True)).float()
+        self._changed()
+
+    def set_world_poses_from_view(self, eyes: Tensor, targets: Tensor, env_ids: Any = None) -> None:
+        """Put cameras at some places and let them look at others; the world's z is up in the image.
+
+        Straight up or down they are turned as one that looked along the world's x and was tilted.
+
+        Args:
+            eyes: where they are, as `positions` of `set_world_poses`, m.
+            targets: what they look at, likewise, m.
+            env_ids: int ids, bool mask or None for all.
+
+        Raises:
+            ConfigError: a shape does not fit, a number is not finite, or an eye is where its target is.
+        """
+        rows = self._rows(env_ids)
+        where, what = (self._per_mount(name, given, rows, 3) for name, given in (("eyes", eyes), ("targets", targets)))
+        quat = look_at(where, what, "world", self._title)
+        axis = (slice(None), slice(None)) if self._mount_axis else (slice(None), 0)
+        self.set_world_poses(where[axis], quat[axis], env_ids, "world")
+
+    def _rows(self, env_ids: Any) -> Tensor:
+        rows = env_rows(env_ids, self.num_envs, self.device)
+        return torch.arange(self.num_envs, device=self.device) if rows is None else rows
+
+    def _one_per_env(self, name: str, given: Tensor, rows: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """Return values of each env in `rows`: given for each, or one for all."""
+        full = (len(rows), *shape)
+        if tuple(given.shape) not in (shape, full):
+            expected = f"{list(full)} for {len(rows)} envs, or {list(shape)} for all"
+            raise ConfigError.single(self._title, name, tuple(given.shape), expected)
+        return given.expand(full)
+
+    def _per_mount(self, name: str, given: Any, rows: Tensor, size: int) -> Tensor:
+        """Return finite values `[n, mount, size]`, float64."""
+        values = torch.as_tensor(given, dtype=torch.float64, device=self.device).detach()
+        if values.dim() == 1:
+            values = self._one_per_env(name, values, rows, (size,))[:, None].expand(-1, self.mount.count, -1)
+        elif self._mount_axis:
+            shape = (len(rows), self.mount.count, size)
+            if tuple(values.shape) != shape:
+                expected = f"{list(shape)} for {len(rows)} envs, or [{size}] for all"
+                raise ConfigError.single(self._title, name, tuple(values.shape), expected)
+        else:
+            values = self._one_per_env(name, values, rows, (size,))[:, None]
+        if not bool(torch.isfinite(values).all()):
+            raise ConfigError.single(self._title, name, values.reshape(-1, size).tolist()[:3], "finite numbers")
+        return values
+
+    def _parents(self) -> tuple[Tensor, Tensor]:
+        """Return the poses that the offset is in, now: float64 `[env, mount, 3]` and `[env, mount, 4]`."""
+        mount, device = self.mount, self.device
+        self.engine.refresh()
+        body = mount.body.long()
+        pos = mount.offset_pos.double().expand(self.num_envs, -1, -1).clone()
+        quat = mount.offset_quat.double().expand(self.num_envs, -1, -1).clone()
+        on_body = body >= 0
+        if bool(on_body.any()):
+            bodies = body[on_body]
+            turn = self.engine.array("body_quat_w").to(device)[:, bodies].double()
+            pos[:, on_body] = self.engine.array("body_pos_w").to(device)[:, bodies].double() + quat_apply(
+                turn, pos[:, on_body]
+            )
+            quat[:, on_body] = quat_mul(turn, quat[:, on_body])
+        if self.cfg.alignment == "world":
+            quat = quat.new_tensor([1.0, 0.0, 0.0, 0.0]).expand(quat.shape)
+        elif self.cfg.alignment == "yaw":
+            quat = heading(quat)
+        return pos, quat / quat.norm(dim=-1, keepdim=True)
+
+    def _changed(self) -> None:
+        self.captures.evaluated = -1  # what was computed on read, is read again
+
+    # Saving and drawing -----------------------------------------------------------------------------------------------
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return all that must be saved to resume, with intrinsics and poses."""
+        own = {
+            "camera/k": self._k,
+            "camera/inverse_k": self._inverse_k,
+            "camera/offset_pos": self._offset_pos,
+            "camera/offset_quat": self._offset_quat,
+        }
+        return {**super().tensors(), **own}
+
+    def load(self, tensors: Mapping[str, Tensor], counters: Mapping[str, int]) -> None:
+        """Restore what `tensors` and `counters` returned."""
+        super().load(tensors, counters)
+        self._cast.widen(self._inverse_k)
+        self._changed()
+
+    def debug_draw(self) -> list[DebugShape]:
+        """Return the pyramid that each camera looks into, 0.3 m long."""
+        data: Any = self.data
+        pos, quat = (tensor.reshape(self.num_instances, -1) for tensor in (data.pos_w, data.quat_w_world))
+        height, width = self.image_shape
+        inverse = self._inverse_k.repeat_interleave(self.mount.count, dim=0)
+        edges = torch.tensor(
+            [[0.0, 0, 1], [width, 0, 1], [width, height, 1], [0, height, 1]], dtype=torch.float32, device=self.device
+        )
+        p = torch.einsum("nij,kj->nki", inverse, edges)
+        corners = pos[:, None] + quat_apply(quat[:, None], 0.3 * torch.stack([p[..., 2], -p[..., 0], -p[..., 1]], -1))
+        eye = pos[:, None].expand_as(corners)
+        lines = torch.cat([torch.stack([eye, corners], 2), torch.stack([corners, corners.roll(-1, 1)], 2)], 1)
+        return [DebugShape("lines", np.asarray(lines.reshape(-1, 2, 3).cpu()))]
+
+
+__all__ = ["UNSUPPORTED", "CameraData", "CameraOffsetCfg", "RayCasterCamera", "RayCasterCameraCfg"]

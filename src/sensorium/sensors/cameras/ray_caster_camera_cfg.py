@@ -1,0 +1,337 @@
+"""What a camera that casts rays gives (`CameraData`) and how it is described (`RayCasterCameraCfg`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import field_validator, model_validator
+from torch import Tensor
+
+from sensorium.cfg import OffsetCfg, bad
+from sensorium.engines.base import CameraLens
+from sensorium.errors import ConfigError, Fault, nearest
+from sensorium.geometry.cameras import Convention, convert_orientation_convention
+from sensorium.patterns import OptionalPatternField, PinholeCameraPatternCfg
+from sensorium.sensors.rays.ray_caster import AXES, DriftRange, Range
+from sensorium.sensors.rays.ray_cfg import RayCfg
+from sensorium.spec import Field
+from sensorium.world.ray_cast import Alignment
+
+IMAGE = ("height", "width", "channel")
+VECTORS = ("height", "width", "xyz")
+
+
+@dataclass(frozen=True, slots=True)
+class CameraData:
+    """One image, and where it was taken from; types of data that the config does not name are None.
+
+    Attributes:
+        image_shape: (height, width), pixels.
+        data_types: the types of data, as the config names them.
+    """
+
+    pos_w: Annotated[Tensor, Field("m", (3,), frame="world", kind="derived", role="point")]
+    """Position of the camera's optical centre in the world, m."""
+    quat_w_world: Annotated[Tensor, Field("1", (4,), frame="world", kind="derived", role="pose")]
+    """Orientation of the camera in the world, axes forward, left, up; unit quaternion (w, x, y, z)."""
+    intrinsic_matrices: Annotated[Tensor, Field("px", (3, 3), ("row", "column"), kind="derived")]
+    """Intrinsic matrix, px: ((fx, 0, cx), (0, fy, cy), (0, 0, 1))."""
+    distance_to_camera: Annotated[Tensor, Field("m", (1, 1, 1), IMAGE, role="image")]
+    """Length of each pixel's ray up to its hit, m."""
+    distance_to_image_plane: Annotated[Tensor, Field("m", (1, 1, 1), IMAGE, role="image")]
+    """Distance of each pixel's hit along the camera's axis, m: z-depth."""
+    normals: Annotated[Tensor, Field("1", (1, 1, 3), VECTORS, frame="world", kind="derived", role="image")]
+    """Unit normal of the surface there, outward, in the world; 0 for a miss."""
+    points_b: Annotated[Tensor, Field("m", (1, 1, 3), VECTORS, frame="sensor", kind="derived", role="image")]
+    """What each pixel shows, in the camera's frame with the axes right, down, forward, m; +inf for a miss."""
+    geom_ids: Annotated[Tensor, Field("1", (1, 1, 1), IMAGE, dtype="int32", kind="id", role="image")]
+    """What each pixel shows: row in the sensor's `geom_names`; -1 for a miss."""
+    face_ids: Annotated[Tensor, Field("1", (1, 1, 1), IMAGE, dtype="int32", kind="id", role="image")]
+    """Triangle of a mesh (row of its faces) or height field there; -1 for others and for a miss."""
+    image_shape: tuple[int, int]
+    data_types: tuple[str, ...]
+
+    @property
+    def output(self) -> dict[str, Tensor]:
+        """The types of data that the config names, in its order and by its names."""
+        return {name: getattr(self, ALIASES.get(name, name)) for name in self.data_types}
+
+    @property
+    def info(self) -> list[dict[str, Any]]:
+        """Further information on each type of data, of each environment: there is none (None)."""
+        return [dict.fromkeys(self.data_types) for _ in range(len(self.pos_w))]
+
+    @property
+    def depth(self) -> Tensor:
+        """Alias of `distance_to_image_plane`."""
+        return self.distance_to_image_plane
+
+    @property
+    def image_mesh_ids(self) -> Tensor:
+        """Alias of `geom_ids`."""
+        return self.geom_ids
+
+    @property
+    def quat_w_ros(self) -> Tensor:
+        """`quat_w_world` with the axes right, down, forward."""
+        return convert_orientation_convention(self.quat_w_world, "world", "ros")
+
+    @property
+    def quat_w_opengl(self) -> Tensor:
+        """`quat_w_world` with the axes right, up, backward, as OpenGL and USD have them."""
+        return convert_orientation_convention(self.quat_w_world, "world", "opengl")
+
+
+DISTANCES = ("distance_to_image_plane", "distance_to_camera")
+TYPES = ("distance_to_camera", "distance_to_image_plane", "normals", "points_b", "geom_ids", "face_ids")
+ALIASES = {"depth": "distance_to_image_plane", "image_mesh_ids": "geom_ids"}
+UNSUPPORTED = (
+    "bounding_box_2d_loose", "bounding_box_2d_loose_fast", "bounding_box_2d_tight", "bounding_box_2d_tight_fast",
+    "bounding_box_3d", "bounding_box_3d_fast", "instance_id_segmentation", "instance_id_segmentation_fast",
+    "instance_segmentation", "instance_segmentation_fast", "motion_vectors", "rgb", "semantic_segmentation",
+    "skeleton_data",
+)  # fmt: skip
+FOCAL = ("focal_length", "horizontal_aperture", "vertical_aperture")
+"""Fields of a `PinholeCameraPatternCfg` that state the focal lengths."""
+CENTRE = ("horizontal_aperture_offset", "vertical_aperture_offset")
+"""Those that state the principal point."""
+ON_CAMERAS = ("camera", "cameras", "prim_path")
+"""Selectors that may lead to a camera of the model."""
+ALWAYS = ("pos_w", "quat_w_world", "intrinsic_matrices")
+
+
+class CameraOffsetCfg(OffsetCfg):
+    """Pose of a camera in the frame of what it is mounted on."""
+
+    convention: Convention = "ros"
+    """Which axes `rot` turns: ``"ros"`` (z forward, y down), ``"opengl"`` (-z forward, y up) or ``"world"`` (x forward,
+    z up). On a camera of the model (`camera=`) it is ``"opengl"`` unless you say otherwise, as such a camera is."""
+
+
+class RayCasterCameraCfg(RayCfg[CameraData]):
+    """Configuration of a camera that casts rays.
+
+    Knobs such as `noise`, m, and stages act on `distance_to_image_plane` where it is among the data types, else on
+    `distance_to_camera`; the other distance and `points_b` follow from the measured one. Misses stay misses, and the
+    clipping comes last. Stages that look at the true image see it clipped: to them, what is beyond `max_distance` is
+    there. A miss is nothing to them, whatever it shows.
+
+    On a camera of the model (`camera=`, `cameras=`, or a `prim_path` of one) the image and the lens are those of that
+    camera, in each environment, where the config leaves them open.
+    """
+
+    pattern_cfg: OptionalPatternField = None
+    """The image and the lens, a `PinholeCameraPatternCfg`. May be omitted on a camera of the model; a pattern
+    with only `width` and `height` has the lens of that camera."""
+    data_types: tuple[str, ...] = ("distance_to_image_plane",)
+    """What is computed: distance_to_camera, distance_to_image_plane (also `depth`), normals, points_b, geom_ids (also
+    `image_mesh_ids`), face_ids."""
+    offset: CameraOffsetCfg = CameraOffsetCfg()
+    """Pose of the camera in the frame it is mounted on."""
+    ray_alignment: Literal["base", "yaw", "world"] = "base"
+    """How the camera follows its mount: wholly, about the vertical only, or its position only."""
+    attach_yaw_only: bool | None = None
+    """True is ``ray_alignment="yaw"``, False ``"base"``; `ray_alignment`, where given, wins."""
+    depth_clipping_behavior: Literal["max", "zero", "none"] = "none"
+    """What shows where nothing is met, or where the distance is beyond `max_distance`: `max_distance` (``"max"``), 0
+    (``"zero"``), or +inf for a miss and the distance as it is (``"none"``). Each type is clipped by its own value."""
+    drift_range: DriftRange = (0.0, 0.0)
+    """Range of an error of the measured position along each world axis, m, drawn anew per env at each reset; a mapping
+    has one for each axis."""
+
+    OffsetCfg: ClassVar[type[OffsetCfg]] = CameraOffsetCfg
+
+    def __init__(self, /, **data: Any) -> None:
+        if "pattern" in data and "pattern_cfg" not in data:
+            data = {("pattern_cfg" if name == "pattern" else name): value for name, value in data.items()}
+        offset = data.get("offset")
+        if isinstance(offset, OffsetCfg) and not isinstance(offset, CameraOffsetCfg):
+            data = {**data, "offset": CameraOffsetCfg(pos=offset.pos, rot=offset.rot)}
+        super().__init__(**data)
+        if self.needs_pattern and self.pattern_cfg is None and self.selector[0] not in ON_CAMERAS:
+            fix = "Only a camera of the model (camera=) has its own image and lens."
+            fault = Fault("pattern_cfg", "nothing", "a PinholeCameraPatternCfg", fix)
+            raise ConfigError(f"{type(self).__name__}({self.label!r})", [fault])
+
+    @field_validator("pattern_cfg")
+    @classmethod
+    def _pinhole(cls, value: Any) -> Any:
+        if value is not None and not isinstance(value, PinholeCameraPatternCfg):
+            raise bad("a PinholeCameraPatternCfg", "Other patterns are for a RayCasterCfg or a LidarCfg.")
+        return value
+
+    @field_validator("data_types")
+    @classmethod
+    def _known(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if value is None:
+            return value
+        known = (*TYPES, *ALIASES)
+        refused = [name for name in value if name in UNSUPPORTED]
+        if refused:
+            fix = f"Rays give {', '.join(known)}."
+            raise bad(f"no {', '.join(refused)}: a camera that casts rays cannot give it", fix)
+        for name in value:
+            if name not in known:
+                raise bad(f"data types among {', '.join(known)}", nearest(name, known).strip())
+        if not value or len(set(value)) != len(value):
+            raise bad("at least one data type, each once")
+        if "points_b" in value and not {ALIASES.get(name, name) for name in value} & {*DISTANCES}:
+            raise bad("a distance beside points_b", "Add distance_to_image_plane: the points follow from it.")
+        return value
+
+    @field_validator("drift_range")
+    @classmethod
+    def _ordered(cls, value: Any) -> Any:
+        for low, high in [value] if isinstance(value, tuple) else value.values():
+            if not -float("inf") < low <= high < float("inf"):
+                raise bad("a range (low, high) with low <= high, m")
+        return value
+
+    @model_validator(mode="after")
+    def _fits(self) -> Any:
+        if self.no_hit_value is not None and self.depth_clipping_behavior != "none":
+            behaviour = self.depth_clipping_behavior
+            raise bad(f"no_hit_value: None beside depth_clipping_behavior={behaviour!r}, which says what a miss shows")
+        knob = self.first_imperfection
+        if knob is not None and not {*DISTANCES} & {*self.selected}:
+            raise bad(f"{knob}: it absent where no distance is among the data types", "It acts on a distance.")
+        return self
+
+    needs_pattern: ClassVar[bool] = True
+    """Whether nothing but `pattern_cfg` states image and lens."""
+
+    @property
+    def pinhole(self) -> PinholeCameraPatternCfg | None:
+        """The image and the lens that the config states; None where it leaves both to a camera of the model."""
+        assert self.pattern_cfg is None or isinstance(self.pattern_cfg, PinholeCameraPatternCfg)
+        return self.pattern_cfg
+
+    def image_on(self, camera: CameraLens | None, name: str = "") -> tuple[int, int]:
+        """Return (width, height), px, on a camera of the model, or elsewhere.
+
+        Args:
+            camera: image and lens of that camera.
+            name: its name, for the message.
+
+        Raises:
+            ConfigError: neither the config nor the camera states a size.
+        """
+        own = self.pinhole
+        if own is not None:
+            return own.width, own.height
+        fix = f"Camera {name!r} states none either: give it resolution=... in the model." if name else ""
+        if camera is None or camera.resolution is None:
+            raise ConfigError(
+                f"{type(self).__name__}({self.label!r})",
+                [Fault("pattern_cfg", "nothing", "a PinholeCameraPatternCfg with width and height", fix)],
+            )
+        return camera.resolution
+
+    def matrices_on(self, camera: CameraLens | None, name: str = "") -> NDArray[np.float64]:
+        """Return the intrinsic matrices, px, float64 `[1 or env, 3, 3]`: those of the config where it states them.
+
+        Args:
+            camera: image and lens of the camera of the model that it is mounted on; None elsewhere.
+            name: its name, for the message.
+
+        Raises:
+            ConfigError: the camera is orthographic, and the config states no focal length.
+        """
+        if camera is None:
+            assert self.pinhole is not None, "image_on raises"
+            return self.pinhole.intrinsic_matrix[None]
+        if camera.is_orthographic and not self.states_focal:
+            fix = 'Give it projection="perspective" in the model, or a pattern_cfg with fovy=...'
+            got = f"camera {name!r}, which is orthographic"
+            raise ConfigError(
+                f"{type(self).__name__}({self.label!r})", [Fault(self.selector[0], got, "a pinhole", fix)]
+            )
+        width, height = self.image_on(camera, name)
+        k = camera.matrices(width, height)
+        self._state(k, width, height)
+        return k
+
+    @property
+    def states_focal(self) -> bool:
+        """Whether the config states the focal length."""
+        return self.pattern_cfg is not None and bool(self.pattern_cfg.model_fields_set & {*FOCAL})
+
+    def _state(self, k: NDArray[np.float64], width: int, height: int) -> None:
+        """Write what the config states into the intrinsic matrices of a camera of the model, for such an image."""
+        own = self.pattern_cfg
+        if not isinstance(own, PinholeCameraPatternCfg):
+            return
+        if self.states_focal:
+            k[:, [0, 1], [0, 1]] = own.intrinsic_matrix.diagonal()[:2]
+        for row, (name, size) in enumerate(zip(CENTRE, (width, height), strict=True)):
+            if name in own.model_fields_set:
+                k[:, row, 2] = 0.5 * size + getattr(own, name) * k[:, row, row]
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The data types by the names that were given."""
+        return self.data_types
+
+    @property
+    def selected(self) -> tuple[str, ...]:
+        """The fields of `CameraData` that are computed, in its order."""
+        wanted = {ALIASES.get(name, name) for name in self.asked}
+        return (*ALWAYS, *(name for name in TYPES if name in wanted))
+
+    @property
+    def alignment(self) -> Alignment:
+        """How the camera follows its mount, as `RayCast` takes it."""
+        if "ray_alignment" not in self.model_fields_set and self.attach_yaw_only is not None:
+            return "yaw" if self.attach_yaw_only else "base"
+        return self.ray_alignment
+
+    @property
+    def convention(self) -> Convention:
+        """Which axes the offset turns, where a `prim_path` leads to no camera."""
+        return self.convention_on(self.selector[0] in ("camera", "cameras"))
+
+    def convention_on(self, is_camera: bool) -> Convention:
+        """Return which axes the offset turns, on a camera of the model or elsewhere."""
+        return "opengl" if is_camera and "convention" not in self.offset.model_fields_set else self.offset.convention
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Least and greatest length of a ray, m: what is beyond `max_distance` is met, and clipped afterwards."""
+        return self.min_distance, max(self.max_distance, 1e6)
+
+    @property
+    def clipping(self) -> tuple[float, float]:
+        """The greatest distance that is not clipped, and what shows beyond it and for a miss, m."""
+        if self.depth_clipping_behavior == "none":
+            return float("inf"), self.miss
+        return self.max_distance, self.max_distance if self.depth_clipping_behavior == "max" else 0.0
+
+    @property
+    def pattern(self) -> PinholeCameraPatternCfg | None:
+        """Alias of `pinhole`."""
+        return self.pinhole
+
+    @property
+    def drift_spans(self) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
+        """Ranges of the drift of the position, and of that of the rays (none), for x, y and z, m."""
+        given = self.drift_range
+        of = given if isinstance(given, dict) else dict.fromkeys(AXES, given)
+        none = (0.0, 0.0)
+        return tuple(of.get(axis, none) for axis in AXES), (none,) * 3
+
+    @property
+    def clips(self) -> bool:
+        """Whether anything else than +inf shows where nothing is met in range."""
+        farthest, beyond = self.clipping
+        return farthest < self.limits[1] or beyond != float("inf")
+
+    @property
+    def drifts(self) -> bool:
+        """Whether the measured image is taken from elsewhere than the true one."""
+        return any(any(span) for span in self.drift_spans[0])
+
+
+__all__ = ["ALWAYS", "DISTANCES", "UNSUPPORTED", "CameraData", "CameraOffsetCfg", "RayCasterCameraCfg"]

@@ -1,0 +1,1 @@
+"""Contact sensors: switches, net forces, contact reports, collision events."""

@@ -1,0 +1,261 @@
+"""Contact switch: whether a body or a geom is pressed, by thresholds on the contact force.
+
+Axes: ``[env, mount]``, bool (no mount axis for a singular selector).
+
+Two spaces: noise and bias act on the force F (N, the intermediate space), the flag is what readers see. It turns on
+where F > `on_force`, and off where F <= `off_force`; in between it stays as it is (Schmitt trigger). On the measured
+branch a change is then passed on once it has lasted (debouncing). The first sample of an episode starts from off, and
+is not debounced.
+
+Where the true force is 0, the measured one is what it would be without noise, bias, walk and quantisation: nothing of
+these can close a switch that nothing presses. Stages do what they say, so a `SpikeFault` or a `StuckFault` is how false
+contacts are made.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+import warp as wp
+from pydantic import Field as PydanticField
+from pydantic import ValidationInfo, field_validator
+from torch import Tensor
+
+from sensorium.cfg import Float, MountedSensorCfg, OffsetCfg, bad
+from sensorium.compute import Rows, kernel, recorded
+from sensorium.errors import ConfigError
+from sensorium.measurement.pipeline import Hooks
+from sensorium.measurement.record import Record, Timeline
+from sensorium.measurement.stages.debounce import has_lasted, noted
+from sensorium.sensors.contact.contact_force import Touching, check_touchable, matched, net_force, reports
+from sensorium.sensors.core.base import SimpleSensor
+from sensorium.spec import ContactReduce, Field, Requirement, exact_fraction
+from sensorium.world.mount import is_finite3
+from sensorium.world.select import Named
+
+REDUCE: dict[str, ContactReduce] = {"net": "netforce", "strongest": "maxforce"}
+
+
+@dataclass(frozen=True, slots=True)
+class ContactFlagData:
+    """One sample of contact switches: `.data` is the tensor itself."""
+
+    contact: Annotated[Tensor, Field("1", dtype="bool", kind="flag")]
+    """Whether it is pressed `[env, mount]`."""
+
+
+class ContactCfg(MountedSensorCfg[ContactFlagData]):
+    """Configuration of contact switches. Select bodies (all their geoms) or geoms. Knobs are in N."""
+
+    on_force: Float = 0.0
+    """Force above which it turns on, N."""
+    off_force: Float | None = None
+    """Force at or below which it turns off, N; None: `on_force`, no hysteresis."""
+    debounce: Float | None = None
+    """Time for which a change must last before it is reported, s; measured branch only."""
+    debounce_samples: int | None = PydanticField(default=None, validate_default=True)
+    """The same as a number of samples in a row, instead of `debounce`."""
+    measure: Literal["net", "strongest"] = "net"
+    """Force that counts. ``net``: magnitude of the sum of all contact forces, right for a foot; what presses from two
+    sides cancels. ``strongest``: magnitude of the strongest contact's force, right for a bumper."""
+    ignore: str | tuple[str, ...] = ()
+    """Bodies whose contacts with the mount do not count: a name or full-match pattern, or a list of such. ``"world"``
+    means the world's own geoms; a body that is fixed to it is named by itself."""
+
+    def __init__(self, /, **data: Any) -> None:
+        super().__init__(**data)
+        check_touchable(self)
+        if self.offset != OffsetCfg():
+            fix = "A flag has no frame: leave it out."
+            raise ConfigError.single(f"{type(self).__name__}({self.label!r})", "offset", self.offset, "it absent", fix)
+
+    @field_validator("on_force", "off_force")
+    @classmethod
+    def _forces(cls, value: float | None, info: ValidationInfo) -> float | None:
+        if value is not None:
+            if not 0.0 <= value < math.inf:
+                raise bad("a finite force >= 0 in newton")
+            most = info.data.get("on_force", math.inf)
+            if info.field_name == "off_force" and value > most:
+                raise bad(f"at most on_force, {most:g} N")
+        return value
+
+    @field_validator("debounce")
+    @classmethod
+    def _time(cls, value: float | None) -> float | None:
+        if value is not None and not 0.0 <= value < math.inf:
+            raise bad("a finite time >= 0 in seconds")
+        return value
+
+    @field_validator("debounce_samples")
+    @classmethod
+    def _samples(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is not None:
+            if value < 1:
+                raise bad("a whole number >= 1", "1 reports every change.")
+            if info.data.get("debounce") is not None:
+                raise bad("nothing beside debounce", "Keep one of the two.")
+        return value
+
+    @field_validator("ignore")
+    @classmethod
+    def _ignore(cls, value: Any, info: ValidationInfo) -> Any:
+        if value and info.data.get("measure") == "strongest":
+            raise bad("nothing with measure='strongest'", "The strongest contact may be an ignored one. Use 'net'.")
+        return value
+
+
+@kernel
+def _magnitude(
+    rows: Rows,
+    total_in: wp.array3d[wp.float32],
+    force_out: wp.array2d[wp.float32],
+    bad_out: wp.array2d[wp.uint8],
+    any_bad: wp.array[wp.int32],
+) -> None:
+    i, mount = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    force = net_force(total_in, env, mount)
+    force_out[env, mount] = wp.length(force)
+    bad_out[env, mount] = wp.uint8(0)
+    if not is_finite3(force):
+        bad_out[env, mount] = wp.uint8(1)
+        any_bad[0] = 1
+
+
+@kernel
+def _copy_unloaded(
+    rows: Rows, truth_in: wp.array2d[wp.float32], values_in: wp.array2d[wp.float32], out: wp.array2d[wp.float32]
+) -> None:
+    i, mount = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] != wp.uint8(0) and truth_in[env, mount] == 0.0:
+        out[env, mount] = values_in[env, mount]
+
+
+@kernel
+def _debounced(
+    rows: Rows,
+    on_force: float,
+    off_force: float,
+    by_ticks: int,
+    wait: int,
+    clock: wp.array[wp.int32],
+    reset_tick: wp.array[wp.int32],
+    force_in: wp.array2d[wp.float32],
+    before_in: wp.array2d[wp.bool],
+    side: wp.array2d[wp.float32],
+    pending: wp.array2d[wp.int32],
+    contact_out: wp.array2d[wp.bool],
+) -> None:
+    i, mount = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    force = force_in[env, mount]
+    is_on = force > on_force or (side[env, mount] > 0.0 and force > off_force)
+    side[env, mount] = wp.where(is_on, 1.0, 0.0)
+    shown = before_in[env, mount]
+    note = wp.int32(0)
+    if reset_tick[env] == clock[0]:
+        shown = is_on
+    else:
+        note = noted(is_on != shown, pending[env, mount], by_ticks, clock[0])
+        if has_lasted(note, by_ticks, clock[0], wait):
+            shown = is_on
+            note = 0
+    pending[env, mount] = note
+    contact_out[env, mount] = shown
+
+
+def _scalars(record: Record) -> Any:
+    """Return the force as an array of numbers, however many mounts there are."""
+    return wp.from_torch(record.force, dtype=wp.float32)
+
+
+class Contact(SimpleSensor[ContactCfg, ContactFlagData]):
+    """Contact switch on one or several bodies or geoms."""
+
+    single: ClassVar[bool] = True
+    checks_state: ClassVar[bool] = True
+
+    @classmethod
+    def requirements_of_names(cls, cfg: ContactCfg, model: Named) -> Iterable[Requirement]:
+        """Return the reports of forces."""
+        return reports(cfg, model, REDUCE[cfg.measure])
+
+    def intermediate_fields(self) -> Mapping[str, Field]:
+        """Return the force, which noise acts on."""
+        return {"force": Field("N")}
+
+    def _hooks(self) -> Hooks:
+        """Run the chain by itself only where there is one."""
+        hooks = super()._hooks()
+        knobs = ("noise", "noise_density", "bias", "random_walk", "random_walk_density", "resolution")
+        if all(getattr(self.cfg, knob) is None for knob in knobs):
+            hooks.hardware = None
+        return hooks
+
+    def notes(self) -> Mapping[str, str]:
+        """Return the thresholds, and which bodies are ignored."""
+        on, off = self._thresholds
+        notes = {"on": f"{self.cfg.measure} force > {on:g} N", "off": f"<= {off:g} N"}
+        names = matched(self.cfg, "body", self.cfg.ignore, "ignore", self.engine)
+        return notes | ({"ignored": ", ".join(names)} if names else {})
+
+    @property
+    def _thresholds(self) -> tuple[float, float]:
+        cfg = self.cfg
+        return cfg.on_force, cfg.on_force if cfg.off_force is None else cfg.off_force
+
+    def setup(self) -> None:
+        """Find the reports, and make the memory of debouncing."""
+        cfg, shape = self.cfg, (self.mount.count,)
+        self._touching = Touching(self, reports(cfg, self.engine, REDUCE[cfg.measure]))
+        self._clean = torch.zeros((self.num_envs, *shape), dtype=torch.float32, device=self.device)
+        self._debounces = bool(cfg.debounce) or (cfg.debounce_samples or 1) > 1
+        if self._debounces:
+            self._side, pending = self.new_state("side", shape), self.new_state("pending", shape)
+            self._pending = pending.view(torch.int32)
+            self._flags = torch.zeros((self.num_envs, *shape), dtype=torch.bool, device=self.device)
+
+    @recorded
+    def update_raw_data(self, raw: Record) -> None:
+        """Take the magnitudes in one launch."""
+        outputs = [_scalars(raw), wp.from_torch(self.line.bad, dtype=wp.uint8), self.clock.bad_wp]
+        self.compute_on.launch(_magnitude, (self.mount.count,), [self._touching.total()], outputs)
+
+    @recorded
+    def apply_hardware_imperfections(self, slot: Record) -> None:
+        """Run the standard chain where something presses; elsewhere keep the force of before it (two more launches)."""
+        clean, truth, force = wp.from_torch(self._clean, dtype=wp.float32), _scalars(self.line.truth), _scalars(slot)
+        self.compute_on.launch(_copy_unloaded, (self.mount.count,), [truth, force], [clean])
+        self.standard_chain(slot)
+        self.compute_on.launch(_copy_unloaded, (self.mount.count,), [truth, clean], [force])
+
+    def post_process(self, data: Record, timeline: Timeline, *, is_measured: bool) -> Tensor:
+        """Compare with the thresholds, and debounce the measured flag."""
+        on, off = self._thresholds
+        before = timeline.at(0)
+        if not (is_measured and self._debounces):
+            return (data.force > on) | (before.contact & (data.force > off))
+        time, clock = self.cfg.debounce, self.clock
+        wait = self.cfg.debounce_samples or 0
+        if time is not None:
+            wait = math.ceil(exact_fraction(time) / clock.dt_exact)
+        self.compute_on.launch(
+            _debounced,
+            (self.mount.count,),
+            [
+                on, off, int(time is not None), wait, clock.words_wp, clock.reset_tick_wp, _scalars(data),
+                before.warp.contact,
+            ],
+            [wp.from_torch(self._side), wp.from_torch(self._pending), wp.from_torch(self._flags)],
+        )  # fmt: skip
+        return self._flags

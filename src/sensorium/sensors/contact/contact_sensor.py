@@ -1,0 +1,477 @@
+"""Contacts of chosen elements: what touches them, how hard, since when, and what happened within a control step.
+
+Axes: ``contact`` is primary * num_slots, primary-major; ``primary`` or ``body`` one per element; ``filter`` what they
+are filtered against; ``history`` physics ticks, 0 = newest. All that is called ``_w`` is in world axes.
+
+Signs: in the contact's own frame (normal, tangent, normal x tangent), with the normal from the primary to what it
+touches, a force with x > 0 presses. Every force in world axes (``netforce``, `global_frame`, names with ``_w``, the
+latched impulse) acts on the primary: a foot that stands reads +z. MuJoCo's own ``netforce`` has the other sign.
+
+The sensor looks at every physics tick, whatever its rate: timers, latches and histories miss none.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, NoReturn
+
+import numpy as np
+import torch
+import warp as wp
+from torch import Tensor
+
+from sensorium.cfg import OffsetCfg
+from sensorium.compute import Compute, pinned, recorded
+from sensorium.engines.base import NameKind
+from sensorium.errors import Fault, NotTrackedError, SelectionError, SensoriumWarning, shown
+from sensorium.measurement.pipeline import Hooks, States
+from sensorium.measurement.record import Record
+from sensorium.readings import DebugShape
+from sensorium.sensors.contact import contact_kernels as kernels
+from sensorium.sensors.contact.contact_cfg import (
+    LATCHES,
+    REDUCTIONS,
+    REPORTED,
+    TIMES,
+    ContactData,
+    ContactSensorCfg,
+    ContactSensorData,
+)
+from sensorium.sensors.core.base import SimpleSensor, Supports
+from sensorium.spec import BODY_POSE, CONTACT_REPORT, Field, Requirement, contact_array, contact_columns
+from sensorium.world.contacts import ContactMatch, Side, check_apart, resolve_match, resolve_paths, short_names
+from sensorium.world.mount import MountView
+from sensorium.world.select import Named, match_names
+
+
+class _Plan(NamedTuple):
+    """What a config resolves to in a model."""
+
+    primary: Side
+    others: tuple[tuple[str, str], ...]
+    """The secondaries, or the filters."""
+    reports: tuple[Requirement, ...]
+    """Reports of contacts, merged; of a config with `prim_path` the one of everything."""
+    nets: tuple[Requirement, ...]
+    """Reports of net forces, summed; of a config with `prim_path` those of the filters."""
+
+
+def _plan(cfg: ContactSensorCfg, model: Named) -> _Plan:
+    title = f"{type(cfg).__name__}({cfg.label!r})"
+    if cfg.prim_path is not None:
+        paths = resolve_paths((cfg.prim_path,), model, config=title, field="prim_path")
+        primary: Side = (paths[0][0], tuple(name for _, name in paths))
+        others = resolve_paths(cfg.filter_prim_paths_expr, model, config=title, field="filter_prim_paths_expr")
+        cap = cfg.max_contact_data_count_per_prim
+        columns = ["found", "force", "normal"]
+        total = CONTACT_REPORT(primary, None, tuple(columns), "maxforce", cap)
+        columns += ["tangent"] * cfg.has_friction + ["pos"] * cfg.track_contact_points
+        filters = [CONTACT_REPORT(primary, other, tuple(columns), "maxforce", cap) for other in others]
+        return _Plan(primary, tuple(others), (total,), tuple(filters))
+    assert cfg.primary is not None
+    primary = resolve_match(cfg.primary, model, config=title, field="primary")
+    sides: list[tuple[str, str] | None] = [None]
+    if cfg.secondary is not None:
+        kind, names = resolve_match(cfg.secondary, model, config=title, field="secondary")
+        sides = [(kind, name) for name in names]
+    several = len(sides) > 1
+    if several and cfg.reduce == "netforce" and (left := [name for name in ("torque", "pos") if name in cfg.fields]):
+        fix = f"Leave out {' and '.join(left)}, name one secondary, or use another reduction."
+        expected = "found and force alone, where several secondaries match"
+        raise SelectionError(title, [Fault("fields", shown(cfg.fields), expected, fix)])
+    wanted = {"found", *cfg.reported}
+    if cfg.reduce != "netforce":
+        if cfg.has_friction or (cfg.global_frame and {"force", "torque"} & wanted):
+            wanted |= {"force", "normal", "tangent"}
+        if cfg.track_contact_points:
+            wanted.add("pos")
+        if several:
+            wanted |= {"mindist": {"dist"}, "maxforce": {"force"}, "none": set[str]()}[cfg.reduce]
+    needs_net = cfg.latch or (cfg.track_air_time and cfg.threshold is not None)
+    if cfg.reduce == "netforce" and needs_net:
+        wanted.add("force")
+    reports = [CONTACT_REPORT(primary, side, tuple(wanted), cfg.reduce, cfg.slots) for side in sides]
+    nets: list[Requirement] = []
+    if needs_net:
+        nets = [CONTACT_REPORT(primary, side, ("found", "force"), "netforce", 1) for side in sides]
+        nets = reports if cfg.reduce == "netforce" else nets
+    return _Plan(primary, tuple(side for side in sides if side is not None), tuple(reports), tuple(nets))
+
+
+class _Ticks(States):
+    """What the kernel keeps from tick to tick, with the head before this tick, so nothing else backs it up."""
+
+    def __init__(self, compute: Compute, shape: tuple[int, int]) -> None:
+        super().__init__(compute, {"words": shape})
+        self.backup = self.memory
+
+    def guard(self, compute: Compute, clock: Any) -> None:
+        """Do nothing: the kernel itself goes back where a tick is evaluated again."""
+
+
+class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
+    """Contacts of elements: fields of contacts or normal forces, times in contact and in the air, latches, histories.
+
+    Every physics tick is looked at in one launch; `update_period` decides only at which ticks what is shown changes,
+    all of it together. Latches cover the ticks since the control step began (`scene.step`, or `begin_control_step`);
+    where samples are rarer than control steps, since the sample before. The capture at a reset counts as found in
+    them, but no time has passed and it brings no impulse.
+
+    Times are counted in whole ticks, so they are exact however long the simulation has run. A phase of k ticks reads
+    k dt while it lasts and (k + 1) dt as the last one, for the tick that ends it counts in both. At a reset all four
+    are 0, and they count from there: a foot that stands reads k dt k ticks later, but that is no first contact, and
+    standing up no landing.
+
+    Raises:
+        SelectionError: a pattern matches nothing, or an element twice, or subtrees contain each other.
+    """
+
+    own_history: ClassVar[bool] = True
+    checks_state: ClassVar[bool] = True
+
+    @classmethod
+    def requirements(cls, cfg: ContactSensorCfg, supports: Supports) -> Iterable[Requirement]:
+        """Return poses where they are asked for."""
+        return (BODY_POSE,) if cfg.track_pose else ()
+
+    @classmethod
+    def requirements_of_names(cls, cfg: ContactSensorCfg, model: Named) -> Iterable[Requirement]:
+        """Return the contact reports of what the config matches."""
+        plan = _plan(cfg, model)
+        return dict.fromkeys((*plan.reports, *plan.nets))
+
+    @cached_property
+    def _plan(self) -> _Plan:
+        plan, title = _plan(self.cfg, self.engine), f"{type(self.cfg).__name__}({self.name!r})"
+        if self.cfg.secondary is not None:
+            side = (plan.others[0][0], tuple(name for _, name in plan.others))
+            check_apart(side, self.engine, config=title, field="secondary")
+        return plan
+
+    def fields(self) -> Mapping[str, Field]:
+        """Return the fields that are asked for, in the shapes of this config."""
+        cfg, declared = self.cfg, super().fields()
+        count, others, ticks = len(self._plan.primary[1]), len(self._plan.others), cfg.history_length
+        sizes = {"contact": count * cfg.slots, "primary": count, "body": count, "filter": others,
+                 "history": max(ticks, 1), "xyz": 3, "wxyz": 4}  # fmt: skip
+        axes = {name: field.axes or () for name, field in declared.items()}
+        frames: dict[str, str] = {}
+        if cfg.is_prim_form:
+            names = ["found", "net_forces_w", "net_forces_w_history"]
+            axes["found"] = ("body",)
+            names += ["force_matrix_w", "force_matrix_w_history"] if others else []
+            names += ["pos_w", "quat_w"] if cfg.track_pose else []
+            axes |= {name: ("body", *axes[name][1:]) for name in (*TIMES, *LATCHES)}
+        else:
+            names = list(cfg.reported)
+            names += [f"{name}_history" for name in names if ticks]
+            axes |= {name: ("contact", "xyz") for name in ("friction_forces_w", "contact_pos_w")}
+            if cfg.global_frame or cfg.reduce == "netforce":
+                frames = dict.fromkeys(("force", "torque", "force_history", "torque_history"), "world")
+        names += ["friction_forces_w"] if cfg.has_friction else []
+        names += ["contact_pos_w"] if cfg.track_contact_points else []
+        names += TIMES if cfg.track_air_time else ()
+        names += LATCHES if cfg.latch else ()
+        return {
+            name: replace(field, axes=axes[name], shape=tuple(sizes[axis] for axis in axes[name]),
+                          frame=frames.get(name, field.frame))
+            for name, field in declared.items() if name in names
+        }  # fmt: skip
+
+    def constants(self) -> Mapping[str, Any]:
+        """Return the names along the axes."""
+        return {"primary_names": self.primary_names, "filter_names": self.filter_names}
+
+    def notes(self) -> Mapping[str, str]:
+        """Return what counts as contact, and what was matched."""
+        threshold, (kind, names) = self.cfg.threshold, self._plan.primary
+        notes = {kind: ", ".join(names), "against": ", ".join(self.filter_names) or "anything"}
+        if self.cfg.track_air_time:
+            notes["contact"] = "found > 0" if threshold is None else f"net force > {threshold:g} N"
+        return notes
+
+    # What it keeps ----------------------------------------------------------------------------------------------------
+
+    def setup(self) -> None:
+        """Make the memory and the constant arguments of the kernel."""
+        cfg, plan, device = self.cfg, self._plan, self.device
+        count, others = len(plan.primary[1]), len(plan.others)
+        if cfg.is_prim_form:
+            columns = {"found": slice(0, 1), "net_forces_w": slice(1, 4), "force_matrix_w": slice(4, 4 + 3 * others)}
+            row, self._row = 4 + 3 * others, kernels.Columns()
+        else:
+            columns = contact_columns(CONTACT_REPORT(plan.primary, None, cfg.reported))
+            row, self._row = _columns(columns)[0], _columns(columns)[1]
+        self._columns = {name: part for name, part in columns.items() if part.stop > part.start}
+        lanes = 1 if self.rate.every_tick else 2
+        head = -(-(kernels.LATCH + lanes * kernels.LATCH_WORDS) // kernels.WIDE) * kernels.WIDE
+        entries = max(cfg.history_length, 1)
+        width = 2 * head + 2 + (1 + 2 * entries) * cfg.slots * row
+        self._ticks = _Ticks(self.compute_on, (count, width))
+        self.line.custom["ticks"] = self._ticks
+        self._counts = self._ticks.memory.view(torch.int32).view(self.num_envs, count, width)[..., 2 * head :]
+        memory = kernels.Memory()
+        memory.address = self._ticks.memory.data_ptr()
+        memory.primaries, memory.width, memory.head, memory.lanes = count, width, head, lanes
+        memory.slots, memory.entries, memory.row = cfg.slots, entries, row
+        rules = kernels.Rules()
+        rules.reduce, rules.global_frame = REDUCTIONS.index(cfg.reduce), int(cfg.global_frame)
+        rules.by_force, rules.threshold = int(cfg.threshold is not None), cfg.threshold or 0.0
+        rules.dt, rules.exact_dt = self.clock.dt, self.clock.dt
+        self._memory, self._rules = memory, rules
+        self._reports, self._nets = self._sources(plan.reports), self._sources(plan.nets)
+        self._most_found = torch.zeros((1 + others, count), dtype=torch.int32, device=device)
+        shape = self._most_found.shape
+        self._seen = self._most_found if self.compute_on.is_cpu else pinned(shape, torch.int32, self.device).zero_()
+        self._seen_host = self._seen.numpy()
+        self._warned: set[tuple[int, int]] = set()
+        self.line.bad = torch.zeros((self.num_envs, count), dtype=torch.uint8, device=device)
+        self._bodies: MountView | None = None
+        if cfg.track_pose:
+            kind: NameKind = "geom" if plan.primary[0] == "geom" else "body"
+            frames = [self.engine.frame(kind, name) for name in plan.primary[1]]
+            self._bodies = MountView(
+                self.engine, self.compute_on, self.clock, plan.primary[1], frames, OffsetCfg(), lambda: self.line.bad
+            )
+
+    def _sources(self, requirements: Sequence[Requirement]) -> Any:
+        """Return where the kernel finds some reports of one layout."""
+        arrays = [self.engine.array(contact_array(requirement)) for requirement in requirements]
+        reports = kernels.Reports()
+        reports.address, reports.count = self._addresses(arrays), len(arrays)
+        reports.slots = arrays[0].shape[2] if arrays else 1
+        if arrays:
+            reports.at = _columns(contact_columns(requirements[0]))[1]
+        return reports
+
+    def _addresses(self, tensors: Sequence[Tensor | None]) -> Any:
+        addresses = [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
+        return wp.array(addresses or [0], dtype=wp.uint64, device=self.compute_on.wp_device)
+
+    # The tick ---------------------------------------------------------------------------------------------------------
+
+    @recorded
+    def update_raw_data(self, raw: Record) -> None:
+        """Look at this tick and show what it comes to, in one launch."""
+        self._look(raw, sampled=1)
+
+    def _hooks(self) -> Hooks:
+        hooks = super()._hooks()
+        hooks.between = self._look_between
+        return hooks
+
+    @recorded
+    def _look_between(self) -> None:
+        """Look at a tick between samples."""
+        self._look(self.line.truth, sampled=0)
+
+    def _look(self, raw: Record, sampled: int) -> None:
+        fields, seen = kernels.Fields(), self._shown(raw)
+        names = list(self._columns)
+        parts = list(self._columns.values())
+        device = self.compute_on.wp_device
+        fields.count, fields.time_first = len(names), int(self.cfg.is_prim_form)
+        fields.column = wp.array([part.start for part in parts], dtype=wp.int32, device=device)
+        fields.width = wp.array([part.stop - part.start for part in parts], dtype=wp.int32, device=device)
+        fields.data = self._addresses([raw[name] for name in names])
+        histories = [f"{name}_history" for name in names]
+        fields.history = self._addresses([raw[name] if name in raw else None for name in histories])
+
+        def vectors(name: str, dims: int) -> Any:
+            if name in raw:
+                return wp.from_torch(raw[name], dtype=wp.vec3)
+            return wp.zeros((0,) * dims, dtype=wp.vec3, device=device)
+
+        lanes = 1 if self.compute_on.is_cpu else len(self._plan.primary[1])
+        first = [self.clock.words_wp, lanes, sampled, self._rules, self._reports, self._nets, self._memory]
+        if not self.cfg.is_prim_form:
+            outputs = [vectors("friction_forces_w", 2), vectors("contact_pos_w", 2)]
+            self.compute_on.launch(kernels.slots, (lanes,), [*first, self._row, fields, seen], outputs)
+            return
+        poses = kernels.Poses()
+        if self._bodies is not None:
+            poses.body, poses.offset_pos, poses.offset_quat = self._bodies.warp_inputs
+            poses.body_pos = wp.from_torch(self.engine.array("body_pos_w"), dtype=wp.vec3)
+            poses.body_quat = wp.from_torch(self.engine.array("body_quat_w"), dtype=wp.vec4)
+            poses.pos, poses.quat = raw.warp.pos_w, raw.warp.quat_w
+        outputs = [wp.from_torch(self._most_found), vectors("friction_forces_w", 3), vectors("contact_pos_w", 3)]
+        self.compute_on.launch(kernels.bodies, (lanes,), [*first, fields, seen, poses], outputs)
+
+    def _shown(self, raw: Record) -> Any:
+        seen = kernels.Shown()
+        parts = {"current_air": "current_air_time", "last_air": "last_air_time", "any": "latched_any",
+                 "current_contact": "current_contact_time", "last_contact": "last_contact_time",
+                 "peak": "latched_peak_force", "first": "latched_first_time"}  # fmt: skip
+        for part, name in parts.items():
+            if name in raw:
+                setattr(seen, part, wp.from_torch(raw[name]))
+        if "latched_impulse_w" in raw:
+            seen.impulse = wp.from_torch(raw["latched_impulse_w"], dtype=wp.vec3)
+        seen.bad, seen.any_bad = wp.from_torch(self.line.bad, dtype=wp.uint8), self.clock.bad_wp
+        return seen
+
+    def body_at_fault(self, env: int, mount: int) -> str:
+        """Return the name of the primary whose contacts are not finite."""
+        return self.primary_names[mount]
+
+    # What a reader sees -----------------------------------------------------------------------------------------------
+
+    def _ready(self) -> None:
+        super()._ready()
+        if not self.cfg.is_prim_form:
+            return
+        if not self.compute_on.is_cpu:  # what is copied now is looked at by the next read: nobody waits
+            self._seen.copy_(self._most_found, non_blocking=True)
+        if self._seen_host.any():
+            self._warn_of_lost()
+
+    def _warn_of_lost(self) -> None:
+        for other, primary in np.argwhere(self._seen_host).tolist():
+            if (other, primary) in self._warned:
+                continue
+            self._warned.add((other, primary))
+            field = "force_matrix_w" if other else "net_forces_w"
+            against = f" with {self.filter_names[other - 1]!r}" if other else ""
+            most = int(self._seen_host[other, primary])
+            warnings.warn(
+                f"sensor {self.name!r}: {self.body_names[primary]!r} has {most} contacts{against}, so {field} lacks "
+                f"the weakest of them; raise max_contact_data_count_per_prim="
+                f"{self.cfg.max_contact_data_count_per_prim} to {most}",
+                SensoriumWarning,
+                stacklevel=4,
+            )
+
+    @property
+    def num_instances(self) -> int:
+        """Primaries per env times environments."""
+        return self.num_envs * self.num_bodies
+
+    @property
+    def primary_names(self) -> list[str]:
+        """Names of the primaries in the order of their axis, without the prefix of the entity where that is unique."""
+        return short_names(self._plan.primary[1])
+
+    @property
+    def filter_names(self) -> list[str]:
+        """Names of the secondaries or filters, in order; empty for anything."""
+        return short_names([name for _, name in self._plan.others])
+
+    @property
+    def body_names(self) -> list[str]:
+        """`primary_names`."""
+        return self.primary_names
+
+    @property
+    def num_bodies(self) -> int:
+        """Number of primaries."""
+        return len(self._plan.primary[1])
+
+    def find_bodies(self, name_keys: str | Sequence[str], preserve_order: bool = False) -> tuple[list[int], list[str]]:
+        """Return indices on the primary axis, and names, of the primaries that match.
+
+        Args:
+            name_keys: a name or full-match pattern, or several.
+            preserve_order: in the order of `name_keys`, not in that of the axis.
+
+        Raises:
+            SelectionError: a key matches nothing, or what another one matches already.
+        """
+        names, title = self.body_names, f"{type(self.cfg).__name__}({self.name!r})"
+        found: list[str] = []
+        for key in (name_keys,) if isinstance(name_keys, str) else name_keys:
+            matches = match_names(key, names, config=title, field="find_bodies", what="body")
+            twice = [name for name in matches if name in found]
+            if twice:
+                fix = f"Another key matches {twice[0]!r} already: narrow one of them."
+                raise SelectionError(title, [Fault("find_bodies", repr(key), "keys that match each body once", fix)])
+            found += matches
+        indices = [names.index(name) for name in found]
+        if not preserve_order:
+            indices.sort()
+        return indices, [names[index] for index in indices]
+
+    @property
+    def history_valid(self) -> Tensor:
+        """Bool [env, history]: whether an entry is of this episode; earlier entries are 0."""
+        ages = torch.arange(max(self.cfg.history_length, 1), device=self.device)
+        return ages[None] <= (self.truth_tick - self.captures.first_tick)[:, None]
+
+    def compute_first_contact(self, dt: float, abs_tol: float = 1e-8) -> Tensor:
+        """Return where contact was established within the last `dt` seconds, bool `[env, primary]`.
+
+        A contact that the episode began with is none.
+
+        Args:
+            dt: s, a multiple of the physics step; usually the control step.
+            abs_tol: s; times are whole ticks here, so any tolerance below half a tick does.
+
+        Raises:
+            NotTrackedError: (a RuntimeError) the config does not track air time.
+        """
+        return self._began("compute_first_contact", 0, dt, abs_tol)
+
+    def compute_first_air(self, dt: float, abs_tol: float = 1e-8) -> Tensor:
+        """Return where contact was broken within the last `dt` seconds, bool `[env, primary]`; else as above."""
+        return self._began("compute_first_air", 1, dt, abs_tol)
+
+    def _began(self, what: str, column: int, dt: float, abs_tol: float) -> Tensor:
+        if not self.cfg.track_air_time:
+            raise NotTrackedError(
+                f"sensor {self.name!r}: {what} needs the times of contact and air, which its config does not track. "
+                "Give ContactSensorCfg(..., track_air_time=True)."
+            )
+        self._ready()
+        ticks = self._counts[..., column]
+        return (ticks > 0) & (ticks.to(torch.float64) * self.clock.dt < dt + abs_tol)
+
+    @property
+    def body_physx_view(self) -> NoReturn:
+        """Not available: there is no PhysX here. Poses are in `data.pos_w` and `data.quat_w`."""
+        self._no_handle("body_physx_view", "data.pos_w and data.quat_w (track_pose=True), or scene.engine")
+
+    @property
+    def contact_physx_view(self) -> NoReturn:
+        """Not available: there is no PhysX here. The contacts behind the data are those of the engine."""
+        where = "data.net_forces_w and data.force_matrix_w, or scene.engine.array(sn.contact_array(requirement))"
+        self._no_handle("contact_physx_view", where)
+
+    def _no_handle(self, name: str, instead: str) -> NoReturn:
+        raise NotTrackedError(f"sensor {self.name!r}: {name} is a handle of PhysX, which is not here. Use {instead}.")
+
+    def debug_draw(self) -> Iterable[DebugShape]:
+        """Draw the force on each primary as an arrow, 0.01 m per N; see `has_debug_vis_implementation`."""
+        if not self.has_debug_vis_implementation:
+            return
+        self._ready()
+        truth = self._truth_view
+        is_prim = self.cfg.is_prim_form
+        force, place = (truth.net_forces_w, truth.pos_w) if is_prim else (truth.force, truth.pos)
+        assert force is not None and place is not None
+        ends = torch.stack([place, place + 0.01 * force], dim=-2).reshape(-1, 2, 3)
+        length = force.norm(dim=-1).reshape(-1)
+        is_seen = length > (self.cfg.threshold or 0.0)
+        counts = is_seen.reshape(self.num_envs, -1).sum(dim=1).tolist()
+        yield DebugShape("arrows", ends[is_seen].cpu().numpy(), counts=counts)
+
+    @property
+    def has_debug_vis_implementation(self) -> bool:
+        """Whether the data say where a force acts: `track_pose`, or force in world axes and `pos` among the fields."""
+        cfg = self.cfg
+        if cfg.is_prim_form:
+            return cfg.track_pose
+        return (cfg.global_frame or cfg.reduce == "netforce") and {"force", "pos"} <= set(cfg.fields)
+
+
+def _columns(parts: Mapping[str, slice]) -> tuple[int, Any]:
+    """Return the width of a row and where its fields are, for a kernel."""
+    columns = kernels.Columns()
+    for name in REPORTED:
+        setattr(columns, name, parts[name].start if name in parts else -1)
+    columns.width = max((part.stop for part in parts.values()), default=0)
+    return columns.width, columns
+
+
+__all__ = ["ContactData", "ContactMatch", "ContactSensor", "ContactSensorCfg", "ContactSensorData"]

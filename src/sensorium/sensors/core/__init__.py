@@ -1,0 +1,1 @@
+"""The author's contract and the reader's half of every sensor."""

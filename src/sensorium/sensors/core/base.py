@@ -1,0 +1,568 @@
+"""The author's contract: what a sensor class writes; `reader` has what every sensor thereby offers.
+
+One object is one config: all its mounts in all environments. Config and sensor pair by the type parameters when the
+class is defined: ``class Imu(SimpleSensor[ImuCfg, ImuData])``. Inside a sensor the mount axis is always there; a
+singular selector squeezes it in `.data`, `.ground_truth`, `.read` and `.history` only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, cast, get_args, get_origin
+
+import torch
+
+from sensorium import registry
+from sensorium.cfg import MountedSensorCfg, OffsetCfg, SensorCfg, SimpleSensorCfg, StageCfg
+from sensorium.compute import MOST_TICKS, Program, Rate
+from sensorium.errors import ConfigError, RegistrationError, UnsupportedError
+from sensorium.measurement.pipeline import Hooks, Line
+from sensorium.measurement.record import Record, Timeline
+from sensorium.measurement.stages import StageKey
+from sensorium.patterns.base import PatternBaseCfg, Rays
+from sensorium.readings import DebugShape
+from sensorium.sensors.core.captures import Captures
+from sensorium.sensors.core.parts import (
+    HOOKS_OF_OTHERS,
+    Params,
+    SensorContext,
+    SensorInfo,
+    declared_constants,
+    declared_fields,
+)
+from sensorium.sensors.core.poses import CapturePoses
+from sensorium.sensors.core.reader import CfgT, DataT, Readable
+from sensorium.spec import Field, FieldSpec, Requirement, resolve_field
+from sensorium.world.mount import MountView
+from sensorium.world.select import Named, resolve_mounts
+
+if TYPE_CHECKING:
+    from sensorium.world.ray_cast import RayCast
+    from sensorium.world.ray_scene import RayScene
+    from sensorium.world.solid_query import SolidQuery
+
+HOOKS_OF_THE_PIPELINE = (
+    "update_raw_data",
+    "update_current_timestep_data",
+    "apply_physics_imperfections",
+    "apply_transform",
+    "apply_hardware_imperfections",
+    "derive_measured",
+)
+"""What only `SimpleSensor` calls."""
+
+Supports = Callable[[Requirement], str | None]
+"""A function telling why a requirement cannot be given; None where it can."""
+
+
+class Sensor(Readable[CfgT, DataT]):
+    """Base of every sensor. Derive from `SimpleSensor`, or from here for full control with `compute`.
+
+    Full control: `compute(truth, measured)` fills both records in one go; post-processing, delay and history still
+    follow. With `uses_ring_pipeline = False` nothing is allocated: `compute` gets two empty records and `outputs`
+    returns the data.
+
+    A class that defines `reset(self, env_mask)` has a hook by that, see `Readable.reset`.
+    """
+
+    requires: ClassVar[tuple[Requirement, ...]] = ()
+    """What the sensor needs of the engine; see `requirements` where that depends on the config."""
+    own_history: ClassVar[bool] = False
+    """True where `history_length` is for fields of the sensor's own, one entry per tick; `.history` is not kept."""
+    history_in_data: ClassVar[bool] = False
+    """True where a contract wants the last `history_length` samples in `.data` itself: `.data` and `read()` are then
+    `.history`, where there is one. All other outputs have the newest sample."""
+    lookback: ClassVar[int] = 0
+    """Deepest k that a hook reads with `timeline.at(k)`; it sizes the timelines."""
+    single: ClassVar[bool] = False
+    """True where the data class has one field and `.data` is that tensor itself."""
+    uses_ring_pipeline: ClassVar[bool] = True
+    """False where `compute` keeps its own memory."""
+    count_field: ClassVar[str] = ""
+    """The int32 [env] field with the number of filled rows, where fields have an event axis."""
+    checks_state: ClassVar[bool] = False
+    """True where the sensor's own kernel flags non-finite state in `line.bad`; else NaN in truth is looked for."""
+    knob_prefixes: ClassVar[Mapping[str, str]] = {}
+    """Short prefix -> field, e.g. ``{"gyro": "ang_vel_b"}``: knobs may be written `gyro_noise`."""
+
+    cfg_class: ClassVar[type[SensorCfg[Any]]]
+    data_class: ClassVar[type[Any]]
+    _reset_hook: ClassVar[Callable[..., object] | None] = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        own = [base for base in cls.__mro__ if base.__module__ not in (__name__, Readable.__module__)]
+        foreign = [name for name in HOOKS_OF_OTHERS if any(name in base.__dict__ for base in own)]
+        if foreign:
+            parts = (f"{name} is never called: write {HOOKS_OF_OTHERS[name]}." for name in foreign)
+            raise RegistrationError(f"{cls.__qualname__} defines a hook of another library. {' '.join(parts)}")
+        if "reset" in cls.__dict__:  # the author's hook; readers keep `reset(env_ids)`
+            cls._reset_hook = cls.__dict__["reset"]
+            del cls.reset
+        simple = globals().get("SimpleSensor")
+        is_simple = simple is not None and issubclass(cls, simple)
+        others = ("compute",) if is_simple else HOOKS_OF_THE_PIPELINE
+        unused = [name for name in others if any(name in base.__dict__ for base in own)]
+        if unused:
+            base = "sn.Sensor" if is_simple else "sn.SimpleSensor"
+            raise RegistrationError(f"{cls.__qualname__} defines {unused[0]}, which only {base} calls: derive from it.")
+        if cls.post_process is not Sensor.post_process and cls.intermediate_fields is Sensor.intermediate_fields:
+            raise RegistrationError(
+                f"{cls.__qualname__} defines post_process without intermediate_fields. The intermediate buffer is "
+                "distinct from what readers see: define intermediate_fields(self) as well (return self.fields() where "
+                "they coincide)."
+            )
+        for base in cls.__dict__.get("__orig_bases__", ()):
+            origin = get_origin(base)
+            if not (isinstance(origin, type) and issubclass(origin, Sensor)):
+                continue
+            args = get_args(base)
+            if len(args) == 2 and all(isinstance(arg, type) and arg is not Any for arg in args):
+                cls._pair(*args)
+
+    @classmethod
+    def _pair(cls, cfg_class: type, data_class: type) -> None:
+        if not issubclass(cfg_class, SensorCfg):
+            raise RegistrationError(f"{cls.__qualname__}: {cfg_class.__name__} is no SensorCfg")
+        if not dataclasses.is_dataclass(data_class):
+            raise RegistrationError(f"{cls.__qualname__}: {data_class.__name__} is no dataclass")
+        cls.cfg_class, cls.data_class = cfg_class, data_class
+        fields = declared_fields(data_class)
+        constants = declared_constants(data_class)
+        if constants and cls.constants is Sensor.constants:
+            raise RegistrationError(
+                f"{data_class.__qualname__}.{constants[0]} has no Field: write Annotated[Tensor, Field(unit=..., ...)],"
+                f" or let {cls.__qualname__}.constants return its value"
+            )
+        if cls.single and len(fields) != 1:
+            raise RegistrationError(
+                f"{cls.__qualname__} is `single`, but {data_class.__name__} has {len(fields)} fields"
+            )
+        registry.pair(cfg_class, cls)
+
+    @classmethod
+    def requirements(cls, cfg: CfgT, supports: Supports) -> Iterable[Requirement]:
+        """Return what this config needs of an engine; by default `requires`."""
+        return cls.requires
+
+    @classmethod
+    def requirements_of_names(cls, cfg: CfgT, model: Named) -> Iterable[Requirement]:
+        """Return what this config needs besides of the elements that its patterns match; by default nothing."""
+        return ()
+
+    @classmethod
+    def needs(cls, cfg: CfgT, supports: Supports, model: Named) -> list[Requirement]:
+        """Return all that this config needs: `requirements` and `requirements_of_names`."""
+        return [*cls.requirements(cfg, supports), *cls.requirements_of_names(cfg, model)]
+
+    def __init__(self, cfg: CfgT, context: SensorContext) -> None:
+        self.cfg = cfg
+        self.__dict__["uses_ring_pipeline"] = self.uses_ring_pipeline  # read once: memory is made by it
+        self.name = cfg.label
+        self.engine, self.compute_on, self.clock = context.engine, context.compute, context.clock
+        self._context = context
+        self.rate = Rate.of(self.clock.dt_exact, cfg.update_period, cfg.rate_hz, self.name)
+        if self.rate.period > MOST_TICKS:
+            field = "update_period" if cfg.rate_hz is None else "rate_hz"
+            raise ConfigError.single(
+                f"{type(cfg).__name__}({self.name!r})", field, getattr(cfg, field),
+                f"a period of at most {MOST_TICKS} ticks of {self.clock.dt:g} s", "Sample more often.",
+            )  # fmt: skip
+        self.mount: MountView | None = None
+        self._mount_axis = False
+        if isinstance(cfg, MountedSensorCfg):
+            names, frames = resolve_mounts(cfg, self.engine)
+            for requirement in type(self).requirements(cfg, self.engine.supports):
+                for frame in frames:
+                    if (reason := self.engine.supports_on(requirement, frame.body)) is not None:
+                        raise UnsupportedError(self.name, requirement, self.engine.name, reason)
+            self._mount_axis = cfg.is_plural
+            self.mount = MountView(
+                self.engine, self.compute_on, self.clock, names, frames, self._mount_offset(), lambda: self.line.bad
+            )
+        self._key: StageKey | None = None
+        self.params = Params(cfg)
+        self._stale: str | None = None
+        self._allocate()
+        before = set(vars(self))
+        self.setup()
+        made = set(vars(self)) - before
+        ring = self.line.ring
+        self.captures = Captures(self.clock, self.rate, in_flight=ring.latest if ring is not None else 0)
+        self.wanted = True
+        self.listeners = 0
+        """Number of recorders and listeners that want every sample."""
+        self._kind: str | None = None
+        self.on_demand = False
+        """Whether a scene computes it only while somebody reads or listens, though its config leaves that open."""
+        self._read_version = -1
+        self._evaluate: Callable[[Sensor[Any, Any]], None] = lambda sensor: None
+        self._reset_by_scene: Callable[[Sensor[Any, Any], Any], None] = lambda sensor, ids: None
+        self._lent: dict[bool, tuple[DataT, dict[str, torch.Tensor]]] | None = None
+        self._debug_vis = False
+        self.at_reset: Program | None = None
+        """The scene's program for capturing this sensor at a reset."""
+        self.poses: CapturePoses | None = None
+        """Where the mounts were at the captures, while an output publishes that."""
+        self.base_attributes = frozenset(vars(self)) - made
+        """Names of the attributes that are not the author's own."""
+
+    # What an author writes --------------------------------------------------------------------------------------------
+
+    def fields(self) -> Mapping[str, Field]:
+        """Return the fields of this config; by default all that the data class declares.
+
+        Override where shapes, or which fields are computed at all, depend on the config.
+        """
+        return declared_fields(self.data_class)
+
+    def setup(self) -> None:
+        """Prepare what this sensor keeps, once, when it is built: states (`new_state`), index arrays, constants."""
+
+    def constants(self) -> Mapping[str, Any]:
+        """Return the fields of the data class that are no tensors and the same at every sample, e.g. names (JSON-able).
+
+        It is called when the sensor is built, before `setup`.
+        """
+        return {}
+
+    def intermediate_fields(self) -> Mapping[str, Field]:
+        """Return the fields of the pipeline's own space, where `post_process` projects out of it."""
+        return self.fields()
+
+    def compute(self, truth: Record, measured: Record) -> None:
+        """Fill the true and the measured record, once per due tick for all mounts and envs (full control)."""
+        raise NotImplementedError(f"{type(self).__name__} defines neither compute nor update_raw_data")
+
+    def post_process(self, data: Record, timeline: Timeline, *, is_measured: bool) -> Any:
+        """Project intermediate to return space; by default return `data`. `timeline.at(0)` is the previous output."""
+        return data
+
+    def observe(self) -> None:
+        """Do what must happen at every tick of physics, also between samples; by default nothing.
+
+        At the tick of a sample it is called before `update_raw_data` or `compute`. What it finds belongs into states
+        of the sensor (`new_state`). A sensor that defines it is never evaluated on read.
+        """
+
+    def outputs(self, is_measured: bool) -> Mapping[str, torch.Tensor]:
+        """Return the data of a sensor with `uses_ring_pipeline = False`, `[env, mount, ...]` per field."""
+        raise NotImplementedError(f"{type(self).__name__} has uses_ring_pipeline = False and must define outputs")
+
+    def debug_draw(self) -> Iterable[DebugShape]:
+        """Return plain shapes for a viewer: points, lines, arrows, frames."""
+        return ()
+
+    @property
+    def has_debug_vis_implementation(self) -> bool:
+        """Whether the sensor draws itself."""
+        return type(self).debug_draw is not Sensor.debug_draw
+
+    @property
+    def debug_vis(self) -> bool:
+        """Whether a viewer shall draw the sensor: as its config or `set_debug_vis` says."""
+        return self._debug_vis
+
+    def set_debug_vis(self, debug_vis: bool) -> bool:
+        """Switch drawing on or off; returns False where the sensor does not draw."""
+        self._debug_vis = debug_vis and self.has_debug_vis_implementation
+        return self.has_debug_vis_implementation
+
+    def notes(self) -> Mapping[str, str]:
+        """Return what the sensor decided by itself, for `info`."""
+        return {}
+
+    def body_at_fault(self, env: int, mount: int) -> str:
+        """Return the name of the body whose state is not finite, where `line.bad[env, mount]` says so."""
+        return self.mount.body_names[mount] if self.mount is not None else "?"
+
+    def new_state(self, name: str, shape: tuple[int, ...] = ()) -> torch.Tensor:
+        """Return a float32 state `[env, *shape]` of the sensor's own that resets to zero and is saved and restored.
+
+        Use it for everything that must survive from one sample to the next.
+        """
+        return self.line.new_state(name, shape)
+
+    @property
+    def key(self) -> StageKey:
+        """Random tensors and times of the sample, for hooks in torch: ``self.key.normal("dust", "distance")``."""
+        if self._key is None:
+            specs = self.line.mid_specs
+            self._key = StageKey(
+                self.compute_on,
+                self.clock,
+                seed=self._context.seed,
+                label=self.name,
+                stage="sensor",
+                period=self.clock.dt * self.rate.period,
+                columns={spec.name: spec.columns for spec in specs},
+                field_index={spec.name: k for k, spec in enumerate(specs)},
+                specs={spec.name: spec for spec in specs},
+            )
+        return self._key
+
+    def stage_state(self, stage: StageCfg) -> Mapping[str, torch.Tensor]:
+        """Return what a stage of the config keeps, name -> float32 `[env, ...]`: live memory, to be read only.
+
+        Raises:
+            KeyError: the config has no such stage.
+        """
+        for run in self.line.stages:
+            if run.cfg == stage:
+                return run.states.views
+        raise KeyError(f"{self.name!r} has no stage {stage!r}; it has {[run.cfg for run in self.line.stages]}")
+
+    def stream(self, purpose: str) -> tuple[int, int]:
+        """Return the two key words of a random stream of this sensor, for a kernel that draws by itself."""
+        from sensorium.random import stream_key
+
+        return stream_key(self._context.seed, self.name, purpose)
+
+    # Set-up -----------------------------------------------------------------------------------------------------------
+
+    def _hooks(self) -> Hooks:
+        return Hooks(
+            compute=self.compute,
+            post=self._own("post_process"),
+            reset=self._own_reset(),
+            observe=self._own("observe"),
+            lookback=self.lookback,
+            checks_state=self.checks_state,
+        )
+
+    def _own_reset(self) -> Callable[[torch.Tensor], object] | None:
+        hook = type(self)._reset_hook
+        return None if hook is None else cast(Callable[[torch.Tensor], object], hook.__get__(self))
+
+    def _own(self, name: str) -> Callable[..., Any] | None:
+        """Return a hook where the class overrides it."""
+        for base in (Sensor, SimpleSensor):
+            if name in base.__dict__ and getattr(type(self), name, None) in (None, base.__dict__[name]):
+                return None
+        return cast("Callable[..., Any] | None", getattr(self, name, None))
+
+    def _mount_offset(self) -> OffsetCfg:
+        """Return the pose of the mount's frame on what was selected; a class may apply `cfg.offset` elsewhere."""
+        assert isinstance(self.cfg, MountedSensorCfg)
+        return self.cfg.offset
+
+    def pose_offset(self) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """Return the sensor's pose in the frame of its mount, where the mount leaves `cfg.offset` out.
+
+        Returns:
+            Position, m, float32 `[env, mount, 3]`, and quaternion (w, x, y, z), float32 `[env, mount, 4]`, x forward.
+        """
+        return None
+
+    @property
+    def rays(self) -> RayScene:
+        """The shapes of the scene, for a `RayCast`. The sensor requires SHAPES and BODY_POSE."""
+        return self._context.ray_scene
+
+    def rays_of(self, name: str) -> Rays:
+        """Return the rays of a pattern of the config, on the host.
+
+        Args:
+            name: field of the config with the pattern.
+
+        Raises:
+            ConfigError: they are more than allowed, or than memory is available for.
+        """
+        pattern: PatternBaseCfg = getattr(self.cfg, name)
+        if (count := pattern.count_rays()) is not None:
+            mounts = self.mount.count if self.mount is not None else 1
+            self.compute_on.memory.check_rays(count, name, pattern, mounts)
+        return pattern.rays("cpu")
+
+    def ray_cast(self, **options: Any) -> RayCast:
+        """Return rays from this sensor's mounts at the shapes of the scene; make it in `setup`, `cast` in a hook.
+
+        Args:
+            options: see `RayCast`, from `starts` on.
+        """
+        config = f"{type(self.cfg).__name__}({self.cfg.label!r})"
+        assert self.mount is not None, f"{config} is not mounted anywhere that rays could start from"
+        from sensorium.world.ray_cast import RayCast  # slow to import, and most sensors cast no rays
+
+        return RayCast(self.rays, self.engine, self.compute_on, self.clock, self.mount, **{"config": config, **options})
+
+    def solids(self, **options: Any) -> SolidQuery:
+        """Return the solids around this sensor's mounts; make it in `setup`, `place` it in a hook, ask in a kernel.
+
+        Args:
+            options: see `SolidQuery`, from `points` on.
+        """
+        config = f"{type(self.cfg).__name__}({self.cfg.label!r})"
+        assert self.mount is not None, f"{config} is not mounted anywhere that could touch something"
+        given = {"config": config, **options}
+        from sensorium.world.solid_query import SolidQuery  # slow to import, and most sensors touch no solids
+
+        return SolidQuery(self.rays, self.engine, self.compute_on, self.clock, self.mount, **given)
+
+    def _specs(self, fields: Mapping[str, Field]) -> list[FieldSpec]:
+        mounts = self.mount.count if self.mount is not None else None
+        return [resolve_field(name, annotation, mounts) for name, annotation in fields.items()]
+
+    def _allocate(self) -> None:
+        order = list(declared_fields(self.data_class))
+        fields = self.fields()
+        self._full_specs = self._specs(fields)
+        unknown = [name for name in fields if name not in order]
+        if unknown:
+            raise RegistrationError(
+                f"{type(self).__name__}.fields() names {unknown[0]!r}, not in {self.data_class.__name__}"
+            )
+        self.specs = tuple(spec if self._mount_axis else spec.squeezed() for spec in self._full_specs)
+        hooks = self._hooks()
+        mid = self._specs(self.intermediate_fields()) if hooks.post else self._full_specs
+        index = {name: k for k, name in enumerate([*order, *(s.name for s in mid if s.name not in order)])}
+        simple = self.cfg if isinstance(self.cfg, SimpleSensorCfg) else SimpleSensorCfg[Any](
+            name=self.name, history_length=0 if self.own_history else self.cfg.history_length
+        )  # fmt: skip
+        if not self.uses_ring_pipeline:
+            knobs = (
+                "history_length",
+                "delay",
+                "jitter",
+                "loss",
+                "noise",
+                "bias",
+                "random_walk",
+                "resolution",
+                "stages",
+            )
+            refused = [knob for knob in knobs if getattr(simple, knob)]
+            if refused:
+                raise ConfigError.single(
+                    f"{type(self.cfg).__name__}({self.name!r})", refused[0], getattr(simple, refused[0]), "it absent",
+                    f"{type(self).__name__} keeps its own memory and cannot honour it.",
+                )  # fmt: skip
+        specs = self._full_specs if self.uses_ring_pipeline else []
+        self.line = Line(
+            self.compute_on, self.clock, simple, self.rate, hooks, specs, mid if self.uses_ring_pipeline else [], index,
+            self.mount.count if self.mount is not None else 1, self._context.seed, self.knob_prefixes,
+        )  # fmt: skip
+        if self.uses_ring_pipeline:
+            ring = self.line.ring
+            self._truth_view = self._view(self.line.truth_out)
+            shown = ring.shown if ring is not None and ring.shown is not None else self.line.work_out
+            self._measured_view = self._view(shown)
+
+    # Saving -----------------------------------------------------------------------------------------------------------
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Return all that must be saved to resume."""
+        params = {f"param/{name}": table for name, table in self.params.per_env.items()}
+        return {**self.line.tensors(), **params, **self.captures.tensors()}
+
+    def counters(self) -> dict[str, int]:
+        """Return the host's counters that must be saved to resume."""
+        ring = self.line.ring
+        return {
+            **self.captures.counters(),
+            "wanted": int(self.wanted),
+            "position": ring.position if ring is not None else 0,
+        }
+
+    def restart(self) -> None:
+        """Drop what an interrupted call of the scene may have left half done; a reset of all envs or a load follows."""
+        self.at_reset, self._read_version, self.wanted = None, -1, True
+        self.captures.restart()
+        self.line.forget_tables()
+        if self.line.ring is not None:
+            self.line.ring.seek(self.line.ring.position)
+        if self.poses is not None:
+            self.poses.begin()
+
+    def load(self, tensors: Mapping[str, torch.Tensor], counters: Mapping[str, int]) -> None:
+        """Restore what `tensors` and `counters` returned."""
+        for (knob, name), table in self.line.knobs.tables.items():
+            saved = tensors[f"knob/{knob}/{name}"]
+            if saved.shape != table.values.shape:  # it was set per env after the start
+                table.values = saved.clone().to(self.device)
+        own = {name.removeprefix("param/"): saved for name, saved in tensors.items() if name.startswith("param/")}
+        self.params.load({name: saved.to(self.device) for name, saved in own.items()})
+        self.line._knobs_moved()
+        for name, tensor in self.tensors().items():
+            tensor.copy_(tensors[name])
+        self.captures.load(counters)
+        self.wanted = bool(counters["wanted"])
+        if self.line.ring is not None:
+            self.line.ring.seek(counters["position"])
+        if self.poses is not None:
+            self.poses.begin()
+        self._read_version = -1
+
+
+class SimpleSensor(Sensor[CfgT, DataT]):
+    """A sensor on the standard pipeline. All hooks are optional but `update_raw_data`.
+
+    raw -> `apply_physics_imperfections` -> `apply_transform` -> `apply_hardware_imperfections` -> `post_process` ->
+    frozen -> delay -> read. Each hook is called once per due tick for all mounts and environments, and writes in place.
+    A hook that only launches Warp kernels may be marked `@recorded`: it is then called once and its launches are
+    replayed.
+    """
+
+    mount: MountView
+
+    def update_raw_data(self, raw: Record) -> None:
+        """Compute the true value of every field in place, `[env, mount, ...]`."""
+        raise NotImplementedError(f"{type(self).__name__} must define update_raw_data(self, raw)")
+
+    def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
+        """Write truth into `raw` and the measured value, with noise that shapes it, into `slot` in one pass.
+
+        By default it calls `update_raw_data`, copies `raw` into `slot` and calls `apply_physics_imperfections`.
+        """
+        self.update_raw_data(raw)
+        self.line.begin_measured(raw, slot)
+        self.apply_physics_imperfections(slot, timeline)
+
+    def apply_physics_imperfections(self, slot: Record, timeline: Timeline) -> None:
+        """Alter the measured phenomenon itself, before the transform; by default nothing.
+
+        What is altered here propagates through memory.
+        """
+
+    def apply_transform(self, data: Record, timeline: Timeline, *, is_measured: bool) -> None:
+        """Change frames or apply a response model in place, on both branches; by default nothing.
+
+        `timeline` is free of hardware noise.
+        """
+
+    def apply_hardware_imperfections(self, slot: Record) -> None:
+        """Alter the measured value at the sensor's output; by default the standard chain and the config's stages."""
+        self.standard_chain(slot)
+
+    def derive_measured(self, slot: Record) -> None:
+        """Fill the measured fields of kind `derived` from the other measured ones, once those are final.
+
+        All noise, quantisation and stages came before; delay and history follow. By default nothing.
+        """
+
+    def standard_chain(self, slot: Record) -> None:
+        """Run white noise, random walk, bias and quantisation in place on the measured record."""
+        self.line.standard_chain(slot)
+
+    def _hooks(self) -> Hooks:
+        fused = self._own("update_current_timestep_data")
+        raw = self._own("update_raw_data")
+        if raw is None and fused is None:
+            raise RegistrationError(f"{type(self).__name__} must define update_raw_data(self, raw)")
+        return Hooks(
+            raw=raw,
+            fused=fused,
+            physics=self._own("apply_physics_imperfections"),
+            transform=self._own("apply_transform"),
+            hardware=self._own("apply_hardware_imperfections"),
+            derive=self._own("derive_measured"),
+            post=self._own("post_process"),
+            reset=self._own_reset(),
+            observe=self._own("observe"),
+            lookback=self.lookback,
+            checks_state=self.checks_state,
+        )
+
+
+__all__ = ["Sensor", "SensorContext", "SensorInfo", "SimpleSensor", "declared_fields"]

@@ -1,0 +1,181 @@
+"""What sensors are made of besides the pipeline: their context, what `info` says, live parameters, stale views."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from sensorium.cfg import SensorCfg
+from sensorium.compute import Clock, Compute
+from sensorium.engines.base import Engine
+from sensorium.errors import RegistrationError, StaleError
+from sensorium.spec import (
+    Field,
+    FieldSpec,
+)
+
+if TYPE_CHECKING:
+    from sensorium.world.ray_scene import RayScene
+
+HOOKS_OF_OTHERS = {
+    "_get_return_format": "Field(shape=...), or fields(self) where it depends on the config",
+    "_get_cache_dtype": "Field(dtype=...)",
+    "_get_intermediate_format": "intermediate_fields(self)",
+    "_get_intermediate_dtype": "intermediate_fields(self)",
+    "_update_raw_data": "update_raw_data(self, raw)",
+    "_update_current_timestep_data": "update_current_timestep_data(self, raw, slot, timeline)",
+    "_apply_physics_imperfections": "apply_physics_imperfections(self, slot, timeline)",
+    "_apply_transform": "apply_transform(self, data, timeline, *, is_measured)",
+    "_apply_hardware_imperfections": "apply_hardware_imperfections(self, slot)",
+    "_post_process": "post_process(self, data, timeline, *, is_measured)",
+    "_apply_delay": "delay, jitter and loss of the config",
+    "_update_shared_cache": "compute(self, truth, measured) on sn.Sensor",
+    "_update_shared_ground_truth_cache": "compute(self, truth, measured) on sn.Sensor",
+    "_apply_camera_transform": "compute(self, truth, measured) on sn.Sensor, with self.mount.pos_w and quat_w",
+    "_render_current_state": "compute(self, truth, measured) on sn.Sensor, and outputs(self, is_measured)",
+    "build": "setup(self)",
+    "edit_spec": "requires = (sn.MODEL_ELEMENTS(function), ...)",
+    "initialize": "setup(self)",
+    "update": "update_raw_data(self, raw) for samples, observe(self) for work at every tick",
+    "_compute_data": "update_raw_data(self, raw)",
+    "postprocess_rays": "update_raw_data(self, raw), with a cast of self.ray_cast(...)",
+    "debug_vis": "debug_draw(self)",
+    "requires_sensor_context": "requires = (...)",
+}
+"""Hooks of other libraries that nothing here calls, and what takes their place."""
+
+
+class StaleTensor(torch.Tensor):
+    """A view whose sensor was reconfigured or removed: any use raises."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise StaleError(
+            "this view belongs to a sensor that was reconfigured or removed; take it anew: scene[name].data.<field>"
+        )
+
+
+@dataclass(slots=True)
+class SensorContext:
+    """What a sensor is built in: the scene's engine, device, clock and seed, and the shapes that rays meet."""
+
+    engine: Engine
+    compute: Compute
+    clock: Clock
+    seed: int
+    semantics: Mapping[str, str | Sequence[str]] | None = None
+    """Labels of shapes, as `RayScene` takes them."""
+    rays: RayScene | None = None
+
+    @property
+    def ray_scene(self) -> RayScene:
+        """The scene's shapes; made when the first sensor asks."""
+        if self.rays is None:
+            from sensorium.world.ray_scene import RayScene  # slow to import, and most scenes without rays never ask
+
+            self.rays = RayScene(self.engine, self.compute, self.semantics)
+        return self.rays
+
+
+@dataclass(frozen=True, slots=True)
+class SensorInfo:
+    """What a sensor resolved to.
+
+    Attributes:
+        specs: its fields as a reader sees them.
+        mounts: what the selector matched, in mount order.
+        bodies: the body each mount is fixed to.
+        nbytes: bytes of memory the sensor holds.
+        rate_hz: mean samples per second.
+        evaluation: ``"lazy"``, ``"eager"`` or ``"wanted"``.
+        why: the reason for that.
+        notes: what else the sensor decided, e.g. where accelerations come from.
+    """
+
+    specs: tuple[FieldSpec, ...]
+    mounts: tuple[str, ...]
+    bodies: tuple[str, ...]
+    nbytes: int
+    rate_hz: float
+    evaluation: str
+    why: str
+    notes: Mapping[str, str]
+
+
+class Params:
+    """The config's own values as hooks read them: numbers, or, once set per env, float32 `[env, 1]`.
+
+    The second axis lets a value meet `[env, mount]` fields: ``raw.distance.clamp_(max=self.params.max_range)``.
+    """
+
+    def __init__(self, cfg: SensorCfg[Any]) -> None:
+        self._cfg = cfg
+        self.per_env: dict[str, torch.Tensor] = {}
+        self._tables: set[str] = set()
+
+    def table(self, name: str, num_envs: int, device: str) -> torch.Tensor:
+        """Return a number of the config as float32 `[env, 1]` at an address that stays, for a recorded kernel.
+
+        With it the number may be set per env at run time; None is NaN.
+        """
+        if name not in self._tables:
+            value = getattr(self._cfg, name)
+            number = float("nan") if value is None else float(value)
+            self.per_env[name] = torch.full((num_envs, 1), number, dtype=torch.float32, device=device)
+            self._tables.add(name)
+        return self.per_env[name]
+
+    def has_table(self, name: str) -> bool:
+        """Whether recorded kernels read a number from its table."""
+        return name in self._tables
+
+    def load(self, saved: dict[str, torch.Tensor]) -> None:
+        """Take over the values per env that were saved; what was not is the config's number again."""
+        for name in list(self.per_env):
+            if name not in self._tables:
+                del self.per_env[name]
+        for name, values in saved.items():
+            if name in self._tables:
+                self.per_env[name].copy_(values)
+            else:
+                self.per_env[name] = values.clone()
+
+    def __getattr__(self, name: str) -> Any:
+        return self.per_env[name] if name in self.per_env else getattr(self._cfg, name)
+
+    def __repr__(self) -> str:
+        return f"Params({self._cfg!r}, per env: {list(self.per_env)})"
+
+
+def declared_fields(data_class: type) -> dict[str, Field]:
+    """Return the `Field` annotations of a data class, in order, without its constants; the dict is the caller's own."""
+    return dict(_declared(data_class))
+
+
+@functools.cache
+def _declared(data_class: type) -> dict[str, Field]:
+    """Return what `declared_fields` does. Hints are text, which takes 0.2 ms to evaluate, and each reading asks."""
+    hints = typing.get_type_hints(data_class, include_extras=True)
+    found: dict[str, Field] = {}
+    for item in dataclasses.fields(data_class):
+        hint = hints[item.name]
+        marks = [mark for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, Field)]
+        if marks:
+            found[item.name] = marks[0]
+        elif getattr(hint, "__origin__", hint) is torch.Tensor:
+            raise RegistrationError(
+                f"{data_class.__qualname__}.{item.name} has no Field: write Annotated[Tensor, Field(unit=..., ...)]"
+            )
+    return found
+
+
+def declared_constants(data_class: type) -> tuple[str, ...]:
+    """Return the fields of a data class that are no tensors: what a sensor gives with `constants`."""
+    tensors = declared_fields(data_class)
+    return tuple(item.name for item in dataclasses.fields(data_class) if item.name not in tensors)

@@ -1,0 +1,156 @@
+"""Where a sensor was, at each of its mounts, when it captured what it shows: kept only while an output publishes poses.
+
+A sample may be shown late, and in each environment another one. So the poses lie beside the samples: one slot for each
+slot of the sensor's ring, written with the sample, and found by the slot that is shown.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+import warp as wp
+
+from sensorium.compute import Rows, kernel
+from sensorium.geometry.transforms import quat_multiply, quat_rotate
+from sensorium.measurement.transport import Ring
+
+if TYPE_CHECKING:
+    from sensorium.sensors.core.base import Sensor
+
+
+@wp.struct
+class PoseTask:
+    """The poses of one sensor. `arrival` and `carry` are empty where no sample is lost, other arrays where unused."""
+
+    clock: wp.array[wp.int32]
+    head: wp.array[wp.int32]
+    arrival: wp.array2d[wp.int32]
+    mount_body: wp.array[wp.int32]
+    mount_pos: wp.array2d[wp.vec3]
+    mount_quat: wp.array2d[wp.vec4]
+    offset_pos: wp.array2d[wp.vec3]
+    offset_quat: wp.array2d[wp.vec4]
+    body_pos: wp.array2d[wp.vec3]
+    body_quat: wp.array2d[wp.vec4]
+    slots: wp.array4d[wp.float32]
+    carry: wp.array3d[wp.float32]
+
+
+@kernel
+def _keep(rows: Rows, tasks: wp.array[PoseTask]) -> None:
+    """Write the poses of now beside the newest sample: the same slots as the sample itself, see `Ring.freeze`."""
+    k, i, mount = wp.tid()
+    env = rows.start + i
+    t = tasks[k]
+    if rows.mask[env] == wp.uint8(0) or mount >= t.mount_body.shape[0]:
+        return
+    pos = t.mount_pos[env, mount]
+    quat = t.mount_quat[env, mount]
+    if t.offset_pos.shape[0] > 0:
+        pos = pos + quat_rotate(quat, t.offset_pos[env, mount])
+        quat = quat_multiply(quat, t.offset_quat[env, mount])
+    body = t.mount_body[mount]
+    if body >= 0:
+        turn = t.body_quat[env, body]
+        pos = t.body_pos[env, body] + quat_rotate(turn, pos)
+        quat = quat_multiply(turn, quat)
+    head = t.head[0]
+    mode = t.clock[1]
+    first = head
+    last = head
+    if mode == 1:  # the first sample of an episode is in all slots
+        first = 0
+        last = t.slots.shape[0] - 1
+    has_carry = t.carry.shape[0] > 0
+    if has_carry and mode == 0:
+        if t.arrival[head, env] <= t.clock[0]:
+            for part in range(7):
+                t.carry[env, mount, part] = t.slots[head, env, mount, part]
+    for slot in range(first, last + 1):
+        for part in range(3):
+            t.slots[slot, env, mount, part] = pos[part]
+        for part in range(4):
+            t.slots[slot, env, mount, 3 + part] = quat[part]
+    if has_carry and mode == 1:
+        for part in range(7):
+            t.carry[env, mount, part] = t.slots[head, env, mount, part]
+
+
+class CapturePoses:
+    """The poses of a sensor at its captures, one for each mount, `offset` included. NaN for samples before this began.
+
+    Args:
+        sensor: a sensor with mounts; where one of them is on a body, the engine gives BODY_POSE.
+    """
+
+    def __init__(self, sensor: Sensor[Any, Any]) -> None:
+        assert sensor.mount is not None
+        self._sensor, self._mount = sensor, sensor.mount
+        ring = sensor.line.ring
+        self._ring: Ring | None = ring if ring is not None and ring.has_delay else None
+        compute = sensor.compute_on
+        shape = (compute.num_envs, self._mount.count, 7)
+        depth, carried = (1, False) if self._ring is None else (self._ring.depth, self._ring.has_carry)
+        self._slots = torch.full((depth, *shape), math.nan, dtype=torch.float32, device=compute.device)
+        self._carry = torch.full((shape[0] if carried else 0, *shape[1:]), math.nan, device=compute.device)
+        self._head = torch.zeros(1, dtype=torch.int32, device=compute.device)
+        self._envs = torch.arange(compute.num_envs, device=compute.device)
+
+    def __repr__(self) -> str:
+        return f"CapturePoses({self._sensor.name!r}, slots={len(self._slots)}, mounts={self._mount.count})"
+
+    def begin(self) -> None:
+        """Know nothing of samples that were captured before now; those of now are at the engine's current poses."""
+        sensor = self._sensor
+        self._slots.fill_(math.nan)
+        self._carry.fill_(math.nan)
+        sensor.engine.refresh()
+        self.keep()
+        captures, tick = sensor.captures, sensor.clock.tick
+        newest = self._slots[0 if self._ring is None else self._ring.position]
+        newest.masked_fill_((captures.arrival_tick != tick)[:, None, None], math.nan)
+        is_first = (captures.first_tick == tick)[:, None, None]
+        self._slots.copy_(torch.where(is_first, newest, self._slots))
+        if len(self._carry):
+            self._carry.copy_(torch.where(is_first, newest, self._carry))
+
+    def keep(self) -> None:
+        """Keep the poses of a sample that is being captured (a recordable task), before the ring stamps it."""
+        sensor, ring, t = self._sensor, self._ring, PoseTask()
+        t.clock = sensor.clock.words_wp
+        t.head = wp.from_torch(self._head if ring is None else ring.head, dtype=wp.int32)
+        t.mount_body, t.mount_pos, t.mount_quat = self._mount.warp_inputs
+        if (offset := sensor.pose_offset()) is not None:
+            t.offset_pos = wp.from_torch(offset[0], dtype=wp.vec3)
+            t.offset_quat = wp.from_torch(offset[1], dtype=wp.vec4)
+        if self.needs_bodies(sensor):
+            t.body_pos = wp.from_torch(sensor.engine.array("body_pos_w"), dtype=wp.vec3)
+            t.body_quat = wp.from_torch(sensor.engine.array("body_quat_w"), dtype=wp.vec4)
+        t.slots = wp.from_torch(self._slots, dtype=wp.float32)
+        if ring is not None and ring.has_carry:
+            t.arrival = wp.from_torch(ring.arrival, dtype=wp.int32)
+            t.carry = wp.from_torch(self._carry, dtype=wp.float32)
+        sensor.compute_on.launch_task(_keep, (self._mount.count,), t)
+
+    @staticmethod
+    def needs_bodies(sensor: Sensor[Any, Any]) -> bool:
+        """Whether one of a sensor's mounts is on a body, so that its pose needs BODY_POSE."""
+        return sensor.mount is not None and any(name != "world" for name in sensor.mount.body_names)
+
+    def shown(self) -> torch.Tensor:
+        """Return the poses at the capture of what `data` shows, once that was read.
+
+        Returns:
+            float32 `[env, mount, 7]`: position (m) and quaternion (w, x, y, z) in the world.
+        """
+        ring = self._ring
+        if ring is None:
+            return self._slots[0]
+        slots = ring.shown_slot.to(torch.int64)
+        poses = self._slots[slots.clamp(min=0), self._envs]
+        return torch.where((slots < 0)[:, None, None], self._carry, poses) if ring.has_carry else poses
+
+
+__all__ = ["CapturePoses"]

@@ -1,0 +1,550 @@
+"""The reader's side of a sensor: what each one offers to those who read it, whatever it measures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
+
+import torch
+
+from sensorium.cfg import MountedSensorCfg, SensorCfg, SimpleSensorCfg
+from sensorium.compute import Clock, Compute, Rate
+from sensorium.engines.base import Engine
+from sensorium.engines.envs import env_rows
+from sensorium.errors import ConfigError, StaleError
+from sensorium.measurement.pipeline import Line
+from sensorium.measurement.record import Record
+from sensorium.measurement.stages import ClockError
+from sensorium.sensors.core.captures import Captures
+from sensorium.sensors.core.parts import Params, SensorInfo, StaleTensor, declared_fields
+from sensorium.spec import FieldSpec
+from sensorium.world.mount import MountView
+
+CfgT = TypeVar("CfgT", bound=SensorCfg[Any])
+DataT = TypeVar("DataT")
+
+
+def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors hold the same bits, NaN included."""
+    return torch.equal(a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8))
+
+
+class Readable(Generic[CfgT, DataT]):
+    """A sensor as its readers know it. `Sensor` derives from it, and sets the attributes when it is built."""
+
+    single: ClassVar[bool]
+    uses_ring_pipeline: ClassVar[bool]
+    own_history: ClassVar[bool]
+    history_in_data: ClassVar[bool]
+    data_class: ClassVar[type[Any]]
+
+    cfg: CfgT
+    name: str
+    engine: Engine
+    compute_on: Compute
+    clock: Clock
+    rate: Rate
+    mount: MountView | None
+    line: Line
+    params: Params
+    """The config's values, for hooks: those that were set per env are tensors."""
+    specs: tuple[FieldSpec, ...]
+    """The fields as a reader sees them."""
+    captures: Captures
+    """How many captures there were, and when."""
+    wanted: bool
+    """Whether somebody read this sensor since its last due tick (counts for ``evaluate="wanted"``)."""
+
+    on_demand: bool
+    _stale: str | None
+    _kind: str | None
+    _evaluate: Callable[[Any], None]
+    _reset_by_scene: Callable[[Any, Any], None]
+    _read_version: int
+    _mount_axis: bool
+    _full_specs: list[FieldSpec]
+    _truth_view: DataT
+    _measured_view: DataT
+    _lent: dict[bool, tuple[DataT, dict[str, torch.Tensor]]] | None
+    """In a scene with `debug`: the copies that were handed out since time moved, measured (True) and true, and what
+    they held then."""
+
+    if TYPE_CHECKING:  # hooks of the author, see `Sensor`
+
+        def constants(self) -> Mapping[str, Any]: ...  # noqa: D102
+        def outputs(self, is_measured: bool) -> Mapping[str, torch.Tensor]: ...  # noqa: D102
+        def notes(self) -> Mapping[str, str]: ...  # noqa: D102
+
+    # What a reader sees -----------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        if self._stale:
+            return f"<{type(self).__name__} {self.name!r}: {self._stale}>"
+        fields = ", ".join(f"{s.name}[{','.join(('env', *s.axes))}] {s.unit}" for s in self.specs)
+        rate = 1.0 / (self.clock.dt * self.rate.period)
+        where = f" on {', '.join(self.mount.names)}" if self.mount is not None else ""
+        return f"<{type(self).__name__} {self.name!r}{where}, {self.num_envs} env(s), {rate:g} Hz: {fields}>"
+
+    __str__ = __repr__
+
+    @property
+    def num_envs(self) -> int:
+        """Number of environments."""
+        return self.compute_on.num_envs
+
+    @property
+    def num_instances(self) -> int:
+        """Sensors per env times environments."""
+        return self.num_envs * (self.mount.count if self.mount is not None else 1)
+
+    @property
+    def device(self) -> str:
+        """Torch device of all data."""
+        return self.compute_on.device
+
+    @property
+    def is_retired(self) -> bool:
+        """Whether it was removed from its scene or replaced there; using it then raises."""
+        return self._stale is not None
+
+    @property
+    def is_initialized(self) -> bool:
+        """Always true: a built sensor is ready."""
+        return True
+
+    def _ready(self) -> None:
+        if self._stale:
+            raise StaleError(f"sensor {self.name!r} {self._stale}; take it anew: scene[{self.name!r}]")
+        self.wanted = True
+        self._evaluate(self)
+
+    @property
+    def data(self) -> DataT:
+        """The measured sample as it arrives at a reader now: live views, `[env, ...]`, valid until the next step.
+
+        The views are the sensor's own memory: do not write into them, and take `read()` for a copy. A sensor without
+        imperfections, delay or history keeps one sample, so its `data` and `ground_truth` are the same memory.
+
+        Where the sensor has `history_in_data` and the config a `history_length`, it is `history`.
+        """
+        if self.history_in_data and self.cfg.history_length > 0:
+            return self.history
+        if self.captures.shown != self.clock.version or self._lent is not None:
+            self.bring_up_to_date(is_measured=True)
+            return self._show(is_measured=True)
+        return self._measured_view  # a second look at one instant
+
+    @property
+    def ground_truth(self) -> DataT:
+        """The true sample at the newest capture: live views, undelayed, never altered by an imperfection.
+
+        Like those of `data` they must not be written; `read_ground_truth()` gives a copy.
+        """
+        self.bring_up_to_date(is_measured=False)
+        return self._show(is_measured=False)
+
+    def bring_up_to_date(self, *, is_measured: bool) -> None:
+        """Do what reading `data` (or `ground_truth`) does before it shows something."""
+        self._ready()
+        if is_measured and self.uses_ring_pipeline:
+            self._read_ring()
+            self.captures.shown = self.clock.version
+
+    def own_tensors(self, *, is_measured: bool) -> dict[str, torch.Tensor]:
+        """Return field -> the sensor's own memory behind `data` (or `ground_truth`), `[env, ...]`.
+
+        Its addresses stay the same, but for a sensor with `uses_ring_pipeline = False`.
+        """
+        if not self.uses_ring_pipeline:
+            return {name: self._squeeze(value) for name, value in self.outputs(is_measured=is_measured).items()}
+        return self._tensors_of(self._measured_view if is_measured else self._truth_view)
+
+    def _tensors_of(self, data: DataT) -> dict[str, torch.Tensor]:
+        return {spec.name: cast(torch.Tensor, data if self.single else getattr(data, spec.name)) for spec in self.specs}
+
+    def _show(self, is_measured: bool) -> DataT:
+        """Return the live views, or in a scene with `debug` copies that `spoil` makes unusable."""
+        lent = self._lent
+        if lent is None:
+            if not self.uses_ring_pipeline:
+                return self._package(self.own_tensors(is_measured=is_measured))
+            return self._measured_view if is_measured else self._truth_view
+        if is_measured not in lent:
+            own = self.own_tensors(is_measured=is_measured)
+            shown, kept = ({name: value.clone() for name, value in own.items()} for _ in range(2))
+            lent[is_measured] = self._package(shown), kept
+        return lent[is_measured][0]
+
+    def spoil(self) -> list[str]:
+        """Fill the views that were handed out in a scene with `debug`, for what they showed is out of date.
+
+        NaN; in integers the least value, in bytes 255, and flags turn into their opposite.
+
+        Returns:
+            The fields into which a reader wrote, such as ``"data.lin_acc_b"``.
+        """
+        written: list[str] = []
+        if not self._lent:
+            return written
+        for is_measured, (data, kept) in self._lent.items():
+            for name, tensor in self._tensors_of(data).items():
+                if not _same_bits(tensor, kept[name]):
+                    branch = "data" if is_measured else "ground_truth"
+                    written.append(branch if self.single else f"{branch}.{name}")
+                if tensor.is_floating_point():
+                    tensor.fill_(math.nan)
+                elif tensor.dtype == torch.bool:
+                    tensor.logical_not_()
+                else:
+                    ends = torch.iinfo(tensor.dtype)
+                    tensor.fill_(ends.min or ends.max)
+        self._lent.clear()
+        return written
+
+    def _read_ring(self) -> None:
+        ring = self.line.ring
+        if ring is not None and ring.has_delay and self._read_version != self.clock.version:
+            ring.read()
+            self._read_version = self.clock.version
+
+    def read(self, env_ids: Any = None, *, envs_idx: Any = None) -> DataT:
+        """Return a copy of `data` for some envs (all for None), shape `[n, ...]`.
+
+        Args:
+            env_ids: int ids, bool mask or None.
+            envs_idx: alias of `env_ids`.
+
+        Raises:
+            ConfigError: `env_ids` beside `envs_idx`.
+        """
+        return self._copy(self.data, env_ids, envs_idx)
+
+    def read_ground_truth(self, env_ids: Any = None, *, envs_idx: Any = None) -> DataT:
+        """Return a copy of `ground_truth` for some envs (all for None), shape `[n, ...]`; arguments as of `read`."""
+        return self._copy(self.ground_truth, env_ids, envs_idx)
+
+    def _copy(self, data: DataT, env_ids: Any, envs_idx: Any) -> DataT:
+        if envs_idx is not None:
+            if env_ids is not None:
+                raise ConfigError.single("read", "envs_idx", envs_idx, "it absent beside env_ids", "Keep one of them.")
+            env_ids = envs_idx
+        rows = env_rows(env_ids, self.num_envs, self.device)
+        return self._package({k: v.clone() if rows is None else v[rows] for k, v in self._tensors_of(data).items()})
+
+    @property
+    def history(self) -> DataT:
+        """The last `history_length` samples `[env, history, ...]`, 0 = newest, undelayed, one per capture (a copy).
+
+        Before there were as many, the oldest entries repeat the first sample; see `history_valid`.
+        """
+        self._ready()
+        length = self.cfg.history_length
+        if self.own_history:
+            fix = "Read its own fields: " + ", ".join(spec.name for spec in self.specs if "history" in spec.name) + "."
+            title = f"{type(self.cfg).__name__}({self.name!r})"
+            raise ConfigError.single(title, "history_length", length, "a sensor that keeps whole samples", fix)
+        if length == 0 or self.line.ring is None:
+            raise ConfigError.single(
+                f"{type(self.cfg).__name__}({self.name!r})", "history_length", 0, "a length of at least 1",
+                f"Give history_length=..., or scene.reconfigure({self.name!r}, history_length=...).",
+            )  # fmt: skip
+        ring = self.line.ring
+        return self._package({s.name: self._squeeze(ring.history(s.name, length), 2) for s in self._full_specs})
+
+    @property
+    def history_valid(self) -> torch.Tensor:
+        """Bool [env, history]: whether an entry is a sample of this episode and not a repetition of the first."""
+        length = self.cfg.history_length
+        return torch.arange(length, device=self.device)[None] < self.frame[:, None]
+
+    @property
+    def frame(self) -> torch.Tensor:
+        """int64 [env], captures since the env's reset; the one at the reset is number 1."""
+        self._ready()
+        return self.captures.frame
+
+    @property
+    def capture_tick(self) -> torch.Tensor:
+        """int64 [env], tick at which the value in `data` was sensed."""
+        self._ready()
+        ring = self.line.ring
+        if ring is not None and ring.has_delay:
+            self._read_ring()
+            return ring.shown_stamp.to(torch.int64)
+        return self.captures.newest_tick
+
+    @property
+    def truth_tick(self) -> torch.Tensor:
+        """int64 [env], tick of the newest capture, which `ground_truth` belongs to."""
+        self._ready()
+        return self.captures.newest_tick
+
+    @property
+    def capture_time(self) -> torch.Tensor:
+        """float64 [env], time at which the value in `data` was sensed, s."""
+        return self.capture_tick.to(torch.float64) * self.clock.dt
+
+    @property
+    def stamp(self) -> torch.Tensor:
+        """float64 [env], time that the sensor's own clock gave the value in `data`, s.
+
+        That is `capture_time`, unless the config's stages have a `ClockError`.
+        """
+        ticks = self.capture_tick
+        for run in self.line.stages:
+            if isinstance(run.cfg, ClockError):
+                return run.cfg.stamps(ticks, run.states.views, run.key)
+        return ticks.to(torch.float64) * self.clock.dt
+
+    @property
+    def age(self) -> torch.Tensor:
+        """float64 [env], how old the value in `data` is, s."""
+        return (self.clock.tick - self.capture_tick).to(torch.float64) * self.clock.dt
+
+    @property
+    def valid(self) -> torch.Tensor:
+        """Bool [env]: the shown sample has arrived, and the engine's state was finite when it was captured.
+
+        Where the simulator replaced a state that was not finite, samples are not valid until the env is reset.
+        """
+        self._ready()
+        ring = self.line.ring
+        if ring is not None and ring.has_delay:
+            self._read_ring()
+            return ring.shown_valid > 0
+        return (self.line.bad == 0).all(dim=1)
+
+    @property
+    def is_new(self) -> torch.Tensor:
+        """Bool [env]: the shown sample arrived during the current control step."""
+        self._ready()
+        ring = self.line.ring
+        if ring is not None and ring.has_delay:
+            self._read_ring()
+            return ring.shown_arrival > self.clock.control_tick
+        return self.captures.arrival_tick > self.clock.control_tick
+
+    @property
+    def is_lazy(self) -> bool:
+        """Whether samples are computed on first read: where that cannot be noticed, or where the config says so."""
+        return self._evaluation()[0] == "lazy"
+
+    def _evaluation(self) -> tuple[str, str]:
+        mode = self.evaluates
+        memory = self.line.has_memory
+        if mode == "always":
+            return "eager", 'evaluate="always"'
+        if mode == "wanted":
+            return "wanted", 'evaluate="wanted"'
+        if mode == "on_read":
+            return "lazy", 'evaluate="on_read"'
+        if memory:
+            return (
+                "eager",
+                "a sample depends on earlier ones (delay, history, walk, stage, state, lookback or post-process)",
+            )
+        if not self.rate.every_tick:
+            return "eager", "it is not due at every tick"
+        return "lazy", "due at every tick and without memory"
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether its sample is computed on read, from the present alone: nothing to keep, nothing to start."""
+        return self._evaluation_kind() == "lazy" and self.rate.every_tick
+
+    def _evaluation_kind(self) -> str:
+        if self._kind is None:
+            self._kind = self._evaluation()[0]
+        return self._kind
+
+    @property
+    def evaluates(self) -> str:
+        """When it is evaluated: what the config says of `evaluate`, or ``"wanted"`` by `Scene.compute_on_demand`."""
+        return "wanted" if self.on_demand and self.cfg.evaluate == "auto" else self.cfg.evaluate
+
+    @property
+    def changes_every_tick(self) -> bool:
+        """Whether what it shows may change at ticks where the schedule does nothing: it is lazy, or its data late."""
+        ring = self.line.ring
+        return self._evaluation_kind() == "lazy" or (ring is not None and ring.has_delay)
+
+    def has_arrived(self, since: int) -> bool:
+        """Whether a delayed sample of any env arrived at a tick after `since` and up to now.
+
+        On CUDA, where the host does not look at the device, whether one may have.
+        """
+        ring = self.line.ring
+        if ring is None:
+            return False
+        older = 0 if getattr(self.engine, "fresh", True) else 1  # a sample of a state that is one tick old
+        if not self.captures.may_arrive(since, ring.soonest - older, ring.latest):
+            return False
+        if not self.compute_on.is_cpu:
+            return True
+        self._read_ring()
+        return bool((ring.shown_arrival.numpy() > since).any())
+
+    def check_evaluation(self) -> None:
+        """Raise `ConfigError` where ``evaluate="on_read"`` would change numbers, or a stage cannot see all ticks."""
+        if self.cfg.evaluate == "on_read" and self.line.has_memory:
+            raise ConfigError.single(
+                f"{type(self.cfg).__name__}({self.name!r})", "evaluate", "on_read", "'auto' or 'always'",
+                "Samples of this sensor depend on earlier ones, so none may be skipped.",
+            )  # fmt: skip
+        self.line.check_observers()
+
+    @property
+    def info(self) -> SensorInfo:
+        """What the sensor resolved to, what it costs, whether it is lazy and why."""
+        evaluation, why = self._evaluation()
+        mount = self.mount
+        return SensorInfo(
+            specs=self.specs,
+            mounts=mount.names if mount is not None else (),
+            bodies=mount.body_names if mount is not None else (),
+            nbytes=self.nbytes,
+            rate_hz=1.0 / (self.clock.dt * self.rate.period),
+            evaluation=evaluation,
+            why=why,
+            notes=self.notes(),
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory of this sensor."""
+        return self.line.nbytes + (self.mount.nbytes if self.mount is not None else 0)
+
+    # Run-time knobs ---------------------------------------------------------------------------------------------------
+
+    def set(self, knob: str, value: Any, env_ids: Any = None) -> None:
+        """Set a knob that the config gives, for some envs (all for None); others keep theirs.
+
+        Args:
+            knob: ``noise``, ``bias``, ``random_walk``, ``resolution``, a density, ``delay``, ``jitter``, ``loss`` or
+                one with a prefix such as ``gyro_noise``.
+            value: an amount as in the config, `[n, ...]` amounts for n envs, or a mapping from field to these.
+            env_ids: int ids, bool mask or None.
+
+        Raises:
+            UnknownNameError: no such knob or field.
+            ConfigError: the knob is absent from the config, or the value does not fit.
+        """
+        self._ready()
+        rows = env_rows(env_ids, self.num_envs, self.device)
+        if knob in ("delay", "jitter", "loss"):
+            ring = self.line.ring
+            if ring is None or getattr(self.line.cfg, knob) is None:
+                raise ConfigError.single(
+                    f"{type(self.cfg).__name__}({self.name!r})", knob, value, "a knob that the config gives",
+                    f"Absent knobs take no memory: use scene.reconfigure({self.name!r}, {knob}=...).",
+                )  # fmt: skip
+            ring.set(knob, value, rows)
+            return
+        if self._is_param(knob):
+            self._set_param(knob, value, rows)
+            return
+        if self.params.has_table(knob):
+            raise ConfigError.single(
+                f"{type(self.cfg).__name__}({self.name!r})", knob, value, "a number that the config gives",
+                f"None leaves out what it is for: use scene.reconfigure({self.name!r}, {knob}=...).",
+            )  # fmt: skip
+        self.line.knobs.set(knob, value, rows)
+
+    def _is_param(self, name: str) -> bool:
+        """Whether a name is a number of the config that hooks read through `params`."""
+        field = type(self.cfg).model_fields.get(name)
+        standard = name in SimpleSensorCfg.model_fields or name in MountedSensorCfg.model_fields
+        if self.params.has_table(name):
+            return getattr(self.cfg, name) is not None
+        return field is not None and not standard and field.annotation in (float, int)
+
+    def _set_param(self, name: str, value: Any, rows: torch.Tensor | None) -> None:
+        title = f"{type(self.cfg).__name__}({self.name!r})"
+        hooks = self.line.hooks
+        if not self.params.has_table(name) and any(
+            getattr(hook, "__recorded__", False) for hook in (hooks.raw, hooks.fused, hooks.transform, hooks.physics)
+        ):
+            fix = f"Use scene.reconfigure({self.name!r}, {name}=...)."
+            raise ConfigError.single(title, name, value, "a value that this sensor's kernels read anew", fix)
+        try:
+            values = torch.as_tensor(value, dtype=torch.float32, device=self.device).reshape(-1, 1)
+        except (TypeError, ValueError, RuntimeError):
+            fix = f"To leave it out, use scene.reconfigure({self.name!r}, {name}=None)." if value is None else ""
+            raise ConfigError.single(title, name, value, "a number, or one for each environment", fix) from None
+        for end in {float(values.min()), float(values.max())}:
+            self.cfg.replace(**{name: end})  # the config's own checks
+        count = self.num_envs if rows is None else len(rows)
+        if values.shape[0] not in (1, count):
+            raise ConfigError.single(title, name, value, f"one number, or {count} of them")
+        table = self.params.per_env.get(name)
+        if table is None:
+            table = torch.full(
+                (self.num_envs, 1), float(getattr(self.cfg, name)), dtype=torch.float32, device=self.device
+            )
+            self.params.per_env[name] = table
+        if rows is None:
+            table.copy_(values.expand_as(table))
+        else:
+            table[rows] = values
+
+    def set_noise(self, value: Any, env_ids: Any = None) -> None:
+        """Alias of ``set("noise", ...)``."""
+        self.set("noise", value, env_ids)
+
+    def set_bias(self, value: Any, env_ids: Any = None) -> None:
+        """Alias of ``set("bias", ...)``."""
+        self.set("bias", value, env_ids)
+
+    def set_random_walk(self, value: Any, env_ids: Any = None) -> None:
+        """Alias of ``set("random_walk", ...)``."""
+        self.set("random_walk", value, env_ids)
+
+    def set_resolution(self, value: Any, env_ids: Any = None) -> None:
+        """Alias of ``set("resolution", ...)``."""
+        self.set("resolution", value, env_ids)
+
+    def set_delay(self, value: Any, env_ids: Any = None) -> None:
+        """Alias of ``set("delay", ...)``."""
+        self.set("delay", value, env_ids)
+
+    def set_jitter(self, value: Any, env_ids: Any = None) -> None:
+        """Alias of ``set("jitter", ...)``."""
+        self.set("jitter", value, env_ids)
+
+    def reset(self, env_ids: Any = None) -> None:
+        """Reset this sensor alone for some envs (all for None) and capture anew.
+
+        A sensor class that defines `reset(self, env_mask)` thereby gets a hook: it is called with the uint8 [env] mask
+        of envs whose episode begins, before they are captured, and must set the sensor's own states of these envs.
+        """
+        if self._stale:
+            self._ready()
+        self._reset_by_scene(self, env_ids)
+
+    # Views ------------------------------------------------------------------------------------------------------------
+
+    def _squeeze(self, tensor: torch.Tensor, axis: int = 1) -> torch.Tensor:
+        return tensor.squeeze(axis) if self.mount is not None and not self._mount_axis else tensor
+
+    def _package(self, values: Mapping[str, torch.Tensor]) -> DataT:
+        """Build the data object; fields that were not asked for are None."""
+        if self.single:
+            return cast(DataT, next(iter(values.values())))
+        tensors = {name: values.get(name) for name in declared_fields(self.data_class)}
+        return cast(DataT, self.data_class(**tensors, **self.constants()))
+
+    def _view(self, record: Record) -> DataT:
+        return self._package({name: self._squeeze(view) for name, view in record.items()})
+
+    def retire(self, why: str) -> None:
+        """Make this object and every view it handed out raise on use."""
+        self._stale = why
+        self.captures.shown = -1
+        views = [shown for shown, _ in (self._lent or {}).values()]
+        if self.uses_ring_pipeline:
+            views += [self._truth_view, self._measured_view]
+        for view in views:
+            for value in self._tensors_of(view).values():
+                if type(value) is torch.Tensor:
+                    value.__class__ = StaleTensor

@@ -1,0 +1,209 @@
+"""State of bodies: pose and velocity in the world, as a motion-capture system reports them.
+
+Axes: ``[env, mount, ...]``, one mount per body (no mount axis for a singular selector); ``_w`` world axes.
+
+With d the offset of a mount on its body, turned into the world, p, v and w the position, velocity and angular velocity
+of the body's frame: p_m = p + d, v_m = v + w x d, w_m = w. Without an offset it is the body frame's own origin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import torch
+import warp as wp
+from pydantic import field_validator
+from torch import Tensor
+
+from sensorium.cfg import SELECTORS, MountedSensorCfg, bad
+from sensorium.compute import Rows, kernel, recorded
+from sensorium.errors import nearest
+from sensorium.geometry.transforms import quat_multiply, quat_rotate
+from sensorium.measurement.record import Record
+from sensorium.readings import DebugShape
+from sensorium.sensors.core.base import SimpleSensor, Supports
+from sensorium.spec import BODY_POSE, BODY_VELOCITY, SHAPES, Field, Requirement
+from sensorium.world.bodies import body_boxes, entity_of
+from sensorium.world.mount import is_finite3, is_finite4
+
+Three = tuple[float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class BodyStateData:
+    """One sample of the state of bodies; fields that the config does not name are None."""
+
+    pos_w: Annotated[Tensor, Field("m", (3,), frame="world", role="point")]
+    """Position in the world, m."""
+    quat_w: Annotated[Tensor, Field("1", (4,), frame="world", kind="rotation", role="pose")]
+    """Orientation in the world, unit quaternion (w, x, y, z)."""
+    lin_vel_w: Annotated[Tensor, Field("m/s", (3,), frame="world", role="vector_at")]
+    """Velocity of that point relative to the world, world axes, m/s."""
+    ang_vel_w: Annotated[Tensor, Field("rad/s", (3,), frame="world", role="angular_velocity")]
+    """Angular velocity relative to the world, world axes, rad/s."""
+    body_names: tuple[str, ...]
+    """The body of each mount."""
+    entities: tuple[str, ...]
+    """What each belongs to: the part of its name before the first ``/``, empty where there is none."""
+    centers: tuple[Three, ...]
+    """Middle of the bounding box of each body's shapes, in the frame of the body, m."""
+    half_extents: tuple[Three, ...]
+    """Half the size of that box, m; 0 where a body has no bounded shape, or where the engine knows no shapes."""
+
+
+FIELDS = ("pos_w", "quat_w", "lin_vel_w", "ang_vel_w")
+VELOCITIES = ("lin_vel_w", "ang_vel_w")
+
+
+class BodyStateCfg(MountedSensorCfg[BodyStateData]):
+    """Configuration of the state of bodies. Without a selector it is that of all bodies: ``bodies=".*"``."""
+
+    fields: tuple[str, ...] | Literal["all"] = "all"
+    """What is computed, of pos_w, quat_w, lin_vel_w and ang_vel_w."""
+
+    def __init__(self, /, **data: Any) -> None:
+        if not any(name in data for name in SELECTORS):
+            data["bodies"] = ".*"
+        super().__init__(**data)
+
+    @classmethod
+    def example(cls) -> Self:
+        """Return a config for `sensorium.testing.tumbling_engine`: all bodies."""
+        return cls()
+
+    @field_validator("fields")
+    @classmethod
+    def _known(cls, value: tuple[str, ...] | str) -> tuple[str, ...] | str:
+        if isinstance(value, str):
+            return value
+        for name in value:
+            if name not in FIELDS:
+                raise bad(f"fields among {', '.join(FIELDS)}", nearest(name, FIELDS).strip())
+        if not value:
+            raise bad("at least one field")
+        return value
+
+    @property
+    def selected(self) -> tuple[str, ...]:
+        """The fields that are computed, in the order of `BodyStateData`."""
+        return tuple(name for name in FIELDS if self.fields == "all" or name in self.fields)
+
+
+@wp.struct
+class BodyStateTask:
+    """One sensor, for the kernel. Of velocities and outputs, a length of 0 means that one is not needed."""
+
+    # Mount
+    mount_body: wp.array[wp.int32]
+    mount_pos: wp.array2d[wp.vec3]
+    mount_quat: wp.array2d[wp.vec4]
+    # Engine
+    body_pos: wp.array2d[wp.vec3]
+    body_quat: wp.array2d[wp.vec4]
+    body_lin_vel: wp.array2d[wp.vec3]
+    body_ang_vel: wp.array2d[wp.vec3]
+    # Output
+    pos_w: wp.array2d[wp.vec3]
+    quat_w: wp.array2d[wp.vec4]
+    lin_vel_w: wp.array2d[wp.vec3]
+    ang_vel_w: wp.array2d[wp.vec3]
+    bad: wp.array2d[wp.uint8]
+    any_bad: wp.array[wp.int32]
+
+
+@kernel
+def _body_state(rows: Rows, tasks: wp.array[BodyStateTask]) -> None:
+    k, i, mount = wp.tid()
+    env = rows.start + i
+    t = tasks[k]
+    if rows.mask[env] == wp.uint8(0) or mount >= t.mount_body.shape[0]:
+        return
+    body = t.mount_body[mount]
+    d = t.mount_pos[env, mount]
+    p = d
+    q = t.mount_quat[env, mount]
+    v = wp.vec3()
+    w = wp.vec3()
+    if body >= 0:
+        turn = t.body_quat[env, body]
+        d = quat_rotate(turn, d)
+        p = t.body_pos[env, body] + d
+        q = quat_multiply(turn, q)
+        if t.body_ang_vel.shape[0] > 0:
+            w = t.body_ang_vel[env, body]
+            v = t.body_lin_vel[env, body] + wp.cross(w, d)
+    flag = wp.uint8(0)
+    if not (is_finite3(p) and is_finite4(q) and is_finite3(v) and is_finite3(w)):
+        flag = wp.uint8(1)
+        t.any_bad[0] = 1
+    t.bad[env, mount] = flag
+    if t.pos_w.shape[0] > 0:
+        t.pos_w[env, mount] = p
+    if t.quat_w.shape[0] > 0:
+        t.quat_w[env, mount] = q
+    if t.lin_vel_w.shape[0] > 0:
+        t.lin_vel_w[env, mount] = v
+    if t.ang_vel_w.shape[0] > 0:
+        t.ang_vel_w[env, mount] = w
+
+
+class BodyState(SimpleSensor[BodyStateCfg, BodyStateData]):
+    """Pose and velocity of one or several bodies."""
+
+    checks_state: ClassVar[bool] = True
+
+    @classmethod
+    def requirements(cls, cfg: BodyStateCfg, supports: Supports) -> Iterable[Requirement]:
+        """Return only what the selected fields need, and shapes, for the boxes, where the engine knows them."""
+        yield BODY_POSE
+        if set(cfg.selected) & set(VELOCITIES):
+            yield BODY_VELOCITY
+        if supports(SHAPES) is None:
+            yield SHAPES
+
+    def fields(self) -> Mapping[str, Field]:
+        """Return the selected fields."""
+        declared = super().fields()
+        return {name: declared[name] for name in self.cfg.selected}
+
+    def constants(self) -> Mapping[str, Any]:
+        """Return the names of the bodies, what they belong to, and the boxes around them."""
+        return self._bodies
+
+    @cached_property
+    def _bodies(self) -> Mapping[str, Any]:
+        names = self.mount.body_names
+        boxes = [[0.0] * 6] * len(names)
+        if self.engine.supports(SHAPES) is None:
+            known = {name: box for name, box in zip(self.engine.names("body"), body_boxes(self.engine), strict=True)}
+            boxes = [known[name].tolist() if name in known else [0.0] * 6 for name in names]
+        return {
+            "body_names": tuple(names),
+            "entities": tuple(map(entity_of, names)),
+            "centers": tuple(tuple(box[:3]) for box in boxes),
+            "half_extents": tuple(tuple(box[3:]) for box in boxes),
+        }
+
+    @recorded
+    def update_raw_data(self, raw: Record) -> None:
+        """Compute all selected fields in one launch, which all such sensors of one rate share."""
+        engine, t = self.engine, BodyStateTask()
+        t.mount_body, t.mount_pos, t.mount_quat = self.mount.warp_inputs
+        t.body_pos = wp.from_torch(engine.array("body_pos_w"), dtype=wp.vec3)
+        t.body_quat = wp.from_torch(engine.array("body_quat_w"), dtype=wp.vec4)
+        if set(self.cfg.selected) & set(VELOCITIES):
+            t.body_lin_vel = wp.from_torch(engine.array("body_lin_vel_w"), dtype=wp.vec3)
+            t.body_ang_vel = wp.from_torch(engine.array("body_ang_vel_w"), dtype=wp.vec3)
+        for name in self.cfg.selected:
+            setattr(t, name, getattr(raw.warp, name))
+        t.bad, t.any_bad = wp.from_torch(self.line.bad, dtype=wp.uint8), self.clock.bad_wp
+        self.compute_on.launch_task(_body_state, (self.mount.count,), t)
+
+    def debug_draw(self) -> Iterable[DebugShape]:
+        """Draw the true frame of each mount."""
+        self._ready()
+        poses = torch.cat([self.mount.pos_w, self.mount.quat_w], dim=-1)
+        yield DebugShape("frames", poses.reshape(-1, 7).cpu().numpy())

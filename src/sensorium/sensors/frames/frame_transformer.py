@@ -1,0 +1,434 @@
+"""Frame transformer: where frames of bodies are, seen from another frame.
+
+Axes: ``[env, target, ...]`` (``[env, mount, target, ...]`` for a plural source); ``_w`` world, ``_source`` the source
+frame. Quaternions are (w, x, y, z) with w >= 0.
+
+With p, q the pose of a body in the world and o, r a frame's offset on it, the frame is at p + R(q) o with the
+orientation q r. Of the source s and a target t, the transform T_s^-1 T_t of the target in the source frame is
+
+    target_pos_source = R(q_s)^T (p_t - p_s)        target_quat_source = q_s^-1 q_t
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+
+import torch
+import warp as wp
+from pydantic import field_validator
+from torch import Tensor
+
+from sensorium.cfg import Cfg, MountedSensorCfg, OffsetCfg, Selector, bad, name_in
+from sensorium.compute import Rows, kernel, recorded
+from sensorium.engines.base import FrameOnBody
+from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest, shown
+from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
+from sensorium.measurement.record import Record
+from sensorium.readings import DebugShape
+from sensorium.sensors.core.base import SimpleSensor
+from sensorium.spec import BODY_POSE, Field, Requirement
+from sensorium.world.mount import MountView, is_finite3, is_finite4
+from sensorium.world.select import match_names, resolve_frames
+
+
+@dataclass(frozen=True, slots=True)
+class FrameTransformerData:
+    """Poses of the target frames and of the source frame, after their offsets; unselected fields are None."""
+
+    target_frame_names: list[str]
+    """Names of the target frames, in the order of the target axis."""
+    target_pos_source: Annotated[Tensor, Field("m", (1, 3), ("target", "xyz"), frame="sensor", role="point")]
+    """Positions of the targets in the source frame `[env, target, 3]`, m."""
+    target_quat_source: Annotated[
+        Tensor, Field("1", (1, 4), ("target", "wxyz"), frame="sensor", kind="rotation", role="pose")
+    ]
+    """Orientations of the targets in the source frame `[env, target, 4]`, unit quaternions (w, x, y, z), w >= 0."""
+    target_pos_w: Annotated[Tensor, Field("m", (1, 3), ("target", "xyz"), frame="world", role="point")]
+    """Positions of the targets in the world `[env, target, 3]`, m."""
+    target_quat_w: Annotated[
+        Tensor, Field("1", (1, 4), ("target", "wxyz"), frame="world", kind="rotation", role="pose")
+    ]
+    """Orientations of the targets in the world `[env, target, 4]`, unit quaternions (w, x, y, z), w >= 0."""
+    source_pos_w: Annotated[Tensor, Field("m", (3,), frame="world", role="point")]
+    """Position of the source frame in the world `[env, 3]`, m."""
+    source_quat_w: Annotated[Tensor, Field("1", (4,), frame="world", kind="rotation", role="pose")]
+    """Orientation of the source frame in the world `[env, 4]`, unit quaternion (w, x, y, z), w >= 0."""
+
+
+FIELDS = (
+    "target_pos_source",
+    "target_quat_source",
+    "target_pos_w",
+    "target_quat_w",
+    "source_pos_w",
+    "source_quat_w",
+)
+TARGET_SELECTORS = ("prim_path", "body", "site", "geom", "camera", "joint", "link_name")
+
+
+class FrameTransformerCfg(MountedSensorCfg[FrameTransformerData]):
+    """Configuration of a frame transformer. Its mount is the source frame.
+
+    A plural selector for the source gives a mount axis, ``[env, mount, target, ...]``: every target as seen from every
+    source. World poses of the targets are then the same for each of them.
+
+    Raises:
+        ConfigError: both `offset` and `source_frame_offset`, no or several selectors, two frames of one name, ...
+    """
+
+    class FrameCfg(Cfg):
+        """Target frames: one or more elements of the model, and a fixed offset on each. Give exactly one selector."""
+
+        prim_path: str | None = None
+        """Path, or pattern of paths, of prims: ``{ENV_REGEX_NS}/Robot/.*`` takes every body of `Robot`."""
+        body: Selector = None
+        """Name or full-match pattern of bodies; ``"world"`` is the world."""
+        site: Selector = None
+        """Name or pattern of sites."""
+        geom: Selector = None
+        """Name or pattern of geoms."""
+        camera: Selector = None
+        """Name or pattern of cameras."""
+        joint: Selector = None
+        """Name or pattern of joints: their anchors, in the axes of their bodies."""
+        link_name: Selector = None
+        """Name or pattern of bodies, in the words of URDF."""
+        name: str | None = None
+        """Name of the frame; None takes the last part of the element's name, or the full name where that is not
+        unique."""
+        offset: OffsetCfg = OffsetCfg()
+        """Pose of the frame in the frame of the element."""
+
+        def __init__(self, /, **data: Any) -> None:
+            given = [name for name in TARGET_SELECTORS if data.get(name) is not None]
+            faults = []
+            if len(given) != 1:
+                got = ", ".join(f"{name}={data[name]!r}" for name in given) or "no selector"
+                fix = "Keep one of them." if given else 'The world is body="world".'
+                faults.append(Fault("frame", got, f"one of {', '.join(TARGET_SELECTORS)}", fix))
+            _init(super().__init__, data, faults, f"FrameTransformerCfg.FrameCfg{name_in(data)}")
+
+        @field_validator("name")
+        @classmethod
+        def _name(cls, value: str | None) -> str | None:
+            if value == "":
+                raise bad("a name, or None", "None takes the name of the element.")
+            return value
+
+        @property
+        def selector(self) -> tuple[str, Any]:
+            """The selector that was given: its field name and value."""
+            return next((name, getattr(self, name)) for name in TARGET_SELECTORS if getattr(self, name) is not None)
+
+    target_frames: tuple[FrameCfg, ...]
+    """The target frames, in this order; those of one pattern in the order of the model."""
+    source_frame_offset: OffsetCfg = OffsetCfg()
+    """Pose of the source frame in the frame it is mounted on; `offset` is another name for it."""
+    fields: tuple[str, ...] | Literal["all"] = "all"
+    """What is computed; fields that are left out are None and cost nothing."""
+
+    def __init__(self, /, **data: Any) -> None:
+        faults = []
+        if "offset" in data:
+            offset = data.pop("offset")
+            if "source_frame_offset" in data:
+                fix = "They are two names of one thing: keep source_frame_offset."
+                faults.append(Fault("offset", shown(offset), "no offset beside source_frame_offset", fix))
+            else:
+                data["source_frame_offset"] = offset
+        _init(super().__init__, data, faults, f"{type(self).__name__}{name_in(data)}")
+        self.__dict__["offset"] = self.source_frame_offset
+
+    @classmethod
+    def example(cls) -> Self:
+        """Return a config for `sensorium.testing.tumbling_engine`."""
+        targets = (cls.FrameCfg(site="site"), cls.FrameCfg(body="world", offset=OffsetCfg(pos=(0.0, 0.0, 1.0))))
+        return cls(body="body", source_frame_offset=OffsetCfg(pos=(0.1, 0.2, 0.3)), target_frames=targets)
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed, validated as a whole."""
+        if "offset" in changes and "source_frame_offset" not in changes:
+            changes["source_frame_offset"] = changes.pop("offset")
+        return super().replace(**changes)
+
+    @field_validator("target_frames", mode="before")
+    @classmethod
+    def _frames(cls, value: Any) -> Any:
+        if not isinstance(value, Sequence) or isinstance(value, str) or not value:
+            raise bad(
+                "a list of at least one FrameCfg", 'Write target_frames=[FrameTransformerCfg.FrameCfg(body="...")].'
+            )
+        return value
+
+    @field_validator("target_frames")
+    @classmethod
+    def _distinct(cls, value: tuple[FrameCfg, ...]) -> tuple[FrameCfg, ...]:
+        names = [frame.name for frame in value if frame.name is not None]
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise bad(
+                f"frames of distinct names, not {names.count(twice[0])} called {twice[0]!r}", "Rename all but one."
+            )
+        return value
+
+    @field_validator("fields")
+    @classmethod
+    def _known(cls, value: tuple[str, ...] | str) -> tuple[str, ...] | str:
+        if isinstance(value, str):
+            return value
+        for name in value:
+            if name not in FIELDS:
+                raise bad(f"fields among {', '.join(FIELDS)}", nearest(name, FIELDS).strip())
+        if not value:
+            raise bad("at least one field")
+        return value
+
+    @property
+    def selected(self) -> tuple[str, ...]:
+        """The fields that are computed, in the order of `FrameTransformerData`."""
+        return FIELDS if self.fields == "all" else tuple(name for name in FIELDS if name in self.fields)
+
+
+def _init(init: Any, data: dict[str, Any], faults: list[Fault], title: str) -> None:
+    """Run the base's `__init__` and raise its faults and ours as one error."""
+    try:
+        init(**data)
+    except ConfigError as error:
+        raise ConfigError(title, [*faults, *error.faults]) from None
+    if faults:
+        raise ConfigError(title, faults)
+
+
+class _Target(NamedTuple):
+    """One target frame."""
+
+    name: str
+    element: str
+    frame: FrameOnBody
+    offset: OffsetCfg
+
+
+@wp.func
+def _origin(pos_in: wp.array2d[wp.vec3], env: int, body: int) -> wp.vec3:
+    if body < 0:
+        return wp.vec3()
+    return pos_in[env, body]
+
+
+@wp.func
+def _attitude(quat_in: wp.array2d[wp.vec4], env: int, body: int) -> wp.vec4:
+    if body < 0:
+        return wp.vec4(1.0, 0.0, 0.0, 0.0)
+    return quat_in[env, body]
+
+
+@wp.func
+def _upper(q: wp.vec4) -> wp.vec4:
+    """Of the two quaternions of one rotation, return the one with w >= 0."""
+    if q[0] < 0.0:
+        return -q
+    return q
+
+
+@wp.struct
+class FramesTask:
+    """One sensor, for the kernel."""
+
+    # Source [mount] and targets [target], each on a body, -1 for the world
+    source_body: wp.array[wp.int32]
+    source_pos: wp.array2d[wp.vec3]
+    source_quat: wp.array2d[wp.vec4]
+    target_body: wp.array[wp.int32]
+    target_pos: wp.array2d[wp.vec3]
+    target_quat: wp.array2d[wp.vec4]
+    # Engine
+    body_pos: wp.array2d[wp.vec3]
+    body_quat: wp.array2d[wp.vec4]
+    # Output; a first axis of length 0 means that the field is not selected
+    target_pos_source: wp.array3d[wp.vec3]
+    target_quat_source: wp.array3d[wp.vec4]
+    target_pos_w: wp.array3d[wp.vec3]
+    target_quat_w: wp.array3d[wp.vec4]
+    source_pos_w: wp.array2d[wp.vec3]
+    source_quat_w: wp.array2d[wp.vec4]
+    bad: wp.array2d[wp.uint8]
+    any_bad: wp.array[wp.int32]
+
+
+@kernel
+def _frames(rows: Rows, tasks: wp.array[FramesTask]) -> None:
+    k, i, mount, target = wp.tid()
+    env = rows.start + i
+    t = tasks[k]
+    if rows.mask[env] == wp.uint8(0) or mount >= t.source_body.shape[0] or target >= t.target_body.shape[0]:
+        return
+    source_body = t.source_body[mount]
+    p_s = _origin(t.body_pos, env, source_body)
+    turn_s = _attitude(t.body_quat, env, source_body)
+    d_s = quat_rotate(turn_s, t.source_pos[env, mount])
+    q_s = quat_multiply(turn_s, t.source_quat[env, mount])
+    if target == 0:  # one thread speaks for the mount
+        if t.source_pos_w.shape[0] > 0:
+            t.source_pos_w[env, mount] = p_s + d_s
+        if t.source_quat_w.shape[0] > 0:
+            t.source_quat_w[env, mount] = _upper(q_s)
+        flag = wp.uint8(0)
+        if not (is_finite3(p_s) and is_finite4(turn_s)):
+            flag = wp.uint8(1)
+        for other in range(t.target_body.shape[0]):
+            p = _origin(t.body_pos, env, t.target_body[other])
+            q = _attitude(t.body_quat, env, t.target_body[other])
+            if not (is_finite3(p) and is_finite4(q)):
+                flag = wp.uint8(1)
+        t.bad[env, mount] = flag
+        if flag != wp.uint8(0):
+            t.any_bad[0] = 1
+    target_body = t.target_body[target]
+    p_t = _origin(t.body_pos, env, target_body)
+    turn_t = _attitude(t.body_quat, env, target_body)
+    d_t = quat_rotate(turn_t, t.target_pos[env, target])
+    q_t = quat_multiply(turn_t, t.target_quat[env, target])
+    if t.target_pos_source.shape[0] > 0:
+        # the bodies' origins first: far from the world's origin, offsets would lose their last digits to them
+        t.target_pos_source[env, mount, target] = quat_rotate_inverse(q_s, (p_t - p_s) + (d_t - d_s))
+    if t.target_quat_source.shape[0] > 0:
+        back = wp.vec4(q_s[0], -q_s[1], -q_s[2], -q_s[3])
+        t.target_quat_source[env, mount, target] = _upper(quat_multiply(back, q_t))
+    if t.target_pos_w.shape[0] > 0:
+        t.target_pos_w[env, mount, target] = p_t + d_t
+    if t.target_quat_w.shape[0] > 0:
+        t.target_quat_w[env, mount, target] = _upper(q_t)
+
+
+class FrameTransformer(SimpleSensor[FrameTransformerCfg, FrameTransformerData]):
+    """Poses of target frames in the world and in a source frame.
+
+    A plural source selector is allowed and gives a mount axis before the target axis.
+
+    Raises:
+        SelectionError: a selector matches nothing or what has no frame, or two frames would have one name.
+    """
+
+    requires: ClassVar[tuple[Requirement, ...]] = (BODY_POSE,)
+    checks_state: ClassVar[bool] = True
+
+    @cached_property
+    def _targets(self) -> list[_Target]:
+        """The target frames in the order of the target axis."""
+        title = f"{type(self.cfg).__name__}({self.name!r})"
+        found: list[
+            tuple[str | None, str, str, FrameOnBody, OffsetCfg]
+        ] = []  # given name, field, element, frame, offset
+        for number, cfg in enumerate(self.cfg.target_frames):
+            selector, value = cfg.selector
+            field = f"target_frames.{number}.{selector}"
+            elements, frames = resolve_frames(selector, value, self.engine, config=title, field=field)
+            if cfg.name is not None and len(elements) > 1:
+                fix = f"It matches {listed(elements)}. Leave name None, or name one of them."
+                raise SelectionError(title, [Fault(field, shown(value), f"one element, called {cfg.name!r}", fix)])
+            for element, frame in zip(elements, frames, strict=True):
+                found.append((cfg.name, field, element, frame, cfg.offset))
+        short = [given or element.split("/")[-1] for given, _, element, _, _ in found]
+        full = [given or (element if short.count(leaf) > 1 else leaf)
+                for leaf, (given, _, element, _, _) in zip(short, found, strict=True)]  # fmt: skip
+        for name, (_, field, _, _, _) in zip(full, found, strict=True):
+            if full.count(name) > 1:
+                fix = "Give all but one of them a name of its own: FrameCfg(name=...)."
+                expected = f"frames of distinct names, not {full.count(name)} called {name!r}"
+                raise SelectionError(title, [Fault(field, repr(name), expected, fix)])
+        return [_Target(name, *rest[2:]) for name, rest in zip(full, found, strict=True)]
+
+    def fields(self) -> Mapping[str, Field]:
+        """Return the selected fields, with as many targets as were found."""
+        declared, count = super().fields(), len(self._targets)
+        sized = {name: replace(each, shape=(count, *each.shape[1:])) if name.startswith("target_") else each
+                 for name, each in declared.items()}  # fmt: skip
+        return {name: sized[name] for name in self.cfg.selected}
+
+    def constants(self) -> Mapping[str, Any]:
+        """Return the names of the target frames."""
+        return {"target_frame_names": self.body_names}
+
+    def notes(self) -> Mapping[str, str]:
+        """Return which target frame is on which body."""
+        pairs = zip(self.targets.names, self.targets.body_names, strict=True)
+        return {"targets": ", ".join(f"{name} on {body}" for name, body in pairs)}
+
+    def setup(self) -> None:
+        """Make the view of the target frames."""
+        targets = self._targets
+        frames, shape = [target.frame for target in targets], (self.num_envs, len(targets))
+        offsets = [target.offset for target in targets]
+        flags = lambda: torch.zeros(shape, dtype=torch.uint8, device=self.device)  # noqa: E731 - the kernel has its own
+        self.targets = MountView(self.engine, self.compute_on, self.clock, self.body_names, frames, offsets, flags)
+        """The target frames, as `mount` is the source."""
+
+    @recorded
+    def update_raw_data(self, raw: Record) -> None:
+        """Compute every selected field of all targets in one launch, which all sensors of this kind and rate share."""
+        t = FramesTask()
+        t.source_body, t.source_pos, t.source_quat = self.mount.warp_inputs
+        t.target_body, t.target_pos, t.target_quat = self.targets.warp_inputs
+        t.body_pos = wp.from_torch(self.engine.array("body_pos_w"), dtype=wp.vec3)
+        t.body_quat = wp.from_torch(self.engine.array("body_quat_w"), dtype=wp.vec4)
+        for name in self.cfg.selected:
+            setattr(t, name, getattr(raw.warp, name))
+        t.bad, t.any_bad = wp.from_torch(self.line.bad, dtype=wp.uint8), self.clock.bad_wp
+        self.compute_on.launch_task(_frames, (self.mount.count, self.targets.count), t)
+
+    def body_at_fault(self, env: int, mount: int) -> str:
+        """Return the name of the first body, of the source and the targets, whose pose is not finite."""
+        pos, quat = self.engine.array("body_pos_w")[env], self.engine.array("body_quat_w")[env]
+        ill = ~(pos.isfinite().all(dim=-1) & quat.isfinite().all(dim=-1)).cpu()
+        rows = [int(self.mount.body[mount]), *self.targets.body.tolist()]
+        names = [self.mount.body_names[mount], *self.targets.body_names]
+        return next((name for row, name in zip(rows, names, strict=True) if row >= 0 and bool(ill[row])), names[0])
+
+    @property
+    def num_bodies(self) -> int:
+        """Number of target frames."""
+        return len(self._targets)
+
+    @property
+    def body_names(self) -> list[str]:
+        """Names of the target frames, in the order of the target axis."""
+        return [target.name for target in self._targets]
+
+    def find_bodies(self, name_keys: str | Sequence[str], preserve_order: bool = False) -> tuple[list[int], list[str]]:
+        """Return indices on the target axis, and names, of the target frames that match.
+
+        Args:
+            name_keys: a name or full-match pattern, or several.
+            preserve_order: in the order of `name_keys`, not in that of the target axis.
+
+        Raises:
+            SelectionError: a key matches nothing.
+        """
+        names, title = self.body_names, f"{type(self.cfg).__name__}({self.name!r})"
+        found: list[str] = []
+        for key in (name_keys,) if isinstance(name_keys, str) else name_keys:
+            matches = match_names(key, names, config=title, field="find_bodies", what="target frame")
+            found.extend(name for name in matches if name not in found)
+        indices = [names.index(name) for name in found]
+        if not preserve_order:
+            indices.sort()
+        return indices, [names[index] for index in indices]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory of this sensor."""
+        return super().nbytes + self.targets.nbytes
+
+    def debug_draw(self) -> Iterable[DebugShape]:
+        """Draw the source frame (red) and the target frames (green), with a line from the source to each target."""
+        self._ready()
+        source = torch.cat([self.mount.pos_w, self.mount.quat_w], dim=-1)
+        targets = torch.cat([self.targets.pos_w, self.targets.quat_w], dim=-1)
+        shape = (self.num_envs, self.mount.count, self.targets.count, 3)
+        ends = [source[:, :, None, :3].expand(shape), targets[:, None, :, :3].expand(shape)]
+        yield DebugShape("frames", source.reshape(-1, 7).cpu().numpy())
+        yield DebugShape("frames", targets.reshape(-1, 7).cpu().numpy(), color=(0.2, 0.8, 0.2))
+        yield DebugShape("lines", torch.stack(ends, dim=-2).reshape(-1, 2, 3).cpu().numpy(), color=(0.6, 0.6, 0.6))

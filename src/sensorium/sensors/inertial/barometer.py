@@ -1,0 +1,357 @@
+"""Barometer: static air pressure by the International Standard Atmosphere, and the altitude that follows from it.
+
+Axes: ``[env, mount]`` (no mount axis for a singular selector).
+
+Up to 11 km the temperature falls by L per metre and the pressure is P0 (1 - L h / T0)^(g M / (R L)); above it the
+temperature stays and the pressure falls exponentially (ISO 2533; US Standard Atmosphere 1976, equations 33a and 33b). h
+is the geopotential altitude. A simulator's gravity is the same at every height, so its z is one.
+
+Numbers: pressure is float32. Near sea level its steps are 7.8 mPa, 0.65 mm of height; between 101 kPa and 65 kPa (3.6
+km) rounding moves the altitude by at most 0.5 mm. All powers and logarithms are float64, so that this is the only
+rounding. The true altitude does not go through the pressure: it has the rounding of the height alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
+
+import torch
+import warp as wp
+from pydantic import ValidationInfo, field_validator
+from torch import Tensor
+
+from sensorium.cfg import Float, MountedSensorCfg, Vec3, bad
+from sensorium.compute import Rows, kernel, recorded
+from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
+from sensorium.measurement.record import Record, Timeline
+from sensorium.sensors.core.base import SimpleSensor, Supports
+from sensorium.spec import BODY_POSE, BODY_VELOCITY, Field, Requirement
+from sensorium.world.mount import is_finite3
+
+if TYPE_CHECKING:  # Warp's scalars have no operators that a type checker could see
+    F64: TypeAlias = Any
+else:
+    F64 = wp.float64
+
+P0 = 101325.0
+"""Pressure at sea level, Pa (US Standard Atmosphere 1976, table 1)."""
+T0 = 288.15
+"""Temperature at sea level, K."""
+LAPSE = 0.0065
+"""Fall of temperature with height in the troposphere L, K/m."""
+GRAVITY_0 = 9.80665
+"""Standard gravity g, m/s^2."""
+MOLAR_MASS = 0.0289644
+"""Mean molar mass of air M, kg/mol."""
+GAS = 8.31432
+"""Gas constant R as the standard has it, J/(mol K); the SI's of 2019 is 1.7e-5 larger."""
+TROPOPAUSE = 11000.0
+"""Height of the tropopause, m."""
+EXPONENT = GRAVITY_0 * MOLAR_MASS / (GAS * LAPSE)
+"""g M / (R L) = 5.25588."""
+T11 = T0 - LAPSE * TROPOPAUSE
+"""Temperature at and above the tropopause, 216.65 K (to 20 km in the standard)."""
+P11 = P0 * (T11 / T0) ** EXPONENT
+"""Pressure at the tropopause, 22632.06 Pa."""
+DECAY = GRAVITY_0 * MOLAR_MASS / (GAS * T11)
+"""Decay of pressure above the tropopause, 1/m."""
+REFERENCE_TEMPERATURE = 25.0
+"""Temperature at which data sheets state a pressure sensor's offset, degrees Celsius."""
+
+_P0: F64 = wp.constant(wp.float64(P0))
+_P11: F64 = wp.constant(wp.float64(P11))
+_T11: F64 = wp.constant(wp.float64(T11))
+_T0: F64 = wp.constant(wp.float64(T0))
+_LAPSE: F64 = wp.constant(wp.float64(LAPSE))
+_TROPOPAUSE: F64 = wp.constant(wp.float64(TROPOPAUSE))
+_EXPONENT: F64 = wp.constant(wp.float64(EXPONENT))
+_DECAY: F64 = wp.constant(wp.float64(DECAY))
+_MASS_OVER_GAS: F64 = wp.constant(wp.float64(MOLAR_MASS / GAS))
+_ZERO: F64 = wp.constant(wp.float64(0.0))
+_ONE: F64 = wp.constant(wp.float64(1.0))
+
+
+@wp.func
+def isa_pressure(height: F64) -> F64:
+    """Return the pressure of the standard atmosphere, Pa, at a geopotential altitude, m."""
+    if height < _TROPOPAUSE:
+        return _P0 * wp.pow(_ONE - height * _LAPSE / _T0, _EXPONENT)
+    return _P11 * wp.exp(-_DECAY * (height - _TROPOPAUSE))
+
+
+@wp.func
+def isa_altitude(pressure: F64) -> F64:
+    """Return the geopotential altitude, m, at which the standard atmosphere has a pressure, Pa; infinite for none."""
+    if pressure < _P11:
+        return _TROPOPAUSE - wp.log(wp.max(pressure, _ZERO) / _P11) / _DECAY
+    return (_ONE - wp.pow(pressure / _P0, _ONE / _EXPONENT)) * _T0 / _LAPSE  # also of NaN, which max() would hide
+
+
+@wp.func
+def isa_density(height: F64) -> F64:
+    """Return the density of the standard atmosphere, kg/m^3, at a geopotential altitude, m."""
+    return isa_pressure(height) * _MASS_OVER_GAS / wp.max(_T0 - _LAPSE * height, _T11)
+
+
+@dataclass(frozen=True, slots=True)
+class BarometerData:
+    """One barometer sample."""
+
+    pressure: Annotated[Tensor, Field("Pa")]
+    """Static air pressure, Pa."""
+    altitude: Annotated[Tensor, Field("m", kind="derived")]
+    """Measured: the altitude above sea level that the standard atmosphere has for the measured pressure, m. True: the
+    height of the mount, z + `altitude_offset`."""
+
+
+class BarometerCfg(MountedSensorCfg[BarometerData]):
+    """Configuration of a barometer. The knobs act on the pressure; the measured altitude follows from it."""
+
+    altitude_offset: Float = 0.0
+    """Altitude of the world's origin above sea level, m."""
+    wind: Vec3 = (0.0, 0.0, 0.0)
+    """Velocity of the air, world axes, m/s; what counts is the sensor's velocity relative to it."""
+    position_error: Float | Vec3 = 0.0
+    """Pressure coefficient Cp of the port: it reads Cp rho v^2 / 2 too much in air that passes at v (most ports suck:
+    Cp < 0, and altitude reads too high). Three numbers weigh the squares of v's parts along the sensor's axes."""
+    temperature: Float = REFERENCE_TEMPERATURE
+    """Temperature of the sensor, degrees Celsius. (`TemperatureDrift` is a stage for a device that warms up.)"""
+    temperature_coefficient: Float = 0.0
+    """Offset per kelvin that the sensor is warmer than 25 degrees Celsius, Pa/K."""
+    lag: Float = 0.0
+    """Time constant of the response, s: tube, filter and membrane as one first-order low-pass. Exact for any sample
+    period where the pressure changes steadily between samples; it starts settled at the first sample."""
+
+    @field_validator("wind", "position_error", "temperature_coefficient")
+    @classmethod
+    def _finite(cls, value: Any, info: ValidationInfo) -> Any:
+        if not all(map(math.isfinite, value if isinstance(value, tuple) else (value,))):
+            wanted = {"wind": "three finite numbers, m/s", "position_error": "a finite number, or three"}
+            raise bad(wanted.get(str(info.field_name), "a finite number"))
+        return value
+
+    @field_validator("lag")
+    @classmethod
+    def _lag(cls, value: float) -> float:
+        if not 0.0 <= value < math.inf:
+            raise bad("a finite time constant >= 0 in seconds")
+        return value
+
+    @field_validator("temperature")
+    @classmethod
+    def _temperature(cls, value: float) -> float:
+        if not -100.0 <= value <= 200.0:
+            raise bad("degrees Celsius, -100 to 200", "298.15 K are 25 degrees Celsius.")
+        return value
+
+    @field_validator("altitude_offset")
+    @classmethod
+    def _altitude(cls, value: float) -> float:
+        if not -1000.0 <= value <= 20000.0:
+            raise bad("an altitude from -1000 to 20000 m, where the standard atmosphere holds")
+        return value
+
+    @property
+    def coefficients(self) -> tuple[float, float, float]:
+        """`position_error` along each axis of the sensor."""
+        cp = self.position_error
+        return (cp, cp, cp) if isinstance(cp, float) else cp
+
+
+@kernel
+def _air(
+    rows: Rows,
+    mount_body_in: wp.array[wp.int32],
+    mount_pos_in: wp.array2d[wp.vec3],
+    body_pos_in: wp.array2d[wp.vec3],
+    body_quat_in: wp.array2d[wp.vec4],
+    altitude_offset: F64,
+    pressure_out: wp.array2d[wp.float32],
+    altitude_out: wp.array2d[wp.float32],
+    bad_out: wp.array2d[wp.uint8],
+    any_bad: wp.array[wp.int32],
+) -> None:
+    i, mount = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    p = mount_pos_in[env, mount]
+    body = mount_body_in[mount]
+    bad_out[env, mount] = wp.uint8(0)
+    if body >= 0:
+        p = body_pos_in[env, body] + quat_rotate(body_quat_in[env, body], p)
+    if not is_finite3(p):
+        bad_out[env, mount] = wp.uint8(1)
+        any_bad[0] = 1
+    height = F64(p[2]) + altitude_offset
+    altitude_out[env, mount] = wp.float32(height)
+    pressure_out[env, mount] = wp.float32(isa_pressure(height))
+
+
+@kernel
+def _response(
+    rows: Rows,
+    clock: wp.array[wp.int32],
+    reset_tick: wp.array[wp.int32],
+    dt: F64,
+    lag: F64,
+    altitude_offset: F64,
+    warm: F64,
+    cp: wp.vec3,
+    wind: wp.vec3,
+    mount_body_in: wp.array[wp.int32],
+    mount_pos_in: wp.array2d[wp.vec3],
+    mount_quat_in: wp.array2d[wp.vec4],
+    # Engine; a first axis of length 0 means that the field is not needed
+    body_pos_in: wp.array2d[wp.vec3],
+    body_quat_in: wp.array2d[wp.vec4],
+    body_lin_vel_in: wp.array2d[wp.vec3],
+    body_ang_vel_in: wp.array2d[wp.vec3],
+    # Memory of the lag: z and excess pressure at the last sample, how far the response is behind, and the tick
+    last_z: wp.array2d[wp.float32],
+    last_excess: wp.array2d[wp.float32],
+    behind: wp.array2d[wp.float32],
+    last_tick: wp.array2d[wp.int32],
+    pressure_out: wp.array2d[wp.float32],
+    bad_out: wp.array2d[wp.uint8],
+    any_bad: wp.array[wp.int32],
+) -> None:
+    i, mount = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    arm = mount_pos_in[env, mount]
+    q = mount_quat_in[env, mount]
+    p = arm
+    v = wp.vec3()
+    body = mount_body_in[mount]
+    if body >= 0:
+        turn = body_quat_in[env, body]
+        arm = quat_rotate(turn, arm)
+        q = quat_multiply(turn, q)
+        p = body_pos_in[env, body] + arm
+        if body_lin_vel_in.shape[0] > 0:
+            v = body_lin_vel_in[env, body] + wp.cross(body_ang_vel_in[env, body], arm)
+    height = F64(p[2]) + altitude_offset
+    pressure = isa_pressure(height)
+    v = quat_rotate_inverse(q, v - wind)
+    squares = cp[0] * v[0] * v[0] + cp[1] * v[1] * v[1] + cp[2] * v[2] * v[2]
+    excess = 0.5 * wp.float32(isa_density(height)) * squares
+    if not (wp.isfinite(excess) and wp.isfinite(p[2])):
+        bad_out[env, mount] = wp.uint8(1)
+        any_bad[0] = 1
+        pressure_out[env, mount] = wp.nan
+        return  # flagged; the response stays where it was
+    late = _ZERO
+    if last_tick.shape[0] > 0:
+        captured = clock[0] - clock[2]
+        elapsed = captured - last_tick[env, mount]
+        if reset_tick[env] != clock[0] and elapsed > 0:
+            # a change that comes steadily over the time T leaves the response (1 - exp(-T / lag)) lag / T of it behind
+            part = F64(elapsed) * dt / lag
+            kept = wp.exp(-part)
+            before = isa_pressure(F64(last_z[env, mount]) + altitude_offset)
+            change = pressure - before + F64(excess - last_excess[env, mount])
+            late = kept * F64(behind[env, mount]) + (_ONE - kept) / part * change
+        last_z[env, mount] = p[2]
+        last_excess[env, mount] = excess
+        behind[env, mount] = wp.float32(late)
+        last_tick[env, mount] = captured
+    pressure_out[env, mount] = wp.float32(pressure + F64(excess) + warm - late)
+
+
+@kernel
+def _altitude(rows: Rows, pressure_in: wp.array2d[wp.float32], altitude_out: wp.array2d[wp.float32]) -> None:
+    i, mount = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] != wp.uint8(0):
+        altitude_out[env, mount] = wp.float32(isa_altitude(F64(pressure_in[env, mount])))
+
+
+class Barometer(SimpleSensor[BarometerCfg, BarometerData]):
+    """Barometer at one or several mounts."""
+
+    checks_state: ClassVar[bool] = True
+
+    @classmethod
+    def requirements(cls, cfg: BarometerCfg, supports: Supports) -> Iterable[Requirement]:
+        """Return the pose, and the velocity where the port has a position error."""
+        yield BODY_POSE
+        if any(cfg.coefficients):
+            yield BODY_VELOCITY
+
+    def setup(self) -> None:
+        """Make the memory that a lag needs."""
+        shape = (self.mount.count,)
+        self._has_lag = self.cfg.lag > 0.0
+        if self._has_lag:
+            self._lagging = [self.new_state(name, shape) for name in ("z", "excess", "behind")]
+            self._lag_tick = self.new_state("tick", shape).view(torch.int32)
+
+    @recorded
+    def update_raw_data(self, raw: Record) -> None:
+        """Compute height and pressure of each mount in one launch."""
+        body, offset, _ = self.mount.warp_inputs
+        self.compute_on.launch(
+            _air,
+            (self.mount.count,),
+            [
+                body,
+                offset,
+                wp.from_torch(self.engine.array("body_pos_w"), dtype=wp.vec3),
+                wp.from_torch(self.engine.array("body_quat_w"), dtype=wp.vec4),
+                wp.float64(self.cfg.altitude_offset),
+            ],
+            [raw.warp.pressure, raw.warp.altitude, wp.from_torch(self.line.bad, dtype=wp.uint8), self.clock.bad_wp],
+        )
+
+    @recorded
+    def apply_physics_imperfections(self, slot: Record, timeline: Timeline) -> None:
+        """Add position error, temperature offset and lag to the measured pressure (one launch, none without them)."""
+        cfg, device = self.cfg, self.device
+        has_wind = any(cfg.coefficients)
+        warm = cfg.temperature_coefficient * (cfg.temperature - REFERENCE_TEMPERATURE)
+        if not (self._has_lag or has_wind or warm):
+            return
+        none = torch.zeros((0, 1), dtype=torch.float32, device=device)
+
+        def vectors(name: str) -> Any:
+            array = self.engine.array(name) if has_wind else torch.zeros((0, 1, 3), dtype=torch.float32, device=device)
+            return wp.from_torch(array, dtype=wp.vec3)
+
+        last = self._lagging if self._has_lag else [none] * 3
+        tick = self._lag_tick if self._has_lag else none.to(torch.int32)
+        self.compute_on.launch(
+            _response,
+            (self.mount.count,),
+            [
+                self.clock.words_wp,
+                self.clock.reset_tick_wp,
+                wp.float64(self.clock.dt),
+                wp.float64(cfg.lag),
+                wp.float64(cfg.altitude_offset),
+                wp.float64(warm),
+                wp.vec3(*cfg.coefficients),
+                wp.vec3(*cfg.wind),
+                *self.mount.warp_inputs,
+                wp.from_torch(self.engine.array("body_pos_w"), dtype=wp.vec3),
+                wp.from_torch(self.engine.array("body_quat_w"), dtype=wp.vec4),
+                vectors("body_lin_vel_w"),
+                vectors("body_ang_vel_w"),
+            ],
+            [
+                *(wp.from_torch(state, dtype=wp.float32) for state in last),
+                wp.from_torch(tick, dtype=wp.int32),
+                slot.warp.pressure,
+                wp.from_torch(self.line.bad, dtype=wp.uint8),
+                self.clock.bad_wp,
+            ],
+        )
+
+    @recorded
+    def derive_measured(self, slot: Record) -> None:
+        """Compute the altitude that the measured pressure has in the standard atmosphere."""
+        self.compute_on.launch(_altitude, (self.mount.count,), [slot.warp.pressure], [slot.warp.altitude])

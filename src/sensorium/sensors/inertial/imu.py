@@ -1,0 +1,359 @@
+"""Inertial measurement unit: accelerometer, gyroscope, magnetometer, and the true motion beside them.
+
+Axes: ``[env, mount, xyz]`` (no mount axis for a singular selector); ``_w`` world, ``_b`` the IMU's own frame.
+
+An accelerometer measures specific force. With a the coordinate acceleration of the mount, g gravity and R the IMU's
+orientation, f_b = R^T (a - g): at rest it reads +9.81 m/s^2 upwards, in free fall 0. With d the offset of the mount on
+its body, a = a_body + alpha x d + w x (w x d) (Titterton & Weston, Strapdown Inertial Navigation Technology, 2004).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+import torch
+import warp as wp
+from pydantic import field_validator
+from torch import Tensor
+
+from sensorium.cfg import Knob, MountedSensorCfg, Vec3, bad
+from sensorium.compute import Rows, kernel, recorded
+from sensorium.errors import nearest
+from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
+from sensorium.measurement.record import Record
+from sensorium.readings import DebugShape
+from sensorium.sensors.core.base import SimpleSensor, Supports
+from sensorium.spec import BODY_ACCELERATION, BODY_POSE, BODY_VELOCITY, GRAVITY, MAGNETIC, Field, Requirement
+from sensorium.world.mount import is_finite3, is_finite4
+
+NO_SAMPLE_BEFORE = 2
+"""Validity flag of the first sample after a reset where accelerations are differences: there is nothing to subtract."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImuData:
+    """One IMU sample; fields that the config does not name are None."""
+
+    pos_w: Annotated[Tensor, Field("m", (3,), frame="world", role="point")]
+    """Position of the IMU in the world, m."""
+    quat_w: Annotated[Tensor, Field("1", (4,), frame="world", kind="rotation", role="pose")]
+    """Orientation of the IMU in the world, unit quaternion (w, x, y, z)."""
+    projected_gravity_b: Annotated[Tensor, Field("1", (3,), frame="sensor", low=-1.0, high=1.0)]
+    """Direction of the env's gravity in the IMU frame, unit vector; 0 without gravity."""
+    lin_vel_b: Annotated[Tensor, Field("m/s", (3,), frame="sensor", role="vector_at")]
+    """Velocity of the IMU relative to the world, in the IMU frame, m/s."""
+    ang_vel_b: Annotated[Tensor, Field("rad/s", (3,), frame="sensor", role="angular_velocity")]
+    """Angular velocity relative to the world, in the IMU frame (gyroscope), rad/s."""
+    lin_acc_b: Annotated[Tensor, Field("m/s^2", (3,), frame="sensor", role="specific_force")]
+    """Specific force in the IMU frame (accelerometer), m/s^2; or acceleration plus a given `gravity_bias`."""
+    ang_acc_b: Annotated[Tensor, Field("rad/s^2", (3,), frame="sensor")]
+    """Angular acceleration in the IMU frame, rad/s^2."""
+    mag_b: Annotated[Tensor, Field("field", (3,), frame="sensor", role="magnetic")]
+    """Magnetic flux in the IMU frame (magnetometer), in the unit of the field it is given (tesla, gauss, ...)."""
+
+    @property
+    def lin_acc(self) -> Tensor:
+        """Alias of `lin_acc_b`."""
+        return self.lin_acc_b
+
+    @property
+    def ang_vel(self) -> Tensor:
+        """Alias of `ang_vel_b`."""
+        return self.ang_vel_b
+
+    @property
+    def mag(self) -> Tensor:
+        """Alias of `mag_b`."""
+        return self.mag_b
+
+
+FIELDS = ("pos_w", "quat_w", "projected_gravity_b", "lin_vel_b", "ang_vel_b", "lin_acc_b", "ang_acc_b", "mag_b")
+MEASURED = ("ang_vel_b", "lin_acc_b", "mag_b")
+ALIASES = {"lin_acc": "lin_acc_b", "ang_vel": "ang_vel_b", "mag": "mag_b"}
+
+
+class ImuCfg(MountedSensorCfg[ImuData]):
+    """Configuration of an IMU. Knobs: per field (``noise={"ang_vel_b": 0.01}``) or by prefix (``gyro_noise=0.01``)."""
+
+    fields: tuple[str, ...] | Literal["all"] = MEASURED
+    """What is computed: by default what a device measures; ``"all"`` adds pose, velocities and angular acceleration."""
+    gravity_bias: Vec3 | None = None
+    """None: minus the env's gravity, so that the accelerometer reads specific force. A vector is added to the
+    coordinate acceleration instead, in world axes, m/s^2; (0, 0, 0) gives coordinate acceleration."""
+    magnetic_field: Vec3 | None = None
+    """Flux in world axes, any unit; None takes the engine's."""
+    acceleration: Literal["auto", "engine", "difference"] = "auto"
+    """Where accelerations come from: the engine, or differences of the mount's world velocity over the true elapsed
+    time, never across a reset (the first sample is then not valid). auto: the engine's where it can give them."""
+
+    acc_noise: Knob = None
+    """`noise` of lin_acc_b, m/s^2."""
+    acc_noise_density: Knob = None
+    """`noise_density` of lin_acc_b, m/s^2/sqrt(Hz)."""
+    acc_bias: Knob = None
+    """`bias` of lin_acc_b, m/s^2."""
+    acc_random_walk: Knob = None
+    """`random_walk` of lin_acc_b, m/s^2 per sample."""
+    acc_random_walk_density: Knob = None
+    """`random_walk_density` of lin_acc_b, m/s^3/sqrt(Hz)."""
+    acc_resolution: Knob = None
+    """`resolution` of lin_acc_b, m/s^2."""
+    gyro_noise: Knob = None
+    """`noise` of ang_vel_b, rad/s."""
+    gyro_noise_density: Knob = None
+    """`noise_density` of ang_vel_b, rad/s/sqrt(Hz)."""
+    gyro_bias: Knob = None
+    """`bias` of ang_vel_b, rad/s."""
+    gyro_random_walk: Knob = None
+    """`random_walk` of ang_vel_b, rad/s per sample."""
+    gyro_random_walk_density: Knob = None
+    """`random_walk_density` of ang_vel_b, rad/s^2/sqrt(Hz)."""
+    gyro_resolution: Knob = None
+    """`resolution` of ang_vel_b, rad/s."""
+    mag_noise: Knob = None
+    """`noise` of mag_b, in the field's unit."""
+    mag_noise_density: Knob = None
+    """`noise_density` of mag_b, unit/sqrt(Hz)."""
+    mag_bias: Knob = None
+    """`bias` of mag_b, in the field's unit."""
+    mag_random_walk: Knob = None
+    """`random_walk` of mag_b, in the field's unit per sample."""
+    mag_random_walk_density: Knob = None
+    """`random_walk_density` of mag_b, unit*sqrt(Hz)."""
+    mag_resolution: Knob = None
+    """`resolution` of mag_b, in the field's unit."""
+
+    @field_validator("fields")
+    @classmethod
+    def _known(cls, value: tuple[str, ...] | str) -> tuple[str, ...] | str:
+        if isinstance(value, str):
+            return value
+        for name in value:
+            if ALIASES.get(name, name) not in FIELDS:
+                raise bad(f"fields among {', '.join(FIELDS)}", nearest(name, FIELDS).strip())
+        if not value:
+            raise bad("at least one field")
+        return value
+
+    @property
+    def selected(self) -> tuple[str, ...]:
+        """The fields that are computed, in the order of `ImuData`."""
+        wanted = FIELDS if self.fields == "all" else [ALIASES.get(name, name) for name in self.fields]
+        return tuple(name for name in FIELDS if name in wanted)
+
+
+@wp.struct
+class ImuTask:
+    """One IMU, for the kernels. Of the engine's arrays and the outputs, a length of 0 means that one is not needed."""
+
+    clock: wp.array[wp.int32]
+    reset_tick: wp.array[wp.int32]
+    dt: wp.float32
+    difference: wp.int32
+    # Mount
+    mount_body: wp.array[wp.int32]
+    mount_pos: wp.array2d[wp.vec3]
+    mount_quat: wp.array2d[wp.vec4]
+    # Engine; the magnetic field may have one row for all envs
+    body_pos: wp.array2d[wp.vec3]
+    body_quat: wp.array2d[wp.vec4]
+    body_lin_vel: wp.array2d[wp.vec3]
+    body_ang_vel: wp.array2d[wp.vec3]
+    body_lin_acc: wp.array2d[wp.vec3]
+    body_ang_acc: wp.array2d[wp.vec3]
+    gravity: wp.array[wp.vec3]
+    force_bias: wp.array[wp.vec3]
+    magnetic: wp.array[wp.vec3]
+    # Memory for differences [env, mount]
+    last_lin_vel: wp.array2d[wp.vec3]
+    last_ang_vel: wp.array2d[wp.vec3]
+    last_tick: wp.array[wp.int32]
+    # Output
+    pos_w: wp.array2d[wp.vec3]
+    quat_w: wp.array2d[wp.vec4]
+    projected_gravity_b: wp.array2d[wp.vec3]
+    lin_vel_b: wp.array2d[wp.vec3]
+    ang_vel_b: wp.array2d[wp.vec3]
+    lin_acc_b: wp.array2d[wp.vec3]
+    ang_acc_b: wp.array2d[wp.vec3]
+    mag_b: wp.array2d[wp.vec3]
+    bad: wp.array2d[wp.uint8]
+    any_bad: wp.array[wp.int32]
+
+
+@kernel
+def _imu(rows: Rows, tasks: wp.array[ImuTask]) -> None:
+    k, i, mount = wp.tid()
+    env = rows.start + i
+    t = tasks[k]
+    if rows.mask[env] == wp.uint8(0) or mount >= t.mount_body.shape[0]:
+        return
+    body = t.mount_body[mount]
+    d = t.mount_pos[env, mount]
+    q = t.mount_quat[env, mount]
+    p = d
+    v = wp.vec3()
+    w = wp.vec3()
+    a = wp.vec3()
+    alpha = wp.vec3()
+    if body >= 0:
+        turn = t.body_quat[env, body]
+        d = quat_rotate(turn, d)
+        q = quat_multiply(turn, q)
+        p = t.body_pos[env, body] + d
+        if t.body_ang_vel.shape[0] > 0:
+            w = t.body_ang_vel[env, body]
+            v = t.body_lin_vel[env, body] + wp.cross(w, d)
+        if t.body_ang_acc.shape[0] > 0:
+            alpha = t.body_ang_acc[env, body]
+            a = t.body_lin_acc[env, body] + wp.cross(alpha, d) + wp.cross(w, wp.cross(w, d))
+    flag = wp.uint8(0)
+    if t.difference != 0:
+        captured = t.clock[0] - t.clock[2]
+        elapsed = captured - t.last_tick[env]
+        if t.reset_tick[env] == t.clock[0] or elapsed <= 0:
+            flag = wp.static(wp.uint8(NO_SAMPLE_BEFORE))
+        else:
+            a = (v - t.last_lin_vel[env, mount]) / (float(elapsed) * t.dt)
+            alpha = (w - t.last_ang_vel[env, mount]) / (float(elapsed) * t.dt)
+        t.last_lin_vel[env, mount] = v
+        t.last_ang_vel[env, mount] = w
+        # last_tick is advanced once per env, by _imu_tick, after all mounts have read it
+    if not (
+        is_finite3(p) and is_finite4(q) and is_finite3(v) and is_finite3(w) and is_finite3(a) and is_finite3(alpha)
+    ):
+        flag = wp.uint8(1)
+        t.any_bad[0] = 1
+    t.bad[env, mount] = flag
+    if t.pos_w.shape[0] > 0:
+        t.pos_w[env, mount] = p
+    if t.quat_w.shape[0] > 0:
+        t.quat_w[env, mount] = q
+    if t.projected_gravity_b.shape[0] > 0:
+        t.projected_gravity_b[env, mount] = quat_rotate_inverse(q, wp.normalize(t.gravity[env]))
+    if t.lin_vel_b.shape[0] > 0:
+        t.lin_vel_b[env, mount] = quat_rotate_inverse(q, v)
+    if t.ang_vel_b.shape[0] > 0:
+        t.ang_vel_b[env, mount] = quat_rotate_inverse(q, w)
+    if t.lin_acc_b.shape[0] > 0:
+        f = a
+        if t.force_bias.shape[0] > 0:
+            f = f + t.force_bias[0]
+        else:
+            f = f - t.gravity[env]
+        t.lin_acc_b[env, mount] = quat_rotate_inverse(q, f)
+    if t.ang_acc_b.shape[0] > 0:
+        t.ang_acc_b[env, mount] = quat_rotate_inverse(q, alpha)
+    if t.mag_b.shape[0] > 0:
+        t.mag_b[env, mount] = quat_rotate_inverse(q, t.magnetic[env % t.magnetic.shape[0]])
+
+
+@kernel
+def _imu_tick(rows: Rows, tasks: wp.array[ImuTask]) -> None:
+    k, i = wp.tid()
+    env = rows.start + i
+    t = tasks[k]
+    if rows.mask[env] != wp.uint8(0):
+        t.last_tick[env] = t.clock[0] - t.clock[2]
+
+
+class Imu(SimpleSensor[ImuCfg, ImuData]):
+    """Inertial measurement unit at one or several mounts."""
+
+    checks_state: ClassVar[bool] = True
+    knob_prefixes: ClassVar[Mapping[str, str]] = {"acc": "lin_acc_b", "gyro": "ang_vel_b", "mag": "mag_b"}
+
+    @classmethod
+    def requirements(cls, cfg: ImuCfg, supports: Supports) -> Iterable[Requirement]:
+        """Return only what the selected fields need."""
+        selected = set(cfg.selected)
+        yield BODY_POSE
+        if selected & {"lin_vel_b", "ang_vel_b", "lin_acc_b", "ang_acc_b"}:
+            yield BODY_VELOCITY
+        if cls._from_engine(cfg, supports):
+            yield BODY_ACCELERATION
+        if "projected_gravity_b" in selected or ("lin_acc_b" in selected and cfg.gravity_bias is None):
+            yield GRAVITY
+        if "mag_b" in selected and cfg.magnetic_field is None:
+            yield MAGNETIC
+
+    @staticmethod
+    def _from_engine(cfg: ImuCfg, supports: Supports) -> bool:
+        if not {"lin_acc_b", "ang_acc_b"} & set(cfg.selected) or cfg.acceleration == "difference":
+            return False
+        return cfg.acceleration == "engine" or supports(BODY_ACCELERATION) is None
+
+    def fields(self) -> Mapping[str, Field]:
+        """Return the selected fields."""
+        declared = super().fields()
+        return {name: declared[name] for name in self.cfg.selected}
+
+    @property
+    def acceleration_source(self) -> str:
+        """``"engine"``, ``"difference"`` or ``"none"`` (no field needs it)."""
+        if not {"lin_acc_b", "ang_acc_b"} & set(self.cfg.selected):
+            return "none"
+        return "engine" if self._from_engine(self.cfg, self.engine.supports) else "difference"
+
+    def notes(self) -> Mapping[str, str]:
+        """Return where accelerations come from."""
+        return {"acceleration": self.acceleration_source}
+
+    def setup(self) -> None:
+        """Make the memory that differences need."""
+        self._difference = self.acceleration_source == "difference"
+        shape = (self.mount.count, 3)
+        if self._difference:
+            self._last = [self.new_state("lin_vel", shape), self.new_state("ang_vel", shape)]
+            self._last_capture = self.new_state("tick").view(torch.int32)
+
+    @recorded
+    def update_raw_data(self, raw: Record) -> None:
+        """Compute every selected field in one launch, which all IMUs of one rate share."""
+        cfg, names, engine, t = self.cfg, set(self.cfg.selected), self.engine, ImuTask()
+        t.clock, t.reset_tick, t.dt = self.clock.words_wp, self.clock.reset_tick_wp, self.clock.dt
+        t.mount_body, t.mount_pos, t.mount_quat = self.mount.warp_inputs
+        t.body_pos = wp.from_torch(engine.array("body_pos_w"), dtype=wp.vec3)
+        t.body_quat = wp.from_torch(engine.array("body_quat_w"), dtype=wp.vec4)
+        if names & {"lin_vel_b", "ang_vel_b", "lin_acc_b", "ang_acc_b"}:
+            t.body_lin_vel = wp.from_torch(engine.array("body_lin_vel_w"), dtype=wp.vec3)
+            t.body_ang_vel = wp.from_torch(engine.array("body_ang_vel_w"), dtype=wp.vec3)
+        if self.acceleration_source == "engine":
+            t.body_lin_acc = wp.from_torch(engine.array("body_lin_acc_w"), dtype=wp.vec3)
+            t.body_ang_acc = wp.from_torch(engine.array("body_ang_acc_w"), dtype=wp.vec3)
+        if "projected_gravity_b" in names or ("lin_acc_b" in names and cfg.gravity_bias is None):
+            t.gravity = wp.from_torch(engine.array("gravity_w"), dtype=wp.vec3)
+        if cfg.gravity_bias is not None:
+            t.force_bias = wp.from_torch(
+                torch.tensor([cfg.gravity_bias], dtype=torch.float32, device=self.device), dtype=wp.vec3
+            )
+        if cfg.magnetic_field is not None:
+            t.magnetic = wp.from_torch(
+                torch.tensor([cfg.magnetic_field], dtype=torch.float32, device=self.device), dtype=wp.vec3
+            )
+        elif "mag_b" in names:
+            t.magnetic = wp.from_torch(engine.array("magnetic_w"), dtype=wp.vec3)
+        for name in names:
+            setattr(t, name, getattr(raw.warp, name))
+        t.bad, t.any_bad = wp.from_torch(self.line.bad, dtype=wp.uint8), self.clock.bad_wp
+        if self._difference:
+            t.difference = 1
+            t.last_lin_vel, t.last_ang_vel = (wp.from_torch(state, dtype=wp.vec3) for state in self._last)
+            t.last_tick = wp.from_torch(self._last_capture, dtype=wp.int32)
+        self.compute_on.launch_task(_imu, (self.mount.count,), t)
+        if self._difference:
+            self.compute_on.launch_task(_imu_tick, (), t)
+
+    def debug_draw(self) -> Iterable[DebugShape]:
+        """Draw the specific force as an arrow at each mount, 0.05 m per m/s^2."""
+        if "lin_acc_b" not in self.cfg.selected:
+            return
+        self._ready()
+        pos, quat = self.mount.pos_w, self.mount.quat_w
+        force = self.line.truth["lin_acc_b"]
+        axis = 2.0 * torch.linalg.cross(quat[..., 1:], force)
+        turned = force + quat[..., :1] * axis + torch.linalg.cross(quat[..., 1:], axis)
+        arrows = torch.stack([pos, pos + 0.05 * turned], dim=-2)
+        yield DebugShape("arrows", arrows.reshape(-1, 2, 3).cpu().numpy())

@@ -1,0 +1,375 @@
+"""Magnetometer: the world's magnetic flux in the sensor's frame, as a vehicle made of iron and steel lets it through.
+
+Axes: ``[env, mount, xyz]`` (no mount axis for a singular selector); ``_b`` the magnetometer's own frame.
+
+With R the orientation of the sensor and B the flux in the world at its place, the truth is R^T B. A device on a vehicle
+measures A R^T B + b + noise: A is the soft iron (material that the field magnetises, so that it bends the field) and b
+the hard iron (magnets that move along with the sensor); Gebre-Egziabher et al., "Calibration of strapdown magnetometers
+in magnetic field domain", Journal of Aerospace Engineering 19, 2006. Magnets that stay where they are in the world are
+a true disturbance and belong to B: see `MagneticDipole`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+import torch
+import warp as wp
+from pydantic import ValidationInfo, field_validator
+from torch import Tensor
+
+from sensorium.cfg import Amount, Cfg, Float, MountedSensorCfg, Vec3, amount_bounds, bad
+from sensorium.compute import Rows, kernel, recorded
+from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
+from sensorium.measurement.record import Record, Timeline
+from sensorium.random import Choice, Normal, Uniform, draw, normal_table, philox
+from sensorium.readings import DebugShape
+from sensorium.sensors.core.base import SimpleSensor, Supports
+from sensorium.spec import BODY_POSE, MAGNETIC, Field, Requirement
+from sensorium.world.mount import is_finite3, is_finite4
+
+MU0_OVER_4PI = 1e-7
+"""Magnetic constant over 4 pi, T m/A; off by less than 1e-9 of itself since the SI of 2019."""
+UNITS: Mapping[str, float] = {"T": 1.0, "mT": 1e-3, "uT": 1e-6, "nT": 1e-9, "G": 1e-4, "mG": 1e-7}
+"""Units of flux density, in tesla."""
+Unit = Literal["T", "mT", "uT", "nT", "G", "mG"]
+
+
+@dataclass(frozen=True, slots=True)
+class MagnetometerData:
+    """One magnetometer sample."""
+
+    mag_b: Annotated[Tensor, Field("field", (3,), frame="sensor", role="magnetic")]
+    """Magnetic flux in the sensor's frame, in the config's `unit` (without one, in that of the field it is given)."""
+
+
+def _finite3(value: Vec3) -> Vec3:
+    """Refuse a vector that is not finite."""
+    if not all(map(math.isfinite, value)):
+        raise bad("three finite numbers")
+    return value
+
+
+class MagneticDipole(Cfg):
+    """A magnet that stays where it is in the world: a motor of a machine, a steel beam, a loudspeaker.
+
+    A uniformly magnetised sphere. Outside it the flux is mu0/4pi (3 r (m.r)/r^5 - m/r^3), inside mu0/4pi 2 m/radius^3
+    (Jackson, Classical Electrodynamics, section 5.10). Both in tesla; the sensor converts to its `unit`.
+    """
+
+    pos: Vec3
+    """Centre in the world, m."""
+    moment: Vec3
+    """Magnetic moment in world axes, A m^2: about 1 for a small neodymium magnet, 10 to 1000 for steel structures."""
+    radius: Float = 0.01
+    """Radius of the sphere, m."""
+
+    @field_validator("pos", "moment")
+    @classmethod
+    def _finite(cls, value: Vec3) -> Vec3:
+        return _finite3(value)
+
+    @field_validator("radius")
+    @classmethod
+    def _radius(cls, value: float) -> float:
+        if not 0.0 < value < float("inf"):
+            raise bad("a finite radius > 0 in metres", "Without one the flux at the centre would be infinite.")
+        return value
+
+
+class MagnetometerCfg(MountedSensorCfg[MagnetometerData]):
+    """Configuration of a magnetometer. All fluxes in one unit: that of the field; name it with `unit`."""
+
+    magnetic_field: Vec3 | None = None
+    """Flux in world axes; None takes the engine's."""
+    unit: Unit | None = None
+    """Unit of the field, of the engine's or of `magnetic_field`, and so of the reading, `hard_iron` and all knobs. It
+    converts nothing but the flux of `dipoles`, which is in tesla by nature. None: the unit stays unnamed."""
+    dipoles: tuple[MagneticDipole, ...] = ()
+    """Magnets that are fixed in the world; part of the truth. They need a `unit`."""
+    hard_iron: Amount | None = None
+    """Flux of magnets that move along with the sensor: a number or three, or a distribution drawn per env and mount at
+    reset; in the field's unit, sensor axes."""
+    soft_iron: Amount | None = None
+    """How the vehicle's iron bends the field, a matrix A that multiplies it, 1: a 3 x 3 matrix; the six numbers (xx,
+    yy, zz, xy, xz, yz) of a symmetric one; or a distribution of each of the six numbers of A - I, drawn per env and
+    mount at reset (``Normal(0, 0.03)``)."""
+
+    @field_validator("magnetic_field")
+    @classmethod
+    def _field(cls, value: Vec3 | None) -> Vec3 | None:
+        return value if value is None else _finite3(value)
+
+    @field_validator("dipoles")
+    @classmethod
+    def _dipoles(cls, value: tuple[MagneticDipole, ...], info: ValidationInfo) -> tuple[MagneticDipole, ...]:
+        if value and info.data.get("unit") is None:
+            raise bad("`unit` beside it", "The flux of a dipole is in tesla; say what unit the field is in: unit='T'.")
+        return value
+
+    @field_validator("hard_iron")
+    @classmethod
+    def _hard_iron(cls, value: Any) -> Any:
+        if value is not None and not all(np.shape(part) in ((), (3,)) for part in _parts(value)):
+            raise bad("a number or three (x, y, z), or a distribution of such")
+        return value
+
+    @field_validator("soft_iron")
+    @classmethod
+    def _soft_iron(cls, value: Any) -> Any:
+        if value is None:
+            return value
+        if isinstance(value, Uniform | Normal | Choice):
+            if not all(np.shape(part) in ((), (6,)) for part in _parts(value)):
+                raise bad("a distribution of numbers, or of six (xx, yy, zz, xy, xz, yz)")
+            spread = 4.0 * np.abs(value.std).max() if isinstance(value, Normal) else 0.0
+            centre = np.abs(value.mean).max() if isinstance(value, Normal) else max(map(abs, amount_bounds(value)))
+            if not centre + spread < 1.0 / 3.0:
+                fix = "It is the law of A - I, not of A; a Normal counts to 4 standard deviations."
+                raise bad("deviations below 1/3, so that A stays positive definite", fix)
+            return value
+        matrix = np.asarray(value, np.float64)
+        if matrix.shape not in ((6,), (3, 3)):
+            raise bad("six numbers (xx, yy, zz, xy, xz, yz), a 3 x 3 matrix or a distribution")
+        full = _matrix(value)
+        if not np.linalg.eigvalsh(full + full.T).min() > 0.0:
+            raise bad(
+                "a positive definite matrix, near the identity", "It is A, not A - I: (1, 1, 1, 0, 0, 0) is none."
+            )
+        return value
+
+
+def _parts(amount: Any) -> tuple[Any, ...]:
+    """Return the parts that an amount is made of: itself, or the parameters of a distribution."""
+    if isinstance(amount, Uniform):
+        return (amount.low, amount.high)
+    if isinstance(amount, Normal):
+        return (amount.mean, amount.std)
+    if isinstance(amount, Choice):
+        return tuple(amount.values)
+    return (amount,)
+
+
+def _matrix(value: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return the soft iron as a matrix, float64 [3, 3], from six numbers or nine."""
+    a = np.asarray(value, np.float64)
+    if a.shape == (3, 3):
+        return a
+    return np.array([[a[0], a[3], a[4]], [a[3], a[1], a[5]], [a[4], a[5], a[2]]])
+
+
+@kernel
+def _flux(
+    rows: Rows,
+    mount_body_in: wp.array[wp.int32],
+    mount_pos_in: wp.array2d[wp.vec3],
+    mount_quat_in: wp.array2d[wp.vec4],
+    body_pos_in: wp.array2d[wp.vec3],
+    body_quat_in: wp.array2d[wp.vec4],
+    magnetic_in: wp.array[wp.vec3],
+    # Dipoles; the moments hold mu0/4pi and the conversion to the field's unit
+    dipole_pos_in: wp.array[wp.vec3],
+    dipole_moment_in: wp.array[wp.vec3],
+    dipole_radius_in: wp.array[wp.float32],
+    mag_out: wp.array2d[wp.vec3],
+    bad_out: wp.array2d[wp.uint8],
+    any_bad: wp.array[wp.int32],
+) -> None:
+    i, mount = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    p = mount_pos_in[env, mount]
+    q = mount_quat_in[env, mount]
+    body = mount_body_in[mount]
+    if body >= 0:
+        turn = body_quat_in[env, body]
+        p = body_pos_in[env, body] + quat_rotate(turn, p)
+        q = quat_multiply(turn, q)
+    flux = magnetic_in[env % magnetic_in.shape[0]]
+    for k in range(dipole_pos_in.shape[0]):
+        m = dipole_moment_in[k]
+        r = p - dipole_pos_in[k]
+        distance = wp.length(r)
+        edge = dipole_radius_in[k]
+        if distance > edge:
+            n = r / distance
+            flux = flux + (3.0 * wp.dot(m, n) * n - m) / (distance * distance * distance)
+        else:
+            flux = flux + 2.0 * m / (edge * edge * edge)
+    bad_out[env, mount] = wp.uint8(0)
+    if not (is_finite3(p) and is_finite4(q) and is_finite3(flux)):
+        bad_out[env, mount] = wp.uint8(1)
+        any_bad[0] = 1
+    mag_out[env, mount] = quat_rotate_inverse(q, flux)
+
+
+FIXED: int = wp.constant(-1)
+"""Kind of an iron that is not drawn."""
+
+
+@wp.struct
+class Iron:
+    """One of the two irons, for `_iron`: its numbers per column, or the law they are drawn from."""
+
+    kind: wp.int32
+    first: wp.array[wp.float32]
+    second: wp.array[wp.float32]
+    choices: wp.array2d[wp.float32]
+    joint: wp.int32
+    key0: wp.uint32
+    key1: wp.uint32
+
+
+@wp.func
+def _three(iron: Iron, block: int, mount: int, global_env: int, episode: int, table: wp.array[wp.vec3]) -> wp.vec3:
+    """Return three numbers of an iron: the same at every sample of an episode, without being kept anywhere."""
+    first = 3 * block
+    if iron.kind == FIXED:
+        return wp.vec3(iron.first[first], iron.first[first + 1], iron.first[first + 2])
+    element = wp.uint32(mount) * wp.uint32(2)
+    if iron.joint == 0:  # a choice among vectors picks one vector, not one value per column
+        element = element + wp.uint32(block)
+    words = philox(wp.uint32(0), wp.uint32(global_env), wp.uint32(episode), element, iron.key0, iron.key1)
+    values = wp.vec3()
+    for j in range(3):
+        word = words[j]
+        if iron.joint != 0:
+            word = words[0]
+        column = first + j
+        values[j] = draw(iron.kind, iron.first[column], iron.second[column], iron.choices[column], word, table)
+    return values
+
+
+@kernel
+def _iron(
+    rows: Rows,
+    episode: wp.array[wp.int32],
+    table: wp.array[wp.vec3],
+    hard: Iron,
+    soft: Iron,
+    soft_is_full: int,
+    mag: wp.array2d[wp.vec3],
+) -> None:
+    i, mount = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    global_env = rows.first_env + env
+    x = mag[env, mount]
+    one = _three(soft, 0, mount, global_env, episode[env], table)
+    two = _three(soft, 1, mount, global_env, episode[env], table)
+    if soft_is_full != 0:
+        three = _three(soft, 2, mount, global_env, episode[env], table)
+        x = wp.vec3(wp.dot(one, x), wp.dot(two, x), wp.dot(three, x))
+    else:
+        x = x + wp.vec3(
+            one[0] * x[0] + two[0] * x[1] + two[1] * x[2],
+            two[0] * x[0] + one[1] * x[1] + two[2] * x[2],
+            two[1] * x[0] + two[2] * x[1] + one[2] * x[2],
+        )
+    mag[env, mount] = x + _three(hard, 0, mount, global_env, episode[env], table)
+
+
+class Magnetometer(SimpleSensor[MagnetometerCfg, MagnetometerData]):
+    """Magnetometer at one or several mounts."""
+
+    checks_state: ClassVar[bool] = True
+
+    @classmethod
+    def requirements(cls, cfg: MagnetometerCfg, supports: Supports) -> Iterable[Requirement]:
+        """Return the pose, and the engine's field where the config gives none."""
+        yield BODY_POSE
+        if cfg.magnetic_field is None:
+            yield MAGNETIC
+
+    def fields(self) -> Mapping[str, Field]:
+        """Return the flux, in the unit that the config names."""
+        unit = self.cfg.unit or "field"
+        return {"mag_b": Field(unit, (3,), frame="sensor", role="magnetic")}
+
+    @recorded
+    def update_raw_data(self, raw: Record) -> None:
+        """Compute the flux at each mount in one launch."""
+        device, cfg = self.device, self.cfg
+
+        def vectors(values: Iterable[Any]) -> Any:
+            rows = np.asarray(list(values), np.float64).reshape(-1, 3)
+            return wp.from_torch(torch.tensor(rows, dtype=torch.float32, device=device), dtype=wp.vec3)
+
+        tesla = MU0_OVER_4PI / UNITS[cfg.unit or "T"]
+        field = self.engine.array("magnetic_w") if cfg.magnetic_field is None else None
+        self.compute_on.launch(
+            _flux,
+            (self.mount.count,),
+            [
+                *self.mount.warp_inputs,
+                wp.from_torch(self.engine.array("body_pos_w"), dtype=wp.vec3),
+                wp.from_torch(self.engine.array("body_quat_w"), dtype=wp.vec4),
+                vectors([cfg.magnetic_field]) if field is None else wp.from_torch(field, dtype=wp.vec3),
+                vectors(dipole.pos for dipole in cfg.dipoles),
+                vectors(np.asarray(dipole.moment) * tesla for dipole in cfg.dipoles),
+                wp.array([dipole.radius for dipole in cfg.dipoles], dtype=wp.float32, device=self.compute_on.wp_device),
+            ],
+            [raw.warp.mag_b, wp.from_torch(self.line.bad, dtype=wp.uint8), self.clock.bad_wp],
+        )
+
+    @recorded
+    def apply_physics_imperfections(self, slot: Record, timeline: Timeline) -> None:
+        """Bend the field by the soft iron and add the hard iron's (one launch, none without either)."""
+        cfg = self.cfg
+        if cfg.hard_iron is None and cfg.soft_iron is None:
+            return
+        soft: Any = cfg.soft_iron
+        full = False
+        if soft is not None and not isinstance(soft, Uniform | Normal | Choice):
+            soft, full = _matrix(soft).reshape(-1), True
+        device = self.compute_on.wp_device
+        self.compute_on.launch(
+            _iron,
+            (self.mount.count,),
+            [
+                self.clock.episode_wp,
+                normal_table(device),
+                self._law("hard_iron", cfg.hard_iron, 3),
+                self._law("soft_iron", soft, 9 if full else 6),
+                int(full),
+            ],
+            [slot.warp.mag_b],
+        )
+
+    def _law(self, purpose: str, amount: Any, columns: int) -> Any:
+        """Return an iron as its kernel takes it."""
+
+        def spread(value: Any) -> list[float]:
+            row: list[float] = np.broadcast_to(np.asarray(value, np.float64), columns).tolist()
+            return row
+
+        kind: int = getattr(amount, "kind", FIXED)
+        parts = _parts(0.0 if amount is None else amount)
+        choices = np.zeros((columns, 1))
+        if isinstance(amount, Choice):
+            choices, parts = np.stack([spread(part) for part in parts], axis=1), (0.0,)
+        device = self.compute_on.wp_device
+        iron = Iron()
+        iron.kind = kind
+        iron.first = wp.array(spread(parts[0]), dtype=wp.float32, device=device)
+        iron.second = wp.array(spread(parts[-1]), dtype=wp.float32, device=device)
+        iron.choices = wp.array(choices, dtype=wp.float32, device=device)
+        iron.joint = int(isinstance(amount, Choice) and amount.joint)
+        iron.key0, iron.key1 = (wp.uint32(word) for word in self.stream(purpose))
+        return iron
+
+    def debug_draw(self) -> Iterable[DebugShape]:
+        """Draw the direction of the true flux as an arrow of 0.2 m at each mount."""
+        self._ready()
+        pos, quat = self.mount.pos_w, self.mount.quat_w
+        flux = torch.nn.functional.normalize(self.line.truth["mag_b"], dim=-1)
+        axis = 2.0 * torch.linalg.cross(quat[..., 1:], flux)
+        turned = flux + quat[..., :1] * axis + torch.linalg.cross(quat[..., 1:], axis)
+        arrows = torch.stack([pos, pos + 0.2 * turned], dim=-2)
+        yield DebugShape("arrows", arrows.reshape(-1, 2, 3).cpu().numpy())

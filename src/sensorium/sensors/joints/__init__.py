@@ -1,0 +1,1 @@
+"""Sensors at joints: state, torque, wrench, force/torque, motor current."""

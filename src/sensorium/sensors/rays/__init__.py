@@ -1,0 +1,1 @@
+"""Sensors that cast rays: ray caster, lidar, radar, terrain height."""

@@ -1,0 +1,551 @@
+"""Lidar: a scan of rays that fire one after the other, with what a receiver makes of the light that comes back.
+
+Axes: ``[env, mount, ray]`` (no mount axis for a singular selector); with two returns per ray ``[env, mount, ray,
+return]``. Rays are in the order in which they fire; the last one fires at the capture. A scan is a window of the
+pattern's time table that ends there and always has the same number of rays.
+
+Truth is the scan as it would be if all rays fired at the capture, without noise. The measured scan is distorted: each
+ray leaves from where the mount is when it fires, at shapes where they are then, and its point is shown in the sensor's
+frame as if the sensor had stood still.
+
+Power that comes back from an extended target of reflectance rho at distance R under the angle of incidence theta is
+P = rho |cos theta| exp(-2 alpha R) / R^2 up to a factor. The factor is such that `reference_reflectance` at
+`reference_range`, head-on, gives the signal-to-noise ratio `reference_snr`. Source: the lidar equation for a beam that
+the target fills (e.g. W. Wagner et al., ISPRS J. 60, 2006).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import warp as wp
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sensorium.compute import recorded
+from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest
+from sensorium.measurement.pipeline import Hooks
+from sensorium.measurement.record import Record, Timeline
+from sensorium.patterns import Rays
+from sensorium.random import Choice, Normal, Uniform, normal_table
+from sensorium.readings import DebugShape
+from sensorium.sensors.core.base import SimpleSensor
+from sensorium.sensors.rays.lidar_cfg import FIELDS, PER_RAY, LidarCfg, LidarData
+from sensorium.sensors.rays.lidar_kernels import (
+    FIXED,
+    RETURNS,
+    Found,
+    Model,
+    Scan,
+    Tables,
+    finish,
+    keep_flags,
+    measured_scan,
+    take_flags,
+    true_scan,
+)
+from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement, exact_fraction
+from sensorium.world.ray_cast import RayCast
+
+LIGHT_SPEED = 299_792_458.0
+"""Speed of light, m/s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Which rays of a pattern a scan has.
+
+    Attributes:
+        count: rays of a scan.
+        duration: its length, s.
+        moves: whether scans begin at different places of the pattern; where not, each is one whole period.
+        oldest: greatest age of a ray at the capture, s.
+    """
+
+    count: int
+    duration: float
+    moves: bool
+    oldest: float
+
+
+class Lidar(SimpleSensor[LidarCfg, LidarData]):
+    """Lidar at one or several mounts."""
+
+    requires: ClassVar[tuple[Requirement, ...]] = (BODY_POSE, SHAPES)
+    checks_state: ClassVar[bool] = True
+
+    @cached_property
+    def pattern(self) -> Rays:
+        """The rays of one period of the pattern."""
+        return self.rays_of("pattern")
+
+    @cached_property
+    def window(self) -> Window:
+        """Which of them a scan has."""
+        cfg, rays, title = self.cfg, self.pattern, f"LidarCfg({self.name!r})"
+        if rays.times is None or rays.period is None:
+            for name in ("scan_duration", "motion_distortion"):
+                if name in cfg.model_fields_set and getattr(cfg, name):
+                    expected = "nothing, for all rays of this pattern fire at once"
+                    fix = "Patterns with times: SpinningPatternCfg, RisleyPatternCfg, TablePatternCfg and others."
+                    raise ConfigError.single(title, name, getattr(cfg, name), expected, fix)
+            return Window(len(rays), 0.0, False, 0.0)
+        every = Fraction(self.rate.numerator, self.rate.denominator) * self.clock.dt_exact
+        duration = float(every) if cfg.scan_duration is None else cfg.scan_duration
+        period, times = rays.period, rays.times.numpy()
+        turns = every / exact_fraction(period)
+        is_whole = abs(duration - period) < 1e-9 * period
+        if is_whole and turns.denominator == 1:
+            return Window(len(rays), period, False, period - float(times[0]))
+        count = round(len(rays) * duration / period)
+        if count < 1:
+            fix = f"Its rays are {period / len(rays):g} s apart."
+            raise ConfigError.single(title, "scan_duration", duration, "time for at least one ray of the pattern", fix)
+        even = np.arange(len(rays)) * (period / len(rays))
+        if (times - even).max() > self.clock.dt:
+            fix = f"Let scan_duration be {period:g} s, and sample every {period:g} s or a multiple of it."
+            expected = "whole periods, for the rays of this pattern do not fire at an even rate"
+            raise ConfigError.single(title, "scan_duration", duration, expected, fix)
+        is_even = (turns * len(rays)).denominator == (every / self.clock.dt_exact).denominator == 1
+        late = 0.0 if is_even else 0.5  # by so much of a ray a window's end may be rounded down
+        oldest = (count + late) * period / len(rays) + max(float((even - times).max()), 0.0)
+        return Window(count, duration, True, oldest)
+
+    @cached_property
+    def distorts(self) -> bool:
+        """Whether the rays of the measured scan leave when they fire."""
+        return self.cfg.motion_distortion and self.window.duration > 0.0
+
+    @property
+    def _has_chain(self) -> bool:
+        """Whether the standard chain or a stage alters the distances."""
+        return not self.cfg.is_clean
+
+    def fields(self) -> Mapping[str, Field]:
+        """Return the selected fields, with the number of rays."""
+        declared, count = super().fields(), self.window.count
+        found = {}
+        for name in self.cfg.selected:
+            if name == "channel" and self.pattern.channels is None:
+                if self.cfg.fields == "all":
+                    continue
+                fix = "Leave it out of fields."
+                title = f"LidarCfg({self.name!r})"
+                raise ConfigError.single(title, "fields", name, "fields that the pattern has; it has no channels", fix)
+            field = declared[name]
+            shape: tuple[int, ...] = (count,)
+            axes: tuple[str, ...] = ("ray",)
+            if self.returns > 1 and name not in PER_RAY:
+                shape, axes = (count, self.returns), ("ray", "return")
+            vector = ("xyz",) if field.shape == (3,) else ()
+            found[name] = Field(
+                field.unit, (*shape, *field.shape), (*axes, *vector), field.dtype, field.frame, field.kind, field.role
+            )
+        return found
+
+    def _hooks(self) -> Hooks:
+        hooks = super()._hooks()
+        hooks.between = self._look
+        shows_misses = self._has_chain and self.cfg.no_hit_value is not None  # in the truth at once, else at the end
+        if self.distorts or self.cfg.alters_returns or shows_misses:
+            hooks.raw = None
+        else:
+            hooks.fused = None
+        if not self.distorts:
+            hooks.between = None
+        if not self._has_chain:
+            hooks.derive = None
+        return hooks
+
+    def notes(self) -> Mapping[str, str]:
+        """Return how long a scan is, and whether it is distorted."""
+        scan = f"{self.window.count} rays"
+        if self.window.duration:
+            scan += f" in {self.window.duration:g} s"
+        return {"scan": scan, "motion distortion": "yes" if self.distorts else "no"}
+
+    # Set-up -----------------------------------------------------------------------------------------------------------
+
+    def setup(self) -> None:
+        """Choose the shapes, and make the memory of a scan."""
+        cfg, rays, window = self.cfg, self.pattern, self.window
+        starts, directions = rays.starts.numpy(), rays.directions.numpy()
+        slots = math.ceil(window.oldest / self.clock.dt - 1e-6) + 1 if self.distorts else 1
+        common: dict[str, Any] = {
+            "targets": cfg.seen,
+            "config": f"{type(cfg).__name__}({cfg.label!r})",
+            "limits": cfg.limits,
+            "period": rays.period or 0.0,
+            "per_tick": len(rays) / (rays.period or 1.0) * self.clock.dt if window.moves else 0.0,
+        }
+        context = (self.rays, self.engine, self.compute_on, self.clock, self.mount)
+        times = None if rays.times is None else rays.times.numpy()
+        self._cast = RayCast(
+            *context, starts=starts, directions=directions, times=times, count=window.count, slots=slots,
+            new_state=self.new_state if slots > 1 else None, **common,
+        )  # fmt: skip
+        self._beams, self._weights = self._cast, np.ones(1)
+        if self.distorts:
+            self._flags = [self.new_state(name, (self.mount.count,)) for name in ("seen", "shown")]
+        if cfg.has_footprint:
+            sub_starts, sub_directions, self._weights = self._bundles(starts, directions)
+            subs = len(self._weights)
+            self._beams = RayCast(
+                *context, starts=sub_starts, directions=sub_directions, group=subs, motion=self._cast,
+                times=None if times is None else np.repeat(times, subs), count=window.count * subs, **common,
+            )  # fmt: skip
+        self._tables = self._make_tables()
+        self._model = self._make_model()
+        self._scratch: dict[tuple[str, int], Tensor] = {}
+
+    def _bundles(
+        self, starts: NDArray[Any], directions: NDArray[Any]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return starts and directions of the sub-rays of all rays, neighbours of each other, and their weights."""
+        step, turns = (0.5, ((6, 1.0, 0.0),))
+        if self.cfg.sub_rays == 19:
+            step, turns = 0.4, ((6, 1.0, 0.0), (6, math.sqrt(3.0), math.pi / 6.0), (6, 2.0, 0.0))  # type: ignore[assignment]
+        offsets = [(0.0, 0.0)]
+        for count, radius, phase in turns:
+            for k in range(count):
+                angle = phase + 2.0 * math.pi * k / count
+                offsets.append((step * radius * math.cos(angle), step * radius * math.sin(angle)))
+        grid = np.array(offsets)
+        weights = np.exp(-4.0 * math.log(2.0) * (grid**2).sum(axis=1))
+        weights /= weights.sum()
+        d = np.asarray(directions, np.float64)
+        left = np.cross([0.0, 0.0, 1.0], d)
+        straight = np.linalg.norm(left, axis=1) < 1e-6
+        left[straight] = (0.0, 1.0, 0.0)
+        left /= np.linalg.norm(left, axis=1, keepdims=True)
+        up = np.cross(d, left)
+        across, along = (grid[:, k, None] for k in range(2))  # [sub, 1]
+        spread = np.tan(np.array(self.cfg.divergence))
+        aside = across * spread[0] * left[:, None] + along * spread[1] * up[:, None]
+        shift = self.cfg.beam_diameter * (across * left[:, None] + along * up[:, None])
+        sub_directions = d[:, None] + aside
+        sub_starts = np.asarray(starts, np.float64)[:, None] + shift
+        return sub_starts.reshape(-1, 3), sub_directions.reshape(-1, 3), weights
+
+    def _array(self, values: Any, dtype: Any = wp.float32) -> Any:
+        return wp.array(np.asarray(values, wp.dtype_to_numpy(dtype)), dtype=dtype, device=self.compute_on.wp_device)
+
+    def _make_tables(self) -> Any:
+        rays, tables = self.pattern, Tables()
+        tables.reflectance = self._array(self._reflectances())
+        tables.semantic = self._array(self.rays.semantic_ids, wp.int32)
+        channels = np.zeros(0) if rays.channels is None else rays.channels.numpy()
+        tables.channel = self._array(channels, wp.int32)
+        self._azimuth, self._elevation = angles_of(rays.directions.numpy())
+        tables.azimuth, tables.elevation = self._array(self._azimuth), self._array(self._elevation)
+        return tables
+
+    def _reflectances(self) -> list[float]:
+        """Return the reflectance of each shape.
+
+        Raises:
+            SelectionError: a word of `reflectance` is no label and matches no name.
+        """
+        scene = self.rays
+        values = [shape.reflectance for shape in scene.shapes]
+        names = [(shape.name, body, *labels)
+                 for shape, body, labels in zip(scene.shapes, scene.body_names, scene.labels, strict=True)]  # fmt: skip
+        for word, value in self.cfg.reflectance.items():
+            title, what = f"LidarCfg({self.name!r})", f"reflectance[{word!r}]"
+            try:
+                regex = re.compile(word)
+            except re.error as error:
+                expected = "a label, a name or a regular expression"
+                raise SelectionError(title, [Fault(what, repr(word), expected, f"It is broken: {error}.")]) from None
+            rows = [i for i, each in enumerate(names) if any(word == name or regex.fullmatch(name) for name in each)]
+            if not rows:
+                known = [*scene.label_names, *dict.fromkeys(scene.body_names), *(shape.name for shape in scene.shapes)]
+                fix = f"{nearest(word, known).strip()} Labels, bodies and shapes here: {listed(known)}.".strip()
+                raise SelectionError(
+                    title, [Fault(what, repr(word), "a semantic label, or the name of a body or a geom", fix)]
+                )
+            for i in rows:
+                values[i] = value
+        return values
+
+    def _make_model(self) -> Any:
+        cfg, model = self.cfg, Model()
+        model.carla = int(cfg.model == "carla")
+        model.is_raw = int(cfg.intensity_mode == "raw")
+        model.returns = RETURNS[cfg.returns]
+        model.scale = cfg.intensity_scale
+        model.most = math.inf if cfg.intensity_max is None else cfg.intensity_max
+        model.intensity_noise = cfg.intensity_noise
+        model.attenuation = cfg.atmosphere_attenuation_rate if model.carla else cfg.attenuation
+        far = cfg.reference_range
+        model.power = cfg.reference_reflectance * math.exp(-2.0 * cfg.attenuation * far) / far**2
+        model.snr = cfg.reference_snr or 0.0
+        model.threshold = -math.inf if cfg.detection_threshold is None else cfg.detection_threshold
+        model.threshold_sd = cfg.detection_sd
+        model.drop = cfg.dropoff_general_rate if model.carla else cfg.drop_rate
+        model.limit, model.zero, model.sd = cfg.dropoff_intensity_limit, cfg.dropoff_zero_intensity, cfg.noise_stddev
+        model.depth = 0.5 * LIGHT_SPEED * cfg.pulse_duration
+        x = np.log(np.atleast_1d([] if cfg.range_noise_snr is None else cfg.range_noise_snr).astype(np.float64))
+        y = np.log(np.atleast_1d([] if cfg.range_noise is None else cfg.range_noise).astype(np.float64))
+        if len(x):
+            order = np.argsort(x)
+            x, y = x[order], y[order]
+        model.range_x, model.range_y = self._array(x), self._array(y)
+        model.weights = self._array(self._weights)
+        model.key0, model.key1 = (wp.uint32(word) for word in self.stream("return"))
+        model.bias_key0, model.bias_key1 = (wp.uint32(word) for word in self.stream("channel_bias"))
+        self._set_bias(model)
+        return model
+
+    def _set_bias(self, model: Any) -> None:
+        """Put the law of the channel biases into the model."""
+        amount: Any = self.cfg.channel_bias
+        columns = self.channels if amount is not None else 0
+        given = amount.columns if isinstance(amount, Uniform | Normal | Choice) else (
+            len(amount) if isinstance(amount, tuple) else None
+        )  # fmt: skip
+        if given is not None and given != columns:
+            expected = f"one number, or one for each of the {columns} channels"
+            raise ConfigError.single(f"LidarCfg({self.name!r})", "channel_bias", amount, expected)
+        first, second, choices = np.zeros(columns), np.zeros(columns), np.zeros((columns, 1))
+        kind: int = FIXED
+        if isinstance(amount, Choice):
+            kind, choices = Choice.kind, amount.parameters(columns)[2].T.astype(np.float64)
+        elif isinstance(amount, Uniform | Normal):
+            kind = type(amount).kind
+            first, second = (np.asarray(part, np.float64) for part in amount.parameters(columns)[:2])
+        elif amount is not None:
+            first = np.broadcast_to(np.asarray(amount, np.float64), columns)
+        model.bias_kind = kind
+        model.bias_joint = int(isinstance(amount, Choice) and amount.joint)
+        model.bias_first, model.bias_second = self._array(first), self._array(second)
+        model.bias_choices = self._array(np.ascontiguousarray(choices))
+
+    # Work -------------------------------------------------------------------------------------------------------------
+
+    @recorded
+    def _look(self) -> None:
+        """Keep where everything is at a tick between two samples."""
+        self._cast.look()
+        self._pass_flags(keep_flags)
+
+    def _pass_flags(self, kernel: Any) -> None:
+        flags = [wp.from_torch(self.line.bad, dtype=wp.uint8), *(wp.from_torch(each) for each in self._flags)]
+        self.compute_on.launch(kernel, (self.mount.count,), flags)
+
+    @recorded
+    def update_raw_data(self, raw: Record) -> None:
+        """Cast the true scan and describe it (two launches)."""
+        found = self._find(self._cast, raw, instant=True, look=True)
+        self._describe_truth(raw, found)
+
+    @recorded
+    def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
+        """Cast the true scan, and the measured one where it is another; describe both."""
+        true = self._find(self._cast, raw, instant=True, look=True)
+        if self.distorts:
+            self._pass_flags(take_flags)
+        if not self.distorts and self._beams is self._cast:
+            self._describe_measured(slot, true)  # before a miss gets another value
+            self._describe_truth(raw, true)
+        else:
+            self._describe_truth(raw, true)
+            measured = self._find(self._beams, slot, instant=False, look=False)
+            self._describe_measured(slot, measured)
+
+    def _find(self, cast: RayCast, record: Record, *, instant: bool, look: bool) -> Any:
+        """Cast rays, and return what they met; into the record itself where it has room for it."""
+        direct = cast is self._cast and self.returns == 1
+        names = {"distance": "distances", "cosine": "cos_incidence", "shape": "geom_ids", "normal": "normals_w"}
+        if "normals_w" not in record:
+            del names["normal"]
+        outputs = {
+            what: record[field] if direct and field in record else self._spare(what, cast.count)
+            for what, field in names.items()
+        }
+        cast.cast(outputs, instant=instant, look=look)
+        found = Found()
+        for what in ("distance", "cosine", "shape", "normal"):
+            dtype = {"shape": wp.int32, "normal": wp.vec3}.get(what, wp.float32)
+            setattr(found, what, self._twin(outputs.get(what), cast.count, dtype))
+        return found
+
+    def _spare(self, what: str, count: int) -> Tensor:
+        """Return memory that lasts while a sample is computed."""
+        if (what, count) not in self._scratch:
+            shape = (self.num_envs, self.mount.count, count, *((3,) if what == "normal" else ()))
+            dtype = torch.int32 if what == "shape" else torch.float32
+            self._scratch[what, count] = torch.zeros(shape, dtype=dtype, device=self.device)
+        return self._scratch[what, count]
+
+    def _twin(self, tensor: Tensor | None, count: int, dtype: Any) -> Any:
+        """View a tensor as a Warp array `[env, mount, count]`; an empty one where there is none."""
+        if tensor is None:
+            return wp.zeros((0, 0, 0), dtype=dtype, device=self.compute_on.wp_device)
+        shape = (self.num_envs, self.mount.count, count, *((3,) if dtype is wp.vec3 else ()))
+        return wp.from_torch(tensor.view(shape), dtype=dtype)
+
+    def _out(self, record: Record, *, moves: bool, miss: float) -> Any:
+        """Return a record as kernels write it."""
+        out = Scan()
+        for name in FIELDS:
+            dtype = wp.vec3 if name in ("points_b", "points_w", "normals_w") else wp.float32
+            if name in ("geom_ids", "semantic_ids", "channel"):
+                dtype = wp.int32
+            count = self.num_rays * (1 if name in PER_RAY else self.returns)
+            setattr(out, name, self._twin(record[name] if name in record else None, count, dtype))
+        out.returns, out.miss, out.moves = self.returns, miss, int(moves)
+        return out
+
+    def _describe_truth(self, raw: Record, found: Any) -> None:
+        out = self._out(raw, moves=False, miss=self.cfg.miss)
+        inputs = [self.clock.words_wp, self.clock.reset_tick_wp, self._model, self._tables, self._cast.bundle,
+                  self._cast.pose, found]  # fmt: skip
+        self.compute_on.launch(true_scan, (self.mount.count, self.num_rays), inputs, [out])
+
+    def _describe_measured(self, slot: Record, found: Any) -> None:
+        miss = math.inf if self._has_chain else self.cfg.miss
+        out = self._out(slot, moves=self.distorts, miss=miss)
+        clock = self.clock
+        inputs = [clock.words_wp, clock.reset_tick_wp, clock.episode_wp, normal_table(self.compute_on.wp_device),
+                  self._model, self._tables, self._cast.bundle, self._cast.pose, found]  # fmt: skip
+        self.compute_on.launch(measured_scan, (self.mount.count, self.num_rays), inputs, [out])
+
+    @recorded
+    def derive_measured(self, slot: Record) -> None:
+        """Put the measured points where the measured distances end, and show misses as `no_hit_value`."""
+        columns = self.num_rays * self.returns
+        if "distances" not in slot:
+            return
+        out = self._out(slot, moves=self.distorts, miss=self.cfg.miss)
+        inputs = [self.clock.words_wp, self.clock.reset_tick_wp, self._cast.bundle, self._cast.pose]
+        distances = self._twin(slot["distances"], columns, wp.float32)
+        self.compute_on.launch(finish, (self.mount.count, columns), [*inputs, distances], [out])
+
+    # Host -------------------------------------------------------------------------------------------------------------
+
+    @property
+    def num_rays(self) -> int:
+        """Rays of one scan of one mount."""
+        return self.window.count
+
+    @cached_property
+    def returns(self) -> int:
+        """Returns per ray."""
+        return 2 if self.cfg.returns == "dual" else 1
+
+    @property
+    def channels(self) -> int:
+        """Number of channels, 1 where the pattern has none."""
+        return 1 if self.pattern.channels is None else int(self.pattern.channels.max()) + 1
+
+    @property
+    def geom_names(self) -> tuple[str, ...]:
+        """Names of all shapes of the scene: what `geom_ids` count."""
+        return tuple(shape.name for shape in self.rays.shapes)
+
+    @property
+    def semantic_names(self) -> tuple[str, ...]:
+        """Names of the semantic labels: what `semantic_ids` count; the first is that of no label, empty."""
+        return ("", *self.rays.label_names)
+
+    def ray_ids(self, env: int = 0) -> NDArray[np.int64]:
+        """Return which ray of the pattern each ray of the sample shown is, `[ray]`, by its row in `pattern`."""
+        begin, total = 0, len(self.pattern)
+        if self.window.moves:
+            per_tick = total / (self.pattern.period or 1.0) * self.clock.dt
+            begin = math.floor(int(self.capture_tick[env]) * per_tick + 0.5) - self.num_rays
+        return (begin + np.arange(self.num_rays)) % total
+
+    @property
+    def horizontal_angle(self) -> float:
+        """Azimuth of the newest ray of the scan of env 0, rad, left positive: where the head of a spinning lidar is."""
+        return float(self._azimuth[self.ray_ids()[-1]])
+
+    def point_cloud(self, env: int = 0, mount: int = 0, *, measured: bool = True) -> dict[str, NDArray[Any]]:
+        """Return the points of one env without misses, on the host: each selected field as an array `[point, ...]`.
+
+        Args:
+            env: which environment.
+            mount: which mount, where the selector is plural.
+            measured: False for the true scan.
+        """
+        data = self.data if measured else self.ground_truth
+        rows = {}
+        for name in self.cfg.selected:
+            values = getattr(data, name)
+            if values is None:
+                continue
+            row = values[env].detach().cpu().numpy()
+            row = row[mount] if self._mount_axis else row
+            if self.returns > 1 and name in PER_RAY:
+                row = np.repeat(row[:, None], self.returns, axis=1)
+            rows[name] = row
+        if "points_b" in rows:
+            is_hit = np.isfinite(rows["points_b"]).all(axis=-1)
+        else:
+            is_hit = np.isfinite(rows["distances"])
+            if self.cfg.no_hit_value is not None:
+                is_hit &= rows["distances"] != np.float32(self.cfg.no_hit_value)
+        return {name: row[is_hit] for name, row in rows.items()}
+
+    def get_point_count(self, channel: int, env: int = 0, mount: int = 0) -> int:
+        """Return how many points of a channel the measured scan has.
+
+        Raises:
+            IndexError: there is no such channel.
+        """
+        if not 0 <= channel < self.channels:
+            raise IndexError(f"channel {channel}: this lidar has {self.channels}, 0 to {self.channels - 1}")
+        values = self.data.points_b if self.data.points_b is not None else self.data.distances
+        row = values[env][mount] if self._mount_axis else values[env]
+        is_hit = torch.isfinite(row).all(dim=-1) if self.data.points_b is not None else torch.isfinite(row)
+        if self.data.points_b is None and self.cfg.no_hit_value is not None:
+            is_hit &= row != self.cfg.no_hit_value
+        found = is_hit.reshape(self.num_rays, -1).cpu().numpy()
+        ids = self.ray_ids(env)
+        own = np.zeros(len(ids), np.int32) if self.pattern.channels is None else self.pattern.channels.numpy()[ids]
+        return int(found[own == channel].sum())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory of this sensor."""
+        spare = sum(tensor.numel() * tensor.element_size() for tensor in self._scratch.values())
+        beams = 0 if self._beams is self._cast else self._beams.nbytes
+        return super().nbytes + spare + beams + self._cast.nbytes
+
+    def debug_draw(self) -> list[DebugShape]:
+        """Return the points of the scan in the world."""
+        data = self.data
+        if data.points_w is not None:
+            points = data.points_w
+        elif data.points_b is not None:
+            inside = data.points_b.reshape(self.num_instances, self.mount.count, -1, 3)
+            pos, quat = self.mount.pos_w[:, :, None], self.mount.quat_w[:, :, None]
+            axis = quat[..., 1:].expand_as(inside)
+            twist = 2.0 * torch.linalg.cross(axis, torch.where(inside.isfinite(), inside, 0.0))
+            turned = inside + quat[..., :1] * twist + torch.linalg.cross(axis, twist)
+            points = torch.where(inside.isfinite(), pos + turned, torch.inf)
+        else:
+            return []
+        return [DebugShape("points", points.reshape(self.num_instances, -1, 3).cpu().numpy())]
+
+
+def angles_of(directions: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return azimuth and elevation of directions, rad."""
+    d = np.asarray(directions, np.float64)
+    return np.arctan2(d[:, 1], d[:, 0]), np.arctan2(d[:, 2], np.hypot(d[:, 0], d[:, 1]))
+
+
+LidarSensor = Lidar
+LidarSensorCfg = LidarCfg
+
+__all__ = ["Lidar", "LidarCfg", "LidarData", "LidarSensor", "LidarSensorCfg"]

@@ -1,0 +1,350 @@
+"""Radar: a cone of rays, each with the distance and the radial velocity of what it meets, and what a receiver notices.
+
+Axes: ``[env, mount, ray]`` (no mount axis for a singular selector). The rays are drawn anew for each sample; all mounts
+of an environment have the same ones, each in its own frame. Azimuth is positive to the left, altitude upwards.
+
+Velocity is the rate at which the distance changes, d . (v_target - v_radar) with d the direction of the ray in the
+world: negative is approaching, as in CARLA's code (its documentation says the opposite). v_target is the velocity of
+the very point that is hit, v + w x r, v_radar that of the radar's origin with its lever arm on the body.
+
+The measured branch is that of a radar with linear chirps of bandwidth B and length T_c, a frame of T_f and N channels
+half a wavelength lambda apart (e.g. M. Richards, "Fundamentals of Radar Signal Processing", 2014):
+
+    range cell c / (2 B)     velocity cell lambda / (2 T_f)     angle cell 2 / N rad
+    longest range f_s c T_c / (2 B)     velocities from -lambda / (4 T_c) to lambda / (4 T_c), others fold into them
+    SNR = SNR_0 sigma |cos theta|^n (R_0 / R)^4     probability of detection p_fa^(1 / (1 + SNR)) (Swerling 1)
+    standard deviation of range and velocity: cell / sqrt(2 SNR)
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import warp as wp
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sensorium.compute import recorded
+from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest
+from sensorium.measurement.pipeline import Hooks
+from sensorium.measurement.record import Record, Timeline
+from sensorium.patterns import Rays
+from sensorium.random import normal_table
+from sensorium.readings import DebugShape
+from sensorium.sensors.core.base import SimpleSensor
+from sensorium.sensors.rays.radar_cfg import FIELDS, RadarCfg, RadarData
+from sensorium.sensors.rays.radar_kernels import (
+    AREA,
+    CARLA,
+    Model,
+    Motion,
+    Scan,
+    draw_rays,
+    finish,
+    measured_scan,
+    true_scan,
+)
+from sensorium.spec import BODY_POSE, BODY_VELOCITY, SHAPES, Field, Requirement, exact_fraction
+
+MOST_POINTS = 1 << 24
+"""Rays times mounts of one radar: so many elements its random numbers have."""
+
+
+class Radar(SimpleSensor[RadarCfg, RadarData]):
+    """Radar at one or several mounts."""
+
+    requires: ClassVar[tuple[Requirement, ...]] = (BODY_POSE, BODY_VELOCITY, SHAPES)
+    checks_state: ClassVar[bool] = True
+
+    @cached_property
+    def pattern(self) -> Rays | None:
+        """The rays of a fixed pattern; None where they are drawn."""
+        return None if self.cfg.pattern is None else self.rays_of("pattern")
+
+    @cached_property
+    def num_rays(self) -> int:
+        """Rays of one sample of one mount."""
+        cfg, title = self.cfg, f"RadarCfg({self.name!r})"
+        if self.pattern is not None:
+            count = len(self.pattern)
+        elif cfg.points is not None:
+            count = cfg.points
+        else:
+            every = Fraction(self.rate.numerator, self.rate.denominator) * self.clock.dt_exact
+            count = math.floor(exact_fraction(cfg.points_per_second) * every)
+            if count < 1:
+                fix = f"A sample comes every {float(every):g} s; `points` gives their number itself."
+                raise ConfigError.single(
+                    title, "points_per_second", cfg.points_per_second, "at least one ray per sample", fix
+                )
+        if count * self.mount.count > MOST_POINTS:
+            expected = f"at most {MOST_POINTS} rays of all mounts in a sample"
+            raise ConfigError.single(title, "points", count * self.mount.count, expected)
+        self.compute_on.memory.check_cast((count,), self.mount.count)
+        return count
+
+    def fields(self) -> Mapping[str, Field]:
+        """Return the selected fields, with the number of rays."""
+        declared = super().fields()
+        found = {}
+        for name in self.cfg.selected:
+            field = declared[name]
+            axes = ("ray", *(("xyz",) if field.shape else ()))
+            shape = (self.num_rays, *field.shape)
+            found[name] = Field(field.unit, shape, axes, field.dtype, field.frame, field.kind, field.role)
+        return found
+
+    def _hooks(self) -> Hooks:
+        hooks = super()._hooks()
+        if self.cfg.detects:
+            hooks.raw = None
+        else:
+            hooks.fused = None
+        if not self._finishes:
+            hooks.derive = None
+        return hooks
+
+    @property
+    def _finishes(self) -> bool:
+        """Whether the measured scan differs from the true one in any way."""
+        return self.cfg.detects or self.cfg.folds or not self.cfg.is_clean
+
+    def notes(self) -> Mapping[str, str]:
+        """Return the number of rays, and the cells and limits that are known."""
+        cfg = self.cfg
+        found = {"rays": str(self.num_rays)}
+        if cfg.range_cell is not None:
+            found["range cell"] = f"{cfg.range_cell:.4g} m"
+        if cfg.velocity_cell is not None:
+            found["velocity cell"] = f"{cfg.velocity_cell:.4g} m/s"
+        if cfg.chirp_time is not None:
+            found["velocity limit"] = f"{cfg.velocity_limit:.4g} m/s"
+        if cfg.sampling_rate is not None:
+            found["range limit"] = f"{cfg.range_limit:.4g} m"
+        return found
+
+    # Set-up -----------------------------------------------------------------------------------------------------------
+
+    def setup(self) -> None:
+        """Choose the shapes, and make the memory of the rays."""
+        cfg, count = self.cfg, self.num_rays
+        common: dict[str, Any] = {
+            "targets": cfg.seen,
+            "limits": cfg.limits,
+            "miss": cfg.miss,
+        }
+        self._directions: Tensor | None = None
+        if self.pattern is not None:
+            rays = self.pattern
+            self._cast = self.ray_cast(starts=rays.starts.numpy(), directions=rays.directions.numpy(), **common)
+        else:
+            self._directions = torch.zeros(
+                (self.compute_on.num_envs, count, 3), dtype=torch.float32, device=self.device
+            )
+            self._directions[..., 0] = 1.0
+            spread = math.radians(0.5 * max(cfg.horizontal_fov_deg, cfg.vertical_fov_deg))
+            self._cast = self.ray_cast(drawn=self._directions, spread=spread, **common)
+        shape = (self.compute_on.num_envs, self.mount.count, count)
+        self._spare = {
+            name: torch.zeros(shape, dtype=torch.int32 if name == "geom_ids" else torch.float32, device=self.device)
+            for name, is_needed in (
+                ("geom_ids", "geom_ids" not in cfg.selected),
+                ("cosine", cfg.reference_snr is not None),
+                ("snr", cfg.reference_snr is not None and "snr" not in cfg.selected),
+            )
+            if is_needed
+        }
+        rows = [-1 if each.is_static else each.row for each in self.rays.shapes]
+        self._body = self._array(rows, wp.int32)
+        self._model = self._make_model()
+
+    def _array(self, values: Any, dtype: Any = wp.float32) -> Any:
+        return wp.array(np.asarray(values, wp.dtype_to_numpy(dtype)), dtype=dtype, device=self.compute_on.wp_device)
+
+    def _make_model(self) -> Any:
+        cfg, model = self.cfg, Model()
+        model.detects = int(cfg.detects)
+        model.snr, model.reach, model.exponent = cfg.reference_snr or 0.0, cfg.reference_range, cfg.incidence_exponent
+        model.sections = self._array(self._sections())
+        model.threshold = 0.0 if cfg.false_alarm_probability is None else -math.log(cfg.false_alarm_probability)
+        model.limit = cfg.range_limit
+        if cfg.estimation_noise:
+            model.range_cell, model.velocity_cell = cfg.range_cell or 0.0, cfg.velocity_cell or 0.0
+        model.clutter = -math.expm1(-cfg.clutter_rate / self.num_rays)
+        model.clutter_range = wp.vec2(cfg.min_distance, min(cfg.max_distance, cfg.range_limit))
+        model.clutter_speed = cfg.clutter_speed or (cfg.velocity_limit if cfg.chirp_time is not None else 0.0)
+        model.fold = 0.0 if cfg.chirp_time is None else cfg.velocity_limit
+        model.grid = wp.vec4(*(cell or 0.0 if cfg.grid else 0.0
+                               for cell in (cfg.range_cell, cfg.velocity_cell, *cfg.angle_cells)))  # fmt: skip
+        model.key0, model.key1 = (wp.uint32(word) for word in self.stream("detection"))
+        return model
+
+    def _sections(self) -> list[float]:
+        """Return the radar cross-section of each shape, m^2.
+
+        Raises:
+            SelectionError: a word of `rcs` is no label and matches no name.
+        """
+        scene = self.rays
+        values = [shape.reflectance for shape in scene.shapes]
+        names = [(shape.name, body, *labels)
+                 for shape, body, labels in zip(scene.shapes, scene.body_names, scene.labels, strict=True)]  # fmt: skip
+        for word, value in self.cfg.rcs.items():
+            title, what = f"RadarCfg({self.name!r})", f"rcs[{word!r}]"
+            try:
+                regex = re.compile(word)
+            except re.error as error:
+                expected = "a label, a name or a regular expression"
+                raise SelectionError(title, [Fault(what, repr(word), expected, f"It is broken: {error}.")]) from None
+            rows = [i for i, each in enumerate(names) if any(word == name or regex.fullmatch(name) for name in each)]
+            if not rows:
+                known = [*scene.label_names, *dict.fromkeys(scene.body_names), *(shape.name for shape in scene.shapes)]
+                fix = f"{nearest(word, known).strip()} Labels, bodies and shapes here: {listed(known)}.".strip()
+                expected = "a semantic label, or the name of a body or a geom"
+                raise SelectionError(title, [Fault(what, repr(word), expected, fix)])
+            for i in rows:
+                values[i] = value
+        return values
+
+    # Work -------------------------------------------------------------------------------------------------------------
+
+    @recorded
+    def update_raw_data(self, raw: Record) -> None:
+        """Draw the rays, cast them, and describe what they meet (three launches)."""
+        self._scan(raw)
+
+    @recorded
+    def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
+        """Describe the true scan, and what the receiver notices of it."""
+        self._scan(raw)
+        clock = self.clock
+        inputs = [clock.words_wp, clock.episode_wp, normal_table(self.compute_on.wp_device),
+                  self._cast.bundle, self._model,
+                  self._out(raw, spare=True)]  # fmt: skip
+        self.compute_on.launch(measured_scan, (self.mount.count, self.num_rays), inputs, [self._out(slot)])
+
+    def _scan(self, raw: Record) -> None:
+        compute, clock, cfg = self.compute_on, self.clock, self.cfg
+        if self._directions is not None:
+            half = [math.radians(0.5 * angle) for angle in (cfg.horizontal_fov_deg, cfg.vertical_fov_deg)]
+            is_carla = cfg.distribution == "carla"
+            size = wp.vec2(*(math.tan(angle) if is_carla else angle for angle in half))
+            inputs = [clock.words_wp, clock.episode_wp, *map(wp.uint32, self.stream("rays")),
+                      CARLA if is_carla else AREA, size]  # fmt: skip
+            drawn = wp.from_torch(self._directions, dtype=wp.vec3)
+            compute.launch(draw_rays, (self.num_rays,), inputs, [drawn])
+        shape = raw.geom_ids if "geom_ids" in raw else self._spare["geom_ids"]
+        found = {"distance": raw.range, "shape": shape}
+        if "cosine" in self._spare:
+            found["cosine"] = self._spare["cosine"]
+        self._cast.cast(found)
+        cosine = self._twin(found.get("cosine"), wp.float32)
+        inputs = [self._cast.bundle, self._motion(), self._model, self._twin(shape, wp.int32), cosine]
+        flags = [wp.from_torch(self.line.bad, dtype=wp.uint8), clock.bad_wp]
+        compute.launch(true_scan, (self.mount.count, self.num_rays), inputs, [self._out(raw, spare=True), *flags])
+
+    def _motion(self) -> Any:
+        """Return how mounts and bodies move, for kernels."""
+        motion, array, mount = Motion(), self.engine.array, self.mount
+        motion.body = self._body
+        for name, tensor in (("body_pos", array("body_pos_w")), ("body_lin_vel", array("body_lin_vel_w")),
+                             ("body_ang_vel", array("body_ang_vel_w")), ("pos", mount.pos_w),
+                             ("lin_vel", mount.lin_vel_w), ("ang_vel", mount.ang_vel_w)):  # fmt: skip
+            setattr(motion, name, wp.from_torch(tensor, dtype=wp.vec3))
+        motion.quat = wp.from_torch(mount.quat_w, dtype=wp.vec4)
+        return motion
+
+    def _twin(self, tensor: Tensor | None, dtype: Any) -> Any:
+        """View a tensor as a Warp array `[env, mount, ray]`; an empty one where there is none."""
+        if tensor is None:
+            return wp.zeros((0, 0, 0), dtype=dtype, device=self.compute_on.wp_device)
+        shape = (self.num_envs, self.mount.count, self.num_rays, *((3,) if dtype is wp.vec3 else ()))
+        return wp.from_torch(tensor.view(shape), dtype=dtype)
+
+    def _out(self, record: Record, *, spare: bool = False) -> Any:
+        """Return a record as kernels write it, with memory of our own for what it lacks if asked for."""
+        out = Scan()
+        for name in FIELDS:
+            dtype = {"points_b": wp.vec3, "geom_ids": wp.int32}.get(name, wp.float32)
+            tensor = record[name] if name in record else self._spare.get(name) if spare else None
+            setattr(out, name, self._twin(tensor, dtype))
+        return out
+
+    @recorded
+    def derive_measured(self, slot: Record) -> None:
+        """Fold and round the measured values, put points where they say, and show misses as `no_hit_value`."""
+        inputs = [self._cast.bundle, self._model, self.cfg.miss, self._out(self.line.truth, spare=True)]
+        self.compute_on.launch(finish, (self.mount.count, self.num_rays), inputs, [self._out(slot)])
+
+    # Host -------------------------------------------------------------------------------------------------------------
+
+    @property
+    def geom_names(self) -> tuple[str, ...]:
+        """Names of all shapes of the scene: what `geom_ids` count."""
+        return tuple(shape.name for shape in self.rays.shapes)
+
+    def detections(self, env: int = 0, mount: int = 0, *, measured: bool = True) -> dict[str, NDArray[Any]]:
+        """Return the detections of one env, on the host: each selected field as an array `[detection, ...]`.
+
+        Args:
+            env: which environment.
+            mount: which mount, where the selector is plural.
+            measured: False for the true scan.
+        """
+        data = self.data if measured else self.ground_truth
+        rows = {}
+        for name in self.cfg.selected:
+            row = getattr(data, name)[env].detach().cpu().numpy()
+            rows[name] = row[mount] if self._mount_axis else row
+        is_hit = np.isfinite(rows["range"])
+        if self.cfg.no_hit_value is not None:
+            is_hit &= rows["range"] != np.float32(self.cfg.no_hit_value)
+        return {name: row[is_hit] for name, row in rows.items()}
+
+    def body_at_fault(self, env: int, mount: int) -> str:
+        """Return the name of the body whose state is not finite: the mount's, or one that carries a shape."""
+        names = self.engine.names("body")
+        bodies = [int(self.mount.body[mount]), *(shape.row for shape in self.rays.shapes if not shape.is_static)]
+        for row in bodies:
+            motion = [self.engine.array(f"body_{what}_vel_w")[env, row] for what in ("lin", "ang")] if row >= 0 else []
+            if not all(bool(torch.isfinite(part).all()) for part in motion):
+                return names[row]
+        return self._cast.body_at_fault(env, mount)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory of this sensor."""
+        own = sum(tensor.numel() * tensor.element_size() for tensor in self._spare.values())
+        return super().nbytes + own + self._cast.nbytes
+
+    def debug_draw(self) -> Iterable[DebugShape]:
+        """Return the detections as points in the world."""
+        data = self.data
+        lead = (self.num_envs, self.mount.count, self.num_rays)
+        t, azimuth, altitude = (part.reshape(lead) for part in (data.range, data.azimuth, data.altitude))
+        is_hit = t.isfinite()
+        if self.cfg.no_hit_value is not None:
+            is_hit &= t != self.cfg.no_hit_value
+        flat = altitude.cos()
+        inside = torch.stack([flat * azimuth.cos(), flat * azimuth.sin(), altitude.sin()], dim=-1) * t[..., None]
+        if self.pattern is not None:
+            inside = inside + self.pattern.starts.to(self.device)
+        pos, quat = self.mount.pos_w[:, :, None], self.mount.quat_w[:, :, None]
+        axis = quat[..., 1:].expand_as(inside)
+        twist = 2.0 * torch.linalg.cross(axis, inside)
+        points = pos + inside + quat[..., :1] * twist + torch.linalg.cross(axis, twist)
+        counts = is_hit.flatten(1).sum(dim=1).tolist()
+        yield DebugShape("points", points[is_hit].cpu().numpy(), counts=counts)
+
+
+RadarSensor = Radar
+RadarSensorCfg = RadarCfg
+
+__all__ = ["Radar", "RadarCfg", "RadarData", "RadarSensor", "RadarSensorCfg"]

@@ -1,0 +1,151 @@
+"""Terrain height: how far feet, or whatever it is mounted on, are above what is below them.
+
+Axes: ``[env, mount]`` (no mount axis for a singular selector); rays ``[env, mount, ray]``.
+
+A ray gives the height z - z_hit, with z that of the mount and z_hit that of the hit; both differ from the ray's length
+where the ray starts elsewhere or is slanted. A surface that is met from behind (its outward normal points down) has the
+mount inside the terrain: 0. Where some rays of a mount hit and others miss, the misses count as `max_distance`. Where
+all miss there is no height: +inf, or `no_hit_value`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+import torch
+import warp as wp
+from torch import Tensor
+
+from sensorium.cfg import Float
+from sensorium.compute import Rows, kernel
+from sensorium.measurement.record import Record
+from sensorium.patterns import PatternField, RingPatternCfg
+from sensorium.sensors.core.base import SimpleSensor
+from sensorium.sensors.rays.ray_caster import FIELDS, RayCaster, RayCasterData, RayScanCfg, ray_field
+from sensorium.spec import Field
+
+_REDUCTIONS = ("min", "max", "mean", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class TerrainHeightData(RayCasterData):
+    """Heights, and the rays that they come from; fields that the config does not name are None."""
+
+    heights: Annotated[Tensor, Field("m", kind="derived", role="range")]
+    """Height of the mount above what its rays meet, m: one for each mount, or for each ray with ``"none"``."""
+
+
+class TerrainHeightCfg(RayScanCfg[TerrainHeightData]):
+    """Configuration of a terrain height sensor: one mount for each foot, ``sites=("FL", "FR", ...)``.
+
+    Knobs such as `noise` act on the distances of the rays, m; heights follow from them.
+    """
+
+    pattern: PatternField = RingPatternCfg.single_ring(radius=0.04, num_samples=6)
+    """The rays; by default one at the mount, and six on a circle of 4 cm around it."""
+    fields: tuple[str, ...] | Literal["all"] = ("heights",)
+    """What is computed beside `heights`, `distances`, `ray_hits_w` and `normals_w`, which always are."""
+    reduction: Literal["min", "max", "mean", "none"] = "min"
+    """What becomes of the heights of one mount's rays."""
+    legacy_all_miss: bool = False
+    """Where all rays of a mount miss, take the mount's height in the world, from 0 to `max_distance`, as mjlab does."""
+    ray_alignment: Literal["base", "yaw", "world"] = "yaw"
+    """How the rays follow their mount: wholly, about the vertical only, or not at all."""
+    max_distance: Float = 10.0
+    """A farther hit is a miss, m; what a miss counts as beside hits."""
+
+    own_fields: ClassVar[tuple[str, ...]] = (*FIELDS, "heights")
+    always: ClassVar[tuple[str, ...]] = ("distances", "ray_hits_w", "normals_w", "heights")
+
+
+@kernel
+def _heights(
+    rows: Rows,
+    reduction: int,
+    farthest: float,
+    nothing: float,
+    legacy: int,
+    pos_in: wp.array2d[wp.vec3],
+    drift_in: wp.array2d[wp.vec3],
+    hit_in: wp.array3d[wp.vec3],
+    normal_in: wp.array3d[wp.vec3],
+    heights_out: wp.array3d[wp.float32],
+) -> None:
+    i, mount = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    z = pos_in[env, mount][2]
+    if drift_in.shape[0] > 0:
+        z = z + drift_in[env, mount][2]
+    rays = hit_in.shape[2]
+    hits = wp.int32(0)
+    for ray in range(rays):
+        if wp.isfinite(hit_in[env, mount, ray][2]):
+            hits += 1
+    empty = nothing
+    if legacy != 0:
+        empty = wp.clamp(z, 0.0, farthest)
+    least = wp.float32(wp.inf)
+    most = wp.float32(-wp.inf)
+    total = wp.float32(0.0)
+    for ray in range(rays):
+        height = empty
+        if hits > 0:
+            height = farthest
+            if wp.isfinite(hit_in[env, mount, ray][2]):
+                height = z - hit_in[env, mount, ray][2]
+                if normal_in[env, mount, ray][2] < 0.0:
+                    height = 0.0
+        if reduction == 3:
+            heights_out[env, mount, ray] = height
+        least = wp.min(least, height)
+        most = wp.max(most, height)
+        total += height
+    if reduction != 3:
+        value = least
+        if reduction == 1:
+            value = most
+        if reduction == 2:
+            value = empty
+            if hits > 0:
+                value = total / float(rays)
+        heights_out[env, mount, 0] = value
+
+
+class TerrainHeight(RayCaster, SimpleSensor[TerrainHeightCfg, TerrainHeightData]):
+    """Height above the terrain at one or several mounts."""
+
+    cfg: TerrainHeightCfg  # type: ignore[assignment]
+
+    def fields(self) -> dict[str, Field]:
+        """Return the selected fields, with the number of rays."""
+        found = dict(super().fields())
+        if self.cfg.reduction == "none":
+            found["heights"] = ray_field(found["heights"], len(self.pattern))
+        return found
+
+    def _follow(self, record: Record, drifts: Iterable[Tensor | None]) -> None:
+        super()._follow(record, drifts)
+        drift, _ = drifts
+        moved = torch.zeros((0, 0, 3), dtype=torch.float32, device=self.device) if drift is None else drift
+        cfg, heights = self.cfg, record.heights.view(self.num_envs, self.mount.count, -1)
+        inputs = [
+            _REDUCTIONS.index(cfg.reduction),
+            cfg.max_distance,
+            cfg.miss,
+            int(cfg.legacy_all_miss),
+            wp.from_torch(self.mount.pos_w, dtype=wp.vec3),
+            wp.from_torch(moved, dtype=wp.vec3),
+            record.warp.ray_hits_w,
+            record.warp.normals_w,
+        ]
+        self.compute_on.launch(_heights, (self.mount.count,), inputs, [wp.from_torch(heights, dtype=wp.float32)])
+
+
+TerrainHeightSensor = TerrainHeight
+TerrainHeightSensorCfg = TerrainHeightCfg
+
+__all__ = ["TerrainHeight", "TerrainHeightCfg", "TerrainHeightData", "TerrainHeightSensor", "TerrainHeightSensorCfg"]

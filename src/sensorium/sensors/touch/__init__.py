@@ -1,0 +1,1 @@
+"""Tactile sensors: touch pads, taxels, probes, skins."""

@@ -1,0 +1,132 @@
+"""Contact depth probe: how deep probes on a link are in the shapes around them.
+
+Axes: ``[env, mount, probe]``, m (no mount axis for a singular selector); a grid of probes has two axes instead of one.
+
+A probe is a ball of radius R at p, sd the signed distance from p to the deepest shape of all other links (negative
+inside). It reads
+
+    depth = max(0, R - sd)
+
+which is 0 clear of contact, at most R while the centre is outside, and goes on growing inside. It is a geometric
+estimate: shapes that the solver does not let collide are felt as well, and its own penetration plays no part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
+
+import warp as wp
+from torch import Tensor
+
+from sensorium.compute import Rows, kernel
+from sensorium.geometry.solid_around import Around, Shapes, deepest
+from sensorium.measurement.record import Record
+from sensorium.readings import DebugShape
+from sensorium.sensors.touch.taxels import TaxelCfg, TaxelSensor, drawn_radius
+from sensorium.spec import Field
+
+
+@dataclass(frozen=True, slots=True)
+class ContactDepthProbeData:
+    """One sample of contact depth probes: `.data` is the tensor itself."""
+
+    depth: Annotated[Tensor, Field("m")]
+    """How deep each probe is in the deepest shape, m; 0 clear of contact."""
+
+
+class ContactDepthProbeCfg(TaxelCfg[ContactDepthProbeData]):
+    """Configuration of contact depth probes. Knobs such as `noise` act on the depth, m."""
+
+    @classmethod
+    def example(cls) -> Self:
+        """Return a config for `sensorium.testing.tumbling_engine`."""
+        return cls(body="body", probe_local_pos=((0.3, 0.0, 0.0), (0.0, 0.3, -0.1)), probe_radius=2.0)
+
+
+TaxelCfgT = TypeVar("TaxelCfgT", bound=TaxelCfg[Any])
+ProbeDataT = TypeVar("ProbeDataT")
+
+
+@kernel
+def _depths(
+    rows: Rows,
+    block: int,
+    points: wp.array[wp.vec3],
+    radius_in: wp.array[wp.float32],
+    noise: float,
+    key0: wp.uint32,
+    key1: wp.uint32,
+    shapes: Shapes,
+    around: Around,
+    clock: wp.array[wp.int32],
+    episode: wp.array[wp.int32],
+    depth_out: wp.array3d[wp.float32],
+    depth_measured: wp.array3d[wp.float32],
+) -> None:
+    i, mount, first = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    is_noisy = depth_measured.shape[0] > 0
+    count = points.shape[0]
+    for probe in range(first * block, wp.min((first + 1) * block, count)):
+        depth = wp.float32(0.0)
+        depth_2 = wp.float32(0.0)
+        radius = radius_in[probe]
+        if radius > 0.0 and around.count[env, mount] > 0:
+            measured = radius
+            if is_noisy:
+                element = mount * count + probe
+                measured = drawn_radius(
+                    radius, noise, clock[0], rows.first_env + env, episode[env], element, key0, key1
+                )
+            touched = deepest(shapes, around, env, mount, points[probe], wp.max(radius, measured))
+            if touched.near >= 0:
+                depth = wp.max(radius - touched.distance, 0.0)
+                depth_2 = wp.max(measured - touched.distance, 0.0)
+        depth_out[env, mount, probe] = depth
+        if is_noisy:
+            depth_measured[env, mount, probe] = depth_2
+
+
+class DepthSensor(TaxelSensor[TaxelCfgT, ProbeDataT], Generic[TaxelCfgT, ProbeDataT]):
+    """A sensor whose pipeline has the depth of each probe as its field `depth`."""
+
+    single: ClassVar[bool] = True
+
+    def feel(self, raw: Record, slot: Record | None) -> None:
+        """Write how deep each probe is (a launch)."""
+        taxels = self._taxels
+        inputs = [
+            taxels.block, wp.from_torch(taxels.points, dtype=wp.vec3), wp.from_torch(taxels.radius, dtype=wp.float32),
+            self.cfg.probe_radius_noise, *(wp.uint32(word) for word in taxels.key), taxels.query.shapes,
+            taxels.query.around, self.clock.words_wp, self.clock.episode_wp,
+        ]  # fmt: skip
+        outputs = [taxels.scalars(raw.depth), taxels.scalars(slot.depth if slot else None)]
+        self.compute_on.launch(_depths, taxels.items, inputs, outputs)
+
+    def debug_draw(self) -> Iterable[DebugShape]:
+        """Return a point at each probe that touches something."""
+        truth: Any = self.ground_truth
+        touches = truth.view(self._taxels.shape) > 0
+        counts = touches.flatten(1).sum(dim=1).tolist()
+        yield DebugShape("points", self._taxels.points_w[touches].cpu().numpy(), counts=counts)
+
+
+class ContactDepthProbe(DepthSensor[ContactDepthProbeCfg, ContactDepthProbeData]):
+    """How deep probes on a link are in the shapes around them."""
+
+
+KinematicDepthSensor = ContactDepthProbe
+KinematicDepthSensorCfg = ContactDepthProbeCfg
+
+__all__ = [
+    "ContactDepthProbe",
+    "ContactDepthProbeCfg",
+    "ContactDepthProbeData",
+    "DepthSensor",
+    "KinematicDepthSensor",
+    "KinematicDepthSensorCfg",
+]

@@ -1,0 +1,154 @@
+"""Contact probe: whether probes on a link touch the shapes around them, by thresholds on their depth.
+
+Axes: ``[env, mount, probe]``, bool (no mount axis for a singular selector); a grid of probes has two axes instead of
+one.
+
+Two spaces: the depth of `ContactDepthProbe`, m (the intermediate space), is what noise, bias and stages
+act on; the flag is what readers see. With the depth d of a sample and the flag of the sample before it,
+
+    on = d > contact_threshold or (previous and d > release_threshold)
+
+(a Schmitt trigger). Truth and measured each have a memory of their own, which starts from off at a reset.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Self
+
+import torch
+import warp as wp
+from pydantic import field_validator, model_validator
+from torch import Tensor
+
+from sensorium.cfg import Float, bad
+from sensorium.compute import Rows, kernel, recorded
+from sensorium.errors import ConfigError
+from sensorium.measurement.record import Record, Timeline
+from sensorium.sensors.touch.contact_depth_probe import DepthSensor
+from sensorium.sensors.touch.taxels import TaxelCfg, laid_out
+from sensorium.spec import Field
+
+
+@dataclass(frozen=True, slots=True)
+class ContactProbeData:
+    """One sample of contact probes: `.data` is the tensor itself."""
+
+    contact: Annotated[Tensor, Field("1", dtype="bool", kind="flag")]
+    """Whether each probe touches something."""
+
+
+class ContactProbeCfg(TaxelCfg[ContactProbeData]):
+    """Configuration of contact probes. Knobs such as `noise` act on the depth, m. Thresholds may be set per env."""
+
+    contact_threshold: Float = 1e-4
+    """Depth above which a probe turns on, m."""
+    release_threshold: Float | None = None
+    """Depth at or below which it turns off again, m; None: `contact_threshold`, no hysteresis."""
+
+    @classmethod
+    def example(cls) -> Self:
+        """Return a config for `sensorium.testing.tumbling_engine`."""
+        return cls(body="body", probe_local_pos=((0.3, 0.0, 0.0), (0.0, 0.3, -0.1)), probe_radius=2.0)
+
+    @field_validator("contact_threshold", "release_threshold")
+    @classmethod
+    def _deep(cls, value: float | None) -> float | None:
+        if value is not None and not 0.0 <= value < math.inf:
+            raise bad("a finite depth from 0 up, m")
+        return value
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Any:
+        if self.release_threshold is not None and self.release_threshold > self.contact_threshold:
+            raise bad(f"release_threshold: at most contact_threshold = {self.contact_threshold:g} m")
+        return self
+
+
+@kernel
+def _latch(
+    rows: Rows,
+    block: int,
+    on: wp.array2d[wp.float32],
+    off: wp.array2d[wp.float32],
+    depth_in: wp.array3d[wp.float32],
+    before_in: wp.array3d[wp.bool],
+    contact_out: wp.array3d[wp.bool],
+) -> None:
+    i, mount, first = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    for probe in range(first * block, wp.min((first + 1) * block, depth_in.shape[2])):
+        depth = depth_in[env, mount, probe]
+        is_kept = before_in[env, mount, probe] and depth > off[env, 0]
+        contact_out[env, mount, probe] = depth > on[env, 0] or is_kept
+
+
+class ContactProbe(DepthSensor[ContactProbeCfg, ContactProbeData]):
+    """Whether probes on a link touch the shapes around them."""
+
+    def intermediate_fields(self) -> Mapping[str, Field]:
+        """Return the depth, which noise acts on."""
+        return laid_out({"depth": Field("m")}, self.cfg.layout)
+
+    def notes(self) -> Mapping[str, str]:
+        """Return the thresholds."""
+        on, off = self.cfg.contact_threshold, self.cfg.release_threshold
+        return {"on": f"depth > {on:g} m", "off": f"depth <= {on if off is None else off:g} m"}
+
+    def setup(self) -> None:
+        """Gather probes, shapes and thresholds."""
+        super().setup()
+        self._on, release = (
+            self.params.table(name, self.num_envs, str(self.device))
+            for name in ("contact_threshold", "release_threshold")
+        )
+        self._off = self._on if self.cfg.release_threshold is None else release
+        shape = (self.num_envs, self.mount.count, *self.cfg.layout)
+        self._flags = torch.zeros(shape, dtype=torch.bool, device=self.device)
+
+    def set(self, knob: str, value: Any, env_ids: Any = None) -> None:
+        """Set a knob as `Sensor.set` does, or a threshold, m, for some envs.
+
+        Args:
+            knob: which one.
+            value: a number, or `[n]` for n envs.
+            env_ids: int ids, bool mask or None.
+
+        Raises:
+            ConfigError: the config does not give the knob, the value does not fit, or the release threshold would be
+                above the contact threshold.
+        """
+        before = self._on.clone(), self._off.clone()
+        super().set(knob, value, env_ids)
+        if knob in ("contact_threshold", "release_threshold") and bool((self._off > self._on).any()):
+            self._on.copy_(before[0])
+            self._off.copy_(before[1])
+            title = f"{type(self.cfg).__name__}({self.name!r})"
+            raise ConfigError.single(title, knob, value, "release_threshold at most contact_threshold in each env")
+
+    @recorded
+    def post_process(self, data: Record, timeline: Timeline, *, is_measured: bool) -> Tensor:
+        """Compare with the thresholds (one launch)."""
+        taxels, flags = self._taxels, self._flags
+        before = wp.from_torch(timeline.at(0).contact.view(taxels.shape), dtype=wp.bool)
+        levels = [wp.from_torch(self._on, dtype=wp.float32), wp.from_torch(self._off, dtype=wp.float32)]
+        inputs = [taxels.block, *levels, taxels.scalars(data.depth), before]
+        outputs = [wp.from_torch(flags.view(taxels.shape), dtype=wp.bool)]
+        self.compute_on.launch(_latch, taxels.items, inputs, outputs)
+        return flags
+
+
+KinematicContactSensor = ContactProbe
+KinematicContactSensorCfg = ContactProbeCfg
+
+__all__ = [
+    "ContactProbe",
+    "ContactProbeCfg",
+    "ContactProbeData",
+    "KinematicContactSensor",
+    "KinematicContactSensorCfg",
+]

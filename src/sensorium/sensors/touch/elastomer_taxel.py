@@ -1,0 +1,387 @@
+"""Elastomer taxels: how far markers in a soft skin move where shapes press it, drag it and twist it.
+
+Axes: ``[env, mount, probe, 3]`` (no mount axis for a singular selector); a grid of probes has two axes instead of one.
+Frame: that of the parent link (of the mount).
+
+A probe is a marker at p_i of the skin at rest, with a normal n_i out of it. Its depth is how far it is inside of the
+deepest shape, h = max(0, -sd(p)). Its displacement is dilation and shear:
+
+    dilate_i = dilate_scale sum_j [ T_i (p_i - p_j) w_ij + n_i h_j^e exp(-lambda_d r_ij^2) ]      T_i = 1 - n_i n_i'
+    shear_i = shear_scale T_i sum_o (x_o - x_o at entry) h_o a_o exp(-lambda_s |p_i - x_o|^2)
+
+The gel gives aside in a way that `compressibility` c says, with r = r_ij:
+
+    c = 1       w = h_j exp(-lambda_d r^2)
+    c = 0       w = h_j / (r^2 + s^2)                       s = elastomer_thickness, or the spacing of the probes
+    between     w = h_j (c exp(-lambda_d r^2) / N_g + (1 - c) / (r^2 + s^2) / N_i)
+
+N_g = exp(-1/2) / sqrt(2 lambda_d) and N_i = 1 / 2s are the peaks of r times each, so that c weighs like with like. On a
+regular grid, a thickness t > 0 makes the gel an incompressible layer that is bonded to its backing; the first part is
+then the response `elastomer_grid.layer_table`, whatever c is.
+
+The second sum is over points o on the surfaces of the tracked links. Such a point is h_o below the skin: as deep as it
+is behind the tangent plane of the nearest probe, if that is at most half a grid cell's diagonal beside it, and if the
+shape goes on from there up to the skin (so that what touches the back of a finger does not drag its front). Where it
+comes deeper than `contact_threshold` it sticks to the skin there, at x_o at entry, until it is no deeper than `release`
+or leaves the skin sideways. Beyond `max_shear` it slips: its entry follows. A twist needs no term of its own: points
+around the centre are dragged around it. a_o is 1, or the area that a point stands for.
+
+Lengths are in metres and so is the displacement, where the scales have the units that make it so: `dilate_scale` 1/m
+for c = 1 (with an exponent of 2 along the normal, too), m for c = 0, and none between and for a layer; `shear_scale`
+1/m, or 1/m^3 for areas. Scales of 1, the defaults, are those of Genesis: model units, to be calibrated.
+
+The model follows Y. Zhao et al., "FOTS: A Fast Optical Tactile Simulator for Sim2Real Learning of Tactile-motor Robot
+Manipulation Skills", IEEE Robotics and Automation Letters, 2024 (dilation, shear and twist of markers by Gaussians),
+with the anchors and the kernels of Genesis's elastomer taxels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import warp as wp
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sensorium.compute import Segment, recorded
+from sensorium.errors import ConfigError
+from sensorium.geometry.samples import SurfaceSamples, body_samples, covered, scattered, surface_area
+from sensorium.geometry.shapes import Shape
+from sensorium.measurement.pipeline import Hooks
+from sensorium.measurement.record import Record
+from sensorium.readings import DebugShape
+from sensorium.sensors.touch import elastomer_kernels as kernels
+from sensorium.sensors.touch.elastomer_cfg import LIVE, LIVE_SHEAR, ElastomerTaxelCfg, ElastomerTaxelData
+from sensorium.sensors.touch.elastomer_grid import Convolution, Lattice, layer_table, typical_spacing
+from sensorium.sensors.touch.taxels import TaxelSensor, check_points
+
+TRIED = 4000
+"""Places at which the shapes of a link are asked whether another of them covers them."""
+BESIDE = 1.001
+"""Cells overlap by so much, so that rounding leaves no seam between them."""
+
+
+class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
+    """Displacements of markers in a soft skin, from signed distances and from points that stick to it."""
+
+    single: ClassVar[bool] = True
+    checks_state: ClassVar[bool] = False
+
+    def _hooks(self) -> Hooks:
+        hooks = super()._hooks()
+        if not self.cfg.uses_fft:
+            hooks.raw = self._direct
+        return hooks
+
+    # Set-up -----------------------------------------------------------------------------------------------------------
+
+    def setup(self) -> None:
+        """Gather probes, the shapes that press them, the points that drag them, and the tables of the sums."""
+        cfg, device = self.cfg, self.device
+        self._lattice = None if isinstance(cfg.lattice, str) else cfg.lattice
+        typical, widest = typical_spacing(cfg.places) if self._lattice is None else self._lattice.spacing
+        if self._lattice is not None:
+            self._reach = BESIDE * 0.5 * math.hypot(typical, widest)
+            typical = math.sqrt(typical * widest)
+        else:
+            self._reach = BESIDE * math.sqrt(0.5) * widest if widest > 0.0 else float(cfg.radii.max())
+        self._soft = cfg.elastomer_thickness or typical or self._reach
+        self._make_taxels(reach=self._reach)
+        self._law = kernels.Law()
+        names = (("dilate", "dilate_scale"), ("exponent", "normal_exponent"), ("shear", "shear_scale"),
+                 ("threshold", "contact_threshold"), ("release", "release"), ("slip", "max_shear"))  # fmt: skip
+        self._has_shear = cfg.shear_scale > 0.0
+        for name, field in names:
+            if field in LIVE or self._has_shear:
+                table = self.params.table(field, self.num_envs, device)
+            else:
+                table = torch.zeros((0, 1), dtype=torch.float32, device=device)
+            setattr(self._law, name, wp.from_torch(table, dtype=wp.float32))
+        self._make_gel()
+        self._make_sums()
+        self._dragged = kernels.Dragged()
+        self._work: list[Tensor] = []
+        self._links: tuple[str, ...] = ()
+        self._samples: list[SurfaceSamples] = []
+        if self._has_shear:
+            self._make_surface()
+        self._segments: dict[tuple[int, int], tuple[Segment, Segment]] = {}
+
+    def _make_gel(self) -> None:
+        cfg, lattice, device = self.cfg, self._lattice, self.device
+        gel = self._gel = kernels.Gel()
+        gel.points = wp.from_torch(self._taxels.points, dtype=wp.vec3)
+        gel.normals = wp.from_torch(self._normals, dtype=wp.vec3)
+        gel.radius = wp.from_torch(self._taxels.radius, dtype=wp.float32)
+        span = np.linalg.norm(cfg.places - self._centre, axis=1).max() + self._reach
+        gel.reach, gel.deepest = self._reach, float(span)
+        self._ball_radius = BESIDE * math.sqrt(2.0) * float(span)
+        gel.gauss, gel.inverse = self._weights()
+        gel.lambda_d, gel.lambda_s, gel.soft2 = cfg.lambda_d, cfg.lambda_s, self._soft**2
+        if lattice is not None:
+            gel.rows, gel.columns, gel.origin = lattice.rows, lattice.columns, wp.vec3(*lattice.origin)
+            gel.along_rows, gel.along_columns = wp.vec3(*lattice.along_rows), wp.vec3(*lattice.along_columns)
+            gel.per_row, gel.per_column = (1.0 / step for step in lattice.spacing)
+        self._layer = np.zeros((0, 0, 2))
+        if lattice is not None and cfg.is_layer:
+            self._layer = layer_table(lattice, cfg.elastomer_thickness)
+        gel.layer = wp.array(self._layer.astype(np.float32), dtype=wp.vec2, device=device)
+
+    @property
+    def _centre(self) -> NDArray[np.float64]:
+        """The centre of the probes, m."""
+        places = self.cfg.places
+        return np.asarray(0.5 * (places.min(axis=0) + places.max(axis=0)))
+
+    def _weights(self) -> tuple[float, float]:
+        """Return the weights of the Gaussian and of the inverse square."""
+        cfg, c = self.cfg, self.cfg.compressibility
+        if c in (0.0, 1.0):
+            return c, 1.0 - c
+        if cfg.lambda_d == 0.0:  # a layer, which uses neither
+            return 0.0, 0.0
+        return c * math.sqrt(2.0 * cfg.lambda_d) * math.exp(0.5), (1.0 - c) * 2.0 * self._soft
+
+    def _make_sums(self) -> None:
+        cfg, device, batch = self.cfg, self.device, (self.num_envs, self.mount.count)
+        self._convolution: Convolution | None = None
+        if not cfg.uses_fft:
+            heights = torch.zeros((*batch, 2, cfg.num_probes), dtype=torch.float32, device=device)
+            self._heights = heights
+            return
+        assert self._lattice is not None
+        self._convolution = Convolution(self._tables(self._lattice), batch, device)
+        self._gel.width = self._convolution.size[1]
+        self._heights = self._convolution.heights.flatten(3)
+
+    def _tables(self, lattice: Lattice) -> NDArray[np.float64]:
+        """Return what a unit depth does along rows and columns, and a unit power of it along the normal."""
+        x, y = lattice.offsets()
+        far = x**2 + y**2
+        gauss, inverse = self._weights()
+        near = np.exp(-self.cfg.lambda_d * far)
+        if len(self._layer):
+            return np.stack([self._layer[..., 0], self._layer[..., 1], near])
+        weight = gauss * near + inverse / (far + self._soft**2)
+        return np.stack([x * weight, y * weight, near])
+
+    def _make_surface(self) -> None:
+        """Spread points over what is tracked, and make the memory of where they stick.
+
+        Raises:
+            ConfigError: nothing that is tracked has a surface of bounded area.
+        """
+        cfg, device, config = self.cfg, self.device, self._taxels.config
+        shapes, bodies = self.rays.shapes, self.mount.body.tolist()
+        view, hidden = self.rays.solids(cfg.seen, bodies, config)
+        links: dict[int, list[Shape]] = {}
+        for k in view.shapes:
+            if shapes[k].kind != "plane" or 0.0 not in shapes[k].size:
+                links.setdefault(shapes[k].row, []).append(shapes[k])
+        if not links:
+            names = [shapes[k].name for k in view.shapes]
+            fix = "Unbounded planes have no points that could stick: shear_scale=0 leaves shear out."
+            raise ConfigError.single(config, "targets", names, "a link with a bounded surface", fix)
+        area = sum(surface_area(shape) for each in links.values() for shape in each)
+        check_points(self.compute_on.memory, cfg.sample_spacing, cfg.n_sample_points, area, config)
+        spacing = cfg.sample_spacing or math.sqrt(sum(map(_open_area, links.values())) / cfg.n_sample_points)
+        self._samples = [body_samples(each, spacing=spacing) for each in links.values()]
+        bodies_of = self.engine.names("body")
+        self._links = tuple(bodies_of[row] if row >= 0 else "world" for row in links)
+        out, rows, starts, order, block_body, block_link = kernels.Surface(), view.bodies, [0], [], [], []
+        first = 0
+        for number, (row, samples) in enumerate(zip(links, self._samples, strict=True)):
+            for part in _parts(samples.points, self._taxels.block):
+                order.append(first + part)
+                starts.append(starts[-1] + len(part))
+                block_body.append(-1 if links[row][0].is_static else row)
+                block_link.append(number)
+            first += len(samples)
+        joined = np.concatenate(order)
+        points = np.concatenate([samples.points for samples in self._samples])[joined]
+        self._points = torch.tensor(points, dtype=torch.float32, device=device)
+        weights = np.concatenate([samples.areas for samples in self._samples])[joined]
+        spans = [points[start:stop] for start, stop in pairwise(starts)]
+        centres = [0.5 * (span.min(axis=0) + span.max(axis=0)) for span in spans]
+        radii = [np.linalg.norm(span - centre, axis=1).max() for span, centre in zip(spans, centres, strict=True)]
+        of_row = [[*links].index(row) if row in links else -1 for row in rows.tolist()] or [-1]
+        is_hidden = np.array([hidden[:, rows == [*links][link]].all(axis=1) for link in block_link]).T
+
+        def array(values: Any, dtype: Any, kind: Any) -> Any:
+            return wp.array(np.ascontiguousarray(values, dtype=kind), dtype=dtype, device=device)
+
+        out.point = wp.from_torch(self._points, dtype=wp.vec3)
+        out.weight = array(weights if cfg.area_weighted else np.ones_like(weights), wp.float32, np.float32)
+        out.start, out.body = array(starts, wp.int32, np.int32), array(block_body, wp.int32, np.int32)
+        out.link, out.link_of_row = array(block_link, wp.int32, np.int32), array(of_row, wp.int32, np.int32)
+        out.centre = array(np.stack(centres), wp.vec3, np.float32)
+        out.radius = array(np.array(radii) * BESIDE + 1e-6, wp.float32, np.float32)  # above what rounding can do
+        out.hidden = array(is_hidden, wp.uint8, np.uint8)
+        self._surface, self._num_blocks = out, len(block_body)
+        self._anchor = self.new_state("anchor", (self.mount.count, len(points), 4))
+        size = (self.num_envs, self.mount.count, len(points))
+        count = torch.zeros(size[:2], dtype=torch.int32, device=device)
+        listed = torch.zeros(size, dtype=torch.int32, device=device)
+        pressed = torch.zeros(size, dtype=torch.float32, device=device)
+        place, drag = (torch.zeros((*size, 3), dtype=torch.float32, device=device) for _ in range(2))
+        self._work = [count, listed, pressed, place, drag]
+        self._dragged.count, self._dragged.listed = wp.from_torch(count), wp.from_torch(listed)
+        self._dragged.pressed = wp.from_torch(pressed)
+        self._dragged.place, self._dragged.drag = (wp.from_torch(each, dtype=wp.vec3) for each in (place, drag))
+
+    # What is asked of it ----------------------------------------------------------------------------------------------
+
+    @property
+    def probe_local_normal(self) -> Tensor:
+        """Unit normals of the probes `[probe, 3]`, in the link's frame."""
+        return self._normals
+
+    @property
+    def sample_points(self) -> Mapping[str, SurfaceSamples]:
+        """The points that can stick to the skin, of each link, in its frame (of what stands still in the world's)."""
+        return dict(zip(self._links, self._samples, strict=True))
+
+    def set(self, knob: str, value: Any, env_ids: Any = None) -> None:
+        """Set a knob as `Sensor.set` does.
+
+        Raises:
+            ConfigError: the config does not give the knob, the value does not fit, or the tables are built from it.
+        """
+        if self._is_param(knob) and not self.params.has_table(knob):
+            fix = f"Use scene.reconfigure({self.name!r}, {knob}=...)."
+            live = ", ".join((*LIVE, *(LIVE_SHEAR if self._has_shear else ())))
+            raise ConfigError.single(self._taxels.config, knob, value, f"a number that is read anew: {live}", fix)
+        super().set(knob, value, env_ids)
+
+    def notes(self) -> Mapping[str, str]:
+        """Return how the sums are made, how the gel gives, and what drags it."""
+        cfg, found = self.cfg, {}
+        if self._convolution is not None:
+            found["sums"] = "FFT of {} x {}".format(*self._convolution.size)
+        else:
+            found["sums"] = "direct" + (f": {cfg.lattice}" if isinstance(cfg.lattice, str) else "")
+        if cfg.is_layer:
+            found["gel"] = f"bonded layer of {cfg.elastomer_thickness:g} m"
+        else:
+            found["gel"] = f"compressibility {cfg.compressibility:g}"
+            found["gel"] += f", softened over {self._soft:.3g} m" if cfg.compressibility < 1.0 else ""
+        for link, samples in self.sample_points.items():
+            found[link] = f"{len(samples)} points on {samples.area:.3g} m^2"
+        return found
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory of this sensor."""
+        sums = self._heights.numel() * 4 if self._convolution is None else self._convolution.nbytes
+        work = sum(each.numel() * each.element_size() for each in self._work)
+        return super().nbytes + sums + work
+
+    # One sample -------------------------------------------------------------------------------------------------------
+
+    def update_raw_data(self, raw: Record) -> None:
+        """Find what presses and drags, convolve, and displace: launches, the FFT in torch, and a launch."""
+        key = (id(self.compute_on.mask), raw.displacement.data_ptr())
+        if key not in self._segments:
+            record, mask = self.compute_on.record, self.compute_on.mask
+            self._segments[key] = record(self._touch, mask), record(lambda: self._displace(raw), mask)
+        before, after = self._segments[key]
+        before.run()
+        assert self._convolution is not None
+        self._convolution.run()
+        after.run()
+
+    @recorded
+    def _direct(self, raw: Record) -> None:
+        self._touch()
+        self._displace(raw)
+
+    def _touch(self) -> None:
+        """Find what is near, how deep each probe is in it, and which points stick (two launches, or four)."""
+        taxels, launch, mount, array = self._taxels, self.compute_on.launch, self.mount, self.engine.array
+        query = taxels.query
+        query.place()
+        inputs = [taxels.block, self._gel, self._law, query.shapes, query.around]
+        launch(kernels.press, taxels.items, inputs, [wp.from_torch(self._heights)])
+        if not self._has_shear:
+            return
+        poses = [
+            wp.from_torch(each, dtype=kind)
+            for each, kind in (
+                (mount.pos_w, wp.vec3), (mount.quat_w, wp.vec4), (array("body_pos_w"), wp.vec3),
+                (array("body_quat_w"), wp.vec4),
+            )
+        ]  # fmt: skip
+        inputs = [wp.vec3(*self._centre), self._ball_radius, self._gel, self._law, self._surface]
+        inputs += [query.shapes, query.around, *poses]
+        dragged = self._dragged
+        outputs = [wp.from_torch(self._anchor, dtype=wp.vec4), dragged.pressed, dragged.place, dragged.drag]
+        launch(kernels.stick, (mount.count, self._num_blocks), inputs, outputs)
+        launch(kernels.gather, (mount.count,), [dragged.pressed], [dragged.count, dragged.listed])
+
+    def _displace(self, raw: Record) -> None:
+        taxels, launch, out = self._taxels, self.compute_on.launch, self._taxels.vectors(raw.displacement)
+        if self._has_shear and self._lattice is not None:
+            items = (self.mount.count, self._lattice.rows)
+            launch(kernels.shear_grid, items, [self._gel, self._law, self._dragged], [out])
+        elif self._has_shear:
+            launch(kernels.shear_list, taxels.items, [taxels.block, self._gel, self._law, self._dragged], [out])
+        kernel, sums = kernels.displace_direct, self._heights
+        if self._convolution is not None:
+            kernel, sums = kernels.displace_fft, self._convolution.sums.flatten(3)
+        inputs = [taxels.block, self._gel, self._law, wp.from_torch(sums), int(self._has_shear)]
+        launch(kernel, taxels.items, inputs, [out])
+
+    def debug_draw(self) -> Iterable[DebugShape]:
+        """Return a line from the place of each marker at rest to where it is."""
+        truth: Any = self.ground_truth
+        moved = truth.view(*self._taxels.shape, 3)
+        starts = self._taxels.points_w
+        axis, scalar = self.mount.quat_w[:, :, None, 1:].expand_as(moved), self.mount.quat_w[:, :, None, :1]
+        twice = 2.0 * torch.linalg.cross(axis, moved)
+        ends = starts + moved + scalar * twice + torch.linalg.cross(axis, twice)
+        is_moved = moved.abs().amax(dim=-1) > 0.0
+        counts = is_moved.flatten(1).sum(dim=1).tolist()
+        yield DebugShape("lines", torch.stack([starts, ends], dim=-2)[is_moved].cpu().numpy(), counts=counts)
+
+
+def _open_area(shapes: list[Shape]) -> float:
+    """Return the area of the shapes of a link, m^2, without what lies in another of them, such as in a copy."""
+    whole = sum(map(surface_area, shapes))
+    if len(shapes) == 1 or not whole:
+        return whole
+    tried = scattered(shapes, TRIED)
+    return float(tried.areas[~covered(shapes, tried)].sum())
+
+
+def _parts(points: NDArray[np.float64], size: int) -> list[NDArray[np.int64]]:
+    """Return the rows of points in parts of at most `size` that lie together: halves along the longest side."""
+    parts, whole = [np.arange(len(points))], False
+    while not whole:
+        whole, cut = True, []
+        for part in parts:
+            if len(part) <= size:
+                cut.append(part)
+                continue
+            whole = False
+            here = points[part]
+            order = part[np.argsort(here[:, np.ptp(here, axis=0).argmax()], kind="stable")]
+            cut += [order[: len(part) // 2], order[len(part) // 2 :]]
+        parts = cut
+    return parts
+
+
+ElastomerDisplacementSensor = ElastomerTaxel
+ElastomerDisplacementSensorCfg = ElastomerTaxelCfg
+
+__all__ = [
+    "ElastomerDisplacementSensor",
+    "ElastomerDisplacementSensorCfg",
+    "ElastomerTaxel",
+    "ElastomerTaxelCfg",
+    "ElastomerTaxelData",
+]

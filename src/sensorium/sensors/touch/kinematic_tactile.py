@@ -1,0 +1,419 @@
+"""Kinematic tactile sensor: force and torque at point taxels on a link, from how deep and how fast they are pressed.
+
+Axes: ``[env, mount, probe, 3]`` (no mount axis for a singular selector); a grid of probes has two axes instead of one.
+Frame: that of the parent link (of the mount). Force in N, torque about the link's origin in N m.
+
+A probe is a ball of radius R at p, sd the signed distance from p to the shapes of all other links (negative inside):
+
+    d = max(0, R - sd)        s = d ** normal_exponent        both 0 clear of contact, and so is the reading
+    v = velocity of the probe - velocity of the touched surface, at p          w = the same of angular velocities
+    v_n = (v . n) n           v_t = v - v_n
+    F = normal_stiffness s n + normal_damping s v_n + shear
+    T = p x F + twist_scalar (w . n) n                         shear = shear_scalar v_t + shear_stiffness x_t
+
+n is the probe's own normal, out of the skin. F is what the skin presses with: along n when pushed, along v_t when it
+slides. GeneLab's page prints this formula with the opposite sign throughout, but its example reads +10 N along the
+normal for 1000 N/m at 0.01 m; the example holds.
+
+`surface_normals=True` takes the normal of the touched surface (the gradient of the signed distance) instead, and reads
+the force *on the link*, so its opposite: with m that outward normal and u = -v, F = k s m + b s (u . m) m + shear along
+u_t, and the torque likewise. Genesis has the shear and the twist of this variant with the opposite sign, as if friction
+drove a slide; here every part resists the motion in both variants. `legacy_shear=True` gives Genesis' numbers.
+
+`friction` mu bounds the shear by mu F_n, and the twist by 2/3 mu F_n a, F_n >= 0 then. a is the radius of the circle
+in which the surface cuts the ball, a^2 = d (2 R - d) up to a = R. This is the torque at which a flat disc under uniform
+pressure slips (K. Johnson, "Contact Mechanics", Cambridge University Press, 1985).
+
+`shear_stiffness` holds the probe to an anchor, the place on the touched body where it first touched: x_t is how far it
+is away from there, tangentially, and the anchor follows where the bound is reached (P. Cundall and O. Strack, "A
+discrete numerical model for granular assemblies", Geotechnique 29, 1979). Another shape of the same body may become the
+deepest: the anchor stays.
+
+The force is a geometric estimate, not the solver's: shapes that the solver does not let collide are felt as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Self
+
+import torch
+import warp as wp
+from pydantic import field_validator, model_validator
+from torch import Tensor
+
+from sensorium.cfg import Float, Vec3, bad
+from sensorium.compute import Rows, kernel
+from sensorium.geometry.primitives import MESH
+from sensorium.geometry.ray_structs import Instances
+from sensorium.geometry.solid_around import Around, Shapes
+from sensorium.geometry.solids import signed_analytic, signed_distance
+from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
+from sensorium.measurement.record import Record
+from sensorium.readings import DebugShape
+from sensorium.sensors.touch.taxels import (
+    Places,
+    TaxelCfg,
+    TaxelSensor,
+    checked_normals,
+    drawn_radius,
+    unit_normals,
+)
+from sensorium.spec import BODY_POSE, BODY_VELOCITY, SHAPES, Field, Requirement
+
+
+@dataclass(frozen=True, slots=True)
+class KinematicTactileSensorData:
+    """One sample of tactile sensors."""
+
+    force: Annotated[Tensor, Field("N", (3,), frame="link")]
+    """Force of each probe, N: (tangent x, tangent y, normal) where the link's +z is the probe's normal; 0 clear of
+    contact. With `history_length` H it is `[env, H, ...]` in `data`, newest first."""
+    torque: Annotated[Tensor, Field("N m", (3,), frame="link")]
+    """Torque of each probe about the link's origin, N m; likewise."""
+
+    @property
+    def raw(self) -> Tensor:
+        """Alias of `force`."""
+        return self.force
+
+
+COEFFICIENTS = (
+    "normal_stiffness", "normal_damping", "normal_exponent", "shear_scalar", "twist_scalar", "shear_stiffness",
+    "friction",
+)  # fmt: skip
+"""Numbers of the config that can be set per env while the scene runs."""
+
+
+class KinematicTactileSensorCfg(TaxelCfg[KinematicTactileSensorData]):
+    """Configuration of a kinematic tactile sensor. Coefficients may be set per env: ``sensor.set("friction", 0.4)``."""
+
+    probe_local_normal: Vec3 | Places = (0.0, 0.0, 1.0)
+    """Direction out of the skin, in the link's frame: one for all probes, or one for each in their layout; of any
+    length but 0."""
+    normal_stiffness: Float = 1000.0
+    """Force per depth to the power of `normal_exponent`, N/m (N/m^1.5 for an exponent of 1.5)."""
+    normal_damping: Float = 1.0
+    """Force per such depth and velocity, N s/m^2 for an exponent of 1."""
+    normal_exponent: Float = 1.0
+    """Exponent of the depth: 1 is a linear spring, 1.5 Hertz's ball; at least 1."""
+    shear_scalar: Float = 1.0
+    """Shear force per tangential velocity, N s/m."""
+    twist_scalar: Float = 1.0
+    """Torque per angular velocity about the normal, N m s, of each probe. Without `friction` it has no bound."""
+    surface_normals: bool = False
+    """Whether forces follow the touched surface's normal and act on the link, as in newer Genesis; see the module."""
+    legacy_shear: bool = False
+    """Whether, with `surface_normals`, shear and twist have the sign that Genesis gives them, along the motion of the
+    link; for what was trained there."""
+    friction: Float | None = None
+    """Coefficient mu of Coulomb: the shear is at most mu times the normal force, which then never pulls, and the twist
+    at most what a disc of the size of the contact transmits before it slips. None sets no bound."""
+    shear_stiffness: Float | None = None
+    """Shear force per tangential way from where the probe first touched, N/m. None keeps no anchors."""
+
+    @classmethod
+    def example(cls) -> Self:
+        """Return a config for `sensorium.testing.tumbling_engine`."""
+        return cls(body="body", probe_local_pos=((0.3, 0.0, 0.0), (0.0, 0.3, -0.1)), probe_radius=2.0)
+
+    @field_validator("probe_local_normal")
+    @classmethod
+    def _directed(cls, value: Any) -> Any:
+        return checked_normals(value)
+
+    @field_validator(
+        "normal_stiffness", "normal_damping", "shear_scalar", "twist_scalar", "friction", "shear_stiffness"
+    )
+    @classmethod
+    def _not_below_0(cls, value: float | None) -> float | None:
+        if value is not None and not 0.0 <= value < float("inf"):
+            raise bad("a finite number from 0 up", "A negative one would drive the motion that it should resist.")
+        return value
+
+    @field_validator("normal_exponent")
+    @classmethod
+    def _at_least_1(cls, value: float) -> float:
+        if not 1.0 <= value < float("inf"):
+            raise bad("a finite exponent >= 1", "Below 1 the stiffness is infinite at the first touch.")
+        return value
+
+    @model_validator(mode="after")
+    def _one_normal_each(self) -> Any:
+        unit_normals(self.probe_local_normal, self)
+        if self.legacy_shear and not self.surface_normals:
+            raise bad("legacy_shear: it absent without surface_normals", "The other variant has one sign only.")
+        if self.legacy_shear and (self.friction is not None or self.shear_stiffness is not None):
+            raise bad("legacy_shear: it absent beside friction and shear_stiffness", "Genesis has neither.")
+        return self
+
+
+@wp.struct
+class Law:
+    """What makes a force of a depth, one number per env each; see `COEFFICIENTS`.
+
+    Attributes:
+        stiffness: N/m.
+        damping: N s/m^2.
+        exponent: of the depth.
+        shear: N s/m.
+        twist: N m s.
+        hold: stiffness of the anchor, N/m; NaN where none is kept.
+        friction: NaN for no bound.
+        on_link: 1 for the surface's normals and the force on the link, 2 for that with the legacy shear.
+    """
+
+    stiffness: wp.array2d[wp.float32]
+    damping: wp.array2d[wp.float32]
+    exponent: wp.array2d[wp.float32]
+    shear: wp.array2d[wp.float32]
+    twist: wp.array2d[wp.float32]
+    hold: wp.array2d[wp.float32]
+    friction: wp.array2d[wp.float32]
+    on_link: wp.int32
+
+
+@wp.struct
+class Skin:
+    """The probes.
+
+    Attributes:
+        points: places, m, in the mount's frame.
+        normals: unit normals.
+        radius: m.
+        noise: amplitude of the radius of measured readings, m.
+        key0: of the random stream.
+        key1: likewise.
+    """
+
+    points: wp.array[wp.vec3]
+    normals: wp.array[wp.vec3]
+    radius: wp.array[wp.float32]
+    noise: wp.float32
+    key0: wp.uint32
+    key1: wp.uint32
+
+
+@wp.func
+def _normal_force(
+    stiffness: float, damping: float, exponent: float, is_one_way: bool, depth: float, speed: float
+) -> wp.float32:
+    """Return the force along the normal, N, at a depth, m, and a velocity into the shape, m/s."""
+    s = depth
+    if exponent != 1.0:
+        s = wp.pow(depth, exponent)
+    force = s * (stiffness + damping * speed)
+    if is_one_way:
+        force = wp.max(force, 0.0)
+    return force
+
+
+@wp.func
+def _bounded(shear: wp.vec3, bound: float) -> wp.vec3:
+    """Return a shear force, or a twist, of the same direction that is within its bound; a NaN bound is none."""
+    size = wp.length(shear)
+    if size > bound:
+        return shear * (bound / size)
+    return shear
+
+
+@wp.func
+def _slip_torque(mu: float, normal: float, depth: float, radius: float) -> wp.float32:
+    """Return the torque at which a disc of the size of the contact slips, N m; NaN for a NaN `mu`."""
+    inside = wp.min(depth, radius)
+    return mu * normal * wp.sqrt(inside * (2.0 * radius - inside)) * 2.0 / 3.0
+
+
+@wp.func
+def _on_shape(instances: Instances, before: int, row: int, at: wp.vec3) -> wp.vec3:
+    """Return a point of one shape's frame in the frame of another shape of the same body."""
+    if before == row:
+        return at
+    arm = instances.pos[before] - instances.pos[row] + quat_rotate(instances.quat[before], at)
+    return quat_rotate_inverse(instances.quat[row], arm)
+
+
+@kernel
+def _feel(
+    rows: Rows,
+    block: int,
+    skin: Skin,
+    law: Law,
+    shapes: Shapes,
+    around: Around,
+    clock: wp.array[wp.int32],
+    episode: wp.array[wp.int32],
+    anchor: wp.array3d[wp.vec4],
+    force_out: wp.array3d[wp.vec3],
+    torque_out: wp.array3d[wp.vec3],
+    force_measured: wp.array3d[wp.vec3],
+    torque_measured: wp.array3d[wp.vec3],
+) -> None:
+    i, mount, first = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    is_noisy = force_measured.shape[0] > 0
+    is_held = anchor.shape[0] > 0
+    stiffness = law.stiffness[env, 0]
+    damping = law.damping[env, 0]
+    exponent = law.exponent[env, 0]
+    slide = law.shear[env, 0]
+    twist = law.twist[env, 0]
+    hold = law.hold[env, 0]
+    mu = law.friction[env, 0]
+    is_one_way = mu >= 0.0  # not NaN
+    count = around.count[env, mount]
+    for probe in range(first * block, wp.min((first + 1) * block, skin.points.shape[0])):
+        p = skin.points[probe]
+        radius = skin.radius[probe]
+        measured = radius
+        if is_noisy:
+            element = mount * skin.points.shape[0] + probe
+            measured = drawn_radius(
+                radius, skin.noise, clock[0], rows.first_env + env, episode[env], element, skin.key0, skin.key1
+            )
+        force = wp.vec3()
+        torque = wp.vec3()
+        force_2 = wp.vec3()
+        torque_2 = wp.vec3()
+        held = wp.vec4()
+        least = wp.max(radius, measured)
+        near = wp.int32(-1)
+        out = wp.vec3()
+        if least > 0.0:
+            for k in range(count):
+                row = around.row[env, mount, k]
+                local = quat_rotate_inverse(around.quat[env, mount, k], p - around.pos[env, mount, k])
+                distance, _foot, gradient = signed_analytic(
+                    shapes.instances.kind[row], shapes.instances.size[row], local
+                )
+                if shapes.instances.kind[row] >= MESH:
+                    distance, _foot, gradient = signed_distance(
+                        shapes.instances, shapes.solids, shapes.fields, row, local, wp.max(least, 0.0)
+                    )
+                if distance < least:
+                    least = distance
+                    near = k
+                    out = gradient
+        if near >= 0:
+            n = skin.normals[probe]
+            side = wp.float32(1.0)
+            if law.on_link != 0:
+                n = -quat_rotate(around.quat[env, mount, near], out)
+                side = -1.0
+            along = wp.where(law.on_link == 2, -side, side)
+            ang = around.ang[env, mount, near]
+            v = -(around.lin[env, mount, near] + wp.cross(ang, p))
+            speed = wp.dot(v, n)
+            shear = slide * (v - speed * n)
+            turning = -twist * wp.dot(ang, n)
+            depth = radius - least
+            normal = wp.float32(0.0)
+            if depth > 0.0:
+                normal = _normal_force(stiffness, damping, exponent, is_one_way, depth, speed)
+            if is_held and depth > 0.0:
+                turn = around.quat[env, mount, near]
+                origin = around.pos[env, mount, near]
+                row = around.row[env, mount, near]
+                last = anchor[env, mount, probe]
+                before = wp.int32(last[3]) - 1
+                way = wp.vec3()
+                if before >= 0 and shapes.instances.body[before] == shapes.instances.body[row]:
+                    at = _on_shape(shapes.instances, before, row, wp.vec3(last[0], last[1], last[2]))
+                    way = p - (origin + quat_rotate(turn, at))
+                    way = way - wp.dot(way, n) * n
+                if hold > 0.0:
+                    way = _bounded(hold * way, mu * normal) / hold
+                at = quat_rotate_inverse(turn, p - way - origin)
+                held = wp.vec4(at[0], at[1], at[2], wp.float32(row + 1))
+                shear = shear + hold * way
+            if depth > 0.0:
+                force = side * normal * n + along * _bounded(shear, mu * normal)
+                bound = _slip_torque(mu, normal, depth, radius)
+                torque = wp.cross(p, force) + along * _bounded(turning * n, bound)
+            depth = measured - least
+            if is_noisy and depth > 0.0:
+                normal = _normal_force(stiffness, damping, exponent, is_one_way, depth, speed)
+                force_2 = side * normal * n + along * _bounded(shear, mu * normal)
+                bound = _slip_torque(mu, normal, depth, measured)
+                torque_2 = wp.cross(p, force_2) + along * _bounded(turning * n, bound)
+        force_out[env, mount, probe] = force
+        torque_out[env, mount, probe] = torque
+        if is_noisy:
+            force_measured[env, mount, probe] = force_2
+            torque_measured[env, mount, probe] = torque_2
+        if is_held:
+            anchor[env, mount, probe] = held
+
+
+class KinematicTactileSensor(TaxelSensor[KinematicTactileSensorCfg, KinematicTactileSensorData]):
+    """Force and torque at point taxels on a link, from signed distances and relative motion."""
+
+    requires: ClassVar[tuple[Requirement, ...]] = (BODY_POSE, BODY_VELOCITY, SHAPES)
+    with_motion: ClassVar[bool] = True
+    history_in_data: ClassVar[bool] = True
+
+    def setup(self) -> None:
+        """Gather probes, the shapes that they feel, and the law."""
+        super().setup()
+        cfg = self.cfg
+        self._skin, self._law = Skin(), Law()
+        self._skin.points = wp.from_torch(self._taxels.points, dtype=wp.vec3)
+        self._skin.normals = wp.from_torch(self._normals, dtype=wp.vec3)
+        self._skin.radius = wp.from_torch(self._taxels.radius, dtype=wp.float32)
+        self._skin.noise = cfg.probe_radius_noise
+        self._skin.key0, self._skin.key1 = (wp.uint32(word) for word in self._taxels.key)
+        names = ("stiffness", "damping", "exponent", "shear", "twist", "hold", "friction")
+        for name, field in zip(names, COEFFICIENTS, strict=True):
+            table = self.params.table(field, self.num_envs, self.device)
+            setattr(self._law, name, wp.from_torch(table, dtype=wp.float32))
+        self._law.on_link = int(cfg.surface_normals) + int(cfg.legacy_shear)
+        self._anchor = None
+        if cfg.shear_stiffness is not None:
+            self._anchor = self.new_state("anchor", (self.mount.count, cfg.num_probes, 4))
+
+    @property
+    def probe_local_normal(self) -> Tensor:
+        """Unit normals of the probes `[probe, 3]`, in the link's frame."""
+        return self._normals
+
+    def feel(self, raw: Record, slot: Record | None) -> None:
+        """Write forces and torques (a launch)."""
+        taxels, anchor = self._taxels, self._anchor
+        if anchor is None:
+            held = wp.zeros((0, 0, 0), dtype=wp.vec4, device=self.device)
+        else:
+            held = wp.from_torch(anchor, dtype=wp.vec4)
+        inputs = [
+            taxels.block, self._skin, self._law, taxels.query.shapes, taxels.query.around, self.clock.words_wp,
+            self.clock.episode_wp,
+        ]  # fmt: skip
+        outputs = [held, taxels.vectors(raw.force), taxels.vectors(raw.torque)]
+        outputs += [taxels.vectors(slot.force if slot else None), taxels.vectors(slot.torque if slot else None)]
+        self.compute_on.launch(_feel, taxels.items, inputs, outputs)
+
+    def debug_draw(self) -> Iterable[DebugShape]:
+        """Return a line of 1 mm per N at each probe that feels something."""
+        force = self.ground_truth.force.view(*self._taxels.shape, 3)
+        axis = self.mount.quat_w[:, :, None, 1:].expand_as(force)
+        twice = 2.0 * torch.linalg.cross(axis, force)
+        turned = force + self.mount.quat_w[:, :, None, :1] * twice + torch.linalg.cross(axis, twice)
+        starts = self._taxels.points_w
+        lines = torch.stack([starts, starts + 1e-3 * turned], dim=-2)
+        is_felt = force.abs().amax(dim=-1) > 0.0
+        counts = is_felt.flatten(1).sum(dim=1).tolist()
+        yield DebugShape("lines", lines[is_felt].cpu().numpy(), counts=counts)
+
+
+KinematicTaxel = KinematicTactileSensor
+KinematicTaxelCfg = KinematicTactileSensorCfg
+
+__all__ = [
+    "KinematicTactileSensor",
+    "KinematicTactileSensorCfg",
+    "KinematicTactileSensorData",
+    "KinematicTaxel",
+    "KinematicTaxelCfg",
+]

@@ -1,0 +1,437 @@
+"""Proximity taxel: force and torque at taxels on a link that grow as surfaces come near, before and after they touch.
+
+Axes: ``[env, mount, probe, 3]`` (no mount axis for a singular selector); a grid of probes has two axes instead of one.
+Frame: that of the parent link (of the mount). Force in N, torque about the link's origin in N m.
+
+The surfaces of other links are clouds of points o, spread evenly, each for an area A. A probe is a ball of radius R
+at p, with the normal a out of the skin:
+
+    P = max(0, R - |p - o|)        D = density_scalar A / reference_area
+    v = velocity of the probe - velocity of the surface, at o      w = the same of angular velocities
+    v_t = v - (v . a) a
+    F = stiffness (sum D P) a + shear_coupling sum D P v_t
+    T = p x F + twist_scalar (sum P A w . a / sum P A) a
+
+As of the kinematic tactile sensor, F is what the skin presses with: along a where something is near, along v_t where
+the skin slides. There is no contact in it: a surface counts wherever it is in the ball, in front of the skin or behind.
+
+Sums over points stand for integrals over the surface, so readings do not depend on how many points there are, but for
+an error that gets less with more. The integral over an unbounded plane at the distance h is in closed form:
+pi / 3 (R - h)^2 (R + 2 h) for that of P.
+
+Genesis counts points instead of areas, D = density_scalar / n_sample_points: the same as a `reference_area` of all that
+is tracked. There a reading depends on the size of what is tracked, and on what else is.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+import warp as wp
+from pydantic import field_validator, model_validator
+from torch import Tensor
+
+from sensorium.cfg import Float, Vec3, bad
+from sensorium.compute import Memory, Rows, kernel
+from sensorium.errors import ConfigError, SensoriumWarning
+from sensorium.geometry.samples import MOST_SAMPLES, SurfaceSamples, body_samples, covered, surface_area
+from sensorium.geometry.shapes import Shape
+from sensorium.geometry.solid_around import Around
+from sensorium.geometry.surface_cloud import Clouds, file_clouds, on_shapes, over_surface, way_to_reach
+from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
+from sensorium.measurement.record import Record
+from sensorium.readings import DebugShape
+from sensorium.sensors.touch.taxels import (
+    Places,
+    TaxelCfg,
+    TaxelSensor,
+    check_points,
+    checked_normals,
+    drawn_radius,
+    unit_normals,
+)
+from sensorium.spec import BODY_POSE, BODY_VELOCITY, SHAPES, Field, Requirement
+from sensorium.world.ray_scene import Geometry
+
+
+@dataclass(frozen=True, slots=True)
+class ProximityTaxelData:
+    """One sample of proximity taxels."""
+
+    force: Annotated[Tensor, Field("N", (3,), frame="link")]
+    """Force of each probe, N; 0 where nothing is within its radius."""
+    torque: Annotated[Tensor, Field("N m", (3,), frame="link")]
+    """Torque of each probe about the link's origin, N m; likewise."""
+
+
+COEFFICIENTS = ("stiffness", "shear_coupling", "twist_scalar", "density_scalar")
+"""Numbers of the config that can be set per env while the scene runs."""
+SPARSE = 2.0
+"""Points that are farther apart than this many radii of a probe are warned of: it may slip between them."""
+BITS = wp.constant(wp.int32(64))
+"""Shapes that a block of probes keeps in mind."""
+FINE = 3.0
+"""Points for a radius that such a warning proposes."""
+
+
+class ProximityTaxelCfg(TaxelCfg[ProximityTaxelData]):
+    """Configuration of proximity taxels. Coefficients may be set per env: ``sensor.set("stiffness", 40.0)``.
+
+    Meshes may be open: their surfaces count, not what is inside.
+    """
+
+    geometry: Geometry = "visual"
+    """Which shapes are near: ``"visual"`` (visible, of geom groups 0 to 2), ``"collision"`` (those that take part in
+    contacts), ``"all"`` (every visible shape) or ``"any"`` (every shape). An object with a shape for the eye and
+    another for contacts would count twice in ``"any"``."""
+    probe_local_normal: Vec3 | Places = (0.0, 0.0, 1.0)
+    """Direction out of the skin, in the link's frame: one for all probes, or one for each in their layout; of any
+    length but 0."""
+    stiffness: Float = 100.0
+    """Force along the normal per weighted sum of P, N/m."""
+    shear_coupling: Float = 0.0
+    """Force per weighted sum of P times tangential velocity, N s/m^2."""
+    twist_scalar: Float = 1.0
+    """Torque about the normal per angular velocity about it, N m s. It does not fade with the distance."""
+    density_scalar: Float = 100.0
+    """Weight of an area of `reference_area`: points per square metre, as it were."""
+    reference_area: Float | Literal["tracked"] = 1.0
+    """Area that has the weight `density_scalar`, m^2. ``"tracked"`` is the area of all that is tracked, which is what
+    Genesis does; then no unbounded plane may be tracked."""
+    n_sample_points: int = 500
+    """Points on all surfaces that are tracked, split by area over links and their shapes. More make readings smoother:
+    they should be a third of `probe_radius` apart, or less. Unbounded planes need none."""
+    sample_spacing: Float | None = None
+    """How far apart the points are, m, instead of how many they are."""
+
+    @classmethod
+    def example(cls) -> Self:
+        """Return a config for `sensorium.testing.tumbling_engine`."""
+        return cls(body="body", probe_local_pos=((0.3, 0.0, 0.0), (0.0, 0.3, -0.1)), probe_radius=2.0)
+
+    @field_validator("probe_local_normal")
+    @classmethod
+    def _directed(cls, value: Any) -> Any:
+        return checked_normals(value)
+
+    @field_validator(*COEFFICIENTS)
+    @classmethod
+    def _not_below_0(cls, value: float) -> float:
+        if not 0.0 <= value < float("inf"):
+            raise bad("a finite number from 0 up", "A negative one would drive the motion that it should resist.")
+        return value
+
+    @field_validator("reference_area", "sample_spacing")
+    @classmethod
+    def _positive(cls, value: Any) -> Any:
+        if value is not None and value != "tracked" and not 0.0 < value < float("inf"):
+            raise bad("a positive finite number")
+        return value
+
+    @field_validator("n_sample_points")
+    @classmethod
+    def _some_points(cls, value: int) -> int:
+        if not 1 <= value <= MOST_SAMPLES:
+            raise bad(f"a number of points from 1 to {MOST_SAMPLES}")
+        return value
+
+    @model_validator(mode="after")
+    def _one_normal_each(self) -> Any:
+        unit_normals(self.probe_local_normal, self)
+        return self
+
+
+@wp.struct
+class Law:
+    """What makes forces of sums, one number per env each; see `COEFFICIENTS`.
+
+    Attributes:
+        stiffness: N/m.
+        shear: N s/m^2.
+        twist: N m s.
+        density: weight of the area of reference.
+        area: that area, m2.
+    """
+
+    stiffness: wp.array2d[wp.float32]
+    shear: wp.array2d[wp.float32]
+    twist: wp.array2d[wp.float32]
+    density: wp.array2d[wp.float32]
+    area: wp.float32
+
+
+@wp.struct
+class Skin:
+    """The probes.
+
+    Attributes:
+        points: places, m, in the mount's frame.
+        normals: unit normals.
+        radius: m.
+        centre: of a ball around their places, m, in the mount's frame.
+        span: its radius, m.
+        reach: how far any of them looks, m.
+        noise: amplitude of the radius of measured readings, m.
+        key0: of the random stream.
+        key1: likewise.
+    """
+
+    points: wp.array[wp.vec3]
+    normals: wp.array[wp.vec3]
+    radius: wp.array[wp.float32]
+    centre: wp.vec3
+    span: wp.float32
+    reach: wp.float32
+    noise: wp.float32
+    key0: wp.uint32
+    key1: wp.uint32
+
+
+@wp.struct
+class Nearby:
+    """What a probe sums up of all surfaces, with the area of each point as its weight.
+
+    Attributes:
+        near: sum of P, m3.
+        slide: sum of P and the velocity of the probe relative to the surface, m4/s.
+        spin: sum of P and the angular velocity about the normal, likewise relative, m3/s.
+    """
+
+    near: wp.float32
+    slide: wp.vec3
+    spin: wp.float32
+
+
+@wp.func
+def _added(
+    before: Nearby, sums: wp.vec4, turn: wp.vec4, place: wp.vec3, lin: wp.vec3, ang: wp.vec3, a: wp.vec3
+) -> Nearby:
+    """Return sums with those over one surface added; see `over_surface`.
+
+    The surface moves by lin + ang x o, so that the sum over its points needs their weighted centre only.
+    """
+    out = Nearby()
+    centre = sums[3] * place + quat_rotate(turn, wp.vec3(sums[0], sums[1], sums[2]))
+    out.near = before.near + sums[3]
+    out.slide = before.slide - sums[3] * lin - wp.cross(ang, centre)
+    out.spin = before.spin - sums[3] * wp.dot(ang, a)
+    return out
+
+
+@wp.func
+def _pressed(law: Law, env: int, sums: Nearby, p: wp.vec3, a: wp.vec3) -> tuple[wp.vec3, wp.vec3]:
+    """Return force and torque."""
+    if sums.near <= 0.0:
+        return wp.vec3(), wp.vec3()
+    density = law.density[env, 0] / law.area
+    along = law.stiffness[env, 0] * density * sums.near
+    shear = law.shear[env, 0] * density * (sums.slide - wp.dot(sums.slide, a) * a)
+    force = along * a + shear
+    return force, wp.cross(p, force) + law.twist[env, 0] * (sums.spin / sums.near) * a
+
+
+@kernel
+def _sense(
+    rows: Rows,
+    block: int,
+    skin: Skin,
+    law: Law,
+    clouds: Clouds,
+    around: Around,
+    clock: wp.array[wp.int32],
+    episode: wp.array[wp.int32],
+    force_out: wp.array3d[wp.vec3],
+    torque_out: wp.array3d[wp.vec3],
+    force_measured: wp.array3d[wp.vec3],
+    torque_measured: wp.array3d[wp.vec3],
+) -> None:
+    i, mount, first = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    is_noisy = force_measured.shape[0] > 0
+    count = around.count[env, mount]
+    last = wp.min((first + 1) * block, skin.points.shape[0])
+    near = wp.uint64(0)  # shapes near any probe, as bits; what is beyond the last bit is looked at by each probe
+    for k in range(wp.min(count, BITS)):
+        row = around.row[env, mount, k]
+        local = quat_rotate_inverse(around.quat[env, mount, k], skin.centre - around.pos[env, mount, k])
+        if way_to_reach(clouds, row, local, skin.reach) <= skin.span:
+            near = near | (wp.uint64(1) << wp.uint64(k))
+    if near == wp.uint64(0) and count <= BITS:
+        zero = wp.vec3()
+        for probe in range(first * block, last):
+            force_out[env, mount, probe] = zero
+            torque_out[env, mount, probe] = zero
+            if is_noisy:
+                force_measured[env, mount, probe] = zero
+                torque_measured[env, mount, probe] = zero
+        return
+    for probe in range(first * block, last):
+        p = skin.points[probe]
+        a = skin.normals[probe]
+        radius = skin.radius[probe]
+        other = wp.float32(0.0)
+        if is_noisy:
+            element = mount * skin.points.shape[0] + probe
+            other = drawn_radius(
+                radius, skin.noise, clock[0], rows.first_env + env, episode[env], element, skin.key0, skin.key1
+            )
+        true = Nearby()
+        drawn = Nearby()
+        for k in range(count):
+            if k < BITS and (near >> wp.uint64(k)) & wp.uint64(1) == wp.uint64(0):
+                continue
+            turn = around.quat[env, mount, k]
+            local = quat_rotate_inverse(turn, p - around.pos[env, mount, k])
+            one, two = over_surface(clouds, around.row[env, mount, k], local, radius, other)
+            lin = around.lin[env, mount, k]
+            ang = around.ang[env, mount, k]
+            if one[3] > 0.0:
+                true = _added(true, one, turn, p, lin, ang, a)
+            if two[3] > 0.0:
+                drawn = _added(drawn, two, turn, p, lin, ang, a)
+        force, torque = _pressed(law, env, true, p, a)
+        force_out[env, mount, probe] = force
+        torque_out[env, mount, probe] = torque
+        if is_noisy:
+            force_2, torque_2 = _pressed(law, env, drawn, p, a)
+            force_measured[env, mount, probe] = force_2
+            torque_measured[env, mount, probe] = torque_2
+
+
+class ProximityTaxel(TaxelSensor[ProximityTaxelCfg, ProximityTaxelData]):
+    """Force and torque at taxels on a link, from how much surface is how near."""
+
+    requires: ClassVar[tuple[Requirement, ...]] = (BODY_POSE, BODY_VELOCITY, SHAPES)
+    with_motion: ClassVar[bool] = True
+    with_inside: ClassVar[bool] = False
+
+    def setup(self) -> None:
+        """Gather probes, and spread points over the shapes that count."""
+        super().setup()
+        cfg, device = self.cfg, self.device
+        self._skin, self._law = Skin(), Law()
+        self._skin.points = wp.from_torch(self._taxels.points, dtype=wp.vec3)
+        self._skin.normals = wp.from_torch(self._normals, dtype=wp.vec3)
+        self._skin.radius = wp.from_torch(self._taxels.radius, dtype=wp.float32)
+        centre = 0.5 * (cfg.places.min(axis=0) + cfg.places.max(axis=0))
+        self._skin.centre = wp.vec3(*centre)
+        self._skin.span = float(np.linalg.norm(cfg.places - centre, axis=1).max()) * (1.0 + 1e-5) + 1e-6
+        self._skin.reach = float(cfg.radii.max()) + cfg.probe_radius_noise
+        self._skin.noise = cfg.probe_radius_noise
+        self._skin.key0, self._skin.key1 = (wp.uint32(word) for word in self._taxels.key)
+        for name, field in zip(("stiffness", "shear", "twist", "density"), COEFFICIENTS, strict=True):
+            table = self.params.table(field, self.num_envs, device)
+            setattr(self._law, name, wp.from_torch(table, dtype=wp.float32))
+        shapes = [self.rays.shapes[i] for i in self._taxels.query.view.shapes]
+        samples = _tracked(cfg, shapes, self._taxels.config, self.compute_on.memory)
+        self._samples = [
+            SurfaceSamples(np.zeros((0, 3)), np.zeros((0, 3)), np.zeros(0), np.zeros(0, np.int32))
+            if each is None
+            else each.placed(shape.pos, shape.quat)
+            for shape, each in zip(shapes, samples, strict=True)
+        ]
+        self._area = sum(each.area for each in self._samples)
+        self._law.area = self._area if cfg.reference_area == "tracked" else cfg.reference_area
+        self._filed = file_clouds(samples, self._skin.reach, device)
+
+    @property
+    def probe_local_normal(self) -> Tensor:
+        """Unit normals of the probes `[probe, 3]`, in the link's frame."""
+        return self._normals
+
+    @property
+    def tracked_area(self) -> float:
+        """Area of all surfaces that points stand for, m^2; without what other shapes of the same body cover."""
+        return self._area
+
+    @property
+    def sample_points(self) -> dict[str, SurfaceSamples]:
+        """The points on each shape by its name, in its body's frame (of what stands still: the world's), with areas."""
+        return dict(zip(self._taxels.query.names, self._samples, strict=True))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory of this sensor."""
+        return super().nbytes + self._filed.nbytes
+
+    def feel(self, raw: Record, slot: Record | None) -> None:
+        """Sum up what is near (a launch)."""
+        taxels = self._taxels
+        inputs = [
+            taxels.block, self._skin, self._law, self._filed.clouds, taxels.query.around, self.clock.words_wp,
+            self.clock.episode_wp,
+        ]  # fmt: skip
+        outputs = [taxels.vectors(raw.force), taxels.vectors(raw.torque)]
+        outputs += [taxels.vectors(slot.force if slot else None), taxels.vectors(slot.torque if slot else None)]
+        self.compute_on.launch(_sense, taxels.items, inputs, outputs)
+
+    def debug_draw(self) -> Iterable[DebugShape]:
+        """Return the probes that something is near to, as points."""
+        is_near = self.ground_truth.force.view(*self._taxels.shape, 3).abs().amax(dim=-1) > 0.0
+        counts = is_near.flatten(1).sum(dim=1).tolist()
+        yield DebugShape("points", self._taxels.points_w[is_near].cpu().numpy(), counts=counts)
+
+
+# Clouds ---------------------------------------------------------------------------------------------------------------
+
+
+def _tracked(cfg: ProximityTaxelCfg, shapes: list[Shape], config: str, memory: Memory) -> list[SurfaceSamples | None]:
+    """Return points on each shape in its own frame; None for an unbounded plane."""
+    if not shapes:
+        fix = "exclude_parent_body=False has its own link sensed as well."
+        raise ConfigError.single(config, "targets", cfg.targets, "a shape that is not its own", fix)
+    bodies: dict[tuple[int, bool], list[int]] = {}
+    for i, shape in enumerate(shapes):
+        if shape.kind == "plane" and 0.0 in shape.size:
+            _check_plane(cfg, shape, config)
+        else:
+            bodies.setdefault((shape.row, bool(shape.is_static)), []).append(i)
+    areas = {body: sum(surface_area(shapes[i]) for i in rows) for body, rows in bodies.items()}
+    whole = sum(areas.values())
+    check_points(memory, cfg.sample_spacing, cfg.n_sample_points, whole, config)
+    out: list[SurfaceSamples | None] = [None] * len(shapes)
+    sparsest, place = 0.0, ""
+    for body, rows in bodies.items():
+        own = [shapes[i] for i in rows]
+        wanted = cfg.n_sample_points * areas[body] / whole if cfg.sample_spacing is None else None
+        if wanted is None:
+            found = body_samples(own, spacing=cfg.sample_spacing, keep_covered=True)
+        else:
+            found = body_samples(own, count=max(1, round(wanted)), keep_covered=True)
+        apart = math.sqrt(areas[body] / len(found))
+        if apart > sparsest:
+            sparsest, place = apart, own[0].name
+        for i, part in zip(rows, on_shapes(own, found[~covered(own, found)] if len(own) > 1 else found), strict=True):
+            out[i] = part
+    radius = float(cfg.radii[cfg.radii > 0.0].min())
+    if sparsest > SPARSE * radius:
+        warnings.warn(
+            f"{config}: n_sample_points: points on {place!r} are {sparsest:.3g} m apart, more than {SPARSE:g} probe "
+            f"radii of {radius:.3g} m: a probe may find none. Take sample_spacing={radius / FINE:.2g}, which needs "
+            f"{math.ceil(whole / (radius / FINE) ** 2)} points, or track less: targets=...",
+            SensoriumWarning,
+            stacklevel=2,
+        )
+    return out
+
+
+def _check_plane(cfg: ProximityTaxelCfg, plane: Shape, config: str) -> None:
+    """Raise `ConfigError` where a plane that is not bounded has no integral."""
+    if any(plane.size):
+        expected = f"surfaces with an area; {plane.name!r} is a plane of size {plane.size}, bounded on one axis only"
+        fix = f"Give it two half lengths, or none, or leave it out: exclude=({plane.name!r},)."
+        raise ConfigError.single(config, "targets", cfg.targets, expected, fix)
+    if cfg.reference_area == "tracked":
+        expected = f"a number of square metres: {plane.name!r} is an unbounded plane, whose area is infinite"
+        fix = f"Or give the plane a size, or leave it out: exclude=({plane.name!r},)."
+        raise ConfigError.single(config, "reference_area", "tracked", expected, fix)
+
+
+__all__ = ["ProximityTaxel", "ProximityTaxelCfg", "ProximityTaxelData"]

@@ -1,0 +1,385 @@
+"""Surface distance probe: how far the nearest surface is from points on a body, in any direction.
+
+Axes: ``[env, mount, probe]`` (no mount axis for a singular selector); a grid of probes has two axes instead of the one.
+
+A probe is at p + R b, with p and R the mount's pose and b its place in `probe_local_pos`. What it finds is the nearest
+point of all surfaces that it sees, from outside as from inside, no farther than `probe_radius`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+import torch
+import warp as wp
+from pydantic import field_validator, model_validator
+from torch import Tensor
+
+from sensorium.cfg import Float, as_plain, bad, numbers_in
+from sensorium.compute import Rows, kernel, recorded
+from sensorium.errors import nearest
+from sensorium.measurement.pipeline import Hooks
+from sensorium.measurement.record import Record, Timeline
+from sensorium.random import normal_table, normals4
+from sensorium.readings import DebugShape
+from sensorium.sensors.core.base import SimpleSensor
+from sensorium.sensors.rays.ray_cfg import RayCfg
+from sensorium.sensors.touch.taxels import Line, Places, checked_places
+from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
+from sensorium.world.surface_query import SurfaceQuery
+
+
+@dataclass(frozen=True, slots=True)
+class SurfaceDistanceProbeData:
+    """What the probes find; fields that the config does not name are None."""
+
+    distance: Annotated[Tensor, Field("m", role="range")]
+    """Distance from each probe to the nearest surface, m; +inf (or `no_hit_value`) where none is in reach."""
+    nearest_points_w: Annotated[Tensor, Field("m", (3,), frame="world", kind="derived", role="point")]
+    """The nearest point of that surface, m; +inf where none is in reach. The measured one follows from the measured
+    distance, along the true direction."""
+    geom_ids: Annotated[Tensor, Field("1", dtype="int32", kind="id")]
+    """Whose surface it is: row in the sensor's `geom_names`; -1 where none is in reach."""
+    value: Annotated[Tensor, Field("1", kind="derived")]
+    """What a device with the response `lookup` gives out, in the unit of that table."""
+
+    @property
+    def nearest_points(self) -> Tensor:
+        """Alias of `nearest_points_w`."""
+        return self.nearest_points_w
+
+
+FIELDS = ("distance", "nearest_points_w", "geom_ids", "value")
+ALIASES = {"nearest_points": "nearest_points_w"}
+
+
+class SurfaceDistanceProbeCfg(RayCfg[SurfaceDistanceProbeData]):
+    """Configuration of surface distance probes. Knobs such as `noise` act on the distances, m; points follow."""
+
+    probe_local_pos: Places = ((0.0, 0.0, 0.0),)
+    """Places of the probes in the sensor's frame, m: a list `[probe, 3]`, or a grid `[row, column, 3]`, whose layout
+    readings keep."""
+    probe_radius: Float | tuple[Float, ...] = 0.5
+    """How far a probe looks, m: one number, or one per probe, row by row."""
+    max_distance: Float = 0.5
+    """Alias of `probe_radius`; the largest of them."""
+    fields: tuple[str, ...] | Literal["all"] = ("distance", "nearest_points_w")
+    """What is computed; ``"all"`` adds whose surface it is and, where there is a `lookup`, the device's value."""
+    legacy_misses: bool = False
+    """Where nothing is in reach, show the probe's radius as distance and its own place as nearest point, as Genesis
+    does."""
+    lookup: Line | None = None
+    """Response of a device: rows (distance, value, noise), distances rising, m. Values in between are interpolated,
+    beyond the ends those of the ends hold. Noise is white, its standard deviation relative to the value (0.1 is 10 %),
+    as in Webots' DistanceSensor, whose tables can be used as they are. It gives the field `value`."""
+
+    def __init__(self, /, **data: Any) -> None:
+        if "probe_radius" not in data and "max_distance" in data:
+            data["probe_radius"] = data["max_distance"]
+        given = data.get("probe_radius", 0.5)
+        radii = as_plain(given)
+        if "max_distance" not in data:
+            try:
+                data["max_distance"] = float(np.max(numbers_in(radii)))
+            except ValueError:  # the field itself says what is wrong with it
+                pass
+        for name in ("probe_local_pos", "probe_radius", "lookup"):
+            if name in data:
+                data[name] = as_plain(data[name])
+        if data.get("lookup") is not None and "fields" not in data:
+            data["fields"] = (*type(self).model_fields["fields"].default, "value")
+        super().__init__(**data)
+
+    @classmethod
+    def example(cls) -> Self:
+        """Return a config for `sensorium.testing.tumbling_engine`."""
+        return cls(body="body", probe_local_pos=((0.1, 0.0, 0.0), (0.0, 0.2, -0.1)), probe_radius=3.0)
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed, validated as a whole."""
+        if "max_distance" in changes and "probe_radius" not in changes:
+            changes["probe_radius"] = changes["max_distance"]
+        elif "probe_radius" in changes and "max_distance" not in changes:
+            with contextlib.suppress(ValueError):  # the field itself says what is wrong with it
+                changes["max_distance"] = float(np.max(numbers_in(changes["probe_radius"])))
+        return super().replace(**changes)
+
+    @field_validator("probe_local_pos", mode="before")
+    @classmethod
+    def _placed(cls, value: Any) -> Any:
+        return checked_places(value)
+
+    @field_validator("probe_radius")
+    @classmethod
+    def _reaching(cls, value: Any) -> Any:
+        radii = np.atleast_1d(np.array(value, dtype=np.float64))
+        if not (np.isfinite(radii) & (radii > 0.0)).all():
+            raise bad("finite radii above 0, m")
+        return value
+
+    @field_validator("fields")
+    @classmethod
+    def _known(cls, value: tuple[str, ...] | str) -> tuple[str, ...] | str:
+        if not isinstance(value, str):
+            for name in value:
+                if ALIASES.get(name, name) not in FIELDS:
+                    raise bad(f"fields among {', '.join(FIELDS)}", nearest(name, FIELDS).strip())
+            if not value:
+                raise bad("at least one field")
+        return value
+
+    @field_validator("lookup")
+    @classmethod
+    def _rising(cls, value: Line | None) -> Line | None:
+        if value is None:
+            return None
+        table = np.array(value, dtype=np.float64)
+        if len(table) < 2 or not np.isfinite(table).all():
+            raise bad("at least two rows (distance, value, noise) of finite numbers")
+        if (np.diff(table[:, 0]) <= 0.0).any():
+            row = int(np.flatnonzero(np.diff(table[:, 0]) <= 0.0)[0])
+            raise bad(f"distances that rise; row {row + 1} has {table[row + 1, 0]:g} m after {table[row, 0]:g} m")
+        if (table[:, 2] < 0.0).any():
+            raise bad("noise from 0 up: a standard deviation relative to the value")
+        return value
+
+    @model_validator(mode="after")
+    def _fitting(self) -> Any:
+        radii = np.atleast_1d(np.array(self.probe_radius, dtype=np.float64))
+        if isinstance(self.probe_radius, tuple) and len(radii) != self.num_probes:
+            raise bad(f"probe_radius: one number, or {self.num_probes}, one for each probe; not {len(radii)}")
+        if not (radii > self.min_distance).all():
+            raise bad(f"probe_radius: above min_distance = {self.min_distance:g} m")
+        if float(radii.max()) != self.max_distance:
+            raise bad(f"max_distance: the largest probe_radius, {radii.max():g} m", "Give one of the two.")
+        if self.legacy_misses and self.no_hit_value is not None:
+            raise bad("legacy_misses, no_hit_value: only one of the two")
+        if self.lookup is None and not isinstance(self.fields, str) and "value" in self.fields:
+            raise bad("lookup: a table for the field value", "Give lookup=((distance, value, noise), ...).")
+        knob = self.first_imperfection
+        if knob is not None and "distance" not in self.selected:
+            raise bad(f"{knob}: it absent where distance is not among the fields", "It acts on the distance.")
+        return self
+
+    @property
+    def layout(self) -> tuple[int, ...]:
+        """Sizes of the axes of probes."""
+        return np.array(self.probe_local_pos).shape[:-1]
+
+    @property
+    def num_probes(self) -> int:
+        """Number of probes of one mount."""
+        return int(np.prod(self.layout))
+
+    @property
+    def replaces_misses(self) -> bool:
+        """Whether a miss shows something else than +inf."""
+        return self.legacy_misses or self.no_hit_value is not None
+
+    @property
+    def selected(self) -> tuple[str, ...]:
+        """The fields that are computed, in the order of `SurfaceDistanceProbeData`."""
+        if isinstance(self.fields, str):
+            return FIELDS if self.lookup is not None else FIELDS[:-1]
+        return tuple(name for name in FIELDS if name in [ALIASES.get(each, each) for each in self.fields])
+
+
+@kernel
+def _respond(
+    rows: Rows,
+    clock: wp.array[wp.int32],
+    episode: wp.array[wp.int32],
+    key0: wp.uint32,
+    key1: wp.uint32,
+    normals: wp.array[wp.vec3],
+    is_noisy: int,
+    lookup: wp.array[wp.vec3],
+    distance_in: wp.array3d[wp.float32],
+    value_out: wp.array3d[wp.float32],
+) -> None:
+    i, mount, probe = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    x = distance_in[env, mount, probe]
+    last = lookup.shape[0] - 1
+    row = lookup[0]
+    if x >= lookup[last][0]:
+        row = lookup[last]
+    elif x > row[0]:
+        k = wp.int32(0)
+        while lookup[k + 1][0] < x:
+            k += 1
+        share = (x - lookup[k][0]) / (lookup[k + 1][0] - lookup[k][0])
+        row = lookup[k] + share * (lookup[k + 1] - lookup[k])
+    value = row[1]
+    if is_noisy != 0 and row[2] > 0.0:
+        element = wp.uint32(mount * distance_in.shape[2] + probe)
+        tick = wp.uint32(clock[0])
+        z = normals4(tick, wp.uint32(rows.first_env + env), wp.uint32(episode[env]), element, key0, key1, normals)
+        value = value * (1.0 + row[2] * z[0])
+    value_out[env, mount, probe] = value
+
+
+class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistanceProbeData]):
+    """Distances from points on a body to the nearest surfaces."""
+
+    requires: ClassVar[tuple[Requirement, ...]] = (BODY_POSE, SHAPES)
+
+    def fields(self) -> Mapping[str, Field]:
+        """Return the selected fields, in the layout of the probes."""
+        declared, layout = super().fields(), self.cfg.layout
+        axes = ("probe",) if len(layout) == 1 else ("row", "column")
+        return {
+            name: replace(
+                declared[name],
+                shape=(*layout, *declared[name].shape),
+                axes=(*axes, *(("xyz",) if declared[name].shape else ())),
+            )
+            for name in self.cfg.selected
+        }
+
+    def _hooks(self) -> Hooks:
+        hooks, cfg = super()._hooks(), self.cfg
+        if cfg.is_clean and not any(noise for _, _, noise in cfg.lookup or ()):
+            hooks.derive = None
+        if hooks.derive is None or not cfg.replaces_misses:
+            hooks.fused = None
+        return hooks
+
+    def setup(self) -> None:
+        """Choose the shapes, and build what is not built yet."""
+        cfg = self.cfg
+        self._query = SurfaceQuery(
+            self.rays,
+            self.engine,
+            self.compute_on,
+            self.clock,
+            self.mount,
+            points=cfg.probe_local_pos,
+            reach=cfg.probe_radius,
+            least=cfg.min_distance,
+            targets=cfg.seen,
+            config=f"{type(cfg).__name__}({cfg.label!r})",
+        )
+        self._shown = (None if cfg.legacy_misses else cfg.miss, cfg.legacy_misses)
+        shape = (self.num_envs, self.mount.count, cfg.num_probes)
+        self._distance = (
+            None if "distance" in cfg.selected else torch.zeros(shape, dtype=torch.float32, device=self.device)
+        )
+        if cfg.lookup is not None:
+            self._lookup = torch.tensor(cfg.lookup, dtype=torch.float32, device=self.device)
+
+    def body_at_fault(self, env: int, mount: int) -> str:
+        """Return the name of the first body, of the mount and of the shapes that it sees, whose pose is not finite."""
+        pos, quat = self.engine.array("body_pos_w")[env], self.engine.array("body_quat_w")[env]
+        ill = ~(pos.isfinite().all(dim=-1) & quat.isfinite().all(dim=-1)).cpu()
+        rows = [int(self.mount.body[mount]), *(row for row in self._query.view.bodies.tolist() if row >= 0)]
+        names = self.engine.names("body")
+        return next((names[row] for row in rows if row >= 0 and bool(ill[row])), self.mount.body_names[mount])
+
+    @property
+    def geom_names(self) -> tuple[str, ...]:
+        """Names of all shapes of the scene: what `geom_ids` count."""
+        return tuple(shape.name for shape in self.rays.shapes)
+
+    @property
+    def num_probes(self) -> int:
+        """Probes of one mount."""
+        return self._query.count
+
+    @property
+    def nearest_points(self) -> Tensor:
+        """The true nearest points, `[env, mount, probe, 3]`, m, world, without noise; None if not selected."""
+        points: Tensor = self.ground_truth.nearest_points_w
+        return points
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory of this sensor."""
+        return super().nbytes + self._query.nbytes
+
+    @recorded
+    def update_raw_data(self, raw: Record) -> None:
+        """Find the nearest surfaces (one launch, and one to place what moves)."""
+        is_last, has_value = self.line.hooks.fused is None, "value" in raw
+        shown = self._shown if is_last and not has_value else (float("inf"), False)
+        self._query.find(self._outputs(raw, with_own=True), *shown)
+        if has_value:
+            self._respond(raw, is_noisy=False)  # to a miss, whatever number is shown for it
+            if is_last and self.cfg.replaces_misses:
+                self._query.show_misses(self._outputs(raw), self._outputs(raw), *self._shown)
+
+    @recorded
+    def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
+        """Find the nearest surfaces; in the truth show misses at once, for noise leave them infinite."""
+        self.update_raw_data(slot)
+        if "value" in raw:
+            self._respond(raw, is_noisy=False, of=slot)
+        self._query.show_misses(self._outputs(slot), self._outputs(raw), *self._shown)
+
+    def _outputs(self, record: Record, with_own: bool = False) -> dict[str, Tensor]:
+        names = {"distance": "distance", "nearest_points_w": "point", "geom_ids": "shape"}
+        outputs = {names[name]: record[name] for name in record if name in names}
+        if with_own and self._distance is not None:
+            outputs["distance"] = self._distance
+        return outputs
+
+    def _respond(self, record: Record, is_noisy: bool, of: Record | None = None) -> None:
+        shape = (self.num_envs, self.mount.count, self.num_probes)
+        source = record if of is None else of
+        distance = source.distance if "distance" in source else self._distance
+        assert distance is not None
+        inputs = [
+            self.clock.words_wp,
+            self.clock.episode_wp,
+            *self.stream("lookup"),
+            normal_table(self.device),
+            int(is_noisy),
+            wp.from_torch(self._lookup, dtype=wp.vec3),
+            wp.from_torch(distance.view(shape), dtype=wp.float32),
+        ]
+        outputs = [wp.from_torch(record.value.view(shape), dtype=wp.float32)]
+        self.compute_on.launch(_respond, shape[1:], inputs, outputs)
+
+    @recorded
+    def derive_measured(self, slot: Record) -> None:
+        """Let points and values follow the measured distances, and show misses as the config says."""
+        if "value" in slot:
+            self._respond(slot, is_noisy=True)
+        if "nearest_points_w" in slot and "distance" in slot:
+            self._query.follow(slot.distance, slot.nearest_points_w)
+        if self.cfg.replaces_misses:
+            self._query.show_misses(self._outputs(slot), self._outputs(slot), *self._shown)
+
+    def debug_draw(self) -> Iterable[DebugShape]:
+        """Return a line from each probe to what is nearest to it."""
+        points = self.data.nearest_points_w
+        if points is None:
+            return
+        places = torch.tensor(self.cfg.probe_local_pos, dtype=torch.float32, device=self.device).view(1, 1, -1, 3)
+        turn, pos = self.mount.quat_w[:, :, None], self.mount.pos_w[:, :, None]
+        twice = 2.0 * torch.linalg.cross(turn[..., 1:].expand(*turn.shape[:2], places.shape[2], 3), places)
+        ends = pos + places + turn[..., :1] * twice + torch.linalg.cross(turn[..., 1:].expand_as(twice), twice)
+        lines = torch.stack([ends.reshape(-1, 3), points.reshape(-1, 3)], dim=1)
+        is_near = lines.isfinite().all(dim=-1).all(dim=-1)
+        counts = is_near.reshape(self.num_envs, -1).sum(dim=1).tolist()
+        yield DebugShape("lines", lines[is_near].cpu().numpy(), counts=counts)
+
+
+Proximity = SurfaceDistanceProbe
+ProximitySensor = SurfaceDistanceProbe
+ProximityCfg = SurfaceDistanceProbeCfg
+
+__all__ = [
+    "Proximity",
+    "ProximityCfg",
+    "ProximitySensor",
+    "SurfaceDistanceProbe",
+    "SurfaceDistanceProbeCfg",
+    "SurfaceDistanceProbeData",
+]

@@ -1,0 +1,394 @@
+"""Temperature grid: how warm the parts of a link are, and what a slow sensing element shows of it.
+
+Axes: ``[env, mount, x, y, z]`` (no mount axis for a singular selector): cells over the bounding box of the link's
+shapes, along the link's own axes, so that the numbers do not depend on how the link is turned.
+
+With C the heat capacity of a cell, A its bare surface and T, Ta its temperature and that of the surroundings, kelvin:
+
+    C dT/dt = P + h A (Ta - T) + eps sigma A (Ta^4 - T^4) + sum_n k F / d (Tn - T) + sum_o G (To - T)
+
+over its neighbours n and what it touches, o (Incropera & DeWitt, Fundamentals of Heat and Mass Transfer, ch. 1 and 5).
+Volumes, the faces F between cells at a distance d, and surfaces are those of the link's real shapes, not of their box.
+Where another link's shape is within `contact_distance` of a surface that faces it, that surface touches; its
+conductance G is that of half a cell on either side and of `contact_conductance` in series. Touching surfaces exchange
+heat with each other, all others with the air.
+
+Truth is the cell's temperature. `sensor_time_constant` lets the element follow it, tau dTm/dt = T - Tm, from the first
+sample on. It acts on the measured branch only: the contract's table says "RC filter on both branches", its text names
+the measured one, and a truth that lags would be none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import warp as wp
+from torch import Tensor
+
+from sensorium.compute import recorded
+from sensorium.engines.envs import env_rows
+from sensorium.errors import ConfigError, UnknownNameError
+from sensorium.measurement.pipeline import Hooks
+from sensorium.measurement.record import Record, Timeline
+from sensorium.sensors.core.base import SimpleSensor
+from sensorium.sensors.touch import temperature_grid_kernels as kernels
+from sensorium.sensors.touch.temperature_grid_cells import LinkCells, in_link, link_cells
+from sensorium.sensors.touch.temperature_grid_cfg import LinkThermalCfg, TemperatureGridCfg, TemperatureGridData
+from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
+from sensorium.world.ray_scene import Targets
+from sensorium.world.select import WORLD
+from sensorium.world.solid_query import SolidQuery
+
+
+class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
+    """Temperatures of the cells of one or several links, which exchange heat with what they touch."""
+
+    requires: ClassVar[tuple[Requirement, ...]] = (BODY_POSE, SHAPES)
+    single: ClassVar[bool] = True
+    lookback: ClassVar[int] = 1
+
+    def fields(self) -> Mapping[str, Field]:
+        """Return the temperatures in the layout of the grid."""
+        declared = super().fields()["temperature"]
+        return {"temperature": replace(declared, shape=self.cfg.grid_size, axes=("x", "y", "z"))}
+
+    def _hooks(self) -> Hooks:
+        hooks = super()._hooks()
+        if self.cfg.sensor_time_constant is None:
+            hooks.transform, hooks.lookback = None, 0
+        return hooks
+
+    # Set-up -----------------------------------------------------------------------------------------------------------
+
+    def setup(self) -> None:
+        """Cut the links into cells, and make the memory of their temperatures."""
+        cfg, names = self.cfg, (*self.engine.names("body"),)
+        self._config = f"{type(cfg).__name__}({cfg.label!r})"
+        self._materials = cfg.properties_of((WORLD, *names))
+        bodies = self._mounted_bodies()
+        self._cells = math.prod(cfg.grid_size)
+        self._links = [self._cut(body, cfg.grid_size, cfg.surface_samples) for body in bodies]
+        own = [self._materials[names[body]] for body in bodies]
+        points = np.concatenate([link.samples.points for link in self._links])
+        self._query = SolidQuery(
+            self.rays, self.engine, self.compute_on, self.clock, self.mount,
+            points=points, reach=cfg.contact_distance, targets=cfg.seen, config=self._config,
+        )  # fmt: skip
+        self._whole = self._simulated_links(bodies)
+        whole = {body: self._cut(body, (1, 1, 1), 64) for body in self._whole}
+        self._make_nodes(own, whole)
+        self._make_skin(own)
+        self._make_table(bodies, whole)
+        nodes = self.mount.count * self._cells + len(whole)
+        self._theta = self.new_state("theta", (2 * nodes,)).view(torch.float64)
+        """Temperature of each node above its base, K, float64."""
+        self._tick = self.new_state("tick").view(torch.int32)
+        if cfg.sensor_time_constant is not None:
+            self._rest = self.new_state("rest", (self.mount.count * self._cells,))
+        size = (self.num_envs, nodes)
+        self._span = torch.zeros(self.num_envs, dtype=torch.float64, device=self.device)
+        self._covered, self._swept = (torch.zeros(size, dtype=torch.float64, device=self.device) for _ in range(2))
+        shape = (self.num_envs, self.mount.count, self._skin.cell.shape[1])
+        self._node = torch.full(shape, -1, dtype=torch.int32, device=self.device)
+        self._conductance = torch.zeros(shape, dtype=torch.float32, device=self.device)
+        self._heat: Tensor | None = None
+        if cfg.heat_generation is not None:
+            size = (self.num_envs, self.mount.count * self._cells)
+            self._heat = torch.zeros(size, dtype=torch.float32, device=self.device)
+            self._heat.copy_(self._watts(cfg.heat_generation, 1))
+
+    def _mounted_bodies(self) -> list[int]:
+        """Return the row of each mount's body.
+
+        Raises:
+            ConfigError: a mount is no link, or a link is there twice.
+        """
+        bodies, mount = self.mount.body.tolist(), self.mount
+        straight = torch.tensor([1.0, 0.0, 0.0, 0.0], device=self.device)
+        for k, name in enumerate(mount.names):
+            is_link = bool((mount.offset_pos[:, k] == 0.0).all() and (mount.offset_quat[:, k] == straight).all())
+            if bodies[k] < 0 or not is_link:
+                fix = "" if bodies[k] < 0 else f"Give body={mount.body_names[k]!r}."
+                raise ConfigError.single(self._config, "mount", name, "a link: the grid is over all of one", fix)
+            if bodies[k] in bodies[:k]:
+                first = mount.names[bodies.index(bodies[k])]
+                raise ConfigError.single(self._config, "mount", name, f"each link once; it is that of {first!r}")
+        return bodies
+
+    def _cut(self, body: int, grid: tuple[int, int, int], count: int) -> LinkCells:
+        name = self.engine.names("body")[body]
+        shapes, cfg = self.rays.shapes, self.cfg
+        rows = [k for k, shape in enumerate(shapes) if shape.row == body]
+        if rows:
+            targets = Targets(geometry=cfg.geometry, groups=cfg.include_geom_groups, include=(name,))
+            rows = [k for k in self.rays.select(targets, self._config) if shapes[k].row == body]
+        if not rows:
+            fix = 'Choose others with geometry="any", for instance.'
+            expected = f"a link that has shapes with geometry={cfg.geometry!r}"
+            raise ConfigError.single(self._config, "mount", name, expected, fix)
+        pos, quat = (
+            self.engine.array(array)[0, body].cpu().numpy().astype(np.float64)
+            for array in ("body_pos_w", "body_quat_w")
+        )
+        solid = [in_link(shapes[k], pos, quat) if shapes[k].is_static else shapes[k] for k in rows]
+        return link_cells(solid, grid, count, self._config, name)
+
+    def _simulated_links(self, bodies: list[int]) -> list[int]:
+        """Return the bodies that have one temperature, which changes."""
+        if not self.cfg.simulate_all_link_temperatures:
+            return []
+        still = {self.rays.shapes[k].row for k in self._query.view.shapes if self.rays.shapes[k].is_static}
+        return sorted(set(self._query.view.bodies.tolist()) - still - set(bodies) - {-1})
+
+    def _make_nodes(self, own: list[LinkThermalCfg], whole: Mapping[int, LinkCells]) -> None:
+        """Make what the kernels know of each node: cells, links with one temperature, then fixed temperatures."""
+        names = self.engine.names("body")
+        simulated = [*zip(self._links, own, strict=True)]
+        simulated += [(link, self._materials[names[body]]) for body, link in whole.items()]
+        fixed = [self._materials[name].base_temperature for name in (WORLD, *names)]
+        base = [*(np.full(link.volume.size, each.base_temperature) for link, each in simulated), np.array(fixed)]
+        capacity = np.concatenate([link.volume * each.density * each.specific_heat for link, each in simulated])
+        per_capacity = np.zeros(capacity.size + len(fixed))
+        per_capacity[: capacity.size][capacity > 0.0] = 1.0 / capacity[capacity > 0.0]
+        self._capacity = torch.from_numpy(capacity).to(self.device)
+        self._base = self._doubles(np.concatenate(base))
+        self._per_capacity = self._doubles(per_capacity)
+        self._area = self._doubles(np.concatenate([link.area for link, _ in simulated]))
+        self._emissivity = self._doubles(
+            np.concatenate([np.full(link.volume.size, each.emissivity) for link, each in simulated])
+        )
+        mass = capacity[: len(own) * self._cells].reshape(len(own), self._cells)
+        self._mass = self._doubles(np.where(mass > 0.0, mass, 1.0))
+        self._faces = [
+            self._doubles(np.stack([link.faces[axis] * each.conductivity / link.size[axis]
+                                    for link, each in zip(self._links, own, strict=True)]))
+            for axis in range(3)
+        ]  # fmt: skip
+        shows = np.concatenate([link.nearest + k * self._cells for k, link in enumerate(self._links)])
+        starts = np.searchsorted(np.sort(shows), np.arange(capacity.size + 1))
+        self._shown = self._array(np.argsort(shows, kind="stable"), wp.int32)
+        self._shown_start = self._array(starts, wp.int32)
+
+    def _make_skin(self, own: list[LinkThermalCfg]) -> None:
+        """Make what the kernels know of the surfaces."""
+        shape = (len(own), max(len(link.samples) for link in self._links))
+        vectors = np.zeros((2, *shape, 3))
+        scalars, cell = np.zeros((2, *shape)), np.full(shape, -1)
+        for k, (link, each) in enumerate(zip(self._links, own, strict=True)):
+            n, samples = len(link.samples), link.samples
+            vectors[:, k, :n] = samples.points, samples.normals
+            depth = np.linalg.norm(0.5 * link.size * samples.normals, axis=1)
+            scalars[:, k, :n] = samples.areas, depth / each.conductivity
+            cell[k, :n] = link.cell
+        self._skin = kernels.Skin()
+        self._skin.point, self._skin.normal = (self._array(each, wp.vec3) for each in vectors)
+        self._skin.area, self._skin.resistance = (self._array(each, wp.float32) for each in scalars)
+        self._skin.cell = self._array(cell, wp.int32)
+
+    def _make_table(self, bodies: list[int], whole: Mapping[int, LinkCells]) -> None:
+        """Make what the kernels know of each body that can be touched."""
+        cfg, links = self.cfg, self._links
+        entries = len(self.engine.names("body")) + 1
+        gridded = len(links) * self._cells
+        node = gridded + len(whole) + np.arange(entries)
+        mount = np.full(entries, -1)
+        half, low, per_size = np.zeros((3, entries, 3))
+        for k, (body, link) in enumerate(zip(bodies, links, strict=True)):
+            node[body + 1], mount[body + 1] = k * self._cells, k
+            half[body + 1], low[body + 1], per_size[body + 1] = 0.5 * link.size, link.low, 1.0 / link.size
+        for k, (body, link) in enumerate(whole.items()):
+            node[body + 1], half[body + 1] = gridded + k, 0.5 * link.size
+        # of two links with cells, the one with the finer points says how much touches
+        coarse = [(link.samples.area / len(link.samples), k) for k, link in enumerate(links)]
+        counts = np.ones((len(links), entries))
+        for k in range(len(links)):
+            counts[k, [bodies[other] + 1 for other in range(len(links)) if coarse[other] <= coarse[k]]] = 0
+        out = self._table = kernels.Links()
+        out.of_row = self._array(self._query.view.bodies + 1 if len(self._query.view.bodies) else [0], wp.int32)
+        out.node, out.mount = self._array(node, wp.int32), self._array(mount, wp.int32)
+        out.counts = self._array(counts, wp.uint8)
+        out.half, out.low, out.per_size = (self._array(each, wp.vec3) for each in (half, low, per_size))
+        out.resistivity = self._array([1.0 / each.conductivity for each in self._materials.values()], wp.float32)
+        _, out.grid_y, out.grid_z = cfg.grid_size
+        out.last = wp.vec3(*(float(count - 1) for count in cfg.grid_size))
+        out.nearest = self._array(np.stack([link.nearest for link in links]), wp.int32)
+        out.gap = 0.0 if cfg.contact_conductance is None else 1.0 / cfg.contact_conductance
+        out.reach = cfg.contact_distance
+
+    def _array(self, values: Any, dtype: Any) -> Any:
+        kind = {wp.int32: np.int32, wp.uint8: np.uint8}.get(dtype, np.float32)
+        return wp.array(np.asarray(values, dtype=kind), dtype=dtype, device=self.device)
+
+    def _doubles(self, values: np.ndarray[Any, Any]) -> Any:
+        return wp.array(np.asarray(values, np.float64), dtype=wp.float64, device=self.device)
+
+    # What is asked of it ----------------------------------------------------------------------------------------------
+
+    @property
+    def link_cells(self) -> tuple[LinkCells, ...]:
+        """The cells of each mount's link: volumes, faces and surfaces, as they were found."""
+        return tuple(self._links)
+
+    @property
+    def heat_capacity(self) -> Tensor:
+        """Heat capacity of each cell, float64 `[mount, x, y, z]`, J/K; 0 for a cell that is not there."""
+        gridded = self._capacity[: self.mount.count * self._cells]
+        return gridded.view(self.mount.count, *self.cfg.grid_size).clone()
+
+    def link_temperature(self, link: str) -> Tensor:
+        """Return the true mean temperature of a link, weighted by heat capacity, float64 `[env]`, degC.
+
+        Args:
+            link: name of a body, or ``"world"``; of what is not simulated it is the base temperature.
+
+        Raises:
+            UnknownNameError: there is no such link.
+        """
+        self._ready()
+        if link not in self._materials:
+            raise UnknownNameError("link", link, self._materials)
+        start, stop = 0, 0
+        if link in self.mount.body_names:
+            start = self.mount.body_names.index(link) * self._cells
+            stop = start + self._cells
+        elif link != WORLD and self.engine.names("body").index(link) in self._whole:
+            start = self.mount.count * self._cells + self._whole.index(self.engine.names("body").index(link))
+            stop = start + 1
+        share = self._capacity[start:stop] / self._capacity[start:stop].sum()
+        return self._materials[link].base_temperature + self._theta[:, start:stop] @ share
+
+    def set(self, knob: str, value: Any, env_ids: Any = None) -> None:
+        """Set a knob as `Sensor.set` does, or ``"heat_generation"``, W.
+
+        Args:
+            knob: which one.
+            value: of the heat: a number for each link, `[n]` for n envs, `[n, mount]`, or watts per cell `[x, y, z]`,
+                `[n, x, y, z]` or `[n, mount, x, y, z]`.
+            env_ids: int ids, bool mask or None.
+
+        Raises:
+            ConfigError: the config does not give the knob, or the value does not fit.
+        """
+        if knob != "heat_generation":
+            super().set(knob, value, env_ids)
+            return
+        self._ready()
+        if self._heat is None:
+            fix = f"Give heat_generation=0.0 in the config, or use scene.reconfigure({self.name!r}, ...)."
+            raise ConfigError.single(self._config, knob, value, "a knob that the config gives", fix)
+        rows = env_rows(env_ids, self.num_envs, self.device)
+        count = self.num_envs if rows is None else len(rows)
+        watts = self._watts(value, count)
+        if rows is None:
+            self._heat.copy_(watts.expand_as(self._heat))
+        else:
+            self._heat[rows] = watts.expand(count, -1)
+
+    def _watts(self, value: Any, count: int) -> Tensor:
+        """Return what is generated in each cell, `[1 or env, mount * cell]`, W."""
+        try:
+            given = np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value, np.float64)
+        except (TypeError, ValueError):
+            given = np.full(0, np.nan)
+        grid, mounts = self.cfg.grid_size, self.mount.count
+        shapes = {0: (), 1: (count,), 2: (count, mounts), 3: grid, 4: (count, *grid), 5: (count, mounts, *grid)}
+        if shapes.get(given.ndim) != given.shape or not np.isfinite(given).all():
+            expected = f"watts: a number or finite numbers of shape {(count,)}, {(count, mounts)}, {grid}, "
+            expected += f"{(count, *grid)} or {(count, mounts, *grid)}"
+            raise ConfigError.single(self._config, "heat_generation", value, expected)
+        lead = given.shape[0] if given.ndim not in (0, 3) else 1
+        if given.ndim < 3:
+            share = np.stack([link.volume / link.volume.sum() for link in self._links])
+            each = np.broadcast_to(given.reshape(lead, -1), (lead, mounts))
+            cells = each[:, :, None] * share
+        else:
+            each = np.broadcast_to(given.reshape(lead, -1, self._cells), (lead, mounts, self._cells))
+            cells = np.zeros(each.shape)
+            for k, link in enumerate(self._links):  # what is given for a cell that is not there goes to the nearest
+                np.add.at(cells[:, k].T, link.nearest, each[:, k].T)
+        return torch.from_numpy(cells.reshape(lead, -1)).to(self.device, torch.float32)
+
+    def set_heat_generation(self, value: Any, env_ids: Any = None) -> None:
+        """Alias of ``set("heat_generation", ...)``."""
+        self.set("heat_generation", value, env_ids)
+
+    def notes(self) -> Mapping[str, str]:
+        """Return what the links were found to be."""
+        return {
+            name: f"{int((link.volume > 0.0).sum())} cells, {link.volume.sum():.4g} m^3, {link.area.sum():.4g} m^2"
+            for name, link in zip(self.mount.body_names, self._links, strict=True)
+        }
+
+    def body_at_fault(self, env: int, mount: int) -> str:
+        """Return the name of the first body, of the mount and of what it can touch, whose pose is not finite."""
+        return self._query.body_at_fault(env, mount)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return all that must be saved to resume."""
+        return super().tensors() | ({} if self._heat is None else {"heat_generation": self._heat})
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory of this sensor."""
+        own = [self._covered, self._swept, self._span, self._node, self._conductance]
+        own += [] if self._heat is None else [self._heat]
+        return super().nbytes + self._query.nbytes + sum(each.numel() * each.element_size() for each in own)
+
+    # One sample -------------------------------------------------------------------------------------------------------
+
+    @recorded
+    def update_raw_data(self, raw: Record) -> None:
+        """Let the time since the last sample pass: contacts, exchange, conduction along each axis, losses."""
+        cfg, launch, mount, samples = self.cfg, self.compute_on.launch, self.mount, self._node.shape[2]
+        self._query.place()
+        poses = [mount.pos_w, mount.quat_w, self.engine.array("body_pos_w"), self.engine.array("body_quat_w")]
+        poses = [wp.from_torch(each, dtype=kind) for each, kind in zip(poses, (wp.vec3, wp.vec4) * 2, strict=True)]
+        touching = [wp.from_torch(self._node), wp.from_torch(self._conductance)]
+        inputs = [self._query.shapes, self._query.around, self._skin, self._table, *poses]
+        launch(kernels.touch, (mount.count, -(-samples // int(kernels.BLOCK))), inputs, touching)
+        times = [self.clock.words_wp, self.clock.reset_tick_wp, wp.float64(self.clock.dt)]
+        inputs = [*times, self._cells, samples, self._skin.cell, self._skin.area, *touching, self._base]
+        tick, span, covered, swept, theta = (
+            wp.from_torch(each) for each in (self._tick, self._span, self._covered, self._swept, self._theta)
+        )
+        launch(kernels.exchange, (), [*inputs, self._per_capacity], [tick, span, covered, theta])
+        stride = self._cells
+        for count, faces in zip(cfg.grid_size, self._faces, strict=True):
+            stride //= count
+            if count > 1:
+                inputs = [count, stride, self._cells, span, self._mass, faces]
+                launch(kernels.conduct, (mount.count, self._cells // count), inputs, [swept, theta])
+        heat = self._heat if self._heat is not None else torch.zeros((0, 1), dtype=torch.float32, device=self.device)
+        inputs = [mount.count * self._cells, span, self._base, self._per_capacity, self._area, self._emissivity]
+        inputs += [wp.float64(cfg.convection), wp.float64(cfg.ambient_temperature), covered, wp.from_torch(heat)]
+        inputs += [self._shown_start, self._shown]
+        launch(kernels.lose, (self._theta.shape[1],), inputs, [theta, self._columns(raw)])
+
+    @recorded
+    def apply_transform(self, data: Record, timeline: Timeline, *, is_measured: bool) -> None:
+        """Let the sensing elements follow the cells, on the measured branch (one launch)."""
+        if is_measured:
+            inputs = [wp.float64(self.cfg.sensor_time_constant), wp.from_torch(self._span)]
+            inputs.append(self._columns(timeline.at(1)))
+            self.compute_on.launch(
+                kernels.respond, (self._rest.shape[1],), inputs, [wp.from_torch(self._rest), self._columns(data)]
+            )
+
+    def _columns(self, record: Record) -> Any:
+        return wp.from_torch(record.temperature.view(self.num_envs, -1))
+
+
+TemperatureGridSensor = TemperatureGrid
+
+__all__ = [
+    "LinkThermalCfg",
+    "TemperatureGrid",
+    "TemperatureGridCfg",
+    "TemperatureGridData",
+    "TemperatureGridSensor",
+]
