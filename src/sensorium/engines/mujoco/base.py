@@ -24,7 +24,7 @@ from sensorium.engines.base import (
     PoseOnBody,
 )
 from sensorium.engines.contact import is_contact
-from sensorium.engines.envs import time_step
+from sensorium.engines.envs import copies, restore, time_step
 from sensorium.engines.mujoco.contacts import contact_reason, lacks_contacts
 from sensorium.engines.mujoco.derived import Derived
 from sensorium.engines.mujoco.hidden import hidden
@@ -115,8 +115,10 @@ class MujocoModelEngine(Engine):
         self.prepared: frozenset[Requirement] = frozenset()
         self._derived = self._new_derived(threads)
         self._offsets = LiveOffsets(self._derived.compute, self.device)
-        self._stage = 0
-        self._dirty = True
+        self.stage = 0
+        """The highest mjtStage that a prepared requirement needs."""
+        self._dirty = self._needs_forward = True
+        self._previous: dict[str, Any] = {}  # state of one tick ago, where derived state is that old
         self._body_row: dict[int, int] = {}
         self._names: dict[str, dict[str, int]] = {}
         self._described: Declared | None = None
@@ -246,7 +248,59 @@ class MujocoModelEngine(Engine):
     def _derive_from(self, prepared: frozenset[Requirement], sources: Mapping[str, Any]) -> None:
         tensors = {name: _shared(values) for name, values in sources.items()}
         self._derived.build(self.model, self._body_ids, self._joint_ids, prepared, tensors)
-        self._stage = stage_of(self.model, prepared)
+        self._needs_forward = self._dirty = True
+        self.stage = stage_of(self.model, prepared)
+
+    def _compute(self, current: bool) -> None:
+        """Bring MuJoCo's fields up to date.
+
+        Args:
+            current: whether they must be of the state now; else of the tick before.
+        """
+        raise NotImplementedError
+
+    def _follow_offsets(self, ids: torch.Tensor | None = None) -> None:
+        """Bring mounts of all envs, or of some, to where the model has them on their bodies."""
+        raise NotImplementedError
+
+    def refresh(self) -> None:
+        """Bring derived arrays up to the current tick (minus `lag`); nothing happens where they already are."""
+        self._ensure()
+        if not self._dirty:
+            return
+        current = self.fresh or self._needs_forward
+        self._compute(current)
+        if current:
+            self.lag = 0
+        self._derived.convert()
+        self._follow_offsets()
+        self._dirty = self._needs_forward = False
+
+    def forward(self) -> None:
+        """Recompute derived state from the state as it is now, without taking time; it is then current (`lag` 0)."""
+        self._dirty = self._needs_forward = True
+        self.refresh()
+
+    def _note_ticks(self) -> None:
+        """Note that the state is newer than what is derived from it."""
+        self._dirty, self._needs_forward = True, False
+        self.lag = 0 if self.fresh else 1
+
+    def state(self) -> dict[str, Any]:
+        """Return tick and derived arrays, and what else a subclass needs to resume."""
+        self.refresh()
+        return {"tick": self.tick, "lag": self.lag, "arrays": copies(self._derived.arrays)}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state` returned."""
+        self.tick, self.lag = int(state["tick"]), int(state["lag"])
+        missing = restore(self._own_arrays(), state["arrays"])
+        self._follow_offsets()
+        self._dirty = self._needs_forward = bool(missing)
+
+    def _own_arrays(self) -> Mapping[str, torch.Tensor]:
+        """Return the derived arrays that are not restored with the state."""
+        return self._derived.arrays
 
     def names(self, kind: NameKind) -> tuple[str, ...]:
         """Return all names of a kind in the order of the model, without the world and without hidden elements.
@@ -569,11 +623,6 @@ class MujocoModelEngine(Engine):
     def capture(self, on: bool) -> None:
         """Replay the conversion of MuJoCo's fields as a captured graph, or launch each kernel by itself."""
         self._derived.compute.capture = on
-
-    @property
-    def stage(self) -> int:
-        """The highest mjtStage that a prepared requirement needs."""
-        return self._stage
 
 
 def _shared(values: np.ndarray | torch.Tensor) -> torch.Tensor:

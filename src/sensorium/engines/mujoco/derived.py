@@ -230,7 +230,7 @@ class _Fields:
         tensor = self.sources.get(name)
         if tensor is None or 0 in tensor.shape:
             return None
-        return tensor.unflatten(-1, (2, 3)) if name in _SPATIAL else tensor
+        return tensor.view(*tensor.shape[:-1], 2, 3) if name in _SPATIAL else tensor
 
     def _outputs(self, *requirements: Requirement) -> list[torch.Tensor | None]:
         """Return the arrays of requirements where launches fill them, None for those not wanted or shown."""

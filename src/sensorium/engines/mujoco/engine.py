@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from sensorium.compute import check_envs
-from sensorium.engines.envs import copies, env_rows, positive_int, restore, row_values
+from sensorium.engines.envs import env_rows, positive_int, row_values
 from sensorium.engines.mujoco.base import BAD_STATE, LIMITS, engine_fault, model_time_step
 from sensorium.engines.mujoco.live import LiveMujocoEngine
 from sensorium.engines.mujoco.needs import STATE_SOURCES, fields_of, model_fields_of
@@ -77,10 +77,8 @@ class MujocoEngine(OwnedModelEngine):
         self._shared: list[str] = []  # fields that mounts depend on, and that no env has values of its own of
         self._has_models = self._moves = False
         self._views: dict[str, torch.Tensor] = {}
-        self._before: dict[str, np.ndarray] = {}
         self._bad_ctrl = np.zeros(num_envs, dtype=bool)
         self._models: Any = None
-        self._needs_forward = True
 
     @classmethod
     def compose(
@@ -233,14 +231,13 @@ class MujocoEngine(OwnedModelEngine):
         held = sleeps(self._model.opt)
         sources = {name: self._batch.bind(name) for name in fields_of(prepared, held=held)}
         if not self.fresh:  # MuJoCo leaves the state one tick newer than what is derived from it
-            self._before = {name: sources[name].copy() for name in STATE_SOURCES if name in sources}
-            sources.update(self._before)
+            self._previous = {name: sources[name].copy() for name in STATE_SOURCES if name in sources}
+            sources.update(self._previous)
         for name in model_fields_of(prepared):
             sources[name] = self._batch.expand(name)
         if int(self._model.opt.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_GRAVITY) and "opt.gravity" in sources:
             sources["opt.gravity"] = np.zeros_like(sources["opt.gravity"])
         self._derive_from(prepared, sources)
-        self._needs_forward = self._dirty = True  # fields bound between calls hold nothing yet
 
     # State -------------------------------------------------------------------------------------------------------
 
@@ -257,38 +254,8 @@ class MujocoEngine(OwnedModelEngine):
 
     # Time --------------------------------------------------------------------------------------------------------
 
-    def step(self, ctrl: Any = None, substeps: int = 1) -> None:
-        """Advance `substeps` ticks under one control.
-
-        Args:
-            ctrl: `[env, nu]` or `[nu]` for all environments; None keeps what `engine.ctrl` holds.
-            substeps: number of ticks.
-
-        Raises:
-            ArgumentError: a control of another shape.
-            ScheduleError: the time step was edited.
-            ModelError: MuJoCo failed, e.g. because its memory was too small.
-
-        Warns:
-            NonFiniteStateWarning: once per environment and episode, when its state became NaN, infinite or huge.
-            SensoriumWarning: once, when MuJoCo's memory was too small for all contacts, and when for all constraints.
-        """
-        self._ensure()
-        substeps = positive_int(substeps, "substeps")
-        self._check_time_steps()
-        if ctrl is not None:
-            self._write_ctrl(ctrl)
-        if self._before:
-            if substeps > 1:
-                self._run(self._batch.step, nstep=substeps - 1)
-            self._keep_state(slice(None))
-            self._run(self._batch.step)
-        else:
-            self._run(self._batch.step, nstep=substeps)
-        self.tick += substeps
-        self._dirty, self._needs_forward = True, False
-        self.lag = 0 if self.fresh else 1
-        self._check_state()
+    def _advance(self, ticks: int) -> None:
+        self._run(self._batch.step, nstep=ticks)
 
     def _run(self, call: Callable[..., None], **given: Any) -> None:
         """Have the batch compute something.
@@ -334,33 +301,21 @@ class MujocoEngine(OwnedModelEngine):
                 stacklevel=4,
             )
 
-    def refresh(self) -> None:
-        """Bring derived arrays up to the current tick (minus `lag`); nothing happens where they already are."""
-        self._ensure()
-        if not self._dirty:
-            return
-        if self.fresh or self._needs_forward:
+    def _compute(self, current: bool) -> None:
+        if current:
             self._go_forward(None)
-            self.lag = 0
-        self._derived.convert()
-        self._follow_offsets()
-        self._dirty = self._needs_forward = False
 
     def _go_forward(self, ids: Any) -> None:
         if self.stage:
             self._run(self._batch.forward, ids=ids, stage=self.stage)
             if (counters := self._batch.warning).any():
                 self._report_limits(counters[:, list(LIMITS), 1])
-        self._keep_state(slice(None) if ids is None else ids)
+        self._keep_state(ids)
 
-    def _keep_state(self, rows: Any) -> None:
-        for name, kept in self._before.items():
-            kept[rows] = self._batch.bind(name)[rows]
-
-    def forward(self) -> None:
-        """Recompute derived state after the state was edited, without taking time; it is then current (`lag` 0)."""
-        self._dirty = self._needs_forward = True
-        self.refresh()
+    def _keep_state(self, rows: Any = None) -> None:
+        for name, kept in self._previous.items():
+            chosen = slice(None) if rows is None else rows
+            kept[chosen] = self._batch.bind(name)[chosen]
 
     def reset(self, env_ids: Any, state: Mapping[str, Any] | None = None) -> None:
         """Reset environments, write `state` into them, and bring their derived state up to date; no others change.
@@ -403,16 +358,13 @@ class MujocoEngine(OwnedModelEngine):
 
     def state(self) -> dict[str, Any]:
         """Return all that is needed to resume bit-identically: state, options of each env, derived arrays, tick."""
-        self.refresh()
+        saved = super().state()
         options = {name: self._batch.expanded(f"opt.{name}") for name in ("gravity", "magnetic")}
-        return {
-            "tick": self.tick,
-            "lag": self.lag,
+        return saved | {
             "rows": torch.from_numpy(self._batch.state.copy()),
             "options": {
                 name: torch.tensor(values, device="cpu") for name, values in options.items() if values is not None
             },
-            "arrays": copies(self._derived.arrays),
             "diverged": self.diverged,
         }
 
@@ -436,11 +388,8 @@ class MujocoEngine(OwnedModelEngine):
                 self._state_view(f"opt.{name}").copy_(state["options"][name])
             elif self._batch.expanded(f"opt.{name}") is not None:
                 self._state_view(f"opt.{name}").copy_(torch.tensor(getattr(self._model.opt, name), device="cpu"))
-        self.tick, self.lag = int(state["tick"]), int(state["lag"])
         self._diverged[:] = state["diverged"].numpy()
-        missing = list(restore(self._derived.arrays, state["arrays"]))
-        self._follow_offsets()
-        self._dirty = self._needs_forward = bool(missing)
+        super().load_state(state)
 
 
 def _batch_class() -> Any:

@@ -11,11 +11,10 @@ import numpy as np
 import torch
 
 from sensorium.compute import keeps_current
-from sensorium.engines.envs import copies, env_rows, restore
+from sensorium.engines.envs import env_rows
 from sensorium.engines.mujoco.base import (
     BAD_STATE,
     LIMITS,
-    MujocoModelEngine,
     engine_fault,
     model_time_step,
     refuse_unfresh_rk4,
@@ -34,7 +33,8 @@ from sensorium.engines.mujoco.sleep import (
     sleeps,
 )
 from sensorium.engines.mujoco.torque import dry_friction
-from sensorium.errors import ModelError, ScheduleError, shown
+from sensorium.engines.mujoco.wrapped import WrappedModelEngine
+from sensorium.errors import ModelError, shown
 from sensorium.spec import JOINT_TORQUE, Requirement
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _QUIET = np.zeros(len(BAD_STATE), dtype=np.int32).tobytes()
 _POS, _VEL, _ACC = (int(getattr(mujoco.mjtStage, f"mjSTAGE_{stage}")) for stage in ("POS", "VEL", "ACC"))
 
 
-class LiveMujocoEngine(MujocoModelEngine):
+class LiveMujocoEngine(WrappedModelEngine):
     """Live MjData of one MjModel, one for each environment; made by `MujocoEngine.from_mj`.
 
     State is float64: with one environment the owner's arrays themselves, with several a copy; gravity and magnetic flux
@@ -65,7 +65,8 @@ class LiveMujocoEngine(MujocoModelEngine):
         ModelError: a wrong type, MjData of another model, or `fresh=False` with the RK4 integrator.
     """
 
-    owns_time = False
+    _data, _step_call = "MjData", "mj_step"
+    _reset_call = "mujoco.mj_resetData(model, data); data.qpos[:] = ..."
     _reads_friction = True
 
     @keeps_current
@@ -87,28 +88,18 @@ class LiveMujocoEngine(MujocoModelEngine):
         self._row = np.empty(mujoco.mj_stateSize(model, _SPEC))
         refuse_unfresh_rk4(model.opt, fresh)
         self._sources: dict[str, np.ndarray] = {}
-        self._last: dict[str, np.ndarray] = {}  # the state now, and one tick before, where derived state is that old
-        self._before: dict[str, np.ndarray] = {}
+        self._newest: dict[str, np.ndarray] = {}  # state now, where derived state is that of one tick ago
         self._read_names(model)
         self._places: list[np.ndarray] = []  # the fields that say where mounts are on their bodies, and what they held
         self._placed: list[bytes] = []
-        self._needs_forward = True
         self._bad = [data.warning.number[BAD_STATE[0] : BAD_STATE[-1] + 1] for data in datas]  # live views
         self._counted, self._times = self._counts(), self._clocks()
         self._derive(frozenset())
 
     @property
-    def model(self) -> Any:
-        """The owner's MjModel."""
-        return self._model
-
-    @property
     def datas(self) -> tuple[Any, ...]:
         """The owner's MjData, one for each environment."""
         return tuple(self._datas)
-
-    def _apply(self, requirements: frozenset[Requirement]) -> None:
-        self._derive(self.prepared | requirements)
 
     def _derive(self, prepared: frozenset[Requirement]) -> None:
         envs, self._fields = self.num_envs, fields_of(prepared, held=sleeps(self._model.opt))
@@ -124,13 +115,12 @@ class LiveMujocoEngine(MujocoModelEngine):
             if name not in self._options:  # the owner's own numbers, the same for all envs
                 self._sources[name] = getattr(self._model, name)[None]
         if not self.fresh:
-            self._last = {name: self._sources[name].copy() for name in STATE_SOURCES if name in self._fields}
-            self._before = {name: values.copy() for name, values in self._last.items()}
+            self._newest = {name: self._sources[name].copy() for name in STATE_SOURCES if name in self._fields}
+            self._previous = {name: values.copy() for name, values in self._newest.items()}
             self._keep_state(range(envs))
         self._native = bool(native(prepared) or contacts(prepared))
         self._wrenches = any(map(needs_wrenches, prepared))
         self._derive_from(prepared, self._sources)
-        self._needs_forward = self._dirty = True
 
     def _bind_offsets(self) -> None:
         sources = {name: getattr(self._model, name)[None] for name in self._offsets.fields}
@@ -152,69 +142,20 @@ class LiveMujocoEngine(MujocoModelEngine):
             return torch.from_numpy(getattr(self._datas[0], name))[None]
         return torch.from_numpy(np.stack([getattr(data, name) for data in self._datas]))
 
-    def step(self, ctrl: Any = None, substeps: int = 1) -> None:
-        """Refuse: the owner steps.
-
-        Raises:
-            ScheduleError: always.
-        """
-        raise ScheduleError(
-            "this engine wraps your MjData, so you own the loop: call mujoco.mj_step(model, data), then scene.update()."
-        )
-
-    def count_ticks(self, ticks: int) -> None:
-        """Note that the owner took `ticks` steps; derived state is read again at the next `refresh`.
-
-        Raises:
-            ScheduleError: several ticks at once with `fresh=False` and a requirement that reads joint positions; the
-                time step was edited.
-        """
-        if self._last and ticks > 1:
-            raise ScheduleError(
-                f"{ticks} ticks at once: with fresh=False joint positions and velocities are kept from one tick to the "
-                "next, so call scene.update() after each mj_step, or use fresh=True."
-            )
+    def _check_time_steps(self) -> None:
         self._check_time_step(self._time.timestep, "the wrapped MjModel")
-        super().count_ticks(ticks)
-        if ticks:
-            self._before, self._last = self._last, self._before
-            self._keep_state(range(self.num_envs))
-            self._dirty, self._needs_forward = True, False
-            self.lag = 0 if self.fresh else 1
 
-    def refresh(self) -> None:
-        """Bring derived arrays up to the current tick (minus `lag`); nothing happens where they already are."""
-        if not self._dirty:
-            return
-        self._look_for_resets()
-        forward = self.fresh or self._needs_forward
-        self._read(range(self.num_envs), forward)
-        self._derived.convert()
-        self._follow_offsets()
-        self.lag = 0 if forward else 1
-        self._dirty = self._needs_forward = False
-
-    def forward(self) -> None:
-        """Read the live state again and recompute derived state from it, without taking time."""
-        self._dirty = self._needs_forward = True
+    def _shift_state(self) -> None:
+        self._previous, self._newest = self._newest, self._previous
         self._keep_state(range(self.num_envs))
-        self.refresh()
 
-    def reset(self, env_ids: Any, state: Mapping[str, Any] | None = None) -> None:
-        """Read environments again after their owner reset them; nothing is written to the owner's data.
+    def _compute(self, current: bool) -> None:
+        if self._needs_forward:
+            self._keep_state(range(self.num_envs))
+        self._look_for_resets()
+        self._read(range(self.num_envs), current)
 
-        Args:
-            env_ids: None for all, integers, or a bool mask `[env]`.
-            state: must be empty: the owner writes the MjData.
-
-        Raises:
-            ScheduleError: `state` is not empty.
-        """
-        if state:
-            raise ScheduleError(
-                f"this engine wraps your MjData and writes nothing to it: set {', '.join(state)} in your data "
-                "(mujoco.mj_resetData(model, data); data.qpos[:] = ...), then call scene.reset(env_ids)."
-            )
+    def _read_again(self, env_ids: Any) -> None:
         ids = env_rows(env_ids, self.num_envs)
         rows = slice(None) if ids is None else ids.numpy()
         self._diverged[rows] = False
@@ -232,18 +173,13 @@ class LiveMujocoEngine(MujocoModelEngine):
 
     def state(self) -> dict[str, Any]:
         """Return tick and derived arrays; the physics is its owner's to save."""
-        self.refresh()
-        arrays = copies(self._derived.arrays)
-        return {"tick": self.tick, "lag": self.lag, "arrays": arrays, "diverged": self.diverged}
+        return super().state() | {"diverged": self.diverged}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned, after the owner restored the physics."""
-        self.tick, self.lag = int(state["tick"]), int(state["lag"])
         self._diverged[:] = state["diverged"].numpy()
         self._counted, self._times = self._counts(), self._clocks()
-        missing = list(restore(self._derived.arrays, state["arrays"]))
-        self._follow_offsets()
-        self._dirty = self._needs_forward = bool(missing)
+        super().load_state(state)
         self._keep_state(range(self.num_envs))
 
     def _look_for_resets(self) -> None:
@@ -264,7 +200,7 @@ class LiveMujocoEngine(MujocoModelEngine):
         return np.array([data.time for data in self._datas])
 
     def _keep_state(self, envs: Any) -> None:
-        for name, kept in self._last.items():
+        for name, kept in self._newest.items():
             for env in envs:
                 kept[env] = getattr(self._datas[env], name)
 
@@ -280,7 +216,7 @@ class LiveMujocoEngine(MujocoModelEngine):
                     self._sources[name][env] = 0.0 if is_off else getattr(option, name.removeprefix("opt."))
                 data = self._forwarded(env) if forward and self._fields else self._datas[env]
                 for name in self._fields:
-                    kept = None if forward else self._before.get(name)
+                    kept = None if forward else self._previous.get(name)
                     self._sources[name][env] = getattr(data, name) if kept is None else kept[env]
                 if FRICTION in self._sources:
                     self._sources[FRICTION][env] = dry_friction(self._model, data)
@@ -295,7 +231,7 @@ class LiveMujocoEngine(MujocoModelEngine):
             ModelError: MuJoCo failed, e.g. because its memory was too small.
         """
         try:
-            return self._compute(self._datas[env], self._scratch)
+            return self._computed(self._datas[env], self._scratch)
         except mujoco.FatalError as error:
             self._scratch = self._new_scratch()  # what an error leaves behind cannot be used
             raise ModelError(engine_fault(str(error), f"env {env}", "Your MjData is as it was.")) from error
@@ -305,7 +241,7 @@ class LiveMujocoEngine(MujocoModelEngine):
         data.tree_asleep[:] = AWAKE  # also what starts asleep: only mj_step puts bodies to sleep
         return data
 
-    def _compute(self, live: Any, data: Any) -> Any:
+    def _computed(self, live: Any, data: Any) -> Any:
         model, stage = self._model, self.stage
         mujoco.mj_getState(model, live, self._row, _SPEC)
         mujoco.mj_setState(model, data, self._row, _SPEC)

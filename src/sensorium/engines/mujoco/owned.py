@@ -7,7 +7,7 @@ from typing import Any
 
 import mujoco
 
-from sensorium.engines.envs import as_tensor
+from sensorium.engines.envs import as_tensor, positive_int
 from sensorium.engines.mujoco.base import MujocoModelEngine, keyframe_id, model_time_step, refuse_unfresh_rk4
 from sensorium.engines.mujoco.native import declared_sensors
 from sensorium.engines.mujoco.sleep import is_held
@@ -137,6 +137,55 @@ class OwnedModelEngine(MujocoModelEngine):
             self._install(self._compiled(requirements), prepared)
         else:
             self._derive(prepared)
+
+    def step(self, ctrl: Any = None, substeps: int = 1) -> None:
+        """Advance `substeps` ticks under one control.
+
+        Args:
+            ctrl: `[env, nu]` or `[nu]` for all environments; None keeps what `engine.ctrl` holds.
+            substeps: number of ticks.
+
+        Raises:
+            ArgumentError: a control of another shape.
+            ScheduleError: the time step was edited.
+            ModelError: MuJoCo failed, e.g. because its memory was too small.
+
+        Warns:
+            NonFiniteStateWarning: once per environment and episode, when MuJoCo put its state back, which had become
+                NaN, infinite or huge.
+            SensoriumWarning: once for each kind, when the simulator's memory was too small, e.g. for all contacts.
+        """
+        self._ensure()
+        substeps = positive_int(substeps, "substeps")
+        self._check_time_steps()
+        if ctrl is not None:
+            self._write_ctrl(ctrl)
+        if self._previous:
+            if substeps > 1:
+                self._advance(substeps - 1)
+            self._keep_state()
+            self._advance(1)
+        else:
+            self._advance(substeps)
+        self.tick += substeps
+        self._note_ticks()
+        self._check_state()
+
+    def _advance(self, ticks: int) -> None:
+        """Take steps."""
+        raise NotImplementedError
+
+    def _keep_state(self) -> None:
+        """Note the state now in `_previous`."""
+        raise NotImplementedError
+
+    def _check_time_steps(self) -> None:
+        """Raise ScheduleError where a time step was edited."""
+        raise NotImplementedError
+
+    def _check_state(self) -> None:
+        """Warn of what went wrong in the last steps."""
+        raise NotImplementedError
 
     def _write_ctrl(self, ctrl: Any) -> None:
         values, target = as_tensor(ctrl, "ctrl"), self.ctrl

@@ -72,9 +72,8 @@ class WarpModelEngine(MujocoModelEngine):
         self._fields: tuple[str, ...] = ()
         self._model_fields: tuple[str, ...] = ()
         self._read_from: list[Any] = []
-        self._previous: dict[str, torch.Tensor] = {}
+        self._previous = {}
         self._offset_fields: list[Any] = []
-        self._needs_forward = True
         self._read_names(worlds.mjm)
 
     @property
@@ -98,7 +97,6 @@ class WarpModelEngine(MujocoModelEngine):
         self._sensors = bool(native(prepared) or contacts(prepared))
         self._wrenches = any(map(needs_wrenches, prepared))
         self._bind(prepared)
-        self._needs_forward = self._dirty = True
         self._warn_of_sides(prepared)
 
     def _warn_of_sides(self, prepared: frozenset[Requirement]) -> None:
@@ -173,39 +171,25 @@ class WarpModelEngine(MujocoModelEngine):
 
     def _keep_state(self, mask: torch.Tensor | None = None) -> None:
         """Note the state now, which derived state belongs to after the next step (`fresh=False`)."""
-        for name, kept in self._previous.items():
+        self._note_state(self._previous, mask)
+
+    def _note_state(self, into: Mapping[str, torch.Tensor], mask: torch.Tensor | None = None) -> None:
+        for name, kept in into.items():
             now = self._worlds.tensor(name)
             kept.copy_(now if mask is None else torch.where(mask[:, None], now, kept))
 
-    def _compute(self) -> None:
+    def _compute(self, current: bool) -> None:
+        self._follow()
+        if current:
+            self._go_forward()
+            self._keep_state()
+
+    def _go_forward(self) -> None:
         """Run the forward computation as far as requirements need it."""
         if self._fields and set(self._fields) - set(STATE_SOURCES):
             full = self.stage >= _ACC or (self._sensors and (not self.owns_time or sleeps(self._worlds.m.opt)))
-            stage = "acc" if full else self._early_stage
-            self._worlds.forward(stage, sensors=self._sensors, wrenches=self._wrenches)
-
-    @property
-    def _early_stage(self) -> str:
-        return "vel" if self.stage >= _VEL or self._sensors else "pos"
-
-    def refresh(self) -> None:
-        """Bring derived arrays up to the current tick (minus `lag`); nothing happens where they already are."""
-        self._ensure()
-        if not self._dirty:
-            return
-        self._follow()
-        if self.fresh or self._needs_forward:
-            self._compute()
-            self._keep_state()
-            self.lag = 0
-        self._derived.convert()
-        self._follow_offsets()
-        self._dirty = self._needs_forward = False
-
-    def forward(self) -> None:
-        """Recompute derived state after the state was edited, without taking time; it is then current (`lag` 0)."""
-        self._dirty = self._needs_forward = True
-        self.refresh()
+            early = "vel" if self.stage >= _VEL or self._sensors else "pos"
+            self._worlds.forward("acc" if full else early, sensors=self._sensors, wrenches=self._wrenches)
 
     def _refresh_rows(self, ids: torch.Tensor) -> None:
         """Bring the derived state of some environments (ids or a mask) up to date; the others stay as they are."""
@@ -219,7 +203,7 @@ class WarpModelEngine(MujocoModelEngine):
         mark(mask, ids)
         fields = [self._worlds.tensor(name) for name in self._fields if name not in STATE_SOURCES]
         before = [values.clone() for values in fields]
-        self._compute()
+        self._go_forward()
         for values, old in zip(fields, before, strict=True):
             values.copy_(torch.where(mask.reshape(-1, *[1] * (values.dim() - 1)), values, old))
         self._keep_state(mask)
@@ -229,7 +213,7 @@ class WarpModelEngine(MujocoModelEngine):
 
     # Limits -----------------------------------------------------------------------------------------------------------
 
-    def _check_overflow(self) -> None:
+    def _check_state(self) -> None:
         """Warn where memory was too small, once for each kind.
 
         On CUDA the flags travel while the device works on, and are looked at in a later step.
@@ -338,23 +322,17 @@ class WarpModelEngine(MujocoModelEngine):
         """Bool `[env]`: environments whose positions or velocities are not finite now."""
         return ~(self.qpos.isfinite().all(1) & self.qvel.isfinite().all(1))
 
-    def _saved_derived(self) -> dict[str, Any]:
-        self.refresh()
-        return {
-            "tick": self.tick,
-            "lag": self.lag,
-            "arrays": copies(self._derived.arrays),
-            "previous": copies(self._previous),
-        }
+    def state(self) -> dict[str, Any]:
+        """Return tick and derived arrays; where this engine owns the physics, also that."""
+        return super().state() | {"previous": copies(self._previous)}
 
-    def _load_derived(self, state: Mapping[str, Any]) -> None:
-        self.tick, self.lag = int(state["tick"]), int(state["lag"])
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state` returned, after the owner restored the physics."""
+        super().load_state(state)
+        if restore(self._previous, state["previous"]):
+            self._dirty = self._needs_forward = True
+
+    def _own_arrays(self) -> Mapping[str, torch.Tensor]:
         live = {self._worlds.tensor(name).untyped_storage().data_ptr() for name in STATE_SOURCES}
-        arrays = {  # those that are the state itself are restored with it
-            name: values
-            for name, values in self._derived.arrays.items()
-            if values.untyped_storage().data_ptr() not in live
-        }
-        missing = [*restore(arrays, state["arrays"]), *restore(self._previous, state["previous"])]
-        self._follow_offsets()
-        self._dirty = self._needs_forward = bool(missing)
+        arrays = self._derived.arrays.items()
+        return {name: values for name, values in arrays if values.untyped_storage().data_ptr() not in live}

@@ -213,35 +213,12 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
 
     # State ------------------------------------------------------------------------------------------------------------
 
-    def step(self, ctrl: Any = None, substeps: int = 1) -> None:
-        """Advance `substeps` ticks under one control.
-
-        Args:
-            ctrl: `[env, nu]` or `[nu]` for all environments; None keeps what `engine.ctrl` holds.
-            substeps: number of ticks.
-
-        Raises:
-            ArgumentError: a control of another shape.
-
-        Warns:
-            SensoriumWarning: once for each kind, when mujoco_warp's memory was too small, e.g. for all contacts.
-        """
-        substeps = positive_int(substeps, "substeps")
+    def _check_time_steps(self) -> None:
         self._check_time_step(self.model.opt.timestep, "engine.model")
-        self._check_time_steps()
-        if ctrl is not None:
-            self._write_ctrl(ctrl)
-        if self._previous:
-            if substeps > 1:
-                self._worlds.step(substeps - 1)
-            self._keep_state()
-            self._worlds.step(1)
-        else:
-            self._worlds.step(substeps)
-        self.tick += substeps
-        self._dirty, self._needs_forward = True, False
-        self.lag = 0 if self.fresh else 1
-        self._check_overflow()
+        super()._check_time_steps()
+
+    def _advance(self, ticks: int) -> None:
+        self._worlds.step(ticks)
 
     def reset(self, env_ids: Any, state: Mapping[str, Any] | None = None) -> None:
         """Reset environments, write `state` into them, and bring their derived state up to date; no others change.
@@ -288,7 +265,7 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
 
         Resuming is bit-identical on the CPU, and on CUDA with `deterministic=True`.
         """
-        saved = self._saved_derived()
+        saved = super().state()
         return saved | {
             "rows": {name: values.clone() for name, values in self._worlds.states().items()},
             "options": {name: self._worlds.of_each(f"opt.{name}") for name in ("gravity", "magnetic")},
@@ -313,7 +290,7 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
             values.copy_(state["rows"][name])
         for name, values in state["options"].items():
             self._worlds.expand(f"opt.{name}").copy_(values)
-        self._load_derived(state)
+        super().load_state(state)
 
 
 def _write(targets: Mapping[str, torch.Tensor], values: Mapping[str, torch.Tensor], mask: torch.Tensor | None) -> None:
