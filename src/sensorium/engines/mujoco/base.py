@@ -248,7 +248,6 @@ class MujocoModelEngine(Engine):
     def _derive_from(self, prepared: frozenset[Requirement], sources: Mapping[str, Any]) -> None:
         tensors = {name: _shared(values) for name, values in sources.items()}
         self._derived.build(self.model, self._body_ids, self._joint_ids, prepared, tensors)
-        self._needs_forward = self._dirty = True
         self.stage = stage_of(self.model, prepared)
 
     def _compute(self, current: bool) -> None:

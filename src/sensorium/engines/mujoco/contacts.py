@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import mujoco
 import numpy as np
 
-from sensorium.engines.contact import is_contact, names_fault, report_fault
+from sensorium.engines.contact import is_contact, named, names_fault, report_fault
 from sensorium.engines.mujoco.hidden import HIDDEN_PREFIX
 from sensorium.engines.mujoco.sleep import sleeps
 from sensorium.errors import ModelError, listed, nearest
@@ -91,10 +91,7 @@ def add_contacts(spec: Any, requirements: Iterable[Requirement]) -> None:
 
 
 def _absent(spec: Any, report: Requirement) -> str | None:
-    (kind, names), secondary = report.args[:2]
-    wanted = [("primary", kind, name) for name in names]
-    wanted += [] if secondary is None else [("secondary", *secondary)]
-    for what, word, name in wanted:
+    for what, word, name in named(report):
         elements = spec.geoms if word == "geom" else spec.bodies
         known = [element.name for element in elements if element.name]
         if name not in known:
@@ -116,12 +113,9 @@ def contact_reason(engine: Engine, report: Requirement, model: Any) -> str | Non
             return f'the model has <flag {word}="disable"/>, with which MuJoCo reports no contact forces: remove it.'
     if (why := report_fault(report) or names_fault(engine, report)) is not None:
         return why
-    (kind, names), secondary = report.args[:2]
-    wanted = [("primary", kind, name) for name in names]
-    wanted += [] if secondary is None else [("secondary", *secondary)]
     able = touchable(model)
     soft = _soft_bodies(model)
-    for what, word, name in wanted:
+    for what, word, name in named(report):
         i = int(mujoco.mj_name2id(model, _OBJ.mjOBJ_GEOM if word == "geom" else _OBJ.mjOBJ_BODY, name))
         if i < 0:
             return f"{what}: the body {name!r} has no name in the model: give it one."

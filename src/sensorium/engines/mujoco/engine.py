@@ -238,6 +238,7 @@ class MujocoEngine(OwnedModelEngine):
         if int(self._model.opt.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_GRAVITY) and "opt.gravity" in sources:
             sources["opt.gravity"] = np.zeros_like(sources["opt.gravity"])
         self._derive_from(prepared, sources)
+        self._needs_forward = self._dirty = True  # fields bound between calls hold nothing yet
 
     # State -------------------------------------------------------------------------------------------------------
 

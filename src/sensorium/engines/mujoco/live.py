@@ -65,8 +65,8 @@ class LiveMujocoEngine(WrappedModelEngine):
         ModelError: a wrong type, MjData of another model, or `fresh=False` with the RK4 integrator.
     """
 
-    _data, _step_call = "MjData", "mj_step"
-    _reset_call = "mujoco.mj_resetData(model, data); data.qpos[:] = ..."
+    _data, _step_call = "MjData", "mujoco.mj_step(model, data)"
+    _reset_fix = "set {} in your data (mujoco.mj_resetData(model, data); data.qpos[:] = ...)"
     _reads_friction = True
 
     @keeps_current
@@ -121,6 +121,7 @@ class LiveMujocoEngine(WrappedModelEngine):
         self._native = bool(native(prepared) or contacts(prepared))
         self._wrenches = any(map(needs_wrenches, prepared))
         self._derive_from(prepared, self._sources)
+        self._needs_forward = self._dirty = True
 
     def _bind_offsets(self) -> None:
         sources = {name: getattr(self._model, name)[None] for name in self._offsets.fields}

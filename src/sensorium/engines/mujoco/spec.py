@@ -32,14 +32,8 @@ _NAMED_LISTS = (
 )  # fmt: skip
 _SENSOR = mujoco.mjtSensor
 _TRIGGERS = tuple(
-    int(kind)
-    for kind in (
-        _SENSOR.mjSENS_ACCELEROMETER,
-        _SENSOR.mjSENS_FORCE,
-        _SENSOR.mjSENS_TORQUE,
-        _SENSOR.mjSENS_FRAMELINACC,
-        _SENSOR.mjSENS_FRAMEANGACC,
-    )
+    int(getattr(_SENSOR, f"mjSENS_{word}"))
+    for word in ("ACCELEROMETER", "FORCE", "TORQUE", "FRAMELINACC", "FRAMEANGACC")
 )
 """Sensor types whose presence makes MuJoCo call mj_rnePostConstraint, which computes body accelerations and wrenches
 (`cacc`, `cfrc_int`)."""

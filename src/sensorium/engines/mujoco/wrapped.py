@@ -17,8 +17,9 @@ class WrappedModelEngine(MujocoModelEngine):
     _data: str
     """How messages name the owner's data."""
     _step_call: str
-    _reset_call: str
-    """How messages name the calls with which the owner steps and resets."""
+    """The owner's call that takes a step."""
+    _reset_fix: str
+    """What the owner does instead of giving `reset` a state, with `{}` for the names."""
 
     @property
     def model(self) -> Any:
@@ -39,8 +40,7 @@ class WrappedModelEngine(MujocoModelEngine):
             ScheduleError: always.
         """
         raise ScheduleError(
-            f"this engine wraps your {self._data}, so you own the loop: call {self._step_call} yourself, then "
-            "scene.update()."
+            f"this engine wraps your {self._data}, so you own the loop: call {self._step_call}, then scene.update()."
         )
 
     def count_ticks(self, ticks: int) -> None:
@@ -51,9 +51,10 @@ class WrappedModelEngine(MujocoModelEngine):
                 time step was edited (on CUDA the host does not wait for that: a later update raises it).
         """
         if self._previous and ticks > 1:
+            name = self._step_call.partition("(")[0].rpartition(".")[2]
             raise ScheduleError(
                 f"{ticks} ticks at once: with fresh=False joint positions and velocities are kept from one tick to the "
-                f"next, so call scene.update() after each {self._step_call}, or use fresh=True."
+                f"next, so call scene.update() after each {name}, or use fresh=True."
             )
         self._check_time_steps()
         super().count_ticks(ticks)
@@ -83,8 +84,8 @@ class WrappedModelEngine(MujocoModelEngine):
         """
         if state:
             raise ScheduleError(
-                f"this engine wraps your {self._data} and writes no state to it: set {', '.join(state)} yourself "
-                f"({self._reset_call}), then call scene.reset(env_ids)."
+                f"this engine wraps your {self._data} and writes no state to it: "
+                f"{self._reset_fix.format(', '.join(state))}, then call scene.reset(env_ids)."
             )
         self._read_again(env_ids)
 

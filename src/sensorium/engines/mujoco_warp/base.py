@@ -86,10 +86,6 @@ class WarpModelEngine(MujocoModelEngine):
         """mujoco_warp's Data, `nworld` environments."""
         return self._worlds.d
 
-    def capture(self, on: bool) -> None:
-        """Replay the physics and the work on derived arrays as graphs, or launch each kernel by itself."""
-        self._derived.compute.capture = on
-
     # Derived state ----------------------------------------------------------------------------------------------------
 
     def _derive(self, prepared: frozenset[Requirement]) -> None:
@@ -97,6 +93,7 @@ class WarpModelEngine(MujocoModelEngine):
         self._sensors = bool(native(prepared) or contacts(prepared))
         self._wrenches = any(map(needs_wrenches, prepared))
         self._bind(prepared)
+        self._needs_forward = self._dirty = True
         self._warn_of_sides(prepared)
 
     def _warn_of_sides(self, prepared: frozenset[Requirement]) -> None:

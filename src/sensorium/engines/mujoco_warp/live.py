@@ -42,8 +42,8 @@ class LiveMujocoWarpEngine(WarpModelEngine, WrappedModelEngine):
             `fresh=False` with the RK4 integrator or with bodies that may sleep.
     """
 
-    _data, _step_call = "Data", "mujoco_warp.step"
-    _reset_call = "mujoco_warp.reset_data(m, d, reset=mask)"
+    _data, _step_call = "Data", "mujoco_warp.step(m, d)"
+    _reset_fix = "write {} yourself (mujoco_warp.reset_data(m, d, reset=mask))"
 
     @keeps_current
     def __init__(self, mjm: Any, m: Any, d: Any, *, fresh: bool = True) -> None:
