@@ -302,11 +302,9 @@ class MujocoEngine(OwnedModelEngine):
                 stacklevel=4,
             )
 
-    def _compute(self, current: bool) -> None:
-        if current:
-            self._go_forward(None)
-
-    def _go_forward(self, ids: Any) -> None:
+    def _compute(self, current: bool, ids: Any = None) -> None:
+        if not current:
+            return
         if self.stage:
             self._run(self._batch.forward, ids=ids, stage=self.stage)
             if (counters := self._batch.warning).any():
@@ -348,7 +346,7 @@ class MujocoEngine(OwnedModelEngine):
         self._batch.reset(ids=rows, keyframe=self._key, stage=_NONE)
         for name, value in values.items():
             targets[name][slice(None) if ids is None else ids] = value
-        self._go_forward(rows)
+        self._compute(True, rows)
         self._derived.convert(ids)
         self._follow_offsets(ids)
         for flags in (self._diverged, self._bad_ctrl):

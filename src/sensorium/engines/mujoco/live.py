@@ -150,12 +150,6 @@ class LiveMujocoEngine(WrappedModelEngine):
         self._previous, self._newest = self._newest, self._previous
         self._keep_state(range(self.num_envs))
 
-    def _compute(self, current: bool) -> None:
-        if self._needs_forward:
-            self._keep_state(range(self.num_envs))
-        self._look_for_resets()
-        self._read(range(self.num_envs), current)
-
     def _read_again(self, env_ids: Any) -> None:
         ids = env_rows(env_ids, self.num_envs)
         rows = slice(None) if ids is None else ids.numpy()
@@ -166,7 +160,7 @@ class LiveMujocoEngine(WrappedModelEngine):
         elif len(ids):
             if not self.fresh:
                 self.refresh()  # the last tick of the others, which a later refresh would read into these as well
-            self._read(ids.tolist(), True)
+            self._compute(True, ids.tolist())
             self._keep_state(ids.tolist())
             self._derived.convert(ids)
             self._follow_offsets(ids)
@@ -183,15 +177,19 @@ class LiveMujocoEngine(WrappedModelEngine):
         super().load_state(state)
         self._keep_state(range(self.num_envs))
 
-    def _look_for_resets(self) -> None:
-        """Note where MuJoCo met a bad state since the last look; a reset, its own or the owner's, starts the counts."""
-        if all(bad.tobytes() == _QUIET for bad in self._bad):  # what is fastest
+    def _newly_bad(self) -> np.ndarray | None:
+        """Return where MuJoCo met a bad state since the last look; a reset, its own or the owner's, starts the counts.
+
+        None where it never met one, which is fastest.
+        """
+        if all(bad.tobytes() == _QUIET for bad in self._bad):
             self._counted[...] = 0
-            return
+            return None
         counts, times = self._counts(), self._clocks()
         again = (counts > 0) & (times < self._times)[:, None]
-        self._note_diverged(np.any((counts > self._counted) | again, axis=1))
+        bad: np.ndarray = np.any((counts > self._counted) | again, axis=1)
         self._counted, self._times = counts, times
+        return bad
 
     def _counts(self) -> np.ndarray:
         """Return how often MuJoCo met a bad state `[env, warning]`, in the order of `BAD_STATE`."""
@@ -205,8 +203,14 @@ class LiveMujocoEngine(WrappedModelEngine):
             for env in envs:
                 kept[env] = getattr(self._datas[env], name)
 
-    def _read(self, envs: Any, forward: bool) -> None:
+    def _compute(self, current: bool, envs: Any = None) -> None:
         """Copy the fields needed into the source arrays, as the live data hold them or as computed from its state."""
+        if envs is None:
+            envs = range(self.num_envs)
+            if self._needs_forward:
+                self._keep_state(envs)
+            if (bad := self._newly_bad()) is not None:
+                self._note_diverged(bad)
         option = self._model.opt
         off = int(option.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_GRAVITY)
         full = np.zeros((self.num_envs, len(LIMITS)), dtype=np.int64)
@@ -215,9 +219,9 @@ class LiveMujocoEngine(WrappedModelEngine):
                 for name in self._options:
                     is_off = off and name == "opt.gravity"
                     self._sources[name][env] = 0.0 if is_off else getattr(option, name.removeprefix("opt."))
-                data = self._forwarded(env) if forward and self._fields else self._datas[env]
+                data = self._forwarded(env) if current and self._fields else self._datas[env]
                 for name in self._fields:
-                    kept = None if forward else self._previous.get(name)
+                    kept = None if current else self._previous.get(name)
                     self._sources[name][env] = getattr(data, name) if kept is None else kept[env]
                 if FRICTION in self._sources:
                     self._sources[FRICTION][env] = dry_friction(self._model, data)
