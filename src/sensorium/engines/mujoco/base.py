@@ -245,6 +245,14 @@ class MujocoModelEngine(Engine):
     def _joint_ids(self) -> list[int]:
         return list(self._names["scalar_joint"].values())
 
+    def _derive(self, prepared: frozenset[Requirement]) -> None:
+        """Make the derived arrays of requirements that the model meets."""
+        raise NotImplementedError
+
+    def _check_time_steps(self) -> None:
+        """Raise ScheduleError where a time step was edited."""
+        raise NotImplementedError
+
     def _derive_from(self, prepared: frozenset[Requirement], sources: Mapping[str, Any]) -> None:
         tensors = {name: _shared(values) for name, values in sources.items()}
         self._derived.build(self.model, self._body_ids, self._joint_ids, prepared, tensors)

@@ -132,10 +132,6 @@ class MujocoEngine(OwnedModelEngine):
     # Model -------------------------------------------------------------------------------------------------------
 
     @property
-    def _is_installed(self) -> bool:
-        return self._batch is not None
-
-    @property
     def batch(self) -> Any:
         """The `mujoco.batch.Batch` that holds the environments, e.g. for `batch.get_data(env)`, `batch.expand(field)`.
 
@@ -185,7 +181,7 @@ class MujocoEngine(OwnedModelEngine):
         batch.reset(keyframe=self._key, stage=_NONE)
         if old is not None:
             self._carry_over(old, batch)
-        self._batch, self._model = batch, model
+        self._is_installed, self._batch, self._model = True, batch, model
         self.dt, self._options = model_time_step(model.opt, self._label), model.opt
         self._read_names(model)
         self._derive(prepared)

@@ -57,6 +57,7 @@ class OwnedModelEngine(MujocoModelEngine):
         if isinstance(model, mujoco.MjData):
             raise ModelError(f"an MjData is no model: wrap live objects with {self._own_call}.")
         self._label = label_of(model)
+        self._is_installed = False  # whether the environments exist
         self._model: Any = None
         self._spec: Any = None
         if isinstance(model, mujoco.MjModel):
@@ -82,17 +83,8 @@ class OwnedModelEngine(MujocoModelEngine):
         self._ensure()
         return self._model
 
-    @property
-    def _is_installed(self) -> bool:
-        """Whether the environments exist."""
-        raise NotImplementedError
-
     def _install(self, model: Any, prepared: frozenset[Requirement]) -> None:
         """Make the environments of a model; where there were some before the first tick, carry their state over."""
-        raise NotImplementedError
-
-    def _derive(self, prepared: frozenset[Requirement]) -> None:
-        """Make the derived arrays of requirements that the model meets."""
         raise NotImplementedError
 
     def _ensure(self) -> None:
@@ -177,10 +169,6 @@ class OwnedModelEngine(MujocoModelEngine):
 
     def _keep_state(self) -> None:
         """Note the state now in `_previous`."""
-        raise NotImplementedError
-
-    def _check_time_steps(self) -> None:
-        """Raise ScheduleError where a time step was edited."""
         raise NotImplementedError
 
     def _check_state(self) -> None:

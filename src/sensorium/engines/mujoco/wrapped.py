@@ -29,10 +29,6 @@ class WrappedModelEngine(MujocoModelEngine):
     def _apply(self, requirements: frozenset[Requirement]) -> None:
         self._derive(self.prepared | requirements)
 
-    def _derive(self, prepared: frozenset[Requirement]) -> None:
-        """Make the derived arrays of requirements."""
-        raise NotImplementedError
-
     def step(self, ctrl: Any = None, substeps: int = 1) -> None:
         """Refuse: the owner steps.
 
@@ -61,10 +57,6 @@ class WrappedModelEngine(MujocoModelEngine):
         if ticks:
             self._shift_state()
             self._note_ticks()
-
-    def _check_time_steps(self) -> None:
-        """Raise ScheduleError where a time step was edited."""
-        raise NotImplementedError
 
     def _shift_state(self) -> None:
         """Note the state now, and in `_previous` that of one tick before."""

@@ -69,9 +69,9 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
         deterministic: bool = False,
     ) -> None:
         mujoco_warp()
-        self._sizes = [None if size is None else positive_int(size, what) for size, what in _sized(nconmax, njmax)]
+        given = {"nconmax": nconmax, "njmax": njmax}
+        self._sizes = {what: None if size is None else positive_int(size, what) for what, size in given.items()}
         self._deterministic = deterministic
-        self._has_worlds = False
         super().__init__(model, positive_int(num_envs, "num_envs"), resolve_device(device), fresh, None, keyframe)
         refuse_unfresh_sleep(self._spec.option if self._sealed is None else self._sealed.opt, fresh)
         self.capture(True)
@@ -138,10 +138,6 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
 
     # Model ------------------------------------------------------------------------------------------------------------
 
-    @property
-    def _is_installed(self) -> bool:
-        return self._has_worlds
-
     def grants_late(self, requirement: Requirement) -> bool:
         """Whether a requirement may be prepared late; not where it needs other worlds, whose memory is elsewhere."""
         return super().grants_late(requirement) and (requirement == SHAPES or not self._lacks(requirement))
@@ -154,13 +150,13 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
         _write(worlds.states(), start_on_device, None)
         for option in ("gravity", "magnetic"):
             worlds.expand(f"opt.{option}")
-        if self._has_worlds:
+        if self._is_installed:
             old = self._worlds
             pristine = put_model(old.mjm, self._label, self._derived.compute.wp_device)
             self._set_options(pristine)
             worlds.take_over(old, pristine, default_state(old.mjm, self._key))
         self._attach(worlds)
-        self._has_worlds, self._model, self._start = True, model, start_on_device
+        self._is_installed, self._model, self._start = True, model, start_on_device
         self._reset_mask = torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
         if self._offsets:
             self._bind_offsets()
@@ -174,7 +170,7 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
         check_envs("MujocoWarpEngine", self.num_envs, 4 * state_size(model), self.device)
         m = put_model(model, self._label, device)
         self._set_options(m)
-        room = sizes(model, module, *self._sizes)
+        room = sizes(model, module, **self._sizes)
         try:
             with wp.ScopedDevice(device):
                 d = module.make_data(model, nworld=self.num_envs, **room)
@@ -300,7 +296,3 @@ def _write(targets: Mapping[str, torch.Tensor], values: Mapping[str, torch.Tenso
             value = values[name].expand_as(target)
             rows = None if mask is None else mask.reshape(-1, *[1] * (target.dim() - 1))
             target.copy_(value if rows is None else torch.where(rows, value, target))
-
-
-def _sized(nconmax: int | None, njmax: int | None) -> list[tuple[int | None, str]]:
-    return [(nconmax, "nconmax"), (njmax, "njmax")]
