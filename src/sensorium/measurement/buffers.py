@@ -57,10 +57,7 @@ class SensorBuffers:
         """States that the sensor registered for itself."""
         self.tables: list[ChainTable] = []
         """Every chain table that points at these knobs."""
-        self.knobs = Knobs(
-            compute, clock, plan.cfg, plan.chained, label=plan.label, seed=plan.seed,
-            rate_hz=1.0 / (clock.dt * plan.rate.period), prefixes=plan.prefixes, changed=self.refresh_tables,
-        )  # fmt: skip
+        self.knobs = Knobs(plan, compute, clock, self.refresh_tables)
         self.plan = replace(plan, knobs=frozenset(self.knobs.tables))
         self.stages = stage_runs(self.plan, compute, clock)
         self._allocate()
@@ -123,10 +120,7 @@ class SensorBuffers:
             self.posts = truths, works
         self.ring: Ring | None = None
         if plan.has_ring:
-            self.ring = Ring(
-                self.compute, self.clock, plan.cfg, plan.specs, plan.rate,
-                label=plan.label, seed=plan.seed, bad=self.bad,
-            )  # fmt: skip
+            self.ring = Ring(plan, self.compute, self.clock, self.bad)
         self.observers = [run for run in self.stages if run.cfg.observes]
         """Stages that look at every tick."""
         self.scratch = record() if self.observers else Record((), num_envs, device)
