@@ -91,14 +91,13 @@ def _plain(scene: Scene) -> Scene:
     import warp as wp
 
     stepper(scene)
-    segments = [scene._schedule._program, scene._on_read._together.program]
+    segments = [scene._schedule._program, scene._schedule._together.program]
     for _, segment in (each for work in segments if work is not None for each in work._segments):
 
         def run(segment: Any = segment) -> None:
-            rows = scene.compute._rows(0, segment._mask)
+            rows = scene.compute.rows(segment._mask)
             for launch in segment._launches:
-                args = launch.arguments(scene.compute)
-                args = args if launch.whole else [rows, *args]
+                args = [rows, *launch.arguments(scene.compute)]
                 wp.launch(launch.kernel, dim=launch.dim, inputs=args, device=scene.compute.wp_device)
 
         segment.run = run
@@ -117,7 +116,7 @@ def shards() -> list[Row]:
             scenes[what] = scene, stepper(scene)
         calls = {what: call for what, (_, call) in scenes.items()}
         seconds = interleaved(calls, repeats=1, rounds=max(200, 100_000 // num_envs))  # both cores must be free
-        decided = scenes["as decided"][0]._on_read._together.program
+        decided = scenes["as decided"][0]._schedule._together.program
         assert decided is not None
         count = max(segment.shards for _, segment in decided._segments)
         for what, value in seconds.items():

@@ -55,7 +55,6 @@ class Row:
 class Transport:
     """All that the kernels of one ring need; one argument instead of thirty, since each costs time at every launch."""
 
-    time: wp.array[wp.int32]  # for `_advance` alone, which has no rows
     head: wp.array[wp.int32]
     bad: wp.array2d[wp.uint8]
     # Law of arrival
@@ -86,9 +85,10 @@ class Transport:
 
 
 @kernel
-def _advance(tasks: wp.array[Transport]) -> None:
-    t = tasks[wp.tid()]
-    if t.time[1] == SAMPLE:
+def _advance(rows: Rows, tasks: wp.array[Transport]) -> None:
+    k, i = wp.tid()
+    t = tasks[k]
+    if rows.start + i == 0 and mode_now(rows) == SAMPLE:
         t.head[0] = (t.head[0] + 1) % t.stamp.shape[0]
 
 
@@ -345,7 +345,7 @@ class Ring:
         num_envs, device = compute.num_envs, compute.wp_device
         t = Transport()
         for name, tensor in {
-            **self._stamps, "time": self._clock.words, "head": self.head, "bad": bad,
+            **self._stamps, "head": self.head, "bad": bad,
             "delay": self._knobs["delay"].values, "loss": self._knobs["loss"].values,
             "shown_slot": self.shown_slot, "shown_stamp": self.shown_stamp, "shown_arrival": self.shown_arrival,
             "shown_valid": self.shown_valid,
@@ -384,7 +384,7 @@ class Ring:
         It follows `advance` of the host: only an ordinary sample moves.
         """
         if self._head_host is None:
-            self._compute.launch_task(_advance, (), self._transport, whole=True)
+            self._compute.launch_task(_advance, (), self._transport)
 
     def seek(self, position: int) -> None:
         """Make a slot the newest one."""

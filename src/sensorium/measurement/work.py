@@ -239,11 +239,7 @@ class SensorWork:
     # Segments ---------------------------------------------------------------------------------------------------------
 
     def _record(self, launches: Callable[[], object]) -> None:
-        segment = self._compute.record(launches, self._mask, owner=self._buffers)
-        if self._segments and self._segments[-1].is_recorded:
-            self._segments[-1] = self._segments[-1] + segment
-        else:
-            self._segments.append(segment)
+        self._segments.append(self._compute.record(launches, self._mask, owner=self._buffers))
 
     def _call(self, function: Callable[[], object]) -> None:
         self._segments.append(self._compute.call(function, self._mask))
