@@ -85,8 +85,6 @@ if TYPE_CHECKING:
     from sensorium.measurement.stages import Viscoelastic as Viscoelastic
     from sensorium.measurement.stages import WindowAverage as WindowAverage
     from sensorium.patterns import BpearlPatternCfg as BpearlPatternCfg
-    from sensorium.patterns import DepthCameraPattern as DepthCameraPattern
-    from sensorium.patterns import GridPattern as GridPattern
     from sensorium.patterns import GridPatternCfg as GridPatternCfg
     from sensorium.patterns import LidarPatternCfg as LidarPatternCfg
     from sensorium.patterns import PatternBaseCfg as PatternBaseCfg
@@ -98,7 +96,6 @@ if TYPE_CHECKING:
     from sensorium.patterns import RotatingMirrorPatternCfg as RotatingMirrorPatternCfg
     from sensorium.patterns import ScanPatternCfg as ScanPatternCfg
     from sensorium.patterns import ScanTable as ScanTable
-    from sensorium.patterns import SphericalPattern as SphericalPattern
     from sensorium.patterns import SphericalPatternCfg as SphericalPatternCfg
     from sensorium.patterns import SpinningPatternCfg as SpinningPatternCfg
     from sensorium.patterns import TablePatternCfg as TablePatternCfg
@@ -126,7 +123,6 @@ if TYPE_CHECKING:
     from sensorium.sensors.builtin import BuiltinSensorData as BuiltinSensorData
     from sensorium.sensors.cameras.depth_camera import DepthCamera as DepthCamera
     from sensorium.sensors.cameras.depth_camera import DepthCameraCfg as DepthCameraCfg
-    from sensorium.sensors.cameras.depth_camera import DepthCameraSensor as DepthCameraSensor
     from sensorium.sensors.cameras.ray_caster_camera import CameraData as CameraData
     from sensorium.sensors.cameras.ray_caster_camera import RayCasterCamera as RayCasterCamera
     from sensorium.sensors.cameras.ray_caster_camera import RayCasterCameraCfg as RayCasterCameraCfg
@@ -139,7 +135,6 @@ if TYPE_CHECKING:
     from sensorium.sensors.contact.contact_force import ContactForce as ContactForce
     from sensorium.sensors.contact.contact_force import ContactForceCfg as ContactForceCfg
     from sensorium.sensors.contact.contact_force import ContactForceData as ContactForceData
-    from sensorium.sensors.contact.contact_sensor import ContactData as ContactData
     from sensorium.sensors.contact.contact_sensor import ContactSensor as ContactSensor
     from sensorium.sensors.contact.contact_sensor import ContactSensorCfg as ContactSensorCfg
     from sensorium.sensors.contact.contact_sensor import ContactSensorData as ContactSensorData
@@ -183,56 +178,33 @@ if TYPE_CHECKING:
     from sensorium.sensors.rays.lidar import Lidar as Lidar
     from sensorium.sensors.rays.lidar import LidarCfg as LidarCfg
     from sensorium.sensors.rays.lidar import LidarData as LidarData
-    from sensorium.sensors.rays.lidar import LidarSensor as LidarSensor
-    from sensorium.sensors.rays.lidar import LidarSensorCfg as LidarSensorCfg
     from sensorium.sensors.rays.radar import Radar as Radar
     from sensorium.sensors.rays.radar import RadarCfg as RadarCfg
     from sensorium.sensors.rays.radar import RadarData as RadarData
-    from sensorium.sensors.rays.ray_caster import MultiMeshRayCaster as MultiMeshRayCaster
-    from sensorium.sensors.rays.ray_caster import MultiMeshRayCasterCfg as MultiMeshRayCasterCfg
-    from sensorium.sensors.rays.ray_caster import MultiMeshRayCasterData as MultiMeshRayCasterData
     from sensorium.sensors.rays.ray_caster import RayCaster as RayCaster
     from sensorium.sensors.rays.ray_caster import RayCasterCfg as RayCasterCfg
     from sensorium.sensors.rays.ray_caster import RayCasterData as RayCasterData
-    from sensorium.sensors.rays.ray_caster import RaycasterSensor as RaycasterSensor
-    from sensorium.sensors.rays.ray_caster import RaycasterSensorCfg as RaycasterSensorCfg
-    from sensorium.sensors.rays.ray_caster import RayCastSensor as RayCastSensor
-    from sensorium.sensors.rays.ray_caster import RayCastSensorCfg as RayCastSensorCfg
-    from sensorium.sensors.rays.ray_cfg import RaycastTargetCfg as RaycastTargetCfg
     from sensorium.sensors.rays.terrain_height import TerrainHeight as TerrainHeight
     from sensorium.sensors.rays.terrain_height import TerrainHeightCfg as TerrainHeightCfg
     from sensorium.sensors.rays.terrain_height import TerrainHeightData as TerrainHeightData
-    from sensorium.sensors.rays.terrain_height import TerrainHeightSensor as TerrainHeightSensor
-    from sensorium.sensors.rays.terrain_height import TerrainHeightSensorCfg as TerrainHeightSensorCfg
     from sensorium.sensors.touch.contact_depth_probe import ContactDepthProbe as ContactDepthProbe
     from sensorium.sensors.touch.contact_depth_probe import ContactDepthProbeCfg as ContactDepthProbeCfg
     from sensorium.sensors.touch.contact_depth_probe import ContactDepthProbeData as ContactDepthProbeData
-    from sensorium.sensors.touch.contact_depth_probe import KinematicDepthSensor as KinematicDepthSensor
-    from sensorium.sensors.touch.contact_depth_probe import KinematicDepthSensorCfg as KinematicDepthSensorCfg
     from sensorium.sensors.touch.contact_probe import ContactProbe as ContactProbe
     from sensorium.sensors.touch.contact_probe import ContactProbeCfg as ContactProbeCfg
     from sensorium.sensors.touch.contact_probe import ContactProbeData as ContactProbeData
-    from sensorium.sensors.touch.contact_probe import KinematicContactSensor as KinematicContactSensor
-    from sensorium.sensors.touch.contact_probe import KinematicContactSensorCfg as KinematicContactSensorCfg
-    from sensorium.sensors.touch.elastomer_taxel import ElastomerDisplacementSensor as ElastomerDisplacementSensor
-    from sensorium.sensors.touch.elastomer_taxel import ElastomerDisplacementSensorCfg as ElastomerDisplacementSensorCfg
     from sensorium.sensors.touch.elastomer_taxel import ElastomerTaxel as ElastomerTaxel
     from sensorium.sensors.touch.elastomer_taxel import ElastomerTaxelCfg as ElastomerTaxelCfg
     from sensorium.sensors.touch.elastomer_taxel import ElastomerTaxelData as ElastomerTaxelData
     from sensorium.sensors.touch.kinematic_tactile import KinematicTactileSensor as KinematicTactileSensor
     from sensorium.sensors.touch.kinematic_tactile import KinematicTactileSensorCfg as KinematicTactileSensorCfg
     from sensorium.sensors.touch.kinematic_tactile import KinematicTactileSensorData as KinematicTactileSensorData
-    from sensorium.sensors.touch.kinematic_tactile import KinematicTaxel as KinematicTaxel
-    from sensorium.sensors.touch.kinematic_tactile import KinematicTaxelCfg as KinematicTaxelCfg
     from sensorium.sensors.touch.pads import PadReading as PadReading
     from sensorium.sensors.touch.pads import Pads as Pads
     from sensorium.sensors.touch.pads import pad_blocks as pad_blocks
     from sensorium.sensors.touch.proximity_taxel import ProximityTaxel as ProximityTaxel
     from sensorium.sensors.touch.proximity_taxel import ProximityTaxelCfg as ProximityTaxelCfg
     from sensorium.sensors.touch.proximity_taxel import ProximityTaxelData as ProximityTaxelData
-    from sensorium.sensors.touch.surface_distance_probe import Proximity as Proximity
-    from sensorium.sensors.touch.surface_distance_probe import ProximityCfg as ProximityCfg
-    from sensorium.sensors.touch.surface_distance_probe import ProximitySensor as ProximitySensor
     from sensorium.sensors.touch.surface_distance_probe import SurfaceDistanceProbe as SurfaceDistanceProbe
     from sensorium.sensors.touch.surface_distance_probe import SurfaceDistanceProbeCfg as SurfaceDistanceProbeCfg
     from sensorium.sensors.touch.surface_distance_probe import SurfaceDistanceProbeData as SurfaceDistanceProbeData
@@ -240,7 +212,6 @@ if TYPE_CHECKING:
     from sensorium.sensors.touch.temperature_grid import TemperatureGrid as TemperatureGrid
     from sensorium.sensors.touch.temperature_grid import TemperatureGridCfg as TemperatureGridCfg
     from sensorium.sensors.touch.temperature_grid import TemperatureGridData as TemperatureGridData
-    from sensorium.sensors.touch.temperature_grid import TemperatureGridSensor as TemperatureGridSensor
     from sensorium.sensors.touch.touch import Touch as Touch
     from sensorium.sensors.touch.touch import TouchCfg as TouchCfg
     from sensorium.sensors.touch.touch import TouchData as TouchData
@@ -321,7 +292,6 @@ _MODULES = {
     "ConfigError": "sensorium.errors",
     "Contact": "sensorium.sensors.contact.contact",
     "ContactCfg": "sensorium.sensors.contact.contact",
-    "ContactData": "sensorium.sensors.contact.contact_sensor",
     "ContactDepthProbe": "sensorium.sensors.touch.contact_depth_probe",
     "ContactDepthProbeCfg": "sensorium.sensors.touch.contact_depth_probe",
     "ContactDepthProbeData": "sensorium.sensors.touch.contact_depth_probe",
@@ -343,13 +313,9 @@ _MODULES = {
     "DebugShape": "sensorium.readings",
     "DepthCamera": "sensorium.sensors.cameras.depth_camera",
     "DepthCameraCfg": "sensorium.sensors.cameras.depth_camera",
-    "DepthCameraPattern": "sensorium.patterns",
-    "DepthCameraSensor": "sensorium.sensors.cameras.depth_camera",
     "DeviceError": "sensorium.errors",
     "Dropout": "sensorium.measurement.stages",
     "DuplicateNameError": "sensorium.errors",
-    "ElastomerDisplacementSensor": "sensorium.sensors.touch.elastomer_taxel",
-    "ElastomerDisplacementSensorCfg": "sensorium.sensors.touch.elastomer_taxel",
     "ElastomerTaxel": "sensorium.sensors.touch.elastomer_taxel",
     "ElastomerTaxelCfg": "sensorium.sensors.touch.elastomer_taxel",
     "ElastomerTaxelData": "sensorium.sensors.touch.elastomer_taxel",
@@ -373,7 +339,6 @@ _MODULES = {
     "Gnss": "sensorium.sensors.inertial.gnss",
     "GnssCfg": "sensorium.sensors.inertial.gnss",
     "GnssData": "sensorium.sensors.inertial.gnss",
-    "GridPattern": "sensorium.patterns",
     "GridPatternCfg": "sensorium.patterns",
     "GroupDelay": "sensorium.measurement.stages",
     "HeightField": "sensorium.geometry.shapes",
@@ -395,15 +360,9 @@ _MODULES = {
     "JointWrenchData": "sensorium.sensors.joints.joint_wrench",
     "KeyPair": "sensorium.stream.security",
     "KinectDepth": "sensorium.measurement.stages",
-    "KinematicContactSensor": "sensorium.sensors.touch.contact_probe",
-    "KinematicContactSensorCfg": "sensorium.sensors.touch.contact_probe",
-    "KinematicDepthSensor": "sensorium.sensors.touch.contact_depth_probe",
-    "KinematicDepthSensorCfg": "sensorium.sensors.touch.contact_depth_probe",
     "KinematicTactileSensor": "sensorium.sensors.touch.kinematic_tactile",
     "KinematicTactileSensorCfg": "sensorium.sensors.touch.kinematic_tactile",
     "KinematicTactileSensorData": "sensorium.sensors.touch.kinematic_tactile",
-    "KinematicTaxel": "sensorium.sensors.touch.kinematic_tactile",
-    "KinematicTaxelCfg": "sensorium.sensors.touch.kinematic_tactile",
     "LaneInvasion": "sensorium.client.lane_invasion",
     "LaneInvasionEvent": "sensorium.client.lane_invasion",
     "LaneMarking": "sensorium.client.lane_invasion",
@@ -411,8 +370,6 @@ _MODULES = {
     "LidarCfg": "sensorium.sensors.rays.lidar",
     "LidarData": "sensorium.sensors.rays.lidar",
     "LidarPatternCfg": "sensorium.patterns",
-    "LidarSensor": "sensorium.sensors.rays.lidar",
-    "LidarSensorCfg": "sensorium.sensors.rays.lidar",
     "LinkThermalCfg": "sensorium.sensors.touch.temperature_grid",
     "LostEvents": "sensorium.wire.data",
     "LowPass": "sensorium.measurement.stages",
@@ -431,9 +388,6 @@ _MODULES = {
     "MountedSensorCfg": "sensorium.cfg",
     "MujocoEngine": "sensorium.engines.mujoco.engine",
     "MujocoWarpEngine": "sensorium.engines.mujoco_warp.engine",
-    "MultiMeshRayCaster": "sensorium.sensors.rays.ray_caster",
-    "MultiMeshRayCasterCfg": "sensorium.sensors.rays.ray_caster",
-    "MultiMeshRayCasterData": "sensorium.sensors.rays.ray_caster",
     "NATIVE_SENSOR": "sensorium.spec",
     "News": "sensorium.scene.news",
     "NonFiniteStateWarning": "sensorium.errors",
@@ -448,9 +402,6 @@ _MODULES = {
     "PinholeCameraPatternCfg": "sensorium.patterns",
     "Play": "sensorium.measurement.stages",
     "Pose": "sensorium.wire.pose",
-    "Proximity": "sensorium.sensors.touch.surface_distance_probe",
-    "ProximityCfg": "sensorium.sensors.touch.surface_distance_probe",
-    "ProximitySensor": "sensorium.sensors.touch.surface_distance_probe",
     "ProximityTaxel": "sensorium.sensors.touch.proximity_taxel",
     "ProximityTaxelCfg": "sensorium.sensors.touch.proximity_taxel",
     "ProximityTaxelData": "sensorium.sensors.touch.proximity_taxel",
@@ -459,16 +410,11 @@ _MODULES = {
     "RadarData": "sensorium.sensors.rays.radar",
     "RawData": "sensorium.wire.raw_data",
     "RayCast": "sensorium.world.ray_cast",
-    "RayCastSensor": "sensorium.sensors.rays.ray_caster",
-    "RayCastSensorCfg": "sensorium.sensors.rays.ray_caster",
     "RayCaster": "sensorium.sensors.rays.ray_caster",
     "RayCasterCamera": "sensorium.sensors.cameras.ray_caster_camera",
     "RayCasterCameraCfg": "sensorium.sensors.cameras.ray_caster_camera",
     "RayCasterCfg": "sensorium.sensors.rays.ray_caster",
     "RayCasterData": "sensorium.sensors.rays.ray_caster",
-    "RaycastTargetCfg": "sensorium.sensors.rays.ray_cfg",
-    "RaycasterSensor": "sensorium.sensors.rays.ray_caster",
-    "RaycasterSensorCfg": "sensorium.sensors.rays.ray_caster",
     "Rays": "sensorium.patterns",
     "Reading": "sensorium.readings",
     "Record": "sensorium.measurement.record",
@@ -506,7 +452,6 @@ _MODULES = {
     "SimpleSensor": "sensorium.sensors.core.base",
     "SimpleSensorCfg": "sensorium.cfg",
     "SkyZone": "sensorium.sensors.inertial.gnss",
-    "SphericalPattern": "sensorium.patterns",
     "SphericalPatternCfg": "sensorium.patterns",
     "SpikeFault": "sensorium.measurement.stages",
     "SpinningPatternCfg": "sensorium.patterns",
@@ -531,13 +476,10 @@ _MODULES = {
     "TemperatureGrid": "sensorium.sensors.touch.temperature_grid",
     "TemperatureGridCfg": "sensorium.sensors.touch.temperature_grid",
     "TemperatureGridData": "sensorium.sensors.touch.temperature_grid",
-    "TemperatureGridSensor": "sensorium.sensors.touch.temperature_grid",
     "TensorEngine": "sensorium.engines.tensor",
     "TerrainHeight": "sensorium.sensors.rays.terrain_height",
     "TerrainHeightCfg": "sensorium.sensors.rays.terrain_height",
     "TerrainHeightData": "sensorium.sensors.rays.terrain_height",
-    "TerrainHeightSensor": "sensorium.sensors.rays.terrain_height",
-    "TerrainHeightSensorCfg": "sensorium.sensors.rays.terrain_height",
     "Timeline": "sensorium.measurement.record",
     "TofDepth": "sensorium.measurement.stages",
     "Touch": "sensorium.sensors.touch.touch",
@@ -570,7 +512,7 @@ _MODULES = {
 }
 """Every public name and the module it lives in; a module is imported when one of its names is first used."""
 
-_SUBMODULES = ("patterns",)
+_SUBMODULES = ("compat", "patterns")
 """Subpackages that are there without an import of their own, as they are in the libraries whose names they have."""
 
 __all__ = [
@@ -617,7 +559,6 @@ __all__ = [
     "ConfigError",
     "Contact",
     "ContactCfg",
-    "ContactData",
     "ContactDepthProbe",
     "ContactDepthProbeCfg",
     "ContactDepthProbeData",
@@ -639,13 +580,9 @@ __all__ = [
     "DebugShape",
     "DepthCamera",
     "DepthCameraCfg",
-    "DepthCameraPattern",
-    "DepthCameraSensor",
     "DeviceError",
     "Dropout",
     "DuplicateNameError",
-    "ElastomerDisplacementSensor",
-    "ElastomerDisplacementSensorCfg",
     "ElastomerTaxel",
     "ElastomerTaxelCfg",
     "ElastomerTaxelData",
@@ -668,7 +605,6 @@ __all__ = [
     "Gnss",
     "GnssCfg",
     "GnssData",
-    "GridPattern",
     "GridPatternCfg",
     "GroupDelay",
     "HeightField",
@@ -686,15 +622,9 @@ __all__ = [
     "JointWrenchData",
     "KeyPair",
     "KinectDepth",
-    "KinematicContactSensor",
-    "KinematicContactSensorCfg",
-    "KinematicDepthSensor",
-    "KinematicDepthSensorCfg",
     "KinematicTactileSensor",
     "KinematicTactileSensorCfg",
     "KinematicTactileSensorData",
-    "KinematicTaxel",
-    "KinematicTaxelCfg",
     "LaneInvasion",
     "LaneInvasionEvent",
     "LaneMarking",
@@ -702,8 +632,6 @@ __all__ = [
     "LidarCfg",
     "LidarData",
     "LidarPatternCfg",
-    "LidarSensor",
-    "LidarSensorCfg",
     "LinkThermalCfg",
     "LostEvents",
     "LowPass",
@@ -720,9 +648,6 @@ __all__ = [
     "MountedSensorCfg",
     "MujocoEngine",
     "MujocoWarpEngine",
-    "MultiMeshRayCaster",
-    "MultiMeshRayCasterCfg",
-    "MultiMeshRayCasterData",
     "News",
     "NonFiniteStateWarning",
     "Normal",
@@ -736,9 +661,6 @@ __all__ = [
     "PinholeCameraPatternCfg",
     "Play",
     "Pose",
-    "Proximity",
-    "ProximityCfg",
-    "ProximitySensor",
     "ProximityTaxel",
     "ProximityTaxelCfg",
     "ProximityTaxelData",
@@ -747,16 +669,11 @@ __all__ = [
     "RadarData",
     "RawData",
     "RayCast",
-    "RayCastSensor",
-    "RayCastSensorCfg",
     "RayCaster",
     "RayCasterCamera",
     "RayCasterCameraCfg",
     "RayCasterCfg",
     "RayCasterData",
-    "RaycastTargetCfg",
-    "RaycasterSensor",
-    "RaycasterSensorCfg",
     "Rays",
     "Reading",
     "Record",
@@ -793,7 +710,6 @@ __all__ = [
     "SimpleSensor",
     "SimpleSensorCfg",
     "SkyZone",
-    "SphericalPattern",
     "SphericalPatternCfg",
     "SpikeFault",
     "SpinningPatternCfg",
@@ -818,13 +734,10 @@ __all__ = [
     "TemperatureGrid",
     "TemperatureGridCfg",
     "TemperatureGridData",
-    "TemperatureGridSensor",
     "TensorEngine",
     "TerrainHeight",
     "TerrainHeightCfg",
     "TerrainHeightData",
-    "TerrainHeightSensor",
-    "TerrainHeightSensorCfg",
     "Timeline",
     "TofDepth",
     "Touch",
@@ -879,6 +792,8 @@ def __getattr__(name: str) -> Any:
     else:
         from difflib import get_close_matches
 
+        if name in (moved := __getattr__("compat").MOVED):
+            raise AttributeError(f"module 'sensorium' has no attribute {name!r}: it is {moved[name]} now")
         near = get_close_matches(name, _MODULES, n=3)
         hint = f". Did you mean: {', '.join(near)}?" if near else ""
         raise AttributeError(f"module 'sensorium' has no attribute {name!r}{hint}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal
 
 from pydantic import (
@@ -19,6 +19,10 @@ from sensorium.spec import kind_of
 
 if TYPE_CHECKING:
     pass
+
+
+OWNERS: list[Callable[[type], type]] = [lambda cls: cls]
+"""How to find the class among a config's bases whose sensor it uses; the registry, which knows the pairs, adds its own."""
 
 
 class SensorCfg(Cfg, Generic[DataT]):
@@ -40,6 +44,9 @@ class SensorCfg(Cfg, Generic[DataT]):
     evaluate: Literal["auto", "always", "on_read", "wanted"] = "auto"
     """When samples are computed. ``auto``: on first read where that cannot be noticed, else at each due tick.
     ``always``: at each due tick. ``on_read``: only when read. ``wanted``: at due ticks, but not while nobody reads."""
+
+    data_class: ClassVar[type[Any] | None] = None
+    """A subclass of the sensor's data class that readings are given as; None for that class itself."""
 
     @field_validator("update_period")
     @classmethod
@@ -67,8 +74,8 @@ class SensorCfg(Cfg, Generic[DataT]):
 
     @classmethod
     def kind(cls) -> str:
-        """Return the name of this config class in files."""
-        return kind_of(cls)
+        """Return the name of this config class in files: of a class without a sensor of its own, its base's."""
+        return kind_of(OWNERS[-1](cls))
 
     @property
     def label(self) -> str:

@@ -1,12 +1,12 @@
 """Every sensor of ours: importing this module defines, and thereby registers, all of them."""
 
 from sensorium.sensors.builtin import BuiltinSensor, BuiltinSensorCfg, BuiltinSensorData
-from sensorium.sensors.cameras.depth_camera import DepthCamera, DepthCameraCfg, DepthCameraSensor
+from sensorium.sensors.cameras.depth_camera import DepthCamera, DepthCameraCfg
 from sensorium.sensors.cameras.ray_caster_camera import CameraData, RayCasterCamera, RayCasterCameraCfg
 from sensorium.sensors.contact.collision_events import CollisionEvents, CollisionEventsCfg, CollisionEventsData
 from sensorium.sensors.contact.contact import Contact, ContactCfg, ContactFlagData
 from sensorium.sensors.contact.contact_force import ContactForce, ContactForceCfg, ContactForceData
-from sensorium.sensors.contact.contact_sensor import ContactData, ContactSensor, ContactSensorCfg, ContactSensorData
+from sensorium.sensors.contact.contact_sensor import ContactSensor, ContactSensorCfg, ContactSensorData
 from sensorium.sensors.frames.body_state import BodyState, BodyStateCfg, BodyStateData
 from sensorium.sensors.frames.frame_transformer import FrameTransformer, FrameTransformerCfg, FrameTransformerData
 from sensorium.sensors.inertial.barometer import Barometer, BarometerCfg, BarometerData
@@ -20,25 +20,19 @@ from sensorium.sensors.joints.joint_wrench import JointWrench, JointWrenchCfg, J
 from sensorium.sensors.joints.motor_current import MotorCurrent, MotorCurrentCfg, MotorCurrentData
 from sensorium.sensors.rays.lidar import Lidar, LidarCfg, LidarData
 from sensorium.sensors.rays.radar import Radar, RadarCfg, RadarData
-from sensorium.sensors.rays.ray_caster import RayCaster, RayCasterCfg, RayCasterData, RayCastSensor, RayCastSensorCfg
+from sensorium.sensors.rays.ray_caster import RayCaster, RayCasterCfg, RayCasterData
 from sensorium.sensors.rays.terrain_height import TerrainHeight, TerrainHeightCfg, TerrainHeightData
 from sensorium.sensors.touch.contact_depth_probe import (
     ContactDepthProbe,
     ContactDepthProbeCfg,
     ContactDepthProbeData,
-    KinematicDepthSensor,
-    KinematicDepthSensorCfg,
 )
 from sensorium.sensors.touch.contact_probe import (
     ContactProbe,
     ContactProbeCfg,
     ContactProbeData,
-    KinematicContactSensor,
-    KinematicContactSensorCfg,
 )
 from sensorium.sensors.touch.elastomer_taxel import (
-    ElastomerDisplacementSensor,
-    ElastomerDisplacementSensorCfg,
     ElastomerTaxel,
     ElastomerTaxelCfg,
     ElastomerTaxelData,
@@ -47,8 +41,6 @@ from sensorium.sensors.touch.kinematic_tactile import (
     KinematicTactileSensor,
     KinematicTactileSensorCfg,
     KinematicTactileSensorData,
-    KinematicTaxel,
-    KinematicTaxelCfg,
 )
 from sensorium.sensors.touch.proximity_taxel import ProximityTaxel, ProximityTaxelCfg, ProximityTaxelData
 from sensorium.sensors.touch.surface_distance_probe import (
@@ -80,7 +72,6 @@ __all__ = [
     "CollisionEventsData",
     "Contact",
     "ContactCfg",
-    "ContactData",
     "ContactDepthProbe",
     "ContactDepthProbeCfg",
     "ContactDepthProbeData",
@@ -96,9 +87,6 @@ __all__ = [
     "ContactSensorData",
     "DepthCamera",
     "DepthCameraCfg",
-    "DepthCameraSensor",
-    "ElastomerDisplacementSensor",
-    "ElastomerDisplacementSensorCfg",
     "ElastomerTaxel",
     "ElastomerTaxelCfg",
     "ElastomerTaxelData",
@@ -123,15 +111,9 @@ __all__ = [
     "JointWrench",
     "JointWrenchCfg",
     "JointWrenchData",
-    "KinematicContactSensor",
-    "KinematicContactSensorCfg",
-    "KinematicDepthSensor",
-    "KinematicDepthSensorCfg",
     "KinematicTactileSensor",
     "KinematicTactileSensorCfg",
     "KinematicTactileSensorData",
-    "KinematicTaxel",
-    "KinematicTaxelCfg",
     "Lidar",
     "LidarCfg",
     "LidarData",
@@ -149,8 +131,6 @@ __all__ = [
     "Radar",
     "RadarCfg",
     "RadarData",
-    "RayCastSensor",
-    "RayCastSensorCfg",
     "RayCaster",
     "RayCasterCamera",
     "RayCasterCameraCfg",
