@@ -27,7 +27,7 @@ LEAST: dict[str, dict[str, Any]] = {
     "elastomer_taxel": {"targets": "cube"},
     "frame_transformer": {"target_frames": [{"body": "world"}]},
     "motor_current": {"torque_constant": 0.1},
-    "ray_caster_camera": {"pattern_cfg": {"kind": "pinhole_camera", "width": 4, "height": 3}},
+    "ray_caster_camera": {"pattern": {"kind": "pinhole_camera", "width": 4, "height": 3}},
     "touch": {"site": "pad"},
 }
 """What must be chosen, of kinds that are not content with a body."""
@@ -360,7 +360,7 @@ DIRECTED = [
     ("depth_camera", {"res": [9, 9]}, ""),
     ("depth_camera", {}, "d435"),
     ("depth_camera", {}, "kinect_v1"),
-    ("ray_caster_camera", {"pattern_cfg": CAMERA}, ""),
+    ("ray_caster_camera", {"pattern": CAMERA}, ""),
     ("lidar", {"scan_duration": 0.1, "update_period": 0.1}, ""),
     ("lidar", {"update_period": 0.1}, "vlp16"),
     ("lidar", {"update_period": 0.1}, "mid360"),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 OWNERS: list[Callable[[type], type]] = [lambda cls: cls]
-"""How to find the class among a config's bases whose sensor it uses; the registry, which knows the pairs, adds its own."""
+"""How to find the base of a config whose sensor it uses; the registry, which knows the pairs, adds its own."""
 
 
 class SensorCfg(Cfg, Generic[DataT]):

@@ -397,6 +397,8 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
     def history_valid(self) -> Tensor:
         """Bool [env, history]: whether an entry is of this episode; earlier entries are 0."""
         ages = torch.arange(max(self.cfg.history_length, 1), device=self.device)
+        if self.cfg.history_of == "sample":
+            return ages[None] < self.captures.frame[:, None]
         return ages[None] <= (self.truth_tick - self.captures.first_tick)[:, None]
 
     def compute_first_contact(self, dt: float, abs_tol: float = 1e-8) -> Tensor:

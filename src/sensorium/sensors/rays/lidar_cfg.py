@@ -140,7 +140,7 @@ class LidarCfg(RayCfg[LidarData]):
     dropoff_intensity_limit: Float = 0.8
     """Of ``"dropoff"``: points above this intensity are kept."""
     dropoff_zero_intensity: Float = 0.4
-    """Of ``"dropoff"``: probability that a point of intensity 0 is lost; linear from there to the limit, where none is."""
+    """Of ``"dropoff"``: probability that a point of intensity 0 is lost; linear from there to 0 at the limit."""
     noise_stddev: Float = 0.0
     """Of ``"dropoff"``: standard deviation of the points along their rays, m."""
 

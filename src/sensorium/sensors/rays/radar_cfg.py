@@ -64,7 +64,7 @@ class RadarCfg(RayCfg[RadarData]):
     """Rays of one sample, instead of `points_per_second`."""
     distribution: Literal["area", "central"] = "area"
     """How rays lie in the cone: ``"area"`` evenly over the ellipse of azimuth and altitude; ``"central"`` denser
-    towards the middle, on the flat end of the cone: (1, tan(h/2) u cos, tan(v/2) u sin) with u and the angle uniform."""
+    towards the middle, on the flat end of the cone: (1, tan(h/2) u cos, tan(v/2) u sin) with u and angle uniform."""
     pattern: OptionalPatternField = None
     """Fixed rays in the radar's frame instead of the cone; they all fire at once."""
     fields: tuple[str, ...] | Literal["all"] = ALWAYS
