@@ -319,9 +319,7 @@ def test_every_mount_is_blind_to_its_own_body_only() -> None:
     data = data_of(engine, bodies=("low", "high"), fields="all")
     np.testing.assert_allclose(numpy(data.distances), [[[1.0], [1.9]]], atol=10 * EPS)
     assert data.geom_ids.tolist() == [[[0], [1]]]
-    assert (
-        data.pos_w.shape == (1, 2, 3) and data.frame_pos_w.shape == (1, 2, 3) and data.frame_quat_w.shape == (1, 2, 4)
-    )
+    assert data.pos_w.shape == (1, 2, 3) and data.quat_w.shape == (1, 2, 4)
 
 
 def test_the_world_is_never_a_mounts_own_body() -> None:

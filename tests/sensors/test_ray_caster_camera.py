@@ -447,7 +447,7 @@ def test_a_camera_rebuilt_from_its_own_matrix_is_the_same() -> None:
     k = first.intrinsic_matrices[0].numpy()
     cfg = camera(pattern=sn.PinholeCameraPatternCfg.from_intrinsic_matrix(k, 40, 30))
     again: Any = scene_of(cfg, shapes=THINGS, pos=(-2.0, 0.1, 0.8))["camera"].data
-    torch.testing.assert_close(again.depth, first.depth)
+    torch.testing.assert_close(again.distance_to_image_plane, first.distance_to_image_plane)
     torch.testing.assert_close(again.intrinsic_matrices, first.intrinsic_matrices)
 
 
@@ -462,7 +462,7 @@ def test_each_env_may_have_its_own_lens() -> None:
     for env in range(3):
         cfg = camera(pattern=sn.PinholeCameraPatternCfg.from_intrinsic_matrix(k[env].numpy(), 40, 30))
         own: Any = scene_of(cfg, shapes=THINGS, pos=(-2.0, 0.1, 0.8))["camera"].data
-        close = torch.isclose(sensor.data.distance_to_image_plane[env], own.depth[0], rtol=1e-5)
+        close = torch.isclose(sensor.data.distance_to_image_plane[env], own.distance_to_image_plane[0], rtol=1e-5)
         assert close.float().mean() > 0.995  # but for pixels on an edge
         assert not torch.equal(sensor.data.distance_to_image_plane[env], plain[env])
 

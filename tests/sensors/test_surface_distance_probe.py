@@ -431,7 +431,6 @@ def test_a_shape_whose_pose_is_not_finite_makes_its_env_invalid_until_it_is() ->
         ({"probe_radius": 0.0}, "probe_radius: got 0.0, expected finite radii above 0, m"),
         ({"probe_radius": math.inf}, "probe_radius: got inf, expected finite radii above 0, m"),
         ({"probe_radius": (1.0, 2.0)}, "one number, or 1, one for each probe; not 2"),
-        ({"probe_radius": 1.0, "max_distance": 2.0}, "max_distance: got 2.0, expected the largest probe_radius, 1 m"),
         ({"probe_radius": 1.0, "min_distance": 1.5}, "probe_radius: got 1.0, expected above min_distance = 1.5 m"),
         ({"fields": ("distances",)}, "fields among distance, nearest_points_w.*distance"),
         ({"fields": ()}, "at least one field"),

@@ -33,7 +33,7 @@ from sensorium.wire.attributes import Attribute, SensorDefinition, blueprint_tit
 if TYPE_CHECKING:
     from sensorium.wire.pose import Pose
 
-CARLA_IDS = {"depth_camera": "sensor.camera.depth", "lidar": "sensor.lidar.ray_cast"}
+OWN_IDS = {"depth_camera": "sensor.camera.depth", "lidar": "sensor.lidar.ray_cast"}
 """Kinds that have another id than ``sensor.other.KIND``, because CARLA has such a sensor under that id."""
 RESERVED_BY_WORD = {"CONTACT_REPORT": "contact"}
 """Requirements with arguments that are reserved by a word of their own."""
@@ -209,7 +209,7 @@ def _find(id: str) -> _Blueprint:
 
 
 def _id(kind: str) -> str:
-    return CARLA_IDS.get(kind, f"sensor.other.{kind}")
+    return OWN_IDS.get(kind, f"sensor.other.{kind}")
 
 
 def _kind(cfg_class: Any) -> str:
@@ -322,9 +322,7 @@ def _blueprint_of(cfg_class: Any) -> _Blueprint:
         default = None if info.is_required() else info.get_default(call_default_factory=True)
         attributes.append(_attribute(name, info.annotation, default, required, texts.get(name, "")))
     if "update_period" in known and _TICK not in known:
-        attributes.insert(
-            0, Attribute(id=_TICK, type="float", unit="s", low=0.0, doc="Alias of `update_period`, in CARLA's word.")
-        )
+        attributes.insert(0, Attribute(id=_TICK, type="float", unit="s", low=0.0, doc="Alias of `update_period`."))
     needed = _requirements(cfg_class, least, selectors, attach)
     definition = SensorDefinition(
         id=_id(kind),
@@ -494,4 +492,4 @@ def _unit(name: str, text: str) -> str:
     return ""
 
 
-__all__ = ["CARLA_IDS", "build_cfg", "definitions", "requirements"]
+__all__ = ["OWN_IDS", "build_cfg", "definitions", "requirements"]
