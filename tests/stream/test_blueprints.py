@@ -286,7 +286,7 @@ def test_a_sensor_sits_on_the_body_or_the_world_and_a_selector_of_its_own_wins()
     assert build_cfg("imu") == sn.ImuCfg(body="world")
     assert build_cfg("imu", {"site": "imu"}, attach_to=BODY) == sn.ImuCfg(site="imu")
     assert build_cfg("imu", {"sites": '["a", "b"]'}) == sn.ImuCfg(sites=("a", "b"))
-    assert build_cfg("lidar", {"frame": "{type = 'site', name = 'top'}"}, attach_to=BODY).site.name == "top"
+    assert build_cfg("lidar", {"site": "{type = 'site', name = 'top'}"}, attach_to=BODY).site.name == "top"
 
 
 def test_contacts_are_measured_on_the_body_and_joints_on_its_robot() -> None:

@@ -242,7 +242,7 @@ class _Blueprint:
 
     def attached(self, fields: Mapping[str, Any], body: str | None, title: str) -> dict[str, Any]:
         """Return the fields that say where the sensor sits, as far as `fields` do not say it."""
-        selectors = (*self.selectors, *_aliases(self.cfg_class))
+        selectors = self.selectors
         if self.attach == "primary":
             selectors = ("primary", "prim_path")
         if any(name in fields for name in selectors):
@@ -345,11 +345,6 @@ def _attach_in_words(attach: str, on_world: bool) -> str:
     if attach == "joints":
         return "a body of the robot whose joints are measured, all of them, in place of joint and joints"
     return ""
-
-
-def _aliases(cfg_class: type[SensorCfg[Any]]) -> tuple[str, ...]:
-    """Return the fields that become a selector."""
-    return ("frame", "frames") if "frames" in cfg_class.model_fields else ()
 
 
 def _first_paragraph(cls: type) -> str:
