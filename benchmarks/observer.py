@@ -1,4 +1,4 @@
-"""What an observation of many sensors costs: one gather against concatenating the views."""
+"""What an observation of many sensors costs, against concatenating the views."""
 
 from functools import partial
 

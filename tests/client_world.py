@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sensorium.client.callbacks import Workers
-from sensorium.wire.world import Bodies, Body, Snapshot
+from sensorium.readings import Bodies, Body
+from sensorium.wire.world import Snapshot
 
 CAR = Body(1, "car/chassis", "car", (0.5, 0.0, 0.4), (2.0, 1.0, 0.5))
 BODIES = Bodies([Body(0, "post"), CAR, Body(2, "car/wheel", "car"), Body(3, "tree", "", (0, 0, 1), (0.2, 0.2, 1.0))])

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from sensorium.readings import Bodies, Body
 from sensorium.stream import streamed
 from sensorium.stream.failures import FailureLog
 from sensorium.stream.model import owner_of
@@ -25,7 +26,7 @@ from sensorium.wire.pose import Pose
 from sensorium.wire.raw_data import RawData
 from sensorium.wire.serializers import by_id
 from sensorium.wire.stream_info import StreamInfo
-from sensorium.wire.world import Bodies, Body, Snapshot
+from sensorium.wire.world import Snapshot
 
 
 def bodies(*rows: tuple[str, Sequence[float]], centers: Mapping[str, Sequence[float]] | None = None) -> Bodies:

@@ -18,15 +18,15 @@ import pytest
 SRC = Path(__file__).parents[1] / "src"
 
 LAYERS = (
-    "errors", "memory", "spec", "readings", "wire", "random", "cfg", "compute", "geometry", "engines", "world",
-    "measurement", "registry", "patterns", "sensors", "presets", "scene", "compat", "testing", "record", "stream",
-    "view", "client", "local", "demo", "cli", "__main__",
+    "errors", "plugins", "memory", "spec", "readings", "random", "cfg", "compute", "geometry", "engines", "world",
+    "measurement", "registry", "patterns", "sensors", "presets", "scene", "wire", "compat", "testing",
+    "record", "stream", "view", "client", "local", "demo", "cli", "__main__",
 )  # fmt: skip
 """The modules and packages in `sensorium`, in the direction of flow."""
 
 OUTPUTS = {
     "record": {"errors", "memory", "spec", "readings"},
-    "wire": {"errors", "spec", "readings"},
+    "wire": {"errors", "plugins", "spec", "readings"},
     "stream": {"errors", "memory", "spec", "readings", "wire", "registry", "cfg"},
     "client": {"errors", "spec", "readings", "wire"},
     "view": {"errors", "spec", "readings"},

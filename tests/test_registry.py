@@ -10,8 +10,7 @@ import pytest
 from torch import Tensor
 
 import sensorium as sn
-from sensorium import registry
-from sensorium.wire import plugins
+from sensorium import plugins, registry
 
 PLUGIN = {
     "__init__.py": "",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from sensorium.errors import ConfigError, UnknownNameError, WireError, listed
 from sensorium.spec import FieldSpec
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -185,6 +187,153 @@ class SceneDescription:
             "first_env": self.first_env,
             "sensors": {name: dict(value) for name, value in self.sensors.items()},
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """One body of the model.
+
+    Attributes:
+        id: its number, the index in the engine's list of bodies.
+        name: its full name, e.g. ``"robot/base"``.
+        entity: the part of the name before the first ``/``; empty where there is none.
+        center: middle of the bounding box of its shapes, in the body's frame, m.
+        half_extents: half the size of that box, m; all 0 where it has no shape.
+    """
+
+    id: int
+    name: str
+    entity: str = ""
+    center: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    half_extents: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+    @property
+    def type_id(self) -> str:
+        """What kind of thing it belongs to: the entity."""
+        return self.entity
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able description."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "entity": self.entity,
+            "center": list(self.center),
+            "half_extents": list(self.half_extents),
+        }
+
+
+class Bodies(Mapping[int, Body]):
+    """The bodies of a model, by number or by name: ``bodies[3]``, ``bodies["robot/base"]``. Iteration gives numbers.
+
+    Args:
+        bodies: all of them; the rows of a `Snapshot` have the same order.
+
+    Raises:
+        ConfigError: two have the same number or name.
+    """
+
+    __slots__ = ("_by_id", "_by_name", "_rows")
+
+    def __init__(self, bodies: Iterable[Body]) -> None:
+        listed_bodies = list(bodies)
+        self._by_id = {body.id: body for body in listed_bodies}
+        self._by_name = {body.name: body for body in listed_bodies}
+        self._rows = {body.id: row for row, body in enumerate(listed_bodies)}
+        if not len(self._by_id) == len(self._by_name) == len(listed_bodies):
+            raise ConfigError.single(
+                "Bodies", "bodies", [body.name for body in listed_bodies], "bodies with different numbers and names"
+            )
+
+    def __getitem__(self, key: int | str) -> Body:
+        """Return a body.
+
+        Raises:
+            UnknownNameError: there is none with that number or name; the message names the nearest.
+        """
+        found = self._by_name.get(key) if isinstance(key, str) else self._by_id.get(key)
+        if found is None:
+            if isinstance(key, str):
+                raise UnknownNameError("body", key, self._by_name)
+            raise UnknownNameError("body number", str(key), [f"{body.id} ({body.name})" for body in self.values()])
+        return found
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._by_id)
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._by_name if isinstance(key, str) else key in self._by_id
+
+    def __eq__(self, other: object) -> bool:
+        return list(self.values()) == list(other.values()) if isinstance(other, Bodies) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._by_id))
+
+    def __repr__(self) -> str:
+        return f"Bodies({listed(self._by_name)})"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names, in order."""
+        return tuple(self._by_name)
+
+    def find(self, pattern: str) -> tuple[Body, ...]:
+        """Return the bodies whose full name matches a regular expression as a whole, in order.
+
+        Raises:
+            UnknownNameError: none does.
+            ConfigError: the pattern is no regular expression.
+        """
+        try:
+            matches = re.compile(pattern).fullmatch
+        except re.error as error:
+            raise ConfigError.single("Bodies", "find", pattern, f"a regular expression ({error})") from None
+        found = tuple(body for name, body in self._by_name.items() if matches(name))
+        if not found:
+            raise UnknownNameError("body", pattern, self._by_name, "A pattern must match a full name.")
+        return found
+
+    def row(self, key: int | str) -> int:
+        """Return which row of a `Snapshot` belongs to a body.
+
+        Raises:
+            UnknownNameError: there is no such body.
+        """
+        return self._rows[self[key].id]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able description."""
+        return {"bodies": [body.to_dict() for body in self.values()]}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Bodies:
+        """Return the bodies that `to_dict` described.
+
+        Raises:
+            WireError: the values describe none.
+        """
+        try:
+            return cls(
+                Body(
+                    int(each["id"]),
+                    str(each["name"]),
+                    str(each["entity"]),
+                    _three(each["center"]),
+                    _three(each["half_extents"]),
+                )
+                for each in values["bodies"]
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise WireError(f"no description of bodies: {type(error).__name__}: {error}") from None
+
+
+def _three(values: Iterable[Any]) -> tuple[float, float, float]:
+    x, y, z = (float(value) for value in values)
+    return x, y, z
 
 
 @dataclass(frozen=True, slots=True)

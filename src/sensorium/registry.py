@@ -21,7 +21,7 @@ from typing import Any
 from sensorium.cfg.sensor import OWNERS, SensorCfg
 from sensorium.cfg.stage import FINDERS, STAGE_KINDS, StageCfg
 from sensorium.errors import DuplicateNameError, RegistrationError, SensoriumWarning, UnknownNameError
-from sensorium.wire.plugins import announced, attempt, load, module_of, package_of, text_of
+from sensorium.plugins import announced, attempt, load, module_of, package_of, text_of
 
 ENTRY_POINT_GROUP = "sensorium.sensors"
 OURS = "sensorium."

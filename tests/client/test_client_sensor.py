@@ -36,8 +36,8 @@ from sensorium.errors import (
     StreamError,
     UnknownNameError,
 )
+from sensorium.plugins import Plugins
 from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
-from sensorium.wire.plugins import Plugins
 from sensorium.wire.pose import Pose
 from sensorium.wire.world import Snapshot
 

@@ -14,12 +14,13 @@ import pytest
 from streaming import PATIENCE, running, until
 
 import sensorium as sn
+from sensorium.readings import Body
 from sensorium.stream import streamed
 from sensorium.wire import serializers
 from sensorium.wire.buffers import Buffer
 from sensorium.wire.owner import Owner
 from sensorium.wire.raw_data import RawData
-from sensorium.wire.world import Body, Snapshot
+from sensorium.wire.world import Snapshot
 
 ROAD = ("vehicle.ego/chassis", "vehicle.audi.a2/chassis", "vehicle.mercedes-benz.coupe/chassis", "walker/body")
 EGO, AUDI, COUPE, WALKER = range(4)

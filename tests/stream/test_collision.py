@@ -15,12 +15,12 @@ import torch
 from streamed_host import Host
 
 import sensorium as sn
+from sensorium.readings import Bodies, Body
 from sensorium.spec import Requirement, contact_array
 from sensorium.stream import streamed
 from sensorium.stream.collision import WORLD, Collision, CollisionEvent, reserve_contact
 from sensorium.stream.model import owner_of
 from sensorium.wire.serializers import OURS
-from sensorium.wire.world import Bodies, Body
 
 DT = 0.01
 BODIES = ("car", "wall", "post")

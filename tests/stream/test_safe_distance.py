@@ -11,11 +11,11 @@ from scipy.spatial.transform import Rotation
 from streamed_host import Host, NoTree, bodies
 
 import sensorium as sn
+from sensorium.readings import Bodies
 from sensorium.stream.geometry import boxes_overlap, matrices
 from sensorium.stream.model import owner_of
 from sensorium.stream.safe_distance import SafeDistance, SafeDistanceEvent
 from sensorium.wire.pose import Pose
-from sensorium.wire.world import Bodies
 
 CAR = ("car/base", (2.0, 1.0, 0.5))
 SMALL = (0.1, 0.1, 0.1)

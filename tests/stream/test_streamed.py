@@ -17,17 +17,17 @@ import pytest
 from streamed_host import Host, NoTree, bodies
 
 import sensorium as sn
+from sensorium import plugins
 from sensorium.errors import RegistrationError, SensoriumWarning, StreamError, UnknownNameError
+from sensorium.plugins import Plugins
 from sensorium.stream import streamed
 from sensorium.stream.failures import FailureLog
 from sensorium.stream.model import owner_of
 from sensorium.stream.sending import MAX_PENDING, MOST_IN_BUNDLE, Capture
 from sensorium.stream.streamed import StreamedSensor, run_tick
-from sensorium.wire import plugins
 from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
 from sensorium.wire.buffers import Buffer
 from sensorium.wire.data import ArrayData
-from sensorium.wire.plugins import Plugins
 from sensorium.wire.pose import Pose
 from sensorium.wire.raw_data import RawData
 from sensorium.wire.serializers import Serializer

@@ -17,13 +17,14 @@ import pytest
 from wire_messages import DENSE, FIELDS, RAGGED, field_message, make_info, make_message, make_reading, spec
 
 import sensorium as sn
+from sensorium import plugins
 from sensorium.errors import RegistrationError, SensoriumWarning, UnknownNameError, WireError
+from sensorium.plugins import Plugins
 from sensorium.readings import Reading
-from sensorium.wire import plugins, serializers
+from sensorium.wire import serializers
 from sensorium.wire.data import ArrayData
 from sensorium.wire.field_data import FieldData
 from sensorium.wire.header import TRUTH
-from sensorium.wire.plugins import Plugins
 from sensorium.wire.raw_data import RawData, empty
 from sensorium.wire.serializers import FieldSerializer, Serializer, by_id, by_name, plan, read_message, type_id
 from sensorium.wire.stream_info import StreamInfo
@@ -336,7 +337,8 @@ class WindSerializer(Serializer):
 
 USE = """
 import warnings
-from sensorium.wire import plugins, serializers
+from sensorium import plugins
+from sensorium.wire import serializers
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     assert "wind.Wind/1" not in serializers._by_name

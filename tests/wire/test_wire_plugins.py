@@ -12,9 +12,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from sensorium import plugins
 from sensorium.errors import SensoriumWarning
-from sensorium.wire import plugins
-from sensorium.wire.plugins import Plugins
+from sensorium.plugins import Plugins
 
 NOTED: dict[str, type] = {}
 """Where the modules of these tests note their classes."""

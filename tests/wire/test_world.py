@@ -12,10 +12,11 @@ import pytest
 from wire_messages import field_message, make_info, make_reading, spec
 
 from sensorium.errors import ConfigError, UnknownNameError, WireError
+from sensorium.readings import Bodies, Body
 from sensorium.wire.field_data import FieldData
 from sensorium.wire.pose import Pose
 from sensorium.wire.raw_data import RawData
-from sensorium.wire.world import Bodies, Body, Snapshot
+from sensorium.wire.world import Snapshot
 
 BODIES = Bodies(
     [

@@ -24,7 +24,7 @@ from sensorium.client.sensors import Ear, RemoteSensor
 from sensorium.client.session import Done, FrameListener, Session, Wish
 from sensorium.client.subscription import Subscription
 from sensorium.errors import ConfigError, SensoriumWarning, StreamError, UnknownNameError
-from sensorium.readings import SceneDescription
+from sensorium.readings import Bodies, Body, SceneDescription
 from sensorium.wire import messages as say
 from sensorium.wire.attributes import SensorDefinition
 from sensorium.wire.field_data import FieldData
@@ -32,7 +32,7 @@ from sensorium.wire.owner import owner_of
 from sensorium.wire.pose import Pose
 from sensorium.wire.stream_info import StreamInfo
 from sensorium.wire.warned import Warned, told, warn_again
-from sensorium.wire.world import Bodies, Body, Snapshot
+from sensorium.wire.world import Snapshot
 
 if TYPE_CHECKING:
     import zmq

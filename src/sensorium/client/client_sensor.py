@@ -15,11 +15,12 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from sensorium.client.callbacks import Strand, Workers
 from sensorium.errors import ConfigError, StaleError
+from sensorium.readings import Bodies
 from sensorium.wire.attributes import ActorDescription, SensorDefinition
 from sensorium.wire.owner import Owner, owner_of
 from sensorium.wire.pose import Pose
 from sensorium.wire.spawned import Registry, SpawnedSensor, check_envs, place
-from sensorium.wire.world import Bodies, Snapshot
+from sensorium.wire.world import Snapshot
 
 ENTRY_POINT_GROUP = "sensorium.client_sensors"
 """Where installed packages announce modules with client sensors."""

@@ -19,9 +19,10 @@ import numpy.typing as npt
 
 from sensorium.client.client_sensor import ClientEvent, ClientSensor
 from sensorium.errors import ConfigError, shown
+from sensorium.readings import Body
 from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
 from sensorium.wire.owner import Owner
-from sensorium.wire.world import Body, Snapshot
+from sensorium.wire.world import Snapshot
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Corner: TypeAlias = Literal["front_left", "front_right", "back_left", "back_right"]

@@ -21,12 +21,12 @@ from sensorium.client.client_sensor import ClientSensor
 from sensorium.client.link import Link, Message
 from sensorium.client.requests import Requests
 from sensorium.errors import SensoriumWarning, StreamError, UnknownNameError
+from sensorium.readings import Bodies
 from sensorium.wire import messages as say
 from sensorium.wire.header import HEADER_BYTES, MAGIC, Header
 from sensorium.wire.pose import Pose
 from sensorium.wire.stream_info import StreamInfo
 from sensorium.wire.warned import Warned, told
-from sensorium.wire.world import Bodies
 
 _NOTHING = StreamInfo(2**32 - 1, "", "", "")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from math import inf, prod
 from typing import Any
@@ -17,10 +17,8 @@ from sensorium.memory import Allowance, host_available, in_mb
 HOST_BYTES_PER_RAY = 250
 """Host memory that the rays of a pattern take for a moment while they are made, bytes (240 were measured)."""
 _FIX = "Take a smaller one, or fewer environments."
-_SHAPED = {torch.zeros, torch.ones, torch.empty, torch.rand, torch.randn}
-_NEW = {torch.Tensor.new_zeros, torch.Tensor.new_ones, torch.Tensor.new_empty}
-_LIKE = {torch.zeros_like, torch.ones_like, torch.empty_like, torch.full_like, torch.clone, torch.Tensor.clone,
-         torch.Tensor.contiguous}  # fmt: skip
+_MAKERS = {"zeros", "ones", "empty", "full", "rand", "randn"}
+"""Functions of torch that make a tensor of a size, also as ``new_zeros``."""
 
 
 class Memory:
@@ -44,7 +42,7 @@ class Memory:
         try:
             yield allowance
         finally:
-            self._allowances.remove(allowance)
+            self._allowances.pop()
 
     @contextmanager
     def building(self, *configs: Any) -> Iterator[None]:
@@ -60,9 +58,7 @@ class Memory:
         with ExitStack() as stack:
             stack.callback(self._builds.pop)
             if len(self._builds) == 1:
-                available = available_bytes(self._device)
-                allowance = Allowance(inf if available is None else available)
-                stack.enter_context(self.within(allowance))
+                stack.enter_context(self.within(Allowance(available_bytes(self._device))))
                 stack.enter_context(_Watch(self))
             try:
                 yield
@@ -76,7 +72,7 @@ class Memory:
 
     # Before something is allocated ------------------------------------------------------------------------------------
 
-    def check(self, nbytes: float, where: str, value: object, title: str = "") -> None:
+    def check(self, nbytes: float, where: str, value: object, title: str = "", rays: str = "") -> None:
         """Raise where so many bytes do not fit beside what was taken.
 
         Args:
@@ -84,15 +80,21 @@ class Memory:
             where: field of the config that drives them.
             value: its value.
             title: the config; empty for that of the sensor that is built.
+            rays: the rays that take these bytes, for the message.
 
         Raises:
             ConfigError: they do not fit.
         """
-        for allowance in self._allowances:
-            left = allowance.nbytes - allowance.taken
-            if nbytes > left:
-                left_over = f"{in_mb(max(left, 0))} are available"
-                raise self._error(where, value, allowance, in_mb(nbytes), left_over, title)
+        for each in self._allowances:
+            if nbytes > (left := each.nbytes - each.taken):
+                available = f"{in_mb(max(left, 0))} are available"
+                raise self._error(where, value, each, f"{rays}{in_mb(nbytes)}", available, title)
+
+    def _check_shape(self, nbytes: float, shape: Sequence[int]) -> None:
+        """Check bytes that follow from a shape; the config's field is only looked for where they do not fit."""
+        if any(nbytes > each.nbytes - each.taken for each in self._allowances):
+            title, where, value = self._driver(shape)
+            self.check(nbytes, where, value, title)
 
     def check_rays(self, count: int, where: str, value: object, mounts: int) -> None:
         """Raise where a pattern has too many rays, before they are made.
@@ -106,15 +108,12 @@ class Memory:
         Raises:
             ConfigError: they are more than allowed, or making them takes more host memory than is available.
         """
-        self._check_rays(count * mounts, where, value)
-        needed, available = count * HOST_BYTES_PER_RAY, host_available()
-        if available is not None and needed > available:
-            size, left = f"{count:.6g} rays, {in_mb(needed)}", f"{in_mb(available)} are available"
-            raise self._error(where, value, Allowance(available), size, left)
-        self.check(needed, where, value)
+        self._check_cast(count * mounts, where, value)
+        with self.within(Allowance(available_bytes("cpu"))):
+            self.check(count * HOST_BYTES_PER_RAY, where, value, rays=f"{count:.6g} rays, ")
 
-    def take_rays(self, shape: tuple[int, ...], mounts: int) -> None:
-        """Count the rays that a sensor casts for each sample.
+    def check_cast(self, shape: tuple[int, ...], mounts: int) -> None:
+        """Raise where a sensor casts too many rays for each sample.
 
         Args:
             shape: rays of one mount: their number, or the size of an image.
@@ -123,36 +122,28 @@ class Memory:
         Raises:
             ConfigError: they are more than allowed.
         """
-        self.check_cast(shape, mounts)
-        for allowance in self._allowances:
-            allowance.rays_taken += prod(shape) * mounts * self._num_envs
-
-    def check_cast(self, shape: tuple[int, ...], mounts: int) -> None:
-        """Raise where a sensor casts too many rays; arguments as of `take_rays`.
-
-        Raises:
-            ConfigError: they are more than allowed.
-        """
         title, where, value = self._driver(shape, has_envs=False)
         count = prod(shape)
-        self._check_rays(count * mounts, *(("rays", count) if where == "memory" else (where, value)), title)
+        self._check_cast(count * mounts, *(("rays", count) if where == "memory" else (where, value)), title)
 
-    def _check_rays(self, per_env: int, where: str, value: object, title: str = "") -> None:
+    def take_rays(self, shape: tuple[int, ...], mounts: int) -> None:
+        """Count the rays that a sensor casts for each sample, after `check_cast` of them."""
+        self.check_cast(shape, mounts)
+        for each in self._allowances:
+            each.rays_taken += prod(shape) * mounts * self._num_envs
+
+    def _check_cast(self, per_env: int, where: str, value: object, title: str = "") -> None:
         rays = per_env * self._num_envs
-        for allowance in self._allowances:
-            left = allowance.rays - allowance.rays_taken
-            if rays > left:
-                raise self._error(where, value, allowance, f"{rays} rays", f"{max(left, 0):.0f} are left", title)
+        for each in self._allowances:
+            if rays > (left := each.rays - each.rays_taken):
+                raise self._error(where, value, each, f"{rays} rays", f"{max(left, 0):.0f} are left", title)
 
-    def allocating(self, shape: tuple[int, ...], itemsize: int) -> None:
+    def allocating(self, shape: Sequence[int], dtype: torch.dtype) -> None:
         """Check one tensor that is going to be allocated, and count it."""
-        nbytes = prod(shape) * itemsize
-        for allowance in self._allowances:
-            if nbytes > allowance.nbytes - allowance.taken:
-                title, where, value = self._driver(shape)
-                self.check(nbytes, where, value, title)
-        for allowance in self._allowances:
-            allowance.taken += nbytes
+        nbytes = prod(shape) * dtype.itemsize
+        self._check_shape(nbytes, shape)
+        for each in self._allowances:
+            each.taken += nbytes
 
     def check_fields(self, nbytes: float, shapes: Mapping[str, tuple[int, ...]]) -> None:
         """Raise where the memory of data fields does not fit.
@@ -161,11 +152,9 @@ class Memory:
             nbytes: bytes of all of them.
             shapes: field -> shape.
         """
-        largest = max(shapes.values(), key=prod, default=())
-        title, where, value = self._driver((self._num_envs, *largest))
-        self.check(nbytes, where, value, title)
+        self._check_shape(nbytes, (self._num_envs, *max(shapes.values(), key=prod, default=())))
 
-    def _driver(self, shape: tuple[int, ...], *, has_envs: bool = True) -> tuple[str, str, object]:
+    def _driver(self, shape: Sequence[int], *, has_envs: bool = True) -> tuple[str, str, object]:
         """Return config, field and value that gave a shape its longest axis; the whole shape where none is found."""
         configs = self._builds[-1] if self._builds else ()
         for size in sorted({size for size in shape if size > 1}, reverse=True):
@@ -173,9 +162,8 @@ class Memory:
                 return _title(configs), "num_envs", size
             for cfg in configs:
                 for name in type(cfg).model_fields:
-                    value = getattr(cfg, name)
-                    if any(type(part) is int and part == size for part in _parts(value)):
-                        return _title((cfg,)), name, value
+                    if size in _integers(getattr(cfg, name)):
+                        return _title((cfg,)), name, getattr(cfg, name)
         return _title(configs), "memory", list(shape)
 
     def _error(
@@ -191,13 +179,10 @@ def _title(configs: tuple[Any, ...]) -> str:
     return f"{type(configs[0]).__name__}({configs[0].label!r})" if len(configs) == 1 else "Scene"
 
 
-def _parts(value: object) -> Iterator[object]:
-    """Yield a value of a config and the values within it."""
-    yield value
-    if isinstance(value, tuple):
-        yield from value
-    elif isinstance(value, BaseModel):
-        yield from (getattr(value, name) for name in type(value).model_fields)
+def _integers(value: object) -> list[int]:
+    """Return the integers that a value of a config consists of."""
+    parts = value if isinstance(value, tuple) else vars(value).values() if isinstance(value, BaseModel) else (value,)
+    return [part for part in parts if type(part) is int]
 
 
 def check_envs(title: str, num_envs: int, nbytes: int, device: str) -> None:
@@ -213,7 +198,7 @@ def check_envs(title: str, num_envs: int, nbytes: int, device: str) -> None:
         ConfigError: it does not fit; with its size and what is available.
     """
     needed, available = num_envs * nbytes, available_bytes(device)
-    if available is not None and needed > available:
+    if needed > available:
         expected = f"a number that fits: the state needs {in_mb(needed)}, and {in_mb(available)} are available"
         raise ConfigError.single(title, "num_envs", num_envs, expected, "Take fewer environments.")
 
@@ -228,25 +213,24 @@ class _Watch(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        options = kwargs or {}
-        dtype = options.get("dtype") or torch.float32
-        if func in _SHAPED or func in _NEW or func is torch.full or func is torch.Tensor.new_full:
-            given = args[1:] if func in _NEW or func is torch.Tensor.new_full else args
+        options, name = kwargs or {}, getattr(func, "__name__", "")
+        stem = name.removeprefix("new_")
+        if args and (name.endswith("_like") or name in ("clone", "contiguous")):
+            self._memory.allocating(args[0].shape, options.get("dtype") or args[0].dtype)
+        elif stem in _MAKERS and options.get("out") is None:
+            given = args[stem != name :]
             size = options.get("size", given[0] if given and not isinstance(given[0], int) else given)
-            if options.get("out") is None and isinstance(size, tuple | list) and all(isinstance(n, int) for n in size):
-                self._memory.allocating(tuple(size), dtype.itemsize)
-        elif func in _LIKE and args and isinstance(args[0], torch.Tensor):
-            dtype = options.get("dtype") or args[0].dtype
-            self._memory.allocating(tuple(args[0].shape), dtype.itemsize)
+            self._memory.allocating(size, options.get("dtype") or torch.float32)
         return func(*args, **options)
 
 
-def available_bytes(device: str) -> int | None:
-    """Return the bytes of memory of a torch device that are available; None where the system does not report them."""
-    if torch.device(device).type != "cuda":
-        return host_available()
-    cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return int(torch.cuda.mem_get_info(device)[0]) + cached
+def available_bytes(device: str) -> float:
+    """Return the available bytes of memory of a torch device; infinite where the system does not report them."""
+    if torch.device(device).type == "cuda":
+        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + cached
+    available = host_available()
+    return inf if available is None else available
 
 
-__all__ = ["Memory", "available_bytes", "check_envs"]
+__all__ = ["Memory", "check_envs"]

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from sensorium.sensors.core.base import Sensor
-
-if TYPE_CHECKING:
-    from sensorium.scene.scene import Scene
 
 
 class News:
     """What one output has not yet taken of a scene's sensors; `Scene.news` makes one.
 
     At first everything is news. ``scene.publish(names, since=news)`` takes what is new and notes that it was taken.
+
+    Args:
+        in_use: returns the sensors that `Scene.publish` takes by default.
+        sensor: returns a sensor by name.
     """
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+    def __init__(self, in_use: Callable[[], list[str]], sensor: Callable[[str], Sensor[Any, Any]]) -> None:
+        self._in_use, self._sensor = in_use, sensor
         self._taken: WeakKeyDictionary[Sensor[Any, Any], tuple[int, int, int]] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
@@ -36,9 +37,8 @@ class News:
             names: sensors to ask about, as for `Scene.publish`. None takes those that `Scene.publish` would.
             truth: whether a capture that has not arrived is news as well: the ground truth has it at once.
         """
-        scene = self._scene
-        wanted = scene._in_use() if names is None else names
-        return [name for name in wanted if self._is_new(scene[name], truth)]
+        wanted = self._in_use() if names is None else names
+        return [name for name in wanted if self._is_new(self._sensor(name), truth)]
 
     def note(self, sensor: Sensor[Any, Any]) -> None:
         """Note that what a sensor shows now was taken."""

@@ -2,16 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 import torch
 
 from sensorium.compute import Compute, pinned
+from sensorium.engines.base import Engine
+from sensorium.errors import ConfigError
 from sensorium.measurement.stages import ClockError
 from sensorium.readings import Reading, read_only
 from sensorium.sensors.core.base import Sensor
+from sensorium.sensors.core.poses import CapturePoses
+from sensorium.spec import BODY_POSE
+
+
+def env_range(envs: slice | None, num_envs: int) -> range:
+    """Return which envs a slice means.
+
+    Raises:
+        ConfigError: they are not side by side, or do not exist.
+    """
+    if envs is None:
+        return range(num_envs)
+    rows = range(num_envs)[envs]
+    ends = [end for end in (envs.start, envs.stop) if end is not None]
+    if rows.step != 1 or any(not -num_envs <= end <= num_envs for end in ends):
+        expected = f"a slice of step 1 within the {num_envs} environments"
+        raise ConfigError.single("Scene.publish", "envs", envs, expected)
+    return rows
+
+
+def without_poses(sensors: Iterable[Sensor[Any, Any]], engine: Engine) -> list[Sensor[Any, Any]]:
+    """Return the sensors whose poses are not kept yet and can be; the engine is prepared for that."""
+    new = [sensor for sensor in sensors if sensor.poses is None and sensor.mount is not None]
+    if BODY_POSE not in engine.prepared:
+        can = engine.grants_late(BODY_POSE) and engine.supports(BODY_POSE) is None
+        new = [sensor for sensor in new if can or not CapturePoses.needs_bodies(sensor)]
+        if (asks := next(filter(CapturePoses.needs_bodies, new), None)) is not None:
+            engine.prepare({BODY_POSE: asks.name})
+    return new
 
 
 def take_reading(sensor: Sensor[Any, Any], envs: range, *, truth: bool, poses: bool) -> Reading:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from sensorium.errors import ConfigError, listed, shown
 from sensorium.sensors.core.base import Sensor
+
+if TYPE_CHECKING:
+    from sensorium.scene.scene import Scene
 
 
 def saved_state(sensor: Sensor[Any, Any]) -> dict[str, Any]:
@@ -24,8 +27,8 @@ STATE = (
 """What `Scene.state` returns."""
 
 
-def check_state(state: Any) -> None:
-    """Raise `ConfigError` where something is no state of a scene."""
+def check_state(state: Any, scene: Scene) -> None:
+    """Raise `ConfigError` where something is no state of a scene, or is of another one."""
     expected, fix = "what scene.state() returned", "Save it with torch.save(scene.state(), path)."
     if not isinstance(state, Mapping):
         raise ConfigError.single("Scene.load_state", "state", state, expected, fix)
@@ -33,6 +36,13 @@ def check_state(state: Any) -> None:
         raise ConfigError.single("Scene.load_state", "state", list(state), f"{expected}, with {listed(missing)}", fix)
     if not isinstance(state["engine"], Mapping) or not isinstance(state["sensors"], Mapping):
         raise ConfigError.single("Scene.load_state", "state", state, expected, fix)
+    for name, mine, saved, what in (
+        ("seed", scene.seed, state["seed"], "the seed of the saved state"),
+        ("first_env", scene.first_env, state["first_env"], "as saved: the state is of another slice of the run"),
+        ("engine.num_envs", scene.num_envs, len(state["episode"]), "as saved"),
+    ):
+        if mine != saved:
+            raise ConfigError.single("Scene", name, mine, f"{saved}, {what}")
 
 
 def check_saved(sensor: Sensor[Any, Any], saved: Mapping[str, torch.Tensor]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -18,36 +19,33 @@ from sensorium.engines.base import Engine
 from sensorium.engines.envs import env_selection, mark
 from sensorium.errors import (
     ConfigError,
-    DuplicateNameError,
     ScheduleError,
     SensoriumWarning,
     StaleError,
-    UnsupportedError,
     listed,
     shown,
 )
 from sensorium.presets import Presets, presets
-from sensorium.readings import Reading, SceneDescription
-from sensorium.scene.discovery import Declared, SensorMap, ending_in, full_name
+from sensorium.readings import Bodies, Reading, SceneDescription
 from sensorium.scene.episode import begin, begin_again, load_kernels, starting
 from sensorium.scene.health import StateWatch
 from sensorium.scene.needs import requirements_of
 from sensorium.scene.news import News
 from sensorium.scene.observer import Observer
 from sensorium.scene.on_read import OnRead
-from sensorium.scene.publish import describe, take_reading
+from sensorium.scene.publish import env_range, take_reading, without_poses
 from sensorium.scene.saving import check_saved, check_state, saved_state
 from sensorium.scene.schedule import Schedule
 from sensorium.scene.slices import first_env_of
+from sensorium.scene.table import SensorMap, SensorTable
 from sensorium.scene.use import Use, exclusive, mending
 from sensorium.scene.watch import Watch, Watches
 from sensorium.sensors.builtin import BuiltinSensorCfg
 from sensorium.sensors.core.base import Sensor, SensorContext
 from sensorium.sensors.core.poses import CapturePoses
 from sensorium.sensors.core.trial import try_hooks
-from sensorium.spec import BODY_POSE, SHAPES, Requirement
-from sensorium.wire.world import Bodies, Body
-from sensorium.world.bodies import body_boxes, entity_of
+from sensorium.spec import Requirement
+from sensorium.world.bodies import bodies_of
 
 DataT = TypeVar("DataT")
 
@@ -111,43 +109,36 @@ class Scene:
         self.allow_gaps = allow_gaps
         self._debug = debug
         self._written: list[str] = []
-        self._declared = Declared(engine)
-        configs = self._named(list(sensors))
-        reserved = [item if isinstance(item, Requirement) else self._declared.resolve(item) for item in reserve]
+        self._table = SensorTable(engine)
+        configs = self._table.named(sensors)
+        reserved = [item if isinstance(item, Requirement) else self._table.resolve(item) for item in reserve]
         memory = Memory(engine.device, engine.num_envs)
         with memory.building(*configs):
             engine.prepare(requirements_of([*configs, *reserved], engine.supports, engine))
         if discover:
-            self._declared.discover()
-        for cfg in configs:
-            self._declared.check(cfg)
-            self._declared.take(cfg.label)
-        if not self._is_fresh:  # what is prepared later would be of another instant
-            self._declared.grant(self._declared.free)
+            self._table.discover(configs)
         self.compute = Compute(engine.device, engine.num_envs, capture=capture, first_env=self.first_env, memory=memory)
         engine.capture(capture)
         self.clock = Clock(self.compute, engine.dt_exact)
         self._context = SensorContext(engine, self.compute, self.clock, self.seed, semantics)
         if semantics:
             self._context.ray_scene.check_labels()
-        self._sensors: dict[str, Sensor[Any, Any]] = {}
         self._schedule = Schedule(self.compute, self.clock)
         self._on_read = OnRead(engine, self.compute, self.clock)
         self._own_control_steps = False
         self.arrangement = 0
         """A number that changes with the sensors: they were added, removed or reconfigured."""
-        self._short: dict[str, str] = {}
         self._skipped_at_reset = torch.zeros(engine.num_envs, dtype=torch.int64, device=self.compute.device)
         self._health = StateWatch(self.compute, self.clock)
         self._watches = Watches()
         self._is_within_step = False
-        self._news = News(self)
+        self._news = self.news()
         engine.refresh()
         self.clock.set(engine.tick, FIRST, 0)
         self.clock.episode.fill_(-1)
         with memory.building(*configs):  # together they must fit
             built = [self._build(cfg) for cfg in configs]
-        self._sensors = {sensor.name: sensor for sensor in built}
+        self._table.built = {sensor.name: sensor for sensor in built}
         self._arrange()
         load_kernels(built)
         self._reset_sensors(None)
@@ -162,33 +153,6 @@ class Scene:
             "a Scene cannot be copied or pickled. Build a second one from the same configs, and take the state along: "
             "other.load_state(scene.state())."
         )
-
-    # Configs and requirements -----------------------------------------------------------------------------------------
-
-    def _named(self, configs: Sequence[SensorCfg[Any]], taken: Iterable[str] = ()) -> list[SensorCfg[Any]]:
-        """Return configs under the names that they have in the scene; raise where two sensors have one name."""
-        seen, named = set(taken), []
-        for cfg in configs:
-            if not isinstance(cfg, SensorCfg):
-                raise ConfigError.single("Scene", "sensors", cfg, "sensor configs such as ImuCfg(...)")
-            cfg = self._declared.resolve(cfg)
-            if cfg.label in seen:
-                raise DuplicateNameError(
-                    f"{type(cfg).__name__}.name: two sensors are called {cfg.label!r}. Give each a name of its own: "
-                    f"{type(cfg).__name__}(name={cfg.label + '_2'!r}, ...)."
-                )
-            self._declared.check(cfg)
-            seen.add(cfg.label)
-            named.append(cfg)
-        return named
-
-    @property
-    def _configured(self) -> list[str]:
-        return [name for name in self._sensors if name not in self._declared.free]
-
-    @property
-    def _is_fresh(self) -> bool:
-        return bool(getattr(self.engine, "fresh", True))
 
     def _build(self, cfg: SensorCfg[Any]) -> Sensor[Any, Any]:
         sensor_class = registry.sensor_for(type(cfg))
@@ -212,35 +176,31 @@ class Scene:
     def __getitem__(self, key: str | SensorCfg[Any]) -> Sensor[Any, Any]:
         """Return a sensor by name, or, typed, by its config; a prefix may be left out while that is unique."""
         name = key if isinstance(key, str) else key.label
-        found = self._sensors.get(name)
+        found = self._table.built.get(name)
         return found if found is not None else self._find(name)
 
     def __contains__(self, key: str | SensorCfg[Any]) -> bool:
-        name = key if isinstance(key, str) else key.label
-        return name in self._sensors or name in self._declared.free or len(ending_in(name, list(self))) == 1
+        return (key if isinstance(key, str) else key.label) in self._table
 
     def __iter__(self) -> Iterator[str]:
-        return iter([*self._configured, *self._declared.free])
+        return iter(self._table.names)
 
     def __len__(self) -> int:
-        return len(self._configured) + len(self._declared.free)
+        return len(self._table.names)
 
     @property
     def sensors(self) -> Mapping[str, Sensor[Any, Any]]:
         """Name -> sensor: the configured ones in the order they were given, then what the model declares."""
-        return SensorMap(list(self), self.__getitem__)
+        return SensorMap(self._table.names, self.__getitem__)
 
-    def _full_name(self, name: str) -> str:
-        if name in self._sensors or name in self._declared.free:
-            return name
-        if name not in self._short:
-            self._short[name] = full_name(name, list(self), self._declared.refused, self.engine)
-        return self._short[name]
+    @property
+    def _sensors(self) -> dict[str, Sensor[Any, Any]]:
+        return self._table.built
 
     @launching
     def _find(self, name: str) -> Sensor[Any, Any]:
         """Return a sensor by its full or short name; a discovered one is built now."""
-        name = self._full_name(name)
+        name = self._table.full_name(name)
         if name not in self._sensors:
             sensor = self._build(BuiltinSensorCfg.from_existing(name))
             sensor.captures.count_from_start(self.engine.lag, self._skipped_at_reset)
@@ -249,11 +209,11 @@ class Scene:
 
     def _is_in_use(self, sensor: Sensor[Any, Any]) -> bool:
         """Whether a sensor has a config, or was discovered and read."""
-        return sensor.name not in self._declared.free or sensor in self._on_read
+        return sensor.name not in self._table.free or sensor in self._on_read
 
     def _start_using(self, sensor: Sensor[Any, Any]) -> None:
         """Have the engine compute a discovered sensor from now on, and evaluate it with the others that were read."""
-        self._declared.grant([sensor.name])
+        self._table.grant([sensor.name])
         self._on_read.add(sensor)
 
     @property
@@ -576,15 +536,12 @@ class Scene:
         Raises:
             UnsupportedError: it needs something of the model that was not prepared; the message says what to reserve.
         """
-        (named,) = self._named([cfg], self._configured)
-        self._prepare_late(named)
+        (named,) = self._table.named([cfg])
+        self._table.prepare_late(named, self.compute.memory)
         sensor = self._build(named)
         self._reset_one(sensor, None)
-        self._use.changing = "add()"
-        self._release(sensor.name, "was given a config")
-        self._sensors[sensor.name] = sensor
-        self._arrange()
-        self._use.mended()
+        with self._rearranging("add()"):
+            self._table.put(sensor)
         return sensor
 
     @exclusive
@@ -605,59 +562,35 @@ class Scene:
             sensor.cfg.replace(evaluate="wanted")
         except ConfigError:  # it must see every sample
             return False
-        self._use.changing = "compute_on_demand()"
-        sensor.on_demand, sensor._kind = True, None
-        self._arrange()
-        self._use.mended()
+        with self._rearranging("compute_on_demand()"):
+            sensor.on_demand, sensor._kind = True, None
         return True
 
     @mending
     def remove(self, name: str | SensorCfg[Any]) -> None:
         """Remove a sensor; its object and views raise when used from then on. The others do not notice."""
-        full_name = self._full_name(name if isinstance(name, str) else name.label)
+        full_name = self._table.full_name(name if isinstance(name, str) else name.label)
         interrupted = self._use.changing
         self._use.changing = interrupted or "remove()"
-        self._release(full_name, "was removed from its scene")
+        self._table.release(full_name, "was removed from its scene")
         self._arrange()
         self._use.changing = interrupted
 
     def _arrange(self) -> None:
         """Sort the sensors by when they are evaluated; their programs are built anew when they are first run."""
-        self._short = {}
         self.arrangement += 1
         self._on_read.arrange(
             lambda sensor: self._sensors.get(sensor.name) is sensor and sensor._evaluation()[0] == "lazy"
         )
         self._schedule.arrange(self._sensors.values())
 
-    def _release(self, name: str, why: str) -> None:
-        """Take a sensor out, where it is in the scene."""
-        self._declared.take(name)
-        if (sensor := self._sensors.pop(name, None)) is not None:
-            sensor.retire(why)
-
-    def _prepare_late(self, cfg: SensorCfg[Any]) -> None:
-        """Raise where a config needs of the engine what was not prepared.
-
-        What the model declares can be had late, and so can what needs nothing new of the model.
-        """
-        engine, missing = self.engine, {}
-        for requirement, name in requirements_of([cfg], engine.supports, engine).items():
-            if requirement in engine.prepared:
-                continue
-            is_declared = self._is_fresh and self._declared.grants(requirement)
-            if not is_declared and not engine.grants_late(requirement):
-                raise UnsupportedError(
-                    name,
-                    requirement,
-                    engine.name,
-                    "the model was prepared without it. Reserve it: "
-                    f"Scene(..., reserve=[{type(cfg).__name__}(...)]), or serve with --reserve RIG.toml that has one.",
-                )
-            missing[requirement] = name
-        if missing:
-            with self.compute.memory.building(cfg):
-                engine.prepare(missing)
+    @contextmanager
+    def _rearranging(self, call: str) -> Iterator[None]:
+        """In this block, a call changes which sensors are evaluated when."""
+        self._use.changing = call
+        yield
+        self._arrange()
+        self._use.mended()
 
     @exclusive
     @keeps_current
@@ -669,20 +602,12 @@ class Scene:
             ConfigError: every fault of the new config; the old sensor then stays as it was.
         """
         old = self[name]
-        (cfg,) = self._named([old.cfg.replace(**changes)], (other for other in self._configured if other != old.name))
-        self._prepare_late(cfg)
+        (cfg,) = self._table.named([old.cfg.replace(**changes)], without=old.name)
+        self._table.prepare_late(cfg, self.compute.memory)
         new = self._build(cfg)
         self._reset_one(new, None)
-        self._use.changing = "reconfigure()"
-        for name in (old.name, new.name):
-            self._declared.take(name)
-        self._sensors = {
-            (new.name if each is old else label): (new if each is old else each)
-            for label, each in self._sensors.items()
-        }
-        old.retire("was reconfigured")
-        self._arrange()
-        self._use.mended()
+        with self._rearranging("reconfigure()"):
+            self._table.replace(old, new)
         return new
 
     # Saving -----------------------------------------------------------------------------------------------------------
@@ -721,19 +646,10 @@ class Scene:
 
     @launching
     def _load_state(self, state: Mapping[str, Any]) -> None:
-        check_state(state)
-        if state["seed"] != self.seed:
-            raise ConfigError.single("Scene", "seed", self.seed, f"{state['seed']}, the seed of the saved state")
-        if state["first_env"] != self.first_env:
-            expected = f"{state['first_env']}, as saved: the state is of another slice of the run"
-            raise ConfigError.single("Scene", "first_env", self.first_env, expected)
-        extra = set(state["sensors"]).symmetric_difference(self._configured)
-        if not extra <= set(self._declared.free):
-            raise ConfigError.single(
-                "Scene", "sensors", self._configured, f"the sensors of the saved state: {listed(state['sensors'])}"
-            )
-        if state["episode"].shape != self.clock.episode.shape:
-            raise ConfigError.single("Scene", "engine.num_envs", self.num_envs, f"{len(state['episode'])}, as saved")
+        check_state(state, self)
+        if not set(state["sensors"]).symmetric_difference(self._table.configured) <= set(self._table.free):
+            expected = f"the sensors of the saved state: {listed(state['sensors'])}"
+            raise ConfigError.single("Scene", "sensors", self._table.configured, expected)
         for name, each in state["sensors"].items():
             check_saved(self[name], each["tensors"])
         for name in state["sensors"]:
@@ -767,7 +683,7 @@ class Scene:
         """Return what gathers fields of several sensors into one float32 tensor `[env, column]`, for a policy.
 
         ``look = scene.observer("imu.ang_vel_b", "scan.distances", truth=("imu.lin_vel_b",), replace_inf=5.0)`` once,
-        ``look()`` whenever an observation is wanted: a tensor that may be kept, in one launch. See `Observer`.
+        ``look()`` whenever an observation is wanted: a new tensor, which may be kept. See `Observer`.
 
         Args:
             fields: ``"sensor.field"``, or ``"sensor"`` for all its fields; columns are in this order.
@@ -798,7 +714,7 @@ class Scene:
         ``news = scene.news()`` once. ``news.of(names)`` then tells which sensors have something new, for nothing, and
         ``scene.publish(names, since=news)`` takes it. See `News`.
         """
-        return News(self)
+        return News(self._in_use, self.__getitem__)
 
     @exclusive
     def publish(
@@ -831,20 +747,21 @@ class Scene:
         Raises:
             ConfigError: `envs` has gaps, or environments that there are not.
         """
-        rows = self._env_range(envs)
+        rows = env_range(envs, self.num_envs)
         wanted = self._in_use() if names is None else list(names)
-        self._declared.grant([name for name in wanted if name in self._declared.free])
+        self._table.grant(wanted)
+        news = self._news if since is None else since
         if since is not None:
             wanted = since.of(wanted)
         sensors = {name: self[name] for name in wanted}
         if only_new:
             sensors = {name: sensor for name, sensor in sensors.items() if self._news.has_captured(sensor)}
-        if poses:
-            self._keep_poses(sensors.values())
+        if poses and (new := without_poses(sensors.values(), self.engine)):
+            self._begin_poses(new)
         out = {}
         for name, sensor in sensors.items():
             out[name] = take_reading(sensor, rows, truth=truth, poses=poses)
-            (self._news if since is None else since).note(sensor)
+            news.note(sensor)
         return out
 
     def bodies(self) -> Bodies:
@@ -852,61 +769,26 @@ class Scene:
 
         Boxes are 0 where the engine knows no shapes.
         """
-        engine, reader = self.engine, "Scene.bodies"
-        wanted = [need for need in (SHAPES, BODY_POSE) if engine.grants_late(need) and engine.supports(need) is None]
-        engine.prepare(dict.fromkeys(wanted, reader))
-        names = engine.names("body")
-        boxes = body_boxes(engine).tolist() if SHAPES in engine.prepared else [[0.0] * 6] * len(names)
-        return Bodies(
-            Body(row, name, entity_of(name), tuple(box[:3]), tuple(box[3:]))
-            for row, (name, box) in enumerate(zip(names, boxes, strict=True))
-        )
+        return bodies_of(self.engine, "Scene.bodies")
 
     def _in_use(self) -> list[str]:
         return [name for name, sensor in self._sensors.items() if self._is_in_use(sensor)]
 
-    def _env_range(self, envs: slice | None) -> range:
-        """Return which envs a slice means; raise where they are not side by side."""
-        if envs is None:
-            return range(self.num_envs)
-        rows = range(self.num_envs)[envs]
-        ends = [end for end in (envs.start, envs.stop) if end is not None]
-        if rows.step != 1 or any(not -self.num_envs <= end <= self.num_envs for end in ends):
-            expected = f"a slice of step 1 within the {self.num_envs} environments"
-            raise ConfigError.single("Scene.publish", "envs", envs, expected)
-        return rows
-
-    def _keep_poses(self, sensors: Iterable[Sensor[Any, Any]]) -> None:
-        """Keep the poses of mounts with the samples of sensors from now on, where they can be had."""
-        new = [sensor for sensor in sensors if sensor.poses is None and sensor.mount is not None]
-        engine = self.engine
-        if BODY_POSE not in engine.prepared:
-            can = engine.grants_late(BODY_POSE) and engine.supports(BODY_POSE) is None
-            new = [sensor for sensor in new if can or not CapturePoses.needs_bodies(sensor)]
-            if (asks := next(filter(CapturePoses.needs_bodies, new), None)) is not None:
-                engine.prepare({BODY_POSE: asks.name})
-        if new:
-            self._begin_poses(new)
-
     @keeps_current
     @launching
     def _begin_poses(self, sensors: Iterable[Sensor[Any, Any]]) -> None:
-        self._use.changing = "publish(poses=True)"
-        for sensor in sensors:
-            sensor.poses, sensor.at_reset = CapturePoses(sensor), None
-            sensor.poses.begin()
-        self._arrange()
-        self._use.mended()
+        with self._rearranging("publish(poses=True)"):
+            for sensor in sensors:
+                sensor.poses, sensor.at_reset = CapturePoses(sensor), None
+                sensor.poses.begin()
 
     @exclusive
     def forget_poses(self, names: Iterable[str] | None = None) -> None:
         """Keep the poses of mounts no more, for some sensors or all, until `publish` is asked for them again."""
-        for name in list(self._sensors) if names is None else names:
-            sensor = self[name]
-            sensor.poses, sensor.at_reset = None, None
-        self._use.changing = "forget_poses()"
-        self._arrange()
-        self._use.mended()
+        sensors = [self[name] for name in (list(self._sensors) if names is None else names)]
+        with self._rearranging("forget_poses()"):
+            for sensor in sensors:
+                sensor.poses, sensor.at_reset = None, None
 
     def local_client(self, **options: Any) -> Any:
         """Return a client of this scene in this process: the API of `sensorium.connect`, data by reference.
@@ -920,8 +802,7 @@ class Scene:
 
     def description(self) -> SceneDescription:
         """Return what a recorder or listener needs to know once, of all sensors, discovered ones too."""
-        sensors = {name: describe(self._sensors[name]) for name in self._configured}
-        sensors |= {name: self._declared.describe(name, self.clock) for name in self._declared.free}
+        sensors = self._table.describe(self.clock)
         return SceneDescription(self.engine.name, self.engine.dt, self.num_envs, self.seed, sensors, self.first_env)
 
 

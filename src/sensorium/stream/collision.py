@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 
 from sensorium.errors import ConfigError, Fault, SelectionError, UnsupportedError, WireError, listed, nearest
-from sensorium.readings import Array, Reading
+from sensorium.readings import Array, Bodies, Body, Reading
 from sensorium.spec import CONTACT_REPORT, Requirement
 from sensorium.stream.failures import LOG
 from sensorium.stream.model import Model, owner_of
@@ -27,7 +27,7 @@ from sensorium.wire.data import ArrayData
 from sensorium.wire.owner import Owner
 from sensorium.wire.raw_data import RawData
 from sensorium.wire.serializers import Serializer
-from sensorium.wire.world import Bodies, Body, Snapshot
+from sensorium.wire.world import Snapshot
 
 if TYPE_CHECKING:
     from sensorium.cfg import SensorCfg

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
+from sensorium.readings import Bodies, Body
 from sensorium.spec import Requirement
 from sensorium.wire.owner import Owner
 from sensorium.wire.owner import owner_of as owner_by_entity
-from sensorium.wire.world import Bodies, Body
 
 
 class Model(Protocol):

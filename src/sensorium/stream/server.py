@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from sensorium.errors import ConfigError, StreamError, UnknownNameError
+from sensorium.readings import Bodies
 from sensorium.stream import streamed
 from sensorium.stream.commands import Commands
 from sensorium.stream.doorkeeper import Doorkeeper
@@ -33,7 +34,7 @@ from sensorium.wire import messages as say
 from sensorium.wire.pose import Pose
 from sensorium.wire.slots import Probe, slots_available
 from sensorium.wire.stream_info import StreamInfo
-from sensorium.wire.world import Bodies, Snapshot
+from sensorium.wire.world import Snapshot
 
 if TYPE_CHECKING:
     from sensorium.readings import Reading

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sensorium.errors import ConfigError, DuplicateNameError, SensoriumError, UnknownNameError
 from sensorium.memory import Allowance
+from sensorium.readings import Body
 from sensorium.stream import blueprints, streamed
 from sensorium.stream.model import owner_of
 from sensorium.stream.outgoing import Context
@@ -19,7 +20,6 @@ from sensorium.stream.streamed import StreamedSensor
 from sensorium.wire.attributes import SensorDefinition, find_definition
 from sensorium.wire.pose import Pose
 from sensorium.wire.stream_info import StreamInfo
-from sensorium.wire.world import Body
 
 if TYPE_CHECKING:
     from sensorium.stream.server import Server

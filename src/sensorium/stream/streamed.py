@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from sensorium.errors import RegistrationError, shown
-from sensorium.readings import Array, Reading
+from sensorium.readings import Array, Bodies, Reading
 from sensorium.stream.failures import FailureLog, SensorFailure
 from sensorium.stream.geometry import quat_product, rotated
 from sensorium.stream.model import Model
@@ -23,7 +23,7 @@ from sensorium.wire.owner import Owner
 from sensorium.wire.pose import Pose
 from sensorium.wire.serializers import Serializer
 from sensorium.wire.spawned import Registry, SpawnedSensor, check_envs, place, rows_of
-from sensorium.wire.world import Bodies, Snapshot
+from sensorium.wire.world import Snapshot
 
 if TYPE_CHECKING:
     from sensorium.cfg import SensorCfg

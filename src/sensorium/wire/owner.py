@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sensorium.wire.world import Bodies, Body
+from sensorium.readings import Bodies, Body
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sensorium.errors import RegistrationError, UnknownNameError, WireError
+from sensorium.plugins import Plugins
 from sensorium.readings import Array, Reading
 from sensorium.wire.bundles import split_bundle
 from sensorium.wire.data import LostEvents, SensorData
 from sensorium.wire.field_data import FieldData
 from sensorium.wire.header import BUNDLE, LOST, type_id
 from sensorium.wire.layout import Block, Layout, plan
-from sensorium.wire.plugins import Plugins
 from sensorium.wire.raw_data import RawData, empty
 from sensorium.wire.stream_info import StreamInfo
 

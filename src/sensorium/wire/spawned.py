@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sensorium.errors import ConfigError, RegistrationError, StreamError, UnknownNameError, shown
+from sensorium.plugins import Plugins
 from sensorium.wire.attributes import ActorDescription, SensorDefinition
 from sensorium.wire.owner import Owner
-from sensorium.wire.plugins import Plugins
 from sensorium.wire.pose import Pose
 from sensorium.wire.world import Snapshot
 

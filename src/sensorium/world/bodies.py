@@ -7,13 +7,31 @@ from numpy.typing import NDArray
 
 from sensorium.engines.base import Engine
 from sensorium.geometry.bounds import placed_box, rotation
-from sensorium.spec import BODY_POSE
+from sensorium.readings import Bodies, Body
+from sensorium.spec import BODY_POSE, SHAPES
 
 
 def entity_of(name: str) -> str:
     """Return what a body belongs to: the part of its name before the first ``/``, empty where there is none."""
     entity, slash, _ = name.partition("/")
     return entity if slash else ""
+
+
+def bodies_of(engine: Engine, reader: str) -> Bodies:
+    """Return all bodies of a model; their boxes are 0 where the engine knows no shapes.
+
+    Args:
+        engine: the engine; it is prepared for shapes where it grants them late.
+        reader: who asks, for messages.
+    """
+    wanted = [need for need in (SHAPES, BODY_POSE) if engine.grants_late(need) and engine.supports(need) is None]
+    engine.prepare(dict.fromkeys(wanted, reader))
+    names = engine.names("body")
+    boxes = body_boxes(engine).tolist() if SHAPES in engine.prepared else [[0.0] * 6] * len(names)
+    return Bodies(
+        Body(row, name, entity_of(name), tuple(box[:3]), tuple(box[3:]))
+        for row, (name, box) in enumerate(zip(names, boxes, strict=True))
+    )
 
 
 def body_boxes(engine: Engine) -> NDArray[np.float32]:
@@ -57,4 +75,4 @@ def _poses(engine: Engine) -> NDArray[np.float64]:
     return np.concatenate(parts, axis=1)
 
 
-__all__ = ["body_boxes", "entity_of"]
+__all__ = ["bodies_of", "body_boxes", "entity_of"]

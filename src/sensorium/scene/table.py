@@ -1,0 +1,283 @@
+"""The sensors of a scene by name: those with a config, and those that the model declares.
+
+Declared sensors are in a scene without a config, at no cost until they are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+from sensorium.cfg import SensorCfg
+from sensorium.compute import Clock, Memory
+from sensorium.engines.base import Engine, NativeSensor
+from sensorium.errors import (
+    ConfigError,
+    DuplicateNameError,
+    Fault,
+    SelectionError,
+    UnknownNameError,
+    UnsupportedError,
+    listed,
+    nearest,
+)
+from sensorium.scene.needs import requirements_of
+from sensorium.scene.publish import describe
+from sensorium.sensors.builtin import BuiltinSensorCfg, described, field_of, with_full_names
+from sensorium.sensors.core.base import Sensor
+from sensorium.spec import NATIVE_SENSOR, resolve_field
+
+
+class SensorTable:
+    """The sensors of one scene.
+
+    Attributes:
+        built: name -> sensor; those with a config in the order they were given, and the declared ones that were built.
+        free: declared sensors that are in the scene without a config; none before `discover`.
+        refused: declared sensors that the engine cannot give, with the reason.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.built: dict[str, Sensor[Any, Any]] = {}
+        self.free: dict[str, NativeSensor] = {}
+        self.refused: dict[str, str] = {}
+        self._full_names: dict[str, str] = {}
+
+    # Names ------------------------------------------------------------------------------------------------------------
+
+    @property
+    def configured(self) -> list[str]:
+        """The sensors with a config, in order."""
+        return [name for name in self.built if name not in self.free]
+
+    @property
+    def names(self) -> list[str]:
+        """All sensors: those with a config, then the free ones."""
+        return [*self.configured, *self.free]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.built or name in self.free or len(_ending_in(name, self.names)) == 1
+
+    def full_name(self, name: str) -> str:
+        """Return the one sensor that a name, which may lack its prefix, means.
+
+        Raises:
+            SelectionError: several sensors end in that name.
+            UnsupportedError: it is one of `refused`.
+            UnknownNameError: there is no such sensor.
+        """
+        if name in self.built or name in self.free:
+            return name
+        if name not in self._full_names:
+            self._full_names[name] = self._find(name)
+        return self._full_names[name]
+
+    def _find(self, name: str) -> str:
+        found = _ending_in(name, self.names)
+        if len(found) == 1:
+            return found[0]
+        if found:
+            fix = f"It matches {listed(found)}. Write the full name."
+            raise SelectionError("Scene", [Fault("sensor", repr(name), "exactly one sensor", fix)])
+        refused = [name] if name in self.refused else _ending_in(name, self.refused)
+        if len(refused) != 1:
+            raise UnknownNameError("sensor", name, self.names)
+        why = f"the model declares it, but {self.refused[refused[0]]}"
+        raise UnsupportedError(refused[0], NATIVE_SENSOR(refused[0]), self.engine.name, why)
+
+    # Configs ----------------------------------------------------------------------------------------------------------
+
+    def named(self, configs: Iterable[SensorCfg[Any]], without: str = "") -> list[SensorCfg[Any]]:
+        """Return configs under the names that they have in the scene.
+
+        Args:
+            configs: what is to be in the scene beside the sensors with a config.
+            without: a sensor whose name is free again.
+
+        Raises:
+            ConfigError: something is no config.
+            DuplicateNameError: two sensors would have one name.
+        """
+        seen, named = {name for name in self.configured if name != without}, []
+        for cfg in configs:
+            if not isinstance(cfg, SensorCfg):
+                raise ConfigError.single("Scene", "sensors", cfg, "sensor configs such as ImuCfg(...)")
+            cfg = self.resolve(cfg)
+            if cfg.label in seen:
+                raise DuplicateNameError(
+                    f"{type(cfg).__name__}.name: two sensors are called {cfg.label!r}. Give each a name of its own: "
+                    f"{type(cfg).__name__}(name={cfg.label + '_2'!r}, ...)."
+                )
+            self._check(cfg, self.free)
+            seen.add(cfg.label)
+            named.append(cfg)
+        return named
+
+    def prepare_late(self, cfg: SensorCfg[Any], memory: Memory) -> None:
+        """Prepare the engine for a sensor that is added; what the model declares, or lacks nothing for, is available.
+
+        Raises:
+            UnsupportedError: it needs something that had to be reserved.
+        """
+        engine, missing = self.engine, {}
+        for requirement, name in requirements_of([cfg], engine.supports, engine).items():
+            if requirement in engine.prepared:
+                continue
+            is_declared = self._is_fresh and requirement.kind == "NATIVE_SENSOR"
+            is_declared = is_declared and requirement == NATIVE_SENSOR(requirement.args[0])
+            if not is_declared and not engine.grants_late(requirement):
+                raise UnsupportedError(
+                    name,
+                    requirement,
+                    engine.name,
+                    "the model was prepared without it. Reserve it: "
+                    f"Scene(..., reserve=[{type(cfg).__name__}(...)]), or serve with --reserve RIG.toml that has one.",
+                )
+            missing[requirement] = name
+        if missing:
+            with memory.building(cfg):
+                engine.prepare(missing)
+
+    # Coming and going -------------------------------------------------------------------------------------------------
+
+    def put(self, sensor: Sensor[Any, Any]) -> None:
+        """Take in a sensor with a config, in the place of a declared one of its name."""
+        self.release(sensor.name, "was given a config")
+        self.built[sensor.name] = sensor
+
+    def replace(self, old: Sensor[Any, Any], new: Sensor[Any, Any]) -> None:
+        """Have a sensor in the place of another one, which is retired."""
+        for name in (old.name, new.name):
+            self.free.pop(name, None)
+        built = self.built.items()
+        self.built = dict((new.name, new) if each is old else (name, each) for name, each in built)
+        self._full_names = {}
+        old.retire("was reconfigured")
+
+    def release(self, name: str, why: str) -> None:
+        """Take a sensor out, where it is in the scene."""
+        self.free.pop(name, None)
+        self._full_names = {}
+        if (sensor := self.built.pop(name, None)) is not None:
+            sensor.retire(why)
+
+    # What the model declares ------------------------------------------------------------------------------------------
+
+    @property
+    def _is_fresh(self) -> bool:
+        return bool(getattr(self.engine, "fresh", True))
+
+    @cached_property
+    def known(self) -> Mapping[str, NativeSensor]:
+        """All that the model declares, by name; asking for it may compile the model."""
+        return {sensor.name: sensor for sensor in self.engine.native_sensors()}
+
+    def discover(self, configs: Iterable[SensorCfg[Any]]) -> None:
+        """Have what the model declares in the scene, but for those that configs are of.
+
+        Raises:
+            DuplicateNameError: a config has the name of another sensor, which the model declares.
+        """
+        for name, sensor in self.known.items():
+            reason = self.engine.supports(NATIVE_SENSOR(name))
+            if reason is None:
+                self.free[name] = sensor
+            else:
+                self.refused[name] = reason
+        for cfg in configs:
+            self._check(cfg, self.free)
+            self.free.pop(cfg.label, None)
+        if not self._is_fresh:  # what is prepared later would be of another instant
+            self.grant(self.free)
+
+    def resolve(self, cfg: SensorCfg[Any]) -> SensorCfg[Any]:
+        """Return a native sensor's config with full names, of the sensor itself or of its elements; others as they are.
+
+        Raises:
+            SelectionError: there is no such declared sensor or element, or several match.
+            DuplicateNameError: the model declares a sensor of that name.
+        """
+        if not isinstance(cfg, BuiltinSensorCfg):
+            return cfg
+        if not cfg.is_declared:
+            self._check(cfg, self.known)
+            return cfg if cfg.label in self.known else with_full_names(cfg, self.engine.names)
+        if cfg.label in self.known:
+            return cfg
+        found = _ending_in(cfg.label, self.known)
+        if len(found) == 1:
+            return cfg.replace(name=found[0])
+        expected = "the name of a sensor that the model declares"
+        fix = f"{nearest(cfg.label, self.known)} It declares: {listed(self.known)}. To add one, give sensor_type=..."
+        if found:
+            expected, fix = "exactly one of them", f"It matches {listed(found)}. Write the full name."
+        raise SelectionError(
+            f"BuiltinSensorCfg({cfg.label!r})", [Fault("name", repr(cfg.label), expected, fix.strip())]
+        )
+
+    def _check(self, cfg: SensorCfg[Any], declared: Mapping[str, NativeSensor]) -> None:
+        """Raise `DuplicateNameError` where a config has the name of another sensor, which the model declares."""
+        native = declared.get(cfg.label)
+        if native is None or (isinstance(cfg, BuiltinSensorCfg) and (cfg.is_declared or not native.type)):
+            return
+        label = cfg.label
+        without = (
+            "" if isinstance(cfg, BuiltinSensorCfg) else ", or leave the other out with Scene(..., discover=False)"
+        )
+        raise DuplicateNameError(
+            f"{type(cfg).__name__}.name: {label!r} is given in the config and declared in the model's XML as well "
+            f"({described(native)}). The declared one is in the scene without a config; to give it knobs write "
+            f"BuiltinSensorCfg.from_existing({label!r}, ...). To have both, give the config another name, such as "
+            f"{label + '_2'!r}{without}."
+        )
+
+    def grant(self, names: Iterable[str]) -> None:
+        """Have the engine compute the free ones among some sensors; that needs nothing new of the model."""
+        wanted = {NATIVE_SENSOR(name): name for name in names if name in self.free}
+        missing = {need: name for need, name in wanted.items() if need not in self.engine.prepared}
+        if missing:
+            self.engine.prepare(missing)
+
+    def describe(self, clock: Clock) -> dict[str, dict[str, Any]]:
+        """Return what a listener needs to know once of each sensor; the free ones are not built for that."""
+        out = {name: describe(self.built[name]) for name in self.configured}
+        for name, sensor in self.free.items():
+            field, cfg = resolve_field("value", field_of(sensor), None), BuiltinSensorCfg.from_existing(name)
+            about = {"kind": cfg.kind(), "rate_hz": 1.0 / clock.dt, "fields": [field.to_dict()]}
+            out[name] = {**about, "cfg": cfg.to_dict()}
+        return out
+
+
+def _ending_in(name: str, names: Collection[str]) -> list[str]:
+    """Return the names whose part after a prefix is `name`."""
+    return [full for full in names if full.endswith(f"/{name}")]
+
+
+class SensorMap(Mapping[str, Sensor[Any, Any]]):
+    """Name -> sensor of a scene as it was; a discovered sensor is built when it is looked up."""
+
+    def __init__(self, names: Collection[str], get: Callable[[str], Sensor[Any, Any]]) -> None:
+        self._names = dict.fromkeys(names)
+        self._get = get
+
+    def __getitem__(self, name: str) -> Sensor[Any, Any]:
+        if name not in self._names:
+            raise UnknownNameError("sensor", name, self._names)
+        return self._get(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __repr__(self) -> str:
+        return f"SensorMap({listed(self._names)})"
+
+
+__all__ = ["SensorMap", "SensorTable"]
