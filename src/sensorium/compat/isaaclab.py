@@ -162,7 +162,8 @@ class MultiMeshRayCasterCfg(RayCasterCfg):
 
     @field_serializer("targets")
     def _paths(self, value: MeshPath | tuple[MeshPath, ...]) -> tuple[str, ...]:
-        return tuple(getattr(each, "prim_expr", each) for each in (value if isinstance(value, tuple) else (value,)))
+        given = value if isinstance(value, tuple) else (value,)
+        return tuple(each if isinstance(each, str) else each.prim_expr for each in given)
 
     @property
     def seen(self) -> Targets:

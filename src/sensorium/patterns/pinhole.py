@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -224,7 +224,7 @@ class PinholeCameraPatternCfg(PatternBaseCfg):
         cy: float | None = None,
         fov_horizontal: float | None = None,
         fov_vertical: float | None = None,
-    ) -> Self:
+    ) -> PinholeCameraPatternCfg:
         """Build the camera from what data sheets state.
 
         Args:
