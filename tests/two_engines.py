@@ -82,7 +82,7 @@ def sensors() -> list[sn.SensorCfg[Any]]:
         sn.GnssCfg(name="gnss", site="antenna", origin=(47.0, 8.5, 400.0)),
         *(sn.BuiltinSensorCfg(name=name) for name in NATIVE),
         sn.RayCasterCfg(name="scan", body="trunk", pattern=SCAN, fields="all", max_distance=4.0),
-        RayCastSensorCfg(name="height", site="imu", pattern=SCAN, max_distance=4.0),
+        RayCastSensorCfg(name="height", site="imu", pattern=SCAN, max_distance=4.0, no_hit_value=None),
         sn.TerrainHeightCfg(name="terrain", sites="left_sole|antenna", fields="all"),
         sn.RayCasterCameraCfg(
             name="camera", camera="front", pattern=PINHOLE, max_distance=4.0,
