@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 import sensorium as sn
-from sensorium.compat import genesis
 from sensorium import Field, Record
+from sensorium.compat import genesis
 
 
 def rig() -> list[Any]:

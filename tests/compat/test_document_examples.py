@@ -142,7 +142,7 @@ def test_mjlabs_first_example() -> None:
     found = run(READ, env=SimpleNamespace(scene=scene))
     assert found["imu"].shape == (2, 3)
     assert found["feet"].found.shape == (2, 2) and found["feet"].force.shape == (2, 2, 3)
-    assert (found["feet"].found > 0).all() and scene["feet_contact"].primary_names == ("left_foot", "right_foot")
+    assert (found["feet"].found > 0).all() and scene["feet_contact"].primary_names == ["left_foot", "right_foot"]
 
 
 def test_mjlabs_other_configs_make_sensors() -> None:

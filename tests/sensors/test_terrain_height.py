@@ -76,7 +76,7 @@ def test_a_singular_mount_has_no_mount_axis() -> None:
 
 def test_the_default_is_a_ring_of_rays_that_follows_the_heading_only() -> None:
     cfg = sn.TerrainHeightCfg(sites=".*")
-    assert cfg.alignment == "yaw" and cfg.max_distance == 10.0 and cfg.reduction == "min"
+    assert cfg.ray_alignment == "yaw" and cfg.max_distance == 10.0 and cfg.reduction == "min"
     engine = engine_of([GROUND], {"foot": (0.0, 0.0, 0.5)})
     attitude = Rotation.from_euler("ZY", [50.0, 35.0], degrees=True)
     engine.body_quat_w[:, 0] = torch.tensor(attitude.as_quat(scalar_first=True))
