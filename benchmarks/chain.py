@@ -73,15 +73,16 @@ def ours(num_envs: int, capture: bool) -> Callable[[], object]:
     amounts = {"noise": 0.1, "bias": 0.1, "random_walk": 0.01, "resolution": 0.001}
     knobs = {f"{prefix}_{knob}": value for prefix in ("acc", "gyro", "mag") for knob, value in amounts.items()}
     scene = Scene(engine, [ImuCfg(name="imu", body="body", delay=0.004, **knobs)], capture=capture)
-    line, ring = scene["imu"].line, scene["imu"].line.ring
+    buffers, ring = scene["imu"].buffers, scene["imu"].buffers.ring
     assert ring is not None
     from sensorium.compute import Program
     from sensorium.measurement.chain import EVERYTHING
-    from sensorium.scene.schedule import work
+    from sensorium.measurement.work import SensorWork, pipeline_work
 
-    table = work(scene.compute, scene.clock, [scene["imu"]], scene.compute.all_envs)[1]
+    everyone = scene.compute.all_envs
+    table = pipeline_work([buffers], everyone)[1]
     chain = scene.compute.record(lambda: table.launch(EVERYTHING))
-    program = Program([(0, chain), *((0, segment) for segment in line.after_chain(scene.compute.all_envs))])
+    program = Program([(0, chain), *((0, segment) for segment in SensorWork(buffers, everyone).after_chain())])
     tick = [scene.tick]
 
     def step() -> object:

@@ -14,9 +14,9 @@ from sensorium.cfg import OffsetCfg
 from sensorium.compute import Clock, Compute
 from sensorium.engines.base import Engine, FrameOnBody
 from sensorium.geometry.shapes import Shape
+from sensorium.geometry.transforms import rotation
 from sensorium.spec import BODY_POSE, SHAPES
 from sensorium.testing import CastComparison, compare_casts, reference_cast
-from sensorium.testing.ray_scenes import rotation
 from sensorium.world.mount import MountView
 from sensorium.world.ray_cast import RayCast
 from sensorium.world.ray_scene import RayScene

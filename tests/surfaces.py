@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sensorium.geometry.shapes import HeightField, Shape
-from sensorium.testing.ray_scenes import at_world, rotation
+from sensorium.geometry.transforms import rotation
+from sensorium.testing.ray_scenes import at_world
 
 Array = NDArray[np.float64]
 Patch = Callable[[Array, Array], Array]

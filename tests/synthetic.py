@@ -50,11 +50,12 @@ def world(
     tick: int = 0,
     provides: Sequence[Any] = ("pose", "velocity", "gravity"),
     shapes: Sequence[sn.Shape] | None = None,
+    at: Sequence[float] | None = None,
     **kwargs: Any,
 ) -> sn.Scene:
-    """Build a scene at tick 0 whose body has the state of `tick`."""
+    """Build a scene at tick 0 whose body has the state of `tick`, or rests at a position."""
     engine = sn.TensorEngine(num_envs, dt, provides=provides, shapes=shapes)
-    engine.body_pos_w[:, 0] = signal(tick, num_envs)
+    engine.body_pos_w[:, 0] = signal(tick, num_envs) if at is None else torch.tensor(at)
     engine.body_quat_w[:, 0] = yaw(tick, num_envs)
     return sn.Scene(engine, cfgs, reserve=[sn.BODY_POSE], **kwargs)
 
@@ -285,7 +286,7 @@ class Sum(SimpleSensor[SumCfg, SumData]):
         super()._allocate()
         self._total, self._offset = self.new_state("total"), self.new_state("offset", (2,))
 
-    def reset(self, env_mask: Tensor) -> None:
+    def reset_state(self, env_mask: Tensor) -> None:
         self._offset[env_mask > 0] = torch.tensor([3.0, 4.0])
 
     def update_raw_data(self, raw: Record) -> None:
@@ -323,7 +324,7 @@ class KernelSum(SimpleSensor[KernelSumCfg, SumData]):
         super()._allocate()
         self._total, self._offset = self.new_state("total"), self.new_state("offset", (2,))
 
-    def reset(self, env_mask: Tensor) -> None:
+    def reset_state(self, env_mask: Tensor) -> None:
         self._offset[env_mask > 0] = torch.tensor([3.0, 4.0])
 
     @sn.recorded

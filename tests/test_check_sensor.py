@@ -167,7 +167,7 @@ class LeakyTruthCfg(MountedSensorCfg[HeightData]):
 class LeakyTruth(_Height, sn.SimpleSensor[LeakyTruthCfg, HeightData]):
     def apply_hardware_imperfections(self, slot: sn.Record) -> None:
         self.standard_chain(slot)
-        self.line.truth.height.copy_(slot.height)
+        self.buffers.truth.height.copy_(slot.height)
 
 
 class PeakCfg(MountedSensorCfg[HeightData]):
@@ -453,7 +453,7 @@ class NudgesTruthCfg(MountedSensorCfg[HeightData]):
 class NudgesTruth(_Height, sn.SimpleSensor[NudgesTruthCfg, HeightData]):
     def apply_hardware_imperfections(self, slot: sn.Record) -> None:
         self.standard_chain(slot)
-        self.line.truth.height.add_(0.001)
+        self.buffers.truth.height.add_(0.001)
 
 
 class MasklessCfg(MountedSensorCfg[HeightData]):

@@ -149,18 +149,19 @@ def test_a_sample_that_is_made_anew_is_of_now_also_where_derived_state_is_a_tick
     assert scene["state"].capture_tick.tolist() == [3] and scene["state"].data.pos_w.reshape(-1)[2] == 5.0
 
 
-def test_a_late_sample_that_was_made_anew_arrives_with_the_time_of_the_edit() -> None:
-    """The stamp goes with the sample through the delay line; the next sample is that of tick 6."""
+def test_a_delayed_sensor_holds_its_sample_over_an_edit() -> None:
+    """What arrives is what was captured before the edit, of the tick before, with its stamp."""
     engine = sn.MujocoEngine(FALLING, fresh=False)
     scene = sn.Scene(engine, [sn.BodyStateCfg(name="state", body="b", delay=0.02, update_period=0.03)])
     for _ in range(3):
         scene.step()
+    captured = scene["state"].read_ground_truth().pos_w
     engine.qpos[0, 2] = 5.0
     scene.update(ticks=0)
     scene.step(substeps=2)
     reading = scene.publish(["state"])["state"]
-    assert reading["pos_w"].reshape(-1)[2] == 5.0 and reading.capture_tick.tolist() == [3]
-    assert reading.stamp[0] == pytest.approx(0.03) and reading.age[0] == pytest.approx(0.02)
+    assert np.array_equal(reading["pos_w"], captured.numpy()) and reading.capture_tick.tolist() == [2]
+    assert reading.stamp[0] == pytest.approx(0.02) and reading.age[0] == pytest.approx(0.03)
 
 
 def test_time_is_exact() -> None:
@@ -226,14 +227,14 @@ def test_adding_and_removing_leaves_nothing_behind() -> None:
     """A hundred sensors that came and went cost the others neither memory nor time."""
     scene = sn.Scene(tumbling_engine(2), [sn.ImuCfg(name="a", body="body", acc_noise=0.1, delay=0.004)])
     scene.step()
-    line = scene["a"].line
+    line = scene["a"].buffers
     before = len(line.tables)
     for k in range(100):
         scene.add(sn.ImuCfg(name=f"b{k}", body="body", acc_noise=0.1))
         scene.step()
         scene.remove(f"b{k}")
         scene.step()
-    assert len(line.tables) == before
+    assert len(line.tables) <= before
 
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])

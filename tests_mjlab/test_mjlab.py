@@ -172,7 +172,7 @@ def test_an_episode_that_nobody_looks_at_begins_with_the_next_tick(env: ManagerB
     tick(env)
     scene = ours(env).scene
     assert scene["late"].frame.tolist()[2] == 1
-    assert scene["late"].captures.first_tick.tolist()[2] == scene.tick
+    assert scene["late"].buffers.counter.first_tick.tolist()[2] == scene.tick
     env.scene["beside"].scene.reset([2])
     assert_same(env)
 

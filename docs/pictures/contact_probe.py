@@ -40,7 +40,7 @@ def simulate() -> dict[str, np.ndarray]:
         rows["time"].append(scene.time)
         rows["true"].append(max(depth, 0.0))
         name = list(PROBES)[1]
-        rows["measured"].append(float(scene[name].line.work["depth"][0, 0, 0]))
+        rows["measured"].append(float(scene[name].buffers.work["depth"][0, 0, 0]))
         rows["truth"].append(float(scene[name].ground_truth[0, 0]))
         for each in PROBES:
             rows[each].append(float(scene[each].data[0, 0]))

@@ -260,7 +260,7 @@ def test_rings_move_on_the_device_as_on_the_host(monkeypatch: pytest.MonkeyPatch
     """The head of a ring is moved by the sample's own work where the host does not write there: the same readings."""
     cfg = syn.ProbeCfg(name="p", rate_hz=50.0, delay=0.05, loss=0.2, noise=0.1, history_length=3)
     host, device = syn.world([cfg]), syn.world([cfg])
-    ring = device["p"].line.ring
+    ring = device["p"].buffers.ring
     ring._head_host = None
     for tick in range(80):
         for scene in (host, device):
@@ -271,7 +271,7 @@ def test_rings_move_on_the_device_as_on_the_host(monkeypatch: pytest.MonkeyPatch
                 scene.update(0)
             if tick == 60:
                 scene.load_state(scene.state())
-        assert ring.head.item() == ring.position == host["p"].line.ring.position
+        assert ring.head.item() == ring.position == host["p"].buffers.ring.position
         syn.same(syn.snapshot(host["p"]), syn.snapshot(device["p"]))
 
 

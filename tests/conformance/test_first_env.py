@@ -85,7 +85,7 @@ def noisy(cfg: SensorCfg[Any], sensor: Any) -> SensorCfg[Any]:
     if kind in UNTIMED or not isinstance(cfg, SimpleSensorCfg):
         return cfg.replace(**changes)
     vectors = [name for name, spec in chained_fields(sensor).items() if spec.kind in ("vector", "rotation")]
-    given = sensor.line.knobs.tables
+    given = sensor.buffers.knobs.tables
     for knob, value in (("noise", Uniform(0.01, 0.02)), ("bias", Uniform(-0.1, 0.1)), ("random_walk", 0.01)):
         if fields := [name for name in vectors if (knob, name) not in given]:
             changes[knob] = dict.fromkeys(fields, value)

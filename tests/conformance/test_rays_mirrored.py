@@ -20,8 +20,8 @@ from solid_meshes import bumpy, hull, icosphere, single
 
 import sensorium as sn
 from sensorium.geometry.shapes import Mesh
+from sensorium.geometry.transforms import rotation
 from sensorium.testing import ReferenceHits, reference_cast
-from sensorium.testing.ray_scenes import rotation
 from sensorium.world.ray_scene import Targets
 
 SIGNS = tuple(product((1.0, -1.0), repeat=3))

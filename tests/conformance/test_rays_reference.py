@@ -19,9 +19,9 @@ import sensorium as sn
 from sensorium.compute import program
 from sensorium.geometry.ray_structs import NEAR
 from sensorium.geometry.shapes import KINDS, HeightField, Mesh, Shape
+from sensorium.geometry.transforms import rotation
 from sensorium.patterns import PatternBaseCfg
 from sensorium.testing import CastComparison, random_poses, random_rays, random_shapes
-from sensorium.testing.ray_scenes import rotation
 from sensorium.world.ray_cast import RayCast
 from sensorium.world.ray_scene import Targets
 

@@ -119,7 +119,7 @@ def test_shapes_are_those_of_the_config_and_dtypes_those_of_the_fields() -> None
 def test_fields_of_a_data_class_share_one_block_of_memory() -> None:
     """Hooks write into contiguous `[env, ...]` views, one per field in order, of one float32 block."""
     scene = syn.world([syn.ProbeCfg(name="p", fields=syn.ALL_FIELDS)])
-    record = scene["p"].line.truth
+    record = scene["p"].buffers.truth
     floats = [record[name] for name in ("vec", "speed", "quat")]
     assert list(record) == list(syn.ALL_FIELDS)
     assert all(view.is_contiguous() and view.shape[0] == 4 for _, view in record.items())
@@ -150,7 +150,7 @@ def test_apply_transform_is_called_on_both_branches() -> None:
     scene.step(substeps=2)
     assert seen == [(False, True), (True, True)] * 2
     assert torch.equal(scene["b"].data.pos, scene["b"].ground_truth.pos + 100.0)
-    lines = scene["b"].line
+    lines = scene["b"].buffers
     assert torch.equal(lines.slot_timeline.at(1).pos > 50.0, torch.ones(4, 1, 3, dtype=torch.bool))
     assert not (lines.truth_timeline.at(1).pos > 50.0).any()
 
@@ -183,8 +183,8 @@ def test_the_rc_element_of_the_guide_leaves_the_truth_alone() -> None:
         local = scene["imu"].read().lin_vel_b
         slow = (1.0 - alpha) * local + alpha * slow
         torch.testing.assert_close(scene["rc"].read_ground_truth().pos, local, rtol=0.0, atol=1e-5)
-        torch.testing.assert_close(scene["rc"].line.slot.pos[:, 0].double(), slow, rtol=0.0, atol=1e-5)
-    assert not scene["rc"].data.pos.equal(scene["rc"].line.slot.pos[:, 0])  # noise is added outside the recurrence
+        torch.testing.assert_close(scene["rc"].buffers.slot.pos[:, 0].double(), slow, rtol=0.0, atol=1e-5)
+    assert not scene["rc"].data.pos.equal(scene["rc"].buffers.slot.pos[:, 0])  # noise is added outside the recurrence
 
 
 def test_the_threshold_of_the_guide() -> None:
@@ -252,7 +252,7 @@ def test_the_intermediate_record_is_distinct_where_the_spaces_coincide() -> None
         total += scene.engine.body_pos_w[:, 0]
         torch.testing.assert_close(scene["c"].data.pos, total.clamp(-0.3, 0.3))
         torch.testing.assert_close(scene["c"].ground_truth.pos, total.clamp(-0.3, 0.3))
-    line = scene["c"].line
+    line = scene["c"].buffers
     assert total.abs().max() > 1.0
     assert line.truth_out.pos.data_ptr() != line.truth.pos.data_ptr()
     assert line.work_out.pos.data_ptr() != line.work.pos.data_ptr()
@@ -265,7 +265,7 @@ def test_intermediate_fields_default_to_the_fields() -> None:
     assert scene["w"].intermediate_fields()["x"].shape == (5,)
     for name in ("p", "w"):
         assert scene[name].intermediate_fields() == scene[name].fields()
-        assert scene[name].line.mid_specs == scene[name].line.specs
+        assert scene[name].buffers.plan.mid_specs == scene[name].buffers.plan.specs
 
 
 def test_post_process_sees_each_branch_and_its_own_previous_output() -> None:
@@ -410,7 +410,7 @@ def test_the_default_of_the_fused_hook_mirrors_raw_and_applies_physics_imperfect
             assert getattr(scene["fused"], branch).pos.equal(getattr(scene["plain"], branch).pos)
         truth = 2.0 * scene.engine.body_pos_w[:, 0]
         assert scene["fused"].ground_truth.pos.equal(truth)
-        seen.append(scene["fused"].line.slot.pos[:, 0].clone())
+        seen.append(scene["fused"].buffers.slot.pos[:, 0].clone())
     world = scene.engine.body_pos_w[1, 0]
     before = seen[-2][1]
     torch.testing.assert_close(seen[-1][1], 2.0 * (0.5 * world + 0.5 * before + 0.25))
@@ -458,8 +458,8 @@ def test_the_default_hooks_do_nothing() -> None:
 def test_the_timeline_gives_the_record_itself(copy: bool | None) -> None:
     """`at(0, copy=False)` is `at(0)`; a copy is refused with what to write."""
     scene = syn.world([syn.ContractCfg(name="c", alpha=0.5)])
-    timeline = scene["c"].line.slot_timeline
-    assert (timeline.at(0) if copy is None else timeline.at(0, copy=copy)) is scene["c"].line.slot
+    timeline = scene["c"].buffers.slot_timeline
+    assert (timeline.at(0) if copy is None else timeline.at(0, copy=copy)) is scene["c"].buffers.slot
     with pytest.raises(ValueError, match=r"copy: got True, expected False\. Take a clone"):
         timeline.at(0, copy=True)
 

@@ -22,15 +22,12 @@ from sensorium.geometry.cameras import (
     intrinsics_from_apertures,
     inverse_intrinsics,
     look_at,
-    matrix_from_quat,
     orthogonalize_perspective_depth,
     project_points,
-    quat_apply,
-    quat_from_matrix,
-    quat_mul,
     transform_points,
     unproject_depth,
 )
+from sensorium.geometry.transforms import matrix_from_quat, quat_apply, quat_from_matrix, quat_mul
 
 Array = NDArray[np.float64]
 

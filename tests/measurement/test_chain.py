@@ -71,7 +71,7 @@ def test_reference() -> None:
 def test_random_walk_is_exact() -> None:
     """The walk is the float32 sum of its increments, starts at 0, and starts at 0 again after a reset."""
     scene = syn.world([syn.ScalarCfg(name="p", random_walk=0.5)], ENVS, DT, seed=SEED)
-    walk = scene["p"].line.walks["value"]
+    walk = scene["p"].buffers.walks["value"]
     expected = np.zeros((ENVS, 1), np.float32)
     episode = np.zeros(ENVS, int)
     for k in range(1, 40):
@@ -111,7 +111,7 @@ def test_densities(dt: float, rate: dict[str, float]) -> None:
     """sigma = N sqrt(rate), walk sigma = K / sqrt(rate): halving dt leaves the density what it is."""
     hz = rate.get("rate_hz") or (1.0 / rate["update_period"] if rate else 1.0 / dt)
     scene = syn.world([syn.ScalarCfg(name="p", noise_density=0.01, random_walk_density=0.02, **rate)], dt=dt)
-    tables = scene["p"].line.knobs.tables
+    tables = scene["p"].buffers.knobs.tables
     assert float(tables["noise", "value"].values) == pytest.approx(0.01 * hz**0.5, rel=1e-6)
     assert float(tables["random_walk", "value"].values) == pytest.approx(0.02 * hz**-0.5, rel=1e-6)
     scene["p"].set("noise_density", 0.03)
@@ -159,7 +159,7 @@ def test_custom_hardware_hook_calls_the_chain() -> None:
     x = (before + np.float32(0.5) * z) + np.float32(1.0)
     step = np.float32(0.01)
     assert syn.bits(scene["p"].data.x.numpy()) == syn.bits(np.rint(x / step) * step + syn.HARDWARE.numpy())
-    record = scene["p"].line.slot
+    record = scene["p"].buffers.slot
     with pytest.raises(ValueError, match="standard_chain"):
         scene["p"].standard_chain(record)
 

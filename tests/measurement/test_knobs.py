@@ -152,7 +152,7 @@ def test_distributions(law: Any) -> None:
     scene = syn.world([syn.ProbeCfg(name="p", bias=law)], 64, seed=3)
 
     def bias() -> np.ndarray:
-        return scene["p"].line.knobs.tables["bias", "vec"].values.numpy().copy()
+        return scene["p"].buffers.knobs.tables["bias", "vec"].values.numpy().copy()
 
     first = bias()
     key = stream_key(3, "p", "knob/bias")
@@ -176,7 +176,7 @@ def test_distributions(law: Any) -> None:
 def test_negative_draws_are_clipped() -> None:
     """A normal law of an amount that cannot be negative is clipped at 0."""
     scene = syn.world([syn.ScalarCfg(name="p", noise=sn.Normal(0.0, 1.0))], 256)
-    values = scene["p"].line.knobs.tables["noise", "value"].values
+    values = scene["p"].buffers.knobs.tables["noise", "value"].values
     assert values.min() == 0.0 and 96 < int((values == 0.0).sum()) < 160
 
 

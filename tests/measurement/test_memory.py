@@ -41,7 +41,7 @@ def test_history_of_one_sensor_is_its_own() -> None:
     alone = syn.world([syn.WideCfg(name="w", columns=COLUMNS)], ENVS)["w"].nbytes
     scene = syn.world([syn.WideCfg(name="w", columns=COLUMNS), syn.WideCfg(name="deep", columns=8, history_length=50)])
     assert scene["w"].nbytes * ENVS // 4 <= alone
-    assert scene["deep"].line.ring.depth == 50 and scene["w"].line.ring is None
+    assert scene["deep"].buffers.ring.depth == 50 and scene["w"].buffers.ring is None
 
 
 def test_no_work_per_tick(monkeypatch: object) -> None:

@@ -147,7 +147,7 @@ def test_wanted_skips() -> None:
     assert torch.equal(scene["p"].data.vec, syn.signal(2, 4)) and scene["p"].capture_tick.tolist() == [2] * 4
     syn.advance(scene, 3)
     assert syn.Probe.calls == calls + 1 and scene["p"].capture_tick.tolist() == [14] * 4
-    scene["p"].listeners = 1
+    scene["p"].buffers.listeners = 1
     syn.advance(scene, 6)
     assert syn.Probe.calls == calls + 4
 

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 import sensorium as sn
-from sensorium.measurement.pipeline import StageRun
+from sensorium.measurement.stage_runs import StageRun
 from sensorium.random import normals_numpy, stream_key
 
 Array = NDArray[np.float64]
@@ -23,10 +23,7 @@ FLOOR = math.sqrt(2.0 * math.log(2.0) / math.pi)
 
 def still(cfgs: list[Any], num_envs: int, dt: float = 0.01, **kwargs: Any) -> sn.Scene:
     """Build a scene whose body rests at (1, 2, 4)."""
-    scene = syn.world(cfgs, num_envs, dt, **kwargs)
-    scene.engine.body_pos_w[:] = torch.tensor([1.0, 2.0, 4.0])
-    scene.update(ticks=0)
-    return scene
+    return syn.world(cfgs, num_envs, dt, at=(1.0, 2.0, 4.0), **kwargs)
 
 
 def error(scene: sn.Scene, name: str = "p") -> Array:
@@ -123,7 +120,7 @@ def test_the_amount_of_flicker_is_per_axis_and_per_env() -> None:
 
 
 def run_of(scene: sn.Scene) -> StageRun:
-    (run,) = scene["p"].line.stages
+    (run,) = scene["p"].buffers.stages
     return run
 
 

@@ -73,7 +73,7 @@ def test_the_slowest_part_moves_by_less_than_a_digit_and_still_arrives() -> None
     scene.engine.body_pos_w[:] = 100.0
     scene.update(ticks=0)
     sensor = scene.add(syn.ProbeCfg(name="p", stages=(stage,)))
-    run = sensor.line.stages[0]
+    run = sensor.buffers.stages[0]
     for _ in range(2000):
         scene.update()
     rates, _ = stage.processes()

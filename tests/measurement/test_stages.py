@@ -22,10 +22,7 @@ def error(scene: sn.Scene, name: str = "p") -> np.ndarray:
 
 def still(cfgs: list[Any], num_envs: int = N, dt: float = 0.01, **kwargs: Any) -> sn.Scene:
     """Build a scene whose body rests at (1, 2, 4), so that differences of float32 are exact enough."""
-    scene = syn.world(cfgs, num_envs, dt, **kwargs)
-    scene.engine.body_pos_w[:] = torch.tensor([1.0, 2.0, 4.0])
-    scene.update(ticks=0)
-    return scene
+    return syn.world(cfgs, num_envs, dt, at=(1.0, 2.0, 4.0), **kwargs)
 
 
 # Gauss-Markov ---------------------------------------------------------------------------------------------------------
@@ -287,7 +284,7 @@ def test_keys_of_stages() -> None:
     scene.update()
     assert not torch.equal(scene["p"].data.vec[:, 0], first)
     twice = syn.ProbeCfg(name="p", stages=(sn.GaussMarkov(density=1.0, tau=1.0),) * 2)
-    states = still([twice], 4)["p"].line.stages
+    states = still([twice], 4)["p"].buffers.stages
     assert not torch.equal(states[0].states.memory, states[1].states.memory)
 
 

@@ -206,7 +206,7 @@ def test_history_per_sensor() -> None:
             syn.ProbeCfg(name="shallow", history_length=2, delay=0.05, noise=1.0),
             syn.ProbeCfg(name="none", delay=0.01)]  # fmt: skip
     scene = syn.world(cfgs)
-    assert [scene[name].line.ring.depth for name in scene] == [20, 7, 3]
+    assert [scene[name].buffers.ring.depth for name in scene] == [20, 7, 3]
     for k in range(1, 26):
         syn.advance(scene)
         past = scene["deep"].history

@@ -118,7 +118,7 @@ def test_your_fields_win() -> None:
 def test_a_knob_of_yours_replaces_the_presets_in_that_field_only(given: dict[str, Any]) -> None:
     """However the gyroscope's noise is written, it replaces the preset's, and the accelerometer keeps its own."""
     scene = scene_of(sn.preset("bmi088", body="body", **given), envs=2)
-    tables = scene["imu"].line.knobs.tables
+    tables = scene["imu"].buffers.knobs.tables
     assert tables["noise", "ang_vel_b"].values[0].tolist() == pytest.approx([0.5] * 3, rel=1e-6)
     expected = [160 * UG / math.sqrt(2) * 20, 160 * UG / math.sqrt(2) * 20, 190 * UG / math.sqrt(2) * 20]
     assert tables["noise", "lin_acc_b"].values[0].tolist() == pytest.approx(expected, rel=1e-6)
@@ -126,9 +126,9 @@ def test_a_knob_of_yours_replaces_the_presets_in_that_field_only(given: dict[str
 
 def test_none_switches_a_knob_off() -> None:
     """`gyro_noise_density=None` leaves the gyroscope without noise, `noise_density=None` all fields."""
-    knobs = scene_of(sn.preset("bmi088", body="body", gyro_noise_density=None), envs=1)["imu"].line.knobs.tables
+    knobs = scene_of(sn.preset("bmi088", body="body", gyro_noise_density=None), envs=1)["imu"].buffers.knobs.tables
     assert ("noise", "ang_vel_b") not in knobs and ("noise", "lin_acc_b") in knobs
-    knobs = scene_of(sn.preset("bmi088", body="body", noise_density=None), envs=1)["imu"].line.knobs.tables
+    knobs = scene_of(sn.preset("bmi088", body="body", noise_density=None), envs=1)["imu"].buffers.knobs.tables
     assert not [key for key in knobs if key[0] == "noise"]
 
 

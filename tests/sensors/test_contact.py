@@ -160,7 +160,7 @@ def test_noise_never_makes_a_contact_where_there_is_no_force(knobs: dict[str, An
     work = []
     for _ in range(50):
         scene.update()
-        work.append(scene["two"].line.work["force"].clone())
+        work.append(scene["two"].buffers.work["force"].clone())
     assert float((torch.stack(work) - 2.5).abs().max()) > 0.5
 
 

@@ -192,7 +192,7 @@ def test_all_targets_of_all_envs_are_one_launch() -> None:
     """A sample of many targets records a single kernel launch."""
     engine = engine_of(3, bodies=[f"body_{i}" for i in range(20)])
     sensor = transformer(engine, bodies="body_[01]", target_frames=[Frame(body=".*")])
-    segment = sensor.compute_on.record(lambda: sensor.update_raw_data(sensor.line.truth))
+    segment = sensor.compute_on.record(lambda: sensor.update_raw_data(sensor.buffers.truth))
     assert repr(segment).count("_frames") == 1
     assert "," not in repr(segment)
 

@@ -353,7 +353,7 @@ def test_without_distortion_one_cast_serves_both_branches() -> None:
     scene.step(substeps=500)
     lidar = scene["lidar"]
     assert lidar.data.points_b.data_ptr() == lidar.ground_truth.points_b.data_ptr()
-    assert not lidar.line.watches and lidar.info.notes["motion distortion"] == "no"
+    assert not lidar.buffers.plan.watches and lidar.info.notes["motion distortion"] == "no"
 
 
 def test_a_moving_object_is_skewed() -> None:
@@ -450,7 +450,7 @@ def test_what_was_left_out_while_unwanted_is_not_missed() -> None:
     ]  # fmt: skip
     for scene in scenes:
         scene.step(substeps=205)
-        scene["lidar"].wanted = True
+        scene["lidar"].buffers.wanted = True
         scene.step(substeps=5)
     for busy, lazy in zip(scenes[:2], scenes[2:], strict=True):
         assert int(lazy["lidar"].frame[0]) < int(busy["lidar"].frame[0])

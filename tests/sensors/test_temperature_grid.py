@@ -638,7 +638,7 @@ def test_knobs_come_after_the_element_and_leave_truth_and_lag_alone():
     for each in (cfg, cfg.replace(bias=1.5, noise=0.0), cfg.replace(noise=0.5)):
         scene, sensor = world(each, [box("cube", 0.05, 0.05, 0.05)], {"cube": (0.0, 0.0, 0.0)})
         run(scene, 30)
-        pairs.append((sensor.ground_truth.clone(), sensor.data.clone(), sensor.line.slot.temperature.clone()))
+        pairs.append((sensor.ground_truth.clone(), sensor.data.clone(), sensor.buffers.slot.temperature.clone()))
     assert torch.equal(pairs[0][0], pairs[1][0]) and torch.equal(pairs[0][0], pairs[2][0])
     assert torch.allclose(pairs[1][1], pairs[0][1] + 1.5, atol=1e-5)
     assert not torch.equal(pairs[2][1], pairs[0][1]) and torch.equal(pairs[2][2], pairs[0][2])

@@ -90,10 +90,10 @@ def test_a_lidar_casts_no_ray_while_nobody_listens_and_then_sends_what_it_would_
     scene = court(cfg)
     with scene.local_client() as client:
         client.step(substeps=12)
-        before = scene["lidar"].captures.samples
+        before = scene["lidar"].buffers.counter.samples
         for _ in range(11):
             client.step()
-        assert scene["lidar"].captures.samples == before  # tick 20 was due
+        assert scene["lidar"].buffers.counter.samples == before  # tick 20 was due
         got: queue.SimpleQueue[Any] = queue.SimpleQueue()
         client.sensors["lidar"].listen(got.put, policy="lossless")
         for _ in range(37):
@@ -114,7 +114,7 @@ def test_what_must_see_every_sample_is_not_computed_on_demand() -> None:
     lidar = sn.LidarCfg(name="lidar", body="robot/base")
     scene = sn.Scene(sn.MujocoEngine(COURT), [contact, mean, always, lidar])
     assert [scene.compute_on_demand(name) for name in ("contact", "mean", "always", "lidar")] == [False] * 3 + [True]
-    assert [scene[name].evaluates for name in ("contact", "mean", "always", "lidar")] == [
+    assert [scene[name].buffers.plan.evaluate for name in ("contact", "mean", "always", "lidar")] == [
         "auto",
         "auto",
         "always",

@@ -35,7 +35,7 @@ def opener(transport: str) -> Iterator[tuple[Opened, sn.Scene]]:
         yield scene.local_client, scene
         until(lambda: left(before), "the end of all threads")
         scene.step()  # here the scene lets go of what other threads have closed
-        assert scene["gauge"].listeners == 0
+        assert scene["gauge"].buffers.listeners == 0
     else:
         with serving(lockstep=True, world={"columns": 0}) as server:
             with sn.connect(server.address):

@@ -346,7 +346,7 @@ def test_whatever_is_closed_first_nothing_is_left(order: str) -> None:
                 assert not thread.is_alive()
             scene.update()  # other threads closed it: the scene's own lets go at its next step
         assert client.is_closed and set(scene) == names
-        assert scene["sheet"].listeners == 0
+        assert scene["sheet"].buffers.listeners == 0
         scene.step()
         return weakref.ref(scene)
 

@@ -364,14 +364,14 @@ def test_a_sensor_put_in_the_place_of_another_with_the_same_config_is_noticed() 
         server.poll()
         ends = [each for each in ear.take() if isinstance(each, say.Eos)]
         assert [end.subscription for end in ends] == [first]
-        assert scene["sheet"].listeners == 0
+        assert scene["sheet"].buffers.listeners == 0
         assert computed(40) <= 1
         ear.listen("sheet")
         server.poll()
-        assert scene["sheet"].listeners == 1 and computed(40) == 10
+        assert scene["sheet"].buffers.listeners == 1 and computed(40) == 10
         scene.reconfigure("sheet", columns=301)
-        assert computed(40) <= 1 and scene["sheet"].listeners == 0
-    assert scene["sheet"].listeners == 0
+        assert computed(40) <= 1 and scene["sheet"].buffers.listeners == 0
+    assert scene["sheet"].buffers.listeners == 0
 
 
 def test_what_clients_spawned_may_be_removed_by_the_owner() -> None:
@@ -442,8 +442,8 @@ def test_two_servers_and_their_listeners_do_not_take_poses_from_one_another() ->
         got = mine.data()
         assert len(got) > 7
         assert [data.transforms[1, 0, 0] for data in got] == [64.0 + float(data.capture_tick[1]) for data in got]
-        assert scene["imu"].listeners == 1
-    assert scene["imu"].listeners == 0 and scene["imu"].poses is None
+        assert scene["imu"].buffers.listeners == 1
+    assert scene["imu"].buffers.listeners == 0 and scene["imu"].buffers.poses is None
 
 
 # Streamed sensors that misbehave --------------------------------------------------------------------------------------
@@ -537,8 +537,8 @@ def test_nothing_is_kept_of_listeners_that_come_and_go() -> None:
         after = held()
         assert (after["fds"], after["threads"]) == (before["fds"], before["threads"])
         assert server.counts[:2] == (0, 0) and not server._hub.fresh and not server._hub._ready
-        assert scene["gauge"].listeners == 0 and scene["world"].listeners == 0
-        assert scene["world"].poses is None
+        assert scene["gauge"].buffers.listeners == 0 and scene["world"].buffers.listeners == 0
+        assert scene["world"].buffers.poses is None
 
 
 def test_who_never_polls_keeps_nothing_of_those_who_come_and_go() -> None:

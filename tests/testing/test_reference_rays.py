@@ -10,8 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from sensorium.geometry.shapes import KINDS, HeightField, Mesh, Shape
+from sensorium.geometry.transforms import rotation
 from sensorium.testing import compare_casts, random_poses, random_rays, random_shapes, reference_cast
-from sensorium.testing.ray_scenes import at_world, rotation
+from sensorium.testing.ray_scenes import at_world
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

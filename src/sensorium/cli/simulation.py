@@ -143,7 +143,7 @@ def simulate(scene: Scene, control: Control, every: int, ticks: int, recorder: N
     end = scene.tick + ticks
     start = scene.tick
     for sensor in scene.sensors.values():
-        sensor.listeners += 1
+        sensor.buffers.listeners += 1
     try:
         with _progress(scene, ticks) as advance, ending(signal.SIGINT) as ended:
             recorder.add_all(scene.publish())
@@ -163,7 +163,7 @@ def simulate(scene: Scene, control: Control, every: int, ticks: int, recorder: N
         return False
     finally:
         for sensor in scene.sensors.values():
-            sensor.listeners -= 1
+            sensor.buffers.listeners -= 1
     return True
 
 

@@ -1,13 +1,28 @@
 """Where, when and how work runs: devices, threads, shards of environments, captured graphs, and the tick."""
 
-from sensorium.compute.clock import MOST_TICKS, Clock, Rate
+from sensorium.compute.clock import FIRST, MOST_TICKS, SAMPLE, Clock, Rate
 from sensorium.compute.devices import Found, cuda_devices, keeps_current, pinned, resolve_device
 from sensorium.compute.loading import kernel
 from sensorium.compute.memory import Memory, check_envs
-from sensorium.compute.program import Compute, Program, Rows, Segment, recorded
+from sensorium.compute.program import Compute, Program, Segment, recorded
+from sensorium.compute.rows import (
+    Rows,
+    captured_words,
+    episode_words,
+    is_first,
+    mode_now,
+    sample_normals,
+    sample_uniforms,
+    sample_words,
+    tick_captured,
+    tick_now,
+    tick_of_control,
+)
 
 __all__ = [
+    "FIRST",
     "MOST_TICKS",
+    "SAMPLE",
     "Clock",
     "Compute",
     "Found",
@@ -16,11 +31,21 @@ __all__ = [
     "Rate",
     "Rows",
     "Segment",
+    "captured_words",
     "check_envs",
     "cuda_devices",
+    "episode_words",
+    "is_first",
     "keeps_current",
     "kernel",
+    "mode_now",
     "pinned",
     "recorded",
     "resolve_device",
+    "sample_normals",
+    "sample_uniforms",
+    "sample_words",
+    "tick_captured",
+    "tick_now",
+    "tick_of_control",
 ]

@@ -22,12 +22,10 @@ from sensorium.compute.program import Compute
 from sensorium.errors import SensoriumWarning
 from sensorium.spec import exact_fraction
 
-SAMPLE = 0
+SAMPLE: int = wp.constant(0)
 """Mode of an ordinary sample: states advance."""
-FIRST = 1
+FIRST: int = wp.constant(1)
 """Mode of the capture that a reset makes, off the grid, for the envs just reset: states start anew."""
-AGAIN = 2
-"""Mode of a re-evaluation without time: the current sample is computed anew from the edited state, states stay."""
 
 MOST_TICKS = 2**30
 """Longest period or delay, in ticks: kernels add it to the tick in int32."""
@@ -91,7 +89,7 @@ class Clock:
     """The tick, the control step, and per env the episode and the tick of its last reset.
 
     Args:
-        compute: where the device words live.
+        compute: what holds the arrays of time, which every launch reads.
         dt: physics time step, s, exact.
     """
 
@@ -107,20 +105,13 @@ class Clock:
         """Ticks that jumps passed over: no sensor was sampled at them."""
         self._lag = 0
         self._control_tick = -1
-        self.words = torch.zeros(4, dtype=torch.int32, device=compute.device)
-        """int32: tick, mode, lag in ticks, tick at which the control step began: what kernels know of time."""
-        self.episode = torch.zeros(compute.num_envs, dtype=torch.int32, device=compute.device)
-        """int32 [env], number of resets so far, minus one."""
-        self.reset_tick = torch.zeros(compute.num_envs, dtype=torch.int32, device=compute.device)
-        """int32 [env], tick of the last reset."""
+        self.words, self.reset_tick, self.episode = compute.time, compute.reset_tick, compute.episode
         self.bad = torch.zeros(1, dtype=torch.int32, device=compute.device)
         """int32 [1], set to 1 by any kernel that meets NaN or infinity in the engine's state."""
         self._host: Any = self.words.numpy().data if compute.is_cpu else None
         self._bad_host: Any = self.bad.numpy().data if compute.is_cpu else None
         self._bad_seen = AsyncCopy(compute, self.bad)
-        self.words_wp = wp.from_torch(self.words, dtype=wp.int32)
-        self.episode_wp = wp.from_torch(self.episode, dtype=wp.int32)
-        self.reset_tick_wp = wp.from_torch(self.reset_tick, dtype=wp.int32)
+        self.words_wp, self.reset_tick_wp, self.episode_wp = compute.time_wp, compute.reset_tick_wp, compute.episode_wp
         self.bad_wp = wp.from_torch(self.bad, dtype=wp.int32)
         self.control_tick = -1
 

@@ -36,7 +36,6 @@ may change lives in device arrays, which are written in place.
 
 from __future__ import annotations
 
-import functools
 import os
 import threading
 import time
@@ -47,13 +46,13 @@ from itertools import groupby, pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
 import torch
 import warp as wp
 
 from sensorium.compute import graph, loading
 from sensorium.compute.devices import keeps_current, resolve_device
 from sensorium.compute.memory import Memory, check_envs
+from sensorium.compute.rows import Rows
 from sensorium.compute.workers import Workers
 from sensorium.errors import ConfigError, ScheduleError
 
@@ -76,23 +75,6 @@ ENV_BYTES = 256
 """Memory that an environment takes at least, bytes; the state of every robot is larger."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-@wp.struct
-class Rows:
-    """Which environments a launch works on.
-
-    Attributes:
-        start: env of the first thread.
-        first: last item index of the first thread; only kernels that are launched with `split` add it.
-        mask: uint8 [env]; 0 leaves that env's rows untouched.
-        first_env: global index of env 0: random numbers are drawn for `first_env + env`.
-    """
-
-    start: wp.int32
-    first: wp.int32
-    mask: wp.array[wp.uint8]
-    first_env: wp.int32
 
 
 def recorded(hook: Function) -> Function:
@@ -126,8 +108,10 @@ class _Launch:
         """Return what the kernel takes after `rows`; the array of the tasks is made when it is first needed."""
         if self.tasks and not self.args:
             dtype = self.kernel.adj.args[-1].type.dtype
-            host = np.array([task.numpy_value() for task in self.tasks], _layout(dtype))
-            self.memory = torch.from_numpy(host.view(np.uint8)).to(compute.device, copy=True)  # as torch's other work
+            host = bytearray().join(bytes(task.__ctype__()) for task in self.tasks)
+            self.memory = torch.frombuffer(host, dtype=torch.uint8).to(
+                compute.device, copy=True
+            )  # as torch's other work
             place = self.memory.data_ptr()
             self.args = [wp.array(ptr=place, shape=(len(self.tasks),), dtype=dtype, device=compute.wp_device)]
         return self.args
@@ -140,13 +124,6 @@ class _Launch:
             return None
         tasks, owners = [*self.tasks, *other.tasks], self.owners | other.owners
         return _Launch(self.kernel, dim, [], self.whole, tasks=tasks, threads=threads, owners=owners)
-
-
-@functools.cache
-def _layout(struct: Any) -> np.dtype[Any]:
-    """Return a Warp struct as NumPy's type; Warp describes each column in text, which takes NumPy long to read."""
-    layout: np.dtype[Any] = np.dtype(struct.numpy_dtype())
-    return layout
 
 
 def _arguments(kernel: Any, given: list[Any]) -> list[Any]:
@@ -238,8 +215,18 @@ class Compute:
         """uint8 [env], all 1: the mask of ordinary launches."""
         self.reset_envs = torch.zeros(num_envs, dtype=torch.uint8, device=device)
         """uint8 [env], 1 for the envs that are being reset: the mask of the reset programs."""
+        self.time = torch.zeros(4, dtype=torch.int32, device=device)
+        """int32 [4]: tick, mode, lag in ticks, tick at which the control step began. `Clock` writes them."""
+        self.reset_tick = torch.zeros(num_envs, dtype=torch.int32, device=device)
+        """int32 [env], tick of the last reset."""
+        self.episode = torch.zeros(num_envs, dtype=torch.int32, device=device)
+        """int32 [env], number of resets so far, minus one."""
         with graph.launching:
+            self.time_wp, self.reset_tick_wp, self.episode_wp = (
+                wp.from_torch(words, dtype=wp.int32) for words in (self.time, self.reset_tick, self.episode)
+            )
             self._masks = {id(mask): wp.from_torch(mask, dtype=wp.uint8) for mask in (self.all_envs, self.reset_envs)}
+            self._rows_of = {id(mask): self._rows(0, mask) for mask in (self.all_envs, self.reset_envs)}
         self._active = self.all_envs
         self._recording: list[_Launch] | None = None
         self._recorder = 0
@@ -350,7 +337,7 @@ class Compute:
         self.load([launch.kernel])
         with graph.launching, loading.lock:
             args = launch.arguments(self)
-            args = args if launch.whole else [self._rows(0, self._active), *args]
+            args = args if launch.whole else [self._rows_of[id(self._active)], *args]
             self._follow()
             wp.launch(launch.kernel, dim=launch.dim, inputs=args, device=self.wp_device, stream=self.stream)
 
@@ -407,6 +394,7 @@ class Compute:
         rows.first = first
         rows.mask = self._masks[id(mask)]
         rows.first_env = self.first_env
+        rows.time, rows.reset_tick, rows.episode = self.time_wp, self.reset_tick_wp, self.episode_wp
         return rows
 
     @property

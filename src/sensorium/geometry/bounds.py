@@ -10,6 +10,7 @@ import warp as wp
 from numpy.typing import NDArray
 
 from sensorium.geometry.shapes import Mesh, Shape
+from sensorium.geometry.transforms import rotation
 
 
 def tree_of(points: NDArray[Any], faces: NDArray[Any], device: str) -> wp.Mesh:
@@ -47,18 +48,6 @@ def ray_tree_of(points: NDArray[Any], faces: NDArray[Any], device: str) -> wp.Me
     tree.points.assign(corners)
     tree.indices.assign(faces.reshape(-1).astype(np.int32))
     return tree
-
-
-def rotation(quat: Sequence[float]) -> NDArray[np.float64]:
-    """Return the rotation matrix of a unit quaternion (w, x, y, z)."""
-    w, x, y, z = quat
-    return np.array(
-        [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-        ]
-    )
 
 
 def in_world(shape: Shape, points: NDArray[Any]) -> NDArray[np.float64]:
@@ -166,5 +155,5 @@ def box_mesh(size: Sequence[float]) -> Mesh:
 
 __all__ = [
     "bounding_box", "bounding_sphere", "box_mesh", "in_world", "is_upright", "local_box", "placed_box", "ray_tree_of",
-    "rotation", "tree_of",
+    "tree_of",
 ]  # fmt: skip

@@ -13,6 +13,13 @@ import torch
 from torch import Tensor
 
 from sensorium.errors import ConfigError
+from sensorium.geometry.transforms import (
+    matrix_from_quat,
+    quat_apply,
+    quat_conjugate,
+    quat_from_matrix,
+    quat_mul,
+)
 
 Convention = Literal["ros", "opengl", "world"]
 """Which axes of a camera look where."""
@@ -26,65 +33,6 @@ _FROM_WORLD: dict[str, tuple[float, float, float, float]] = {
 """The turn that takes each convention's axes to those of ``"world"``: forward x, left y, up z."""
 _NEAR_SINGULAR = 1e-12
 """Smallest ratio of an intrinsic matrix's singular values; that of a 10,000-pixel camera is above 1e-9."""
-
-
-# Quaternions ----------------------------------------------------------------------------------------------------------
-
-
-def quat_mul(a: Tensor, b: Tensor) -> Tensor:
-    """Return the products a b `[..., 4]`: first b, then a."""
-    aw, ax, ay, az = a.unbind(-1)
-    bw, bx, by, bz = b.unbind(-1)
-    return torch.stack(
-        [
-            aw * bw - ax * bx - ay * by - az * bz,
-            aw * bx + ax * bw + ay * bz - az * by,
-            aw * by - ax * bz + ay * bw + az * bx,
-            aw * bz + ax * by - ay * bx + az * bw,
-        ],
-        dim=-1,
-    )
-
-
-def quat_conjugate(quat: Tensor) -> Tensor:
-    """Return the inverses of unit quaternions `[..., 4]`."""
-    return quat * quat.new_tensor([1.0, -1.0, -1.0, -1.0])
-
-
-def quat_apply(quat: Tensor, vectors: Tensor) -> Tensor:
-    """Turn vectors `[..., 3]` by unit quaternions `[..., 4]`."""
-    axis, wide = torch.broadcast_tensors(quat[..., 1:], vectors)  # type: ignore[no-untyped-call]
-    twice = 2.0 * torch.linalg.cross(axis, wide)
-    turned: Tensor = wide + quat[..., :1] * twice + torch.linalg.cross(axis, twice)
-    return turned
-
-
-def quat_from_matrix(matrix: Tensor) -> Tensor:
-    """Return the unit quaternions `[..., 4]` of rotation matrices `[..., 3, 3]`; their greatest part is positive."""
-    m = matrix
-    xx, yy, zz = m[..., 0, 0], m[..., 1, 1], m[..., 2, 2]
-    # the outer product of the quaternion with itself, times 4: its largest row is the quaternion, well conditioned
-    wx, wy, wz = m[..., 2, 1] - m[..., 1, 2], m[..., 0, 2] - m[..., 2, 0], m[..., 1, 0] - m[..., 0, 1]
-    xy, xz, yz = m[..., 0, 1] + m[..., 1, 0], m[..., 0, 2] + m[..., 2, 0], m[..., 1, 2] + m[..., 2, 1]
-    outer = torch.stack(
-        [
-            torch.stack([1 + xx + yy + zz, wx, wy, wz], dim=-1),
-            torch.stack([wx, 1 + xx - yy - zz, xy, xz], dim=-1),
-            torch.stack([wy, xy, 1 - xx + yy - zz, yz], dim=-1),
-            torch.stack([wz, xz, yz, 1 - xx - yy + zz], dim=-1),
-        ],
-        dim=-2,
-    )
-    largest = outer.diagonal(dim1=-2, dim2=-1).argmax(dim=-1)
-    row = outer.gather(-2, largest[..., None, None].expand(*largest.shape, 1, 4)).squeeze(-2)
-    quat: Tensor = row / row.norm(dim=-1, keepdim=True)
-    return quat
-
-
-def matrix_from_quat(quat: Tensor) -> Tensor:
-    """Return the rotation matrices `[..., 3, 3]` of unit quaternions `[..., 4]`."""
-    eye = torch.eye(3, dtype=quat.dtype, device=quat.device)
-    return torch.stack([quat_apply(quat, eye[k].expand(*quat.shape[:-1], 3)) for k in range(3)], dim=-1)
 
 
 def convert_orientation_convention(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warp as wp
 
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, kernel, tick_captured, tick_now
 from sensorium.geometry.ray_structs import WORLD, YAW, YAW_STARTS, Bundle, Instances, Pose
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_slerp, quat_yaw
 
@@ -138,7 +138,6 @@ def place_ray(
 def place_shapes(
     rows: Rows,
     slots: int,
-    clock: wp.array[wp.int32],
     instances: Instances,
     body_pos_in: wp.array2d[wp.vec3],
     body_quat_in: wp.array2d[wp.vec4],
@@ -158,7 +157,7 @@ def place_shapes(
     turn = body_quat_in[env, body]
     pos = body_pos_in[env, body] + quat_rotate(turn, instances.pos[row])
     quat = quat_multiply(turn, instances.quat[row])
-    slot = slot_of(clock[0] - clock[2], slots)
+    slot = slot_of(tick_captured(rows), slots)
     pos_out[env, slot, k] = pos
     quat_out[env, slot, k] = quat
     centre_out[env, slot, k] = pos + quat_rotate(quat, instances.centre[row])
@@ -172,7 +171,6 @@ def place_shapes(
 def keep_pose(
     rows: Rows,
     slots: int,
-    clock: wp.array[wp.int32],
     pos_in: wp.array2d[wp.vec3],
     quat_in: wp.array2d[wp.vec4],
     pos_out: wp.array3d[wp.vec3],
@@ -185,7 +183,7 @@ def keep_pose(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    slot = slot_of(clock[0] - clock[2], slots)
+    slot = slot_of(tick_captured(rows), slots)
     pos = pos_in[env, mount]
     quat = quat_in[env, mount]
     pos_out[env, slot, mount] = pos
@@ -201,8 +199,6 @@ def keep_pose(
 def bridge_gap(
     rows: Rows,
     slots: int,
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     last: wp.array2d[wp.int32],
     pos: wp.array3d[wp.vec3],
     quat: wp.array3d[wp.vec4],
@@ -213,10 +209,10 @@ def bridge_gap(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    captured = clock[0] - clock[2]
+    captured = tick_captured(rows)
     before = last[env, k]
     last[env, k] = captured
-    if before < reset_tick[env] - clock[2] or captured - before < 2:
+    if before < rows.reset_tick[env] + captured - tick_now(rows) or captured - before < 2:
         return
     now = slot_of(captured, slots)
     then = slot_of(before, slots)
@@ -234,8 +230,6 @@ def bridge_gap(
 @kernel
 def ray_points(
     rows: Rows,
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     per_block: int,
     pose: Pose,
     bundle: Bundle,
@@ -248,7 +242,7 @@ def ray_points(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    captured = clock[0] - clock[2]
+    captured = tick_captured(rows)
     begin = scan_begin(bundle, captured)
     now = slot_of(captured, pose.slots)
     turns = pose.alignment == YAW or pose.alignment == YAW_STARTS
@@ -271,7 +265,7 @@ def ray_points(
             q = quat
             if takes_time:
                 time = ray_time(bundle, begin + r, captured, pose.dt)
-                p, q = pose_at(pose, env, mount, captured, first_tick(reset_tick[env], captured), time)
+                p, q = pose_at(pose, env, mount, captured, first_tick(rows.reset_tick[env], captured), time)
                 if turns:
                     q = quat_yaw(q)
             s0, d0 = ray_of(bundle, env, index)

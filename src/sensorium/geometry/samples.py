@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sensorium.errors import ConfigError, ModelError
-from sensorium.geometry.bounds import rotation
 from sensorium.geometry.shapes import HeightField, Shape
+from sensorium.geometry.transforms import rotation
 
 Array = NDArray[np.float64]
 Piece = tuple[float, Callable[[Array, Array], tuple[Array, Array]]]

@@ -15,9 +15,9 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from sensorium.geometry.bounds import rotation
 from sensorium.geometry.samples import SurfaceSamples
 from sensorium.geometry.shapes import Shape
+from sensorium.geometry.transforms import rotation
 
 Array = NDArray[np.float64]
 

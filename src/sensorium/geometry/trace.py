@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import warp as wp
 
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, kernel, tick_captured
 from sensorium.geometry.columns import columns_ray
 from sensorium.geometry.columns_walk import columns_walk
 from sensorium.geometry.hfield import HFields, hfield_normal, ray_hfield, ray_hfield_vertical
@@ -179,8 +179,6 @@ def write_hit(
 @kernel
 def cast_rays(
     rows: Rows,
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     limits: wp.vec2,
     per_block: int,
     surroundings: Surroundings,
@@ -196,8 +194,6 @@ def cast_rays(
 
     Args:
         rows: which environments.
-        clock: the clock's words.
-        reset_tick: tick of the last reset of each env.
         limits: least and greatest distance, m.
         per_block: rays in a block.
         surroundings: what stands still.
@@ -214,8 +210,8 @@ def cast_rays(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    captured = clock[0] - clock[2]
-    earliest = first_tick(reset_tick[env], captured)
+    captured = tick_captured(rows)
+    earliest = first_tick(rows.reset_tick[env], captured)
     begin = scan_begin(bundle, captured)
     first = block * per_block
     last = wp.min(first + per_block, bundle.count)

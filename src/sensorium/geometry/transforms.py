@@ -1,11 +1,15 @@
-"""Quaternions (w, x, y, z) as `wp.vec4` for kernels; `wp.quat` (xyzw) never crosses a kernel boundary."""
+"""Quaternions (w, x, y, z): as `wp.vec4` in kernels, of torch tensors, and on the host.
+
+`wp.quat` (xyzw) never crosses a kernel boundary.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
+import torch
 import warp as wp
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
 
 @wp.func
@@ -71,8 +75,92 @@ def quat_yaw(q: wp.vec4) -> wp.vec4:
     return wp.vec4(wp.cos(half), 0.0, 0.0, wp.sin(half))
 
 
+# Tensors --------------------------------------------------------------------------------------------------------------
+
+
+def quat_mul(a: Tensor, b: Tensor) -> Tensor:
+    """Return the products a b `[..., 4]`: first b, then a."""
+    aw, ax, ay, az = a.unbind(-1)
+    bw, bx, by, bz = b.unbind(-1)
+    return torch.stack(
+        [
+            aw * bw - ax * bx - ay * by - az * bz,
+            aw * bx + ax * bw + ay * bz - az * by,
+            aw * by - ax * bz + ay * bw + az * bx,
+            aw * bz + ax * by - ay * bx + az * bw,
+        ],
+        dim=-1,
+    )
+
+
+def quat_conjugate(quat: Tensor) -> Tensor:
+    """Return the inverses of unit quaternions `[..., 4]`."""
+    return quat * quat.new_tensor([1.0, -1.0, -1.0, -1.0])
+
+
+def quat_apply(quat: Tensor, vectors: Tensor) -> Tensor:
+    """Turn vectors `[..., 3]` by unit quaternions `[..., 4]`."""
+    axis, wide = torch.broadcast_tensors(quat[..., 1:], vectors)  # type: ignore[no-untyped-call]
+    twice = 2.0 * torch.linalg.cross(axis, wide)
+    turned: Tensor = wide + quat[..., :1] * twice + torch.linalg.cross(axis, twice)
+    return turned
+
+
+def quat_from_matrix(matrix: Tensor) -> Tensor:
+    """Return the unit quaternions `[..., 4]` of rotation matrices `[..., 3, 3]`; their greatest part is positive."""
+    m = matrix
+    xx, yy, zz = m[..., 0, 0], m[..., 1, 1], m[..., 2, 2]
+    # the outer product of the quaternion with itself, times 4: its largest row is the quaternion, well conditioned
+    wx, wy, wz = m[..., 2, 1] - m[..., 1, 2], m[..., 0, 2] - m[..., 2, 0], m[..., 1, 0] - m[..., 0, 1]
+    xy, xz, yz = m[..., 0, 1] + m[..., 1, 0], m[..., 0, 2] + m[..., 2, 0], m[..., 1, 2] + m[..., 2, 1]
+    outer = torch.stack(
+        [
+            torch.stack([1 + xx + yy + zz, wx, wy, wz], dim=-1),
+            torch.stack([wx, 1 + xx - yy - zz, xy, xz], dim=-1),
+            torch.stack([wy, xy, 1 - xx + yy - zz, yz], dim=-1),
+            torch.stack([wz, xz, yz, 1 - xx - yy + zz], dim=-1),
+        ],
+        dim=-2,
+    )
+    largest = outer.diagonal(dim1=-2, dim2=-1).argmax(dim=-1)
+    row = outer.gather(-2, largest[..., None, None].expand(*largest.shape, 1, 4)).squeeze(-2)
+    quat: Tensor = row / row.norm(dim=-1, keepdim=True)
+    return quat
+
+
+def matrix_from_quat(quat: Tensor) -> Tensor:
+    """Return the rotation matrices `[..., 3, 3]` of unit quaternions `[..., 4]`."""
+    eye = torch.eye(3, dtype=quat.dtype, device=quat.device)
+    return torch.stack([quat_apply(quat, eye[k].expand(*quat.shape[:-1], 3)) for k in range(3)], dim=-1)
+
+
+def quat_level(quat: Tensor) -> Tensor:
+    """Return the turns about the vertical of unit quaternions `[..., 4]`, as `quat_yaw` does."""
+    w, x, y, z = quat.unbind(-1)
+    c, s = 1.0 - 2.0 * (y * y + z * z), 2.0 * (w * z + x * y)
+    is_steep = c * c + s * s < 0.01
+    c, s = (torch.where(is_steep, *pair) for pair in ((1.0 - 2.0 * (x * x + z * z), c), (-2.0 * (x * y - w * z), s)))
+    half = 0.5 * torch.atan2(s, c)
+    return torch.stack([half.cos(), 0.0 * half, 0.0 * half, half.sin()], dim=-1)
+
+
+# The host -------------------------------------------------------------------------------------------------------------
+
+
+def rotation(quat: ArrayLike) -> NDArray[np.float64]:
+    """Return the rotation matrix of a unit quaternion (w, x, y, z)."""
+    w, x, y, z = np.asarray(quat, np.float64)
+    return np.array(
+        [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+        ]
+    )
+
+
 def compose(
-    pos: Sequence[float], quat: Sequence[float], inner_pos: Sequence[float], inner_quat: Sequence[float]
+    pos: ArrayLike, quat: ArrayLike, inner_pos: ArrayLike, inner_quat: ArrayLike
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the pose of an inner frame that is given in an outer one, in the frame of the outer (float64)."""
     q, p = np.asarray(quat, np.float64), np.asarray(inner_quat, np.float64)

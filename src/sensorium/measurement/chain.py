@@ -15,10 +15,20 @@ import numpy as np
 import torch
 import warp as wp
 
-from sensorium.compute import Compute, Rows, keeps_current, kernel
+from sensorium.compute import (
+    FIRST,
+    SAMPLE,
+    Compute,
+    Rows,
+    keeps_current,
+    kernel,
+    mode_now,
+    sample_words,
+    tick_now,
+)
 from sensorium.compute.clock import Clock
 from sensorium.measurement.record import words_at
-from sensorium.random import normal_table, philox, word_to_normal
+from sensorium.random import normal_table, word_to_normal
 
 NOISE = 1
 WALK_AND_BIAS = 2
@@ -130,45 +140,37 @@ def _turned(q: wp.vec4, error: wp.vec4) -> wp.vec4:
 
 
 @wp.func
-def _freeze_quad(quad: Quad, x: wp.vec4, row: int, env: int, num_envs: int, tick: int, mode: int) -> None:
+def _freeze_quad(rows: Rows, env: int, quad: Quad, x: wp.vec4, num_envs: int) -> None:
     """Store the sample in the ring; at a reset in all slots. What is pushed out and had arrived is carried on."""
+    mode = mode_now(rows)
+    row = env * quad.columns + quad.column
     plane = num_envs * quad.columns
     head = words_at(quad.head)[0]
-    if mode == 1:
+    if mode == FIRST:
         for slot in range(quad.depth):
             _store(quad.ring, slot * plane + row, quad.count, x)
         if quad.carry != wp.uint64(0):
             _store(quad.carry, row, quad.count, x)
         return
-    if quad.carry != wp.uint64(0) and mode == 0:
-        if words_at(quad.arrival)[head * num_envs + env] <= tick:
+    if quad.carry != wp.uint64(0) and mode == SAMPLE:
+        if words_at(quad.arrival)[head * num_envs + env] <= tick_now(rows):
             _store(quad.carry, row, quad.count, _load(quad.ring, head * plane + row, quad.count))
     _store(quad.ring, head * plane + row, quad.count, x)
 
 
 @wp.func
-def _do_quad(
-    quad: Quad,
-    parts: int,
-    env: int,
-    global_env: int,
-    num_envs: int,
-    tick: int,
-    mode: int,
-    episode: int,
-    table: wp.array[wp.vec3],
-) -> None:
+def _do_quad(rows: Rows, env: int, quad: Quad, parts: int, num_envs: int, table: wp.array[wp.vec3]) -> None:
+    mode = mode_now(rows)
     n = quad.count
     row = env * quad.columns + quad.column
     has_noise = (parts & wp.static(NOISE)) != 0 and quad.noise != wp.uint64(0)
-    walks = (parts & wp.static(WALK_AND_BIAS)) != 0 and quad.walk != wp.uint64(0) and mode == 0
-    t, e, p = wp.uint32(tick), wp.uint32(global_env), wp.uint32(episode)
+    walks = (parts & wp.static(WALK_AND_BIAS)) != 0 and quad.walk != wp.uint64(0) and mode == SAMPLE
     words = wp.vec4ui()
     steps = wp.vec4ui()  # both blocks at once: a processor works on them side by side
     if has_noise:
-        words = philox(t, e, p, quad.element, quad.noise_key0, quad.noise_key1)
+        words = sample_words(rows, env, quad.element, quad.noise_key0, quad.noise_key1)
     if walks:
-        steps = philox(t, e, p, quad.element, quad.walk_key0, quad.walk_key1)
+        steps = sample_words(rows, env, quad.element, quad.walk_key0, quad.walk_key1)
     x = _load(quad.source, row, n)
     error = wp.vec4()  # a rotation collects its rotation vector here and is turned once
     if has_noise:
@@ -178,13 +180,12 @@ def _do_quad(
     if (parts & wp.static(WALK_AND_BIAS)) != 0:
         if quad.walk != wp.uint64(0):
             walk = wp.vec4()
-            if mode != 1:
+            if mode != FIRST:
                 walk = _load(quad.walk, row, n)
             if walks:
                 sigma = _load(quad.walk_sd, env * quad.walk_stride + quad.column, n)
                 walk = walk + _noise(sigma, n, steps, table)
-            if mode != 2:
-                _store(quad.walk, row, n, walk)
+            _store(quad.walk, row, n, walk)
             if quad.rotation == 0:
                 x = x + walk
             else:
@@ -204,7 +205,7 @@ def _do_quad(
         )
     _store(quad.target, row, n, x)
     if (parts & wp.static(STORE)) != 0 and quad.ring != wp.uint64(0):
-        _freeze_quad(quad, x, row, env, num_envs, tick, mode)
+        _freeze_quad(rows, env, quad, x, num_envs)
 
 
 @kernel
@@ -214,8 +215,6 @@ def chain_kernel(
     num_envs: int,
     per_thread: int,
     quads: wp.array[Quad],
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
     table: wp.array[wp.vec3],
 ) -> None:
     """Do the `parts` of the chain for some quads of one env; see the module's description for the order."""
@@ -223,11 +222,9 @@ def chain_kernel(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    tick = clock[0]
-    mode = clock[1]
     first = block * per_thread
     for q in range(first, wp.min(first + per_thread, quads.shape[0])):
-        _do_quad(quads[q], parts, env, rows.first_env + env, num_envs, tick, mode, episode[env], table)
+        _do_quad(rows, env, quads[q], parts, num_envs, table)
 
 
 @dataclass(slots=True)
@@ -310,8 +307,6 @@ class ChainTable:
                     self.compute.num_envs,
                     per_thread,
                     self.quads,
-                    self.clock.words_wp,
-                    self.clock.episode_wp,
                     normal_table(self.compute.wp_device),
                 ],
             )

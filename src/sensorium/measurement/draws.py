@@ -9,25 +9,63 @@ import numpy as np
 import warp as wp
 
 from sensorium.compute import Rows, kernel
-from sensorium.random import Choice, Distribution, Normal, Uniform, draw, philox
+from sensorium.random import Choice, Distribution, Normal, Uniform, draw, philox, word_to_normal
 
 Spread = Callable[[Any], np.ndarray[Any, Any]]
 """From an amount (a number, or one per axis) to a row with a number per column."""
 
 
+@wp.struct
+class Stream:
+    """A stream of random numbers: the index of the field, and the two words of the key."""
+
+    field: wp.uint32
+    key0: wp.uint32
+    key1: wp.uint32
+
+
+@wp.struct
+class Law:
+    """A distribution for each column: its kind, parameters and choices, and whether one draw serves all columns."""
+
+    kind: wp.int32
+    first: wp.array[wp.float32]
+    second: wp.array[wp.float32]
+    choices: wp.array2d[wp.float32]
+    joint: wp.int32
+
+
+@wp.func
+def words_of(rows: Rows, env: int, tick: int, block: int, stream: Stream) -> wp.vec4ui:
+    """Return four random words of a stream, those of block `column / 4` or of an element of its own."""
+    element = (stream.field << wp.uint32(24)) | wp.uint32(block)
+    era = wp.uint32(rows.episode[env])
+    return philox(wp.uint32(tick), wp.uint32(rows.first_env + env), era, element, stream.key0, stream.key1)
+
+
+@wp.func
+def normals_of(rows: Rows, env: int, tick: int, block: int, stream: Stream, table: wp.array[wp.vec3]) -> wp.vec4:
+    """Return four standard normals of a stream."""
+    words = words_of(rows, env, tick, block, stream)
+    z0 = word_to_normal(words[0], table)
+    z1 = word_to_normal(words[1], table)
+    z2 = word_to_normal(words[2], table)
+    z3 = word_to_normal(words[3], table)
+    return wp.vec4(z0, z1, z2, z3)
+
+
+@wp.func
+def draw_of(law: Law, column: int, word: wp.uint32, table: wp.array[wp.vec3]) -> float:
+    """Return what a random word gives for a column."""
+    return float(draw(law.kind, law.first[column], law.second[column], law.choices[column], word, table))
+
+
 @kernel
 def draw_columns(
     rows: Rows,
-    kind: int,
-    low_in: wp.array[wp.float32],
-    high_in: wp.array[wp.float32],
-    choices_in: wp.array2d[wp.float32],
-    joint: int,
+    law: Law,
     non_negative: int,
-    episode: wp.array[wp.int32],
-    field: wp.uint32,
-    key0: wp.uint32,
-    key1: wp.uint32,
+    stream: Stream,
     table: wp.array[wp.vec3],
     values_out: wp.array2d[wp.float32],
 ) -> None:
@@ -37,27 +75,39 @@ def draw_columns(
     if rows.mask[env] == wp.uint8(0):
         return
     drawn = column
-    if joint != 0:
+    if law.joint != 0:
         drawn = 0  # a choice among vectors picks one vector, not one value per column
-    element = (field << wp.uint32(24)) | wp.uint32(drawn / 4)
-    words = philox(wp.uint32(0), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), element, key0, key1)
-    value = draw(kind, low_in[column], high_in[column], choices_in[column], words[drawn % 4], table)
+    words = words_of(rows, env, 0, drawn / 4, stream)
+    value = draw_of(law, column, words[drawn % 4], table)
     if non_negative != 0:
         value = wp.max(value, 0.0)
     values_out[env, column] = value
 
 
-def law_parameters(law: Distribution, columns: int, spread: Spread) -> tuple[Any, Any, Any, int]:
-    """Return per-column parameters of a distribution: first, second, choices [column, n], and whether joint."""
-    none = np.zeros((columns, 1), np.float32)
-    if isinstance(law, Uniform):
-        return spread(law.low), spread(law.high), none, 0
-    if isinstance(law, Normal):
-        return spread(law.mean), spread(law.std), none, 0
-    joint = any(isinstance(value, Sequence) for value in law.values)
-    choices = np.stack([spread(value) for value in law.values], axis=1)
-    zeros = np.zeros(columns, np.float32)
-    return zeros, zeros, choices, int(joint)
+def stream_of(field: int, key: tuple[int, int]) -> Any:
+    """Return a stream for kernels; `key` is what `stream_key` gives."""
+    stream = Stream()
+    stream.field, stream.key0, stream.key1 = field, *key
+    return stream
+
+
+def law_of(distribution: Distribution, columns: int, spread: Spread, device: Any) -> Any:
+    """Return a distribution over columns for kernels, on a Warp device."""
+    law = Law()
+    law.kind, law.joint = distribution.kind, 0
+    first = second = np.zeros(columns)
+    choices = np.zeros((columns, 1))
+    if isinstance(distribution, Uniform):
+        first, second = spread(distribution.low), spread(distribution.high)
+    elif isinstance(distribution, Normal):
+        first, second = spread(distribution.mean), spread(distribution.std)
+    else:
+        law.joint = int(any(isinstance(value, Sequence) for value in distribution.values))
+        choices = np.stack([spread(value) for value in distribution.values], axis=1)
+    law.first, law.second, law.choices = (
+        wp.array(values, dtype=wp.float32, device=device) for values in (first, second, choices)
+    )
+    return law
 
 
 def is_law(amount: Any) -> bool:

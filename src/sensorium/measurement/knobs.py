@@ -13,11 +13,11 @@ import numpy as np
 import torch
 import warp as wp
 
-from sensorium.cfg import LARGEST, SimpleSensorCfg, amount_bounds, parse_amount
+from sensorium.cfg import COLUMN_KNOBS, LARGEST, SimpleSensorCfg, amount_bounds, parse_amount
 from sensorium.compute import Compute
 from sensorium.compute.clock import Clock
 from sensorium.errors import ConfigError, Fault, UnknownNameError, shown
-from sensorium.measurement.draws import draw_columns, law_parameters
+from sensorium.measurement.draws import draw_columns, law_of, stream_of
 from sensorium.random import Choice, Distribution, Normal, Uniform, normal_table, stream_key
 from sensorium.spec import FieldSpec
 
@@ -37,7 +37,6 @@ class KnobTable:
     def __init__(
         self,
         compute: Compute,
-        clock: Clock,
         knob: str,
         field: int,
         row: np.ndarray[Any, np.dtype[np.float32]] | None,
@@ -46,7 +45,6 @@ class KnobTable:
         changed: Callable[[], None],
     ) -> None:
         self._compute = compute
-        self._clock = clock
         self._changed = changed
         self.knob = knob
         self.distribution = distribution[0] if distribution else None
@@ -57,22 +55,9 @@ class KnobTable:
             return
         law, columns, spread = distribution
         self.values = torch.zeros((compute.num_envs, columns), dtype=torch.float32, device=compute.device)
-        first, second, choices, joint = law_parameters(law, columns, spread)
-        arrays = [wp.array(values, dtype=wp.float32, device=compute.wp_device) for values in (first, second, choices)]
-        self._launch = (
-            [
-                law.kind,
-                *arrays,
-                joint,
-                int(knob in NON_NEGATIVE),
-                clock.episode_wp,
-                wp.uint32(field),
-                wp.uint32(key[0]),
-                wp.uint32(key[1]),
-                normal_table(compute.wp_device),
-            ],
-            columns,
-        )
+        device = compute.wp_device
+        law = law_of(law, columns, spread, device)
+        self._launch = [law, int(knob in NON_NEGATIVE), stream_of(field, key), normal_table(device)], columns
 
     @property
     def stride(self) -> int:
@@ -258,13 +243,11 @@ class Knobs:
             def spread(value: Any) -> Any:
                 return self.row(field, value, signed, factor)
 
-            return KnobTable(
-                self.compute, self.clock, knob, index, None, (amount, spec.columns, spread), key, self._changed
-            )
+            return KnobTable(self.compute, knob, index, None, (amount, spec.columns, spread), key, self._changed)
         row = self.row(field, amount, knob, factor)
         if row.ndim != 1:
             raise ValueError(f"a number or an array that fits {spec.shape}")
-        return KnobTable(self.compute, self.clock, knob, index, row, None, key, self._changed)
+        return KnobTable(self.compute, knob, index, row, None, key, self._changed)
 
     # At run time ------------------------------------------------------------------------------------------------------
 
@@ -328,13 +311,12 @@ class Knobs:
                 raise ConfigError.single(title, knob, amount, str(error)) from None
 
     def _parse_name(self, knob: str) -> tuple[str, str | None]:
-        known = (*CHAIN_KNOBS, "noise_density", "random_walk_density")
-        if knob in known:
+        if knob in COLUMN_KNOBS:
             return knob, None
         prefix, _, rest = knob.partition("_")
-        if prefix in self.prefixes and rest in known:
+        if prefix in self.prefixes and rest in COLUMN_KNOBS:
             return rest, self.prefixes[prefix]
-        names = [*known, *(f"{prefix}_{name}" for prefix in self.prefixes for name in known)]
+        names = [*COLUMN_KNOBS, *(f"{prefix}_{name}" for prefix in self.prefixes for name in COLUMN_KNOBS)]
         raise UnknownNameError(f"knob of sensor {self.label!r}", knob, names)
 
     @property

@@ -18,13 +18,23 @@ import torch
 import warp as wp
 
 from sensorium.cfg import GilbertElliott, SimpleSensorCfg, amount_bounds, numbers_in
-from sensorium.compute import Compute, Rows, kernel
-from sensorium.compute.clock import FIRST, MOST_TICKS, Clock, Rate
+from sensorium.compute import (
+    FIRST,
+    SAMPLE,
+    Compute,
+    Rows,
+    kernel,
+    mode_now,
+    sample_words,
+    tick_captured,
+    tick_now,
+)
+from sensorium.compute.clock import MOST_TICKS, Clock, Rate
 from sensorium.errors import ConfigError
 from sensorium.measurement.chain import NEVER, ChainField
 from sensorium.measurement.knobs import KnobTable
 from sensorium.measurement.record import TORCH_DTYPES, Record, copy_word, words_at, words_of
-from sensorium.random import Choice, Normal, Uniform, draw, normal_table, philox, stream_key, word_to_uniform
+from sensorium.random import Choice, Normal, Uniform, draw, normal_table, stream_key, word_to_uniform
 from sensorium.spec import FieldSpec, exact_fraction
 
 NO_JITTER = -1
@@ -46,8 +56,7 @@ class Row:
 class Transport:
     """All that the kernels of one ring need; one argument instead of thirty, since each costs time at every launch."""
 
-    clock: wp.array[wp.int32]
-    episode: wp.array[wp.int32]
+    time: wp.array[wp.int32]  # for `_advance` alone, which has no rows
     head: wp.array[wp.int32]
     bad: wp.array2d[wp.uint8]
     # Law of arrival
@@ -84,7 +93,7 @@ class Transport:
 @kernel
 def _advance(tasks: wp.array[Transport]) -> None:
     t = tasks[wp.tid()]
-    if t.clock[1] == 0:
+    if t.time[1] == SAMPLE:
         t.head[0] = (t.head[0] + 1) % t.stamp.shape[0]
 
 
@@ -96,28 +105,15 @@ def _dispatch(rows: Rows, tasks: wp.array[Transport]) -> None:
         return
     t = tasks[k]
     head = t.head[0]
-    mode = t.clock[1]
+    mode = mode_now(rows)
     good = wp.uint8(1)
     for mount in range(t.bad.shape[1]):
         if t.bad[env, mount] != wp.uint8(0):
             good = wp.uint8(0)
-    captured = t.clock[0] - t.clock[2]
-    if mode == 2:  # of a state that may be newer, where derived state was a tick old; the delay stays
-        if t.arrival[head, env] != wp.static(NEVER):
-            t.arrival[head, env] += captured - t.stamp[head, env]
-        t.stamp[head, env] = captured
-        t.okay[head, env] = good
-        return
+    captured = tick_captured(rows)
     words = wp.vec4ui()
     if t.jitter_kind >= 0 or t.loss_kind != 0:
-        words = philox(
-            wp.uint32(t.clock[0]),
-            wp.uint32(rows.first_env + env),
-            wp.uint32(t.episode[env]),
-            wp.uint32(0),
-            t.key0,
-            t.key1,
-        )
+        words = sample_words(rows, env, wp.uint32(0), t.key0, t.key1)
     late = t.delay[env, 0]
     if t.jitter_kind >= 0:
         most = t.jitter_b
@@ -131,7 +127,7 @@ def _dispatch(rows: Rows, tasks: wp.array[Transport]) -> None:
             arrives = wp.static(NEVER)
     if t.loss_kind == 2:
         state = t.burst[env]
-        if mode == 1:
+        if mode == FIRST:
             state = wp.uint8(0)
         turn = word_to_uniform(words[1])
         if state == wp.uint8(0):
@@ -143,7 +139,7 @@ def _dispatch(rows: Rows, tasks: wp.array[Transport]) -> None:
         t.burst[env] = state
         if state == wp.uint8(1):
             arrives = wp.static(NEVER)
-    if mode == 1:
+    if mode == FIRST:
         for slot in range(t.stamp.shape[0]):
             t.stamp[slot, env] = captured
             t.arrival[slot, env] = arrives
@@ -154,7 +150,7 @@ def _dispatch(rows: Rows, tasks: wp.array[Transport]) -> None:
             t.carry_okay[env] = wp.uint8(0)
         return
     if t.loss_kind != 0:
-        if t.arrival[head, env] <= t.clock[0]:
+        if t.arrival[head, env] <= tick_now(rows):
             t.carry_stamp[env] = t.stamp[head, env]
             t.carry_arrival[env] = t.arrival[head, env]
             t.carry_okay[env] = t.okay[head, env]
@@ -166,7 +162,6 @@ def _dispatch(rows: Rows, tasks: wp.array[Transport]) -> None:
 @kernel
 def _freeze(
     rows: Rows,
-    clock: wp.array[wp.int32],
     head_in: wp.array[wp.int32],
     num_envs: int,
     depth: int,
@@ -183,17 +178,17 @@ def _freeze(
     if rows.mask[env] == wp.uint8(0):
         return
     head = head_in[0]
-    mode = clock[1]
+    mode = mode_now(rows)
     here = env * count + w
     plane = num_envs * count
-    if mode == 1:
+    if mode == FIRST:
         for slot in range(depth):
             copy_word(wide, source, here, ring, slot * plane + here)
         if has_carry != 0:
             copy_word(wide, source, here, carry, here)
         return
-    if has_carry != 0 and mode == 0:
-        if arrival[head, env] <= clock[0]:
+    if has_carry != 0:
+        if arrival[head, env] <= tick_now(rows):
             copy_word(wide, ring, head * plane + here, carry, here)
     copy_word(wide, source, here, ring, head * plane + here)
 
@@ -236,7 +231,7 @@ def _select(rows: Rows, t: Transport) -> None:
         slot = head - k
         if slot < 0:
             slot += depth
-        if t.arrival[slot, env] <= t.clock[0]:
+        if t.arrival[slot, env] <= tick_now(rows):
             t.shown_slot[env] = slot
             t.shown_stamp[env] = t.stamp[slot, env]
             t.shown_arrival[env] = t.arrival[slot, env]
@@ -413,8 +408,8 @@ class Ring:
             def spread(value: Any) -> Any:
                 return np.full(1, value, np.float32)
 
-            return KnobTable(self.compute, self.clock, knob, 0, None, (amount, 1, spread), key, _nothing)
-        table = KnobTable(self.compute, self.clock, knob, 0, np.full(1, amount, np.float32), None, key, _nothing)
+            return KnobTable(self.compute, knob, 0, None, (amount, 1, spread), key, _nothing)
+        table = KnobTable(self.compute, knob, 0, np.full(1, amount, np.float32), None, key, _nothing)
         table.values = table.values.expand(self.compute.num_envs, 1).contiguous()
         return table
 
@@ -448,7 +443,7 @@ class Ring:
         key = stream_key(seed, self.label, "transport")
         t = Transport()
         for name, tensor in (
-            ("clock", self.clock.words), ("episode", self.clock.episode), ("head", self.head), ("bad", self.bad),
+            ("time", self.clock.words), ("head", self.head), ("bad", self.bad),
             ("delay", self.delay.values), ("jitter", self.jitter.values), ("loss", self.loss.values),
             ("stamp", self.stamp), ("arrival", self.arrival), ("okay", self.okay), ("burst", self.burst),
             ("carry_stamp", self.carry_stamp), ("carry_arrival", self.carry_arrival), ("carry_okay", self.carry_okay),
@@ -513,7 +508,7 @@ class Ring:
                 _freeze,
                 (words.count,),
                 [
-                    self.clock.words_wp, self._head_wp, self.compute.num_envs, self.depth, int(self.has_carry),
+                    self._head_wp, self.compute.num_envs, self.depth, int(self.has_carry),
                     wp.from_torch(self.arrival, dtype=wp.int32), words.count, words.wide, words.address,
                 ],
                 [words_of(self.rings[name], 2).address, words_of(self.carries[name]).address],
@@ -625,4 +620,4 @@ def _nothing() -> None:
     """Delay and loss are read through fixed arrays: nothing moves."""
 
 
-__all__ = ["FIRST", "NEVER", "Ring"]
+__all__ = ["NEVER", "Ring"]

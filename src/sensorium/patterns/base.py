@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from pydantic import Field, PlainSerializer, PlainValidator, Strict, field_validator
+from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, Strict, field_validator
 
-from sensorium.cfg import Cfg, bad, find_kind
+from sensorium.cfg import Cfg, Float, Vec3, bad, find_kind, must
 from sensorium.errors import ConfigError, RegistrationError, nearest, shown
 from sensorium.spec import snake_case
 
@@ -249,15 +249,14 @@ class GeneratedPatternCfg(PatternBaseCfg):
     A sensor makes it by itself where it is given such an object. It cannot go into a file.
     """
 
-    source: Any
+    source: Annotated[
+        Any,
+        must(
+            lambda given: callable(getattr(given, "generate_rays", None)),
+            "an object with a method generate_rays(mj_model, device)",
+        ),
+    ]
     """The object. It is called with None for the model."""
-
-    @field_validator("source", mode="after")
-    @classmethod
-    def _source(cls, value: Any) -> Any:
-        if not callable(getattr(value, "generate_rays", None)):
-            raise bad("an object with a method generate_rays(mj_model, device)")
-        return value
 
     def func(self, device: str) -> tuple[Tensor, Tensor]:
         """Return starts and directions, `[ray, 3]`."""
@@ -353,24 +352,29 @@ def stepped(low: float, high: float, step: float) -> NDArray[np.float64]:
     return angles
 
 
-def check_elevations(values: tuple[float, ...]) -> None:
-    """Raise what a validator may raise where an elevation is beyond straight up or down."""
-    if not all(-90.0 <= value <= 90.0 for value in values):
-        raise bad("elevations from -90 to 90, deg")
-
-
-def check_span(low: float, high: float) -> None:
-    """Raise what a validator may raise where an azimuth range goes backwards or more than once around."""
+def check_span(span: tuple[float, float]) -> tuple[float, float]:
+    """Return an azimuth range; raise what a validator may raise where it falls or goes more than once around."""
+    low, high = span
     if high < low:
         raise bad("a range (low, high), deg", f"Swap the two: ({high:g}, {low:g}).")
     if high - low > 360.0 + 1e-6:
         raise bad(f"at most 360 degrees, not {high - low:g}", "Give for example (-180, 180).")
+    return span
 
 
-def check_direction(value: tuple[float, ...]) -> None:
-    """Raise what a validator may raise where a direction is zero."""
-    if not any(value):
-        raise bad("a direction that is not zero", "Down is (0, 0, -1).")
+def check_elevations(values: tuple[float, ...]) -> tuple[float, ...]:
+    """Return elevations; raise what a validator may raise where one is beyond straight up or down."""
+    if not all(-90.0 <= value <= 90.0 for value in values):
+        raise bad("elevations from -90 to 90, deg")
+    return values
+
+
+AzimuthSpan = Annotated[tuple[Float, Float], AfterValidator(check_span)]
+"""Azimuths (low, high), deg, at most once around."""
+ELEVATIONS = AfterValidator(check_elevations)
+Direction = Annotated[Vec3, must(any, "a direction that is not zero", "Down is (0, 0, -1).")]
+Step = Annotated[Float, must(lambda step: not step <= 0.0, "a step greater than 0, deg")]
+Positive = Annotated[Float, must(lambda number: not number <= 0.0, "a number greater than 0")]
 
 
 def check_count(count: float) -> None:

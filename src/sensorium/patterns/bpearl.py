@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationInfo, field_validator
 
-from sensorium.cfg import Float, bad
-from sensorium.patterns.base import Device, PatternBaseCfg, along, check_count, check_elevations, tensor
+from sensorium.cfg import Float, must
+from sensorium.patterns.base import ELEVATIONS, Device, PatternBaseCfg, Step, along, check_count, tensor
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,36 +28,23 @@ def bpearl_pattern(cfg: BpearlPatternCfg, device: Device) -> tuple[Tensor, Tenso
 class BpearlPatternCfg(PatternBaseCfg):
     """A dome of rays: 32 elevations from 89.5 down to 2.3125 degrees, at even azimuths."""
 
-    horizontal_fov: Float = 360.0
+    horizontal_fov: Annotated[Float, must(lambda fov: 0.0 < fov <= 360.0, "an angle above 0 and up to 360, deg")] = (
+        360.0
+    )
     """Extent in azimuth, deg."""
-    horizontal_res: Float = 10.0
+    horizontal_res: Step = 10.0
     """Step in azimuth, deg; the end is left out always."""
-    vertical_ray_angles: tuple[Float, ...] = tuple(89.5 - 2.8125 * k for k in range(32))
+    vertical_ray_angles: Annotated[tuple[Float, ...], must(len, "at least one elevation, deg"), ELEVATIONS] = tuple(
+        89.5 - 2.8125 * k for k in range(32)
+    )
     """Elevations, deg."""
 
     func = staticmethod(bpearl_pattern)
 
-    @field_validator("horizontal_fov")
-    @classmethod
-    def _fov(cls, value: float) -> float:
-        if not 0.0 < value <= 360.0:
-            raise bad("an angle above 0 and up to 360, deg")
-        return value
-
     @field_validator("horizontal_res")
     @classmethod
     def _res(cls, value: float, info: ValidationInfo) -> float:
-        if not value > 0.0:
-            raise bad("a step greater than 0, deg")
         check_count(info.data.get("horizontal_fov", 360.0) / value)
-        return value
-
-    @field_validator("vertical_ray_angles")
-    @classmethod
-    def _angles(cls, value: tuple[float, ...]) -> tuple[float, ...]:
-        if not value:
-            raise bad("at least one elevation, deg")
-        check_elevations(value)
         return value
 
     def count_rays(self) -> int:

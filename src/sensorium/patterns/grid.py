@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from pydantic import ValidationInfo, field_validator
 
-from sensorium.cfg import Float, Vec3, bad
-from sensorium.patterns.base import Device, PatternBaseCfg, check_count, check_direction, tensor
+from sensorium.cfg import Float, must
+from sensorium.patterns.base import Device, Direction, PatternBaseCfg, check_count, tensor
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -40,37 +40,22 @@ class GridPatternCfg(PatternBaseCfg):
     (1.6, 1.0) m at 0.1 m is 17 x 11 = 187 rays.
     """
 
-    size: tuple[Float, Float] = (1.0, 1.0)
+    size: Annotated[tuple[Float, Float], must(lambda size: not min(size) < 0.0, "two lengths >= 0, m")] = (1.0, 1.0)
     """Extent along x and y, m; 0 is one row."""
-    resolution: Float = 0.1
+    resolution: Annotated[Float, must(lambda step: step > 0.0, "a resolution greater than 0, m")] = 0.1
     """Distance between neighbours, m."""
-    direction: Vec3 = (0.0, 0.0, -1.0)
+    direction: Direction = (0.0, 0.0, -1.0)
     """Direction of all rays; need not have unit length."""
     ordering: Literal["xy", "yx"] = "xy"
     """Which goes fastest from ray to ray: ``xy`` is x, ``yx`` is y."""
 
     func = staticmethod(grid_pattern)
 
-    @field_validator("size")
-    @classmethod
-    def _size(cls, value: tuple[float, float]) -> tuple[float, float]:
-        if min(value) < 0.0:
-            raise bad("two lengths >= 0, m")
-        return value
-
     @field_validator("resolution")
     @classmethod
     def _resolution(cls, value: float, info: ValidationInfo) -> float:
-        if not value > 0.0:
-            raise bad("a resolution greater than 0, m")
         size = info.data.get("size", cls.model_fields["size"].default)
         check_count(((size[0] + _SLACK) / value + 1.0) * ((size[1] + _SLACK) / value + 1.0))
-        return value
-
-    @field_validator("direction")
-    @classmethod
-    def _direction(cls, value: Vec3) -> Vec3:
-        check_direction(value)
         return value
 
     @property

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationInfo, field_validator
 
-from sensorium.cfg import Float, bad
+from sensorium.cfg import Float, must
 from sensorium.patterns.base import (
+    ELEVATIONS,
+    AzimuthSpan,
     Device,
     Int,
     PatternBaseCfg,
+    Step,
     along,
     check_count,
-    check_elevations,
-    check_span,
     is_full_turn,
     stepped,
     tensor,
@@ -39,13 +40,13 @@ class LidarPatternCfg(PatternBaseCfg):
     For a scanner whose rays fire one after the other see `SpinningPatternCfg`.
     """
 
-    channels: Int
+    channels: Annotated[Int, must(lambda channels: channels >= 1, "at least 1 channel")]
     """Number of channels; one alone is at the first elevation."""
-    vertical_fov_range: tuple[Float, Float]
+    vertical_fov_range: Annotated[tuple[Float, Float], ELEVATIONS]
     """Elevation of the first and of the last channel, deg, up positive."""
-    horizontal_fov_range: tuple[Float, Float]
+    horizontal_fov_range: AzimuthSpan
     """Azimuths (low, high), deg, left positive; at most 360."""
-    horizontal_res: Float
+    horizontal_res: Step
     """Step in azimuth, deg, kept exactly: 0 to 100 in steps of 30 is 0, 30, 60, 90. A full turn leaves its end out."""
     spacing: Literal["exact", "both_ends", "one_less"] = "exact"
     """``exact`` keeps the step. ``both_ends``: where the step does not divide the range it shrinks so that both ends
@@ -54,30 +55,9 @@ class LidarPatternCfg(PatternBaseCfg):
 
     func = staticmethod(lidar_pattern)
 
-    @field_validator("channels")
-    @classmethod
-    def _channels(cls, value: int) -> int:
-        if value < 1:
-            raise bad("at least 1 channel")
-        return value
-
-    @field_validator("vertical_fov_range")
-    @classmethod
-    def _vertical(cls, value: tuple[float, float]) -> tuple[float, float]:
-        check_elevations(value)
-        return value
-
-    @field_validator("horizontal_fov_range")
-    @classmethod
-    def _horizontal(cls, value: tuple[float, float]) -> tuple[float, float]:
-        check_span(*value)
-        return value
-
     @field_validator("horizontal_res")
     @classmethod
     def _res(cls, value: float, info: ValidationInfo) -> float:
-        if not value > 0.0:
-            raise bad("a step greater than 0, deg")
         low, high = info.data.get("horizontal_fov_range", (0.0, 0.0))
         check_count(info.data.get("channels", 1) * ((high - low) / value + 1.0))
         return value

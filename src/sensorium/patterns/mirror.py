@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from pydantic import field_validator
 
-from sensorium.cfg import Float, bad
+from sensorium.cfg import Float, must
 from sensorium.errors import ConfigError
-from sensorium.patterns.base import MOST_RAYS, check_elevations, wrapped
+from sensorium.patterns.base import ELEVATIONS, MOST_RAYS, Positive, wrapped
 from sensorium.patterns.scan import ScanPatternCfg, ScanTable
 
 GOLDEN = 0.6180339887498949
@@ -29,35 +28,24 @@ class RotatingMirrorPatternCfg(ScanPatternCfg):
 
     is_abstract: ClassVar[bool] = False
 
-    elevation_range: tuple[Float, Float]
+    elevation_range: Annotated[
+        tuple[Float, Float],
+        ELEVATIONS,
+        must(lambda span: span[0] < span[1], "elevations (low, high), deg", "Swap the two."),
+    ]
     """Lowest and highest elevation, deg."""
-    points_per_second: Float
+    points_per_second: Positive
     """Rays per second."""
-    rate_hz: Float = 10.0
+    rate_hz: Positive = 10.0
     """Turns per second."""
-    stroke_hz: Float = 10.0 * (60.0 + GOLDEN)
+    stroke_hz: Positive = 10.0 * (60.0 + GOLDEN)
     """Times per second that the elevation goes up and down."""
     clockwise: bool = False
     """Sense of turning, seen from above; azimuths then fall."""
     start: Float = 180.0
     """Azimuth at time 0, deg."""
-    period: Float = 2.0
+    period: Positive = 2.0
     """Length of the table, s."""
-
-    @field_validator("elevation_range")
-    @classmethod
-    def _range(cls, value: tuple[float, float]) -> tuple[float, float]:
-        check_elevations(value)
-        if not value[0] < value[1]:
-            raise bad("elevations (low, high), deg", "Swap the two.")
-        return value
-
-    @field_validator("points_per_second", "rate_hz", "stroke_hz", "period")
-    @classmethod
-    def _positive(cls, value: float) -> float:
-        if not value > 0.0:
-            raise bad("a number greater than 0")
-        return value
 
     def __init__(self, /, **data: Any) -> None:
         super().__init__(**data)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from pydantic import ValidationInfo, field_validator
 
-from sensorium.cfg import Float, bad, numbers_in
+from sensorium.cfg import Float, must, numbers_in
 from sensorium.errors import ConfigError, Fault, shown
 from sensorium.patterns.base import Device, Int, PatternBaseCfg, check_count
 
@@ -39,6 +39,10 @@ def pinhole_camera_pattern(
     return torch.zeros_like(directions), directions
 
 
+Length = Annotated[Float, must(lambda length: length > 0.0, "a length greater than 0")]
+Pixels = Annotated[Int, must(lambda count: count >= 1, "at least 1 pixel")]
+
+
 class PinholeCameraPatternCfg(PatternBaseCfg):
     """One ray per pixel of a pinhole camera that looks along x, row by row from the top left.
 
@@ -48,15 +52,15 @@ class PinholeCameraPatternCfg(PatternBaseCfg):
     pixels are then square.
     """
 
-    width: Int
+    width: Pixels
     """Columns."""
-    height: Int
+    height: Pixels
     """Rows."""
-    focal_length: Float = 24.0
+    focal_length: Length = 24.0
     """Focal length, in the unit of the apertures."""
-    horizontal_aperture: Float = 20.955
+    horizontal_aperture: Length = 20.955
     """Width of the image plane."""
-    vertical_aperture: Float | None = None
+    vertical_aperture: Length | None = None
     """Height of the image plane; None gives square pixels."""
     horizontal_aperture_offset: Float = 0.0
     """Shift of the principal point to the right, as tangent: cx = width/2 + offset * fx."""
@@ -71,16 +75,7 @@ class PinholeCameraPatternCfg(PatternBaseCfg):
     @field_validator("width", "height")
     @classmethod
     def _pixels(cls, value: int, info: ValidationInfo) -> int:
-        if value < 1:
-            raise bad("at least 1 pixel")
         check_count(value * info.data.get("width", 1))
-        return value
-
-    @field_validator("focal_length", "horizontal_aperture", "vertical_aperture")
-    @classmethod
-    def _positive(cls, value: float | None) -> float | None:
-        if value is not None and not value > 0.0:
-            raise bad("a length greater than 0")
         return value
 
     @classmethod

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from pydantic import ValidationInfo, field_validator
 
-from sensorium.cfg import ABSENT, Cfg, Float, Vec3, bad, without_absent
-from sensorium.patterns.base import Device, Int, PatternBaseCfg, check_count, check_direction, tensor
+from sensorium.cfg import ABSENT, Cfg, Float, Vec3, bad, must, without_absent
+from sensorium.patterns.base import Device, Direction, Int, PatternBaseCfg, check_count, tensor
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -17,9 +17,16 @@ if TYPE_CHECKING:
 class Ring(Cfg):
     """One circle of a `RingPatternCfg`: ``Ring(0.1, 8)``."""
 
-    radius: Float
+    radius: Annotated[
+        Float,
+        must(
+            lambda radius: 0.0 < radius < float("inf"),
+            "a radius greater than 0, m",
+            "The centre is include_center=True.",
+        ),
+    ]
     """Radius, m."""
-    num_samples: Int
+    num_samples: Annotated[Int, must(lambda samples: samples >= 1, "at least 1 ray")]
     """Rays on the circle; the first is at +x."""
 
     if TYPE_CHECKING:
@@ -30,18 +37,9 @@ class Ring(Cfg):
         def __init__(self, radius: Any = ABSENT, num_samples: Any = ABSENT, **others: Any) -> None:
             super().__init__(**without_absent(radius=radius, num_samples=num_samples), **others)
 
-    @field_validator("radius")
-    @classmethod
-    def _radius(cls, value: float) -> float:
-        if not 0.0 < value < float("inf"):
-            raise bad("a radius greater than 0, m", "The centre is include_center=True.")
-        return value
-
     @field_validator("num_samples")
     @classmethod
     def _samples(cls, value: int) -> int:
-        if value < 1:
-            raise bad("at least 1 ray")
         check_count(value)
         return value
 
@@ -64,7 +62,7 @@ class RingPatternCfg(PatternBaseCfg):
     """The circles, in the order of the rays."""
     include_center: bool = True
     """Whether the first ray starts at the centre."""
-    direction: Vec3 = (0.0, 0.0, -1.0)
+    direction: Direction = (0.0, 0.0, -1.0)
     """Direction of all rays; need not have unit length."""
 
     func = staticmethod(ring_pattern)
@@ -92,12 +90,6 @@ class RingPatternCfg(PatternBaseCfg):
     def _center(cls, value: bool, info: ValidationInfo) -> bool:
         if not value and info.data.get("rings") == ():
             raise bad("at least one ray", "Give rings=(Ring(0.1, 8),) or include_center=True.")
-        return value
-
-    @field_validator("direction")
-    @classmethod
-    def _direction(cls, value: Vec3) -> Vec3:
-        check_direction(value)
         return value
 
     @property

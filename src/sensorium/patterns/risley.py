@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import field_validator
 
-from sensorium.cfg import Float, bad
+from sensorium.cfg import Float, must
 from sensorium.errors import ConfigError
-from sensorium.patterns.base import MOST_RAYS, along
+from sensorium.patterns.base import MOST_RAYS, Positive, along
 from sensorium.patterns.scan import ScanPatternCfg, ScanTable
 
 Array = NDArray[np.float64]
@@ -37,50 +36,32 @@ class RisleyPatternCfg(ScanPatternCfg):
 
     is_abstract: ClassVar[bool] = False
 
-    wedges: tuple[Float, Float]
+    wedges: Annotated[
+        tuple[Float, Float],
+        must(
+            lambda wedges: 0.0 <= min(wedges) and 0.0 < max(wedges) < 45.0, "two angles from 0 to 45, deg, not both 0"
+        ),
+    ]
     """Angle between the two faces of each prism, deg."""
     rates_hz: tuple[Float, Float]
     """Turns per second of each prism, counter-clockwise as seen from the scene (right-handed about x)."""
-    points_per_second: Float
+    points_per_second: Positive
     """Rays of all beams together, 1/s."""
-    refractive_index: Float = 1.51
+    refractive_index: Annotated[
+        Float, must(lambda index: index > 1.0, "an index greater than 1", "Glass is about 1.5.")
+    ] = 1.51
     """Index n of the glass; 1.51 is BK7 at 905 nm."""
     phase: Float = 0.0
     """Angle of the second prism at time 0, deg; the first is at 0."""
-    beams: tuple[tuple[Float, Float], ...] = ((0.0, 0.0),)
+    beams: Annotated[
+        tuple[tuple[Float, Float], ...],
+        must(len, "at least one beam (azimuth, elevation), deg", "Straight ahead is ((0, 0),)."),
+    ] = ((0.0, 0.0),)
     """Azimuth and elevation of each beam before the prisms, deg. All fire together; beam j is channel j."""
-    period: Float = 2.0
+    period: Positive = 2.0
     """Length of the table, s."""
     exact: bool = False
     """Refracts by Snell's law instead of adding up deviations."""
-
-    @field_validator("points_per_second", "period")
-    @classmethod
-    def _positive(cls, value: float) -> float:
-        if not value > 0.0:
-            raise bad("a number greater than 0")
-        return value
-
-    @field_validator("wedges")
-    @classmethod
-    def _wedges(cls, value: tuple[float, float]) -> tuple[float, float]:
-        if not (0.0 <= min(value) and 0.0 < max(value) < 45.0):
-            raise bad("two angles from 0 to 45, deg, not both 0")
-        return value
-
-    @field_validator("refractive_index")
-    @classmethod
-    def _index(cls, value: float) -> float:
-        if not value > 1.0:
-            raise bad("an index greater than 1", "Glass is about 1.5.")
-        return value
-
-    @field_validator("beams")
-    @classmethod
-    def _beams(cls, value: tuple[tuple[float, float], ...]) -> tuple[tuple[float, float], ...]:
-        if not value:
-            raise bad("at least one beam (azimuth, elevation), deg", "Straight ahead is ((0, 0),).")
-        return value
 
     def __init__(self, /, **data: Any) -> None:
         super().__init__(**data)

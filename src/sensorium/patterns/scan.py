@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from pydantic import PlainValidator, ValidationInfo, field_validator
+from pydantic import PlainValidator
 
-from sensorium.cfg import Float, bad, numbers_in
+from sensorium.cfg import bad, numbers_in
 from sensorium.errors import ConfigError
-from sensorium.patterns.base import MOST_RAYS, Device, PatternBaseCfg, Rays, along, tensor
+from sensorium.patterns.base import MOST_RAYS, Device, PatternBaseCfg, Positive, Rays, along, tensor
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -336,9 +336,9 @@ class TablePatternCfg(ScanPatternCfg):
     this package.
     """
 
-    points_per_second: Float | None = None
+    points_per_second: Positive | None = None
     """Gives row i the time i / points_per_second, 1/s, whatever the table says of times."""
-    period: Float | None = None
+    period: Positive | None = None
     """Time after which the scan repeats, s; None is the last time plus the median step between rays."""
     path: str | None = None
     """A ``.csv`` or ``.npz`` file, see `ScanTable.from_file`."""
@@ -368,13 +368,6 @@ class TablePatternCfg(ScanPatternCfg):
             self.table()
         except ConfigError as error:
             raise ConfigError(name, error.faults) from None
-
-    @field_validator("points_per_second", "period")
-    @classmethod
-    def _positive(cls, value: float | None, info: ValidationInfo) -> float | None:
-        if value is not None and not value > 0.0:
-            raise bad("a number greater than 0")
-        return value
 
     @classmethod
     def from_table(cls, table: ScanTable) -> TablePatternCfg:

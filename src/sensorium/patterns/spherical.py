@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationInfo, field_validator
 
-from sensorium.cfg import Float, bad
+from sensorium.cfg import Float, bad, must
 from sensorium.patterns.base import (
     Device,
     Int,
@@ -49,11 +49,16 @@ class SphericalPatternCfg(PatternBaseCfg):
 
     fov: tuple[Extent, Extent] = (360.0, 60.0)
     """Azimuth and elevation, deg: one number is centred, a pair is (low, high)."""
-    n_points: tuple[Int, Int] = (128, 64)
+    n_points: Annotated[tuple[Int, Int], must(lambda counts: min(counts) >= 1, "at least 1 of each")] = (128, 64)
     """Number of azimuths and of elevations; one alone is at the lower end."""
-    angular_resolution: tuple[Float, Float] | None = None
+    angular_resolution: (
+        Annotated[tuple[Float, Float], must(lambda steps: min(steps) > 0.0, "two angles greater than 0, deg")] | None
+    ) = None
     """Exact steps in azimuth and elevation, deg, instead of `n_points`; the upper end is hit if it is on the grid."""
-    angles: tuple[tuple[Float, ...], tuple[Float, ...]] | None = None
+    angles: (
+        Annotated[tuple[tuple[Float, ...], tuple[Float, ...]], must(all, "at least one azimuth and one elevation")]
+        | None
+    ) = None
     """The azimuths and the elevations themselves, deg."""
 
     func = staticmethod(spherical_pattern)
@@ -62,7 +67,7 @@ class SphericalPatternCfg(PatternBaseCfg):
     @classmethod
     def _fov(cls, value: tuple[Extent, Extent]) -> tuple[Extent, Extent]:
         azimuth, elevation = map(_range, value)
-        check_span(*azimuth)
+        check_span(azimuth)
         if elevation[1] < elevation[0]:
             raise bad("elevations (low, high), deg", "Swap the two.")
         check_elevations(elevation)
@@ -71,8 +76,6 @@ class SphericalPatternCfg(PatternBaseCfg):
     @field_validator("n_points")
     @classmethod
     def _points(cls, value: tuple[int, int]) -> tuple[int, int]:
-        if min(value) < 1:
-            raise bad("at least 1 of each")
         check_count(math.prod(value))
         return value
 
@@ -80,8 +83,6 @@ class SphericalPatternCfg(PatternBaseCfg):
     @classmethod
     def _resolution(cls, value: tuple[float, float] | None, info: ValidationInfo) -> tuple[float, float] | None:
         if value is not None:
-            if not min(value) > 0.0:
-                raise bad("two angles greater than 0, deg")
             fov = info.data.get("fov", cls.model_fields["fov"].default)
             sides = zip(map(_range, fov), value, strict=True)
             check_count(math.prod((high - low) / step + 1.0 for (low, high), step in sides))
@@ -91,8 +92,6 @@ class SphericalPatternCfg(PatternBaseCfg):
     @classmethod
     def _angles(cls, value: tuple[tuple[float, ...], tuple[float, ...]] | None) -> object:
         if value is not None:
-            if not value[0] or not value[1]:
-                raise bad("at least one azimuth and one elevation")
             check_elevations(value[1])
             check_count(len(value[0]) * len(value[1]))
         return value

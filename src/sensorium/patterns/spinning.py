@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from pydantic import field_validator
 
-from sensorium.cfg import Float, bad
+from sensorium.cfg import Float, must
 from sensorium.errors import ConfigError
-from sensorium.patterns.base import MOST_RAYS, Int, check_elevations, check_span, is_full_turn, wrapped
+from sensorium.patterns.base import ELEVATIONS, MOST_RAYS, AzimuthSpan, Int, Positive, is_full_turn, wrapped
 from sensorium.patterns.scan import ScanPatternCfg, ScanTable
 
 _SLACK = 1e-9
@@ -18,6 +17,9 @@ _SLACK = 1e-9
 
 _VLP16 = (-15.0, 1.0, -13.0, 3.0, -11.0, 5.0, -9.0, 7.0, -7.0, 9.0, -5.0, 11.0, -3.0, 13.0, -1.0, 15.0)
 """Elevations of the VLP-16 by laser, in firing order, deg: the table that open drivers carry."""
+
+
+Whole = Annotated[Int, must(lambda number: number >= 1, "a whole number >= 1")]
 
 
 class SpinningPatternCfg(ScanPatternCfg):
@@ -34,15 +36,15 @@ class SpinningPatternCfg(ScanPatternCfg):
 
     is_abstract: ClassVar[bool] = False
 
-    elevations: tuple[Float, ...]
+    elevations: Annotated[tuple[Float, ...], must(len, "the elevation of at least one channel, deg"), ELEVATIONS]
     """Elevation of each laser, deg, in the order in which they fire."""
-    cycle_interval: Float
+    cycle_interval: Positive
     """Time from one cycle of all lasers to the next, s."""
-    rate_hz: Float = 10.0
+    rate_hz: Positive = 10.0
     """Turns per second."""
-    firing_interval: Float = 0.0
+    firing_interval: Annotated[Float, must(lambda time: time >= 0.0, "a time >= 0, s")] = 0.0
     """Time from one laser (or group) to the next within a cycle, s; 0 fires all at once."""
-    firing_group: Int = 1
+    firing_group: Whole = 1
     """Lasers that fire together."""
     azimuth_offsets: tuple[Float, ...] = ()
     """Azimuth of each laser relative to the head, deg, left positive; empty is 0 for all."""
@@ -50,50 +52,16 @@ class SpinningPatternCfg(ScanPatternCfg):
     """Sense of turning, seen from above; azimuths then fall."""
     start: Float = 180.0
     """Azimuth of the head at time 0, deg; by default the seam is behind."""
-    horizontal_fov: tuple[Float, Float] = (-180.0, 180.0)
+    horizontal_fov: Annotated[AzimuthSpan, must(lambda span: span[0] != span[1], "a range that is not empty")] = (
+        -180.0,
+        180.0,
+    )
     """Azimuths (low, high), deg, left positive, in which rays are kept; the high end is left out."""
     sawtooth: bool = False
     """The head sweeps `horizontal_fov` alone, `rate_hz` times per second, and jumps back, instead of turning around:
     `start` then has no meaning."""
-    revolutions: Int = 1
+    revolutions: Whole = 1
     """Turns in the table."""
-
-    @field_validator("elevations")
-    @classmethod
-    def _elevations(cls, value: tuple[float, ...]) -> tuple[float, ...]:
-        if not value:
-            raise bad("the elevation of at least one channel, deg")
-        check_elevations(value)
-        return value
-
-    @field_validator("cycle_interval", "rate_hz")
-    @classmethod
-    def _positive(cls, value: float) -> float:
-        if not value > 0.0:
-            raise bad("a number greater than 0")
-        return value
-
-    @field_validator("firing_interval")
-    @classmethod
-    def _firing(cls, value: float) -> float:
-        if value < 0.0:
-            raise bad("a time >= 0, s")
-        return value
-
-    @field_validator("firing_group", "revolutions")
-    @classmethod
-    def _whole(cls, value: int) -> int:
-        if value < 1:
-            raise bad("a whole number >= 1")
-        return value
-
-    @field_validator("horizontal_fov")
-    @classmethod
-    def _fov(cls, value: tuple[float, float]) -> tuple[float, float]:
-        check_span(*value)
-        if value[0] == value[1]:
-            raise bad("a range that is not empty")
-        return value
 
     def __init__(self, /, **data: Any) -> None:
         super().__init__(**data)

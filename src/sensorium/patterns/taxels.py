@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from sensorium.engines.base import Engine
 from sensorium.errors import ConfigError, Fault, SelectionError, UnknownNameError, listed
-from sensorium.geometry.bounds import rotation
 from sensorium.geometry.samples import SurfaceSamples, covered, scattered, surface_area
 from sensorium.geometry.shapes import Mesh, Shape
+from sensorium.geometry.transforms import rotation
 from sensorium.world.select import resolve_frames
 
 Array = NDArray[np.float64]

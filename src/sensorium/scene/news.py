@@ -50,11 +50,11 @@ class News:
         For an output that begins to look at a sensor, and wants nothing older.
         """
         captures, off_grid = _captures(sensor)
-        if sensor._evaluation_kind() == "lazy":
+        if sensor.is_lazy:
             captures = sensor.rate.index(min(tick, sensor.clock.tick))
-        elif sensor.captures.last_tick > tick:
+        elif sensor.buffers.counter.last_tick > tick:
             captures -= 1
-        if sensor.captures.first_at > tick:
+        if sensor.buffers.counter.first_at > tick:
             off_grid -= 1
         self._taken[sensor] = captures, off_grid, tick
 
@@ -68,7 +68,7 @@ class News:
         if taken is None:
             return True
         captures, off_grid = _captures(sensor)
-        ring = sensor.line.ring
+        ring = sensor.buffers.ring
         is_delayed = ring is not None and ring.has_delay
         if off_grid != taken[1] or (captures != taken[0] and (truth or not is_delayed)):
             return True
@@ -77,9 +77,8 @@ class News:
 
 def _captures(sensor: Sensor[Any, Any]) -> tuple[int, int]:
     """Return how many captures a sensor has had on its grid and off it; a lazy one has those that it could have."""
-    captures = sensor.captures
-    lazy = sensor._evaluation_kind() == "lazy"
-    return sensor.rate.index(sensor.clock.tick) if lazy else captures.samples, captures.off_grid
+    captures = sensor.buffers.counter
+    return sensor.rate.index(sensor.clock.tick) if sensor.is_lazy else captures.samples, captures.off_grid
 
 
 __all__ = ["News"]

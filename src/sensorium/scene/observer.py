@@ -66,11 +66,12 @@ class _Part:
 
     def _is_unaltered(self) -> bool:
         """Whether nothing can make the measured field differ from a true one, but for its age."""
-        line = self.sensor.line
-        if line.work_out is line.truth_out:
+        buffers = self.sensor.buffers
+        plan = buffers.plan
+        if buffers.work_out is buffers.truth_out:
             return True
-        altered = {field for _, field in line.knobs.tables}
-        return not (line.has_own_chain or line.has_branches or line.hooks.post or self.spec.name in altered)
+        altered = {field for _, field in plan.knobs}
+        return not (plan.has_own_chain or plan.has_branches or plan.hooks.post or self.spec.name in altered)
 
     def units(self) -> list[str]:
         """Return the unit of each column; where the parts of a vector have their own, the spec lists them."""

@@ -36,7 +36,7 @@ def env_range(envs: slice | None, num_envs: int) -> range:
 
 def without_poses(sensors: Iterable[Sensor[Any, Any]], engine: Engine) -> list[Sensor[Any, Any]]:
     """Return the sensors whose poses are not kept yet and can be; the engine is prepared for that."""
-    new = [sensor for sensor in sensors if sensor.poses is None and sensor.mount is not None]
+    new = [sensor for sensor in sensors if sensor.buffers.poses is None and sensor.mount is not None]
     if BODY_POSE not in engine.prepared:
         can = engine.grants_late(BODY_POSE) and engine.supports(BODY_POSE) is None
         new = [sensor for sensor in new if can or not CapturePoses.needs_bodies(sensor)]
@@ -62,7 +62,7 @@ def take_reading(sensor: Sensor[Any, Any], envs: range, *, truth: bool, poses: b
         return {name: host.take(value) for name, value in sensor.own_tensors(is_measured=is_measured).items()}
 
     measured, true = newest(is_measured=True), newest(is_measured=False) if truth else {}
-    ring, stages = sensor.line.ring, sensor.line.stages
+    ring, stages = sensor.buffers.ring, sensor.buffers.stages
     about = ["capture_tick", "valid", "is_new", "frame"]
     if ring is not None and ring.has_delay:
         about.append("truth_tick")
@@ -79,7 +79,7 @@ def take_reading(sensor: Sensor[Any, Any], envs: range, *, truth: bool, poses: b
         _measured=measured,
         _truth=true,
         _meta=meta,
-        _pose=host.take(sensor.poses.shown()) if poses and sensor.poses is not None else None,
+        _pose=host.take(sensor.buffers.poses.shown()) if poses and sensor.buffers.poses is not None else None,
         _wait=host.finish(),
         _count=sensor.count_field,
         _dt=sensor.clock.dt,

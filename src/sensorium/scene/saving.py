@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def saved_state(sensor: Sensor[Any, Any]) -> dict[str, Any]:
     """Return a copy of all that a sensor needs to resume bit-identically."""
     tensors = {name: tensor.clone() for name, tensor in sensor.tensors().items()}
-    return {"tensors": tensors, "counters": sensor.counters()}
+    return {"tensors": tensors, "counters": sensor.buffers.counters()}
 
 
 STATE = (

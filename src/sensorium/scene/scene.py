@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -13,36 +14,31 @@ import torch
 from sensorium import registry
 from sensorium.cfg import SensorCfg
 from sensorium.compute import Clock, Compute, Memory, keeps_current
-from sensorium.compute.clock import AGAIN, FIRST, SAMPLE
+from sensorium.compute.clock import FIRST, SAMPLE
 from sensorium.compute.graph import launching
+from sensorium.compute.use import Use, exclusive, mending
 from sensorium.engines.base import Engine
 from sensorium.engines.envs import env_selection, mark
 from sensorium.errors import (
     ConfigError,
     ScheduleError,
     SensoriumWarning,
-    StaleError,
     listed,
     shown,
 )
+from sensorium.measurement.schedule import Schedule
 from sensorium.presets import Presets, presets
 from sensorium.readings import Bodies, Reading, SceneDescription
-from sensorium.scene.episode import begin, begin_again, load_kernels, starting
-from sensorium.scene.health import StateWatch
 from sensorium.scene.needs import requirements_of
 from sensorium.scene.news import News
 from sensorium.scene.observer import Observer
-from sensorium.scene.on_read import OnRead
 from sensorium.scene.publish import env_range, take_reading, without_poses
 from sensorium.scene.saving import check_saved, check_state, saved_state
-from sensorium.scene.schedule import Schedule
 from sensorium.scene.slices import first_env_of
 from sensorium.scene.table import SensorMap, SensorTable
-from sensorium.scene.use import Use, exclusive, mending
 from sensorium.scene.watch import Watch, Watches
 from sensorium.sensors.builtin import BuiltinSensorCfg
 from sensorium.sensors.core.base import Sensor, SensorContext
-from sensorium.sensors.core.poses import CapturePoses
 from sensorium.sensors.core.trial import try_hooks
 from sensorium.spec import Requirement
 from sensorium.world.bodies import bodies_of
@@ -123,13 +119,11 @@ class Scene:
         self._context = SensorContext(engine, self.compute, self.clock, self.seed, semantics)
         if semantics:
             self._context.ray_scene.check_labels()
-        self._schedule = Schedule(self.compute, self.clock)
-        self._on_read = OnRead(engine, self.compute, self.clock)
+        self._schedule = Schedule(engine, self.compute, self.clock, self._use)
         self._own_control_steps = False
         self.arrangement = 0
         """A number that changes with the sensors: they were added, removed or reconfigured."""
         self._skipped_at_reset = torch.zeros(engine.num_envs, dtype=torch.int64, device=self.compute.device)
-        self._health = StateWatch(self.compute, self.clock)
         self._watches = Watches()
         self._is_within_step = False
         self._news = self.news()
@@ -140,7 +134,7 @@ class Scene:
             built = [self._build(cfg) for cfg in configs]
         self._table.built = {sensor.name: sensor for sensor in built}
         self._arrange()
-        load_kernels(built)
+        self._schedule.load_kernels()
         self._reset_sensors(None)
 
     def __repr__(self) -> str:
@@ -158,10 +152,8 @@ class Scene:
         sensor_class = registry.sensor_for(type(cfg))
         with self.compute.memory.building(cfg):
             sensor: Sensor[Any, Any] = sensor_class(cfg, self._context)
-        sensor.check_evaluation()
         if not sensor_class.__module__.startswith(registry.OURS):
             try_hooks(sensor)
-        sensor._evaluate = self._evaluate
         sensor._reset_by_scene = self._reset_one
         sensor._lent = {} if self._debug else None
         sensor.set_debug_vis(cfg.debug_vis)
@@ -203,18 +195,14 @@ class Scene:
         name = self._table.full_name(name)
         if name not in self._sensors:
             sensor = self._build(BuiltinSensorCfg.from_existing(name))
-            sensor.captures.count_from_start(self.engine.lag, self._skipped_at_reset)
+            sensor.buffers.counter.count_from_start(self.engine.lag, self._skipped_at_reset)
+            self._schedule.admit(sensor.buffers, partial(self._table.grant, [name]))
             self._sensors[name] = sensor
         return self._sensors[name]
 
     def _is_in_use(self, sensor: Sensor[Any, Any]) -> bool:
         """Whether a sensor has a config, or was discovered and read."""
-        return sensor.name not in self._table.free or sensor in self._on_read
-
-    def _start_using(self, sensor: Sensor[Any, Any]) -> None:
-        """Have the engine compute a discovered sensor from now on, and evaluate it with the others that were read."""
-        self._table.grant([sensor.name])
-        self._on_read.add(sensor)
+        return sensor.name not in self._table.free or self._schedule.was_read(sensor.buffers)
 
     @property
     def presets(self) -> Presets:
@@ -310,7 +298,7 @@ class Scene:
                 self._watches.call()
         finally:
             self._is_within_step = False
-        self._health.report(self._sensors.values())
+        self._schedule.report()
 
     def _was_refused(self) -> None:
         """Note that the engine refused to take ticks: where it took none, nothing has changed."""
@@ -323,8 +311,9 @@ class Scene:
 
         Args:
             ticks: ticks since the last call. None means one for wrapped live objects and `TensorEngine`, and what the
-                engine has counted for engines that step themselves. 0 evaluates the current sample again after a
-                `forward()` or an edit: no new noise, no new history entry, no time.
+                engine has counted for engines that step themselves. 0 evaluates the current sample of
+                sensors without memory again, after a `forward()` or an edit: no new noise, no time. The others hold
+                their sample until they are next due, as a device would; `Sensor.info` tells which sensors those are.
             force_recompute: evaluate lazy sensors now.
             force_compute: alias of `force_recompute`.
 
@@ -363,7 +352,7 @@ class Scene:
         if force_recompute or force_compute:
             for sensor in [sensor for sensor in self._sensors.values() if self._is_in_use(sensor)]:
                 sensor._ready()
-        self._health.report(self._sensors.values())
+        self._schedule.report()
         self._watches.call()
 
     def _check_gap(self, new_tick: int) -> None:
@@ -381,30 +370,19 @@ class Scene:
         is_due = self._schedule.next_due <= tick
         if is_due:
             self.engine.refresh()
-            self._schedule.sample(self.engine.lag)
-            self._health.invalidate(self.engine, self._sensors.values())
+            self._schedule.sample()
         self._use.changing = ""
         if self._written:
             self._committed()
         if is_due and self.compute.is_cpu:
-            self._health.report(self._sensors.values())  # the tick of the sample itself
+            self._schedule.report()  # the tick of the sample itself
 
     def _again(self) -> None:
-        """Evaluate the current sample anew: no noise, no history entry, no time."""
-        clock, engine = self.clock, self.engine
+        """Evaluate the current sample again, of sensors without memory: no noise, no time."""
         self._spoil_views()
-        engine.forward()  # first: what it computes is of now, also where derived state was a tick old
-        clock.set(clock.tick, AGAIN, engine.lag)
+        self.engine.forward()  # first: what it computes is of now, also where derived state was a tick old
+        self.clock.set(self.clock.tick, SAMPLE, self.engine.lag)
         self._schedule.sample_again()
-        for sensor in self._sensors.values():
-            if clock.tick in (sensor.captures.last_tick, sensor.captures.first_at):
-                sensor.captures.note_anew()
-                sensor.captures.note_lag(clock.tick, engine.lag)
-        for sensor in self._sensors.values():  # where it is the first sample, that fills histories and delay lines
-            if sensor.captures.first_at == clock.tick and not sensor.is_pure:
-                with starting(clock, sensor.captures.first_tick == clock.tick, engine.lag):
-                    begin_again(sensor)
-        self._health.invalidate(engine, self._sensors.values())
 
     def _spoil_views(self) -> None:
         """Fill the views that were handed out, in a scene with `debug`."""
@@ -425,28 +403,6 @@ class Scene:
                 stacklevel=4,
             )
 
-    def _evaluate(self, sensor: Sensor[Any, Any]) -> None:
-        """Bring a sensor up to date before it is read, where it is evaluated on read."""
-        engine, clock, use = self.engine, self.clock, self._use
-        if use.thread or use.changing:
-            use.check()
-        if sensor._evaluation_kind() != "lazy" or sensor.captures.evaluated == clock.version:
-            return
-        if engine.owns_time and engine.tick != clock.tick:
-            raise StaleError(
-                f"the engine is at tick {engine.tick}, the sensors at {clock.tick}: call scene.update() after stepping "
-                f"the engine by yourself, before reading {sensor.name!r}"
-            )
-        self._evaluate_now(sensor)
-
-    @exclusive
-    def _evaluate_now(self, sensor: Sensor[Any, Any]) -> None:
-        if not self._is_in_use(sensor):
-            self._start_using(sensor)
-        self._on_read.evaluate(sensor)
-        self._health.invalidate(self.engine, self._sensors.values())
-        self._health.report(self._sensors.values())
-
     # Reset ------------------------------------------------------------------------------------------------------------
 
     @mending
@@ -464,9 +420,7 @@ class Scene:
         interrupted = self._use.changing
         if interrupted and rows is not None:
             self._use.refuse()
-        for sensor in self._sensors.values():
-            if sensor.is_pure:
-                sensor.captures.note_look(self.clock.tick, self.engine.lag)
+        self._schedule.note_looks()
         self._use.changing = interrupted or "reset()"
         try:
             self.engine.reset(rows, state)
@@ -478,17 +432,17 @@ class Scene:
             self._restart()
         self._reset_sensors(rows)
         self._committed()
-        self._health.report(self._sensors.values())
+        self._schedule.report()
         self._watches.call()
 
     def _restart(self) -> None:
         """Drop what an interrupted call left half done, before all episodes begin or a saved state is loaded."""
         self.clock.set(self.engine.tick, SAMPLE, self.engine.lag)
         for sensor in self._sensors.values():
-            sensor.restart()
-            if sensor.is_pure:
-                sensor.captures.note_look(self.clock.tick, self.engine.lag)
+            sensor.buffers.restart()
+            sensor.begin_poses()
         self._arrange()
+        self._schedule.note_looks()
 
     @exclusive
     @launching
@@ -497,15 +451,12 @@ class Scene:
         mask = torch.zeros(self.num_envs, dtype=torch.bool, device=self.compute.device)
         mark(mask, env_selection(env_ids, self.num_envs, self.compute.device))
         self._written += [f"{sensor.name!r}: {field}" for field in sensor.spoil()]
-        if sensor.is_pure:
-            sensor.captures.note_look(self.clock.tick, self.engine.lag)
+        self._schedule.note_looks()
         self.engine.refresh()
         is_new = self._sensors.get(sensor.name) is not sensor
         self._use.changing = "add()" if is_new else f"reset() of sensor {sensor.name!r}"
         try:
-            with starting(self.clock, mask, self.engine.lag):
-                begin(sensor)
-            self._health.invalidate(self.engine, [sensor])
+            self._schedule.reset_one(sensor.buffers, mask)
         except Exception:
             if is_new:  # the scene is without it, and the clock is as it was
                 self._use.mended()
@@ -520,9 +471,7 @@ class Scene:
         clock.set(self.engine.tick, FIRST, self.engine.lag)
         clock.begin_episode(compute.reset_envs)
         self._skipped_at_reset.masked_fill_(compute.reset_envs > 0, clock.skipped)
-        self._health.forget(rows)
-        for sensor in self._sensors.values():
-            begin(sensor)
+        self._schedule.reset(rows)
         clock.set(clock.tick, SAMPLE, self.engine.lag)
 
     # Sensors at run time ----------------------------------------------------------------------------------------------
@@ -556,14 +505,14 @@ class Scene:
             Whether it is so from now on.
         """
         sensor = self[name]
-        if sensor.cfg.evaluate != "auto" or sensor._evaluation_kind() == "lazy" or sensor.line.observers:
-            return sensor.evaluates == "wanted"
+        if sensor.cfg.evaluate != "auto" or sensor.is_lazy or sensor.buffers.observers:
+            return sensor.buffers.plan.evaluate == "wanted"
         try:
             sensor.cfg.replace(evaluate="wanted")
         except ConfigError:  # it must see every sample
             return False
         with self._rearranging("compute_on_demand()"):
-            sensor.on_demand, sensor._kind = True, None
+            sensor.buffers.seal(evaluate="wanted")
         return True
 
     @mending
@@ -579,10 +528,7 @@ class Scene:
     def _arrange(self) -> None:
         """Sort the sensors by when they are evaluated; their programs are built anew when they are first run."""
         self.arrangement += 1
-        self._on_read.arrange(
-            lambda sensor: self._sensors.get(sensor.name) is sensor and sensor._evaluation()[0] == "lazy"
-        )
-        self._schedule.arrange(self._sensors.values())
+        self._schedule.arrange(sensor.buffers for sensor in self._sensors.values())
 
     @contextmanager
     def _rearranging(self, call: str) -> Iterator[None]:
@@ -654,7 +600,7 @@ class Scene:
             check_saved(self[name], each["tensors"])
         for name in state["sensors"]:
             if not self._is_in_use(self[name]):
-                self._start_using(self[name])
+                self._schedule.start_reading(self[name].buffers)
         clock, interrupted = self.clock, self._use.changing
         self._spoil_views()
         self._use.changing = interrupted or "load_state()"
@@ -671,7 +617,7 @@ class Scene:
             if name in state["sensors"]:
                 sensor.load(state["sensors"][name]["tensors"], state["sensors"][name]["counters"])
             else:
-                sensor.captures.count_from_start(self.engine.lag, self._skipped_at_reset)
+                sensor.buffers.counter.count_from_start(self.engine.lag, self._skipped_at_reset)
         self._arrange()
         self._committed()
 
@@ -779,8 +725,7 @@ class Scene:
     def _begin_poses(self, sensors: Iterable[Sensor[Any, Any]]) -> None:
         with self._rearranging("publish(poses=True)"):
             for sensor in sensors:
-                sensor.poses, sensor.at_reset = CapturePoses(sensor), None
-                sensor.poses.begin()
+                sensor.keep_poses(True)
 
     @exclusive
     def forget_poses(self, names: Iterable[str] | None = None) -> None:
@@ -788,7 +733,7 @@ class Scene:
         sensors = [self[name] for name in (list(self._sensors) if names is None else names)]
         with self._rearranging("forget_poses()"):
             for sensor in sensors:
-                sensor.poses, sensor.at_reset = None, None
+                sensor.keep_poses(False)
 
     def local_client(self, **options: Any) -> Any:
         """Return a client of this scene in this process: the API of `sensorium.connect`, data by reference.

@@ -81,7 +81,7 @@ class Offers:
             if now != topic.info or (name in self.listened and self.listened[name].is_retired):
                 self.withdraw(name, "it was reconfigured; listen again")
                 self.offer_sensor(name, described[name])
-            elif self._on_demand and _can_be_on_demand(now) and not self._scene[name].on_demand:
+            elif self._on_demand and _can_be_on_demand(now) and self._scene[name].buffers.plan.evaluate != "wanted":
                 self._scene.compute_on_demand(name)  # it is another object now
         for name, about in described.items():
             if name not in self.topics and name not in besides:
@@ -129,7 +129,7 @@ class Offers:
             sensor = self.listened.get(name)
             if sensor is None:
                 sensor = self.listened[name] = self._scene[name]
-                sensor.listeners += 1
+                sensor.buffers.listeners += 1
                 self._news.skip(sensor, since)
             every_tick |= sensor.changes_every_tick and any(each.lossless for each in topic.subscriptions)
         return every_tick
@@ -144,8 +144,8 @@ class Offers:
         sensor = self.listened.pop(name, None)
         if sensor is None:
             return
-        sensor.listeners -= 1
-        if not sensor.is_retired and sensor.poses is not None and sensor.listeners <= 0:
+        sensor.buffers.listeners -= 1
+        if not sensor.is_retired and sensor.buffers.poses is not None and sensor.buffers.listeners <= 0:
             self._scene.forget_poses([name])
 
 

@@ -234,7 +234,7 @@ class Spawner:
             for key, cfg in streamed.scene_cfgs(sensor, server.scene.engine).items():
                 server.scene.add(cfg)
                 feeds[key] = cfg.name
-                server.scene[cfg.name].listeners += 1
+                server.scene[cfg.name].buffers.listeners += 1
             serializer = getattr(cls, "serializer", None)
             info = StreamInfo(
                 id=server._offers.number(),

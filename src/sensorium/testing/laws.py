@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Mapping
-from types import FrameType
 from typing import Any
 
 import torch
 
-from sensorium import registry
 from sensorium.cfg import MountedSensorCfg, SensorCfg, StageCfg
 from sensorium.errors import ConfigError
-from sensorium.measurement.pipeline import as_fields
 from sensorium.measurement.record import TORCH_DTYPES, Record
 from sensorium.measurement.stages import SpikeFault
+from sensorium.measurement.work import as_fields
 from sensorium.scene import Scene
 from sensorium.sensors.core.base import Sensor
 from sensorium.sensors.core.trial import ARRAYS, unwritten
@@ -45,8 +42,7 @@ class Laws(Trial):
     def shapes_and_dtypes(self) -> bool:
         """Every field has the shape, dtype and device of its spec, `[env, ...]`, and truth is finite or +inf."""
         for num_envs in (1, 4):
-            scene = self.scene(self.cfg, num_envs=num_envs)
-            self.run(scene, 2)
+            scene = self.ran(self.cfg, 2, num_envs)
             sensor = scene["subject"]
             for data, what in ((sensor.data, "data"), (sensor.ground_truth, "ground_truth"), (sensor.read(), "read()")):
                 for spec in sensor.specs:
@@ -116,21 +112,20 @@ class Laws(Trial):
         """The hook that makes the truth writes every element of its records, and reads none of them first."""
         if not self.sensor_class.uses_ring_pipeline:
             return False
-        scene = self.scene(self.cfg)
-        self.run(scene, 3)
-        line = scene["subject"].line
+        scene = self.ran(self.cfg, 3)
+        buffers = scene["subject"].buffers
+        hooks = buffers.plan.hooks
         hook, names = next(
             (hook, names)
             for hook, names in (
-                (line.hooks.compute, ("truth", "measured")), (line.hooks.fused, ("raw", "slot")),
-                (line.hooks.raw, ("raw",)),
+                (hooks.compute, ("truth", "measured")), (hooks.fused, ("raw", "slot")), (hooks.raw, ("raw",)),
             )
             if hook is not None
         )  # fmt: skip
         call: Callable[..., object] = hook
-        timeline = (line.slot_timeline,) if hook == line.hooks.fused else ()
-        records = [Record(line.mid_specs, 4, scene.compute.device) for _ in names]
-        memories = [states.memory for states in line.custom.values()]
+        timeline = (buffers.slot_timeline,) if hook == hooks.fused else ()
+        records = [Record(buffers.plan.mid_specs, 4, scene.compute.device) for _ in names]
+        memories = [states.memory for states in buffers.custom.values()]
         kept = [memory.clone() for memory in memories]
 
         def called(filling: int) -> tuple[list[torch.Tensor], object]:
@@ -157,39 +152,12 @@ class Laws(Trial):
 
     def hooks_work_on_all_envs_at_once(self) -> bool:
         """A hook runs the same lines of Python for few envs as for many: it is called once for all of them."""
-        few, many, most = (self._lines(num_envs) for num_envs in (2, 10, 18))
+        few, many, most = (self.lines_run(num_envs) for num_envs in (2, 10, 18))
         if many[0] - few[0] < 8 * many[1] or most[0] - many[0] < 8 * most[1]:
             return True
         where = f"{few[0]} lines of Python for 2 envs, {most[0]} for 18, most often {most[2]}"
         self.need(False, "a hook works on all envs at once, without a Python loop over them", where)
         return False
-
-    def _lines(self, num_envs: int) -> tuple[int, int, str]:
-        """Return how many lines of the sensor's own code ran in some ticks, for how many samples, and the busiest."""
-        scene = self.scene(self.cfg.replace(evaluate="always"), num_envs=num_envs)
-        module = self.sensor_class.__module__
-        package = module if module.startswith(registry.OURS) else module.partition(".")[0]
-        lines: dict[str, int] = {}
-
-        def local(frame: FrameType, event: str, argument: object) -> Any:
-            if event == "line":
-                place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-                lines[place] = lines.get(place, 0) + 1
-            return local
-
-        def enter(frame: FrameType, event: str, argument: object) -> Any:
-            name = frame.f_globals.get("__name__", "")
-            return local if name == package or name.startswith(f"{package}.") else None
-
-        before, samples = sys.gettrace(), scene["subject"].captures.samples
-        for _ in range(self.steps):
-            sys.settrace(enter)
-            try:
-                take_tick(scene)
-            finally:
-                sys.settrace(before)
-        taken = max(scene["subject"].captures.samples - samples, 1)
-        return sum(lines.values()), taken, max(lines, key=lambda place: lines[place], default="")
 
     def nothing_lasts_in_plain_attributes(self) -> bool:
         """No attribute of the author's own carries anything from one sample to the next."""
@@ -216,7 +184,7 @@ class Laws(Trial):
         """`post_process` returns the declared shapes and dtypes and leaves its input as it is."""
         scene = self.scene(self.dirty)
         sensor = scene["subject"]
-        post = sensor.line.hooks.post
+        post = sensor.buffers.plan.hooks.post
         if post is None:
             return False
 
@@ -225,8 +193,8 @@ class Laws(Trial):
             value = post(data, timeline, is_measured=is_measured)
             for name, view in data.items():
                 self.need(equal(before[name], view), "post_process does not write into data", f"data.{name}")
-            fields = as_fields(value, sensor.line.specs)
-            for spec in sensor.line.specs:
+            fields = as_fields(value, sensor.buffers.plan.specs)
+            for spec in sensor.buffers.plan.specs:
                 where = f"{spec.name} is {tuple(fields[spec.name].shape)} {fields[spec.name].dtype}"
                 right = tuple(fields[spec.name].shape) == (scene.num_envs, *spec.shape)
                 right = right and fields[spec.name].dtype == TORCH_DTYPES[spec.dtype]
@@ -234,16 +202,15 @@ class Laws(Trial):
                 self.need(right, "post_process returns what the fields declare", f"{where}, expected {expected}")
             return value
 
-        sensor.line.hooks.post = watched
-        sensor.at_reset = None
+        sensor.buffers.plan.hooks.post = watched
+        sensor.buffers.first_program = None
         scene._arrange()
         self.run(scene, 3)
         return True
 
     def reading_changes_nothing(self) -> bool:
         """Two reads in a row are equal, and no way of reading moves a later number."""
-        scene = self.scene(self.dirty)
-        self.run(scene, 3)
+        scene = self.ran(self.dirty, 3)
         shot = snapshot(scene["subject"])
         look_around(scene["subject"])
         self.same(shot, snapshot(scene["subject"]), "two reads in a row are equal", "data")
@@ -317,11 +284,10 @@ class Laws(Trial):
             return False
         scene = self.scene(self.dirty)
         sensor = scene["subject"]
-        line = sensor.line
-        line.hooks.physics = self._watched(line.hooks.physics, line.truth)
-        line.hooks.hardware = self._watched(line.hooks.hardware, line.truth)
-        line.hooks.derive = self._watched(line.hooks.derive, line.truth)
-        sensor.at_reset = None
+        hooks, truth = sensor.buffers.plan.hooks, sensor.buffers.truth
+        for name in ("physics", "hardware", "derive"):
+            setattr(hooks, name, self._watched(getattr(hooks, name), truth))
+        sensor.buffers.first_program = None
         scene._arrange()
         self.run(scene, 3)
         clean, dirty = self.scene(self.cfg.replace(stages=())), self.scene(self._disturbed())
@@ -359,13 +325,11 @@ class Laws(Trial):
 
     def no_time_no_change(self) -> bool:
         """`update(ticks=0)` without an edit draws nothing and adds no history."""
-        scene = self.scene(self.dirty)
-        self.run(scene, 5)
+        scene = self.ran(self.dirty, 5)
         before = snapshot(scene["subject"])
         scene.update(ticks=0)
         self.same(before, snapshot(scene["subject"]), "an update without time changes nothing", "update(ticks=0)")
-        twin = self.scene(self.dirty)
-        self.run(twin, 5)
+        twin = self.ran(self.dirty, 5)
         self.same(
             self.run(scene, 4)[-1], self.run(twin, 4)[-1], "an update without time leaves no trace", "4 ticks later"
         )
@@ -376,9 +340,7 @@ class Laws(Trial):
         others = [0, 1, 3]
         sensor = self.scene(self.dirty)["subject"]
         for cfg in (self.dirty, *self._slower(sensor)):  # a reset between samples must not give the others one
-            touched, twin = self.scene(cfg), self.scene(cfg)
-            self.run(touched, 5)
-            self.run(twin, 5)
+            touched, twin = self.ran(cfg, 5), self.ran(cfg, 5)
             touched.reset([2])
             for k in range(4):
                 a, b = snapshot(touched["subject"]), snapshot(twin["subject"])
@@ -427,18 +389,16 @@ class Laws(Trial):
 
     def _after_reset(self, spoil: bool) -> list[dict[str, torch.Tensor]]:
         """Return what is shown from a reset of env 2 on, where all its states may hold something odd before."""
-        scene = self.scene(self.dirty)
-        self.run(scene, 5)
-        line = scene["subject"].line
-        for states in (*line.custom.values(), *(run.states for run in line.stages)) if spoil else ():
-            states.memory[2] = states.backup[2] = 7.25
+        scene = self.ran(self.dirty, 5)
+        buffers = scene["subject"].buffers
+        for states in (*buffers.custom.values(), *(run.states for run in buffers.stages)) if spoil else ():
+            states.memory[2] = 7.25
         scene.reset([2])
         return [snapshot(scene["subject"]), *self.run(scene, 4)]
 
     def resuming_is_exact(self) -> bool:
         """A fresh scene that loads a state goes on with the same bits."""
-        scene = self.scene(self.dirty)
-        self.run(scene, 5)
+        scene = self.ran(self.dirty, 5)
         saved = scene.state()
         expected = self.run(scene, 5)
         fresh = self.scene(self.dirty)
@@ -451,7 +411,7 @@ class Laws(Trial):
         """Setting a knob for env 1 changes env 1 alone."""
         if self.dirty is self.cfg:
             return False
-        tables = self.scene(self.dirty)["subject"].line.knobs.tables
+        tables = self.scene(self.dirty)["subject"].buffers.knobs.tables
         for knob, value in (("noise", 5.0), ("bias", 3.0), ("resolution", 0.5), ("delay", 0.0)):
             fields = [name for known, name in tables if known == knob]
             if knob != "delay" and not fields:
@@ -463,7 +423,7 @@ class Laws(Trial):
             for name in a:
                 rows = [0, 2, 3]
                 self.need(equal(a[name][rows], b[name][rows]), f"set({knob!r}, env_ids=[1]) reaches env 1 alone", name)
-            works = [scene["subject"].line.work for scene in (touched, twin)]  # post_process may hide what changed
+            works = [scene["subject"].buffers.work for scene in (touched, twin)]  # post_process may hide what changed
             changed = knob == "delay" or any(not equal(works[0][name][1], works[1][name][1]) for name in fields)
             self.need(changed, f"set({knob!r}, env_ids=[1]) changes env 1", ", ".join(fields))
         return True
@@ -501,8 +461,7 @@ class Laws(Trial):
 
     def streams_as_it_is(self) -> bool:
         """A listener in another process gets every bit, of all environments and of some, and a plain description."""
-        scene = self.scene(self.dirty)
-        self.run(scene, 3)
+        scene = self.ran(self.dirty, 3)
         described = scene.description().sensors["subject"]
         try:
             described = json.loads(json.dumps(described))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sensorium.geometry.shapes import HeightField, Shape
-from sensorium.testing.ray_scenes import rotation
+from sensorium.geometry.transforms import rotation
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

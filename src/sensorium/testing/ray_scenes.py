@@ -8,20 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sensorium.geometry.shapes import KINDS, HeightField, Mesh, Shape, ShapeKind
+from sensorium.geometry.transforms import compose, rotation
 
 Floats = NDArray[np.float64]
-
-
-def rotation(quat: ArrayLike) -> Floats:
-    """Return the matrix `[3, 3]` that turns as the unit quaternion (w, x, y, z) does."""
-    w, x, y, z = np.asarray(quat, float)
-    return np.array(
-        [
-            [1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - w * z), 2.0 * (x * z + w * y)],
-            [2.0 * (x * y + w * z), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z - w * x)],
-            [2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y)],
-        ]
-    )
 
 
 def at_world(shape: Shape, poses: tuple[ArrayLike, ArrayLike] | None) -> tuple[Floats, Floats]:
@@ -41,10 +30,8 @@ def at_world(shape: Shape, poses: tuple[ArrayLike, ArrayLike] | None) -> tuple[F
     if poses is None or len(np.asarray(poses[0])) <= shape.row:
         raise ValueError(f"shape {shape.name!r} moves with body {shape.row}, whose pose is not in `poses`.")
     body_pos, body_quat = (np.asarray(part, float)[shape.row] for part in poses)
-    body_quat = body_quat / np.linalg.norm(body_quat)
-    (w, *u), (s, *v) = body_quat, quat
-    vector = w * np.array(v) + s * np.array(u) + np.cross(u, v)
-    return body_pos + rotation(body_quat) @ pos, np.array([w * s - np.dot(u, v), *vector])
+    at, turn = compose(body_pos, body_quat, pos, quat)
+    return np.array(at), np.array(turn)
 
 
 def random_shapes(

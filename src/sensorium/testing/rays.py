@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -68,6 +69,14 @@ class ReferenceHits:
     size: float
     cast: Callable[[Floats, Floats], _Nearest] = field(repr=False)
 
+    def about(self, ray: int) -> str:
+        """Return where a ray goes and what else is near its hit, for messages."""
+        return (
+            f"the nearest other shape is at {self.second[ray]:.9g} m; it meets the surface at "
+            f"{np.degrees(self.tangency[ray]):.4g} degrees; start {self.starts[ray].tolist()}, direction "
+            f"{self.directions[ray].tolist()}."
+        )
+
     @cached_property
     def ring(self) -> list[_Nearest]:
         """Hits of `RING` parallel rays around each ray, at `EDGE` times the size of the scene, without a limit."""
@@ -123,6 +132,14 @@ class CastComparison:
     left_out: int
     differing: int
     worst: float
+
+    def need_few_left_out(self, most: float) -> None:
+        """Raise `AssertionError` where a greater share of the rays was left out."""
+        if self.left_out and not self.left_out < most * self.rays:
+            raise AssertionError(
+                f"{self.left_out} of {self.rays} rays are left out ({self.edges} at silhouettes, {self.tangents} "
+                f"tangents), expected less than {most:.2%}. Use more rays, or a scene with fewer edges."
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,26 +253,18 @@ def compare_casts(
         AssertionError: with all about the ray that differs most, or with the count of those left out.
         ValueError: an array has another shape than the reference's, or a distance is NaN or negative.
     """
-    got, hit_shape = np.asarray(distance, float), np.asarray(shape).astype(np.int64)
     rays = len(reference.distance)
-    for name, array, expected in (
-        ("distance", got, (rays,)),
-        ("shape", hit_shape, (rays,)),
-        ("normal", np.zeros((rays, 3)) if normal is None else np.asarray(normal), (rays, 3)),
-        ("face", hit_shape if face is None else np.asarray(face), (rays,)),
-    ):
-        if array.shape != expected:
-            raise ValueError(f"compare_casts: {name}: got an array of shape {array.shape}, expected {expected}.")
+    got, hit_shape = _of_rays("distance", distance, (rays,), float), _of_rays("shape", shape, (rays,), np.int64)
+    found = None if normal is None else _of_rays("normal", normal, (rays, 3), float)
+    ids = None if face is None else _of_rays("face", face, (rays,), None)
     if not (got >= 0.0).all():
         raise ValueError(f"compare_casts: distance: {int((~(got >= 0.0)).sum())} are NaN or negative; a miss is inf.")
     expected_hit, hit = np.isfinite(reference.distance), np.isfinite(got)
     both = expected_hit & hit
     error = np.where(expected_hit | hit, np.inf, 0.0)
     error[both] = np.abs(got[both] - reference.distance[both])
-    at_limit = (expected_hit != hit) & (
-        np.minimum(reference.distance, got) >= reference.max_distance - tolerance
-    )  # a ray that ends on the surface
-    error[at_limit] = 0.0
+    ends = np.minimum(reference.distance, got) >= reference.max_distance - tolerance  # on the surface
+    error[(expected_hit != hit) & ends] = 0.0
     is_close = reference.second <= reference.distance + tolerance
     wrong = error > tolerance
     other = both & ~wrong & (hit_shape != reference.shape) & ~is_close
@@ -263,16 +272,13 @@ def compare_casts(
     same = both & ~wrong & (hit_shape == reference.shape)
     around: list[ReferenceHits | _Nearest] = [reference, *(reference.ring if same.any() else [])]
     turned, misnamed = np.zeros(rays, bool), np.zeros(rays, bool)
-    if normal is not None:
-        found = np.asarray(normal, float)
+    if found is not None:
         away = np.min([np.linalg.norm(found - hits.normal, axis=1) for hits in around], axis=0)
         turned = same & ~(away <= 1e-3)
-    if face is not None:
-        ids = np.asarray(face)
+    if ids is not None:
         misnamed = same & ~np.any([ids == hits.face for hits in around], axis=0)
     bad = wrong | other | stray | turned | misnamed
-    tangents = expected_hit & (reference.tangency < np.radians(TANGENT_DEG))
-    out = reference.is_edge | tangents
+    out = reference.is_edge | (tangents := expected_hit & (reference.tangency < np.radians(TANGENT_DEG)))
     report = CastComparison(
         rays=rays,
         hits=int(expected_hit.sum()),
@@ -285,31 +291,26 @@ def compare_casts(
     bad &= ~out
     if bad.any():
         k = int(np.flatnonzero(bad)[np.argmax(error[bad])])
-        what = [
-            name
-            for name, rows in (
-                ("distance", wrong), ("shape", other | stray), ("normal", turned), ("face id", misnamed),
-            )
-            if rows[k]
-        ]  # fmt: skip
-        detail = ""
-        if turned[k]:
-            detail += f"normal {np.asarray(normal)[k].tolist()}, expected {reference.normal[k].tolist()}; "
-        if misnamed[k]:
-            detail += f"face {int(np.asarray(face)[k])}, expected {reference.face[k]}; "
+        what = {"distance": wrong, "shape": other | stray, "normal": turned, "face id": misnamed}
+        detail = f"distance {got[k]:.9g} m, expected {reference.distance[k]:.9g}; "
+        detail += f"shape {hit_shape[k]}, expected {reference.shape[k]}; "
+        if found is not None and turned[k]:
+            detail += f"normal {found[k].tolist()}, expected {reference.normal[k].tolist()}; "
+        if ids is not None and misnamed[k]:
+            detail += f"face {int(ids[k])}, expected {reference.face[k]}; "
         raise AssertionError(
             f"{int(bad.sum())} of {rays} rays differ from the reference. The worst is ray {k}, in its "
-            f"{' and '.join(what)}: distance {got[k]:.9g} m, expected {reference.distance[k]:.9g}; shape "
-            f"{hit_shape[k]}, expected {reference.shape[k]}; {detail}the nearest other shape is at "
-            f"{reference.second[k]:.9g} m; it meets the surface at {np.degrees(reference.tangency[k]):.4g} degrees; "
-            f"start {reference.starts[k].tolist()}, direction {reference.directions[k].tolist()}."
+            f"{' and '.join(name for name, rows in what.items() if rows[k])}: {detail}{reference.about(k)}"
         )
-    if report.left_out and not report.left_out < most_left_out * rays:
-        raise AssertionError(
-            f"{report.left_out} of {rays} rays are left out ({report.edges} at silhouettes, {report.tangents} "
-            f"tangents), expected less than {most_left_out:.2%}. Use more rays, or a scene with fewer edges."
-        )
+    report.need_few_left_out(most_left_out)
     return report
+
+
+def _of_rays(name: str, values: ArrayLike, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    array = np.asarray(values)
+    if array.shape != shape:
+        raise ValueError(f"compare_casts: {name}: got an array of shape {array.shape}, expected {shape}.")
+    return array.astype(dtype)
 
 
 def _slope(normal: Floats, shift: Floats, directions: Floats) -> Floats:

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sensorium.geometry.shapes import HeightField, Shape
+from sensorium.geometry.transforms import rotation
 from sensorium.testing.ray_parts import Floats, _solid
-from sensorium.testing.ray_scenes import at_world, rotation
+from sensorium.testing.ray_scenes import at_world
 
 TOUCHING = 1e-9
 """Within this share of its distance from the origin a point is on the surface: the gradient then is a normal there."""

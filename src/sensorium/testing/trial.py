@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
+from types import FrameType
 from typing import Any, cast
 
 import numpy as np
@@ -93,7 +95,7 @@ class Trial:
         if cfg.delay is None:
             knobs |= {"delay": 3 * dt, "jitter": 2 * dt}
         if names:
-            given = sensor.line.knobs.tables
+            given = sensor.buffers.knobs.tables
             for knob in CHAIN_KNOBS:
                 if not any((knob, name) in given for name in names):
                     knobs[knob] = dict.fromkeys(names, 0.01)
@@ -112,6 +114,12 @@ class Trial:
                 out.append(snapshot(scene["subject"]))
         return out
 
+    def ran(self, cfg: SensorCfg[Any], steps: int, num_envs: int = 4) -> Scene:
+        """Return a scene of one sensor after some ticks."""
+        scene = self.scene(cfg, num_envs=num_envs)
+        self.run(scene, steps)
+        return scene
+
     def need(self, holds: bool, law: str, where: str, fix: str = "") -> None:
         """Raise `ContractError` where the law does not hold."""
         if not holds:
@@ -122,6 +130,33 @@ class Trial:
         """Raise `ContractError` where two snapshots differ in any bit."""
         for name in a:
             self.need(equal(a[name], b[name]), law, f"{where}, {name}")
+
+    def lines_run(self, num_envs: int) -> tuple[int, int, str]:
+        """Return how many lines of the sensor's own code ran in some ticks, for how many samples, and the busiest."""
+        scene = self.scene(self.cfg.replace(evaluate="always"), num_envs=num_envs)
+        module = self.sensor_class.__module__
+        package = module if module.startswith(registry.OURS) else module.partition(".")[0]
+        lines: dict[str, int] = {}
+
+        def local(frame: FrameType, event: str, argument: object) -> Any:
+            if event == "line":
+                place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+                lines[place] = lines.get(place, 0) + 1
+            return local
+
+        def enter(frame: FrameType, event: str, argument: object) -> Any:
+            name = frame.f_globals.get("__name__", "")
+            return local if name == package or name.startswith(f"{package}.") else None
+
+        before, samples = sys.gettrace(), scene["subject"].buffers.counter.samples
+        for _ in range(self.steps):
+            sys.settrace(enter)
+            try:
+                take_tick(scene)
+            finally:
+                sys.settrace(before)
+        taken = max(scene["subject"].buffers.counter.samples - samples, 1)
+        return sum(lines.values()), taken, max(lines, key=lambda place: lines[place], default="")
 
 
 def look_around(sensor: Sensor[Any, Any]) -> None:
@@ -140,7 +175,6 @@ def own_values(sensor: Sensor[Any, Any]) -> dict[str, Any]:
     """
     saved = [tensor.untyped_storage() for tensor in sensor.tensors().values()]
     spans = [(storage.data_ptr(), storage.data_ptr() + storage.nbytes()) for storage in saved]
-    saves_numbers = type(sensor).counters is not Sensor.counters
 
     def is_saved(address: int) -> bool:
         return any(start <= address < stop for start, stop in spans)
@@ -155,8 +189,7 @@ def own_values(sensor: Sensor[Any, Any]) -> dict[str, Any]:
         elif isinstance(value, np.ndarray):
             yield path, value.copy()
         elif isinstance(value, bool | int | float | str | complex | np.generic):
-            if not saves_numbers:
-                yield path, value
+            yield path, value
         elif isinstance(value, dict):
             for key in value:
                 if isinstance(key, str):
@@ -198,7 +231,7 @@ def put_back(sensor: Sensor[Any, Any], path: str, value: Any) -> None:
 
 def chained_fields(sensor: Sensor[Any, Any]) -> dict[str, FieldSpec]:
     """Return the fields that the standard chain runs over, by name."""
-    return {name: spec for name, (_, spec) in sensor.line.knobs.specs.items()}
+    return {name: spec for name, (_, spec) in sensor.buffers.knobs.specs.items()}
 
 
 def take_tick(scene: Scene) -> None:

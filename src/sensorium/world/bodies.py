@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sensorium.engines.base import Engine
-from sensorium.geometry.bounds import placed_box, rotation
+from sensorium.geometry.bounds import placed_box
+from sensorium.geometry.transforms import rotation
 from sensorium.readings import Bodies, Body
 from sensorium.spec import BODY_POSE, SHAPES
 

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from sensorium.compute import Clock, Compute
 from sensorium.engines.base import Engine
 from sensorium.errors import ConfigError
-from sensorium.geometry.bounds import rotation
 from sensorium.geometry.ray_poses import bridge_gap, keep_pose, place_shapes, ray_points
 from sensorium.geometry.ray_structs import BASE, BLOCK, WORLD, YAW, YAW_STARTS, Bundle, Hits, Moving, Pose
 from sensorium.geometry.trace import cast_rays
 from sensorium.geometry.trace_vertical import cast_vertical
+from sensorium.geometry.transforms import rotation
 from sensorium.world.mount import MountView
 from sensorium.world.ray_scene import RayScene, Targets
 
@@ -316,7 +316,7 @@ class RayCast:
         """Keep where the mount and the moving shapes are at this tick, and flag what is not finite (launches)."""
         compute, clock = self._compute, self._clock
         pose = [wp.from_torch(self._mount.pos_w, dtype=wp.vec3), wp.from_torch(self._mount.quat_w, dtype=wp.vec4)]
-        inputs = [self._slots, clock.words_wp, *pose]
+        inputs = [self._slots, *pose]
         flags = [wp.from_torch(self._mount.bad, dtype=wp.uint8), clock.bad_wp]
         compute.launch(keep_pose, (self._mount.count,), inputs, [self._pose.pos, self._pose.quat, *flags])
         if self.view.moving:
@@ -324,11 +324,11 @@ class RayCast:
                 wp.from_torch(self._engine.array("body_pos_w"), dtype=wp.vec3),
                 wp.from_torch(self._engine.array("body_quat_w"), dtype=wp.vec4),
             ]
-            inputs = [self._slots, clock.words_wp, self.view.instances, *bodies]
+            inputs = [self._slots, self.view.instances, *bodies]
             outputs = [self._moving.pos, self._moving.quat, self._moving.centre, *flags]
             compute.launch(place_shapes, (self.view.moving,), inputs, outputs)
         for count, places in self._looked:
-            compute.launch(bridge_gap, (count,), [self._slots, clock.words_wp, clock.reset_tick_wp], places)
+            compute.launch(bridge_gap, (count,), [self._slots], places)
 
     def cast(
         self,
@@ -370,8 +370,6 @@ class RayCast:
             bundle.times = wp.zeros(0, dtype=wp.float32, device=device)
         surroundings = self._surroundings
         inputs = [
-            self._clock.words_wp,
-            self._clock.reset_tick_wp,
             wp.vec2(*self._limits),
             self._block,
             surroundings,
@@ -385,7 +383,7 @@ class RayCast:
         blocks = -(-self.count // self._block)
         if self.vertical and self.view.is_flat and self._slots == 1 and self._offsets is None:
             is_more = int(not set(outputs) <= {"distance", "point"})
-            compute.launch(cast_vertical, (mounts, blocks), [*inputs[2:], is_more], [out], split=True)
+            compute.launch(cast_vertical, (mounts, blocks), [*inputs, is_more], [out], split=True)
         else:
             compute.launch(cast_rays, (mounts, blocks), inputs, [out], split=True)
 
@@ -405,11 +403,9 @@ class RayCast:
             drift: see `cast`.
             cast_drift: see `cast`.
         """
-        compute, clock = self._compute, self._clock
+        compute = self._compute
         shape = (compute.num_envs, self._mount.count, self.count)
         inputs = [
-            clock.words_wp,
-            clock.reset_tick_wp,
             self._block,
             self._drifting(drift, cast_drift),
             self._bundle,

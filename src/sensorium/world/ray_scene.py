@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 from sensorium.compute import Compute
 from sensorium.engines.base import Engine, NameKind
 from sensorium.errors import ConfigError, Fault, ModelError, SelectionError, listed, nearest
-from sensorium.geometry.bounds import bounding_sphere, is_upright, ray_tree_of, rotation
+from sensorium.geometry.bounds import bounding_sphere, is_upright, ray_tree_of
 from sensorium.geometry.hfield import HFields, build_hfields
 from sensorium.geometry.ray_structs import Instances, Surroundings
 from sensorium.geometry.shapes import KINDS, HeightField, Mesh, Shape
 from sensorium.geometry.solid_grid import Forms
 from sensorium.geometry.solids import Solids, build_solids
+from sensorium.geometry.transforms import rotation
 from sensorium.world.ray_static import Form, Static, building
 from sensorium.world.select import WORLD, below_namespace, match_prim_path
 

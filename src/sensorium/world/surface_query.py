@@ -15,14 +15,14 @@ from numpy.typing import ArrayLike
 
 from sensorium.compute import Clock, Compute
 from sensorium.engines.base import Engine
-from sensorium.geometry.nearest import Nearest, Trees, follow_distance, probe_surfaces, show_misses
+from sensorium.geometry.probes import Nearest, Trees, follow_distance, probe_surfaces, show_misses
 from sensorium.geometry.ray_poses import place_shapes
 from sensorium.geometry.ray_structs import Moving
 from sensorium.world.mount import MountView
 from sensorium.world.ray_scene import RayScene, Targets
 
 _OUTPUTS = {"distance": wp.float32, "point": wp.vec3, "shape": wp.int32}
-"""What `find` can write, and the type of an element; see `geometry.nearest.Nearest`."""
+"""What `find` can write, and the type of an element; see `geometry.probes.Nearest`."""
 
 
 class SurfaceQuery:
@@ -120,7 +120,7 @@ class SurfaceQuery:
                 wp.from_torch(self._engine.array("body_pos_w"), dtype=wp.vec3),
                 wp.from_torch(self._engine.array("body_quat_w"), dtype=wp.vec4),
             ]
-            inputs = [1, clock.words_wp, self.view.instances, *bodies]
+            inputs = [1, self.view.instances, *bodies]
             places = [self._moving.pos, self._moving.quat, self._moving.centre]
             flags = [wp.from_torch(self._mount.bad, dtype=wp.uint8), clock.bad_wp]
             compute.launch(place_shapes, (self.view.moving,), inputs, [*places, *flags])

@@ -6,8 +6,9 @@ from typing import Annotated
 import sensorium as sn
 import warp as wp
 from pydantic import NonNegativeFloat, PositiveFloat
+from sensorium.compute import sample_normals
 from sensorium.geometry.transforms import quat_rotate
-from sensorium.random import normal_table, normals4
+from sensorium.random import normal_table
 from torch import Tensor
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})  # the same numbers on every device
@@ -51,8 +52,6 @@ def follow_beams(
     tremble: float,
     key0: wp.uint32,
     key1: wp.uint32,
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
     table: wp.array[wp.vec3],
     pos_w: wp.array2d[wp.vec3],
     quat_w: wp.array2d[wp.vec4],
@@ -64,15 +63,7 @@ def follow_beams(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    z = normals4(
-        wp.uint32(clock[0]),
-        wp.uint32(rows.first_env + env),
-        wp.uint32(episode[env]),
-        wp.uint32(mount),
-        key0,
-        key1,
-        table,
-    )
+    z = sample_normals(rows, env, wp.uint32(mount), key0, key1, table)
     pos = pos_w[env, mount]
     quat = quat_w[env, mount]
     trembling = wp.normalize(wp.vec3(tremble * z[0], tremble * z[1], -1.0))
@@ -89,9 +80,9 @@ class Beam(sn.Sensor[BeamCfg, BeamData]):
     def compute(self, truth: sn.Record, measured: sn.Record) -> None:
         """Launch one kernel for both values, all mounts and all environments; it is recorded once and replayed."""
         assert self.mount is not None  # a mounted config has one
-        cfg, clock = self.cfg, self.clock
+        cfg = self.cfg
         keys = [wp.uint32(word) for word in self.stream("tremble")]
         pose = [wp.from_torch(self.mount.pos_w, dtype=wp.vec3), wp.from_torch(self.mount.quat_w, dtype=wp.vec4)]
-        inputs = [cfg.floor, cfg.max_range, cfg.tremble, *keys, clock.words_wp, clock.episode_wp]
+        inputs = [cfg.floor, cfg.max_range, cfg.tremble, *keys, normal_table(self.device), *pose]
         outputs = [truth.warp.distance, measured.warp.distance]
-        self.compute_on.launch(follow_beams, (self.mount.count,), [*inputs, normal_table(self.device), *pose], outputs)
+        self.compute_on.launch(follow_beams, (self.mount.count,), inputs, outputs)

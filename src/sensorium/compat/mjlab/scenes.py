@@ -29,7 +29,7 @@ from sensorium.errors import (
     listed,
     shown,
 )
-from sensorium.geometry.cameras import matrix_from_quat
+from sensorium.geometry.transforms import matrix_from_quat
 from sensorium.readings import DebugShape
 from sensorium.scene import Scene, prepare
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
 import warp as wp
+from pydantic import AfterValidator, ValidationInfo
 
-from sensorium.cfg import amount_bounds, bad
-from sensorium.compute import Rows, kernel
-from sensorium.measurement.draws import draw_columns, is_law, law_parameters
+from sensorium.cfg import Float, StageCfg, amount_bounds, bad, must
+from sensorium.compute import Rows, is_first, kernel, tick_now
+from sensorium.measurement.draws import draw_columns, is_law, law_of
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import Choice, Normal, Uniform, normal_table
 from sensorium.spec import exact_fraction
@@ -53,33 +55,34 @@ def parts(amount: Any) -> tuple[Any, ...]:
     return (amount,)
 
 
-def check_fit(columns: int, **amounts: Any) -> None:
-    """Raise `ValueError` where an amount does not fit into a number of columns; None fits."""
-    for name, amount in amounts.items():
-        for part in parts(amount) if amount is not None else ():
-            try:
-                row(part, columns)
-            except ValueError as error:
-                raise ValueError(f"{name} that fits: {error}") from None
+def check_fit(columns: Mapping[str, int], **amounts: Any) -> None:
+    """Raise `ValueError` where an amount does not fit into the columns of a field; None fits."""
+    for count in columns.values():
+        for name, amount in amounts.items():
+            for part in parts(amount) if amount is not None else ():
+                try:
+                    row(part, count)
+                except ValueError as error:
+                    raise ValueError(f"{name} that fits: {error}") from None
 
 
 def draw_amount(
-    key: StageKey, purpose: str, amount: Any, columns: int, field: int, values: torch.Tensor, non_negative: bool = False
+    key: StageKey, purpose: str, amount: Any, columns: int, field: str, values: torch.Tensor, non_negative: bool = False
 ) -> None:
     """Draw a distribution anew for the envs whose episode begins (one launch); nothing for a plain amount."""
     if not is_law(amount):
         return
-    *tables, joint = law_parameters(amount, columns, lambda value: row(value, columns))
-    device = key.compute.wp_device
-    key.compute.launch(
-        draw_columns,
-        (columns,),
-        [
-            amount.kind, *(wp.array(table, dtype=wp.float32, device=device) for table in tables), joint,
-            int(non_negative), key.clock.episode_wp, wp.uint32(field), *key.stream(purpose), normal_table(device),
-        ],
-        [wp.from_torch(values)],
-    )  # fmt: skip
+    inputs = [
+        law_over(key, amount, columns), int(non_negative), key.stream(purpose, field),
+        normal_table(key.compute.wp_device),
+    ]  # fmt: skip
+    key.compute.launch(draw_columns, (columns,), inputs, [wp.from_torch(values)])
+
+
+def law_over(key: StageKey, amount: Any, columns: int) -> Any:
+    """Return an amount over columns as a `Law` for kernels; a number is always itself."""
+    law = amount if is_law(amount) else Uniform(amount, amount)
+    return law_of(law, columns, lambda value: row(value, columns), key.compute.wp_device)
 
 
 def amount_table(key: StageKey, amount: Any, columns: int, drawn: torch.Tensor | None) -> Any:
@@ -89,6 +92,41 @@ def amount_table(key: StageKey, amount: Any, columns: int, drawn: torch.Tensor |
         return wp.from_torch(drawn)
     shared = torch.tensor(row(amount, columns), dtype=torch.float32, device=key.compute.device)
     return wp.from_torch(shared.expand(key.compute.num_envs, columns))
+
+
+class DrawnStage(StageCfg):
+    """A stage with amounts that may be distributions: those are drawn for each field, per env, at reset."""
+
+    is_non_negative: ClassVar[bool] = False
+    """Whether what is drawn is clipped at 0."""
+
+    def amounts(self, columns: int) -> dict[str, tuple[Any, int]]:
+        """Return name -> (amount, number of its columns) for a field of `columns` columns."""
+        raise NotImplementedError
+
+    def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
+        """Return the drawn amounts of each field."""
+        return {
+            f"{name}_{field}": (width,)
+            for field, count in columns.items()
+            for name, (amount, width) in self.amounts(count).items()
+            if is_law(amount)
+        }
+
+    def tables(self, state: Mapping[str, torch.Tensor], key: StageKey, field: str) -> list[Any]:
+        """Return the amounts of a field as Warp arrays `[env, column]`."""
+        return [
+            amount_table(key, amount, width, state.get(f"{name}_{field}"))
+            for name, (amount, width) in self.amounts(key.columns[field]).items()
+        ]
+
+    def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Draw the amounts."""
+        for field, count in key.columns.items():
+            for name, (amount, width) in self.amounts(count).items():
+                if is_law(amount):
+                    values = state[f"{name}_{field}"]
+                    draw_amount(key, name, amount, width, field, values, self.is_non_negative)
 
 
 def amount_row(key: StageKey, values: Any) -> Any:
@@ -101,26 +139,62 @@ def column_values(field: torch.Tensor) -> Any:
     return wp.from_torch(field.view(field.shape[0], -1), dtype=wp.float32)
 
 
-def no_law(value: Any, why: str = "This stage already draws per env at reset.") -> Any:
-    """Return the value; raise what a validator may raise where it is a distribution."""
-    if is_law(value):
-        raise bad("a number or a vector", why)
-    return value
+# Fields of configs ----------------------------------------------------------------------------------------------------
+
+PositiveTime = Annotated[Float, must(lambda time: 0.0 < time < math.inf, "a finite time > 0 in seconds")]
+Time = Annotated[Float, must(lambda time: 0.0 <= time < math.inf, "a finite time >= 0 in seconds")]
+Positive = Annotated[Float, must(lambda number: 0.0 < number < math.inf, "a finite number > 0")]
+NonNegative = Annotated[Float, must(lambda number: 0.0 <= number < math.inf, "a finite number >= 0")]
+Share = Annotated[Float, must(lambda share: 0.0 <= share <= 1.0, "a share in [0, 1]")]
+
+ONE_NUMBER = must(
+    lambda amount: not any(np.ndim(part) for part in parts(amount)),
+    "one number, or a distribution of one",
+    "It belongs to the device, not to an axis.",
+)
+"""Refuses vectors and distributions of vectors."""
 
 
-def scalar(value: Any) -> Any:
-    """Return the value; raise what a validator may raise where it is a vector or a distribution of vectors."""
-    if any(np.ndim(part) for part in parts(value)):
-        raise bad("one number, or a distribution of one", "It belongs to the device, not to an axis.")
-    return value
+def no_law(why: str = "This stage already draws per env at reset.") -> AfterValidator:
+    """Return an annotation that refuses distributions."""
+    return must(lambda amount: not is_law(amount), "a number or a vector", why)
 
 
-def within(value: Any, low: float, high: float, expected: str) -> Any:
-    """Return the value; raise what a validator may raise where it can leave [low, high]. A normal law is clipped."""
-    least, most = amount_bounds(value)
-    if not isinstance(value, Normal) and not low <= least <= most <= high:
-        raise bad(expected)
-    return value
+def within(low: float, high: float, expected: str) -> AfterValidator:
+    """Return an annotation that refuses amounts that can leave [low, high]. A normal law is clipped."""
+    return must(lambda amount: is_within(amount, low, high), expected)
+
+
+def is_within(amount: Any, low: float, high: float) -> bool:
+    """Whether an amount stays in [low, high]; a normal law is clipped."""
+    if isinstance(amount, Normal):
+        return True
+    least, most = amount_bounds(amount)
+    return low <= least <= most <= high
+
+
+def below_high(what: str) -> AfterValidator:
+    """Return an annotation of the lower of two ends, None for minus `high`; `what` is the word for an end."""
+
+    def check(value: Any, info: ValidationInfo) -> Any:
+        if "high" in info.data:
+            most = amount_bounds(info.data["high"])[0]
+            if value is None and most < 0.0:
+                raise bad(f"a lower {what} below `high`", "Minus a negative number is above it.")
+            if value is not None and amount_bounds(value)[1] > most:
+                raise bad(f"a lower {what} at or below the upper one")
+        return value
+
+    return AfterValidator(check)
+
+
+def ends_row(low: Any, high: Any, columns: int) -> tuple[Row, Row]:
+    """Return the lower and the upper end over columns; None is minus the upper one."""
+    most = row(high, columns)
+    return -most if low is None else row(low, columns), most
+
+
+# Times ----------------------------------------------------------------------------------------------------------------
 
 
 def in_ticks(value: Any, key: StageKey) -> Any:
@@ -130,23 +204,19 @@ def in_ticks(value: Any, key: StageKey) -> Any:
     return float(exact_fraction(value) / key.clock.dt_exact)
 
 
-# Time since a sensor began --------------------------------------------------------------------------------------------
-
 BEGAN = 2
 """Float32 words that hold the tick at which the env's episode began for this sensor, exactly: high and low half."""
 
 
 @kernel
-def note_beginning(
-    rows: Rows, clock: wp.array[wp.int32], reset_tick: wp.array[wp.int32], began: wp.array2d[wp.float32]
-) -> None:
+def note_beginning(rows: Rows, began: wp.array2d[wp.float32]) -> None:
     """Keep the tick of the first sample; the clock's own `reset_tick` is that of the env, not of the sensor."""
     i, _one = wp.tid()
     env = rows.start + i
-    if rows.mask[env] == wp.uint8(0) or reset_tick[env] != clock[0]:
+    if rows.mask[env] == wp.uint8(0) or not is_first(rows, env):
         return
-    began[env, 0] = float(clock[0] / 65536)
-    began[env, 1] = float(clock[0] % 65536)
+    began[env, 0] = float(tick_now(rows) / 65536)
+    began[env, 1] = float(tick_now(rows) % 65536)
 
 
 @wp.func
@@ -157,7 +227,7 @@ def ticks_since(tick: int, began: wp.array2d[wp.float32], env: int) -> int:
 
 def launch_beginning(key: StageKey, began: torch.Tensor) -> None:
     """Keep the tick of the first sample (a launch that only works at a reset)."""
-    key.compute.launch(note_beginning, (1,), [key.clock.words_wp, key.clock.reset_tick_wp], [wp.from_torch(began)])
+    key.compute.launch(note_beginning, (1,), [], [wp.from_torch(began)])
 
 
 def state_views(state: Mapping[str, torch.Tensor], *names: str) -> list[Any]:

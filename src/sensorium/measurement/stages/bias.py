@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -12,13 +12,17 @@ import warp as wp
 from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
-from sensorium.cfg import Amount, Float, Place, StageCfg, amount_bounds, bad
-from sensorium.compute import Rows, kernel
-from sensorium.measurement.draws import is_law
+from sensorium.cfg import Amount, Float, Place, StageCfg, bad, must
+from sensorium.compute import Rows, is_first, kernel, tick_now
+from sensorium.measurement.draws import Stream, is_law, normals_of
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
     BEGAN,
+    ONE_NUMBER,
+    DrawnStage,
+    PositiveTime,
     Row,
+    Time,
     amount_row,
     amount_table,
     check_fit,
@@ -27,13 +31,12 @@ from sensorium.measurement.stages.amounts import (
     launch_beginning,
     no_law,
     row,
-    scalar,
     state_views,
     ticks_since,
     within,
 )
 from sensorium.measurement.stages.key import StageKey
-from sensorium.random import normal_table, normals4
+from sensorium.random import normal_table
 
 # Gauss-Markov ---------------------------------------------------------------------------------------------------------
 
@@ -46,14 +49,8 @@ def _gauss_markov(
     step_sd: wp.array[wp.float32],
     start_sd: wp.array[wp.float32],
     turn_on_sd: wp.array[wp.float32],
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
-    field: wp.uint32,
-    key0: wp.uint32,
-    key1: wp.uint32,
-    turn_on_key0: wp.uint32,
-    turn_on_key1: wp.uint32,
+    stream: Stream,
+    turn_on_stream: Stream,
     table: wp.array[wp.vec3],
     drift: wp.array2d[wp.float32],
     turn_on: wp.array2d[wp.float32],
@@ -63,21 +60,9 @@ def _gauss_markov(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    tick = clock[0]
-    element = (field << wp.uint32(24)) | wp.uint32(quad)
-    draws = normals4(
-        wp.uint32(tick), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), element, key0, key1, table
-    )
-    if reset_tick[env] == tick:
-        starts = normals4(
-            wp.uint32(tick),
-            wp.uint32(rows.first_env + env),
-            wp.uint32(episode[env]),
-            element,
-            turn_on_key0,
-            turn_on_key1,
-            table,
-        )
+    draws = normals_of(rows, env, tick_now(rows), quad, stream, table)
+    if is_first(rows, env):
+        starts = normals_of(rows, env, tick_now(rows), quad, turn_on_stream, table)
         for j in range(4):
             column = 4 * quad + j
             if column < columns:
@@ -95,6 +80,9 @@ def _gauss_markov(
             values[env, column] = values[env, column] + drift[env, column] + turn_on[env, column]
 
 
+Drive = Annotated[Amount, no_law(), within(0.0, math.inf, "nothing negative")]
+
+
 class GaussMarkov(StageCfg):
     """A bias of first-order Gauss-Markov kind, plus a constant turn-on bias drawn per env at reset.
 
@@ -106,40 +94,25 @@ class GaussMarkov(StageCfg):
     place: ClassVar[Place] = "bias"
     is_recorded: ClassVar[bool] = True
 
-    density: Amount
+    density: Drive
     """Driving noise q (two-sided density, Allan's K for times well below tau), unit/s/sqrt(Hz)."""
-    tau: Float
+    tau: Annotated[
+        Float,
+        must(
+            lambda tau: 0.0 < tau < math.inf,
+            "a finite time > 0 in seconds",
+            "For a walk without return use random_walk_density.",
+        ),
+    ]
     """Correlation time, s."""
-    turn_on: Amount = 0.0
+    turn_on: Drive = 0.0
     """Standard deviation of the turn-on bias, in the field's unit."""
-    start: str = "stationary"
+    start: Annotated[str, must(lambda start: start in ("stationary", "zero"), "'stationary' or 'zero'")] = "stationary"
     """Deviation at reset: ``"stationary"`` draws from the long-run law, ``"zero"`` starts at none."""
-
-    @field_validator("density", "turn_on")
-    @classmethod
-    def _amounts(cls, value: Any) -> Any:
-        if amount_bounds(no_law(value))[0] < 0.0:
-            raise bad("nothing negative")
-        return value
-
-    @field_validator("tau")
-    @classmethod
-    def _tau(cls, value: float) -> float:
-        if not 0.0 < value < math.inf:
-            raise bad("a finite time > 0 in seconds", "For a walk without return use random_walk_density.")
-        return value
-
-    @field_validator("start")
-    @classmethod
-    def _start(cls, value: str) -> str:
-        if value not in ("stationary", "zero"):
-            raise bad("'stationary' or 'zero'")
-        return value
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return the drift and the turn-on bias of each field."""
-        for count in columns.values():
-            check_fit(count, density=self.density, turn_on=self.turn_on)
+        check_fit(columns, density=self.density, turn_on=self.turn_on)
         return {f"{what}_{field}": (count,) for field, count in columns.items() for what in ("drift", "turn_on")}
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
@@ -157,8 +130,7 @@ class GaussMarkov(StageCfg):
                 (-(-columns // 4),),
                 [
                     columns, leak, *(amount_row(key, sd) for sd in sds),
-                    key.clock.words_wp, key.clock.episode_wp, key.clock.reset_tick_wp,
-                    wp.uint32(key.field_index[field]), *key.stream("drift"), *key.stream("turn_on"),
+                    *(key.stream(purpose, field) for purpose in ("drift", "turn_on")),
                     normal_table(key.compute.wp_device),
                 ],
                 [*state_views(state, f"drift_{field}", f"turn_on_{field}"), column_values(slot[field])],
@@ -184,12 +156,7 @@ def _flicker(
     step_sd: wp.array[wp.float32],
     start_sd: wp.array[wp.float32],
     amount: wp.array2d[wp.float32],
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
-    field: wp.uint32,
-    key0: wp.uint32,
-    key1: wp.uint32,
+    stream: Stream,
     table: wp.array[wp.vec3],
     parts: wp.array3d[wp.float32],
     values: wp.array2d[wp.float32],
@@ -198,17 +165,15 @@ def _flicker(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    t, e, p = wp.uint32(clock[0]), wp.uint32(rows.first_env + env), wp.uint32(episode[env])
     quads = (columns + 3) / 4
     total = wp.vec4()
     for c in range(leak.shape[0]):
-        element = (field << wp.uint32(24)) | wp.uint32(c * quads + quad)
-        draws = normals4(t, e, p, element, key0, key1, table)
+        draws = normals_of(rows, env, tick_now(rows), c * quads + quad, stream, table)
         for j in range(4):
             column = 4 * quad + j
             if column < columns:
                 b = start_sd[c] * draws[j]
-                if reset_tick[env] != clock[0]:
+                if not is_first(rows, env):
                     b = parts[env, c, column]
                     b = b + (step_sd[c] * draws[j] - leak[c] * b)
                 parts[env, c, column] = b
@@ -219,7 +184,7 @@ def _flicker(
             values[env, column] = values[env, column] + amount[env, column] * total[j]
 
 
-class Flicker(StageCfg):
+class Flicker(DrawnStage):
     """Bias instability: 1/f noise, whose Allan deviation is flat at 0.664 B from `tau_min` to `tau_max`.
 
     The two-sided spectrum is B^2 / (2 pi f), the convention of IEEE Std 952, so that the floor is
@@ -236,26 +201,15 @@ class Flicker(StageCfg):
 
     place: ClassVar[Place] = "bias"
     is_recorded: ClassVar[bool] = True
+    is_non_negative: ClassVar[bool] = True
 
-    bias_instability: Amount
+    bias_instability: Annotated[Amount, within(0.0, math.inf, "nothing negative")]
     """B, in the field's unit. Where a data sheet's "bias instability" is the lowest point of an Allan plot, B is that
     divided by 0.664. A distribution is drawn per env and axis at reset."""
-    tau_min: Float = 1.0
+    tau_min: PositiveTime = 1.0
     """Shortest averaging time of the flat part, s."""
     tau_max: Float = PydanticField(default=1000.0, validate_default=True)
     """Longest averaging time of the flat part, s."""
-
-    @field_validator("bias_instability")
-    @classmethod
-    def _amount(cls, value: Any) -> Any:
-        return within(value, 0.0, math.inf, "nothing negative")
-
-    @field_validator("tau_min")
-    @classmethod
-    def _tau_min(cls, value: float) -> float:
-        if not 0.0 < value < math.inf:
-            raise bad("a finite time > 0 in seconds")
-        return value
 
     @field_validator("tau_max")
     @classmethod
@@ -276,13 +230,13 @@ class Flicker(StageCfg):
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return the processes of each field, and the drawn amounts."""
-        specs: dict[str, tuple[int, ...]] = {}
-        for field, count in columns.items():
-            check_fit(count, bias_instability=self.bias_instability)
-            specs[f"parts_{field}"] = (self.components()[0].size, count)
-            if is_law(self.bias_instability):
-                specs[f"amount_{field}"] = (count,)
-        return specs
+        check_fit(columns, bias_instability=self.bias_instability)
+        parts = {f"parts_{field}": (self.components()[0].size, count) for field, count in columns.items()}
+        return {**parts, **super().state_specs(columns)}
+
+    def amounts(self, columns: int) -> dict[str, tuple[Any, int]]:
+        """Return B, 0 or more."""
+        return {"amount": (self.bias_instability, columns)}
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Advance the processes and add their sum (one launch per field)."""
@@ -296,19 +250,11 @@ class Flicker(StageCfg):
                 [
                     columns, amount_row(key, -np.expm1(-x)), amount_row(key, sds * np.sqrt(-np.expm1(-2.0 * x))),
                     amount_row(key, sds),
-                    amount_table(key, self.bias_instability, columns, state.get(f"amount_{field}")),
-                    key.clock.words_wp, key.clock.episode_wp, key.clock.reset_tick_wp,
-                    wp.uint32(key.field_index[field]), *key.stream("parts"), normal_table(key.compute.wp_device),
+                    *self.tables(state, key, field),
+                    key.stream("parts", field), normal_table(key.compute.wp_device),
                 ],
                 [*state_views(state, f"parts_{field}"), column_values(slot[field])],
             )  # fmt: skip
-
-    def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Draw the amounts; the first sample draws the processes from their long-run law."""
-        if is_law(self.bias_instability):
-            for field, columns in key.columns.items():
-                values, index = state[f"amount_{field}"], key.field_index[field]
-                draw_amount(key, "amount", self.bias_instability, columns, index, values, non_negative=True)
 
 
 # Temperature ----------------------------------------------------------------------------------------------------------
@@ -327,7 +273,6 @@ def _temperature(
     heating: wp.array2d[wp.float32],
     coefficient: wp.array2d[wp.float32],
     scale: wp.array2d[wp.float32],
-    clock: wp.array[wp.int32],
     began: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
@@ -335,7 +280,7 @@ def _temperature(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    since = ticks_since(clock[0], began, env)
+    since = ticks_since(tick_now(rows), began, env)
     missing = cold  # times exp(-t / tau), as a product of powers: the same bits on every device
     for bit in range(powers.shape[0]):
         if ((since >> bit) & 1) != 0:
@@ -345,7 +290,7 @@ def _temperature(
     values[env, column] = x + scale[env, column] * excess * x + coefficient[env, column] * excess
 
 
-class TemperatureDrift(StageCfg):
+class TemperatureDrift(DrawnStage):
     """Bias and scale factor that follow the temperature T of a device that warms itself up.
 
     x -> (1 + scale_coefficient (T - reference)) x + coefficient (T - reference), with
@@ -359,47 +304,31 @@ class TemperatureDrift(StageCfg):
     """Temperature coefficient of the bias (TCO), unit/K: a number, one per axis, or a distribution."""
     scale_coefficient: Amount = 0.0
     """Relative temperature coefficient of the scale factor (TCS), 1/K: likewise."""
-    reference: Float = 25.0
+    reference: Annotated[Float, must(math.isfinite, "a finite temperature")] = 25.0
     """Temperature at which the device was calibrated, degrees Celsius."""
-    ambient: Amount = 25.0
+    ambient: Annotated[Amount, ONE_NUMBER] = 25.0
     """Temperature at switch-on, degrees Celsius; a distribution is drawn per env at reset."""
-    self_heating: Amount = 0.0
+    self_heating: Annotated[Amount, ONE_NUMBER] = 0.0
     """By how much the device ends up warmer than at switch-on, K; a distribution is drawn per env at reset."""
-    tau: Float = 0.0
+    tau: Time = 0.0
     """Time constant of warming up, s; 0: it is warm from the start."""
 
-    @field_validator("ambient", "self_heating")
-    @classmethod
-    def _scalar(cls, value: Any) -> Any:
-        return scalar(value)
+    def amounts(self, columns: int) -> dict[str, tuple[Any, int]]:
+        """Return the coefficients."""
+        return {"coefficient": (self.coefficient, columns), "scale": (self.scale_coefficient, columns)}
 
-    @field_validator("reference", "tau")
-    @classmethod
-    def _finite(cls, value: float, info: ValidationInfo) -> float:
-        if not abs(value) < math.inf or (info.field_name == "tau" and value < 0.0):
-            raise bad("a finite time >= 0 in seconds" if info.field_name == "tau" else "a finite temperature")
-        return value
-
-    def _laws(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return what belongs to the device, and what to a field."""
-        return (
-            {"ambient": self.ambient, "heating": self.self_heating},
-            {"coefficient": self.coefficient, "scale": self.scale_coefficient},
-        )
+    def _device(self) -> dict[str, Any]:
+        """Return what is drawn once for all fields."""
+        return {"ambient": self.ambient, "heating": self.self_heating}
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return the tick of the first sample and the drawn amounts."""
-        device, per_field = self._laws()
-        specs: dict[str, tuple[int, ...]] = {"began": (BEGAN,)}
-        specs |= {name: (1,) for name, amount in device.items() if is_law(amount)}
-        for field, count in columns.items():
-            check_fit(count, coefficient=self.coefficient, scale_coefficient=self.scale_coefficient)
-            specs |= {f"{name}_{field}": (count,) for name, amount in per_field.items() if is_law(amount)}
-        return specs
+        check_fit(columns, coefficient=self.coefficient, scale_coefficient=self.scale_coefficient)
+        drawn = {name: (1,) for name, amount in self._device().items() if is_law(amount)}
+        return {"began": (BEGAN,), **drawn, **super().state_specs(columns)}
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Alter bias and scale (one launch per field, and one that only works at a reset)."""
-        device, per_field = self._laws()
         launch_beginning(key, state["began"])
         ticks = 2.0 ** np.arange(_BITS)
         powers = np.exp(-ticks * key.clock.dt / self.tau) if self.tau > 0.0 else np.zeros(_BITS)
@@ -409,22 +338,15 @@ class TemperatureDrift(StageCfg):
                 (columns,),
                 [
                     self.reference, float(self.tau > 0.0), amount_row(key, powers),
-                    *(amount_table(key, amount, 1, state.get(name)) for name, amount in device.items()),
-                    *(amount_table(key, amount, columns, state.get(f"{name}_{field}"))
-                      for name, amount in per_field.items()),
-                    key.clock.words_wp, *state_views(state, "began"),
+                    *(amount_table(key, amount, 1, state.get(name)) for name, amount in self._device().items()),
+                    *self.tables(state, key, field), *state_views(state, "began"),
                 ],
                 [column_values(slot[field])],
             )  # fmt: skip
 
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Draw temperatures and coefficients."""
-        device, per_field = self._laws()
-        for name, amount in device.items():
+        for name, amount in self._device().items():
             if is_law(amount):
-                draw_amount(key, name, amount, 1, 0, state[name])
-        for field, columns in key.columns.items():
-            for name, amount in per_field.items():
-                if is_law(amount):
-                    values = state[f"{name}_{field}"]
-                    draw_amount(key, name, amount, columns, key.field_index[field], values)
+                draw_amount(key, name, amount, 1, "", state[name])
+        super().reset(state, key)

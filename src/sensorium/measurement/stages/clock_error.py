@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 import warp as wp
-from pydantic import field_validator
 
-from sensorium.cfg import Amount, Float, Place, StageCfg, amount_bounds, bad
+from sensorium.cfg import Amount, Place, StageCfg
 from sensorium.compute import Rows, kernel
-from sensorium.measurement.draws import is_law
+from sensorium.measurement.draws import Stream, is_law, normals_of
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
     BEGAN,
+    ONE_NUMBER,
+    Time,
     amount_table,
     draw_amount,
     launch_beginning,
-    no_law,
-    scalar,
     ticks_since,
 )
 from sensorium.measurement.stages.key import StageKey
-from sensorium.random import normal_table, normals4
+from sensorium.random import normal_table
 
 
 @kernel
@@ -37,9 +35,7 @@ def _stamp(
     skew: wp.array2d[wp.float32],
     ticks: wp.array[wp.int64],
     began: wp.array2d[wp.float32],
-    episode: wp.array[wp.int32],
-    key0: wp.uint32,
-    key1: wp.uint32,
+    stream: Stream,
     table: wp.array[wp.vec3],
     stamp_out: wp.array[wp.float64],
 ) -> None:
@@ -49,9 +45,7 @@ def _stamp(
     since = wp.float64(ticks_since(wp.int32(tick), began, env)) * dt
     stamp = wp.float64(tick) * dt + wp.float64(offset[env, 0]) + wp.float64(1.0e-6) * wp.float64(skew[env, 0]) * since
     if jitter > 0.0:
-        draws = normals4(
-            wp.uint32(tick), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), wp.uint32(0), key0, key1, table
-        )
+        draws = normals_of(rows, env, wp.int32(tick), 0, stream, table)
         stamp = stamp + wp.float64(jitter * draws[0])
     if resolution > wp.float64(0.0):
         stamp = wp.floor(stamp / resolution) * resolution
@@ -71,26 +65,14 @@ class ClockError(StageCfg):
     is_recorded: ClassVar[bool] = True
     on_values: ClassVar[bool] = False
 
-    offset: Amount = 0.0
+    offset: Annotated[Amount, ONE_NUMBER] = 0.0
     """What the clock is ahead by at a reset, s: a number, or a distribution drawn per env at reset."""
-    skew_ppm: Amount = 0.0
+    skew_ppm: Annotated[Amount, ONE_NUMBER] = 0.0
     """Rate error of the clock, parts per million; above 0 it runs fast. A number or a distribution."""
-    jitter: Float = 0.0
+    jitter: Time = 0.0
     """Standard deviation of the stamp of one sample, s."""
-    resolution: Float = 0.0
+    resolution: Time = 0.0
     """Step of the stamp, s, e.g. 1e-6; 0 leaves it continuous."""
-
-    @field_validator("offset", "skew_ppm")
-    @classmethod
-    def _one(cls, value: Any) -> Any:
-        return scalar(value)
-
-    @field_validator("jitter", "resolution")
-    @classmethod
-    def _time(cls, value: float) -> float:
-        if not 0.0 <= amount_bounds(no_law(value))[0] < math.inf:
-            raise bad("a finite time >= 0 in seconds")
-        return value
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return what was drawn, and the tick from which the clock has run where it runs wrong."""
@@ -106,7 +88,7 @@ class ClockError(StageCfg):
             if name == "began":
                 launch_beginning(key, values)
             else:
-                draw_amount(key, name, getattr(self, name), 1, 0, values)
+                draw_amount(key, name, getattr(self, name), 1, "", values)
 
     def stamps(self, ticks: torch.Tensor, state: Mapping[str, torch.Tensor], key: StageKey) -> torch.Tensor:
         """Return what the clock shows at capture ticks.
@@ -133,8 +115,8 @@ class ClockError(StageCfg):
                 (1,),
                 [
                     wp.float64(clock.dt), wp.float64(self.resolution), self.jitter, *tables,
-                    wp.from_torch(ticks, dtype=wp.int64), wp.from_torch(began), clock.episode_wp,
-                    *key.stream("jitter"), normal_table(key.compute.wp_device),
+                    wp.from_torch(ticks, dtype=wp.int64), wp.from_torch(began),
+                    key.stream("jitter"), normal_table(key.compute.wp_device),
                 ],
                 [wp.from_torch(out, dtype=wp.float64)],
             )  # fmt: skip

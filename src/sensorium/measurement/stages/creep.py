@@ -13,17 +13,16 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Float, Place, StageCfg, bad
-from sensorium.compute import Rows, kernel
-from sensorium.measurement.draws import is_law
+from sensorium.compute import Rows, is_first, kernel, tick_now
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
     BEGAN,
+    DrawnStage,
+    PositiveTime,
     Row,
     amount_row,
-    amount_table,
     check_fit,
     column_values,
-    draw_amount,
     launch_beginning,
     state_views,
     ticks_since,
@@ -43,8 +42,6 @@ def _creep(
     weight: wp.array[wp.float32],
     amount: wp.array2d[wp.float32],
     drift: wp.array2d[wp.float32],
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     began: wp.array2d[wp.float32],
     last: wp.array2d[wp.float32],
     first: wp.array2d[wp.float32],
@@ -59,8 +56,7 @@ def _creep(
     x = values[env, column]
     if not wp.isfinite(x):
         return
-    is_first = reset_tick[env] == clock[0]
-    if is_first:
+    if is_first(rows, env):
         first[env, column] = 0.0
         if is_settled != 0:
             first[env, column] = x
@@ -70,7 +66,7 @@ def _creep(
     for k in range(leak.shape[0]):
         p = wp.float32(0.0)
         c = wp.float32(0.0)
-        if not is_first:
+        if not is_first(rows, env):
             # compensated: the slowest parts move by less than the last digit per sample
             c = carry[env, column, k]
             step = leak[k] * (before - parts[env, column, k]) - c
@@ -80,11 +76,11 @@ def _creep(
         carry[env, column, k] = c
         total = total + weight[k] * p
     last[env, column] = load
-    since = float(ticks_since(clock[0], began, env)) * hours_per_tick
+    since = float(ticks_since(tick_now(rows), began, env)) * hours_per_tick
     values[env, column] = x + amount[env, column] * total + drift[env, column] * since
 
 
-class Creep(StageCfg):
+class Creep(DrawnStage):
     """Creep of an elastic element, and drift: x -> x + creep F log10(1 + t / t0) + drift t, for a load F since t = 0.
 
     Logarithmic creep (Phillips, "The slow stretch in indiarubber, glass, and metal wires when subjected to a constant
@@ -100,7 +96,7 @@ class Creep(StageCfg):
     creep: Amount = 0.0
     """Creep per decade of time, as a fraction of the load: a number, one per axis, or a distribution drawn per env and
     axis at reset."""
-    t0: Float = 1.0
+    t0: PositiveTime = 1.0
     """Time from which on it is logarithmic, s."""
     t_max: Float = PydanticField(default=1e4, validate_default=True)
     """Longest time for which the law holds, s."""
@@ -109,13 +105,6 @@ class Creep(StageCfg):
     for long and the device was zeroed since; only what changes creeps."""
     drift: Amount = 0.0
     """Drift, in the field's unit per hour since the reset: likewise a number, one per axis, or a distribution."""
-
-    @field_validator("t0")
-    @classmethod
-    def _t0(cls, value: float) -> float:
-        if not 0.0 < value < math.inf:
-            raise bad("a finite time > 0 in seconds")
-        return value
 
     @field_validator("t_max")
     @classmethod
@@ -134,19 +123,19 @@ class Creep(StageCfg):
         weights[0] /= -math.expm1(-step)  # it stands for all slower ones, whose rates are a geometric series
         return rates, weights / math.log(10.0)
 
-    def _laws(self) -> dict[str, Any]:
-        return {"creep": self.creep, "drift": self.drift}
+    def amounts(self, columns: int) -> dict[str, tuple[Any, int]]:
+        """Return creep and drift."""
+        return {"creep": (self.creep, columns), "drift": (self.drift, columns)}
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return the processes with their rounding, the last load, the first value, and what is drawn."""
+        check_fit(columns, creep=self.creep, drift=self.drift)
         count = self.processes()[0].size
         specs: dict[str, tuple[int, ...]] = {"began": (BEGAN,)}
         for field, width in columns.items():
-            check_fit(width, creep=self.creep, drift=self.drift)
             specs |= {f"{name}_{field}": (width, count) for name in ("parts", "carry")}
             specs |= {f"{name}_{field}": (width,) for name in ("last", "first")}
-            specs |= {f"{name}_{field}": (width,) for name, amount in self._laws().items() if is_law(amount)}
-        return specs
+        return {**specs, **super().state_specs(columns)}
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Advance the processes and add their sum (one launch per field, and one that only works at a reset)."""
@@ -161,17 +150,12 @@ class Creep(StageCfg):
                 [
                     int(self.start == "settled"), clock.dt / 3600.0,
                     amount_row(key, -np.expm1(-rates * key.period)), amount_row(key, weights),
-                    *(amount_table(key, amount, columns, state.get(f"{name}_{field}"))
-                      for name, amount in self._laws().items()),
-                    clock.words_wp, clock.reset_tick_wp, *state_views(state, "began"),
+                    *self.tables(state, key, field), *state_views(state, "began"),
                 ],
                 [*state_views(state, *names), column_values(slot[field])],
             )  # fmt: skip
 
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Set all states to zero, and draw the amounts."""
+        StageCfg.reset(self, state, key)
         super().reset(state, key)
-        for field, columns in key.columns.items():
-            for name, amount in self._laws().items():
-                if is_law(amount):
-                    draw_amount(key, name, amount, columns, key.field_index[field], state[f"{name}_{field}"])

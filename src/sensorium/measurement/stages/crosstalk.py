@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ import warp as wp
 from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
-from sensorium.cfg import Amount, Place, StageCfg, amount_bounds, bad
+from sensorium.cfg import Amount, Place, StageCfg, amount_bounds, bad, must
 from sensorium.compute import Rows, kernel
 from sensorium.measurement.draws import is_law
 from sensorium.measurement.record import Record
@@ -85,7 +85,14 @@ class Crosstalk(StageCfg):
     """X, row i: what element i picks up of each of them. A square matrix (its diagonal is a relative scale error); a
     number for all elements off the diagonal; or a distribution, from which those are drawn per env and mount at reset
     (with vectors of all elements, row by row, it gives the diagonal, too). In unit per unit, see `full_scale`."""
-    full_scale: Amount | None = None
+    full_scale: (
+        Annotated[
+            Amount,
+            no_law("It is a constant of the device."),
+            must(lambda scale: amount_bounds(scale)[0] > 0.0, "numbers > 0"),
+        ]
+        | None
+    ) = None
     """Full scale of each element, or of each field, in its unit: `matrix` is then in fractions of full scale, as in
     data sheets, and the element (i, j) is X_ij times full scale i over full scale j."""
     size: int | None = PydanticField(default=None, validate_default=True)
@@ -101,13 +108,6 @@ class Crosstalk(StageCfg):
                 raise bad("a distribution of numbers or of whole matrices" if is_law(value) else "a square matrix")
         if len({np.size(part) for part in parts(value) if np.ndim(part)}) > 1:
             raise bad("matrices of one size")
-        return value
-
-    @field_validator("full_scale")
-    @classmethod
-    def _full_scale(cls, value: Any) -> Any:
-        if value is not None and amount_bounds(no_law(value, "It is a constant of the device."))[0] <= 0.0:
-            raise bad("numbers > 0")
         return value
 
     @field_validator("size")
@@ -177,7 +177,7 @@ class Crosstalk(StageCfg):
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Draw the matrices."""
         if is_law(self.matrix):
-            draw_amount(key, "matrix", self.matrix, state["matrix"].shape[1], 0, state["matrix"])
+            draw_amount(key, "matrix", self.matrix, state["matrix"].shape[1], "", state["matrix"])
 
 
 def _side(matrix: Any) -> int | None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 import warp as wp
 from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
-from sensorium.cfg import Amount, Float, Place, StageCfg, bad
-from sensorium.compute import Rows, kernel
+from sensorium.cfg import Amount, Place, StageCfg, bad, must
+from sensorium.compute import Rows, is_first, kernel, tick_now
 from sensorium.measurement.record import Record
-from sensorium.measurement.stages.amounts import amount_row, check_fit, column_values, no_law, row, state_views
+from sensorium.measurement.stages.amounts import Time, amount_row, check_fit, column_values, no_law, row, state_views
 from sensorium.measurement.stages.key import StageKey
 from sensorium.spec import exact_fraction
 
@@ -47,8 +47,6 @@ def _debounce(
     by_ticks: int,
     wait: int,
     threshold: wp.array[wp.float32],
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     accepted: wp.array2d[wp.float32],
     held: wp.array2d[wp.float32],
     pending: wp.array2d[wp.int32],
@@ -63,9 +61,9 @@ def _debounce(
     if x > threshold[column]:
         side = 1.0
     note = wp.int32(0)
-    if reset_tick[env] != clock[0]:
-        note = noted(side != accepted[env, column], pending[env, column], by_ticks, clock[0])
-    waits = note != 0 and not has_lasted(note, by_ticks, clock[0], wait)
+    if not is_first(rows, env):
+        note = noted(side != accepted[env, column], pending[env, column], by_ticks, tick_now(rows))
+    waits = note != 0 and not has_lasted(note, by_ticks, tick_now(rows), wait)
     if waits:
         values[env, column] = held[env, column]
     else:
@@ -91,38 +89,23 @@ class Debounce(StageCfg):
 
     place: Place = "post"  # type: ignore[misc]  # a choice of each instance
     """Where it works: ``"post"``, the last of all, for the firmware of a device; or any other place."""
-    samples: int | None = None
+    samples: Annotated[int, must(lambda samples: samples >= 1, "a whole number >= 1")] | None = None
     """Number of samples in a row, the first on the other side included: 1 passes everything on."""
-    time: Float | None = PydanticField(default=None, validate_default=True)
+    time: Time | None = PydanticField(default=None, validate_default=True)
     """Time since the first sample on the other side, s; 0 passes everything on."""
-    threshold: Amount = 0.0
+    threshold: Annotated[Amount, no_law("It is the same in all environments.")] = 0.0
     """The value has two sides: above this, and at or below it. A number, or one per element, in the field's unit."""
-
-    @field_validator("samples")
-    @classmethod
-    def _samples(cls, value: int | None) -> int | None:
-        if value is not None and value < 1:
-            raise bad("a whole number >= 1")
-        return value
 
     @field_validator("time")
     @classmethod
     def _time(cls, value: float | None, info: ValidationInfo) -> float | None:
         if "samples" in info.data and (value is None) == (info.data["samples"] is None):
             raise bad("exactly one of samples and time")
-        if value is not None and not 0.0 <= value < math.inf:
-            raise bad("a finite time >= 0 in seconds")
         return value
-
-    @field_validator("threshold")
-    @classmethod
-    def _threshold(cls, value: Any) -> Any:
-        return no_law(value, "It is the same in all environments.")
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return the side that was passed on last, its last value, and the note of a change that waits."""
-        for count in columns.values():
-            check_fit(count, threshold=self.threshold)
+        check_fit(columns, threshold=self.threshold)
         return {f"{what}_{field}": (count,) for field, count in columns.items() for what in ("side", "held", "pending")}
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
@@ -136,7 +119,6 @@ class Debounce(StageCfg):
                 (columns,),
                 [
                     int(by_ticks), wait, amount_row(key, row(self.threshold, columns)),
-                    key.clock.words_wp, key.clock.reset_tick_wp,
                 ],
                 [*state_views(state, f"side_{field}", f"held_{field}"), pending, column_values(slot[field])],
             )  # fmt: skip

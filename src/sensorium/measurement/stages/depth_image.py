@@ -10,20 +10,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any
 
 import torch
 import warp as wp
 from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
-from sensorium.cfg import Float, StageCfg, bad
-from sensorium.compute import Rows, kernel
+from sensorium.cfg import Float, StageCfg, bad, must
+from sensorium.compute import Rows, kernel, tick_now
 from sensorium.geometry.transforms import quat_rotate
+from sensorium.measurement.draws import Stream, normals_of
 from sensorium.measurement.record import Record
-from sensorium.measurement.stages.amounts import column_values
+from sensorium.measurement.stages.amounts import Positive, Share, column_values
 from sensorium.measurement.stages.key import StageKey
-from sensorium.random import normal_table, normals4, philox
+from sensorium.random import normal_table
 from sensorium.spec import FieldSpec
 
 Z_DEPTH = "distance_to_image_plane"
@@ -46,20 +47,43 @@ class Pinhole:
 
 
 @wp.struct
+class View:
+    """What a camera sees: true depths and normals `[env, column]`, quaternions `[env, mount]`, the image.
+
+    `axes` says which axes the quaternion turns: 1 for right, down, forward, 2 for forward, left, up; 0 where there are
+    no normals beside those of the depths.
+    """
+
+    image: Pinhole
+    z: wp.array2d[wp.float32]
+    normals: wp.array2d[wp.vec3]
+    quats: wp.array2d[wp.vec4]
+    axes: wp.int32
+
+
+@wp.struct
+class Sight:
+    """What has a value: parallax of the second view, px m, whether it casts shadows, cosines and the greatest depth."""
+
+    parallax: wp.float32
+    shadow: wp.int32
+    cos_none: wp.float32
+    cos_all: wp.float32
+    max_range: wp.float32
+    hole: wp.float32
+
+
+@wp.struct
 class DepthDraws:
     """Streams of random numbers: of the noise, of its slow part and of the pixel; shares; size of the window."""
 
-    field: wp.uint32
-    noise0: wp.uint32
-    noise1: wp.uint32
-    slow0: wp.uint32
-    slow1: wp.uint32
-    pixel0: wp.uint32
-    pixel1: wp.uint32
+    noise: Stream
+    slow: Stream
+    pixel: Stream
     radius: wp.int32
     slow_ticks: wp.int32
-    fast: wp.float32
-    slow: wp.float32
+    fast_share: wp.float32
+    slow_share: wp.float32
 
 
 # Surfaces -------------------------------------------------------------------------------------------------------------
@@ -74,11 +98,11 @@ def inverse(z: float) -> float:
 
 
 @wp.func
-def inverse_at(z: wp.array2d[wp.float32], env: int, first: int, u: int, v: int, image: Pinhole) -> float:
+def inverse_at(view: View, env: int, first: int, u: int, v: int) -> float:
     """Return the inverse depth of a pixel, 0 for nothing and outside the image; `first` is the mount's first column."""
-    if u < 0 or v < 0 or u >= image.width or v >= image.height:
+    if u < 0 or v < 0 or u >= view.image.width or v >= view.image.height:
         return 0.0
-    return float(inverse(z[env, first + v * image.width + u]))
+    return float(inverse(view.z[env, first + v * view.image.width + u]))
 
 
 @wp.func
@@ -94,11 +118,11 @@ def slope_of(before: float, here: float, after: float) -> float:
 
 
 @wp.func
-def slopes_at(z: wp.array2d[wp.float32], env: int, first: int, u: int, v: int, image: Pinhole) -> wp.vec2:
+def slopes_at(view: View, env: int, first: int, u: int, v: int) -> wp.vec2:
     """Return by how much the inverse depth changes per px, along u and v, on the surface of a pixel."""
-    here = inverse_at(z, env, first, u, v, image)
-    along = slope_of(inverse_at(z, env, first, u - 1, v, image), here, inverse_at(z, env, first, u + 1, v, image))
-    down = slope_of(inverse_at(z, env, first, u, v - 1, image), here, inverse_at(z, env, first, u, v + 1, image))
+    here = inverse_at(view, env, first, u, v)
+    along = slope_of(inverse_at(view, env, first, u - 1, v), here, inverse_at(view, env, first, u + 1, v))
+    down = slope_of(inverse_at(view, env, first, u, v - 1), here, inverse_at(view, env, first, u, v + 1))
     return wp.vec2(along, down)
 
 
@@ -109,37 +133,27 @@ def ray_of(u: int, v: int, image: Pinhole) -> wp.vec3:
 
 
 @wp.func
-def incidence(
-    z: wp.array2d[wp.float32],
-    normals: wp.array2d[wp.vec3],
-    quats: wp.array2d[wp.vec4],
-    axes: int,
-    env: int,
-    mount: int,
-    u: int,
-    v: int,
-    image: Pinhole,
-) -> float:
+def incidence(view: View, env: int, mount: int, u: int, v: int) -> float:
     """Return the cosine of the angle between a pixel's ray and the normal of what it meets.
 
     With `axes` 0 from the depths around it: the plane w = 1/z = m . (x, y, 1) has the normal m, so the cosine is
-    w / (|m| |(x, y, 1)|). Else from the true normals in the world: `axes` is 1 where the quaternion is that of right,
-    down, forward, 2 where it is that of forward, left, up.
+    w / (|m| |(x, y, 1)|). Else from the true normals in the world.
     """
+    image = view.image
     first = mount * image.height * image.width
     ray = ray_of(u, v, image)
-    if axes != 0:
-        if axes == 2:
+    if view.axes != 0:
+        if view.axes == 2:
             ray = wp.vec3(1.0, -ray[0], -ray[1])
-        normal = normals[env, first + v * image.width + u]
+        normal = view.normals[env, first + v * image.width + u]
         size = wp.length(normal) * wp.length(ray)
         if wp.isfinite(size) and size > 0.0:
-            return float(wp.min(wp.abs(wp.dot(normal, quat_rotate(quats[env, mount], ray))) / size, 1.0))
+            return float(wp.min(wp.abs(wp.dot(normal, quat_rotate(view.quats[env, mount], ray))) / size, 1.0))
         return 1.0
-    w = inverse_at(z, env, first, u, v, image)
+    w = inverse_at(view, env, first, u, v)
     if w <= 0.0:
         return 1.0
-    slopes = slopes_at(z, env, first, u, v, image)
+    slopes = slopes_at(view, env, first, u, v)
     m = wp.vec3(
         image.focal * slopes[0],
         image.focal * slopes[1],
@@ -149,34 +163,25 @@ def incidence(
 
 
 @wp.func
-def looked_up(
-    z: wp.array2d[wp.float32],
-    env: int,
-    first: int,
-    u: int,
-    v: int,
-    shift: wp.vec2,
-    keeps_surface: int,
-    image: Pinhole,
-) -> wp.vec2i:
+def looked_up(view: View, env: int, first: int, u: int, v: int, shift: wp.vec2, keeps_surface: int) -> wp.vec2i:
     """Return the pixel that is seen in place of (u, v), whose centre is shifted by so many px.
 
     With `keeps_surface` a shift along the pixel's own surface changes nothing, so that it blurs steps and adds no noise
     to slopes. A pixel that meets nothing is never taken.
     """
     to = wp.vec2i(
-        wp.clamp(int(wp.floor(float(u) + 0.5 + shift[0])), 0, image.width - 1),
-        wp.clamp(int(wp.floor(float(v) + 0.5 + shift[1])), 0, image.height - 1),
+        wp.clamp(int(wp.floor(float(u) + 0.5 + shift[0])), 0, view.image.width - 1),
+        wp.clamp(int(wp.floor(float(v) + 0.5 + shift[1])), 0, view.image.height - 1),
     )
     here = wp.vec2i(u, v)
     if to[0] == u and to[1] == v:
         return here
-    w = inverse_at(z, env, first, u, v, image)
-    there = inverse_at(z, env, first, to[0], to[1], image)
+    w = inverse_at(view, env, first, u, v)
+    there = inverse_at(view, env, first, to[0], to[1])
     if there <= 0.0:
         return here
     if keeps_surface != 0:
-        slopes = slopes_at(z, env, first, u, v, image)
+        slopes = slopes_at(view, env, first, u, v)
         if wp.abs(there - w - slopes[0] * float(to[0] - u) - slopes[1] * float(to[1] - v)) <= EDGE * w:
             return here
     return to
@@ -195,17 +200,15 @@ def returns(cosine: float, cos_none: float, cos_all: float, chance: float) -> bo
 
 @wp.func
 def window_normals(
-    time: wp.uint32,
-    env: wp.uint32,
-    episode: wp.uint32,
+    rows: Rows,
+    env: int,
+    time: int,
     mount: int,
     v: int,
     quad: int,
     image: Pinhole,
-    field: wp.uint32,
     radius: int,
-    key0: wp.uint32,
-    key1: wp.uint32,
+    stream: Stream,
     table: wp.array[wp.vec3],
 ) -> wp.vec4:
     """Return normals of variance 1 for the pixels 4 quad to 4 quad + 3 of a row: means over a window of white draws.
@@ -220,8 +223,7 @@ def window_normals(
     for i in range(2 * radius + 1):
         row = (mount * rows_of + v + i) * blocks
         for b in range(2 * margin + 1):
-            element = (field << wp.uint32(24)) | wp.uint32(row + quad + b)
-            draws = normals4(time, env, episode, element, key0, key1, table)
+            draws = normals_of(rows, env, time, row + quad + b, stream, table)
             for j in range(4):
                 at = 4 * (b - margin) + j  # of this draw, from the first of the four pixels
                 for k in range(4):
@@ -232,36 +234,22 @@ def window_normals(
 
 @wp.func
 def noise_of(
-    tick: int, global_env: int, episode: int, mount: int, v: int, quad: int, image: Pinhole, draws: DepthDraws,
-    table: wp.array[wp.vec3],
-) -> wp.vec4:  # fmt: skip
+    rows: Rows, env: int, mount: int, v: int, quad: int, image: Pinhole, draws: DepthDraws, table: wp.array[wp.vec3]
+) -> wp.vec4:
     """Return the noise of four pixels, of variance 1: a part drawn anew for each sample, and one that changes slowly.
 
     The slow part goes from one draw to the next in `slow_ticks`, at constant variance: a function of the tick alone.
     """
-    e, p = wp.uint32(global_env), wp.uint32(episode)
-    total = window_normals(
-        wp.uint32(tick), e, p, mount, v, quad, image, draws.field, draws.radius, draws.noise0, draws.noise1, table
-    )
+    tick = tick_now(rows)
+    total = window_normals(rows, env, tick, mount, v, quad, image, draws.radius, draws.noise, table)
     if draws.slow_ticks > 0:
-        knot = wp.uint32(tick / draws.slow_ticks)
+        knot = tick / draws.slow_ticks
         x = float(tick % draws.slow_ticks) / float(draws.slow_ticks)
-        past = window_normals(
-            knot, e, p, mount, v, quad, image, draws.field, draws.radius, draws.slow0, draws.slow1, table
-        )
-        coming = window_normals(
-            knot + wp.uint32(1), e, p, mount, v, quad, image, draws.field, draws.radius, draws.slow0, draws.slow1, table
-        )
+        past = window_normals(rows, env, knot, mount, v, quad, image, draws.radius, draws.slow, table)
+        coming = window_normals(rows, env, knot + 1, mount, v, quad, image, draws.radius, draws.slow, table)
         blend = ((1.0 - x) * past + x * coming) / wp.sqrt((1.0 - x) * (1.0 - x) + x * x)
-        total = draws.fast * total + draws.slow * blend
+        total = draws.fast_share * total + draws.slow_share * blend
     return total
-
-
-@wp.func
-def pixel_words(tick: int, global_env: int, episode: int, pixel: int, draws: DepthDraws) -> wp.vec4ui:
-    """Return the four random words of a pixel, beside its noise; the pixel is counted over all mounts."""
-    element = (draws.field << wp.uint32(24)) | wp.uint32(pixel)
-    return philox(wp.uint32(tick), wp.uint32(global_env), wp.uint32(episode), element, draws.pixel0, draws.pixel1)
 
 
 # Shadows --------------------------------------------------------------------------------------------------------------
@@ -295,23 +283,22 @@ def keep_and_clear(
 
 
 @kernel
-def see_from_the_other(
-    rows: Rows, image: Pinhole, parallax: float, z: wp.array2d[wp.float32], nearest: wp.array2d[wp.float32]
-) -> None:
+def see_from_the_other(rows: Rows, view: View, parallax: float, nearest: wp.array2d[wp.float32]) -> None:
     """Find the greatest disparity in each pixel of the second view: of another camera, or of the projector."""
     i, mount, v, u = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
+    image = view.image
     first = mount * image.height * image.width
-    d = parallax * inverse_at(z, env, first, u, v, image)
+    d = parallax * inverse_at(view, env, first, u, v)
     if d <= 0.0:
         return
     to = int(wp.floor(float(u) + 0.5 - d))
     row = first + v * image.width
     if to >= 0 and to < image.width:
         wp.atomic_max(nearest, env, row + to, d)
-    following = parallax * inverse_at(z, env, first, u + 1, v, image)
+    following = parallax * inverse_at(view, env, first, u + 1, v)
     if following > 0.0 and wp.abs(following - d) <= 1.0:  # one surface: leave no gap in it
         if int(wp.floor(float(u) + 1.5 - following)) == to + 2 and to + 1 >= 0 and to + 1 < image.width:
             wp.atomic_max(nearest, env, row + to + 1, wp.min(d, following))
@@ -331,16 +318,26 @@ def is_hidden(
     return bool(nearest[env, first + v * image.width + to] > d + 1.0 + 4.0 * wp.abs(slope))
 
 
+@wp.func
+def is_seen(
+    view: View, sight: Sight, nearest: wp.array2d[wp.float32], env: int, mount: int, at: wp.vec2i, chance: float
+) -> bool:
+    """Whether a pixel has a value: it is not at grazing incidence, and the second view sees it, too."""
+    if sight.cos_all >= 0.0:
+        if not returns(incidence(view, env, mount, at[0], at[1]), sight.cos_none, sight.cos_all, chance):
+            return False
+    if sight.shadow == 0:
+        return True
+    first = mount * view.image.height * view.image.width
+    slope = sight.parallax * slopes_at(view, env, first, at[0], at[1])[0]
+    disparity = sight.parallax * inverse_at(view, env, first, at[0], at[1])
+    return not is_hidden(nearest, env, first, at[0], at[1], disparity, slope, view.image)
+
+
 # Config ---------------------------------------------------------------------------------------------------------------
 
-Value = TypeVar("Value")
-
-
-def finite(value: float | None, least: float = 0.0, above: bool = False) -> float | None:
-    """Return the value; raise what a validator may raise where it is not finite, or too small."""
-    if value is not None and not (least < value < math.inf if above else least <= value < math.inf):
-        raise bad(f"a finite number {'>' if above else '>='} {least:g}")
-    return value
+MaxRange = Annotated[Float, must(lambda most: most > 0.0, "a finite number > 0")]
+"""A depth, m; infinity is no limit."""
 
 
 def image_shape(values: torch.Tensor) -> tuple[int, int, int]:
@@ -360,33 +357,45 @@ class DepthStage(StageCfg):
 
     fields: tuple[str, ...] = (Z_DEPTH,)
     """Fields it works on: z-depth, `distance_to_image_plane`."""
-    focal_px: Float | None = None
+    focal_px: Positive | None = None
     """Focal length, px; pixels are square. Give it or `fov_deg`."""
     fov_deg: Float | None = PydanticField(default=None, validate_default=True)
     """Horizontal field of view, degrees: the focal length is width / 2 / tan(fov / 2)."""
-    principal_point: tuple[Float, Float] | None = None
+    principal_point: (
+        Annotated[tuple[Float, Float], must(lambda at: all(map(math.isfinite, at)), "two finite numbers, px")] | None
+    ) = None
     """Where the camera's axis meets the image, px from its left and upper border; None is the middle."""
-    hole_value: Float = 0.0
+    hole_value: Annotated[
+        Float,
+        must(
+            lambda shown: not math.isnan(shown),
+            "a number that is not NaN",
+            "0 is what depth cameras report, inf is a miss.",
+        ),
+    ] = 0.0
     """What a pixel without value reports, m: 0 as depth cameras do, or ``inf`` like a miss; not NaN."""
-    max_range: Float = math.inf
+    max_range: MaxRange = math.inf
     """Measured depths beyond this are holes, m."""
-    grazing: tuple[Float, Float] | None = None
+    grazing: (
+        Annotated[
+            tuple[Float, Float],
+            must(
+                lambda cosines: 0.0 <= cosines[0] <= cosines[1] <= 1.0,
+                "two cosines, 0 <= c0 <= c1 <= 1",
+                "At cosine 1 a surface is seen head-on.",
+            ),
+        ]
+        | None
+    ) = None
     """Cosines (c0, c1) of the angle of incidence: below c0 there is no value, from c1 on always; between them the
     chance of a value rises linearly. None: no holes at grazing incidence. The angle is that of the true `normals`
     where the sensor has these and `quat_w_ros` or `quat_w_world`, else of the plane through neighbouring pixels."""
-    window: int = 1
+    window: Annotated[int, must(lambda window: window in range(1, 32, 2), "an odd number from 1 to 31")] = 1
     """The noise is the mean over so many times so many pixels, its variance restored; odd, 1 is white noise."""
-    slow_share: Float = 0.0
+    slow_share: Share = 0.0
     """Share of the noise's variance that changes slowly instead of from sample to sample, in [0, 1]."""
-    slow_time: Float = 1.0
+    slow_time: Positive = 1.0
     """Time in which the slow part is replaced, s."""
-
-    @field_validator("focal_px", "slow_time", "max_range")
-    @classmethod
-    def _positive(cls, value: float | None, info: ValidationInfo) -> float | None:
-        if info.field_name == "max_range" and value == math.inf:
-            return value
-        return finite(value, above=True)
 
     @field_validator("fov_deg")
     @classmethod
@@ -395,41 +404,6 @@ class DepthStage(StageCfg):
             raise bad("exactly one of focal_px and fov_deg")
         if value is not None and not 0.0 < value < 180.0:
             raise bad("an angle in (0, 180) degrees")
-        return value
-
-    @field_validator("principal_point")
-    @classmethod
-    def _principal_point(cls, value: tuple[float, float] | None) -> tuple[float, float] | None:
-        if value is not None and not all(math.isfinite(part) for part in value):
-            raise bad("two finite numbers, px")
-        return value
-
-    @field_validator("hole_value")
-    @classmethod
-    def _hole_value(cls, value: float) -> float:
-        if math.isnan(value):
-            raise bad("a number that is not NaN", "0 is what depth cameras report, inf is a miss.")
-        return value
-
-    @field_validator("grazing")
-    @classmethod
-    def _grazing(cls, value: tuple[float, float] | None) -> tuple[float, float] | None:
-        if value is not None and not 0.0 <= value[0] <= value[1] <= 1.0:
-            raise bad("two cosines, 0 <= c0 <= c1 <= 1", "At cosine 1 a surface is seen head-on.")
-        return value
-
-    @field_validator("window")
-    @classmethod
-    def _window(cls, value: int) -> int:
-        if not 1 <= value <= 31 or value % 2 == 0:
-            raise bad("an odd number from 1 to 31")
-        return value
-
-    @field_validator("slow_share")
-    @classmethod
-    def _slow_share(cls, value: float) -> float:
-        if not 0.0 <= value <= 1.0:
-            raise bad("a share in [0, 1]")
         return value
 
     def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
@@ -475,69 +449,59 @@ class DepthStage(StageCfg):
         image.cx, image.cy = self.principal_point or (0.5 * width, 0.5 * height)
         return image
 
-    def grazing_cosines(self) -> tuple[float, float]:
-        """Return both cosines, -1 where there are no such holes."""
-        return self.grazing or (-1.0, -1.0)
+    def sight(self, parallax: float = 0.0, shadow: bool = False) -> Any:
+        """Return for kernels what has a value; without `grazing` the cosines are -1."""
+        sight = Sight()
+        sight.parallax, sight.shadow = parallax, int(shadow)
+        sight.cos_none, sight.cos_all = self.grazing or (-1.0, -1.0)
+        sight.max_range, sight.hole = self.max_range, self.hole_value
+        return sight
 
     def draws(self, key: StageKey, field: str) -> Any:
         """Return the streams of random numbers for kernels."""
         draws = DepthDraws()
-        draws.field = key.field_index[field]
-        draws.noise0, draws.noise1 = key.stream("noise")
-        draws.slow0, draws.slow1 = key.stream("slow")
-        draws.pixel0, draws.pixel1 = key.stream("pixel")
+        draws.noise, draws.slow, draws.pixel = (key.stream(purpose, field) for purpose in ("noise", "slow", "pixel"))
         draws.radius = self.window // 2
         draws.slow_ticks = max(1, round(self.slow_time / key.clock.dt)) if self.slow_share > 0.0 else 0
-        draws.fast, draws.slow = math.sqrt(1.0 - self.slow_share), math.sqrt(self.slow_share)
+        draws.fast_share, draws.slow_share = math.sqrt(1.0 - self.slow_share), math.sqrt(self.slow_share)
         return draws
 
-    def geometry(
-        self, slot: Record, truth: Record, key: StageKey, field: str
-    ) -> tuple[list[Any], tuple[int, int, int], Any]:
-        """Return the true depths and normals for kernels, the launch's size, and the image (a launch).
+    def view_of(self, slot: Record, truth: Record, key: StageKey, field: str) -> Any:
+        """Return what the camera sees, for kernels (a launch).
 
         A pixel that misses in the slot meets nothing, though the truth may show a number there.
-
-        The inputs are depths `[env, column]`, normals `[env, column]`, quaternions `[env, mount]` and which axes these
-        turn (0 where the normals are those of the depths).
         """
-        mounts, height, width = image_shape(truth[field])
-        axes = 0
+        view = View()
+        _, height, width = image_shape(truth[field])
+        view.image, view.axes = self.pinhole(height, width), 0
         normals, quats = (torch.zeros((1, 1, n), dtype=torch.float32, device=slot[field].device) for n in (3, 4))
         for number, name in enumerate(("quat_w_ros", "quat_w_world"), start=1):
-            if axes == 0 and "normals" in truth and name in truth:
-                axes = number
+            if view.axes == 0 and "normals" in truth and name in truth:
+                view.axes = number
                 normals, quats = (truth[each].view(len(truth[each]), -1, n) for each, n in (("normals", 3), (name, 4)))
-        there = wp.from_torch(key.scratch("there", field))
+        view.z = wp.from_torch(key.scratch("there", field))
+        view.normals = wp.from_torch(normals.to(key.compute.device), dtype=wp.vec3)
+        view.quats = wp.from_torch(quats.to(key.compute.device), dtype=wp.vec4)
         values = [column_values(record[field]) for record in (slot, truth)]
-        key.compute.launch(keep_what_is_there, (key.columns[field],), values, [there])
-        inputs = [
-            there,
-            wp.from_torch(normals.to(key.compute.device), dtype=wp.vec3),
-            wp.from_torch(quats.to(key.compute.device), dtype=wp.vec4),
-            axes,
-        ]
-        return inputs, (mounts, height, (width + 3) // 4), self.pinhole(height, width)
+        key.compute.launch(keep_what_is_there, (key.columns[field],), values, [view.z])
+        return view
 
     def chances(self, key: StageKey, field: str) -> list[Any]:
         """Return clock, episodes, streams and the normal table for kernels."""
         return [
-            key.clock.words_wp, key.clock.episode_wp, self.draws(key, field), normal_table(key.compute.wp_device)
+            self.draws(key, field), normal_table(key.compute.wp_device)
         ]  # fmt: skip
 
-    def look_around(
-        self, slot: Record, there: Any, key: StageKey, field: str, parallax: float | None
-    ) -> tuple[Any, Any]:
-        """Keep the image for look-ups and draw the second view of it, both `[env, column]` (one or two launches).
-
-        `there` are the true depths of `geometry`. `parallax` is the focal length times the distance to the second view,
-        px m; None where there is none.
-        """
+    def look_around(self, slot: Record, view: Any, sight: Any, key: StageKey, field: str) -> tuple[Any, Any]:
+        """Keep the image for look-ups and draw the second view of it, both `[env, column]` (one or two launches)."""
         before, nearest = (wp.from_torch(key.scratch(what, field)) for what in ("before", "nearest"))
         key.compute.launch(keep_and_clear, (key.columns[field],), [column_values(slot[field])], [before, nearest])
-        if parallax is not None:
-            mounts, height, width = image_shape(slot[field])
-            key.compute.launch(
-                see_from_the_other, (mounts, height, width), [self.pinhole(height, width), parallax, there], [nearest]
-            )
+        if sight.shadow:
+            key.compute.launch(see_from_the_other, image_shape(slot[field]), [view, sight.parallax], [nearest])
         return before, nearest
+
+    def measure(self, kernel: Any, slot: Record, key: StageKey, field: str, inputs: list[Any], others: Any) -> None:
+        """Launch the kernel of a model, four pixels of a row per thread; `others` follow the random numbers."""
+        mounts, height, width = image_shape(slot[field])
+        inputs = [*inputs, *self.chances(key, field), *others]
+        key.compute.launch(kernel, (mounts, height, (width + 3) // 4), inputs, [column_values(slot[field])])

@@ -12,23 +12,22 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Float, Place, bad
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, kernel, tick_now
+from sensorium.measurement.draws import words_of
 from sensorium.measurement.record import Record
-from sensorium.measurement.stages.amounts import column_values
+from sensorium.measurement.stages.amounts import NonNegative, Positive
 from sensorium.measurement.stages.depth_image import (
     DepthDraws,
     DepthStage,
-    Pinhole,
-    finite,
+    MaxRange,
+    Sight,
+    View,
     incidence,
     inverse,
     inverse_at,
-    is_hidden,
+    is_seen,
     looked_up,
     noise_of,
-    pixel_words,
-    returns,
-    slopes_at,
 )
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import word_to_normal, word_to_uniform
@@ -46,20 +45,15 @@ _STEEPEST: float = wp.constant(math.radians(89.0))
 
 @wp.struct
 class Kinect:
-    """What `KinectDepth` says: which model, parallax of the shadow and of the disparities (px m), limits (m)."""
+    """What `KinectDepth` says: which model, parallax of the disparities (px m), the least depth (m)."""
 
     is_redwood: wp.int32
-    parallax: wp.float32
     matched: wp.float32
     noise: wp.float32
     lateral: wp.float32
     quantum: wp.float32
-    shadow: wp.int32
-    cos_none: wp.float32
-    cos_all: wp.float32
     min_range: wp.float32
-    max_range: wp.float32
-    hole: wp.float32
+    sight: Sight
 
 
 @wp.func
@@ -81,14 +75,8 @@ def lateral_sd(angle: float) -> float:
 @kernel
 def _kinect(
     rows: Rows,
-    image: Pinhole,
+    view: View,
     kinect: Kinect,
-    z: wp.array2d[wp.float32],
-    normals: wp.array2d[wp.vec3],
-    quats: wp.array2d[wp.vec4],
-    axes: int,
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
     draws: DepthDraws,
     table: wp.array[wp.vec3],
     before: wp.array2d[wp.float32],
@@ -99,8 +87,9 @@ def _kinect(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
+    image = view.image
     first = mount * image.height * image.width
-    noise = noise_of(clock[0], rows.first_env + env, episode[env], mount, v, quad, image, draws, table)
+    noise = noise_of(rows, env, mount, v, quad, image, draws, table)
     for j in range(4):
         u = 4 * quad + j
         if u >= image.width:
@@ -108,29 +97,22 @@ def _kinect(
         column = first + v * image.width + u
         if inverse(before[env, column]) <= 0.0:
             continue
-        words = pixel_words(clock[0], rows.first_env + env, episode[env], column, draws)
+        words = words_of(rows, env, tick_now(rows), column, draws.pixel)
         angle = wp.float32(0.0)
         sideways = kinect.lateral
         if kinect.is_redwood == 0:
-            angle = wp.min(wp.acos(incidence(z, normals, quats, axes, env, mount, u, v, image)), _STEEPEST)
+            angle = wp.min(wp.acos(incidence(view, env, mount, u, v)), _STEEPEST)
             sideways = sideways * lateral_sd(angle)
         shift = wp.vec2(sideways * word_to_normal(words[0], table), sideways * word_to_normal(words[1], table))
-        at = looked_up(z, env, first, u, v, shift, 1 - kinect.is_redwood, image)
+        at = looked_up(view, env, first, u, v, shift, 1 - kinect.is_redwood)
         if kinect.is_redwood != 0:  # at half the resolution: the first pixel of each 2 x 2
             half = wp.vec2i(at[0] - at[0] % 2, at[1] - at[1] % 2)
-            if inverse_at(z, env, first, half[0], half[1], image) > 0.0:
+            if inverse_at(view, env, first, half[0], half[1]) > 0.0:
                 at = half
         elif at[0] != u or at[1] != v:
-            angle = wp.min(wp.acos(incidence(z, normals, quats, axes, env, mount, at[0], at[1], image)), _STEEPEST)
-        seen = wp.bool(True)
-        if kinect.cos_all >= 0.0:
-            cosine = incidence(z, normals, quats, axes, env, mount, at[0], at[1], image)
-            seen = returns(cosine, kinect.cos_none, kinect.cos_all, word_to_uniform(words[2]))
-        if seen and kinect.shadow != 0:
-            slope = kinect.parallax * slopes_at(z, env, first, at[0], at[1], image)[0]
-            true_disparity = kinect.parallax * inverse_at(z, env, first, at[0], at[1], image)
-            seen = not is_hidden(nearest, env, first, at[0], at[1], true_disparity, slope, image)
-        depth = kinect.hole
+            angle = wp.min(wp.acos(incidence(view, env, mount, at[0], at[1])), _STEEPEST)
+        seen = is_seen(view, kinect.sight, nearest, env, mount, at, word_to_uniform(words[2]))
+        depth = kinect.sight.hole
         w = inverse(before[env, first + at[1] * image.width + at[0]])
         if seen and w > 0.0:
             d = kinect.matched * w
@@ -147,7 +129,7 @@ def _kinect(
                 d = kinect.quantum * wp.floor(d / kinect.quantum + 0.5)
             if d > 0.0:
                 there = kinect.matched / d
-                if there >= kinect.min_range and there <= kinect.max_range:
+                if there >= kinect.min_range and there <= kinect.sight.max_range:
                     depth = there
         values[env, column] = depth
 
@@ -177,33 +159,23 @@ class KinectDepth(DepthStage):
 
     variant: Literal["axial", "redwood"] = "axial"
     """Which model, see above."""
-    baseline: Float = 0.075
+    baseline: Positive = 0.075
     """Distance from the camera to the projector, m (K. Khoshelham, S. Oude Elberink, Sensors 12, 2012: 7.5 cm)."""
-    matched_focal_px: Float | None = None
+    matched_focal_px: Positive | None = None
     """Focal length of the device's own image, px, where this image is a smaller version of it: `quantum` and the
     lateral noise are in px of that. None: this image has its resolution."""
-    quantum: Float = 0.125
+    quantum: NonNegative = 0.125
     """Step of the disparity, px: of f B / z, or of 35.130/z; 0 leaves it continuous."""
-    noise_scale: Float = 1.0
+    noise_scale: NonNegative = 1.0
     """Factor of the noise of the depth, or of the disparity."""
-    lateral_scale: Float = 1.0
+    lateral_scale: NonNegative = 1.0
     """Factor of the standard deviation of the place that is seen."""
     shadow: bool = True
     """Whether what the projector does not reach has no value."""
     min_range: Float = PydanticField(default=0.4, validate_default=True)
     """Measured depths below this are holes, m; the figures were measured from 0.4 m on."""
-    max_range: Float = 10.0
+    max_range: MaxRange = 10.0
     """Measured depths beyond this are holes, m."""
-
-    @field_validator("quantum", "noise_scale", "lateral_scale")
-    @classmethod
-    def _not_negative(cls, value: float) -> float | None:
-        return finite(value)
-
-    @field_validator("baseline", "matched_focal_px")
-    @classmethod
-    def _above_zero(cls, value: float | None) -> float | None:
-        return finite(value, above=True)
 
     @field_validator("min_range")
     @classmethod
@@ -217,17 +189,14 @@ class KinectDepth(DepthStage):
         """Triangulate (four launches per field)."""
         is_redwood = self.variant == "redwood"
         for field in key.columns:
-            geometry, items, image = self.geometry(slot, truth, key, field)
+            view = self.view_of(slot, truth, key, field)
+            focal, ratio = self.matching(view.image, self.matched_focal_px)
             kinect = Kinect()
             kinect.is_redwood = int(is_redwood)
-            kinect.parallax = self.baseline * image.focal
-            focal, ratio = self.matching(image, self.matched_focal_px)
             kinect.matched = REDWOOD_PARALLAX if is_redwood else self.baseline * focal
             kinect.noise = self.noise_scale * (REDWOOD_NOISE if is_redwood else 1.0)
             kinect.lateral = self.lateral_scale * ratio * (REDWOOD_JITTER if is_redwood else 1.0)
-            kinect.quantum, kinect.shadow = self.quantum, int(self.shadow)
-            kinect.cos_none, kinect.cos_all = self.grazing_cosines()
-            kinect.min_range, kinect.max_range, kinect.hole = self.min_range, self.max_range, self.hole_value
-            seen = self.look_around(slot, geometry[0], key, field, kinect.parallax if self.shadow else None)
-            inputs = [image, kinect, *geometry, *self.chances(key, field), *seen]
-            key.compute.launch(_kinect, items, inputs, [column_values(slot[field])])
+            kinect.quantum, kinect.min_range = self.quantum, self.min_range
+            kinect.sight = self.sight(self.baseline * view.image.focal, self.shadow)
+            seen = self.look_around(slot, view, kinect.sight, key, field)
+            self.measure(_kinect, slot, key, field, [view, kinect], seen)

@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 import warp as wp
-from pydantic import field_validator
 
-from sensorium.cfg import Float, Place, bad
-from sensorium.compute import Rows, kernel
+from sensorium.cfg import Float, Place, must
+from sensorium.compute import Rows, kernel, tick_now
+from sensorium.measurement.draws import words_of
 from sensorium.measurement.record import Record
-from sensorium.measurement.stages.amounts import column_values
+from sensorium.measurement.stages.amounts import NonNegative, Positive
 from sensorium.measurement.stages.depth_image import (
     DepthDraws,
     DepthStage,
-    Pinhole,
-    finite,
-    incidence,
+    Sight,
+    View,
     inverse,
-    inverse_at,
-    is_hidden,
+    is_seen,
     looked_up,
     noise_of,
-    pixel_words,
-    returns,
-    slopes_at,
 )
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import word_to_normal, word_to_uniform
@@ -35,33 +30,22 @@ from sensorium.random import word_to_normal, word_to_uniform
 
 @wp.struct
 class Stereo:
-    """Parallax f B of the image and of the matcher, px m, and what `StereoDepth` says; shadows as 0 or 1."""
+    """What `StereoDepth` says, with the parallax f B of the matcher, px m."""
 
-    parallax: wp.float32
     matched: wp.float32
     noise: wp.float32
     quantum: wp.float32
     locking: wp.float32
     most: wp.float32
     fattening: wp.float32
-    shadow: wp.int32
-    cos_none: wp.float32
-    cos_all: wp.float32
-    max_range: wp.float32
-    hole: wp.float32
+    sight: Sight
 
 
 @kernel
 def _stereo(
     rows: Rows,
-    image: Pinhole,
+    view: View,
     stereo: Stereo,
-    z: wp.array2d[wp.float32],
-    normals: wp.array2d[wp.vec3],
-    quats: wp.array2d[wp.vec4],
-    axes: int,
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
     draws: DepthDraws,
     table: wp.array[wp.vec3],
     before: wp.array2d[wp.float32],
@@ -72,8 +56,9 @@ def _stereo(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
+    image = view.image
     first = mount * image.height * image.width
-    noise = noise_of(clock[0], rows.first_env + env, episode[env], mount, v, quad, image, draws, table)
+    noise = noise_of(rows, env, mount, v, quad, image, draws, table)
     for j in range(4):
         u = 4 * quad + j
         if u >= image.width:
@@ -81,33 +66,29 @@ def _stereo(
         column = first + v * image.width + u
         if inverse(before[env, column]) <= 0.0:
             continue
-        words = pixel_words(clock[0], rows.first_env + env, episode[env], column, draws)
+        words = words_of(rows, env, tick_now(rows), column, draws.pixel)
         at = wp.vec2i(u, v)
         if stereo.fattening > 0.0:
             shift = wp.vec2(
                 stereo.fattening * word_to_normal(words[0], table), stereo.fattening * word_to_normal(words[1], table)
             )
-            at = looked_up(z, env, first, u, v, shift, 1, image)
-        seen = wp.bool(True)
-        if stereo.cos_all >= 0.0:
-            cosine = incidence(z, normals, quats, axes, env, mount, at[0], at[1], image)
-            seen = returns(cosine, stereo.cos_none, stereo.cos_all, word_to_uniform(words[2]))
-        if seen and stereo.shadow != 0:
-            slope = stereo.parallax * slopes_at(z, env, first, at[0], at[1], image)[0]
-            true_disparity = stereo.parallax * inverse_at(z, env, first, at[0], at[1], image)
-            seen = not is_hidden(nearest, env, first, at[0], at[1], true_disparity, slope, image)
+            at = looked_up(view, env, first, u, v, shift, 1)
+        seen = is_seen(view, stereo.sight, nearest, env, mount, at, word_to_uniform(words[2]))
         d = stereo.matched * inverse(before[env, first + at[1] * image.width + at[0]])
         d = d + stereo.noise * noise[j]
         if stereo.locking > 0.0:
             d = d + stereo.locking * wp.sin(2.0 * wp.pi * (d - wp.floor(d)))
         if stereo.quantum > 0.0:
             d = stereo.quantum * wp.floor(d / stereo.quantum + 0.5)
-        depth = stereo.hole
+        depth = stereo.sight.hole
         if seen and d > 0.0 and d <= stereo.most:
             depth = stereo.matched / d
-            if depth > stereo.max_range:
-                depth = stereo.hole
+            if depth > stereo.sight.max_range:
+                depth = stereo.sight.hole
         values[env, column] = depth
+
+
+Above0 = Annotated[Float, must(lambda number: number > 0.0, "a number > 0")]
 
 
 class StereoDepth(DepthStage):
@@ -130,54 +111,34 @@ class StereoDepth(DepthStage):
     place: ClassVar[Place] = "saturation"
     is_recorded: ClassVar[bool] = True
 
-    baseline: Float
+    baseline: Above0
     """Distance between the two cameras, m."""
-    matched_focal_px: Float | None = None
+    matched_focal_px: Positive | None = None
     """Focal length of the images that are matched, px, where this image is a smaller version of the device's: all
     disparities and `edge_fattening` are in px of those. None: this image has their resolution."""
-    noise_px: Float = 0.0
+    noise_px: NonNegative = 0.0
     """Standard deviation of the disparity n, px."""
-    quantum: Float = 0.0
+    quantum: NonNegative = 0.0
     """Subpixel step of the disparity, px, e.g. 1/32; 0 leaves it continuous."""
-    locking: Float = 0.0
+    locking: NonNegative = 0.0
     """Pixel locking: amplitude of a sine error over the fraction of the disparity, px (Shimizu and Okutomi, ICCV 2001:
     subpixel interpolation draws disparities towards whole or half pixels)."""
-    max_disparity: Float = math.inf
+    max_disparity: Above0 = math.inf
     """Greatest disparity the matcher searches, px."""
-    edge_fattening: Float = 0.0
+    edge_fattening: NonNegative = 0.0
     """Standard deviation of the look-up along each image axis, px."""
     shadow: bool = True
     """Whether what only the left camera sees has no value."""
 
-    @field_validator("baseline", "max_disparity")
-    @classmethod
-    def _above_zero(cls, value: float) -> float:
-        if not value > 0.0 or math.isnan(value):
-            raise bad("a number > 0")
-        return value
-
-    @field_validator("matched_focal_px")
-    @classmethod
-    def _matched(cls, value: float | None) -> float | None:
-        return finite(value, above=True)
-
-    @field_validator("noise_px", "quantum", "locking", "edge_fattening")
-    @classmethod
-    def _not_negative(cls, value: float) -> float | None:
-        return finite(value)
-
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Match (four launches per field)."""
         for field in key.columns:
-            geometry, items, image = self.geometry(slot, truth, key, field)
+            view = self.view_of(slot, truth, key, field)
+            focal, ratio = self.matching(view.image, self.matched_focal_px)
             stereo = Stereo()
-            focal, ratio = self.matching(image, self.matched_focal_px)
-            stereo.parallax, stereo.matched = self.baseline * image.focal, self.baseline * focal
+            stereo.matched, stereo.most = self.baseline * focal, self.max_disparity
             stereo.noise, stereo.quantum, stereo.locking = self.noise_px, self.quantum, self.locking
-            stereo.most, stereo.fattening = self.max_disparity, self.edge_fattening * ratio
-            stereo.shadow = int(self.shadow)
-            stereo.cos_none, stereo.cos_all = self.grazing_cosines()
-            stereo.max_range, stereo.hole = self.max_range, self.hole_value
-            seen = self.look_around(slot, geometry[0], key, field, stereo.parallax if self.shadow else None)
-            inputs = [image, stereo, *geometry, *self.chances(key, field), *seen]
-            key.compute.launch(_stereo, items, inputs, [column_values(slot[field])])
+            stereo.fattening = self.edge_fattening * ratio
+            stereo.sight = self.sight(self.baseline * view.image.focal, self.shadow)
+            seen = self.look_around(slot, view, stereo.sight, key, field)
+            self.measure(_stereo, slot, key, field, [view, stereo], seen)

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 import warp as wp
-from pydantic import field_validator
 
-from sensorium.cfg import Float, Place, bad
-from sensorium.compute import Rows, kernel
+from sensorium.cfg import Float, Place, must
+from sensorium.compute import Rows, kernel, tick_now
+from sensorium.measurement.draws import words_of
 from sensorium.measurement.record import Record
-from sensorium.measurement.stages.amounts import column_values
+from sensorium.measurement.stages.amounts import NonNegative, Positive, column_values
 from sensorium.measurement.stages.depth_image import (
     EDGE,
     DepthDraws,
     DepthStage,
-    Pinhole,
-    finite,
+    Sight,
+    View,
     incidence,
     inverse,
     inverse_at,
     noise_of,
-    pixel_words,
     ray_of,
     returns,
     slopes_at,
@@ -54,10 +53,7 @@ class Tof:
     flying: wp.float32
     span: wp.float32
     wraps: wp.int32
-    cos_none: wp.float32
-    cos_all: wp.float32
-    max_range: wp.float32
-    hole: wp.float32
+    sight: Sight
 
 
 @wp.func
@@ -72,25 +68,20 @@ def strength(tof: Tof, reflectances: wp.array2d[wp.float32], env: int, column: i
 @kernel
 def _tof(
     rows: Rows,
-    image: Pinhole,
+    view: View,
     tof: Tof,
-    reflectances: wp.array2d[wp.float32],
-    z: wp.array2d[wp.float32],
-    normals: wp.array2d[wp.vec3],
-    quats: wp.array2d[wp.vec4],
-    axes: int,
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
     draws: DepthDraws,
     table: wp.array[wp.vec3],
+    reflectances: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
     i, mount, v, quad = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
+    image = view.image
     first = mount * image.height * image.width
-    noise = noise_of(clock[0], rows.first_env + env, episode[env], mount, v, quad, image, draws, table)
+    noise = noise_of(rows, env, mount, v, quad, image, draws, table)
     for j in range(4):
         u = 4 * quad + j
         if u >= image.width:
@@ -99,24 +90,24 @@ def _tof(
         depth = values[env, column]
         if inverse(depth) <= 0.0:
             continue
-        words = pixel_words(clock[0], rows.first_env + env, episode[env], column, draws)
+        words = words_of(rows, env, tick_now(rows), column, draws.pixel)
         length = wp.length(ray_of(u, v, image))
-        cosine = incidence(z, normals, quats, axes, env, mount, u, v, image)
+        cosine = incidence(view, env, mount, u, v)
         r = depth * length
         amplitude = strength(tof, reflectances, env, column, cosine, r)
-        measured = wp.float32(tof.hole)
-        if returns(cosine, tof.cos_none, tof.cos_all, word_to_uniform(words[2])) and amplitude >= tof.least:
+        measured = wp.float32(tof.sight.hole)
+        if returns(cosine, tof.sight.cos_none, tof.sight.cos_all, word_to_uniform(words[2])) and amplitude >= tof.least:
             total = r
-            w = inverse_at(z, env, first, u, v, image)
+            w = inverse_at(view, env, first, u, v)
             if word_to_uniform(words[0]) < tof.flying and w > 0.0:
-                slopes = slopes_at(z, env, first, u, v, image)
+                slopes = slopes_at(view, env, first, u, v)
                 furthest = EDGE * w
                 other = wp.float32(0.0)
                 other_column = wp.int32(0)
                 for k in range(4):
                     du = (k % 2) * (k - 2)  # 0, -1, 0, 1
                     dv = ((k + 1) % 2) * (k - 1)  # -1, 0, 1, 0
-                    there = inverse_at(z, env, first, u + du, v + dv, image)
+                    there = inverse_at(view, env, first, u + du, v + dv)
                     off = wp.abs(there - w - slopes[0] * float(du) - slopes[1] * float(dv))
                     if there > 0.0 and off > furthest:
                         furthest = off
@@ -140,9 +131,12 @@ def _tof(
                 total = total + tof.noise * wp.sqrt(amplitude + tof.ambient) / amplitude * noise[j]
             if tof.wraps != 0:
                 total = total - tof.span * wp.floor(total / tof.span)
-            if total > 0.0 and amplitude >= tof.least and total / length <= tof.max_range:
+            if total > 0.0 and amplitude >= tof.least and total / length <= tof.sight.max_range:
                 measured = total / length
         values[env, column] = measured
+
+
+LATE = "Beyond that the second path is half a turn late and shortens the range."
 
 
 class TofDepth(DepthStage):
@@ -166,82 +160,39 @@ class TofDepth(DepthStage):
     place: ClassVar[Place] = "saturation"
     is_recorded: ClassVar[bool] = True
 
-    modulation_hz: Float
+    modulation_hz: Positive
     """Modulation frequency f_mod, Hz."""
-    signal: Float = 1e5
+    signal: Positive = 1e5
     """Signal of a white surface (reflectance 1) at 1 m, seen head-on, electrons."""
-    ambient: Float = 0.0
+    ambient: NonNegative = 0.0
     """Ambient light and dark current, electrons."""
-    contrast: Float = 1.0
+    contrast: Annotated[Float, must(lambda contrast: 0.0 < contrast <= 1.0, "a contrast in (0, 1]")] = 1.0
     """Demodulation contrast c_d, in (0, 1]."""
-    noise_scale: Float = 1.0
+    noise_scale: NonNegative = 1.0
     """Factor of the noise; 0 for none."""
-    reflectance: Float = 0.5
+    reflectance: NonNegative = 0.5
     """Reflectance of all surfaces, where no field says it."""
     reflectance_field: str = ""
     """True field of the sensor with each pixel's reflectance, of the size of the depth image; empty for none."""
-    min_signal: Float = 0.0
+    min_signal: NonNegative = 0.0
     """Least signal that gives a value, electrons."""
     wrap: bool = True
     """Whether distances repeat after `unambiguous_range`."""
-    unambiguous_range: Float | None = None
+    unambiguous_range: Positive | None = None
     """Length of ray after which distances repeat, m; None is c / (2 f_mod). Several frequencies together reach
     further."""
-    multipath: Float = 0.0
+    multipath: Annotated[
+        Float, must(lambda ratio: 0.0 <= ratio < 1.0, "a ratio in [0, 1)", "The direct path is the strongest.")
+    ] = 0.0
     """Amplitude of the second path over that of the first, in [0, 1)."""
-    multipath_excess: Float = 0.2
+    multipath_excess: Annotated[Float, must(lambda ratio: 0.0 <= ratio <= 0.5, "a ratio in [0, 0.5]", LATE)] = 0.2
     """By how much the second path makes the range longer, over the ray's length, in [0, 0.5]."""
-    flying: Float = 0.0
+    flying: Annotated[Float, must(lambda chance: 0.0 <= chance <= 1.0, "a probability in [0, 1]")] = 0.0
     """Probability that a pixel at a step is mixed of both sides."""
-    wiggle: Float = 0.0
+    wiggle: NonNegative = 0.0
     """Amplitude of the periodic error, m."""
-    wiggle_harmonic: int = 4
+    wiggle_harmonic: Annotated[int, must(lambda harmonic: harmonic >= 1, "a whole number >= 1")] = 4
     """Periods of it in 2 pi of phase: 4 where four samples of the correlation are taken."""
-
-    @field_validator("modulation_hz", "signal", "unambiguous_range")
-    @classmethod
-    def _above_zero(cls, value: float | None) -> float | None:
-        return finite(value, above=True)
-
-    @field_validator("ambient", "noise_scale", "min_signal", "wiggle", "reflectance")
-    @classmethod
-    def _not_negative(cls, value: float) -> float | None:
-        return finite(value)
-
-    @field_validator("contrast")
-    @classmethod
-    def _contrast(cls, value: float) -> float:
-        if not 0.0 < value <= 1.0:
-            raise bad("a contrast in (0, 1]")
-        return value
-
-    @field_validator("multipath")
-    @classmethod
-    def _multipath(cls, value: float) -> float:
-        if not 0.0 <= value < 1.0:
-            raise bad("a ratio in [0, 1)", "The direct path is the strongest.")
-        return value
-
-    @field_validator("multipath_excess")
-    @classmethod
-    def _excess(cls, value: float) -> float:
-        if not 0.0 <= value <= 0.5:
-            raise bad("a ratio in [0, 0.5]", "Beyond that the second path is half a turn late and shortens the range.")
-        return value
-
-    @field_validator("flying")
-    @classmethod
-    def _flying(cls, value: float) -> float:
-        if not 0.0 <= value <= 1.0:
-            raise bad("a probability in [0, 1]")
-        return value
-
-    @field_validator("wiggle_harmonic")
-    @classmethod
-    def _harmonic(cls, value: int) -> int:
-        if value < 1:
-            raise bad("a whole number >= 1")
-        return value
 
     def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
         """Raise `ValueError` where a field is no image of z-depth, or the reflectance is none of its size."""
@@ -266,7 +217,7 @@ class TofDepth(DepthStage):
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Measure phases (two launches per field)."""
         for field in key.columns:
-            geometry, items, image = self.geometry(slot, truth, key, field)
+            view = self.view_of(slot, truth, key, field)
             tof = Tof()
             tof.phase = 2.0 * math.pi / self.turn_length
             tof.noise = self.noise_scale * LIGHT / (4 * math.sqrt(2) * math.pi * self.modulation_hz * self.contrast)
@@ -274,10 +225,8 @@ class TofDepth(DepthStage):
             tof.reflectance, tof.wiggle, tof.harmonic = self.reflectance, self.wiggle, float(self.wiggle_harmonic)
             tof.path, tof.excess, tof.flying = self.multipath, self.multipath_excess, self.flying
             tof.span, tof.wraps = self.unambiguous_range or self.turn_length, int(self.wrap)
-            tof.cos_none, tof.cos_all = self.grazing_cosines()
-            tof.max_range, tof.hole = self.max_range, self.hole_value
-            inputs = [image, tof, self._reflectances(truth, key), *geometry, *self.chances(key, field)]
-            key.compute.launch(_tof, items, inputs, [column_values(slot[field])])
+            tof.sight = self.sight()
+            self.measure(_tof, slot, key, field, [view, tof], [self._reflectances(truth, key)])
 
     def _reflectances(self, truth: Record, key: StageKey) -> Any:
         if self.reflectance_field:

@@ -12,29 +12,32 @@ import warp as wp
 from pydantic import Field as PydanticField
 from pydantic import PlainSerializer, PlainValidator, ValidationInfo, field_validator
 
-from sensorium.cfg import Amount, GilbertElliott, Place, StageCfg, amount_bounds, bad, parse_amount
-from sensorium.compute import Rows, kernel
-from sensorium.measurement.draws import is_law, law_parameters
+from sensorium.cfg import Amount, GilbertElliott, Place, StageCfg, amount_bounds, bad, must, parse_amount
+from sensorium.compute import Rows, is_first, kernel, tick_now
+from sensorium.measurement.draws import Law, Stream, draw_of, is_law, words_of
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
     BEGAN,
     amount_row,
     amount_table,
+    below_high,
     check_fit,
     column_values,
     converted,
     draw_amount,
+    ends_row,
     in_ticks,
+    is_within,
     launch_beginning,
+    law_over,
     no_law,
-    parts,
     row,
     state_views,
     ticks_since,
     within,
 )
 from sensorium.measurement.stages.key import StageKey
-from sensorium.random import Normal, Uniform, draw, normal_table, philox, word_to_uniform
+from sensorium.random import Choice, Normal, normal_table, word_to_uniform
 from sensorium.spec import FieldSpec
 
 Per = Literal["element", "sample"]
@@ -42,25 +45,22 @@ _ALL = ""
 """Name of the group of all elements of a sample."""
 
 
-def _groups(per: str, columns: Mapping[str, int], index: Mapping[str, int]) -> dict[str, tuple[int, int]]:
-    """Return what is struck by itself: name -> (number of elements, index of the field); a whole sample is one."""
-    if per == "sample":
-        return {_ALL: (1, 0)}
-    return {field: (count, index.get(field, 0)) for field, count in columns.items()}
+def _groups(per: str, columns: Mapping[str, int]) -> dict[str, int]:
+    """Return what is struck by itself: name -> number of elements; a whole sample is one."""
+    return {_ALL: 1} if per == "sample" else dict(columns)
 
 
-def _law_inputs(key: StageKey, amount: Any, columns: int) -> list[Any]:
-    """Return kind, both parameters and choices of an amount for `draw`, per column; a number is always itself."""
-    law = amount if is_law(amount) else Uniform(amount, amount)
-    *tables, _joint = law_parameters(law, columns, lambda value: row(value, columns))
-    return [law.kind, *(wp.array(table, dtype=wp.float32, device=key.compute.wp_device) for table in tables)]
+def _decided(per: str, state: Mapping[str, torch.Tensor], what: str, field: str, columns: int) -> Any:
+    """Return what is known of the groups as a Warp array `[env, column]`: of a whole sample with stride 0."""
+    return wp.from_torch(state[f"{what}_{_ALL if per == 'sample' else field}"].expand(-1, columns))
 
 
-def _no_joint(value: Any) -> Any:
-    """Return the value; raise what a validator may raise for a choice among vectors, where each element draws alone."""
-    if is_law(value) and any(np.ndim(part) for part in parts(value)) and hasattr(value, "values"):
-        raise bad("a choice among numbers", "Each element draws by itself.")
-    return value
+NO_JOINT = must(
+    lambda amount: not (isinstance(amount, Choice) and any(np.ndim(part) for part in amount.values)),
+    "a choice among numbers",
+    "Each element draws by itself.",
+)
+"""Refuses a choice among vectors."""
 
 
 # Dropout --------------------------------------------------------------------------------------------------------------
@@ -72,22 +72,16 @@ def _decide(
     is_burst: int,
     burst_end: float,
     chance: wp.array2d[wp.float32],
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
-    field: wp.uint32,
-    key0: wp.uint32,
-    key1: wp.uint32,
+    stream: Stream,
     lost: wp.array2d[wp.float32],
 ) -> None:
     i, element = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    counter = (field << wp.uint32(24)) | wp.uint32(element / 4)
-    words = philox(wp.uint32(clock[0]), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), counter, key0, key1)
+    words = words_of(rows, env, tick_now(rows), element / 4, stream)
     u = word_to_uniform(words[element % 4])
-    was_lost = is_burst != 0 and lost[env, element] > 0.0 and reset_tick[env] != clock[0]
+    was_lost = is_burst != 0 and lost[env, element] > 0.0 and not is_first(rows, env)
     now = wp.float32(0.0)
     if was_lost:
         if u >= burst_end:
@@ -98,32 +92,30 @@ def _decide(
 
 
 @kernel
-def _fill(
+def _replace(
+    rows: Rows, value: wp.array[wp.float32], lost: wp.array2d[wp.float32], values: wp.array2d[wp.float32]
+) -> None:
+    i, column = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] != wp.uint8(0) and lost[env, column] > 0.0:
+        values[env, column] = value[column]
+
+
+@kernel
+def _hold(
     rows: Rows,
-    is_held: int,
-    is_shared: int,
-    value: wp.array[wp.float32],
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
-    lost: wp.array2d[wp.float32],
-    good: wp.array2d[wp.float32],
+    struck: wp.array2d[wp.float32],
+    held: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
     i, column = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    element = column
-    if is_shared != 0:
-        element = 0
-    is_lost = lost[env, element] > 0.0
-    if is_held == 0:
-        if is_lost:
-            values[env, column] = value[column]
-    elif is_lost and reset_tick[env] != clock[0]:
-        values[env, column] = good[env, column]
+    if struck[env, column] > 0.0 and not is_first(rows, env):
+        values[env, column] = held[env, column]
     else:
-        good[env, column] = values[env, column]
+        held[env, column] = values[env, column]
 
 
 def _parse_chance(value: Any) -> Any:
@@ -131,7 +123,11 @@ def _parse_chance(value: Any) -> Any:
         return value
     if isinstance(value, Mapping) and value.keys() == {"p", "r"}:
         return GilbertElliott(**value)
-    return within(_no_joint(parse_amount(value)), 0.0, 1.0, "a probability in [0, 1], or GilbertElliott(p, r)")
+    return parse_amount(value)
+
+
+def _is_chance(value: Any) -> bool:
+    return isinstance(value, GilbertElliott) or is_within(value, 0.0, 1.0)
 
 
 def _dump(value: Any) -> Any:
@@ -143,7 +139,10 @@ def _dump(value: Any) -> Any:
 if TYPE_CHECKING:
     Chance = Amount | GilbertElliott
 else:
-    Chance = Annotated[Any, PlainValidator(_parse_chance), PlainSerializer(_dump)]
+    Chance = Annotated[
+        Any, PlainValidator(_parse_chance), PlainSerializer(_dump), NO_JOINT,
+        must(_is_chance, "a probability in [0, 1], or GilbertElliott(p, r)"),
+    ]  # fmt: skip
 
 
 class Dropout(StageCfg):
@@ -163,7 +162,9 @@ class Dropout(StageCfg):
     mode: Literal["hold", "zero", "value", "miss", "nan"] = "hold"
     """What is reported: the last good value (the first sample of an episode is always good), 0, `value`, +inf as for a
     ray that hits nothing, or NaN."""
-    value: Amount | None = PydanticField(default=None, validate_default=True)
+    value: Annotated[Amount, no_law("It is the same in all environments.")] | None = PydanticField(
+        default=None, validate_default=True
+    )
     """What ``mode="value"`` reports, in the field's unit: a number, or one per element."""
 
     @field_validator("value")
@@ -171,7 +172,7 @@ class Dropout(StageCfg):
     def _value(cls, value: Any, info: ValidationInfo) -> Any:
         if (value is None) == (info.data.get("mode") == "value"):
             raise bad("a value with mode='value', and only with it")
-        return value if value is None else no_law(value, "It is the same in all environments.")
+        return value
 
     @property
     def _chance(self) -> Any:
@@ -184,51 +185,44 @@ class Dropout(StageCfg):
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return which elements are lost, the last good values, and the drawn probabilities."""
         specs: dict[str, tuple[int, ...]] = {}
-        for group, (count, _) in _groups(self.per, columns, {}).items():
-            check_fit(count, probability=self._chance)
+        check_fit(columns, value=self.value)
+        groups = _groups(self.per, columns)
+        check_fit(groups, probability=self._chance)
+        for group, count in groups.items():
             specs[f"lost_{group}"] = (count,)
             if is_law(self._chance):
                 specs[f"chance_{group}"] = (count,)
-        for field, count in columns.items():
-            check_fit(count, value=self.value)
-            if self.mode == "hold":
-                specs[f"good_{field}"] = (count,)
-        return specs
+        good = {f"good_{field}": (count,) for field, count in columns.items()} if self.mode == "hold" else {}
+        return {**specs, **good}
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Decide what is lost (a launch per group), and replace it (a launch per field)."""
         burst = self.probability if isinstance(self.probability, GilbertElliott) else None
-        clock = key.clock
-        for group, (count, index) in _groups(self.per, key.columns, key.field_index).items():
+        for group, count in _groups(self.per, key.columns).items():
             key.compute.launch(
                 _decide,
                 (count,),
                 [
                     int(burst is not None), burst.r if burst else 1.0,
                     amount_table(key, self._chance, count, state.get(f"chance_{group}")),
-                    clock.words_wp, clock.episode_wp, clock.reset_tick_wp, wp.uint32(index), *key.stream("lost"),
+                    key.stream("lost", group),
                 ],
                 state_views(state, f"lost_{group}"),
             )  # fmt: skip
-        fixed = {"zero": 0.0, "miss": math.inf, "nan": math.nan, "hold": 0.0}
-        value = self.value if self.mode == "value" else fixed[self.mode]
+        value = self.value if self.mode == "value" else {"zero": 0.0, "miss": math.inf}.get(self.mode, math.nan)
         for field, columns in key.columns.items():
-            lost = f"lost_{_ALL if self.per == 'sample' else field}"
-            key.compute.launch(
-                _fill,
-                (columns,),
-                [
-                    int(self.mode == "hold"), int(self.per == "sample"), amount_row(key, row(value, columns)),
-                    clock.words_wp, clock.reset_tick_wp, *state_views(state, lost),
-                ],
-                [*state_views(state, f"good_{field}" if self.mode == "hold" else lost), column_values(slot[field])],
-            )  # fmt: skip
+            lost, values = _decided(self.per, state, "lost", field, columns), column_values(slot[field])
+            if self.mode == "hold":
+                inputs, outputs = [lost], state_views(state, f"good_{field}")
+                key.compute.launch(_hold, (columns,), inputs, [*outputs, values])
+            else:
+                key.compute.launch(_replace, (columns,), [amount_row(key, row(value, columns)), lost], [values])
 
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Draw the probabilities; the first sample starts good."""
-        for group, (count, index) in _groups(self.per, key.columns, key.field_index).items():
+        for group, count in _groups(self.per, key.columns).items():
             if is_law(self._chance):
-                draw_amount(key, "chance", self._chance, count, index, state[f"chance_{group}"])
+                draw_amount(key, "chance", self._chance, count, group, state[f"chance_{group}"])
 
 
 # What faults share ----------------------------------------------------------------------------------------------------
@@ -244,16 +238,8 @@ def _advance(
     is_scheduled: int,
     strikes: wp.array[wp.float32],
     onset: wp.array2d[wp.float32],
-    duration_kind: int,
-    duration_a: wp.array[wp.float32],
-    duration_b: wp.array[wp.float32],
-    duration_choices: wp.array2d[wp.float32],
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
-    field: wp.uint32,
-    key0: wp.uint32,
-    key1: wp.uint32,
+    duration: Law,
+    stream: Stream,
     table: wp.array[wp.vec3],
     began: wp.array2d[wp.float32],
     phase: wp.array2d[wp.float32],
@@ -263,9 +249,9 @@ def _advance(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0) or strikes[element] == 0.0:
         return
-    since = float(ticks_since(clock[0], began, env))
+    since = float(ticks_since(tick_now(rows), began, env))
     now = phase[env, element]
-    if reset_tick[env] == clock[0]:
+    if is_first(rows, env):
         now = 0.0
     if now > 0.0:
         now = 2.0
@@ -274,10 +260,7 @@ def _advance(
             if is_scheduled == 0:
                 now = 0.0
     if now == 0.0:
-        counter = (field << wp.uint32(24)) | wp.uint32(element)
-        words = philox(
-            wp.uint32(clock[0]), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), counter, key0, key1
-        )
+        words = words_of(rows, env, tick_now(rows), element, stream)
         start = since
         begins = word_to_uniform(words[0]) < onset[env, element]
         if is_scheduled != 0:
@@ -285,11 +268,12 @@ def _advance(
             begins = since >= start
         if begins:
             now = 1.0
-            lasts = draw(
-                duration_kind, duration_a[element], duration_b[element], duration_choices[element], words[1], table
-            )
-            until[env, element] = start + lasts
+            until[env, element] = start + draw_of(duration, element, words[1], table)
     phase[env, element] = now
+
+
+SECONDS = within(0.0, math.inf, "nothing negative, in seconds")
+Duration = Annotated[Amount, SECONDS, NO_JOINT]
 
 
 class _Fault(StageCfg):
@@ -297,46 +281,35 @@ class _Fault(StageCfg):
 
     is_recorded: ClassVar[bool] = True
 
-    probability: Amount | None = None
+    probability: Annotated[Amount, within(0.0, 1.0, "a probability in [0, 1]")] | None = None
     """Probability per sample that a healthy element falls ill: a number, one per element, or a distribution drawn per
     env (and element) at reset."""
-    rate: Amount | None = None
+    rate: Annotated[Amount, within(0.0, math.inf, "nothing negative, in faults per second")] | None = None
     """The same as faults per second of healthy time, right at any sample rate: likewise."""
-    start: Amount | None = PydanticField(default=None, validate_default=True)
+    start: Annotated[Amount, SECONDS] | None = PydanticField(default=None, validate_default=True)
     """One fault, this many seconds after the reset, in place of random ones: a number, one per element, or a
     distribution drawn per env (and element) at reset. It begins with the first sample at or after that time."""
-    duration: Amount | None = None
+    duration: Duration | None = None
     """How long a fault lasts, s: a number, one per element, or a distribution drawn anew for each fault; None: until
     the reset. At least one sample is struck."""
     per: Per = "element"
     """``"element"``: each number by itself; ``"sample"``: all fields of the stage at once."""
-    elements: tuple[int, ...] = ()
+    elements: Annotated[tuple[int, ...], must(lambda elements: min(elements, default=0) >= 0, "indices >= 0")] = ()
     """Elements that it can strike, as indices into the flattened field (2 is z of a vector); empty means all."""
 
-    @field_validator("probability")
+    @field_validator("start")
     @classmethod
-    def _probability(cls, value: Any) -> Any:
-        return value if value is None else within(value, 0.0, 1.0, "a probability in [0, 1]")
-
-    @field_validator("rate", "start", "duration")
-    @classmethod
-    def _times(cls, value: Any, info: ValidationInfo) -> Any:
-        if info.field_name == "start":
-            given = [name for name in ("probability", "rate") if info.data.get(name) is not None]
-            if len(given) + (value is not None) != 1 and info.data.keys() >= {"probability", "rate"}:
-                raise bad("exactly one of probability, rate and start")
-        unit = "faults per second" if info.field_name == "rate" else "seconds"
-        if value is not None:
-            within(value, 0.0, math.inf, f"nothing negative, in {unit}")
-        return _no_joint(value) if info.field_name == "duration" else value
+    def _start(cls, value: Any, info: ValidationInfo) -> Any:
+        given = [name for name in ("probability", "rate") if info.data.get(name) is not None]
+        if len(given) + (value is not None) != 1 and info.data.keys() >= {"probability", "rate"}:
+            raise bad("exactly one of probability, rate and start")
+        return value
 
     @field_validator("elements")
     @classmethod
     def _elements(cls, value: tuple[int, ...], info: ValidationInfo) -> tuple[int, ...]:
         if value and info.data.get("per") == "sample":
             raise bad("none beside per='sample'", "A whole sample has no elements.")
-        if any(element < 0 for element in value):
-            raise bad("indices >= 0")
         return value
 
     def _onset(self, key: StageKey) -> Any:
@@ -359,8 +332,9 @@ class _Fault(StageCfg):
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return phase and end of each element's fault, the tick of the first sample, and drawn onsets."""
         specs: dict[str, tuple[int, ...]] = {"began": (BEGAN,)}
-        for group, (count, _) in _groups(self.per, columns, {}).items():
-            check_fit(count, onset=self._written, duration=self.duration)
+        groups = _groups(self.per, columns)
+        check_fit(groups, onset=self._written, duration=self.duration)
+        for group, count in groups.items():
             if self.elements and max(self.elements) >= count:
                 raise ValueError(f"elements below {count}, the number of columns of {group!r}")
             specs |= {f"phase_{group}": (count,), f"until_{group}": (count,)}
@@ -371,9 +345,8 @@ class _Fault(StageCfg):
     def _advance(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Let faults begin and end (a launch per group, and one that only works at a reset)."""
         launch_beginning(key, state["began"])
-        clock = key.clock
         duration = _FOREVER if self.duration is None else converted(self.duration, lambda value: in_ticks(value, key))
-        for group, (count, index) in _groups(self.per, key.columns, key.field_index).items():
+        for group, count in _groups(self.per, key.columns).items():
             strikes = np.zeros(count) if self.elements else np.ones(count)
             strikes[list(self.elements)] = 1.0
             onset = self._onset(key)
@@ -385,24 +358,19 @@ class _Fault(StageCfg):
                 [
                     int(self.start is not None), amount_row(key, strikes),
                     amount_table(key, onset, count, state.get(f"onset_{group}")),
-                    *_law_inputs(key, duration, count),
-                    clock.words_wp, clock.episode_wp, clock.reset_tick_wp, wp.uint32(index), *key.stream("onset"),
+                    law_over(key, duration, count),
+                    key.stream("onset", group),
                     normal_table(key.compute.wp_device), *state_views(state, "began"),
                 ],
                 state_views(state, f"phase_{group}", f"until_{group}"),
             )  # fmt: skip
 
-    def _phase(self, state: Mapping[str, torch.Tensor], field: str) -> list[Any]:
-        """Return what an effect reads: whether all columns share one phase, and the phases."""
-        shared = self.per == "sample"
-        return [int(shared), *state_views(state, f"phase_{_ALL if shared else field}")]
-
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Set all states to zero, and draw the onsets."""
         super().reset(state, key)
-        for group, (count, index) in _groups(self.per, key.columns, key.field_index).items():
+        for group, count in _groups(self.per, key.columns).items():
             if is_law(self._written):
-                draw_amount(key, "onset_law", self._onset(key), count, index, state[f"onset_{group}"])
+                draw_amount(key, "onset_law", self._onset(key), count, group, state[f"onset_{group}"])
 
 
 def _times(value: Any, factor: float) -> Any:
@@ -411,29 +379,6 @@ def _times(value: Any, factor: float) -> Any:
 
 
 # The faults -----------------------------------------------------------------------------------------------------------
-
-
-@kernel
-def _stick(
-    rows: Rows,
-    is_shared: int,
-    phase: wp.array2d[wp.float32],
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
-    held: wp.array2d[wp.float32],
-    values: wp.array2d[wp.float32],
-) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
-    element = column
-    if is_shared != 0:
-        element = 0
-    if phase[env, element] > 0.0 and reset_tick[env] != clock[0]:
-        values[env, column] = held[env, column]
-    else:
-        held[env, column] = values[env, column]
 
 
 class StuckFault(_Fault):
@@ -455,26 +400,17 @@ class StuckFault(_Fault):
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Freeze (one launch per field beside those of all faults)."""
         self._advance(state, key)
-        times = [key.clock.words_wp, key.clock.reset_tick_wp]
         for field, columns in key.columns.items():
             outputs = [*state_views(state, f"held_{field}"), column_values(slot[field])]
-            key.compute.launch(_stick, (columns,), [*self._phase(state, field), *times], outputs)
+            key.compute.launch(_hold, (columns,), [_decided(self.per, state, "phase", field, columns)], outputs)
 
 
 @kernel
 def _spike(
     rows: Rows,
-    is_shared: int,
     phase: wp.array2d[wp.float32],
-    kind: int,
-    first: wp.array[wp.float32],
-    second: wp.array[wp.float32],
-    choices: wp.array2d[wp.float32],
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
-    field: wp.uint32,
-    key0: wp.uint32,
-    key1: wp.uint32,
+    amount: Law,
+    stream: Stream,
     table: wp.array[wp.vec3],
     values: wp.array2d[wp.float32],
 ) -> None:
@@ -482,16 +418,9 @@ def _spike(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    element = column
-    if is_shared != 0:
-        element = 0
-    if phase[env, element] > 0.0:
-        counter = (field << wp.uint32(24)) | wp.uint32(column / 4)
-        words = philox(
-            wp.uint32(clock[0]), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), counter, key0, key1
-        )
-        amount = draw(kind, first[column], second[column], choices[column], words[column % 4], table)
-        values[env, column] = values[env, column] + amount
+    if phase[env, column] > 0.0:
+        words = words_of(rows, env, tick_now(rows), column / 4, stream)
+        values[env, column] = values[env, column] + draw_of(amount, column, words[column % 4], table)
 
 
 class SpikeFault(_Fault):
@@ -500,22 +429,16 @@ class SpikeFault(_Fault):
     place: Place = "bias"  # type: ignore[misc]  # a choice of each instance
     """Where it works: ``"bias"``, so that full scale and resolution of the device still hold; ``"dropout"`` for what
     happens on the way from the device; or any other place."""
-    duration: Amount | None = 0.0
+    duration: Duration | None = 0.0
     """How long a fault lasts, s; 0 strikes one sample. A number, one per element, or a distribution drawn anew for each
     fault; None: until the reset."""
-    amount: Amount
+    amount: Annotated[Amount, NO_JOINT]
     """What is added, in the field's unit: a number, one per element, or a distribution drawn anew for each sample and
     element; ``Choice((-5.0, 5.0))`` has a random sign."""
 
-    @field_validator("amount")
-    @classmethod
-    def _amount(cls, value: Any) -> Any:
-        return _no_joint(value)
-
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return what all faults keep."""
-        for count in columns.values():
-            check_fit(count, amount=self.amount)
+        check_fit(columns, amount=self.amount)
         return super().state_specs(columns)
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
@@ -523,8 +446,8 @@ class SpikeFault(_Fault):
         self._advance(state, key)
         for field, columns in key.columns.items():
             inputs = [
-                *self._phase(state, field), *_law_inputs(key, self.amount, columns), key.clock.words_wp,
-                key.clock.episode_wp, wp.uint32(key.field_index[field]), *key.stream("amount"),
+                _decided(self.per, state, "phase", field, columns), law_over(key, self.amount, columns),
+                key.stream("amount", field),
                 normal_table(key.compute.wp_device),
             ]  # fmt: skip
             key.compute.launch(_spike, (columns,), inputs, [column_values(slot[field])])
@@ -533,16 +456,11 @@ class SpikeFault(_Fault):
 @kernel
 def _rail(
     rows: Rows,
-    is_shared: int,
     phase: wp.array2d[wp.float32],
     high_chance: float,
     low: wp.array[wp.float32],
     high: wp.array[wp.float32],
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
-    field: wp.uint32,
-    key0: wp.uint32,
-    key1: wp.uint32,
+    stream: Stream,
     rail: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
@@ -550,20 +468,17 @@ def _rail(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    element = column
-    if is_shared != 0:
-        element = 0
-    if phase[env, element] == 1.0:
-        counter = (field << wp.uint32(24)) | wp.uint32(column / 4)
-        words = philox(
-            wp.uint32(clock[0]), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), counter, key0, key1
-        )
+    if phase[env, column] == 1.0:
+        words = words_of(rows, env, tick_now(rows), column / 4, stream)
         end = low[column]
         if word_to_uniform(words[column % 4]) < high_chance:
             end = high[column]
         rail[env, column] = end
-    if phase[env, element] > 0.0:
+    if phase[env, column] > 0.0:
         values[env, column] = rail[env, column]
+
+
+OF_DEVICE = no_law("The rails belong to the device.")
 
 
 class SaturationFault(_Fault):
@@ -571,35 +486,16 @@ class SaturationFault(_Fault):
 
     place: ClassVar[Place] = "dropout"
 
-    high: Amount
+    high: Annotated[Amount, OF_DEVICE]
     """Upper rail, in the field's unit: a number, or one per axis."""
-    low: Amount | None = PydanticField(default=None, validate_default=True)
+    low: Annotated[Amount | None, OF_DEVICE, below_high("rail")] = PydanticField(default=None, validate_default=True)
     """Lower rail; by default minus `high`."""
     rail: Literal["low", "high", "random"] = "random"
     """Which one; ``"random"`` draws it for each fault and element."""
 
-    @field_validator("high")
-    @classmethod
-    def _high(cls, value: Any) -> Any:
-        return no_law(value, "The rails belong to the device.")
-
-    @field_validator("low")
-    @classmethod
-    def _low(cls, value: Any, info: ValidationInfo) -> Any:
-        if "high" not in info.data:
-            return value
-        if value is None:
-            if amount_bounds(info.data["high"])[0] < 0.0:
-                raise bad("a lower rail below `high`", "Minus a negative number is above it.")
-            return value
-        if amount_bounds(no_law(value, "The rails belong to the device."))[1] > amount_bounds(info.data["high"])[0]:
-            raise bad("a lower rail at or below the upper one")
-        return value
-
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return the rail of each element beside what all faults keep."""
-        for count in columns.values():
-            check_fit(count, high=self.high, low=self.low)
+        check_fit(columns, high=self.high, low=self.low)
         return {**super().state_specs(columns), **{f"rail_{field}": (count,) for field, count in columns.items()}}
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
@@ -607,11 +503,10 @@ class SaturationFault(_Fault):
         self._advance(state, key)
         chance = {"low": 0.0, "high": 1.0, "random": 0.5}[self.rail]
         for field, columns in key.columns.items():
-            high = row(self.high, columns)
-            low = -high if self.low is None else row(self.low, columns)
+            ends = [amount_row(key, end) for end in ends_row(self.low, self.high, columns)]
             inputs = [
-                *self._phase(state, field), chance, amount_row(key, low), amount_row(key, high), key.clock.words_wp,
-                key.clock.episode_wp, wp.uint32(key.field_index[field]), *key.stream("rail"),
+                _decided(self.per, state, "phase", field, columns), chance, *ends,
+                key.stream("rail", field),
             ]  # fmt: skip
             outputs = [*state_views(state, f"rail_{field}"), column_values(slot[field])]
             key.compute.launch(_rail, (columns,), inputs, outputs)

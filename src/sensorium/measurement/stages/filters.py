@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -17,8 +17,8 @@ import warp as wp
 from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
-from sensorium.cfg import Amount, Float, Place, StageCfg, amount_bounds, bad
-from sensorium.compute import Rows, kernel
+from sensorium.cfg import Amount, Float, Place, StageCfg, amount_bounds, bad, must
+from sensorium.compute import Rows, is_first, kernel
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import amount_row, check_fit, column_values, no_law, row, state_views
 from sensorium.measurement.stages.key import StageKey
@@ -31,8 +31,6 @@ from sensorium.spec import FieldSpec
 def _first_order(
     rows: Rows,
     alpha: wp.array[wp.float32],
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     last: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
@@ -42,7 +40,7 @@ def _first_order(
         return
     x = values[env, column]
     y = last[env, column]
-    if reset_tick[env] == clock[0] or not wp.isfinite(x) or not wp.isfinite(y):
+    if is_first(rows, env) or not wp.isfinite(x) or not wp.isfinite(y):
         y = x
     else:
         y = y + alpha[column] * (x - y)
@@ -54,8 +52,6 @@ def _first_order(
 def _second_order(
     rows: Rows,
     gain: wp.array2d[wp.float32],
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     speed: wp.array2d[wp.float32],
     level: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
@@ -67,7 +63,7 @@ def _second_order(
     x = values[env, column]
     u = speed[env, column]
     s = level[env, column]
-    if reset_tick[env] == clock[0] or not wp.isfinite(x) or not wp.isfinite(s):
+    if is_first(rows, env) or not wp.isfinite(x) or not wp.isfinite(s):
         speed[env, column] = 0.0
         level[env, column] = x
         return
@@ -77,6 +73,9 @@ def _second_order(
     speed[env, column] = 2.0 * band - u
     level[env, column] = 2.0 * y - s
     values[env, column] = y
+
+
+SHARED = no_law("All environments share the filter.")
 
 
 class LowPass(StageCfg):
@@ -95,20 +94,21 @@ class LowPass(StageCfg):
     digital filter; or any other place."""
     order: Literal[1, 2] = 1
     """Order of the filter."""
-    time_constant: Amount | None = None
+    time_constant: (
+        Annotated[Amount, SHARED, must(lambda times: amount_bounds(times)[0] > 0.0, "times > 0 in seconds")] | None
+    ) = None
     """Time constant, s, of order 1: a number, or one per axis."""
-    cutoff_hz: Amount | None = PydanticField(default=None, validate_default=True)
+    cutoff_hz: (
+        Annotated[Amount, SHARED, must(lambda rates: amount_bounds(rates)[0] > 0.0, "frequencies > 0 in Hz")] | None
+    ) = PydanticField(default=None, validate_default=True)
     """Frequency at which the gain is 1/sqrt(2), Hz: a number, or one per axis. For order 1 it stands for the time
     constant 1 / (2 pi cutoff_hz)."""
 
     @field_validator("time_constant")
     @classmethod
     def _time_constant(cls, value: Any, info: ValidationInfo) -> Any:
-        if value is not None:
-            if info.data.get("order") == 2:
-                raise bad("nothing for a filter of order 2", "Give cutoff_hz.")
-            if amount_bounds(no_law(value, "All environments share the filter."))[0] <= 0.0:
-                raise bad("times > 0 in seconds")
+        if value is not None and info.data.get("order") == 2:
+            raise bad("nothing for a filter of order 2", "Give cutoff_hz.")
         return value
 
     @field_validator("cutoff_hz")
@@ -116,8 +116,6 @@ class LowPass(StageCfg):
     def _cutoff(cls, value: Any, info: ValidationInfo) -> Any:
         if (value is None) == (info.data.get("time_constant") is None) and "time_constant" in info.data:
             raise bad("exactly one of cutoff_hz and time_constant")
-        if value is not None and amount_bounds(no_law(value, "All environments share the filter."))[0] <= 0.0:
-            raise bad("frequencies > 0 in Hz")
         return value
 
     def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
@@ -127,15 +125,13 @@ class LowPass(StageCfg):
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return the memory of the filter."""
-        for count in columns.values():
-            check_fit(count, cutoff_hz=self.cutoff_hz, time_constant=self.time_constant)
+        check_fit(columns, cutoff_hz=self.cutoff_hz, time_constant=self.time_constant)
         names = ("last",) if self.order == 1 else ("speed", "level")
         return {f"{name}_{field}": (count,) for field, count in columns.items() for name in names}
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Filter (one launch per field)."""
         for field, columns in key.columns.items():
-            times = [key.clock.words_wp, key.clock.reset_tick_wp]
             values = column_values(slot[field])
             if self.order == 1:
                 tau = row(self.time_constant, columns) if self.cutoff_hz is None else (
@@ -143,14 +139,14 @@ class LowPass(StageCfg):
                 )  # fmt: skip
                 alpha = amount_row(key, -np.expm1(-key.period / tau))
                 outputs = [*state_views(state, f"last_{field}"), values]
-                key.compute.launch(_first_order, (columns,), [alpha, *times], outputs)
+                key.compute.launch(_first_order, (columns,), [alpha], outputs)
                 continue
             cutoff = row(self.cutoff_hz, columns)
             g = np.tan(math.pi * cutoff * key.period)
             first = 1.0 / (1.0 + g * (g + math.sqrt(2.0)))
             gain = wp.array(np.stack([first, g * first, g * g * first]), dtype=wp.float32, device=key.compute.wp_device)
             outputs = [*state_views(state, f"speed_{field}", f"level_{field}"), values]
-            key.compute.launch(_second_order, (columns,), [gain, *times], outputs)
+            key.compute.launch(_second_order, (columns,), [gain], outputs)
 
 
 # Linear phase ---------------------------------------------------------------------------------------------------------
@@ -160,8 +156,6 @@ class LowPass(StageCfg):
 def _fir(
     rows: Rows,
     taps: wp.array[wp.float32],
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     past: wp.array3d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
@@ -171,7 +165,7 @@ def _fir(
         return
     x = values[env, column]
     n = past.shape[1]
-    if reset_tick[env] == clock[0]:
+    if is_first(rows, env):
         for k in range(n):
             past[env, k, column] = x
         return
@@ -212,7 +206,10 @@ class GroupDelay(StageCfg):
     place: Place = "saturation"  # type: ignore[misc]  # a choice of each instance
     """Where it works: ``"saturation"``, after noise and bias and before quantisation, for a digital filter;
     ``"scale"``, before the noise, for a delay of the element; or any other place."""
-    samples: int | None = None
+    samples: (
+        Annotated[int, must(lambda samples: 1 <= samples <= MOST_TAPS, f"a whole number >= 1, at most {MOST_TAPS}")]
+        | None
+    ) = None
     """Pure delay, in samples, at most 100,000."""
     coefficients: tuple[Float, ...] | None = None
     """Taps, newest first: symmetric, with sum 1."""
@@ -220,13 +217,6 @@ class GroupDelay(StageCfg):
     """Taps by name: ``"boxcar"`` is the moving average, ``"hann"`` has sin^2(pi k / (length + 1)), k = 1 .. length."""
     length: int | None = PydanticField(default=None, validate_default=True)
     """Number of taps of the window, at most 100,000."""
-
-    @field_validator("samples")
-    @classmethod
-    def _samples(cls, value: int | None) -> int | None:
-        if value is not None and not 1 <= value <= MOST_TAPS:
-            raise bad(f"a whole number >= 1, at most {MOST_TAPS}")
-        return value
 
     @field_validator("coefficients")
     @classmethod
@@ -285,6 +275,6 @@ class GroupDelay(StageCfg):
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Filter (one launch per field)."""
         for field, columns in key.columns.items():
-            inputs = [amount_row(key, self.taps), key.clock.words_wp, key.clock.reset_tick_wp]
+            inputs = [amount_row(key, self.taps)]
             outputs = [*state_views(state, f"past_{field}"), column_values(slot[field])]
             key.compute.launch(_fir, (columns,), inputs, outputs)

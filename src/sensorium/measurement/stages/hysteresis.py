@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
 import warp as wp
 from pydantic import ValidationInfo, field_validator
 
-from sensorium.cfg import Amount, Float, Place, StageCfg, amount_bounds, bad
-from sensorium.compute import Rows, kernel
-from sensorium.measurement.draws import is_law
+from sensorium.cfg import Amount, Float, Place, StageCfg, amount_bounds, bad, must
+from sensorium.compute import Rows, is_first, kernel
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
+    DrawnStage,
+    Positive,
+    PositiveTime,
     amount_row,
-    amount_table,
     check_fit,
     column_values,
-    draw_amount,
     state_views,
 )
 from sensorium.measurement.stages.key import StageKey
@@ -34,8 +34,6 @@ def _relax(
     rows: Rows,
     decay: float,
     strength: wp.array2d[wp.float32],
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     last: wp.array2d[wp.float32],
     branch: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
@@ -46,7 +44,7 @@ def _relax(
         return
     x = values[env, column]
     before = last[env, column]
-    if reset_tick[env] == clock[0] or not wp.isfinite(before):
+    if is_first(rows, env) or not wp.isfinite(before):
         last[env, column] = x
         branch[env, column] = 0.0
         return
@@ -58,7 +56,11 @@ def _relax(
     values[env, column] = x + strength[env, column] * xi
 
 
-class Viscoelastic(StageCfg):
+def _keeps_some(strength: Any) -> bool:
+    return isinstance(strength, Normal) or amount_bounds(strength)[0] > -1.0
+
+
+class Viscoelastic(DrawnStage):
     """Viscoelastic hysteresis: y = x + strength * xi, xi <- exp(-period / tau) xi + (x - x of the sample before).
 
     xi is what a spring in series with a damper (a Maxwell branch) feels of a strain x, in units of x, beside the spring
@@ -70,25 +72,11 @@ class Viscoelastic(StageCfg):
     place: ClassVar[Place] = "scale"
     is_recorded: ClassVar[bool] = True
 
-    strength: Amount
+    strength: Annotated[Amount, must(_keeps_some, "numbers above -1", "With -1 nothing is left of a fast change.")]
     """Share of a fast change that is shown too much, above -1: a number, one per axis, or a distribution drawn per env
     and axis at reset. A negative one lags behind instead: 1 + strength of a step at once, the rest creeps after."""
-    tau: Float
+    tau: PositiveTime
     """Time constant of the relaxation, s."""
-
-    @field_validator("strength")
-    @classmethod
-    def _strength(cls, value: Any) -> Any:
-        if not isinstance(value, Normal) and amount_bounds(value)[0] <= -1.0:
-            raise bad("numbers above -1", "With -1 nothing is left of a fast change.")
-        return value
-
-    @field_validator("tau")
-    @classmethod
-    def _tau(cls, value: float) -> float:
-        if not 0.0 < value < math.inf:
-            raise bad("a finite time > 0 in seconds")
-        return value
 
     def loop_area(self, amplitude: float, frequency_hz: float, strength: float | None = None) -> float:
         """Return the area of the loop y(x) of a sine, in the field's unit squared: the integral of y dx.
@@ -107,31 +95,28 @@ class Viscoelastic(StageCfg):
         turn = 2.0 * math.pi * frequency_hz * self.tau
         return math.pi * share * amplitude**2 * turn / (1.0 + turn * turn)
 
+    def amounts(self, columns: int) -> dict[str, tuple[Any, int]]:
+        """Return the strength."""
+        return {"strength": (self.strength, columns)}
+
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return the last values, the branches, and what is drawn."""
-        specs: dict[str, tuple[int, ...]] = {}
-        for field, width in columns.items():
-            check_fit(width, strength=self.strength)
-            names = ("last", "branch", "strength") if is_law(self.strength) else ("last", "branch")
-            specs |= {f"{name}_{field}": (width,) for name in names}
-        return specs
+        check_fit(columns, strength=self.strength)
+        kept = {f"{name}_{field}": (width,) for field, width in columns.items() for name in ("last", "branch")}
+        return {**kept, **super().state_specs(columns)}
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Let the branches follow, and add them (one launch per field)."""
         decay = math.exp(-key.period / self.tau)
         for field, columns in key.columns.items():
-            strength = amount_table(key, self.strength, columns, state.get(f"strength_{field}"))
-            inputs = [decay, strength, key.clock.words_wp, key.clock.reset_tick_wp]
+            inputs = [decay, *self.tables(state, key, field)]
             outputs = [*state_views(state, f"last_{field}", f"branch_{field}"), column_values(slot[field])]
             key.compute.launch(_relax, (columns,), inputs, outputs)
 
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Set all states to zero, and draw the strengths."""
+        StageCfg.reset(self, state, key)
         super().reset(state, key)
-        if is_law(self.strength):
-            for field, columns in key.columns.items():
-                values = state[f"strength_{field}"]
-                draw_amount(key, "strength", self.strength, columns, key.field_index[field], values)
 
 
 # Not depending on the rate --------------------------------------------------------------------------------------------
@@ -148,8 +133,6 @@ def _lose_motion(
     rows: Rows,
     half: wp.array[wp.float32],
     weight: wp.array[wp.float32],
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     held: wp.array3d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
@@ -158,7 +141,7 @@ def _lose_motion(
     if rows.mask[env] == wp.uint8(0):
         return
     x = values[env, column]
-    is_new = reset_tick[env] == clock[0] or not wp.isfinite(held[env, column, 0])
+    is_new = is_first(rows, env) or not wp.isfinite(held[env, column, 0])
     if not (wp.isfinite(x) or is_new):
         return
     y = x
@@ -169,6 +152,11 @@ def _lose_motion(
             y = y + weight[k] * (o - x)
         held[env, column, k] = o
     values[env, column] = y
+
+
+def _are_widths(given: Any) -> bool:
+    widths = np.atleast_1d(np.array(given, np.float64))
+    return bool(widths.size and (np.isfinite(widths) & (widths >= 0.0)).all())
 
 
 class Play(StageCfg):
@@ -183,22 +171,14 @@ class Play(StageCfg):
     place: ClassVar[Place] = "scale"
     is_recorded: ClassVar[bool] = True
 
-    width: Float | tuple[Float, ...]
+    width: Annotated[Float | tuple[Float, ...], must(_are_widths, "finite widths from 0 up")]
     """Width 2 r of the play, or of each of several, from 0 up: in the field's unit, or with `full_scale` as a fraction
     of that. It is how far x must come back until y does."""
     weight: Float | tuple[Float, ...] | None = None
     """Share w of the signal that goes through the play, or through each of several, in [0, 1] and at most 1 in all: the
     rest passes directly. By default all of it, in equal shares."""
-    full_scale: Float | None = None
+    full_scale: Positive | None = None
     """Full scale of the field, in its unit: `width` is then in fractions of it, as data sheets have it."""
-
-    @field_validator("width")
-    @classmethod
-    def _width(cls, value: Any) -> Any:
-        widths = np.atleast_1d(np.array(value, np.float64))
-        if not widths.size or not (np.isfinite(widths) & (widths >= 0.0)).all():
-            raise bad("finite widths from 0 up")
-        return value
 
     @field_validator("weight")
     @classmethod
@@ -210,13 +190,6 @@ class Play(StageCfg):
             raise bad("shares from 0 up, 1 in all at most")
         if "width" in info.data and np.shape(value) != np.shape(info.data["width"]):
             raise bad(f"one share for each of {np.size(info.data['width'])} widths, not {np.size(value)}")
-        return value
-
-    @field_validator("full_scale")
-    @classmethod
-    def _full_scale(cls, value: float | None) -> float | None:
-        if value is not None and not 0.0 < value < math.inf:
-            raise bad("a finite number > 0")
         return value
 
     def plays(self) -> tuple[tuple[float, float], ...]:
@@ -243,7 +216,6 @@ class Play(StageCfg):
         """Push the plays (one launch per field)."""
         widths, weights = zip(*self.plays(), strict=True)
         inputs = [amount_row(key, np.multiply(widths, 0.5)), amount_row(key, weights)]
-        times = [key.clock.words_wp, key.clock.reset_tick_wp]
         for field, columns in key.columns.items():
             outputs = [*state_views(state, f"held_{field}"), column_values(slot[field])]
-            key.compute.launch(_lose_motion, (columns,), [*inputs, *times], outputs)
+            key.compute.launch(_lose_motion, (columns,), inputs, outputs)

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 import warp as wp
 
-from sensorium.compute import Compute, Rows, kernel
+from sensorium.compute import Compute, Rows, kernel, tick_now
 from sensorium.compute.clock import Clock
-from sensorium.random import normal_table, normals4, stream_key, uniforms4
+from sensorium.measurement.draws import Stream, stream_of, words_of
+from sensorium.random import normal_table, stream_key, word_to_normal, word_to_uniform
 from sensorium.spec import FieldSpec
 
 
@@ -19,29 +20,19 @@ def _fill_random(
     rows: Rows,
     is_normal: int,
     columns: int,
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
-    field: wp.uint32,
-    key0: wp.uint32,
-    key1: wp.uint32,
+    stream: Stream,
     table: wp.array[wp.vec3],
     values_out: wp.array2d[wp.float32],
 ) -> None:
     i, quad = wp.tid()
     env = rows.start + i
-    element = (field << wp.uint32(24)) | wp.uint32(quad)
-    draws = wp.vec4()
-    if is_normal != 0:
-        draws = normals4(
-            wp.uint32(clock[0]), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), element, key0, key1, table
-        )
-    else:
-        draws = uniforms4(
-            wp.uint32(clock[0]), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), element, key0, key1
-        )
+    words = words_of(rows, env, tick_now(rows), quad, stream)
     for j in range(4):
         if 4 * quad + j < columns:
-            values_out[env, 4 * quad + j] = draws[j]
+            value = word_to_uniform(words[j])
+            if is_normal != 0:
+                value = word_to_normal(words[j], table)
+            values_out[env, 4 * quad + j] = value
 
 
 class StageKey:
@@ -92,10 +83,15 @@ class StageKey:
         """Bool [env]: whether this sample is the first one since the env's reset."""
         return self.clock.reset_tick == self.clock.words[0]
 
-    def stream(self, purpose: str) -> tuple[Any, Any]:
-        """Return the two key words of a stream of random numbers, for a kernel."""
-        words = stream_key(self._seed, self.sensor, f"{self._stage}/{purpose}")
-        return wp.uint32(words[0]), wp.uint32(words[1])
+    def stream(self, purpose: str, field: str = "") -> Any:
+        """Return a `Stream` of random numbers for a kernel.
+
+        Args:
+            purpose: what they are for.
+            field: name of the field; empty for what belongs to none.
+        """
+        index = self.field_index[field] if field else 0
+        return stream_of(index, stream_key(self._seed, self.sensor, f"{self._stage}/{purpose}"))
 
     def normal(self, purpose: str, field: str) -> torch.Tensor:
         """Return standard normals `[env, column]` for a field at this sample (its own memory, drawn anew)."""
@@ -120,13 +116,8 @@ class StageKey:
         if values is None:
             shape = (self.compute.num_envs, columns)
             values = self._buffers[purpose, field] = torch.zeros(shape, dtype=torch.float32, device=self.compute.device)
-        self.compute.launch(
-            _fill_random,
-            (-(-columns // 4),),
-            [
-                is_normal, columns, self.clock.words_wp, self.clock.episode_wp, wp.uint32(self.field_index[field]),
-                *self.stream(purpose), normal_table(self.compute.wp_device),
-            ],
-            [wp.from_torch(values, dtype=wp.float32)],
-        )  # fmt: skip
+        inputs = [
+            is_normal, columns, self.stream(purpose, field), normal_table(self.compute.wp_device),
+        ]  # fmt: skip
+        self.compute.launch(_fill_random, (-(-columns // 4),), inputs, [wp.from_torch(values, dtype=wp.float32)])
         return values

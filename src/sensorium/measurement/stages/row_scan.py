@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
 import warp as wp
-from pydantic import field_validator
 
-from sensorium.cfg import Float, Place, StageCfg, bad
-from sensorium.compute import Rows, kernel
+from sensorium.cfg import Float, Place, StageCfg, must
+from sensorium.compute import Rows, is_first, kernel, tick_now
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import Row, amount_row, column_values, state_views
 from sensorium.measurement.stages.key import StageKey
@@ -23,7 +22,6 @@ from sensorium.spec import FieldSpec, exact_fraction
 @kernel
 def _keep(
     rows: Rows,
-    clock: wp.array[wp.int32],
     now: wp.array2d[wp.float32],
     begun: wp.array2d[wp.float32],
     past: wp.array3d[wp.float32],
@@ -39,7 +37,7 @@ def _keep(
         begun[env, column] = 1.0
         for k in range(depth):
             past[env, k, column] = x
-    past[env, clock[0] % depth, column] = x
+    past[env, tick_now(rows) % depth, column] = x
 
 
 @wp.func
@@ -59,7 +57,6 @@ def _scan(
     rows: Rows,
     whole: wp.array[wp.float32],
     share: wp.array[wp.float32],
-    clock: wp.array[wp.int32],
     past: wp.array3d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
@@ -68,7 +65,7 @@ def _scan(
     if rows.mask[env] == wp.uint8(0):
         return
     depth = past.shape[1]
-    at = clock[0] - int(whole[column]) + depth
+    at = tick_now(rows) - int(whole[column]) + depth
     newer = past[env, at % depth, column]
     values[env, column] = newer
     f = share[column]
@@ -80,8 +77,6 @@ def _scan(
 def _scan_between(
     rows: Rows,
     share: wp.array[wp.float32],
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     last: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
@@ -93,7 +88,7 @@ def _scan_between(
     older = last[env, column]
     last[env, column] = newer
     f = share[column]
-    if reset_tick[env] == clock[0] or f == 0.0:
+    if is_first(rows, env) or f == 0.0:
         return
     values[env, column] = between(newer, older, f)
 
@@ -113,7 +108,7 @@ class RowScan(StageCfg):
     is_recorded: ClassVar[bool] = True
     otherwise: ClassVar[str] = "RowScan(between='samples') interpolates between its samples instead."
 
-    scan_time: Float
+    scan_time: Annotated[Float, must(lambda time: 0.0 <= time < math.inf, "a finite number of seconds from 0 up")]
     """Time of a whole scan, s: from 0, where all rows are of one instant, to the period of the sensor."""
     axis: Literal["row", "column"] = "row"
     """What is sampled one after the other: the rows of the grid (its first axis), or its columns (the second)."""
@@ -129,13 +124,6 @@ class RowScan(StageCfg):
     def observes(self) -> bool:  # type: ignore[override]  # a choice of each instance
         """Whether it looks at the ticks between samples."""
         return self.between == "ticks"
-
-    @field_validator("scan_time")
-    @classmethod
-    def _scan_time(cls, value: float) -> float:
-        if not 0.0 <= value < math.inf:
-            raise bad("a finite number of seconds from 0 up")
-        return value
 
     def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
         """Raise `ValueError` where a field has no rows, or the scan is longer than the period."""
@@ -175,7 +163,7 @@ class RowScan(StageCfg):
     def observe(self, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Keep a tick (one launch per field)."""
         for field, columns in key.columns.items():
-            inputs = [key.clock.words_wp, column_values(truth[field])]
+            inputs = [column_values(truth[field])]
             key.compute.launch(_keep, (columns,), inputs, state_views(state, f"begun_{field}", f"past_{field}"))
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
@@ -185,16 +173,10 @@ class RowScan(StageCfg):
             for field, columns in key.columns.items():
                 share = amount_row(key, np.minimum(self._lags_of(key.specs[field], key.period), 1.0))
                 outputs = [*state_views(state, f"last_{field}"), column_values(slot[field])]
-                inputs = [share, clock.words_wp, clock.reset_tick_wp]
-                key.compute.launch(_scan_between, (columns,), inputs, outputs)
+                key.compute.launch(_scan_between, (columns,), [share], outputs)
             return
         self.observe(slot, state, key)
         for field, columns in key.columns.items():
             whole, share = np.divmod(self._lags_of(key.specs[field], clock.dt), 1.0)
-            inputs = [
-                amount_row(key, whole),
-                amount_row(key, share),
-                clock.words_wp,
-                *state_views(state, f"past_{field}"),
-            ]
+            inputs = [amount_row(key, whole), amount_row(key, share), *state_views(state, f"past_{field}")]
             key.compute.launch(_scan, (columns,), inputs, [column_values(slot[field])])

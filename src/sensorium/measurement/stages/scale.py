@@ -10,11 +10,11 @@ import torch
 import warp as wp
 from pydantic import ValidationInfo, field_validator
 
-from sensorium.cfg import Amount, Place, StageCfg, bad
+from sensorium.cfg import Amount, Place, bad
 from sensorium.compute import Rows, kernel
 from sensorium.measurement.draws import is_law
 from sensorium.measurement.record import Record
-from sensorium.measurement.stages.amounts import amount_table, converted, draw_amount, parts
+from sensorium.measurement.stages.amounts import DrawnStage, converted, parts
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import Choice
 from sensorium.spec import FieldSpec
@@ -61,7 +61,7 @@ def _scale(
     )
 
 
-class ScaleError(StageCfg):
+class ScaleError(DrawnStage):
     """Scale factor error and cross-axis coupling of three-axis fields: x -> T (I + S) x.
 
     S is diagonal. T has ones on the diagonal and the couplings elsewhere: non-orthogonality and misalignment of the
@@ -92,32 +92,14 @@ class ScaleError(StageCfg):
         """Raise `ValueError` where a field has not three axes."""
         _check_three_axes("ScaleError", columns, specs)
 
-    def _tables(self, columns: int) -> dict[str, tuple[Any, int]]:
-        """Return name -> (amount per column, number of columns) for a field of `columns` columns."""
+    def amounts(self, columns: int) -> dict[str, tuple[Any, int]]:
+        """Return scale errors and couplings."""
         return {"scale": (self.scale, columns), "cross": (converted(self.cross_axis, _couplings), 2 * columns)}
-
-    def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
-        """Return the drawn scale errors and couplings of each field."""
-        specs: dict[str, tuple[int, ...]] = {}
-        for field, count in columns.items():
-            specs |= {f"{name}_{field}": (n,) for name, (amount, n) in self._tables(count).items() if is_law(amount)}
-        return specs
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Multiply (one launch per field)."""
         for field, columns in key.columns.items():
-            tables = [
-                amount_table(key, amount, count, state.get(f"{name}_{field}"))
-                for name, (amount, count) in self._tables(columns).items()
-            ]
-            key.compute.launch(_scale, (columns // 3,), tables, [_three_axes(slot[field])])
-
-    def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Draw scale errors and couplings."""
-        for field, columns in key.columns.items():
-            for name, (amount, count) in self._tables(columns).items():
-                if is_law(amount):
-                    draw_amount(key, name, amount, count, key.field_index[field], state[f"{name}_{field}"])
+            key.compute.launch(_scale, (columns // 3,), self.tables(state, key, field), [_three_axes(slot[field])])
 
 
 def _couplings(value: Any) -> Any:
@@ -148,7 +130,7 @@ def _add_product(
     )
 
 
-class GSensitivity(StageCfg):
+class GSensitivity(DrawnStage):
     """Linear-acceleration sensitivity of a gyroscope: x -> x + G f, f the *true* specific force at the same mount.
 
     G is 3x3 (IEEE Std 1431). Data sheets give degrees per second per g: 0.1 dps/g is 0.1 (pi/180) / 9.80665 =
@@ -185,27 +167,16 @@ class GSensitivity(StageCfg):
                 shapes = f"{specs[self.source].shape} and {specs[field].shape}"
                 raise ValueError(f"{self.source!r} and {field!r} of one shape, not {shapes}")
 
-    def _nine(self) -> Any:
+    def amounts(self, columns: int) -> dict[str, tuple[Any, int]]:
         """Return G row by row, or the distribution of its elements."""
-        if is_law(self.matrix):
-            return self.matrix
-        numbers = np.asarray(self.matrix, np.float64)
-        return tuple((numbers if numbers.ndim == 2 else np.eye(3) * numbers).reshape(-1).tolist())
-
-    def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
-        """Return the drawn matrices of each field."""
-        return {f"matrix_{field}": (3 * count,) for field, count in columns.items() if is_law(self.matrix)}
+        matrix = self.matrix
+        if not is_law(matrix):
+            numbers = np.asarray(matrix, np.float64)
+            matrix = tuple((numbers if numbers.ndim == 2 else np.eye(3) * numbers).reshape(-1).tolist())
+        return {"matrix": (matrix, 3 * columns)}
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Add the product (one launch per field)."""
         for field, columns in key.columns.items():
-            table = amount_table(key, self._nine(), 3 * columns, state.get(f"matrix_{field}"))
-            source = _three_axes(truth[self.source])
-            key.compute.launch(_add_product, (columns // 3,), [table, source], [_three_axes(slot[field])])
-
-    def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Draw the matrices."""
-        if is_law(self.matrix):
-            for field, columns in key.columns.items():
-                values = state[f"matrix_{field}"]
-                draw_amount(key, "matrix", self.matrix, 3 * columns, key.field_index[field], values)
+            inputs = [*self.tables(state, key, field), _three_axes(truth[self.source])]
+            key.compute.launch(_add_product, (columns // 3,), inputs, [_three_axes(slot[field])])

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
 import warp as wp
 from pydantic import field_validator, model_validator
 
-from sensorium.cfg import Amount, Float, Place, StageCfg, bad
+from sensorium.cfg import Amount, Float, Place, StageCfg, bad, must
 from sensorium.compute import Rows, kernel
 from sensorium.measurement.record import Record
-from sensorium.measurement.stages.amounts import Row, amount_row, column_values, no_law
+from sensorium.measurement.stages.amounts import Row, Share, amount_row, column_values, no_law
 from sensorium.measurement.stages.key import StageKey
 from sensorium.measurement.stages.taxels import TaxelLayout, layout_of
 from sensorium.spec import FieldSpec
@@ -189,6 +189,14 @@ def _spread_numbers_across(
     values[env, at] = y
 
 
+def _are_lengths(given: Any) -> bool:
+    lengths = np.atleast_1d(np.array(given, np.float64))
+    return bool((np.isfinite(lengths) & (lengths > 0.0)).all())
+
+
+Lengths = Annotated[Float | tuple[Float, Float], must(_are_lengths, "finite lengths above 0")]
+
+
 class TaxelCrosstalk(StageCfg):
     """Crosstalk between taxels: y_i = sum over j of C_ij x_j, of each mount and each part of a vector by itself.
 
@@ -203,46 +211,30 @@ class TaxelCrosstalk(StageCfg):
     place: ClassVar[Place] = "scale"
     is_recorded: ClassVar[bool] = True
 
-    strength: Float | None = None
+    strength: Share | None = None
     """Share of the Gaussian, in [0, 1]."""
-    sigma: Float | tuple[Float, Float] | None = None
+    sigma: Lengths | None = None
     """Standard deviation of the Gaussian: a number, or along a column (from row to row) and along a row; in taxels,
     or in m where `spacing` is given."""
-    spacing: Float | tuple[Float, Float] | None = None
+    spacing: Lengths | None = None
     """Distance of neighbours, m: a number, or from row to row and from column to column."""
-    kernel: Amount | None = None
+    kernel: Annotated[Amount, no_law("All environments share the kernel.")] | None = None
     """What a taxel spreads: an odd number of rows of an odd number of weights. The one in the middle is what it keeps,
     the one below that what the taxel of the next row picks up: a unit poke shows the kernel."""
-    matrix: Amount | None = None
+    matrix: Annotated[Amount, no_law("All environments share the matrix.")] | None = None
     """C itself, row i: what taxel i picks up of each. Of a list of taxels as of a grid, which is counted row by row."""
     border: Literal["keep", "leak"] = "keep"
     """What happens to the share of a kernel that is over the border: ``"keep"``: the other weights of that taxel are
     scaled so that their sum is that of the kernel, and a load shows as itself in the sum over the pad, wherever it is.
     ``"leak"``: it is lost, as Genesis has it."""
-    components: tuple[int, ...] = ()
+    components: Annotated[tuple[int, ...], must({0, 1, 2}.issuperset, "parts of a vector: 0, 1 or 2", "2 is z.")] = ()
     """Parts of a vector that are mixed, e.g. ``(2,)`` for the normal force alone; empty means all."""
-
-    @field_validator("strength")
-    @classmethod
-    def _strength(cls, value: float | None) -> float | None:
-        if value is not None and not 0.0 <= value <= 1.0:
-            raise bad("a share in [0, 1]")
-        return value
-
-    @field_validator("sigma", "spacing")
-    @classmethod
-    def _lengths(cls, value: Any) -> Any:
-        if value is not None:
-            lengths = np.atleast_1d(np.array(value, np.float64))
-            if not (np.isfinite(lengths) & (lengths > 0.0)).all():
-                raise bad("finite lengths above 0")
-        return value
 
     @field_validator("kernel")
     @classmethod
     def _kernel(cls, value: Any) -> Any:
         if value is not None:
-            shape = np.shape(no_law(value, "All environments share the kernel."))
+            shape = np.shape(value)
             if len(shape) != 2 or not all(size % 2 for size in shape):
                 given = f"{' x '.join(map(str, shape))}" if shape else "a number"
                 raise bad(f"an odd number of rows of an odd number of weights, not {given}", "Its middle is the taxel.")
@@ -252,16 +244,9 @@ class TaxelCrosstalk(StageCfg):
     @classmethod
     def _matrix(cls, value: Any) -> Any:
         if value is not None:
-            shape = np.shape(no_law(value, "All environments share the matrix."))
+            shape = np.shape(value)
             if len(shape) != 2 or shape[0] != shape[1]:
                 raise bad(f"a square matrix, not {' x '.join(map(str, shape)) or 'a number'}")
-        return value
-
-    @field_validator("components")
-    @classmethod
-    def _components(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        if any(component not in (0, 1, 2) for component in value):
-            raise bad("parts of a vector: 0, 1 or 2", "2 is z.")
         return value
 
     @model_validator(mode="after")

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
 import warp as wp
-from pydantic import ValidationInfo, field_validator, model_validator
+from pydantic import field_validator, model_validator
 
-from sensorium.cfg import Amount, Place, StageCfg, amount_bounds, bad, numbers_in
-from sensorium.compute import Rows, kernel
+from sensorium.cfg import Amount, Place, StageCfg, amount_bounds, bad, must, numbers_in
+from sensorium.compute import Rows, is_first, kernel, tick_now
 from sensorium.measurement.draws import is_law
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
@@ -114,6 +114,44 @@ def _flat(state: torch.Tensor) -> torch.Tensor:
     return state.view(state.shape[0], -1)
 
 
+class TaxelStage(StageCfg):
+    """A stage that treats whole taxels alike in all its fields, with one amount over them, drawn per env at reset.
+
+    What is drawn is a state of the amount's name, float32 `[env, mount, ...]` over the taxels.
+    """
+
+    is_recorded: ClassVar[bool] = True
+    varies: ClassVar[str]
+    """Name of the field that holds the amount."""
+    is_non_negative: ClassVar[bool] = False
+    """Whether what is drawn is clipped at 0."""
+
+    def amount(self, key: StageKey) -> Any:
+        """Return the amount in the unit that kernels take."""
+        return getattr(self, self.varies)
+
+    def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
+        """Raise `ValueError` where the fields differ in their taxels, or what is given does not fit them."""
+        amount = {self.varies: getattr(self, self.varies)}
+        check_taxels(common_layout({name: specs[name] for name in columns}), **amount)
+
+    def state_shapes(self, key: StageKey) -> Mapping[str, tuple[int, ...]]:
+        """Return what is drawn."""
+        layout = common_layout(key.specs)
+        return {self.varies: (layout.mounts, *layout.shape)} if is_law(getattr(self, self.varies)) else {}
+
+    def table(self, state: Mapping[str, torch.Tensor], key: StageKey) -> Any:
+        """Return the amount as a Warp array `[env, taxel]`."""
+        drawn = _flat(state[self.varies]) if self.varies in state else None
+        return amount_table(key, self.amount(key), common_layout(key.specs).count, drawn)
+
+    def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Draw the amount."""
+        if self.varies in state:
+            values, count = _flat(state[self.varies]), common_layout(key.specs).count
+            draw_amount(key, self.varies, self.amount(key), count, "", values, self.is_non_negative)
+
+
 # Gain -----------------------------------------------------------------------------------------------------------------
 
 
@@ -128,7 +166,7 @@ def _amplify(rows: Rows, elements: int, gain: wp.array2d[wp.float32], values: wp
         values[env, column] = gain[env, column / elements] * x
 
 
-class TaxelGain(StageCfg):
+class TaxelGain(TaxelStage):
     """Gain of each taxel: x -> g x, one g for all fields of the stage and all parts of a vector.
 
     State `gain`, float32 `[env, mount, ...]` over the taxels, where the gain is drawn. A value that is not finite (the
@@ -136,39 +174,18 @@ class TaxelGain(StageCfg):
     """
 
     place: ClassVar[Place] = "scale"
-    is_recorded: ClassVar[bool] = True
+    varies: ClassVar[str] = "gain"
+    is_non_negative: ClassVar[bool] = True
 
-    gain: Amount
+    gain: Annotated[Amount, within(0.0, float("inf"), "factors from 0 up")]
     """Factor, from 0 up: a number, one per taxel (row by row, or nested like the grid), or a distribution drawn per
     env and taxel at reset; a normal one is clipped at 0."""
 
-    @field_validator("gain")
-    @classmethod
-    def _gain(cls, value: Any) -> Any:
-        return within(value, 0.0, float("inf"), "factors from 0 up")
-
-    def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
-        """Raise `ValueError` where the fields differ in their taxels, or the gains do not fit."""
-        check_taxels(common_layout({name: specs[name] for name in columns}), gain=self.gain)
-
-    def state_shapes(self, key: StageKey) -> Mapping[str, tuple[int, ...]]:
-        """Return the drawn gains."""
-        layout = common_layout(key.specs)
-        return {"gain": (layout.mounts, *layout.shape)} if is_law(self.gain) else {}
-
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Multiply (one launch per field)."""
-        count = common_layout(key.specs).count
-        drawn = _flat(state["gain"]) if state else None
-        gains = amount_table(key, self.gain, count, drawn)
+        count, gains = common_layout(key.specs).count, self.table(state, key)
         for field, columns in key.columns.items():
             key.compute.launch(_amplify, (columns,), [columns // count, gains], [column_values(slot[field])])
-
-    def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Draw the gains."""
-        if state:
-            count = common_layout(key.specs).count
-            draw_amount(key, "gain", self.gain, count, 0, _flat(state["gain"]), non_negative=True)
 
 
 # Dead and stuck taxels ------------------------------------------------------------------------------------------------
@@ -189,14 +206,20 @@ def _choose(rows: Rows, chance: wp.array[wp.float32], chosen: wp.array2d[wp.floa
     chosen[env, taxel] = wp.where(u < chance[taxel], 1.0, 0.0)
 
 
-class _TaxelFault(StageCfg):
+class _TaxelFault(TaxelStage):
     """What faults of whole taxels share: which ones are struck."""
 
-    is_recorded: ClassVar[bool] = True
+    marks: ClassVar[str]
+    """Name of the state that holds who is struck."""
 
-    probability: Amount | None = None
+    probability: (
+        Annotated[Amount, no_law("It is drawn per env and taxel already."), within(0.0, 1.0, "a probability in [0, 1]")]
+        | None
+    ) = None
     """Probability that a taxel is struck, drawn per env and taxel at each reset: a number, or one per taxel."""
-    taxels: tuple[int, ...] = ()
+    taxels: Annotated[
+        tuple[int, ...], must(lambda taxels: min(taxels, default=0) >= 0, "numbers of taxels from 0 up")
+    ] = ()
     """Taxels that are struck in any case, of each mount: numbers from 0, row by row."""
     mask: Any = None
     """The same, as a mask over the taxels: true (1) where one is struck; row by row, or nested like the grid."""
@@ -214,20 +237,6 @@ class _TaxelFault(StageCfg):
             raise bad("true or false for each taxel")
         return _nested(given > 0.0)
 
-    @field_validator("probability")
-    @classmethod
-    def _probability(cls, value: Any) -> Any:
-        if value is None:
-            return value
-        return within(no_law(value, "It is drawn per env and taxel already."), 0.0, 1.0, "a probability in [0, 1]")
-
-    @field_validator("taxels")
-    @classmethod
-    def _taxels(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        if any(taxel < 0 for taxel in value):
-            raise bad("numbers of taxels from 0 up")
-        return value
-
     @model_validator(mode="after")
     def _any(self) -> Any:
         if self.probability is None and not self.taxels and self.mask is None:
@@ -236,6 +245,7 @@ class _TaxelFault(StageCfg):
 
     def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
         """Raise `ValueError` where the fields differ in their taxels, or what is given does not fit them."""
+        super().check(columns, specs, period)
         layout = common_layout({name: specs[name] for name in columns})
         check_taxels(layout, probability=self.probability)
         if self.taxels and max(self.taxels) >= layout.taxels:
@@ -251,12 +261,18 @@ class _TaxelFault(StageCfg):
             chance[np.asarray(self.mask).reshape(-1)] = 1.0
         return chance
 
-    def _draw(self, key: StageKey, chosen: torch.Tensor) -> None:
-        """Draw who is struck for the envs whose episode begins (two launches)."""
+    def state_shapes(self, key: StageKey) -> Mapping[str, tuple[int, ...]]:
+        """Return who is struck, and what is drawn."""
         layout = common_layout(key.specs)
-        draw_amount(key, "chosen", Uniform(0.0, 1.0), layout.count, 0, _flat(chosen))
+        return {self.marks: (layout.mounts, *layout.shape), **super().state_shapes(key)}
+
+    def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Draw who is struck (two launches), and the amount."""
+        layout, chosen = common_layout(key.specs), _flat(state[self.marks])
+        draw_amount(key, "chosen", Uniform(0.0, 1.0), layout.count, "", chosen)
         chance = amount_row(key, np.tile(self.chances(layout), layout.mounts))
-        key.compute.launch(_choose, (layout.count,), [chance], [wp.from_torch(_flat(chosen))])
+        key.compute.launch(_choose, (layout.count,), [chance], [wp.from_torch(chosen)])
+        super().reset(state, key)
 
 
 @kernel
@@ -284,36 +300,19 @@ class DeadTaxels(_TaxelFault):
     """
 
     place: ClassVar[Place] = "dropout"
+    marks: ClassVar[str] = "dead"
+    varies: ClassVar[str] = "value"
 
     value: Amount = 0.0
     """What a dead taxel shows, in the field's unit: a number, one per taxel, or a distribution drawn per env and taxel
     at reset."""
 
-    def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
-        """Raise `ValueError` where the fields differ in their taxels, or what is given does not fit them."""
-        super().check(columns, specs, period)
-        check_taxels(common_layout({name: specs[name] for name in columns}), value=self.value)
-
-    def state_shapes(self, key: StageKey) -> Mapping[str, tuple[int, ...]]:
-        """Return who is dead, and the drawn values."""
-        layout = common_layout(key.specs)
-        shape = (layout.mounts, *layout.shape)
-        return {"dead": shape, **({"value": shape} if is_law(self.value) else {})}
-
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Replace (one launch per field)."""
         count = common_layout(key.specs).count
-        drawn = _flat(state["value"]) if "value" in state else None
-        inputs = [*taxel_states(state, "dead"), amount_table(key, self.value, count, drawn)]
+        inputs = [*taxel_states(state, "dead"), self.table(state, key)]
         for field, columns in key.columns.items():
             key.compute.launch(_silence, (columns,), [columns // count, *inputs], [column_values(slot[field])])
-
-    def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Draw who is dead, and what they show."""
-        self._draw(key, state["dead"])
-        if "value" in state:
-            count = common_layout(key.specs).count
-            draw_amount(key, "value", self.value, count, 0, _flat(state["value"]))
 
 
 @kernel
@@ -322,8 +321,6 @@ def _stick(
     elements: int,
     stuck: wp.array2d[wp.float32],
     start: wp.array2d[wp.float32],
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     began: wp.array2d[wp.float32],
     held: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
@@ -333,8 +330,8 @@ def _stick(
     if rows.mask[env] == wp.uint8(0):
         return
     taxel = column / elements
-    since = float(ticks_since(clock[0], began, env))
-    if stuck[env, taxel] > 0.0 and since >= start[env, taxel] and reset_tick[env] != clock[0]:
+    since = float(ticks_since(tick_now(rows), began, env))
+    if stuck[env, taxel] > 0.0 and since >= start[env, taxel] and not is_first(rows, env):
         values[env, column] = held[env, column]
     else:
         held[env, column] = values[env, column]
@@ -349,41 +346,33 @@ class StuckTaxels(_TaxelFault):
     """
 
     place: ClassVar[Place] = "dropout"
+    marks: ClassVar[str] = "stuck"
+    varies: ClassVar[str] = "start"
+    is_non_negative: ClassVar[bool] = True
 
-    start: Amount = 0.0
+    start: Annotated[Amount, must(lambda start: amount_bounds(start)[0] >= 0.0, "nothing negative, in seconds")] = 0.0
     """When they freeze, seconds after the reset, with the first sample at or after that time: a number, one per taxel,
     or a distribution drawn per env and taxel at reset."""
 
-    @field_validator("start")
-    @classmethod
-    def _start(cls, value: Any, info: ValidationInfo) -> Any:
-        if amount_bounds(value)[0] < 0.0:
-            raise bad("nothing negative, in seconds")
-        return value
-
-    def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
-        """Raise `ValueError` where the fields differ in their taxels, or what is given does not fit them."""
-        super().check(columns, specs, period)
-        check_taxels(common_layout({name: specs[name] for name in columns}), start=self.start)
-
     def state_shapes(self, key: StageKey) -> Mapping[str, tuple[int, ...]]:
         """Return who is stuck, drawn times, the tick of the first sample and the held values."""
-        layout = common_layout(key.specs)
-        shape = (layout.mounts, *layout.shape)
         held = {f"held_{field}": (columns,) for field, columns in key.columns.items()}
-        return {"stuck": shape, **({"start": shape} if is_law(self.start) else {}), "began": (BEGAN,), **held}
+        return {**super().state_shapes(key), "began": (BEGAN,), **held}
+
+    def amount(self, key: StageKey) -> Any:
+        """Return the start in ticks; of numbers, the first tick at or after it."""
+        start = converted(self.start, lambda value: in_ticks(value, key))
+        if is_law(start):
+            return start
+        return tuple(np.ceil(row(start, common_layout(key.specs).count)).tolist())
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Freeze (one launch per field, and one that only works at a reset)."""
         launch_beginning(key, state["began"])
         count = common_layout(key.specs).count
-        start = converted(self.start, lambda value: in_ticks(value, key))
-        if not is_law(start):  # a time between two ticks is reached with the later one, exactly
-            start = tuple(np.ceil(row(start, count)).tolist())
-        drawn = _flat(state["start"]) if "start" in state else None
         inputs = [
-            *taxel_states(state, "stuck"), amount_table(key, start, count, drawn),
-            key.clock.words_wp, key.clock.reset_tick_wp, *state_views(state, "began"),
+            *taxel_states(state, "stuck"), self.table(state, key),
+            *state_views(state, "began"),
         ]  # fmt: skip
         for field, columns in key.columns.items():
             outputs = [*state_views(state, f"held_{field}"), column_values(slot[field])]
@@ -391,9 +380,5 @@ class StuckTaxels(_TaxelFault):
 
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Set all states to zero, and draw who freezes and when."""
+        StageCfg.reset(self, state, key)
         super().reset(state, key)
-        self._draw(key, state["stuck"])
-        if "start" in state:
-            count = common_layout(key.specs).count
-            start = converted(self.start, lambda value: in_ticks(value, key))
-            draw_amount(key, "start", start, count, 0, _flat(state["start"]), non_negative=True)

@@ -9,7 +9,7 @@ at the distance r from the camera, and at z = r / |p| from its image plane.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -29,12 +29,16 @@ from sensorium.geometry.cameras import (
     convert_orientation_convention,
     inverse_intrinsics,
     look_at,
+)
+from sensorium.geometry.transforms import (
     quat_apply,
     quat_conjugate,
+    quat_level,
     quat_mul,
+    quat_multiply,
+    quat_rotate,
+    quat_yaw,
 )
-from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_yaw
-from sensorium.measurement.pipeline import Hooks
 from sensorium.measurement.record import Record, Timeline, copy_word, words_of
 from sensorium.measurement.stages.depth_image import DepthStage
 from sensorium.readings import DebugShape
@@ -47,7 +51,7 @@ from sensorium.sensors.cameras.ray_caster_camera_cfg import (
     RayCasterCameraCfg,
 )
 from sensorium.sensors.core.base import SimpleSensor
-from sensorium.sensors.rays.ray_caster import RayCaster, heading
+from sensorium.sensors.rays.ray_caster import RayCaster
 from sensorium.spec import Field
 
 
@@ -211,12 +215,14 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         """Return the size of the image and the types of data."""
         return {"image_shape": self.image_shape, "data_types": self.cfg.asked}
 
-    def _hooks(self) -> Hooks:
+    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
+        """Render two images from the start where the camera drifts, or where clipping comes after the noise."""
         self._check_stages()
-        hooks, cfg = super()._hooks(), self.cfg
-        if cfg.drifts or (cfg.clips and not cfg.is_clean):  # clipping comes after the noise: two images from the start
-            hooks.raw, hooks.fused = None, self.update_current_timestep_data
-        return hooks
+        cfg, found = self.cfg, dict(super().hooks_in_use())
+        if cfg.drifts or (cfg.clips and not cfg.is_clean):
+            found["update_raw_data"] = None
+            found["update_current_timestep_data"] = self.update_current_timestep_data
+        return found
 
     def _check_stages(self) -> None:
         """Raise `ConfigError` where a model of depth errors has another lens than the camera, in any environment."""
@@ -483,11 +489,11 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         if self.cfg.ray_alignment == "world":
             quat = quat.new_tensor([1.0, 0.0, 0.0, 0.0]).expand(quat.shape)
         elif self.cfg.ray_alignment == "yaw":
-            quat = heading(quat)
+            quat = quat_level(quat)
         return pos, quat / quat.norm(dim=-1, keepdim=True)
 
     def _changed(self) -> None:
-        self.captures.evaluated = -1  # what was computed on read, is read again
+        self.buffers.expire()  # what was computed on read, is read again
 
     # Saving and drawing -----------------------------------------------------------------------------------------------
 

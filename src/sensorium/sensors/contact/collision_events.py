@@ -20,7 +20,7 @@ from pydantic import field_validator
 from torch import Tensor
 
 from sensorium.cfg import SensorCfg, bad
-from sensorium.compute import Rows, kernel, recorded
+from sensorium.compute import Rows, is_first, kernel, recorded, tick_captured, tick_of_control
 from sensorium.errors import listed
 from sensorium.measurement.record import Record
 from sensorium.sensors.core.base import SimpleSensor
@@ -169,16 +169,14 @@ def _measure(pairs: Pairs, env: int, row: int, duration: float, impulse: wp.vec3
 
 
 @kernel
-def _begin_tick(
-    rows: Rows, clock: wp.array[wp.int32], reset_tick: wp.array[wp.int32], pairs: Pairs, events: Events
-) -> None:
+def _begin_tick(rows: Rows, pairs: Pairs, events: Events) -> None:
     """Empty the rows of an env where a control step or an episode begins, or where a tick is evaluated again."""
     i, _one = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    marker = float(clock[3] & 16777215)  # float32 holds it exactly
-    if pairs.marker[env] != marker or reset_tick[env] == clock[0]:
+    marker = float(tick_of_control(rows) & 16777215)  # float32 holds it exactly
+    if pairs.marker[env] != marker or is_first(rows, env):
         pairs.marker[env] = marker
         pairs.count[env] = 0.0
         pairs.lost[env] = 0.0
@@ -186,7 +184,7 @@ def _begin_tick(
             pairs.row[env, pair] = float(wp.static(NO_ROW))
             pairs.step_impulse[env, pair] = wp.vec3()
     count = int(pairs.count[env])
-    if events.count[env] == count and reset_tick[env] != clock[0]:
+    if events.count[env] == count and not is_first(rows, env):
         return  # the record holds the rows of the tick before
     events.count[env] = count
     for row in range(events.pair.shape[1]):
@@ -200,8 +198,6 @@ def _begin_tick(
 @kernel
 def _look(
     rows: Rows,
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     first_pair: int,
     report_in: wp.array3d[wp.float32],
     pairs: Pairs,
@@ -212,7 +208,7 @@ def _look(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    tick = clock[0] - clock[2]
+    tick = tick_captured(rows)
     for primary in range(report_in.shape[1]):
         pair = first_pair + primary
         force = wp.vec3(report_in[env, primary, 1], report_in[env, primary, 2], report_in[env, primary, 3])
@@ -220,7 +216,7 @@ def _look(
         if pairs.threshold > 0.0:
             now = now and wp.length(force) > pairs.threshold
         before = pairs.touching[env, pair] > 0.0
-        if reset_tick[env] == clock[0]:
+        if is_first(rows, env):
             before = now  # what touches when the episode begins did not begin then
         phase = 0
         if now and not before:
@@ -236,7 +232,7 @@ def _look(
         pairs.touching[env, pair] = wp.where(now, 1.0, 0.0)
         if now:
             pairs.peak[env, pair] = wp.max(pairs.peak[env, pair], wp.length(force))
-            if reset_tick[env] != clock[0]:  # at a reset no time has passed yet
+            if not is_first(rows, env):  # at a reset no time has passed yet
                 pairs.ticks[env, pair] = pairs.ticks[env, pair] + 1.0
                 pairs.impulse[env, pair] = pairs.impulse[env, pair] + pairs.dt * force
                 pairs.step_impulse[env, pair] = pairs.step_impulse[env, pair] + pairs.dt * force
@@ -320,12 +316,11 @@ class CollisionEvents(SimpleSensor[CollisionEventsCfg, CollisionEventsData]):
             setattr(events, name, wp.from_torch(raw[name], dtype=wp.int32))
         events.duration, events.peak = wp.from_torch(raw["duration"]), wp.from_torch(raw["peak_force"])
         events.impulse, events.pos = raw.warp.impulse_w, raw.warp.pos_w
-        times = [self.clock.words_wp, self.clock.reset_tick_wp]
-        self.compute_on.launch(_begin_tick, (1,), [*times, self._pairs, events])
+        self.compute_on.launch(_begin_tick, (1,), [self._pairs, events])
         first = 0
         for requirement in self._reports:
             report = self.engine.array(contact_array(requirement))[:, :, 0]
-            self.compute_on.launch(_look, (1,), [*times, first, wp.from_torch(report), self._pairs, events])
+            self.compute_on.launch(_look, (1,), [first, wp.from_torch(report), self._pairs, events])
             first += report.shape[1]
 
     @cached_property

@@ -15,7 +15,7 @@ contacts are made.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -26,9 +26,8 @@ from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, MountedSensorCfg, OffsetCfg, bad
-from sensorium.compute import Rows, kernel, recorded
+from sensorium.compute import Rows, is_first, kernel, recorded, tick_now
 from sensorium.errors import ConfigError
-from sensorium.measurement.pipeline import Hooks
 from sensorium.measurement.record import Record, Timeline
 from sensorium.measurement.stages.debounce import has_lasted, noted
 from sensorium.sensors.contact.contact_force import Touching, check_touchable, matched, net_force, reports
@@ -146,8 +145,6 @@ def _debounced(
     off_force: float,
     by_ticks: int,
     wait: int,
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     force_in: wp.array2d[wp.float32],
     before_in: wp.array2d[wp.bool],
     side: wp.array2d[wp.float32],
@@ -163,11 +160,11 @@ def _debounced(
     side[env, mount] = wp.where(is_on, 1.0, 0.0)
     shown = before_in[env, mount]
     note = wp.int32(0)
-    if reset_tick[env] == clock[0]:
+    if is_first(rows, env):
         shown = is_on
     else:
-        note = noted(is_on != shown, pending[env, mount], by_ticks, clock[0])
-        if has_lasted(note, by_ticks, clock[0], wait):
+        note = noted(is_on != shown, pending[env, mount], by_ticks, tick_now(rows))
+        if has_lasted(note, by_ticks, tick_now(rows), wait):
             shown = is_on
             note = 0
     pending[env, mount] = note
@@ -194,13 +191,11 @@ class Contact(SimpleSensor[ContactCfg, ContactFlagData]):
         """Return the force, which noise acts on."""
         return {"force": Field("N")}
 
-    def _hooks(self) -> Hooks:
+    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
         """Run the chain by itself only where there is one."""
-        hooks = super()._hooks()
         knobs = ("noise", "noise_density", "bias", "random_walk", "random_walk_density", "resolution")
-        if all(getattr(self.cfg, knob) is None for knob in knobs):
-            hooks.hardware = None
-        return hooks
+        is_clean = all(getattr(self.cfg, knob) is None for knob in knobs)
+        return {"apply_hardware_imperfections": None} if is_clean else {}
 
     def notes(self) -> Mapping[str, str]:
         """Return the thresholds, and which bodies are ignored."""
@@ -228,13 +223,13 @@ class Contact(SimpleSensor[ContactCfg, ContactFlagData]):
     @recorded
     def update_raw_data(self, raw: Record) -> None:
         """Take the magnitudes in one launch."""
-        outputs = [_scalars(raw), wp.from_torch(self.line.bad, dtype=wp.uint8), self.clock.bad_wp]
+        outputs = [_scalars(raw), self.buffers.bad_wp, self.clock.bad_wp]
         self.compute_on.launch(_magnitude, (self.mount.count,), [self._touching.total()], outputs)
 
     @recorded
     def apply_hardware_imperfections(self, slot: Record) -> None:
         """Run the standard chain where something presses; elsewhere keep the force of before it (two more launches)."""
-        clean, truth, force = wp.from_torch(self._clean, dtype=wp.float32), _scalars(self.line.truth), _scalars(slot)
+        clean, truth, force = wp.from_torch(self._clean, dtype=wp.float32), _scalars(self.buffers.truth), _scalars(slot)
         self.compute_on.launch(_copy_unloaded, (self.mount.count,), [truth, force], [clean])
         self.standard_chain(slot)
         self.compute_on.launch(_copy_unloaded, (self.mount.count,), [truth, clean], [force])
@@ -252,10 +247,7 @@ class Contact(SimpleSensor[ContactCfg, ContactFlagData]):
         self.compute_on.launch(
             _debounced,
             (self.mount.count,),
-            [
-                on, off, int(time is not None), wait, clock.words_wp, clock.reset_tick_wp, _scalars(data),
-                before.warp.contact,
-            ],
+            [on, off, int(time is not None), wait, _scalars(data), before.warp.contact],
             [wp.from_torch(self._side), wp.from_torch(self._pending), wp.from_torch(self._flags)],
         )  # fmt: skip
         return self._flags

@@ -13,7 +13,7 @@ to `max_force`, which is the same as quantising after the clip.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, cast
 
@@ -26,8 +26,7 @@ from sensorium.cfg import Float, MountedSensorCfg, ObjRef, Vec3, bad
 from sensorium.compute import Rows, kernel, recorded
 from sensorium.engines.base import NameKind
 from sensorium.errors import ConfigError, Fault
-from sensorium.geometry.transforms import quat_multiply, quat_rotate_inverse
-from sensorium.measurement.pipeline import Hooks
+from sensorium.geometry.transforms import quat_apply, quat_multiply, quat_rotate_inverse
 from sensorium.measurement.record import Record, Timeline
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor
@@ -201,12 +200,10 @@ class ContactForce(SimpleSensor[ContactForceCfg, ContactForceData]):
         """Return the same field: what noise acts on is distinct from what went through the range."""
         return self.fields()
 
-    def _hooks(self) -> Hooks:
-        """Leave the range out of the pipeline where there is none."""
-        hooks = super()._hooks()
-        if self.cfg.max_force is None and not any(three(self.cfg.min_force)):
-            hooks.post = None
-        return hooks
+    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
+        """Leave out the range where there is none."""
+        has_range = self.cfg.max_force is not None or any(three(self.cfg.min_force))
+        return {} if has_range else {"post_process": None}
 
     def notes(self) -> Mapping[str, str]:
         """Return which bodies are ignored."""
@@ -230,13 +227,13 @@ class ContactForce(SimpleSensor[ContactForceCfg, ContactForceData]):
             _force,
             (self.mount.count,),
             [self._touching.total(), body, turn, wp.from_torch(self.engine.array("body_quat_w"), dtype=wp.vec4)],
-            [raw.warp.force, wp.from_torch(self.line.bad, dtype=wp.uint8), self.clock.bad_wp],
+            [raw.warp.force, self.buffers.bad_wp, self.clock.bad_wp],
         )
 
     def post_process(self, data: Record, timeline: Timeline, *, is_measured: bool) -> Tensor:
         """Clip, then drop what is below the deadband."""
         most = self._most
-        table = self.line.knobs.tables.get(("resolution", "force")) if is_measured else None
+        table = self.buffers.knobs.tables.get(("resolution", "force")) if is_measured else None
         if table is not None:
             step = table.values.view(-1, self.mount.count, 3)
             most = torch.where((step > 0.0) & most.isfinite(), torch.round(most / step) * step, most)
@@ -246,7 +243,6 @@ class ContactForce(SimpleSensor[ContactForceCfg, ContactForceData]):
     def debug_draw(self) -> Iterable[DebugShape]:
         """Draw the true force as an arrow at each mount, 0.01 m per N."""
         self._ready()
-        pos, quat, force = self.mount.pos_w, self.mount.quat_w, self.line.truth["force"]
-        axis = 2.0 * torch.linalg.cross(quat[..., 1:], force)
-        turned = force + quat[..., :1] * axis + torch.linalg.cross(quat[..., 1:], axis)
-        yield DebugShape("arrows", torch.stack([pos, pos + 0.01 * turned], dim=-2).reshape(-1, 2, 3).cpu().numpy())
+        pos, quat, force = self.mount.pos_w, self.mount.quat_w, self.buffers.truth["force"]
+        ends = pos + 0.01 * quat_apply(quat, force)
+        yield DebugShape("arrows", torch.stack([pos, ends], dim=-2).reshape(-1, 2, 3).cpu().numpy())

@@ -3,18 +3,17 @@
 A thread is one primary of one env, or all of them where that is faster (on a CPU). What is kept of each from tick to
 tick is one row of 4-byte words,
 
-    [head | head before this tick | new contact, new air | rows of this tick, by slot | history, by slot and field]
+    [head | new contact, new air | rows of this tick, by slot | history, by slot and field]
 
-so that a tick can be evaluated again from the head before it. The head is whole numbers, among them ticks, and the
-latches; no time is ever a float in here. A history is a ring that runs backwards and is kept twice, one behind the
-other, so that newest to oldest is always one run of words.
+The head is whole numbers, among them ticks, and the latches; no time is ever a float in here. A history is a ring that
+runs backwards and is kept twice, one behind the other, so that newest to oldest is always one run of words.
 """
 
 from __future__ import annotations
 
 import warp as wp
 
-from sensorium.compute import Rows, kernel
+from sensorium.compute import FIRST, Rows, kernel, mode_now, tick_now, tick_of_control
 from sensorium.geometry.transforms import quat_multiply, quat_rotate
 
 FLAGS, SINCE, LAST_AIR, LAST_CONTACT, CONTROL, SAMPLE_TICK, ENTRY, LATCH = range(8)
@@ -24,10 +23,6 @@ ANY, FIRST_TICK, PEAK, IMPULSE, LATCH_WORDS = 0, 1, 2, 3, 6
 """Words of a latch: whether there was a contact, its first tick, greatest force, and impulse (3)."""
 IN_CONTACT, SINCE_RESET, SAMPLED, ILL = 1, 2, 4, 8
 """Flags: the present phase is contact; it began with the episode; the last tick was a sample; it was not finite."""
-
-WIDE = 16
-"""Words that are copied at once; a head is a multiple of it. (A loop over words would take most of a tick's time.)"""
-Words = wp.types.vector(length=WIDE, dtype=wp.int32)
 
 NETFORCE = 3
 """Number of the reduction ``netforce``; ``none``, ``mindist`` and ``maxforce`` are 0, 1 and 2."""
@@ -140,19 +135,11 @@ def _put(values: wp.array[wp.float32], at: int, value: wp.vec3) -> None:
 
 
 @wp.func
-def _open(clock: wp.array[wp.int32], memory: Memory, rules: Rules, env: int, primary: int) -> int:
-    """Make the head the one before this tick, and return where the rows of this tick begin."""
+def _open(rows: Rows, memory: Memory, rules: Rules, env: int, primary: int) -> int:
+    """Begin a tick, and return where its rows begin; nothing is kept from before a reset."""
     base = (env * memory.primaries + primary) * memory.width
     ints = _ints(memory.address)
-    parts = memory.head // wp.static(WIDE)
-    words = wp.array(ptr=memory.address + wp.uint64(4 * base), shape=(2147483647,), dtype=Words)
-    if clock[1] == 0:
-        for part in range(parts):
-            words[parts + part] = words[part]
-    elif clock[1] == 2:
-        for part in range(parts):
-            words[part] = words[parts + part]
-    else:
+    if mode_now(rows) == FIRST:
         for k in range(memory.width):
             ints[base + k] = 0
     if rules.by_sample == 0 or (ints[base + wp.static(FLAGS)] & wp.static(SAMPLED)) != 0:
@@ -160,7 +147,7 @@ def _open(clock: wp.array[wp.int32], memory: Memory, rules: Rules, env: int, pri
         if entry < 0:
             entry = memory.entries - 1
         ints[base + wp.static(ENTRY)] = entry
-    return int(base + 2 * memory.head + 2)
+    return int(base + memory.head + 2)
 
 
 @wp.func
@@ -180,7 +167,7 @@ def _seconds(ticks: int, rules: Rules) -> float:
 
 @wp.func
 def _close(
-    clock: wp.array[wp.int32],
+    rows: Rows,
     sampled: int,
     rules: Rules,
     memory: Memory,
@@ -194,13 +181,14 @@ def _close(
     base = (env * memory.primaries + primary) * memory.width
     ints = _ints(memory.address)
     floats = _floats(memory.address)
-    tick = clock[0]
+    tick = tick_now(rows)
+    mode = mode_now(rows)
     flags = ints[base]
-    control = clock[3]
+    control = tick_of_control(rows)
     before = ints[base + wp.static(SAMPLE_TICK)]
     first_lane = base + wp.static(LATCH)
     second_lane = first_lane + wp.static(LATCH_WORDS)
-    if clock[1] == 1 or ints[base + wp.static(CONTROL)] != control:
+    if mode == FIRST or ints[base + wp.static(CONTROL)] != control:
         ints[base + wp.static(CONTROL)] = control
         for k in range(wp.static(LATCH_WORDS)):
             ints[first_lane + k] = 0
@@ -213,7 +201,7 @@ def _close(
     if ill:
         flags = flags | wp.static(ILL)
         shown.any_bad[0] = 1
-    if clock[1] == 1:
+    if mode == FIRST:
         before = tick
         ints[base + wp.static(SINCE)] = tick
         flags = flags | wp.static(SINCE_RESET)
@@ -224,7 +212,7 @@ def _close(
         was = (flags & wp.static(IN_CONTACT)) != 0
         if now != was:
             flags = flags ^ wp.static(IN_CONTACT)
-            if clock[1] != 1:
+            if mode != FIRST:
                 flags = flags & wp.static(~SINCE_RESET)
                 last = wp.static(LAST_AIR)
                 if was:
@@ -232,7 +220,7 @@ def _close(
                 ints[base + last] = tick - ints[base + wp.static(SINCE)]
                 ints[base + wp.static(SINCE)] = tick - 1
         impulse = wp.vec3()
-        if clock[1] != 1:  # no time has passed at a reset
+        if mode != FIRST:  # no time has passed at a reset
             impulse = rules.dt * force
         _latch(floats, ints, first_lane, tick, found, size, impulse)
         if memory.lanes == 2:
@@ -252,8 +240,8 @@ def _close(
         air = contact
         contact = 0
     fresh = 1 - (flags & wp.static(SINCE_RESET)) // wp.static(SINCE_RESET)
-    ints[base + 2 * memory.head] = fresh * contact
-    ints[base + 2 * memory.head + 1] = fresh * air
+    ints[base + memory.head] = fresh * contact
+    ints[base + memory.head + 1] = fresh * air
     if shown.current_air.shape[0] > 0:
         shown.current_air[env, primary] = _seconds(air, rules)
         shown.current_contact[env, primary] = _seconds(contact, rules)
@@ -367,7 +355,6 @@ def _chosen(reports: Reports, rules: Rules, env: int, primaries: int, primary: i
 @kernel
 def slots(
     rows: Rows,
-    clock: wp.array[wp.int32],
     lanes: int,
     sampled: int,
     rules: Rules,
@@ -386,7 +373,7 @@ def slots(
     if rows.mask[env] == wp.uint8(0):
         return
     for primary in range(lane, memory.primaries, lanes):
-        here = _open(clock, memory, rules, env, primary)
+        here = _open(rows, memory, rules, env, primary)
         out = _floats(memory.address)
         primaries = memory.primaries
         found = wp.float32(0.0)
@@ -461,7 +448,7 @@ def slots(
                 if contact_pos_out.shape[0] > 0:
                     contact_pos_out[env, primary * memory.slots + slot] = point
         _put_away(sampled, memory, fields, env, primary, here)
-        _close(clock, sampled, rules, memory, shown, env, primary, seen, force)
+        _close(rows, sampled, rules, memory, shown, env, primary, seen, force)
 
 
 @wp.struct
@@ -491,7 +478,6 @@ def _normal_force(reports: Reports, report: int, at: int) -> wp.vec3:
 @kernel
 def bodies(
     rows: Rows,
-    clock: wp.array[wp.int32],
     lanes: int,
     sampled: int,
     rules: Rules,
@@ -511,7 +497,7 @@ def bodies(
     if rows.mask[env] == wp.uint8(0):
         return
     for primary in range(lane, memory.primaries, lanes):
-        here = _open(clock, memory, rules, env, primary)
+        here = _open(rows, memory, rules, env, primary)
         out = _floats(memory.address)
         at = _at(total, env, memory.primaries, primary, 0)
         found = _floats(total.address[0])[at + total.at.found]
@@ -559,4 +545,4 @@ def bodies(
             poses.pos[env, primary] = pos
             poses.quat[env, primary] = quat
         _put_away(sampled, memory, fields, env, primary, here)
-        _close(clock, sampled, rules, memory, shown, env, primary, found, force)
+        _close(rows, sampled, rules, memory, shown, env, primary, found, force)

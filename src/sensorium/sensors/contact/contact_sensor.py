@@ -13,7 +13,7 @@ The sensor looks at every physics tick, whatever its rate: timers, latches and h
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, NoReturn
@@ -24,11 +24,11 @@ import warp as wp
 from torch import Tensor
 
 from sensorium.cfg import OffsetCfg
-from sensorium.compute import Compute, pinned, recorded
+from sensorium.compute import pinned, recorded
 from sensorium.engines.base import NameKind
 from sensorium.errors import Fault, NotTrackedError, SelectionError, SensoriumWarning, shown
-from sensorium.measurement.pipeline import Hooks, States
 from sensorium.measurement.record import Record
+from sensorium.measurement.stage_runs import States
 from sensorium.readings import DebugShape
 from sensorium.sensors.contact import contact_kernels as kernels
 from sensorium.sensors.contact.contact_cfg import (
@@ -98,17 +98,6 @@ def _plan(cfg: ContactSensorCfg, model: Named) -> _Plan:
         nets = [CONTACT_REPORT(primary, side, ("found", "force"), "netforce", 1) for side in sides]
         nets = reports if cfg.reduce == "netforce" else nets
     return _Plan(primary, tuple(side for side in sides if side is not None), tuple(reports), tuple(nets))
-
-
-class _Ticks(States):
-    """What the kernel keeps from tick to tick, with the head before this tick, so nothing else backs it up."""
-
-    def __init__(self, compute: Compute, shape: tuple[int, int]) -> None:
-        super().__init__(compute, {"words": shape})
-        self.backup = self.memory
-
-    def guard(self, compute: Compute, clock: Any) -> None:
-        """Do nothing: the kernel itself goes back where a tick is evaluated again."""
 
 
 class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
@@ -206,12 +195,12 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
             row, self._row = _columns(columns)[0], _columns(columns)[1]
         self._columns = {name: part for name, part in columns.items() if part.stop > part.start}
         lanes = 1 if self.rate.every_tick else 2
-        head = -(-(kernels.LATCH + lanes * kernels.LATCH_WORDS) // kernels.WIDE) * kernels.WIDE
+        head = kernels.LATCH + lanes * kernels.LATCH_WORDS
         entries = max(cfg.history_length, 1)
-        width = 2 * head + 2 + (1 + 2 * entries) * cfg.slots * row
-        self._ticks = _Ticks(self.compute_on, (count, width))
-        self.line.custom["ticks"] = self._ticks
-        self._counts = self._ticks.memory.view(torch.int32).view(self.num_envs, count, width)[..., 2 * head :]
+        width = head + 2 + (1 + 2 * entries) * cfg.slots * row
+        self._ticks = States(self.compute_on, {"words": (count, width)})
+        self.buffers.custom["ticks"] = self._ticks
+        self._counts = self._ticks.memory.view(torch.int32).view(self.num_envs, count, width)[..., head:]
         memory = kernels.Memory()
         memory.address = self._ticks.memory.data_ptr()
         memory.primaries, memory.width, memory.head, memory.lanes = count, width, head, lanes
@@ -228,13 +217,13 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         self._seen = self._most_found if self.compute_on.is_cpu else pinned(shape, torch.int32, self.device).zero_()
         self._seen_host = self._seen.numpy()
         self._warned: set[tuple[int, int]] = set()
-        self.line.bad = torch.zeros((self.num_envs, count), dtype=torch.uint8, device=device)
+        self.buffers.bad = torch.zeros((self.num_envs, count), dtype=torch.uint8, device=device)
         self._bodies: MountView | None = None
         if cfg.track_pose:
             kind: NameKind = "geom" if plan.primary[0] == "geom" else "body"
             frames = [self.engine.frame(kind, name) for name in plan.primary[1]]
             self._bodies = MountView(
-                self.engine, self.compute_on, self.clock, plan.primary[1], frames, OffsetCfg(), lambda: self.line.bad
+                self.engine, self.compute_on, self.clock, plan.primary[1], frames, OffsetCfg(), lambda: self.buffers.bad
             )
 
     def _sources(self, requirements: Sequence[Requirement]) -> Any:
@@ -258,15 +247,14 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         """Look at this tick and show what it comes to, in one launch."""
         self._look(raw, sampled=1)
 
-    def _hooks(self) -> Hooks:
-        hooks = super()._hooks()
-        hooks.between = self._look_between
-        return hooks
+    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
+        """Look at the ticks between samples too."""
+        return {"observe_between": self._look_between}
 
     @recorded
     def _look_between(self) -> None:
         """Look at a tick between samples."""
-        self._look(self.line.truth, sampled=0)
+        self._look(self.buffers.truth, sampled=0)
 
     def _look(self, raw: Record, sampled: int) -> None:
         fields, seen = kernels.Fields(), self._shown(raw)
@@ -286,7 +274,7 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
             return wp.zeros((0,) * dims, dtype=wp.vec3, device=device)
 
         lanes = 1 if self.compute_on.is_cpu else len(self._plan.primary[1])
-        first = [self.clock.words_wp, lanes, sampled, self._rules, self._reports, self._nets, self._memory]
+        first = [lanes, sampled, self._rules, self._reports, self._nets, self._memory]
         if not self.cfg.is_prim_form:
             outputs = [vectors("friction_forces_w", 2), vectors("contact_pos_w", 2)]
             self.compute_on.launch(kernels.slots, (lanes,), [*first, self._row, fields, seen], outputs)
@@ -310,7 +298,7 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
                 setattr(seen, part, wp.from_torch(raw[name]))
         if "latched_impulse_w" in raw:
             seen.impulse = wp.from_torch(raw["latched_impulse_w"], dtype=wp.vec3)
-        seen.bad, seen.any_bad = wp.from_torch(self.line.bad, dtype=wp.uint8), self.clock.bad_wp
+        seen.bad, seen.any_bad = self.buffers.bad_wp, self.clock.bad_wp
         return seen
 
     def body_at_fault(self, env: int, mount: int) -> str:
@@ -398,8 +386,8 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         """Bool [env, history]: whether an entry is of this episode; earlier entries are 0."""
         ages = torch.arange(max(self.cfg.history_length, 1), device=self.device)
         if self.cfg.history_of == "sample":
-            return ages[None] < self.captures.frame[:, None]
-        return ages[None] <= (self.truth_tick - self.captures.first_tick)[:, None]
+            return ages[None] < self.frame[:, None]
+        return ages[None] <= (self.truth_tick - self.buffers.counter.first_tick)[:, None]
 
     def compute_first_contact(self, dt: float, abs_tol: float = 1e-8) -> Tensor:
         """Return where contact was established within the last `dt` seconds, bool `[env, primary]`.

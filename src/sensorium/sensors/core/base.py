@@ -15,14 +15,15 @@ import torch
 
 from sensorium import registry
 from sensorium.cfg import MountedSensorCfg, OffsetCfg, SensorCfg, SimpleSensorCfg, StageCfg
-from sensorium.compute import MOST_TICKS, Program, Rate
+from sensorium.compute import MOST_TICKS, Rate
 from sensorium.errors import ConfigError, RegistrationError, UnsupportedError
-from sensorium.measurement.pipeline import Hooks, Line
+from sensorium.measurement.buffers import SensorBuffers
+from sensorium.measurement.plan import Hooks, SensorPlan
 from sensorium.measurement.record import Record, Timeline
 from sensorium.measurement.stages import StageKey
+from sensorium.measurement.work import begin_measured
 from sensorium.patterns.base import PatternBaseCfg, Rays
 from sensorium.readings import DebugShape
-from sensorium.sensors.core.captures import Captures
 from sensorium.sensors.core.parts import (
     HOOKS_OF_OTHERS,
     Params,
@@ -42,15 +43,17 @@ if TYPE_CHECKING:
     from sensorium.world.ray_scene import RayScene
     from sensorium.world.solid_query import SolidQuery
 
-HOOKS_OF_THE_PIPELINE = (
-    "update_raw_data",
-    "update_current_timestep_data",
-    "apply_physics_imperfections",
-    "apply_transform",
-    "apply_hardware_imperfections",
-    "derive_measured",
-)
-"""What only `SimpleSensor` calls."""
+SIMPLE_HOOKS = {
+    "raw": "update_raw_data",
+    "fused": "update_current_timestep_data",
+    "physics": "apply_physics_imperfections",
+    "transform": "apply_transform",
+    "hardware": "apply_hardware_imperfections",
+    "derive": "derive_measured",
+}
+"""The hooks that only `SimpleSensor` calls, by their names in `Hooks`."""
+HOOKS = {"compute": "compute", "post": "post_process", "reset": "reset_state", "observe": "observe"}
+"""The hooks that every sensor has, by their names in `Hooks`."""
 
 Supports = Callable[[Requirement], str | None]
 """A function telling why a requirement cannot be given; None where it can."""
@@ -63,7 +66,6 @@ class Sensor(Readable[CfgT, DataT]):
     follow. With `uses_ring_pipeline = False` nothing is allocated: `compute` gets two empty records and `outputs`
     returns the data.
 
-    A class that defines `reset(self, env_mask)` has a hook by that, see `Readable.reset`.
     """
 
     requires: ClassVar[tuple[Requirement, ...]] = ()
@@ -82,13 +84,15 @@ class Sensor(Readable[CfgT, DataT]):
     count_field: ClassVar[str] = ""
     """The int32 [env] field with the number of filled rows, where fields have an event axis."""
     checks_state: ClassVar[bool] = False
-    """True where the sensor's own kernel flags non-finite state in `line.bad`; else NaN in truth is looked for."""
+    """True where the sensor's own kernel flags non-finite state in `buffers.bad`; else NaN in truth is looked for."""
     knob_prefixes: ClassVar[Mapping[str, str]] = {}
-    """Short prefix -> field, e.g. ``{"gyro": "ang_vel_b"}``: knobs may be written `gyro_noise`."""
+    """Short prefix -> field, e.g. ``{"gyro": "ang_vel_b"}``: knobs may be written `gyro_noise`. Those of the
+    config's `prefixed_knobs` are added."""
 
+    is_simple: ClassVar[bool] = False
+    """Whether the hooks of `SimpleSensor` are called."""
     cfg_class: ClassVar[type[SensorCfg[Any]]]
     data_class: ClassVar[type[Any]]
-    _reset_hook: ClassVar[Callable[..., object] | None] = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -97,12 +101,13 @@ class Sensor(Readable[CfgT, DataT]):
         if foreign:
             parts = (f"{name} is never called: write {HOOKS_OF_OTHERS[name]}." for name in foreign)
             raise RegistrationError(f"{cls.__qualname__} defines a hook of another library. {' '.join(parts)}")
-        if "reset" in cls.__dict__:  # the author's hook; readers keep `reset(env_ids)`
-            cls._reset_hook = cls.__dict__["reset"]
-            del cls.reset
-        simple = globals().get("SimpleSensor")
-        is_simple = simple is not None and issubclass(cls, simple)
-        others = ("compute",) if is_simple else HOOKS_OF_THE_PIPELINE
+        if "reset" in cls.__dict__:
+            raise RegistrationError(
+                f"{cls.__qualname__} defines reset, which readers call with env_ids. Name the hook "
+                "reset_state(self, env_mask)."
+            )
+        is_simple = cls.is_simple
+        others = ("compute",) if is_simple else SIMPLE_HOOKS.values()
         unused = [name for name in others if any(name in base.__dict__ for base in own)]
         if unused:
             base = "sn.Sensor" if is_simple else "sn.SimpleSensor"
@@ -128,6 +133,8 @@ class Sensor(Readable[CfgT, DataT]):
         if not dataclasses.is_dataclass(data_class):
             raise RegistrationError(f"{cls.__qualname__}: {data_class.__name__} is no dataclass")
         cls.cfg_class, cls.data_class = cfg_class, data_class
+        table = getattr(cfg_class, "prefixed_knobs", {})
+        cls.knob_prefixes = {**{prefix: field for prefix, (field, _) in table.items()}, **cls.knob_prefixes}
         fields = declared_fields(data_class)
         constants = declared_constants(data_class)
         if constants and cls.constants is Sensor.constants:
@@ -180,7 +187,7 @@ class Sensor(Readable[CfgT, DataT]):
                         raise UnsupportedError(self.name, requirement, self.engine.name, reason)
             self._mount_axis = cfg.is_plural
             self.mount = MountView(
-                self.engine, self.compute_on, self.clock, names, frames, self._mount_offset(), lambda: self.line.bad
+                self.engine, self.compute_on, self.clock, names, frames, self._mount_offset(), lambda: self.buffers.bad
             )
         self._key: StageKey | None = None
         self.params = Params(cfg)
@@ -189,23 +196,13 @@ class Sensor(Readable[CfgT, DataT]):
         before = set(vars(self))
         self.setup()
         made = set(vars(self)) - before
-        ring = self.line.ring
-        self.captures = Captures(self.clock, self.rate, in_flight=ring.latest if ring is not None else 0)
-        self.wanted = True
-        self.listeners = 0
-        """Number of recorders and listeners that want every sample."""
-        self._kind: str | None = None
-        self.on_demand = False
-        """Whether a scene computes it only while somebody reads or listens, though its config leaves that open."""
-        self._read_version = -1
-        self._evaluate: Callable[[Sensor[Any, Any]], None] = lambda sensor: None
+        self.buffers.seal()
+        self.buffers.plan.check()
+        self._shown_version = -1
+        self._ring_read = -1
         self._reset_by_scene: Callable[[Sensor[Any, Any], Any], None] = lambda sensor, ids: None
         self._lent: dict[bool, tuple[DataT, dict[str, torch.Tensor]]] | None = None
         self._debug_vis = False
-        self.at_reset: Program | None = None
-        """The scene's program for capturing this sensor at a reset."""
-        self.poses: CapturePoses | None = None
-        """Where the mounts were at the captures, while an output publishes that."""
         self.base_attributes = frozenset(vars(self)) - made
         """Names of the attributes that are not the author's own."""
 
@@ -275,7 +272,7 @@ class Sensor(Readable[CfgT, DataT]):
         return {}
 
     def body_at_fault(self, env: int, mount: int) -> str:
-        """Return the name of the body whose state is not finite, where `line.bad[env, mount]` says so."""
+        """Return the name of the body whose state is not finite, where `buffers.bad[env, mount]` says so."""
         return self.mount.body_names[mount] if self.mount is not None else "?"
 
     def new_state(self, name: str, shape: tuple[int, ...] = ()) -> torch.Tensor:
@@ -283,13 +280,13 @@ class Sensor(Readable[CfgT, DataT]):
 
         Use it for everything that must survive from one sample to the next.
         """
-        return self.line.new_state(name, shape)
+        return self.buffers.new_state(name, shape)
 
     @property
     def key(self) -> StageKey:
         """Random tensors and times of the sample, for hooks in torch: ``self.key.normal("dust", "distance")``."""
         if self._key is None:
-            specs = self.line.mid_specs
+            specs = self.buffers.plan.mid_specs
             self._key = StageKey(
                 self.compute_on,
                 self.clock,
@@ -309,10 +306,10 @@ class Sensor(Readable[CfgT, DataT]):
         Raises:
             KeyError: the config has no such stage.
         """
-        for run in self.line.stages:
+        for run in self.buffers.stages:
             if run.cfg == stage:
                 return run.states.views
-        raise KeyError(f"{self.name!r} has no stage {stage!r}; it has {[run.cfg for run in self.line.stages]}")
+        raise KeyError(f"{self.name!r} has no stage {stage!r}; it has {[run.cfg for run in self.buffers.stages]}")
 
     def stream(self, purpose: str) -> tuple[int, int]:
         """Return the two key words of a random stream of this sensor, for a kernel that draws by itself."""
@@ -322,26 +319,34 @@ class Sensor(Readable[CfgT, DataT]):
 
     # Set-up -----------------------------------------------------------------------------------------------------------
 
-    def _hooks(self) -> Hooks:
-        return Hooks(
-            compute=self.compute,
-            post=self._own("post_process"),
-            reset=self._own_reset(),
-            observe=self._own("observe"),
-            lookback=self.lookback,
-            checks_state=self.checks_state,
-        )
+    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
+        """Return what this config uses in place of hooks of the class: another method, or None for none.
 
-    def _own_reset(self) -> Callable[[torch.Tensor], object] | None:
-        hook = type(self)._reset_hook
-        return None if hook is None else cast(Callable[[torch.Tensor], object], hook.__get__(self))
+        It is asked once, before `setup`. A hook that is left out costs neither memory nor time. Besides the hooks'
+        names there is ``"observe_between"``: called at the ticks between samples only.
+        """
+        return {}
+
+    def reset_state(self, env_mask: torch.Tensor) -> None:
+        """Set the sensor's own states of the envs in a uint8 [env] mask for a new episode, before they are captured.
+
+        States of `new_state` are zero by then. By default nothing.
+        """
+
+    def _hooks(self) -> Hooks:
+        names = {**HOOKS, **(SIMPLE_HOOKS if self.is_simple else {})}
+        found = {name: self._own(name) for name in names.values()} | dict(self.hooks_in_use())
+        if not self.is_simple:
+            found["compute"] = self.compute
+        elif found["update_raw_data"] is None and found["update_current_timestep_data"] is None:
+            raise RegistrationError(f"{type(self).__name__} must define update_raw_data(self, raw)")
+        hooks = {key: found[name] for key, name in names.items()}
+        return Hooks(**hooks, between=found.get("observe_between"))
 
     def _own(self, name: str) -> Callable[..., Any] | None:
         """Return a hook where the class overrides it."""
-        for base in (Sensor, SimpleSensor):
-            if name in base.__dict__ and getattr(type(self), name, None) in (None, base.__dict__[name]):
-                return None
-        return cast("Callable[..., Any] | None", getattr(self, name, None))
+        owner = next(base for base in type(self).__mro__ if name in base.__dict__)
+        return None if owner in (Sensor, SimpleSensor) else cast("Callable[..., Any]", getattr(self, name))
 
     def _mount_offset(self) -> OffsetCfg:
         """Return the pose of the mount's frame on what was selected; a class may apply `cfg.offset` elsewhere."""
@@ -422,78 +427,64 @@ class Sensor(Readable[CfgT, DataT]):
             name=self.name, history_length=0 if self.own_history else self.cfg.history_length
         )  # fmt: skip
         if not self.uses_ring_pipeline:
-            knobs = (
-                "history_length",
-                "delay",
-                "jitter",
-                "loss",
-                "noise",
-                "bias",
-                "random_walk",
-                "resolution",
-                "stages",
-            )
-            refused = [knob for knob in knobs if getattr(simple, knob)]
-            if refused:
-                raise ConfigError.single(
-                    f"{type(self.cfg).__name__}({self.name!r})", refused[0], getattr(simple, refused[0]), "it absent",
-                    f"{type(self).__name__} keeps its own memory and cannot honour it.",
-                )  # fmt: skip
-        specs = self._full_specs if self.uses_ring_pipeline else []
-        self.line = Line(
-            self.compute_on, self.clock, simple, self.rate, hooks, specs, mid if self.uses_ring_pipeline else [], index,
-            self.mount.count if self.mount is not None else 1, self._context.seed, self.knob_prefixes,
+            self._refuse_knobs(simple)
+        looks_back = hooks.fused or hooks.physics or hooks.transform or hooks.post
+        plan = SensorPlan(
+            cfg=simple, label=self.name, seed=self._context.seed, rate=self.rate, hooks=hooks,
+            specs=self._full_specs if self.uses_ring_pipeline else [], mid_specs=mid if self.uses_ring_pipeline else [],
+            field_index=index, mounts=self.mount.count if self.mount is not None else 1,
+            lookback=self.lookback if looks_back else 0, checks_state=self.checks_state,
+            prefixes=self.knob_prefixes, evaluate=self.cfg.evaluate,
         )  # fmt: skip
+        self.buffers = SensorBuffers(plan, self.compute_on, self.clock)
+        self.buffers.body_at_fault = self.body_at_fault
         if self.uses_ring_pipeline:
-            ring = self.line.ring
-            self._truth_view = self._view(self.line.truth_out)
-            shown = ring.shown if ring is not None and ring.shown is not None else self.line.work_out
+            ring = self.buffers.ring
+            self._truth_view = self._view(self.buffers.truth_out)
+            shown = ring.shown if ring is not None and ring.shown is not None else self.buffers.work_out
             self._measured_view = self._view(shown)
+
+    def _refuse_knobs(self, cfg: SimpleSensorCfg[Any]) -> None:
+        """Raise `ConfigError` where a config gives a knob that the pipeline, which is not used, would honour."""
+        for knob in (
+            "history_length",
+            "delay",
+            "jitter",
+            "loss",
+            "noise",
+            "bias",
+            "random_walk",
+            "resolution",
+            "stages",
+        ):
+            if value := getattr(cfg, knob):
+                fix = f"{type(self).__name__} keeps its own memory and cannot honour it."
+                raise ConfigError.single(f"{type(self.cfg).__name__}({self.name!r})", knob, value, "it absent", fix)
 
     # Saving -----------------------------------------------------------------------------------------------------------
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return all that must be saved to resume."""
         params = {f"param/{name}": table for name, table in self.params.per_env.items()}
-        return {**self.line.tensors(), **params, **self.captures.tensors()}
-
-    def counters(self) -> dict[str, int]:
-        """Return the host's counters that must be saved to resume."""
-        ring = self.line.ring
-        return {
-            **self.captures.counters(),
-            "wanted": int(self.wanted),
-            "position": ring.position if ring is not None else 0,
-        }
-
-    def restart(self) -> None:
-        """Drop what an interrupted call of the scene may have left half done; a reset of all envs or a load follows."""
-        self.at_reset, self._read_version, self.wanted = None, -1, True
-        self.captures.restart()
-        self.line.forget_tables()
-        if self.line.ring is not None:
-            self.line.ring.seek(self.line.ring.position)
-        if self.poses is not None:
-            self.poses.begin()
+        return {**self.buffers.tensors(), **self.buffers.counter.tensors(), **params}
 
     def load(self, tensors: Mapping[str, torch.Tensor], counters: Mapping[str, int]) -> None:
-        """Restore what `tensors` and `counters` returned."""
-        for (knob, name), table in self.line.knobs.tables.items():
-            saved = tensors[f"knob/{knob}/{name}"]
-            if saved.shape != table.values.shape:  # it was set per env after the start
-                table.values = saved.clone().to(self.device)
+        """Restore what `tensors` and `SensorBuffers.counters` returned."""
         own = {name.removeprefix("param/"): saved for name, saved in tensors.items() if name.startswith("param/")}
         self.params.load({name: saved.to(self.device) for name, saved in own.items()})
-        self.line._knobs_moved()
-        for name, tensor in self.tensors().items():
-            tensor.copy_(tensors[name])
-        self.captures.load(counters)
-        self.wanted = bool(counters["wanted"])
-        if self.line.ring is not None:
-            self.line.ring.seek(counters["position"])
-        if self.poses is not None:
-            self.poses.begin()
-        self._read_version = -1
+        self.buffers.load(tensors, counters)
+        self.begin_poses()
+
+    def begin_poses(self) -> None:
+        """Begin to keep poses anew, where an output publishes them: those of earlier captures are not known."""
+        self._ring_read = -1
+        if self.buffers.poses is not None:
+            self.buffers.poses.begin()
+
+    def keep_poses(self, on: bool) -> None:
+        """Keep from now on where the mounts were at each capture, or no more; programs are to be rebuilt."""
+        self.buffers.poses, self.buffers.first_program = CapturePoses(self) if on else None, None
+        self.begin_poses()
 
 
 class SimpleSensor(Sensor[CfgT, DataT]):
@@ -505,6 +496,7 @@ class SimpleSensor(Sensor[CfgT, DataT]):
     replayed.
     """
 
+    is_simple: ClassVar[bool] = True
     mount: MountView
 
     def update_raw_data(self, raw: Record) -> None:
@@ -517,7 +509,7 @@ class SimpleSensor(Sensor[CfgT, DataT]):
         By default it calls `update_raw_data`, copies `raw` into `slot` and calls `apply_physics_imperfections`.
         """
         self.update_raw_data(raw)
-        self.line.begin_measured(raw, slot)
+        begin_measured(self.buffers, raw, slot)
         self.apply_physics_imperfections(slot, timeline)
 
     def apply_physics_imperfections(self, slot: Record, timeline: Timeline) -> None:
@@ -544,26 +536,7 @@ class SimpleSensor(Sensor[CfgT, DataT]):
 
     def standard_chain(self, slot: Record) -> None:
         """Run white noise, random walk, bias and quantisation in place on the measured record."""
-        self.line.standard_chain(slot)
-
-    def _hooks(self) -> Hooks:
-        fused = self._own("update_current_timestep_data")
-        raw = self._own("update_raw_data")
-        if raw is None and fused is None:
-            raise RegistrationError(f"{type(self).__name__} must define update_raw_data(self, raw)")
-        return Hooks(
-            raw=raw,
-            fused=fused,
-            physics=self._own("apply_physics_imperfections"),
-            transform=self._own("apply_transform"),
-            hardware=self._own("apply_hardware_imperfections"),
-            derive=self._own("derive_measured"),
-            post=self._own("post_process"),
-            reset=self._own_reset(),
-            observe=self._own("observe"),
-            lookback=self.lookback,
-            checks_state=self.checks_state,
-        )
+        self.buffers.standard_chain(slot)
 
 
 __all__ = ["Sensor", "SensorContext", "SensorInfo", "SimpleSensor", "declared_fields"]

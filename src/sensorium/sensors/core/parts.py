@@ -1,4 +1,4 @@
-"""What sensors are made of besides the pipeline: their context, what `info` says, live parameters, stale views."""
+"""What sensors are made of besides the pipeline: their context, what `info` says and live parameters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 from sensorium.cfg import SensorCfg
 from sensorium.compute import Clock, Compute
 from sensorium.engines.base import Engine
-from sensorium.errors import RegistrationError, StaleError
+from sensorium.errors import RegistrationError
 from sensorium.spec import (
     Field,
     FieldSpec,
@@ -49,16 +49,6 @@ HOOKS_OF_OTHERS = {
     "requires_sensor_context": "requires = (...)",
 }
 """Hooks of other libraries that nothing here calls, and what takes their place."""
-
-
-class StaleTensor(torch.Tensor):
-    """A view whose sensor was reconfigured or removed: any use raises."""
-
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        raise StaleError(
-            "this view belongs to a sensor that was reconfigured or removed; take it anew: scene[name].data.<field>"
-        )
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import warp as wp
 
-from sensorium.compute import Rows, kernel
+from sensorium.compute import FIRST, SAMPLE, Rows, kernel, mode_now, tick_now
 from sensorium.geometry.transforms import quat_multiply, quat_rotate
 from sensorium.measurement.transport import Ring
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 class PoseTask:
     """The poses of one sensor. `arrival` and `carry` are empty where no sample is lost, other arrays where unused."""
 
-    clock: wp.array[wp.int32]
     head: wp.array[wp.int32]
     arrival: wp.array2d[wp.int32]
     mount_body: wp.array[wp.int32]
@@ -57,15 +56,15 @@ def _keep(rows: Rows, tasks: wp.array[PoseTask]) -> None:
         pos = t.body_pos[env, body] + quat_rotate(turn, pos)
         quat = quat_multiply(turn, quat)
     head = t.head[0]
-    mode = t.clock[1]
+    mode = mode_now(rows)
     first = head
     last = head
-    if mode == 1:  # the first sample of an episode is in all slots
+    if mode == FIRST:  # the first sample of an episode is in all slots
         first = 0
         last = t.slots.shape[0] - 1
     has_carry = t.carry.shape[0] > 0
-    if has_carry and mode == 0:
-        if t.arrival[head, env] <= t.clock[0]:
+    if has_carry and mode == SAMPLE:
+        if t.arrival[head, env] <= tick_now(rows):
             for part in range(7):
                 t.carry[env, mount, part] = t.slots[head, env, mount, part]
     for slot in range(first, last + 1):
@@ -73,7 +72,7 @@ def _keep(rows: Rows, tasks: wp.array[PoseTask]) -> None:
             t.slots[slot, env, mount, part] = pos[part]
         for part in range(4):
             t.slots[slot, env, mount, 3 + part] = quat[part]
-    if has_carry and mode == 1:
+    if has_carry and mode == FIRST:
         for part in range(7):
             t.carry[env, mount, part] = t.slots[head, env, mount, part]
 
@@ -88,7 +87,7 @@ class CapturePoses:
     def __init__(self, sensor: Sensor[Any, Any]) -> None:
         assert sensor.mount is not None
         self._sensor, self._mount = sensor, sensor.mount
-        ring = sensor.line.ring
+        ring = sensor.buffers.ring
         self._ring: Ring | None = ring if ring is not None and ring.has_delay else None
         compute = sensor.compute_on
         shape = (compute.num_envs, self._mount.count, 7)
@@ -108,7 +107,7 @@ class CapturePoses:
         self._carry.fill_(math.nan)
         sensor.engine.refresh()
         self.keep()
-        captures, tick = sensor.captures, sensor.clock.tick
+        captures, tick = sensor.buffers.counter, sensor.clock.tick
         newest = self._slots[0 if self._ring is None else self._ring.position]
         newest.masked_fill_((captures.arrival_tick != tick)[:, None, None], math.nan)
         is_first = (captures.first_tick == tick)[:, None, None]
@@ -119,7 +118,6 @@ class CapturePoses:
     def keep(self) -> None:
         """Keep the poses of a sample that is being captured (a recordable task), before the ring stamps it."""
         sensor, ring, t = self._sensor, self._ring, PoseTask()
-        t.clock = sensor.clock.words_wp
         t.head = wp.from_torch(self._head if ring is None else ring.head, dtype=wp.int32)
         t.mount_body, t.mount_pos, t.mount_quat = self._mount.warp_inputs
         if (offset := sensor.pose_offset()) is not None:

@@ -13,11 +13,10 @@ from sensorium.compute import Clock, Compute, Rate
 from sensorium.engines.base import Engine
 from sensorium.engines.envs import env_rows
 from sensorium.errors import ConfigError, StaleError
-from sensorium.measurement.pipeline import Line
+from sensorium.measurement.buffers import SensorBuffers
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages import ClockError
-from sensorium.sensors.core.captures import Captures
-from sensorium.sensors.core.parts import Params, SensorInfo, StaleTensor, declared_fields
+from sensorium.sensors.core.parts import Params, SensorInfo, declared_fields
 from sensorium.spec import FieldSpec
 from sensorium.world.mount import MountView
 
@@ -46,22 +45,17 @@ class Readable(Generic[CfgT, DataT]):
     clock: Clock
     rate: Rate
     mount: MountView | None
-    line: Line
+    buffers: SensorBuffers
     params: Params
     """The config's values, for hooks: those that were set per env are tensors."""
     specs: tuple[FieldSpec, ...]
     """The fields as a reader sees them."""
-    captures: Captures
-    """How many captures there were, and when."""
-    wanted: bool
-    """Whether somebody read this sensor since its last due tick (counts for ``evaluate="wanted"``)."""
-
-    on_demand: bool
     _stale: str | None
-    _kind: str | None
-    _evaluate: Callable[[Any], None]
+    _shown_version: int
+    """`Clock.version` at which a reader was last given what had arrived."""
+    _ring_read: int
+    """`Clock.version` at which the ring was last asked what had arrived."""
     _reset_by_scene: Callable[[Any, Any], None]
-    _read_version: int
     _mount_axis: bool
     _full_specs: list[FieldSpec]
     _truth_view: DataT
@@ -116,8 +110,9 @@ class Readable(Generic[CfgT, DataT]):
     def _ready(self) -> None:
         if self._stale:
             raise StaleError(f"sensor {self.name!r} {self._stale}; take it anew: scene[{self.name!r}]")
-        self.wanted = True
-        self._evaluate(self)
+        self.buffers.wanted = True
+        if self.buffers.group is not None:
+            self.buffers.group.ensure_current()
 
     @property
     def data(self) -> DataT:
@@ -130,7 +125,7 @@ class Readable(Generic[CfgT, DataT]):
         """
         if self.history_in_data and self.cfg.history_length > 0:
             return self.history
-        if self.captures.shown != self.clock.version or self._lent is not None:
+        if self._shown_version != self.clock.version or self._lent is not None:
             self.bring_up_to_date(is_measured=True)
             return self._show(is_measured=True)
         return self._measured_view  # a second look at one instant
@@ -149,7 +144,7 @@ class Readable(Generic[CfgT, DataT]):
         self._ready()
         if is_measured and self.uses_ring_pipeline:
             self._read_ring()
-            self.captures.shown = self.clock.version
+            self._shown_version = self.clock.version
 
     def own_tensors(self, *, is_measured: bool) -> dict[str, torch.Tensor]:
         """Return field -> the sensor's own memory behind `data` (or `ground_truth`), `[env, ...]`.
@@ -203,10 +198,10 @@ class Readable(Generic[CfgT, DataT]):
         return written
 
     def _read_ring(self) -> None:
-        ring = self.line.ring
-        if ring is not None and ring.has_delay and self._read_version != self.clock.version:
+        ring = self.buffers.ring
+        if ring is not None and ring.has_delay and self._ring_read != self.clock.version:
             ring.read()
-            self._read_version = self.clock.version
+            self._ring_read = self.clock.version
 
     def read(self, env_ids: Any = None, *, envs_idx: Any = None) -> DataT:
         """Return a copy of `data` for some envs (all for None), shape `[n, ...]`.
@@ -244,12 +239,12 @@ class Readable(Generic[CfgT, DataT]):
             fix = "Read its own fields: " + ", ".join(spec.name for spec in self.specs if "history" in spec.name) + "."
             title = f"{type(self.cfg).__name__}({self.name!r})"
             raise ConfigError.single(title, "history_length", length, "a sensor that keeps whole samples", fix)
-        if length == 0 or self.line.ring is None:
+        if length == 0 or self.buffers.ring is None:
             raise ConfigError.single(
                 f"{type(self.cfg).__name__}({self.name!r})", "history_length", 0, "a length of at least 1",
                 f"Give history_length=..., or scene.reconfigure({self.name!r}, history_length=...).",
             )  # fmt: skip
-        ring = self.line.ring
+        ring = self.buffers.ring
         return self._package({s.name: self._squeeze(ring.history(s.name, length), 2) for s in self._full_specs})
 
     @property
@@ -262,23 +257,23 @@ class Readable(Generic[CfgT, DataT]):
     def frame(self) -> torch.Tensor:
         """int64 [env], captures since the env's reset; the one at the reset is number 1."""
         self._ready()
-        return self.captures.frame
+        return self.buffers.counter.frame
 
     @property
     def capture_tick(self) -> torch.Tensor:
         """int64 [env], tick at which the value in `data` was sensed."""
         self._ready()
-        ring = self.line.ring
+        ring = self.buffers.ring
         if ring is not None and ring.has_delay:
             self._read_ring()
             return ring.shown_stamp.to(torch.int64)
-        return self.captures.newest_tick
+        return self.buffers.counter.newest_tick
 
     @property
     def truth_tick(self) -> torch.Tensor:
         """int64 [env], tick of the newest capture, which `ground_truth` belongs to."""
         self._ready()
-        return self.captures.newest_tick
+        return self.buffers.counter.newest_tick
 
     @property
     def capture_time(self) -> torch.Tensor:
@@ -292,7 +287,7 @@ class Readable(Generic[CfgT, DataT]):
         That is `capture_time`, unless the config's stages have a `ClockError`.
         """
         ticks = self.capture_tick
-        for run in self.line.stages:
+        for run in self.buffers.stages:
             if isinstance(run.cfg, ClockError):
                 return run.cfg.stamps(ticks, run.states.views, run.key)
         return ticks.to(torch.float64) * self.clock.dt
@@ -309,95 +304,53 @@ class Readable(Generic[CfgT, DataT]):
         Where the simulator replaced a state that was not finite, samples are not valid until the env is reset.
         """
         self._ready()
-        ring = self.line.ring
+        ring = self.buffers.ring
         if ring is not None and ring.has_delay:
             self._read_ring()
             return ring.shown_valid > 0
-        return (self.line.bad == 0).all(dim=1)
+        return (self.buffers.bad == 0).all(dim=1)
 
     @property
     def is_new(self) -> torch.Tensor:
         """Bool [env]: the shown sample arrived during the current control step."""
         self._ready()
-        ring = self.line.ring
+        ring = self.buffers.ring
         if ring is not None and ring.has_delay:
             self._read_ring()
             return ring.shown_arrival > self.clock.control_tick
-        return self.captures.arrival_tick > self.clock.control_tick
+        return self.buffers.counter.arrival_tick > self.clock.control_tick
 
     @property
     def is_lazy(self) -> bool:
         """Whether samples are computed on first read: where that cannot be noticed, or where the config says so."""
-        return self._evaluation()[0] == "lazy"
-
-    def _evaluation(self) -> tuple[str, str]:
-        mode = self.evaluates
-        memory = self.line.has_memory
-        if mode == "always":
-            return "eager", 'evaluate="always"'
-        if mode == "wanted":
-            return "wanted", 'evaluate="wanted"'
-        if mode == "on_read":
-            return "lazy", 'evaluate="on_read"'
-        if memory:
-            return (
-                "eager",
-                "a sample depends on earlier ones (delay, history, walk, stage, state, lookback or post-process)",
-            )
-        if not self.rate.every_tick:
-            return "eager", "it is not due at every tick"
-        return "lazy", "due at every tick and without memory"
-
-    @property
-    def is_pure(self) -> bool:
-        """Whether its sample is computed on read, from the present alone: nothing to keep, nothing to start."""
-        return self._evaluation_kind() == "lazy" and self.rate.every_tick
-
-    def _evaluation_kind(self) -> str:
-        if self._kind is None:
-            self._kind = self._evaluation()[0]
-        return self._kind
-
-    @property
-    def evaluates(self) -> str:
-        """When it is evaluated: what the config says of `evaluate`, or ``"wanted"`` by `Scene.compute_on_demand`."""
-        return "wanted" if self.on_demand and self.cfg.evaluate == "auto" else self.cfg.evaluate
+        return self.buffers.plan.is_lazy
 
     @property
     def changes_every_tick(self) -> bool:
         """Whether what it shows may change at ticks where the schedule does nothing: it is lazy, or its data late."""
-        ring = self.line.ring
-        return self._evaluation_kind() == "lazy" or (ring is not None and ring.has_delay)
+        ring = self.buffers.ring
+        return self.is_lazy or (ring is not None and ring.has_delay)
 
     def has_arrived(self, since: int) -> bool:
         """Whether a delayed sample of any env arrived at a tick after `since` and up to now.
 
         On CUDA, where the host does not look at the device, whether one may have.
         """
-        ring = self.line.ring
+        ring = self.buffers.ring
         if ring is None:
             return False
         older = 0 if getattr(self.engine, "fresh", True) else 1  # a sample of a state that is one tick old
-        if not self.captures.may_arrive(since, ring.soonest - older, ring.latest):
+        if not self.buffers.counter.may_arrive(since, ring.soonest - older, ring.latest):
             return False
         if not self.compute_on.is_cpu:
             return True
         self._read_ring()
         return bool((ring.shown_arrival.numpy() > since).any())
 
-    def check_evaluation(self) -> None:
-        """Raise `ConfigError` where ``evaluate="on_read"`` would change numbers, or a stage cannot see all ticks."""
-        if self.cfg.evaluate == "on_read" and self.line.has_memory:
-            raise ConfigError.single(
-                f"{type(self.cfg).__name__}({self.name!r})", "evaluate", "on_read", "'auto' or 'always'",
-                "Samples of this sensor depend on earlier ones, so none may be skipped.",
-            )  # fmt: skip
-        self.line.check_observers()
-
     @property
     def info(self) -> SensorInfo:
         """What the sensor resolved to, what it costs, whether it is lazy and why."""
-        evaluation, why = self._evaluation()
+        evaluation, why = self.buffers.plan.evaluation
         mount = self.mount
         return SensorInfo(
             specs=self.specs,
@@ -413,7 +366,7 @@ class Readable(Generic[CfgT, DataT]):
     @property
     def nbytes(self) -> int:
         """Bytes of memory of this sensor."""
-        return self.line.nbytes + (self.mount.nbytes if self.mount is not None else 0)
+        return self.buffers.nbytes + (self.mount.nbytes if self.mount is not None else 0)
 
     # Run-time knobs ---------------------------------------------------------------------------------------------------
 
@@ -433,8 +386,8 @@ class Readable(Generic[CfgT, DataT]):
         self._ready()
         rows = env_rows(env_ids, self.num_envs, self.device)
         if knob in ("delay", "jitter", "loss"):
-            ring = self.line.ring
-            if ring is None or getattr(self.line.cfg, knob) is None:
+            ring = self.buffers.ring
+            if ring is None or getattr(self.buffers.plan.cfg, knob) is None:
                 raise ConfigError.single(
                     f"{type(self.cfg).__name__}({self.name!r})", knob, value, "a knob that the config gives",
                     f"Absent knobs take no memory: use scene.reconfigure({self.name!r}, {knob}=...).",
@@ -449,7 +402,7 @@ class Readable(Generic[CfgT, DataT]):
                 f"{type(self.cfg).__name__}({self.name!r})", knob, value, "a number that the config gives",
                 f"None leaves out what it is for: use scene.reconfigure({self.name!r}, {knob}=...).",
             )  # fmt: skip
-        self.line.knobs.set(knob, value, rows)
+        self.buffers.knobs.set(knob, value, rows)
 
     def _is_param(self, name: str) -> bool:
         """Whether a name is a number of the config that hooks read through `params`."""
@@ -461,7 +414,7 @@ class Readable(Generic[CfgT, DataT]):
 
     def _set_param(self, name: str, value: Any, rows: torch.Tensor | None) -> None:
         title = f"{type(self.cfg).__name__}({self.name!r})"
-        hooks = self.line.hooks
+        hooks = self.buffers.plan.hooks
         if not self.params.has_table(name) and any(
             getattr(hook, "__recorded__", False) for hook in (hooks.raw, hooks.fused, hooks.transform, hooks.physics)
         ):
@@ -515,8 +468,7 @@ class Readable(Generic[CfgT, DataT]):
     def reset(self, env_ids: Any = None) -> None:
         """Reset this sensor alone for some envs (all for None) and capture anew.
 
-        A sensor class that defines `reset(self, env_mask)` thereby gets a hook: it is called with the uint8 [env] mask
-        of envs whose episode begins, before they are captured, and must set the sensor's own states of these envs.
+        An author's hook for it is `reset_state`.
         """
         if self._stale:
             self._ready()
@@ -538,13 +490,5 @@ class Readable(Generic[CfgT, DataT]):
         return self._package({name: self._squeeze(view) for name, view in record.items()})
 
     def retire(self, why: str) -> None:
-        """Make this object and every view it handed out raise on use."""
-        self._stale = why
-        self.captures.shown = -1
-        views = [shown for shown, _ in (self._lent or {}).values()]
-        if self.uses_ring_pipeline:
-            views += [self._truth_view, self._measured_view]
-        for view in views:
-            for value in self._tensors_of(view).values():
-                if type(value) is torch.Tensor:
-                    value.__class__ = StaleTensor
+        """Make this object raise on use. Tensors that it handed out keep their values."""
+        self._stale, self._shown_version = why, -1

@@ -12,6 +12,7 @@ from sensorium import registry
 from sensorium.engines.base import Engine
 from sensorium.errors import RegistrationError, SensoriumError
 from sensorium.measurement.record import TORCH_DTYPES
+from sensorium.measurement.work import SensorWork
 from sensorium.sensors.core.base import Sensor
 from sensorium.sensors.core.reader import Readable
 from sensorium.spec import (
@@ -109,14 +110,18 @@ def try_hooks(sensor: Sensor[Any, Any]) -> None:
     """
     plugin = registry.plugin_of(type(sensor))
     owner = f"sensor {sensor.name!r} ({type(sensor).__qualname__}{f', {plugin}' if plugin else ''})"
-    line, engine = sensor.line, sensor.engine
+    buffers, engine = sensor.buffers, sensor.engine
     guard = cast(Engine, DeclaredEngine(engine, type(sensor).needs(sensor.cfg, engine.supports, engine), owner))
     _lend(sensor, guard)
     try:
-        for hook, records in ((line.hooks.raw, 1), (line.hooks.fused, 2), (line.hooks.compute, 2)):
+        for hook, records in (
+            (buffers.plan.hooks.raw, 1),
+            (buffers.plan.hooks.fused, 2),
+            (buffers.plan.hooks.compute, 2),
+        ):
             if hook is not None:
                 _try_raw(sensor, hook, records, owner)
-        for segment in line.before_chain(sensor.compute_on.all_envs):
+        for segment in SensorWork(buffers, sensor.compute_on.all_envs).before_chain():
             segment.run()
         for is_measured in (True, False) if not sensor.uses_ring_pipeline else ():
             _check_outputs(sensor, sensor.outputs(is_measured), owner)
@@ -124,7 +129,7 @@ def try_hooks(sensor: Sensor[Any, Any]) -> None:
         raise
     except Exception as error:
         raise HookError(
-            f"{owner}: {blame(error, type(sensor))} {type(error).__name__}: {error}. The record is {line.truth!r}, "
+            f"{owner}: {blame(error, type(sensor))} {type(error).__name__}: {error}. The record is {buffers.truth!r}, "
             "[env, mount, ...]; what is written must have these shapes.",
             "shapes_and_dtypes",
         ) from error
@@ -141,13 +146,13 @@ def _lend(sensor: Sensor[Any, Any], engine: Engine) -> None:
 
 def _try_raw(sensor: Sensor[Any, Any], hook: Callable[..., object], records: int, owner: str) -> None:
     """Call the hook that makes the truth on records full of an odd number, and see whether it goes away."""
-    line = sensor.line
-    given = (line.truth, line.slot)[:records]
+    buffers = sensor.buffers
+    given = (buffers.truth, buffers.slot)[:records]
     for record in given:
         for view in record.tensors():
             if view.dtype in ODD:
                 view.fill_(ODD[view.dtype])
-    timeline = (line.slot_timeline,) if hook == line.hooks.fused else ()
+    timeline = (buffers.slot_timeline,) if hook == buffers.plan.hooks.fused else ()
     result = hook(*given, *timeline)
     for record, what in zip(given, ("raw", "slot") if timeline else ("truth", "measured"), strict=False):
         left = [name for name, view in record.items() if view.numel() and _is_odd(view)]

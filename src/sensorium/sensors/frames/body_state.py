@@ -199,7 +199,7 @@ class BodyState(SimpleSensor[BodyStateCfg, BodyStateData]):
             t.body_ang_vel = wp.from_torch(engine.array("body_ang_vel_w"), dtype=wp.vec3)
         for name in self.cfg.selected:
             setattr(t, name, getattr(raw.warp, name))
-        t.bad, t.any_bad = wp.from_torch(self.line.bad, dtype=wp.uint8), self.clock.bad_wp
+        t.bad, t.any_bad = self.buffers.bad_wp, self.clock.bad_wp
         self.compute_on.launch_task(_body_state, (self.mount.count,), t)
 
     def debug_draw(self) -> Iterable[DebugShape]:

@@ -356,7 +356,7 @@ class FrameTransformer(SimpleSensor[FrameTransformerCfg, FrameTransformerData]):
         t.body_quat = wp.from_torch(self.engine.array("body_quat_w"), dtype=wp.vec4)
         for name in self.cfg.selected:
             setattr(t, name, getattr(raw.warp, name))
-        t.bad, t.any_bad = wp.from_torch(self.line.bad, dtype=wp.uint8), self.clock.bad_wp
+        t.bad, t.any_bad = self.buffers.bad_wp, self.clock.bad_wp
         self.compute_on.launch_task(_frames, (self.mount.count, self.targets.count), t)
 
     def body_at_fault(self, env: int, mount: int) -> str:

@@ -24,7 +24,7 @@ from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, MountedSensorCfg, Vec3, bad
-from sensorium.compute import Rows, kernel, recorded
+from sensorium.compute import Rows, is_first, kernel, recorded, tick_captured
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
 from sensorium.measurement.record import Record, Timeline
 from sensorium.sensors.core.base import SimpleSensor, Supports
@@ -161,114 +161,112 @@ class BarometerCfg(MountedSensorCfg[BarometerData]):
         return (cp, cp, cp) if isinstance(cp, float) else cp
 
 
-@kernel
-def _air(
-    rows: Rows,
-    mount_body_in: wp.array[wp.int32],
-    mount_pos_in: wp.array2d[wp.vec3],
-    body_pos_in: wp.array2d[wp.vec3],
-    body_quat_in: wp.array2d[wp.vec4],
-    altitude_offset: F64,
-    pressure_out: wp.array2d[wp.float32],
-    altitude_out: wp.array2d[wp.float32],
-    bad_out: wp.array2d[wp.uint8],
-    any_bad: wp.array[wp.int32],
-) -> None:
-    i, mount = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
-    p = mount_pos_in[env, mount]
-    body = mount_body_in[mount]
-    bad_out[env, mount] = wp.uint8(0)
-    if body >= 0:
-        p = body_pos_in[env, body] + quat_rotate(body_quat_in[env, body], p)
-    if not is_finite3(p):
-        bad_out[env, mount] = wp.uint8(1)
-        any_bad[0] = 1
-    height = F64(p[2]) + altitude_offset
-    altitude_out[env, mount] = wp.float32(height)
-    pressure_out[env, mount] = wp.float32(isa_pressure(height))
+@wp.struct
+class BarometerTask:
+    """One barometer, for the kernels. Velocities and memory have a length of 0 where they are not needed."""
 
-
-@kernel
-def _response(
-    rows: Rows,
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
-    dt: F64,
-    lag: F64,
-    altitude_offset: F64,
-    warm: F64,
-    cp: wp.vec3,
-    wind: wp.vec3,
-    mount_body_in: wp.array[wp.int32],
-    mount_pos_in: wp.array2d[wp.vec3],
-    mount_quat_in: wp.array2d[wp.vec4],
-    # Engine; a first axis of length 0 means that the field is not needed
-    body_pos_in: wp.array2d[wp.vec3],
-    body_quat_in: wp.array2d[wp.vec4],
-    body_lin_vel_in: wp.array2d[wp.vec3],
-    body_ang_vel_in: wp.array2d[wp.vec3],
+    dt: F64
+    lag: F64
+    altitude_offset: F64
+    warm: F64
+    coefficients: wp.vec3
+    wind: wp.vec3
+    # Mount
+    mount_body: wp.array[wp.int32]
+    mount_pos: wp.array2d[wp.vec3]
+    mount_quat: wp.array2d[wp.vec4]
+    # Engine
+    body_pos: wp.array2d[wp.vec3]
+    body_quat: wp.array2d[wp.vec4]
+    body_lin_vel: wp.array2d[wp.vec3]
+    body_ang_vel: wp.array2d[wp.vec3]
     # Memory of the lag: z and excess pressure at the last sample, how far the response is behind, and the tick
-    last_z: wp.array2d[wp.float32],
-    last_excess: wp.array2d[wp.float32],
-    behind: wp.array2d[wp.float32],
-    last_tick: wp.array2d[wp.int32],
-    pressure_out: wp.array2d[wp.float32],
-    bad_out: wp.array2d[wp.uint8],
-    any_bad: wp.array[wp.int32],
-) -> None:
-    i, mount = wp.tid()
+    last_z: wp.array2d[wp.float32]
+    last_excess: wp.array2d[wp.float32]
+    behind: wp.array2d[wp.float32]
+    last_tick: wp.array2d[wp.int32]
+    # Output
+    pressure: wp.array2d[wp.float32]
+    altitude: wp.array2d[wp.float32]
+    bad: wp.array2d[wp.uint8]
+    any_bad: wp.array[wp.int32]
+
+
+@kernel
+def _air(rows: Rows, tasks: wp.array[BarometerTask]) -> None:
+    k, i, mount = wp.tid()
     env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
+    t = tasks[k]
+    if rows.mask[env] == wp.uint8(0) or mount >= t.mount_body.shape[0]:
         return
-    arm = mount_pos_in[env, mount]
-    q = mount_quat_in[env, mount]
+    p = t.mount_pos[env, mount]
+    body = t.mount_body[mount]
+    t.bad[env, mount] = wp.uint8(0)
+    if body >= 0:
+        p = t.body_pos[env, body] + quat_rotate(t.body_quat[env, body], p)
+    if not is_finite3(p):
+        t.bad[env, mount] = wp.uint8(1)
+        t.any_bad[0] = 1
+    height = F64(p[2]) + t.altitude_offset
+    t.altitude[env, mount] = wp.float32(height)
+    t.pressure[env, mount] = wp.float32(isa_pressure(height))
+
+
+@kernel
+def _response(rows: Rows, tasks: wp.array[BarometerTask]) -> None:
+    k, i, mount = wp.tid()
+    env = rows.start + i
+    t = tasks[k]
+    if rows.mask[env] == wp.uint8(0) or mount >= t.mount_body.shape[0]:
+        return
+    arm = t.mount_pos[env, mount]
+    q = t.mount_quat[env, mount]
     p = arm
     v = wp.vec3()
-    body = mount_body_in[mount]
+    body = t.mount_body[mount]
     if body >= 0:
-        turn = body_quat_in[env, body]
+        turn = t.body_quat[env, body]
         arm = quat_rotate(turn, arm)
         q = quat_multiply(turn, q)
-        p = body_pos_in[env, body] + arm
-        if body_lin_vel_in.shape[0] > 0:
-            v = body_lin_vel_in[env, body] + wp.cross(body_ang_vel_in[env, body], arm)
-    height = F64(p[2]) + altitude_offset
+        p = t.body_pos[env, body] + arm
+        if t.body_lin_vel.shape[0] > 0:
+            v = t.body_lin_vel[env, body] + wp.cross(t.body_ang_vel[env, body], arm)
+    height = F64(p[2]) + t.altitude_offset
     pressure = isa_pressure(height)
-    v = quat_rotate_inverse(q, v - wind)
+    v = quat_rotate_inverse(q, v - t.wind)
+    cp = t.coefficients
     squares = cp[0] * v[0] * v[0] + cp[1] * v[1] * v[1] + cp[2] * v[2] * v[2]
     excess = 0.5 * wp.float32(isa_density(height)) * squares
     if not (wp.isfinite(excess) and wp.isfinite(p[2])):
-        bad_out[env, mount] = wp.uint8(1)
-        any_bad[0] = 1
-        pressure_out[env, mount] = wp.nan
+        t.bad[env, mount] = wp.uint8(1)
+        t.any_bad[0] = 1
+        t.pressure[env, mount] = wp.nan
         return  # flagged; the response stays where it was
     late = _ZERO
-    if last_tick.shape[0] > 0:
-        captured = clock[0] - clock[2]
-        elapsed = captured - last_tick[env, mount]
-        if reset_tick[env] != clock[0] and elapsed > 0:
+    if t.last_tick.shape[0] > 0:
+        captured = tick_captured(rows)
+        elapsed = captured - t.last_tick[env, mount]
+        if not is_first(rows, env) and elapsed > 0:
             # a change that comes steadily over the time T leaves the response (1 - exp(-T / lag)) lag / T of it behind
-            part = F64(elapsed) * dt / lag
+            part = F64(elapsed) * t.dt / t.lag
             kept = wp.exp(-part)
-            before = isa_pressure(F64(last_z[env, mount]) + altitude_offset)
-            change = pressure - before + F64(excess - last_excess[env, mount])
-            late = kept * F64(behind[env, mount]) + (_ONE - kept) / part * change
-        last_z[env, mount] = p[2]
-        last_excess[env, mount] = excess
-        behind[env, mount] = wp.float32(late)
-        last_tick[env, mount] = captured
-    pressure_out[env, mount] = wp.float32(pressure + F64(excess) + warm - late)
+            before = isa_pressure(F64(t.last_z[env, mount]) + t.altitude_offset)
+            change = pressure - before + F64(excess - t.last_excess[env, mount])
+            late = kept * F64(t.behind[env, mount]) + (_ONE - kept) / part * change
+        t.last_z[env, mount] = p[2]
+        t.last_excess[env, mount] = excess
+        t.behind[env, mount] = wp.float32(late)
+        t.last_tick[env, mount] = captured
+    t.pressure[env, mount] = wp.float32(pressure + F64(excess) + t.warm - late)
 
 
 @kernel
-def _altitude(rows: Rows, pressure_in: wp.array2d[wp.float32], altitude_out: wp.array2d[wp.float32]) -> None:
-    i, mount = wp.tid()
+def _altitude(rows: Rows, tasks: wp.array[BarometerTask]) -> None:
+    k, i, mount = wp.tid()
     env = rows.start + i
-    if rows.mask[env] != wp.uint8(0):
-        altitude_out[env, mount] = wp.float32(isa_altitude(F64(pressure_in[env, mount])))
+    t = tasks[k]
+    if rows.mask[env] != wp.uint8(0) and mount < t.mount_body.shape[0]:
+        t.altitude[env, mount] = wp.float32(isa_altitude(F64(t.pressure[env, mount])))
 
 
 class Barometer(SimpleSensor[BarometerCfg, BarometerData]):
@@ -286,72 +284,42 @@ class Barometer(SimpleSensor[BarometerCfg, BarometerData]):
     def setup(self) -> None:
         """Make the memory that a lag needs."""
         shape = (self.mount.count,)
-        self._has_lag = self.cfg.lag > 0.0
-        if self._has_lag:
+        if self.cfg.lag:
             self._lagging = [self.new_state(name, shape) for name in ("z", "excess", "behind")]
             self._lag_tick = self.new_state("tick", shape).view(torch.int32)
 
+    def _task(self, record: Record) -> Any:
+        """Return this barometer for the kernels; `record` is read and written."""
+        cfg, engine, t = self.cfg, self.engine, BarometerTask()
+        t.dt, t.lag, t.altitude_offset = self.clock.dt, cfg.lag, cfg.altitude_offset
+        t.warm = cfg.temperature_coefficient * (cfg.temperature - REFERENCE_TEMPERATURE)
+        t.coefficients, t.wind = wp.vec3(*cfg.coefficients), wp.vec3(*cfg.wind)
+        t.mount_body, t.mount_pos, t.mount_quat = self.mount.warp_inputs
+        t.body_pos = wp.from_torch(engine.array("body_pos_w"), dtype=wp.vec3)
+        t.body_quat = wp.from_torch(engine.array("body_quat_w"), dtype=wp.vec4)
+        if any(cfg.coefficients):
+            t.body_lin_vel = wp.from_torch(engine.array("body_lin_vel_w"), dtype=wp.vec3)
+            t.body_ang_vel = wp.from_torch(engine.array("body_ang_vel_w"), dtype=wp.vec3)
+        if cfg.lag:
+            t.last_z, t.last_excess, t.behind = map(wp.from_torch, self._lagging)
+            t.last_tick = wp.from_torch(self._lag_tick)
+        t.pressure, t.altitude = record.warp.pressure, record.warp.altitude
+        t.bad, t.any_bad = self.buffers.bad_wp, self.clock.bad_wp
+        return t
+
     @recorded
     def update_raw_data(self, raw: Record) -> None:
-        """Compute height and pressure of each mount in one launch."""
-        body, offset, _ = self.mount.warp_inputs
-        self.compute_on.launch(
-            _air,
-            (self.mount.count,),
-            [
-                body,
-                offset,
-                wp.from_torch(self.engine.array("body_pos_w"), dtype=wp.vec3),
-                wp.from_torch(self.engine.array("body_quat_w"), dtype=wp.vec4),
-                wp.float64(self.cfg.altitude_offset),
-            ],
-            [raw.warp.pressure, raw.warp.altitude, wp.from_torch(self.line.bad, dtype=wp.uint8), self.clock.bad_wp],
-        )
+        """Compute height and pressure of each mount in one launch, which all barometers of one rate share."""
+        self.compute_on.launch_task(_air, (self.mount.count,), self._task(raw))
 
     @recorded
     def apply_physics_imperfections(self, slot: Record, timeline: Timeline) -> None:
         """Add position error, temperature offset and lag to the measured pressure (one launch, none without them)."""
-        cfg, device = self.cfg, self.device
-        has_wind = any(cfg.coefficients)
-        warm = cfg.temperature_coefficient * (cfg.temperature - REFERENCE_TEMPERATURE)
-        if not (self._has_lag or has_wind or warm):
-            return
-        none = torch.zeros((0, 1), dtype=torch.float32, device=device)
-
-        def vectors(name: str) -> Any:
-            array = self.engine.array(name) if has_wind else torch.zeros((0, 1, 3), dtype=torch.float32, device=device)
-            return wp.from_torch(array, dtype=wp.vec3)
-
-        last = self._lagging if self._has_lag else [none] * 3
-        tick = self._lag_tick if self._has_lag else none.to(torch.int32)
-        self.compute_on.launch(
-            _response,
-            (self.mount.count,),
-            [
-                self.clock.words_wp,
-                self.clock.reset_tick_wp,
-                wp.float64(self.clock.dt),
-                wp.float64(cfg.lag),
-                wp.float64(cfg.altitude_offset),
-                wp.float64(warm),
-                wp.vec3(*cfg.coefficients),
-                wp.vec3(*cfg.wind),
-                *self.mount.warp_inputs,
-                wp.from_torch(self.engine.array("body_pos_w"), dtype=wp.vec3),
-                wp.from_torch(self.engine.array("body_quat_w"), dtype=wp.vec4),
-                vectors("body_lin_vel_w"),
-                vectors("body_ang_vel_w"),
-            ],
-            [
-                *(wp.from_torch(state, dtype=wp.float32) for state in last),
-                wp.from_torch(tick, dtype=wp.int32),
-                slot.warp.pressure,
-                wp.from_torch(self.line.bad, dtype=wp.uint8),
-                self.clock.bad_wp,
-            ],
-        )
+        t = self._task(slot)
+        if self.cfg.lag or any(self.cfg.coefficients) or t.warm:
+            self.compute_on.launch_task(_response, (self.mount.count,), t)
 
     @recorded
     def derive_measured(self, slot: Record) -> None:
         """Compute the altitude that the measured pressure has in the standard atmosphere."""
-        self.compute_on.launch(_altitude, (self.mount.count,), [slot.warp.pressure], [slot.warp.altitude])
+        self.compute_on.launch_task(_altitude, (self.mount.count,), self._task(slot))

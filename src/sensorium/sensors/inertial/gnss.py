@@ -23,14 +23,15 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import Cfg, Float, Knob, MountedSensorCfg, Vec3, bad
-from sensorium.compute import Rows, kernel, recorded
+from sensorium.cfg import Cfg, Float, MountedSensorCfg, Vec3, bad
+from sensorium.compute import Rows, is_first, kernel, recorded, sample_normals, tick_captured
 from sensorium.geometry.geodesy import enu_axes, enu_to_geodetic_wp, geodetic_to_ecef
 from sensorium.geometry.transforms import quat_rotate
 from sensorium.measurement.record import Record, Timeline
-from sensorium.random import normal_table, normals4
+from sensorium.random import normal_table
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor
+from sensorium.sensors.core.prefixed import GnssKnobs
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, Field, exact_fraction
 from sensorium.world.mount import is_finite3
 
@@ -94,7 +95,7 @@ class SkyZone(Cfg):
         return value
 
 
-class GnssCfg(MountedSensorCfg[GnssData]):
+class GnssCfg(MountedSensorCfg[GnssData], GnssKnobs):
     """Configuration of a GNSS receiver; its antenna is at the mount with `offset`. Knobs: ``pos_noise``, ``vel_noise``.
 
     Receivers have 1 to 20 Hz and 50 to 200 ms of latency: give `rate_hz` and `delay`. `loss` drops whole samples.
@@ -125,30 +126,7 @@ class GnssCfg(MountedSensorCfg[GnssData]):
     zones: tuple[SkyZone, ...] = ()
     """Where the sky is not free."""
 
-    pos_noise: Knob = None
-    """`noise` of pos_enu, m."""
-    pos_noise_density: Knob = None
-    """`noise_density` of pos_enu, m/sqrt(Hz)."""
-    pos_bias: Knob = None
-    """`bias` of pos_enu, m."""
-    pos_random_walk: Knob = None
-    """`random_walk` of pos_enu, m per sample."""
-    pos_random_walk_density: Knob = None
-    """`random_walk_density` of pos_enu, m*sqrt(Hz)."""
-    pos_resolution: Knob = None
-    """`resolution` of pos_enu, m."""
-    vel_noise: Knob = None
-    """`noise` of vel_enu, m/s."""
-    vel_noise_density: Knob = None
-    """`noise_density` of vel_enu, m/s/sqrt(Hz)."""
-    vel_bias: Knob = None
-    """`bias` of vel_enu, m/s."""
-    vel_random_walk: Knob = None
-    """`random_walk` of vel_enu, m/s per sample."""
-    vel_random_walk_density: Knob = None
-    """`random_walk_density` of vel_enu, m/s*sqrt(Hz)."""
-    vel_resolution: Knob = None
-    """`resolution` of vel_enu, m/s."""
+    prefixed_knobs: ClassVar[Mapping[str, tuple[str, str]]] = {"pos": ("pos_enu", "m"), "vel": ("vel_enu", "m/s")}
 
     @field_validator("origin")
     @classmethod
@@ -189,178 +167,162 @@ class GnssCfg(MountedSensorCfg[GnssData]):
         return value
 
 
-@kernel
-def _truth(
-    rows: Rows,
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
-    mount_body_in: wp.array[wp.int32],
-    mount_pos_in: wp.array2d[wp.vec3],
-    body_pos_in: wp.array2d[wp.vec3],
-    body_quat_in: wp.array2d[wp.vec4],
-    body_lin_vel_in: wp.array2d[wp.vec3],
-    body_ang_vel_in: wp.array2d[wp.vec3],
+@wp.struct
+class GnssTask:
+    """One receiver, for the kernels."""
+
+    # Mount and engine
+    mount_body: wp.array[wp.int32]
+    mount_pos: wp.array2d[wp.vec3]
+    body_pos: wp.array2d[wp.vec3]
+    body_quat: wp.array2d[wp.vec4]
+    body_lin_vel: wp.array2d[wp.vec3]
+    body_ang_vel: wp.array2d[wp.vec3]
     # World
-    east: wp.vec3,
-    north: wp.vec3,
-    origin: wp.vec3d,
-    axes: wp.mat33d,
+    east: wp.vec3
+    north: wp.vec3
+    origin: wp.vec3d
+    axes: wp.mat33d
     # Sky
-    best: int,
-    hdop: float,
-    vdop: float,
-    first_fix_ticks: int,
-    again_ticks: int,
-    zone_low_in: wp.array[wp.vec3],
-    zone_high_in: wp.array[wp.vec3],
-    zone_fix_in: wp.array[wp.int32],
-    zone_dop_in: wp.array[wp.float32],
+    best: wp.int32
+    best_hdop: wp.float32
+    best_vdop: wp.float32
+    first_fix_ticks: wp.int32
+    again_ticks: wp.int32
+    zone_low: wp.array[wp.vec3]
+    zone_high: wp.array[wp.vec3]
+    zone_fix: wp.array[wp.int32]
+    zone_dop: wp.array[wp.float32]
     # Memory of the last capture in an outage: 0, or the ticks since the reset plus one
-    outage: wp.array2d[wp.int32],
+    outage: wp.array2d[wp.int32]
+    # The wandering error: its law, the process with deviation 1, and the tick of the last capture
+    decay: F64
+    sd: wp.vec3
+    key0: wp.uint32
+    key1: wp.uint32
+    normals: wp.array[wp.vec3]
+    error: wp.array2d[wp.vec3]
+    error_tick: wp.array2d[wp.int32]
+    # What was reported last
+    held_pos: wp.array2d[wp.vec3]
+    held_vel: wp.array2d[wp.vec3]
     # Output
-    lla_out: wp.array3d[wp.float64],
-    pos_out: wp.array2d[wp.vec3],
-    vel_out: wp.array2d[wp.vec3],
-    fix_out: wp.array2d[wp.int32],
-    hdop_out: wp.array2d[wp.float32],
-    vdop_out: wp.array2d[wp.float32],
-    bad_out: wp.array2d[wp.uint8],
-    any_bad: wp.array[wp.int32],
-) -> None:
-    i, mount = wp.tid()
+    lla: wp.array3d[wp.float64]
+    pos: wp.array2d[wp.vec3]
+    vel: wp.array2d[wp.vec3]
+    fix: wp.array2d[wp.int32]
+    hdop: wp.array2d[wp.float32]
+    vdop: wp.array2d[wp.float32]
+    bad: wp.array2d[wp.uint8]
+    any_bad: wp.array[wp.int32]
+
+
+@wp.func
+def _write_lla(t: GnssTask, env: int, mount: int, enu: wp.vec3) -> None:
+    place = enu_to_geodetic_wp(wp.vec3d(wp.float64(enu[0]), wp.float64(enu[1]), wp.float64(enu[2])), t.origin, t.axes)
+    t.lla[env, mount, 0] = place[0] * _DEGREES
+    t.lla[env, mount, 1] = place[1] * _DEGREES
+    t.lla[env, mount, 2] = place[2]
+
+
+@kernel
+def _truth(rows: Rows, tasks: wp.array[GnssTask]) -> None:
+    k, i, mount = wp.tid()
     env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
+    t = tasks[k]
+    if rows.mask[env] == wp.uint8(0) or mount >= t.mount_body.shape[0]:
         return
-    p = mount_pos_in[env, mount]
+    p = t.mount_pos[env, mount]
     v = wp.vec3()
-    body = mount_body_in[mount]
+    body = t.mount_body[mount]
     if body >= 0:
-        arm = quat_rotate(body_quat_in[env, body], p)
-        p = body_pos_in[env, body] + arm
-        v = body_lin_vel_in[env, body] + wp.cross(body_ang_vel_in[env, body], arm)
-    enu = wp.vec3(wp.dot(east, p), wp.dot(north, p), p[2])
-    pos_out[env, mount] = enu
-    vel_out[env, mount] = wp.vec3(wp.dot(east, v), wp.dot(north, v), v[2])
-    place = enu_to_geodetic_wp(wp.vec3d(wp.float64(enu[0]), wp.float64(enu[1]), wp.float64(enu[2])), origin, axes)
-    lla_out[env, mount, 0] = place[0] * _DEGREES
-    lla_out[env, mount, 1] = place[1] * _DEGREES
-    lla_out[env, mount, 2] = place[2]
+        arm = quat_rotate(t.body_quat[env, body], p)
+        p = t.body_pos[env, body] + arm
+        v = t.body_lin_vel[env, body] + wp.cross(t.body_ang_vel[env, body], arm)
+    enu = wp.vec3(wp.dot(t.east, p), wp.dot(t.north, p), p[2])
+    t.pos[env, mount] = enu
+    t.vel[env, mount] = wp.vec3(wp.dot(t.east, v), wp.dot(t.north, v), v[2])
+    _write_lla(t, env, mount, enu)
     # The fix
-    fix = best
+    fix = t.best
     dop = wp.float32(1.0)
-    for k in range(zone_fix_in.shape[0]):
-        low = zone_low_in[k]
-        high = zone_high_in[k]
+    for zone in range(t.zone_fix.shape[0]):
+        low = t.zone_low[zone]
+        high = t.zone_high[zone]
         if (
             p[0] >= low[0] and p[1] >= low[1] and p[2] >= low[2]
             and p[0] <= high[0] and p[1] <= high[1] and p[2] <= high[2]
         ):  # fmt: skip
-            fix = wp.min(fix, zone_fix_in[k])
-            dop = wp.max(dop, zone_dop_in[k])
-    since_reset = clock[0] - clock[2] - reset_tick[env]
-    if again_ticks > 0:
+            fix = wp.min(fix, t.zone_fix[zone])
+            dop = wp.max(dop, t.zone_dop[zone])
+    since_reset = tick_captured(rows) - rows.reset_tick[env]
+    if t.again_ticks > 0:
         if fix == 0:
-            outage[env, mount] = since_reset + 1
-        elif outage[env, mount] > 0 and since_reset + 1 - outage[env, mount] < again_ticks:
+            t.outage[env, mount] = since_reset + 1
+        elif t.outage[env, mount] > 0 and since_reset + 1 - t.outage[env, mount] < t.again_ticks:
             fix = 0
-    if since_reset < first_fix_ticks:
+    if since_reset < t.first_fix_ticks:
         fix = 0
-    fix_out[env, mount] = fix
-    hdop_out[env, mount] = dop * hdop
-    vdop_out[env, mount] = dop * vdop
+    t.fix[env, mount] = fix
+    t.hdop[env, mount] = dop * t.best_hdop
+    t.vdop[env, mount] = dop * t.best_vdop
     flag = wp.uint8(0)
     if fix == 0:
-        hdop_out[env, mount] = wp.inf
-        vdop_out[env, mount] = wp.inf
+        t.hdop[env, mount] = wp.inf
+        t.vdop[env, mount] = wp.inf
         flag = wp.static(wp.uint8(NO_FIX))
     if not (is_finite3(p) and is_finite3(v)):
         flag = wp.uint8(1)
-        any_bad[0] = 1
-    bad_out[env, mount] = flag
+        t.any_bad[0] = 1
+    t.bad[env, mount] = flag
 
 
 @kernel
-def _wander(
-    rows: Rows,
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
-    decay: F64,
-    sd: wp.vec3,
-    key0: wp.uint32,
-    key1: wp.uint32,
-    table: wp.array[wp.vec3],
-    fix_in: wp.array2d[wp.int32],
-    hdop_in: wp.array2d[wp.float32],
-    vdop_in: wp.array2d[wp.float32],
-    # Memory: the process with deviation 1, and the tick of the last capture
-    state: wp.array2d[wp.vec3],
-    last_tick: wp.array2d[wp.int32],
-    pos: wp.array2d[wp.vec3],
-) -> None:
-    i, mount = wp.tid()
+def _wander(rows: Rows, tasks: wp.array[GnssTask]) -> None:
+    k, i, mount = wp.tid()
     env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
+    t = tasks[k]
+    if rows.mask[env] == wp.uint8(0) or mount >= t.mount_body.shape[0]:
         return
-    captured = clock[0] - clock[2]
-    w4 = normals4(
-        wp.uint32(clock[0]),
-        wp.uint32(rows.first_env + env),
-        wp.uint32(episode[env]),
-        wp.uint32(mount),
-        key0,
-        key1,
-        table,
-    )
+    captured = tick_captured(rows)
+    w4 = sample_normals(rows, env, wp.uint32(mount), t.key0, t.key1, t.normals)
     w = wp.vec3(w4[0], w4[1], w4[2])
     e = w  # the first sample is drawn from the long-run law
-    if reset_tick[env] != clock[0]:
+    if not is_first(rows, env):
         # in float64: for samples that are close together 1 - kept^2 is lost in the rounding of float32
-        kept = wp.exp(-F64(captured - last_tick[env, mount]) * decay)
+        kept = wp.exp(-F64(captured - t.error_tick[env, mount]) * t.decay)
         fresh = wp.sqrt(F64(1.0) - kept * kept)
-        e = wp.vec3(kept * wp.vec3d(state[env, mount]) + fresh * wp.vec3d(w))
-    state[env, mount] = e
-    last_tick[env, mount] = captured
-    if fix_in[env, mount] != 0:
-        h = hdop_in[env, mount]
-        error = wp.vec3(h * sd[0] * e[0], h * sd[1] * e[1], vdop_in[env, mount] * sd[2] * e[2])
-        pos[env, mount] = pos[env, mount] + error
+        e = wp.vec3(kept * wp.vec3d(t.error[env, mount]) + fresh * wp.vec3d(w))
+    t.error[env, mount] = e
+    t.error_tick[env, mount] = captured
+    if t.fix[env, mount] != 0:
+        h = t.hdop[env, mount]
+        error = wp.vec3(h * t.sd[0] * e[0], h * t.sd[1] * e[1], t.vdop[env, mount] * t.sd[2] * e[2])
+        t.pos[env, mount] = t.pos[env, mount] + error
 
 
 @kernel
-def _report(
-    rows: Rows,
-    fix_in: wp.array2d[wp.int32],
-    origin: wp.vec3d,
-    axes: wp.mat33d,
-    held_pos: wp.array2d[wp.vec3],
-    held_vel: wp.array2d[wp.vec3],
-    lla_out: wp.array3d[wp.float64],
-    pos: wp.array2d[wp.vec3],
-    vel: wp.array2d[wp.vec3],
-) -> None:
-    i, mount = wp.tid()
+def _report(rows: Rows, tasks: wp.array[GnssTask]) -> None:
+    k, i, mount = wp.tid()
     env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
+    t = tasks[k]
+    if rows.mask[env] == wp.uint8(0) or mount >= t.mount_body.shape[0]:
         return
-    p = pos[env, mount]
-    v = vel[env, mount]
-    fix = fix_in[env, mount]
+    p = t.pos[env, mount]
+    v = t.vel[env, mount]
+    fix = t.fix[env, mount]
     if fix == 0:
-        p = held_pos[env, mount]
-        v = held_vel[env, mount]
+        p = t.held_pos[env, mount]
+        v = t.held_vel[env, mount]
     elif fix == FIX_2D:
-        p[2] = held_pos[env, mount][2]
+        p[2] = t.held_pos[env, mount][2]
         v[2] = 0.0
     if is_finite3(p) and is_finite3(v):
-        held_pos[env, mount] = p
-        held_vel[env, mount] = v
-    pos[env, mount] = p
-    vel[env, mount] = v
-    place = enu_to_geodetic_wp(wp.vec3d(wp.float64(p[0]), wp.float64(p[1]), wp.float64(p[2])), origin, axes)
-    lla_out[env, mount, 0] = place[0] * _DEGREES
-    lla_out[env, mount, 1] = place[1] * _DEGREES
-    lla_out[env, mount, 2] = place[2]
+        t.held_pos[env, mount] = p
+        t.held_vel[env, mount] = v
+    t.pos[env, mount] = p
+    t.vel[env, mount] = v
+    _write_lla(t, env, mount, p)
 
 
 class Gnss(SimpleSensor[GnssCfg, GnssData]):
@@ -373,7 +335,6 @@ class Gnss(SimpleSensor[GnssCfg, GnssData]):
 
     requires = (BODY_POSE, BODY_VELOCITY)
     checks_state: ClassVar[bool] = True
-    knob_prefixes: ClassVar[Mapping[str, str]] = {"pos": "pos_enu", "vel": "vel_enu"}
 
     def setup(self) -> None:
         """Make the memories of fix, error and last report."""
@@ -390,104 +351,59 @@ class Gnss(SimpleSensor[GnssCfg, GnssData]):
         """Return the ticks that a time needs, rounded up."""
         return math.ceil(exact_fraction(seconds) / self.clock.dt_exact)
 
-    @recorded
-    def update_raw_data(self, raw: Record) -> None:
-        """Compute position, velocity and fix of each mount in one launch."""
-        cfg, array = self.cfg, self.engine.array
+    def _task(self, record: Record) -> Any:
+        """Return this receiver for the kernels; `record` is read and written."""
+        cfg, device, t = self.cfg, self.compute_on.wp_device, GnssTask()
         turn = math.radians(cfg.heading_deg)
-        device = self.compute_on.wp_device
 
         def corners(values: Iterable[Vec3]) -> Any:
-            rows = np.asarray(list(values), np.float32).reshape(-1, 3)
-            return wp.array(rows, dtype=wp.vec3, device=device)
+            return wp.array(np.asarray(list(values), np.float32).reshape(-1, 3), dtype=wp.vec3, device=device)
 
-        body, offset, _ = self.mount.warp_inputs
-        self.compute_on.launch(
-            _truth,
-            (self.mount.count,),
-            [
-                self.clock.words_wp,
-                self.clock.reset_tick_wp,
-                body,
-                offset,
-                wp.from_torch(array("body_pos_w"), dtype=wp.vec3),
-                wp.from_torch(array("body_quat_w"), dtype=wp.vec4),
-                wp.from_torch(array("body_lin_vel_w"), dtype=wp.vec3),
-                wp.from_torch(array("body_ang_vel_w"), dtype=wp.vec3),
-                wp.vec3(math.cos(turn), -math.sin(turn), 0.0),
-                wp.vec3(math.sin(turn), math.cos(turn), 0.0),
-                self._origin_ecef,
-                self._enu_axes,
-                FIXES[cfg.fix],
-                cfg.hdop,
-                cfg.vdop,
-                self._ticks(cfg.time_to_first_fix),
-                self._ticks(cfg.reacquisition_time),
-                corners(zone.low for zone in cfg.zones),
-                corners(zone.high for zone in cfg.zones),
-                wp.array([FIXES[zone.fix] for zone in cfg.zones], dtype=wp.int32, device=device),
-                wp.array([zone.dop for zone in cfg.zones], dtype=wp.float32, device=device),
-            ],
-            [
-                wp.from_torch(self._outage, dtype=wp.int32),
-                raw.warp.lla,
-                raw.warp.pos_enu,
-                raw.warp.vel_enu,
-                raw.warp.fix,
-                raw.warp.hdop,
-                raw.warp.vdop,
-                wp.from_torch(self.line.bad, dtype=wp.uint8),
-                self.clock.bad_wp,
-            ],
+        t.mount_body, t.mount_pos, _ = self.mount.warp_inputs
+        t.body_pos, t.body_lin_vel, t.body_ang_vel = (
+            wp.from_torch(self.engine.array(f"body_{name}_w"), dtype=wp.vec3) for name in ("pos", "lin_vel", "ang_vel")
         )
+        t.body_quat = wp.from_torch(self.engine.array("body_quat_w"), dtype=wp.vec4)
+        t.east = wp.vec3(math.cos(turn), -math.sin(turn), 0.0)
+        t.north = wp.vec3(math.sin(turn), math.cos(turn), 0.0)
+        t.origin, t.axes = self._origin_ecef, self._enu_axes
+        t.best, t.best_hdop, t.best_vdop = FIXES[cfg.fix], cfg.hdop, cfg.vdop
+        t.first_fix_ticks, t.again_ticks = self._ticks(cfg.time_to_first_fix), self._ticks(cfg.reacquisition_time)
+        t.zone_low = corners(zone.low for zone in cfg.zones)
+        t.zone_high = corners(zone.high for zone in cfg.zones)
+        t.zone_fix = wp.array([FIXES[zone.fix] for zone in cfg.zones], dtype=wp.int32, device=device)
+        t.zone_dop = wp.array([zone.dop for zone in cfg.zones], dtype=wp.float32, device=device)
+        t.outage = wp.from_torch(self._outage)
+        t.decay, t.sd = self.clock.dt / cfg.tau, wp.vec3(cfg.horizontal_sd, cfg.horizontal_sd, cfg.vertical_sd)
+        t.key0, t.key1 = self.stream("wander")
+        t.normals = normal_table(device)
+        t.error, t.error_tick = wp.from_torch(self._error, dtype=wp.vec3), wp.from_torch(self._error_tick)
+        t.held_pos, t.held_vel = (wp.from_torch(state, dtype=wp.vec3) for state in self._held)
+        t.lla, t.pos, t.vel = record.warp.lla, record.warp.pos_enu, record.warp.vel_enu
+        t.fix, t.hdop, t.vdop = record.warp.fix, record.warp.hdop, record.warp.vdop
+        t.bad, t.any_bad = self.buffers.bad_wp, self.clock.bad_wp
+        return t
+
+    @recorded
+    def update_raw_data(self, raw: Record) -> None:
+        """Compute position, velocity and fix in one launch, which all receivers of one rate share."""
+        self.compute_on.launch_task(_truth, (self.mount.count,), self._task(raw))
 
     @recorded
     def apply_physics_imperfections(self, slot: Record, timeline: Timeline) -> None:
         """Add the wandering error to the measured position (one launch, none without one)."""
-        cfg = self.cfg
-        if not (cfg.horizontal_sd or cfg.vertical_sd):
-            return
-        self.compute_on.launch(
-            _wander,
-            (self.mount.count,),
-            [
-                self.clock.words_wp,
-                self.clock.episode_wp,
-                self.clock.reset_tick_wp,
-                wp.float64(self.clock.dt / cfg.tau),
-                wp.vec3(cfg.horizontal_sd, cfg.horizontal_sd, cfg.vertical_sd),
-                *(wp.uint32(word) for word in self.stream("wander")),
-                normal_table(self.compute_on.wp_device),
-                slot.warp.fix,
-                slot.warp.hdop,
-                slot.warp.vdop,
-            ],
-            [
-                wp.from_torch(self._error, dtype=wp.vec3),
-                wp.from_torch(self._error_tick, dtype=wp.int32),
-                slot.warp.pos_enu,
-            ],
-        )
+        if self.cfg.horizontal_sd or self.cfg.vertical_sd:
+            self.compute_on.launch_task(_wander, (self.mount.count,), self._task(slot))
 
     @recorded
     def derive_measured(self, slot: Record) -> None:
         """Hold what a receiver without a fix holds, and compute the geodetic coordinates (one launch)."""
-        self.compute_on.launch(
-            _report,
-            (self.mount.count,),
-            [slot.warp.fix, self._origin_ecef, self._enu_axes],
-            [
-                *(wp.from_torch(state, dtype=wp.vec3) for state in self._held),
-                slot.warp.lla,
-                slot.warp.pos_enu,
-                slot.warp.vel_enu,
-            ],
-        )
+        self.compute_on.launch_task(_report, (self.mount.count,), self._task(slot))
 
     def debug_draw(self) -> Iterable[DebugShape]:
         """Draw the measured positions as points in the world."""
         self._ready()
-        enu = self.line.work["pos_enu"]
+        enu = self.buffers.work["pos_enu"]
         turn = math.radians(self.cfg.heading_deg)
         x = math.cos(turn) * enu[..., 0] + math.sin(turn) * enu[..., 1]
         y = -math.sin(turn) * enu[..., 0] + math.cos(turn) * enu[..., 1]

@@ -18,13 +18,14 @@ import warp as wp
 from pydantic import field_validator
 from torch import Tensor
 
-from sensorium.cfg import Knob, MountedSensorCfg, Vec3, bad
-from sensorium.compute import Rows, kernel, recorded
+from sensorium.cfg import MountedSensorCfg, Vec3, bad
+from sensorium.compute import Rows, is_first, kernel, recorded, tick_captured
 from sensorium.errors import nearest
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
 from sensorium.measurement.record import Record
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor, Supports
+from sensorium.sensors.core.prefixed import ImuKnobs
 from sensorium.spec import BODY_ACCELERATION, BODY_POSE, BODY_VELOCITY, GRAVITY, MAGNETIC, Field, Requirement
 from sensorium.world.mount import is_finite3, is_finite4
 
@@ -58,7 +59,7 @@ FIELDS = ("pos_w", "quat_w", "projected_gravity_b", "lin_vel_b", "ang_vel_b", "l
 MEASURED = ("ang_vel_b", "lin_acc_b", "mag_b")
 
 
-class ImuCfg(MountedSensorCfg[ImuData]):
+class ImuCfg(MountedSensorCfg[ImuData], ImuKnobs):
     """Configuration of an IMU. Knobs: per field (``noise={"ang_vel_b": 0.01}``) or by prefix (``gyro_noise=0.01``)."""
 
     fields: tuple[str, ...] | Literal["all"] = MEASURED
@@ -72,42 +73,11 @@ class ImuCfg(MountedSensorCfg[ImuData]):
     """Where accelerations come from: the engine, or differences of the mount's world velocity over the true elapsed
     time, never across a reset (the first sample is then not valid). auto: the engine's where it can give them."""
 
-    acc_noise: Knob = None
-    """`noise` of lin_acc_b, m/s^2."""
-    acc_noise_density: Knob = None
-    """`noise_density` of lin_acc_b, m/s^2/sqrt(Hz)."""
-    acc_bias: Knob = None
-    """`bias` of lin_acc_b, m/s^2."""
-    acc_random_walk: Knob = None
-    """`random_walk` of lin_acc_b, m/s^2 per sample."""
-    acc_random_walk_density: Knob = None
-    """`random_walk_density` of lin_acc_b, m/s^3/sqrt(Hz)."""
-    acc_resolution: Knob = None
-    """`resolution` of lin_acc_b, m/s^2."""
-    gyro_noise: Knob = None
-    """`noise` of ang_vel_b, rad/s."""
-    gyro_noise_density: Knob = None
-    """`noise_density` of ang_vel_b, rad/s/sqrt(Hz)."""
-    gyro_bias: Knob = None
-    """`bias` of ang_vel_b, rad/s."""
-    gyro_random_walk: Knob = None
-    """`random_walk` of ang_vel_b, rad/s per sample."""
-    gyro_random_walk_density: Knob = None
-    """`random_walk_density` of ang_vel_b, rad/s^2/sqrt(Hz)."""
-    gyro_resolution: Knob = None
-    """`resolution` of ang_vel_b, rad/s."""
-    mag_noise: Knob = None
-    """`noise` of mag_b, in the field's unit."""
-    mag_noise_density: Knob = None
-    """`noise_density` of mag_b, unit/sqrt(Hz)."""
-    mag_bias: Knob = None
-    """`bias` of mag_b, in the field's unit."""
-    mag_random_walk: Knob = None
-    """`random_walk` of mag_b, in the field's unit per sample."""
-    mag_random_walk_density: Knob = None
-    """`random_walk_density` of mag_b, unit*sqrt(Hz)."""
-    mag_resolution: Knob = None
-    """`resolution` of mag_b, in the field's unit."""
+    prefixed_knobs: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "acc": ("lin_acc_b", "m/s^2"),
+        "gyro": ("ang_vel_b", "rad/s"),
+        "mag": ("mag_b", "field unit"),
+    }
 
     @field_validator("fields")
     @classmethod
@@ -132,8 +102,6 @@ class ImuCfg(MountedSensorCfg[ImuData]):
 class ImuTask:
     """One IMU, for the kernels. Of the engine's arrays and the outputs, a length of 0 means that one is not needed."""
 
-    clock: wp.array[wp.int32]
-    reset_tick: wp.array[wp.int32]
     dt: wp.float32
     difference: wp.int32
     # Mount
@@ -195,9 +163,9 @@ def _imu(rows: Rows, tasks: wp.array[ImuTask]) -> None:
             a = t.body_lin_acc[env, body] + wp.cross(alpha, d) + wp.cross(w, wp.cross(w, d))
     flag = wp.uint8(0)
     if t.difference != 0:
-        captured = t.clock[0] - t.clock[2]
+        captured = tick_captured(rows)
         elapsed = captured - t.last_tick[env]
-        if t.reset_tick[env] == t.clock[0] or elapsed <= 0:
+        if is_first(rows, env) or elapsed <= 0:
             flag = wp.static(wp.uint8(NO_SAMPLE_BEFORE))
         else:
             a = (v - t.last_lin_vel[env, mount]) / (float(elapsed) * t.dt)
@@ -240,14 +208,13 @@ def _imu_tick(rows: Rows, tasks: wp.array[ImuTask]) -> None:
     env = rows.start + i
     t = tasks[k]
     if rows.mask[env] != wp.uint8(0):
-        t.last_tick[env] = t.clock[0] - t.clock[2]
+        t.last_tick[env] = tick_captured(rows)
 
 
 class Imu(SimpleSensor[ImuCfg, ImuData]):
     """Inertial measurement unit at one or several mounts."""
 
     checks_state: ClassVar[bool] = True
-    knob_prefixes: ClassVar[Mapping[str, str]] = {"acc": "lin_acc_b", "gyro": "ang_vel_b", "mag": "mag_b"}
 
     @classmethod
     def requirements(cls, cfg: ImuCfg, supports: Supports) -> Iterable[Requirement]:
@@ -297,7 +264,7 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
     def update_raw_data(self, raw: Record) -> None:
         """Compute every selected field in one launch, which all IMUs of one rate share."""
         cfg, names, engine, t = self.cfg, set(self.cfg.selected), self.engine, ImuTask()
-        t.clock, t.reset_tick, t.dt = self.clock.words_wp, self.clock.reset_tick_wp, self.clock.dt
+        t.dt = self.clock.dt
         t.mount_body, t.mount_pos, t.mount_quat = self.mount.warp_inputs
         t.body_pos = wp.from_torch(engine.array("body_pos_w"), dtype=wp.vec3)
         t.body_quat = wp.from_torch(engine.array("body_quat_w"), dtype=wp.vec4)
@@ -321,7 +288,7 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
             t.magnetic = wp.from_torch(engine.array("magnetic_w"), dtype=wp.vec3)
         for name in names:
             setattr(t, name, getattr(raw.warp, name))
-        t.bad, t.any_bad = wp.from_torch(self.line.bad, dtype=wp.uint8), self.clock.bad_wp
+        t.bad, t.any_bad = self.buffers.bad_wp, self.clock.bad_wp
         if self._difference:
             t.difference = 1
             t.last_lin_vel, t.last_ang_vel = (wp.from_torch(state, dtype=wp.vec3) for state in self._last)
@@ -336,7 +303,7 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
             return
         self._ready()
         pos, quat = self.mount.pos_w, self.mount.quat_w
-        force = self.line.truth["lin_acc_b"]
+        force = self.buffers.truth["lin_acc_b"]
         axis = 2.0 * torch.linalg.cross(quat[..., 1:], force)
         turned = force + quat[..., :1] * axis + torch.linalg.cross(quat[..., 1:], axis)
         arrows = torch.stack([pos, pos + 0.05 * turned], dim=-2)

@@ -23,10 +23,10 @@ from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import Amount, Cfg, Float, MountedSensorCfg, Vec3, amount_bounds, bad
-from sensorium.compute import Rows, kernel, recorded
+from sensorium.compute import Rows, episode_words, kernel, recorded
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
 from sensorium.measurement.record import Record, Timeline
-from sensorium.random import Choice, Normal, Uniform, draw, normal_table, philox
+from sensorium.random import Choice, Normal, Uniform, draw, normal_table
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor, Supports
 from sensorium.spec import BODY_POSE, MAGNETIC, Field, Requirement
@@ -162,59 +162,13 @@ def _matrix(value: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
     return np.array([[a[0], a[3], a[4]], [a[3], a[1], a[5]], [a[4], a[5], a[2]]])
 
 
-@kernel
-def _flux(
-    rows: Rows,
-    mount_body_in: wp.array[wp.int32],
-    mount_pos_in: wp.array2d[wp.vec3],
-    mount_quat_in: wp.array2d[wp.vec4],
-    body_pos_in: wp.array2d[wp.vec3],
-    body_quat_in: wp.array2d[wp.vec4],
-    magnetic_in: wp.array[wp.vec3],
-    # Dipoles; the moments hold mu0/4pi and the conversion to the field's unit
-    dipole_pos_in: wp.array[wp.vec3],
-    dipole_moment_in: wp.array[wp.vec3],
-    dipole_radius_in: wp.array[wp.float32],
-    mag_out: wp.array2d[wp.vec3],
-    bad_out: wp.array2d[wp.uint8],
-    any_bad: wp.array[wp.int32],
-) -> None:
-    i, mount = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
-    p = mount_pos_in[env, mount]
-    q = mount_quat_in[env, mount]
-    body = mount_body_in[mount]
-    if body >= 0:
-        turn = body_quat_in[env, body]
-        p = body_pos_in[env, body] + quat_rotate(turn, p)
-        q = quat_multiply(turn, q)
-    flux = magnetic_in[env % magnetic_in.shape[0]]
-    for k in range(dipole_pos_in.shape[0]):
-        m = dipole_moment_in[k]
-        r = p - dipole_pos_in[k]
-        distance = wp.length(r)
-        edge = dipole_radius_in[k]
-        if distance > edge:
-            n = r / distance
-            flux = flux + (3.0 * wp.dot(m, n) * n - m) / (distance * distance * distance)
-        else:
-            flux = flux + 2.0 * m / (edge * edge * edge)
-    bad_out[env, mount] = wp.uint8(0)
-    if not (is_finite3(p) and is_finite4(q) and is_finite3(flux)):
-        bad_out[env, mount] = wp.uint8(1)
-        any_bad[0] = 1
-    mag_out[env, mount] = quat_rotate_inverse(q, flux)
-
-
 FIXED: int = wp.constant(-1)
 """Kind of an iron that is not drawn."""
 
 
 @wp.struct
 class Iron:
-    """One of the two irons, for `_iron`: its numbers per column, or the law they are drawn from."""
+    """One of the two irons: its numbers per column, or the law they are drawn from."""
 
     kind: wp.int32
     first: wp.array[wp.float32]
@@ -225,8 +179,70 @@ class Iron:
     key1: wp.uint32
 
 
+@wp.struct
+class FluxTask:
+    """One magnetometer, for the kernel of the truth."""
+
+    mount_body: wp.array[wp.int32]
+    mount_pos: wp.array2d[wp.vec3]
+    mount_quat: wp.array2d[wp.vec4]
+    body_pos: wp.array2d[wp.vec3]
+    body_quat: wp.array2d[wp.vec4]
+    magnetic: wp.array[wp.vec3]
+    # Dipoles; the moments hold mu0/4pi and the conversion to the field's unit
+    dipole_pos: wp.array[wp.vec3]
+    dipole_moment: wp.array[wp.vec3]
+    dipole_radius: wp.array[wp.float32]
+    mag: wp.array2d[wp.vec3]
+    bad: wp.array2d[wp.uint8]
+    any_bad: wp.array[wp.int32]
+
+
+@wp.struct
+class IronTask:
+    """One magnetometer on a vehicle of iron, for the kernel of the measured branch."""
+
+    hard: Iron
+    soft: Iron
+    soft_is_full: wp.int32
+    normals: wp.array[wp.vec3]
+    mag: wp.array2d[wp.vec3]
+
+
+@kernel
+def _flux(rows: Rows, tasks: wp.array[FluxTask]) -> None:
+    k, i, mount = wp.tid()
+    env = rows.start + i
+    t = tasks[k]
+    if rows.mask[env] == wp.uint8(0) or mount >= t.mount_body.shape[0]:
+        return
+    p = t.mount_pos[env, mount]
+    q = t.mount_quat[env, mount]
+    body = t.mount_body[mount]
+    if body >= 0:
+        turn = t.body_quat[env, body]
+        p = t.body_pos[env, body] + quat_rotate(turn, p)
+        q = quat_multiply(turn, q)
+    flux = t.magnetic[env % t.magnetic.shape[0]]
+    for dipole in range(t.dipole_pos.shape[0]):
+        m = t.dipole_moment[dipole]
+        r = p - t.dipole_pos[dipole]
+        distance = wp.length(r)
+        edge = t.dipole_radius[dipole]
+        if distance > edge:
+            n = r / distance
+            flux = flux + (3.0 * wp.dot(m, n) * n - m) / (distance * distance * distance)
+        else:
+            flux = flux + 2.0 * m / (edge * edge * edge)
+    t.bad[env, mount] = wp.uint8(0)
+    if not (is_finite3(p) and is_finite4(q) and is_finite3(flux)):
+        t.bad[env, mount] = wp.uint8(1)
+        t.any_bad[0] = 1
+    t.mag[env, mount] = quat_rotate_inverse(q, flux)
+
+
 @wp.func
-def _three(iron: Iron, block: int, mount: int, global_env: int, episode: int, table: wp.array[wp.vec3]) -> wp.vec3:
+def _three(rows: Rows, env: int, mount: int, iron: Iron, block: int, table: wp.array[wp.vec3]) -> wp.vec3:
     """Return three numbers of an iron: the same at every sample of an episode, without being kept anywhere."""
     first = 3 * block
     if iron.kind == FIXED:
@@ -234,7 +250,7 @@ def _three(iron: Iron, block: int, mount: int, global_env: int, episode: int, ta
     element = wp.uint32(mount) * wp.uint32(2)
     if iron.joint == 0:  # a choice among vectors picks one vector, not one value per column
         element = element + wp.uint32(block)
-    words = philox(wp.uint32(0), wp.uint32(global_env), wp.uint32(episode), element, iron.key0, iron.key1)
+    words = episode_words(rows, env, element, iron.key0, iron.key1)
     values = wp.vec3()
     for j in range(3):
         word = words[j]
@@ -246,25 +262,17 @@ def _three(iron: Iron, block: int, mount: int, global_env: int, episode: int, ta
 
 
 @kernel
-def _iron(
-    rows: Rows,
-    episode: wp.array[wp.int32],
-    table: wp.array[wp.vec3],
-    hard: Iron,
-    soft: Iron,
-    soft_is_full: int,
-    mag: wp.array2d[wp.vec3],
-) -> None:
-    i, mount = wp.tid()
+def _iron(rows: Rows, tasks: wp.array[IronTask]) -> None:
+    k, i, mount = wp.tid()
     env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
+    t = tasks[k]
+    if rows.mask[env] == wp.uint8(0) or mount >= t.mag.shape[1]:
         return
-    global_env = rows.first_env + env
-    x = mag[env, mount]
-    one = _three(soft, 0, mount, global_env, episode[env], table)
-    two = _three(soft, 1, mount, global_env, episode[env], table)
-    if soft_is_full != 0:
-        three = _three(soft, 2, mount, global_env, episode[env], table)
+    x = t.mag[env, mount]
+    one = _three(rows, env, mount, t.soft, 0, t.normals)
+    two = _three(rows, env, mount, t.soft, 1, t.normals)
+    if t.soft_is_full != 0:
+        three = _three(rows, env, mount, t.soft, 2, t.normals)
         x = wp.vec3(wp.dot(one, x), wp.dot(two, x), wp.dot(three, x))
     else:
         x = x + wp.vec3(
@@ -272,7 +280,7 @@ def _iron(
             two[0] * x[0] + one[1] * x[1] + two[2] * x[2],
             two[1] * x[0] + two[2] * x[1] + one[2] * x[2],
         )
-    mag[env, mount] = x + _three(hard, 0, mount, global_env, episode[env], table)
+    t.mag[env, mount] = x + _three(rows, env, mount, t.hard, 0, t.normals)
 
 
 class Magnetometer(SimpleSensor[MagnetometerCfg, MagnetometerData]):
@@ -294,29 +302,28 @@ class Magnetometer(SimpleSensor[MagnetometerCfg, MagnetometerData]):
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:
-        """Compute the flux at each mount in one launch."""
+        """Compute the flux at each mount in one launch, which all magnetometers of one rate share."""
         device, cfg = self.device, self.cfg
 
         def vectors(values: Iterable[Any]) -> Any:
             rows = np.asarray(list(values), np.float64).reshape(-1, 3)
             return wp.from_torch(torch.tensor(rows, dtype=torch.float32, device=device), dtype=wp.vec3)
 
+        t = FluxTask()
+        t.mount_body, t.mount_pos, t.mount_quat = self.mount.warp_inputs
+        t.body_pos = wp.from_torch(self.engine.array("body_pos_w"), dtype=wp.vec3)
+        t.body_quat = wp.from_torch(self.engine.array("body_quat_w"), dtype=wp.vec4)
+        if cfg.magnetic_field is None:
+            t.magnetic = wp.from_torch(self.engine.array("magnetic_w"), dtype=wp.vec3)
+        else:
+            t.magnetic = vectors([cfg.magnetic_field])
         tesla = MU0_OVER_4PI / UNITS[cfg.unit or "T"]
-        field = self.engine.array("magnetic_w") if cfg.magnetic_field is None else None
-        self.compute_on.launch(
-            _flux,
-            (self.mount.count,),
-            [
-                *self.mount.warp_inputs,
-                wp.from_torch(self.engine.array("body_pos_w"), dtype=wp.vec3),
-                wp.from_torch(self.engine.array("body_quat_w"), dtype=wp.vec4),
-                vectors([cfg.magnetic_field]) if field is None else wp.from_torch(field, dtype=wp.vec3),
-                vectors(dipole.pos for dipole in cfg.dipoles),
-                vectors(np.asarray(dipole.moment) * tesla for dipole in cfg.dipoles),
-                wp.array([dipole.radius for dipole in cfg.dipoles], dtype=wp.float32, device=self.compute_on.wp_device),
-            ],
-            [raw.warp.mag_b, wp.from_torch(self.line.bad, dtype=wp.uint8), self.clock.bad_wp],
-        )
+        t.dipole_pos = vectors(dipole.pos for dipole in cfg.dipoles)
+        t.dipole_moment = vectors(np.asarray(dipole.moment) * tesla for dipole in cfg.dipoles)
+        radii = [dipole.radius for dipole in cfg.dipoles]
+        t.dipole_radius = wp.array(radii, dtype=wp.float32, device=self.compute_on.wp_device)
+        t.mag, t.bad, t.any_bad = raw.warp.mag_b, self.buffers.bad_wp, self.clock.bad_wp
+        self.compute_on.launch_task(_flux, (self.mount.count,), t)
 
     @recorded
     def apply_physics_imperfections(self, slot: Record, timeline: Timeline) -> None:
@@ -328,19 +335,11 @@ class Magnetometer(SimpleSensor[MagnetometerCfg, MagnetometerData]):
         full = False
         if soft is not None and not isinstance(soft, Uniform | Normal | Choice):
             soft, full = _matrix(soft).reshape(-1), True
-        device = self.compute_on.wp_device
-        self.compute_on.launch(
-            _iron,
-            (self.mount.count,),
-            [
-                self.clock.episode_wp,
-                normal_table(device),
-                self._law("hard_iron", cfg.hard_iron, 3),
-                self._law("soft_iron", soft, 9 if full else 6),
-                int(full),
-            ],
-            [slot.warp.mag_b],
-        )
+        t = IronTask()
+        t.hard = self._law("hard_iron", cfg.hard_iron, 3)
+        t.soft, t.soft_is_full = self._law("soft_iron", soft, 9 if full else 6), int(full)
+        t.normals, t.mag = normal_table(self.compute_on.wp_device), slot.warp.mag_b
+        self.compute_on.launch_task(_iron, (self.mount.count,), t)
 
     def _law(self, purpose: str, amount: Any, columns: int) -> Any:
         """Return an iron as its kernel takes it."""
@@ -368,7 +367,7 @@ class Magnetometer(SimpleSensor[MagnetometerCfg, MagnetometerData]):
         """Draw the direction of the true flux as an arrow of 0.2 m at each mount."""
         self._ready()
         pos, quat = self.mount.pos_w, self.mount.quat_w
-        flux = torch.nn.functional.normalize(self.line.truth["mag_b"], dim=-1)
+        flux = torch.nn.functional.normalize(self.buffers.truth["mag_b"], dim=-1)
         axis = 2.0 * torch.linalg.cross(quat[..., 1:], flux)
         turned = flux + quat[..., :1] * axis + torch.linalg.cross(quat[..., 1:], axis)
         arrows = torch.stack([pos, pos + 0.2 * turned], dim=-2)

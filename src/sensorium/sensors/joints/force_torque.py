@@ -24,7 +24,7 @@ of which only M (-g) and c x M (-g) are the weight.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -34,11 +34,10 @@ from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, MountedSensorCfg, Vec3, bad
-from sensorium.compute import Rows, kernel, recorded
+from sensorium.compute import Rows, is_first, kernel, recorded
 from sensorium.engines.envs import env_rows
 from sensorium.errors import ConfigError, Fault
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
-from sensorium.measurement.pipeline import Hooks
 from sensorium.measurement.record import Record
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor, Supports
@@ -160,8 +159,6 @@ def _software(
     com: wp.vec3,
     inertia: wp.vec3,
     tares_at_reset: int,
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     body_in: wp.array[wp.int32],
     offset_pos_in: wp.array2d[wp.vec3],
     offset_quat_in: wp.array2d[wp.vec4],
@@ -200,7 +197,7 @@ def _software(
         f = f - sign * mass * load
         m = m - sign * (mass * wp.cross(com, load) + spin)
     if tare_force.shape[0] > 0:
-        if tares_at_reset != 0 and reset_tick[env] == clock[0]:
+        if tares_at_reset != 0 and is_first(rows, env):
             tare_force[env, mount] = f
             tare_torque[env, mount] = m
         untared_force[env, mount] = f
@@ -227,12 +224,9 @@ class ForceTorque(SimpleSensor[ForceTorqueCfg, ForceTorqueData]):
                 yield BODY_VELOCITY
                 yield BODY_ACCELERATION
 
-    def _hooks(self) -> Hooks:
-        """Leave the software out of the pipeline where it does nothing."""
-        hooks = super()._hooks()
-        if not (self.cfg.has_tool or self.cfg.tare):
-            hooks.derive = None
-        return hooks
+    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
+        """Leave out the software where it does nothing."""
+        return {} if self.cfg.has_tool or self.cfg.tare else {"derive_measured": None}
 
     def notes(self) -> Mapping[str, str]:
         """Return whose wrench it is, about which point and in which axes, and what the software does."""
@@ -273,9 +267,8 @@ class ForceTorque(SimpleSensor[ForceTorqueCfg, ForceTorqueData]):
         self._ready()
         rows = env_rows(env_ids, self.num_envs, self.device)
         which = slice(None) if rows is None else rows
-        for name, tare, untared in zip(("force", "torque"), self._tare[:2], self._tare[2:], strict=True):
+        for tare, untared in zip(self._tare[:2], self._tare[2:], strict=True):
             tare[which] = untared[which]
-            self.line.custom[f"tare_{name}"].backup[which] = untared[which].flatten(1)  # it outlasts `update(ticks=0)`
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:
@@ -291,7 +284,7 @@ class ForceTorque(SimpleSensor[ForceTorqueCfg, ForceTorqueData]):
                 wp.from_torch(array("body_parent_force_w"), dtype=wp.vec3),
                 wp.from_torch(array("body_parent_torque_w"), dtype=wp.vec3),
             ],
-            [raw.warp.force, raw.warp.torque, wp.from_torch(self.line.bad, dtype=wp.uint8), self.clock.bad_wp],
+            [raw.warp.force, raw.warp.torque, self.buffers.bad_wp, self.clock.bad_wp],
         )
 
     @recorded
@@ -313,8 +306,6 @@ class ForceTorque(SimpleSensor[ForceTorqueCfg, ForceTorqueData]):
                 wp.vec3(*cfg.tool_com),
                 wp.vec3(*cfg.tool_inertia),
                 int(cfg.tare is True),
-                self.clock.words_wp,
-                self.clock.reset_tick_wp,
                 *self.mount.warp_inputs,
                 wp.from_torch(self.engine.array("body_quat_w"), dtype=wp.vec4),
                 wp.from_torch(self.engine.array("gravity_w") if cfg.has_tool else none[:, 0], dtype=wp.vec3),

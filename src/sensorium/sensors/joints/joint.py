@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
@@ -26,14 +26,14 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, Knob, bad
-from sensorium.compute import Rows, kernel, recorded
+from sensorium.cfg import COLUMN_KNOBS, Float, bad
+from sensorium.compute import Rows, episode_words, is_first, kernel, recorded, tick_captured
 from sensorium.errors import ConfigError, listed, nearest
-from sensorium.measurement.pipeline import Hooks
 from sensorium.measurement.record import Record, Timeline
 from sensorium.measurement.stages.hysteresis import play
-from sensorium.random import philox, word_to_uniform
+from sensorium.random import word_to_uniform
 from sensorium.sensors.core.base import SimpleSensor, Supports
+from sensorium.sensors.core.prefixed import JointSensorKnobs
 from sensorium.sensors.inertial.imu import NO_SAMPLE_BEFORE
 from sensorium.spec import JOINT_EFFORT, JOINT_STATE, Field, Requirement
 from sensorium.world.joints import JointsCfg, PerJoint, ScalarJoints, resolve_joints
@@ -59,54 +59,25 @@ class JointSensorData:
 FIELDS = ("position", "velocity", "effort")
 
 
-class JointSensorCfg(JointsCfg[JointSensorData]):
+class JointSensorCfg(JointsCfg[JointSensorData], JointSensorKnobs):
     """Configuration of joint sensors. Knobs: per field (``noise={"position": 1e-3}``) or by prefix (`position_noise`).
 
+    At slides their units are m, m/s and N.
     Every number per joint is one for all or a tuple in joint order.
     """
 
     fields: tuple[str, ...] | Literal["all"] = ("position", "velocity")
     """What is computed: any of position, velocity and effort; effort needs an engine that gives JOINT_EFFORT."""
 
-    position_noise: Knob = None
-    """`noise` of position, rad (slide: m)."""
-    position_noise_density: Knob = None
-    """`noise_density` of position, rad/sqrt(Hz)."""
-    position_bias: Knob = None
-    """`bias` of position (zero offset), rad."""
-    position_random_walk: Knob = None
-    """`random_walk` of position, rad per sample."""
-    position_random_walk_density: Knob = None
-    """`random_walk_density` of position, rad*sqrt(Hz)."""
-    position_resolution: Knob = None
-    """`resolution` of position at the joint, rad; instead of `counts_per_turn` or `bits`."""
-    velocity_noise: Knob = None
-    """`noise` of velocity, rad/s (slide: m/s)."""
-    velocity_noise_density: Knob = None
-    """`noise_density` of velocity, rad/s/sqrt(Hz)."""
-    velocity_bias: Knob = None
-    """`bias` of velocity, rad/s."""
-    velocity_random_walk: Knob = None
-    """`random_walk` of velocity, rad/s per sample."""
-    velocity_random_walk_density: Knob = None
-    """`random_walk_density` of velocity, rad/s*sqrt(Hz)."""
-    velocity_resolution: Knob = None
-    """`resolution` of velocity, rad/s."""
-    effort_noise: Knob = None
-    """`noise` of effort, N m (slide: N)."""
-    effort_noise_density: Knob = None
-    """`noise_density` of effort, N m/sqrt(Hz)."""
-    effort_bias: Knob = None
-    """`bias` of effort, N m."""
-    effort_random_walk: Knob = None
-    """`random_walk` of effort, N m per sample."""
-    effort_random_walk_density: Knob = None
-    """`random_walk_density` of effort, N m*sqrt(Hz)."""
-    effort_resolution: Knob = None
-    """`resolution` of effort, N m."""
+    prefixed_knobs: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "position": ("position", "rad"),
+        "velocity": ("velocity", "rad/s"),
+        "effort": ("effort", "N m"),
+    }
 
     counts_per_turn: PerJoint | None = None
-    """Counts of the encoder per turn of its shaft (quadrature: four times its lines): LSB = 2 pi / (counts gear)."""
+    """Counts of the encoder per turn of its shaft (quadrature: four times its lines), instead of `position_resolution`:
+    LSB = 2 pi / (counts gear)."""
     bits: int | None = None
     """The same as ``counts_per_turn = 2**bits``."""
     gear: PerJoint | None = None
@@ -199,7 +170,7 @@ class JointSensorCfg(JointsCfg[JointSensorData]):
             return value
         if "position" not in selected:
             raise bad("'direct', or the position among `fields`", "This velocity follows from the measured position.")
-        for knob in ("noise", "noise_density", "bias", "random_walk", "random_walk_density", "resolution"):
+        for knob in COLUMN_KNOBS:
             if _given(knob, data, "velocity"):
                 fix = f"This velocity follows from the measured position: write position_{knob}."
                 raise bad(f"'direct', or no {knob} of the velocity", fix)
@@ -245,9 +216,9 @@ def _given(knob: str, data: Mapping[str, Any], field: str) -> bool:
 
 
 @wp.func
-def draw_phases(global_env: int, episode: int, joint: int, key0: wp.uint32, key1: wp.uint32) -> wp.vec2:
+def draw_phases(rows: Rows, env: int, joint: int, key0: wp.uint32, key1: wp.uint32) -> wp.vec2:
     """Return two phases in [0, 2 pi) that belong to one joint of one env in one episode."""
-    words = philox(wp.uint32(0), wp.uint32(global_env), wp.uint32(episode), wp.uint32(joint), key0, key1)
+    words = episode_words(rows, env, wp.uint32(joint), key0, key1)
     return wp.vec2(word_to_uniform(words[0]) * _TURN, word_to_uniform(words[1]) * _TURN)
 
 
@@ -304,9 +275,6 @@ def _joints(rows: Rows, tasks: wp.array[JointTask]) -> None:
 @kernel
 def _encoder(
     rows: Rows,
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
     key0: wp.uint32,
     key1: wp.uint32,
     given_phase: int,
@@ -329,13 +297,13 @@ def _encoder(
         return
     o = m
     if shaft.shape[0] > 0:
-        if reset_tick[env] != clock[0]:
+        if not is_first(rows, env):
             o = play(shaft[env, joint], m, half_play_in[joint])
         shaft[env, joint] = o
     if first_order > 0.0 or second_order > 0.0:
         p = phase
         if given_phase == 0:
-            p = draw_phases(rows.first_env + env, episode[env], joint, key0, key1)
+            p = draw_phases(rows, env, joint, key0, key1)
         angle = gear_in[joint] * o
         error = first_order * wp.sin(angle + p[0])
         if second_order > 0.0:
@@ -391,8 +359,6 @@ def _period_speed(
 @kernel
 def _velocity(
     rows: Rows,
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     dt: float,
     by_period: int,
     # Per env and joint; length 0 where there is none
@@ -419,10 +385,10 @@ def _velocity(
         counted = counted + bias_in[env, joint]
     if walk_in.shape[0] > 0:
         counted = counted + walk_in[env, joint]
-    tick = clock[0] - clock[2]
+    tick = tick_captured(rows)
     elapsed = tick - wp.cast(memory[wp.static(TICK)], wp.int32)
     velocity = memory[wp.static(SPEED)]
-    if reset_tick[env] == clock[0]:
+    if is_first(rows, env):
         velocity = wp.float32(0.0)
         if by_period != 0:
             memory[wp.static(AGE)] = wp.float32(-1.0)
@@ -455,7 +421,7 @@ class JointSensor(SimpleSensor[JointSensorCfg, JointSensorData]):
     """Position, velocity and effort of one or several hinges and slides, as their encoders report them."""
 
     checks_state: ClassVar[bool] = True
-    knob_prefixes: ClassVar[Mapping[str, str]] = {**{name: name for name in FIELDS}, "encoder": "position"}
+    knob_prefixes: ClassVar[Mapping[str, str]] = {"encoder": "position"}
 
     @classmethod
     def requirements(cls, cfg: JointSensorCfg, supports: Supports) -> Iterable[Requirement]:
@@ -502,20 +468,14 @@ class JointSensor(SimpleSensor[JointSensorCfg, JointSensorData]):
 
     def body_at_fault(self, env: int, mount: int) -> str:
         """Return the first joint whose state is not finite."""
-        values = torch.stack([self._view2(self.line.truth, name)[env] for name in self.cfg.selected])
+        values = torch.stack([self._view2(self.buffers.truth, name)[env] for name in self.cfg.selected])
         joint = int(values.isfinite().all(dim=0).int().argmin())
         return f"of joint {self.joint_names[joint]}"
 
-    def _hooks(self) -> Hooks:
-        """Leave out of the pipeline what this config does not ask for."""
-        hooks = super()._hooks()
-        if self.cfg.has_mechanics:
-            hooks.raw = None
-        else:
-            hooks.fused = None
-        if not self.cfg.derives_velocity:
-            hooks.derive = None
-        return hooks
+    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
+        """Leave out what this config does not ask for."""
+        unused = ["update_raw_data" if self.cfg.has_mechanics else "update_current_timestep_data"]
+        return dict.fromkeys(unused if self.cfg.derives_velocity else [*unused, "derive_measured"])
 
     def setup(self) -> None:
         """Make the memory of the encoder and of its counter."""
@@ -532,12 +492,12 @@ class JointSensor(SimpleSensor[JointSensorCfg, JointSensorData]):
 
     def _table(self, knob: str) -> Tensor:
         """Return a knob of the position as `[env, joint]` at an address that never moves; without it, length 0."""
-        table = self.line.knobs.tables.get((knob, "position"))
+        table = self.buffers.knobs.tables.get((knob, "position"))
         if table is None:
             return self._nothing
         if table.values.shape[0] != self.num_envs:
             table.values = table.values.expand(self.num_envs, -1).contiguous()
-            self.line._knobs_moved()
+            self.buffers.refresh_tables()
         return table.values
 
     def _view2(self, record: Record, name: str) -> Tensor:
@@ -555,7 +515,7 @@ class JointSensor(SimpleSensor[JointSensorCfg, JointSensorData]):
             setattr(t, name, wp.from_torch(self._view2(raw, name)))
             if slot is not None and name != "position":
                 setattr(t, f"{name}_slot", wp.from_torch(self._view2(slot, name)))
-        t.bad, t.any_bad = wp.from_torch(self.line.bad, dtype=wp.uint8), self.clock.bad_wp
+        t.bad, t.any_bad = self.buffers.bad_wp, self.clock.bad_wp
         self.compute_on.launch_task(_joints, (), t)
 
     @recorded
@@ -576,9 +536,6 @@ class JointSensor(SimpleSensor[JointSensorCfg, JointSensorData]):
             _encoder,
             (joints.count,),
             [
-                self.clock.words_wp,
-                self.clock.reset_tick_wp,
-                self.clock.episode_wp,
                 *(wp.uint32(word) for word in self.stream("eccentricity")),
                 int(cfg.eccentricity_phase is not None),
                 wp.vec2(*(cfg.eccentricity_phase or (0.0, 0.0))),
@@ -593,14 +550,12 @@ class JointSensor(SimpleSensor[JointSensorCfg, JointSensorData]):
     @recorded
     def derive_measured(self, slot: Record) -> None:
         """Derive the measured velocity from the measured position."""
-        walk = self.line.walks.get("position", self._nothing)
-        tables = (self._step, self._bias, walk, self._view2(self.line.slot, "position"))
+        walk = self.buffers.walks.get("position", self._nothing)
+        tables = (self._step, self._bias, walk, self._view2(self.buffers.slot, "position"))
         self.compute_on.launch(
             _velocity,
             (self.joints.count,),
             [
-                self.clock.words_wp,
-                self.clock.reset_tick_wp,
                 self.clock.dt,
                 int(self.cfg.velocity_mode == "period"),
                 *(wp.from_torch(table) for table in tables),
@@ -609,6 +564,6 @@ class JointSensor(SimpleSensor[JointSensorCfg, JointSensorData]):
             [
                 wp.from_torch(self._counter),
                 wp.from_torch(self._view2(slot, "velocity")),
-                wp.from_torch(self.line.bad, dtype=wp.uint8),
+                self.buffers.bad_wp,
             ],
         )

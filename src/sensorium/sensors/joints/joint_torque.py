@@ -14,7 +14,7 @@ drive systems", IEEE Trans. Instrum. Meas. 48, 1999).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
@@ -26,7 +26,6 @@ from torch import Tensor
 
 from sensorium.cfg import Float, bad
 from sensorium.compute import Rows, kernel, recorded
-from sensorium.measurement.pipeline import Hooks
 from sensorium.measurement.record import Record, Timeline
 from sensorium.sensors.core.base import SimpleSensor, Supports
 from sensorium.sensors.joints.joint import draw_phases
@@ -82,7 +81,6 @@ class JointTorqueCfg(JointsCfg[JointTorqueData]):
 @kernel
 def _torque(
     rows: Rows,
-    episode: wp.array[wp.int32],
     key0: wp.uint32,
     key1: wp.uint32,
     given_phase: int,
@@ -116,7 +114,7 @@ def _torque(
             if given_phase != 0:
                 angle = angle + phase
             else:
-                drawn = draw_phases(rows.first_env + env, episode[env], joint, key0, key1)
+                drawn = draw_phases(rows, env, joint, key0, key1)
                 angle = angle + drawn[0]
             slot_out[env, joint] = torque + ripple_in[joint] * wp.sin(angle)
     bad_out[env, 0] = flag
@@ -157,17 +155,12 @@ class JointTorque(SimpleSensor[JointTorqueCfg, JointTorqueData]):
 
     def body_at_fault(self, env: int, mount: int) -> str:
         """Return the first joint whose torque is not finite."""
-        finite = self.line.truth["torque"].view(self.num_envs, -1)[env].isfinite()
+        finite = self.buffers.truth["torque"].view(self.num_envs, -1)[env].isfinite()
         return f"of joint {self.joint_names[int(finite.int().argmin())]}"
 
-    def _hooks(self) -> Hooks:
-        """Leave the ripple out of the pipeline where there is none."""
-        hooks = super()._hooks()
-        if self.cfg.ripple is None:
-            hooks.fused = None
-        else:
-            hooks.raw = None
-        return hooks
+    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
+        """Leave out the ripple where there is none."""
+        return {"update_current_timestep_data" if self.cfg.ripple is None else "update_raw_data": None}
 
     def setup(self) -> None:
         """Make the constants of each joint."""
@@ -195,7 +188,6 @@ class JointTorque(SimpleSensor[JointTorqueCfg, JointTorqueData]):
             _torque,
             (1,),
             [
-                self.clock.episode_wp,
                 *(wp.uint32(word) for word in self.stream("ripple")),
                 int(phase is not None),
                 phase or 0.0,
@@ -209,7 +201,7 @@ class JointTorque(SimpleSensor[JointTorqueCfg, JointTorqueData]):
             [
                 wp.from_torch(raw.torque.view(self.num_envs, -1)),
                 wp.from_torch(nothing if slot is None else slot.torque.view(self.num_envs, -1)),
-                wp.from_torch(self.line.bad, dtype=wp.uint8),
+                self.buffers.bad_wp,
                 self.clock.bad_wp,
             ],
         )

@@ -181,7 +181,7 @@ class JointWrench(SimpleSensor[JointWrenchCfg, JointWrenchData]):
             [
                 raw.warp.force,
                 raw.warp.torque,
-                wp.from_torch(self.line.bad, dtype=wp.uint8),
+                self.buffers.bad_wp,
                 self.clock.bad_wp,
             ],
         )

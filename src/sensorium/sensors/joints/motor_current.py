@@ -18,7 +18,7 @@ Automatica 30, 1994). The true torque is that of `spec.JOINT_TORQUE`, at the gea
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
@@ -28,11 +28,11 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, Knob, bad
+from sensorium.cfg import Float, bad
 from sensorium.compute import Rows, kernel, recorded
-from sensorium.measurement.pipeline import Hooks
 from sensorium.measurement.record import Record, Timeline
 from sensorium.sensors.core.base import SimpleSensor, Supports
+from sensorium.sensors.core.prefixed import MotorCurrentKnobs
 from sensorium.spec import JOINT_EFFORT, JOINT_STATE, JOINT_TORQUE, Field, Requirement
 from sensorium.world.joints import JointsCfg, PerJoint, ScalarJoints, resolve_joints
 
@@ -55,7 +55,7 @@ class MotorCurrentData:
 FRICTION = ("coulomb", "static", "stribeck_velocity", "viscous")
 
 
-class MotorCurrentCfg(JointsCfg[MotorCurrentData]):
+class MotorCurrentCfg(JointsCfg[MotorCurrentData], MotorCurrentKnobs):
     """Configuration of motor current sensors. Knobs are those of the current, in A: `noise` or `current_noise`.
 
     Every number per joint is one for all or a tuple in joint order. Full scale is a `Saturation` stage.
@@ -64,18 +64,7 @@ class MotorCurrentCfg(JointsCfg[MotorCurrentData]):
     fields: tuple[Literal["current", "torque"], ...] = ("current", "torque")
     """What is computed; the torque needs the current beside it, and an engine that gives JOINT_TORQUE."""
 
-    current_noise: Knob = None
-    """`noise` of the current, A."""
-    current_noise_density: Knob = None
-    """`noise_density` of the current, A/sqrt(Hz)."""
-    current_bias: Knob = None
-    """`bias` of the current (offset), A."""
-    current_random_walk: Knob = None
-    """`random_walk` of the current, A per sample."""
-    current_random_walk_density: Knob = None
-    """`random_walk_density` of the current, A*sqrt(Hz)."""
-    current_resolution: Knob = None
-    """`resolution` of the current (one count of the converter), A."""
+    prefixed_knobs: ClassVar[Mapping[str, tuple[str, str]]] = {"current": ("current", "A")}
 
     torque_constant: PerJoint
     """Torque constant K0 at 25 C, N m/A."""
@@ -244,7 +233,6 @@ class MotorCurrent(SimpleSensor[MotorCurrentCfg, MotorCurrentData]):
     """Current, and the torque estimated from it, of the motors of one or several hinges and slides."""
 
     checks_state: ClassVar[bool] = True
-    knob_prefixes: ClassVar[Mapping[str, str]] = {"current": "current"}
 
     @classmethod
     def requirements(cls, cfg: MotorCurrentCfg, supports: Supports) -> Iterable[Requirement]:
@@ -275,7 +263,7 @@ class MotorCurrent(SimpleSensor[MotorCurrentCfg, MotorCurrentData]):
 
     def body_at_fault(self, env: int, mount: int) -> str:
         """Return the first joint whose state is not finite."""
-        values = [self.line.slot[name].view(self.num_envs, -1)[env] for name in self.cfg.fields]
+        values = [self.buffers.slot[name].view(self.num_envs, -1)[env] for name in self.cfg.fields]
         if self._subtracts_friction:
             values.append(self.engine.array("joint_vel")[env, list(self.joints.columns)])
         return f"of joint {self.joint_names[int(torch.stack(values).isfinite().all(dim=0).int().argmin())]}"
@@ -284,16 +272,10 @@ class MotorCurrent(SimpleSensor[MotorCurrentCfg, MotorCurrentData]):
     def _subtracts_friction(self) -> bool:
         return self.cfg.has_friction and "torque" in self.cfg.fields
 
-    def _hooks(self) -> Hooks:
-        """Leave out of the pipeline what this config does not ask for."""
-        hooks = super()._hooks()
-        if self.cfg.cogging:
-            hooks.raw = None
-        else:
-            hooks.fused = None
-        if "torque" not in self.cfg.fields:
-            hooks.derive = None
-        return hooks
+    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
+        """Leave out what this config does not ask for."""
+        unused = ["update_raw_data" if self.cfg.cogging else "update_current_timestep_data"]
+        return dict.fromkeys(unused if "torque" in self.cfg.fields else [*unused, "derive_measured"])
 
     def setup(self) -> None:
         """Compute the constants of each joint, in float64."""
@@ -353,7 +335,7 @@ class MotorCurrent(SimpleSensor[MotorCurrentCfg, MotorCurrentData]):
             ],
             [
                 *(wp.from_torch(each if each is nothing else each.view(self.num_envs, -1)) for each in outputs),
-                wp.from_torch(self.line.bad, dtype=wp.uint8),
+                self.buffers.bad_wp,
                 self.clock.bad_wp,
             ],
         )
@@ -377,7 +359,7 @@ class MotorCurrent(SimpleSensor[MotorCurrentCfg, MotorCurrentData]):
             ],
             [
                 wp.from_torch(slot.torque.view(self.num_envs, -1)),
-                wp.from_torch(self.line.bad, dtype=wp.uint8),
+                self.buffers.bad_wp,
                 self.clock.bad_wp,
             ],
         )

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -32,7 +32,7 @@ from torch import Tensor
 
 from sensorium.compute import recorded
 from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest
-from sensorium.measurement.pipeline import Hooks
+from sensorium.geometry.transforms import quat_apply
 from sensorium.measurement.record import Record, Timeline
 from sensorium.patterns import Rays
 from sensorium.random import Choice, Normal, Uniform, normal_table
@@ -151,19 +151,15 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
             )
         return found
 
-    def _hooks(self) -> Hooks:
-        hooks = super()._hooks()
-        hooks.between = self._look
+    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
+        """Scan in one pass where the measured scan differs from the start; look between samples where it distorts."""
         shows_misses = self._has_chain and self.cfg.no_hit_value is not None  # in the truth at once, else at the end
-        if self.distorts or self.cfg.alters_returns or shows_misses:
-            hooks.raw = None
-        else:
-            hooks.fused = None
-        if not self.distorts:
-            hooks.between = None
-        if not self._has_chain:
-            hooks.derive = None
-        return hooks
+        differs = self.distorts or self.cfg.alters_returns or shows_misses
+        found: dict[str, Callable[..., object] | None]
+        found = {"update_raw_data" if differs else "update_current_timestep_data": None}
+        if self.distorts:
+            found["observe_between"] = self._look
+        return found if self._has_chain else {**found, "derive_measured": None}
 
     def notes(self) -> Mapping[str, str]:
         """Return how long a scan is, and whether it is distorted."""
@@ -338,7 +334,7 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
         self._pass_flags(keep_flags)
 
     def _pass_flags(self, kernel: Any) -> None:
-        flags = [wp.from_torch(self.line.bad, dtype=wp.uint8), *(wp.from_torch(each) for each in self._flags)]
+        flags = [self.buffers.bad_wp, *(wp.from_torch(each) for each in self._flags)]
         self.compute_on.launch(kernel, (self.mount.count,), flags)
 
     @recorded
@@ -407,16 +403,14 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
 
     def _describe_truth(self, raw: Record, found: Any) -> None:
         out = self._out(raw, moves=False, miss=self.cfg.miss)
-        inputs = [self.clock.words_wp, self.clock.reset_tick_wp, self._model, self._tables, self._cast.bundle,
-                  self._cast.pose, found]  # fmt: skip
+        inputs = [self._model, self._tables, self._cast.bundle, self._cast.pose, found]
         self.compute_on.launch(true_scan, (self.mount.count, self.num_rays), inputs, [out])
 
     def _describe_measured(self, slot: Record, found: Any) -> None:
         miss = math.inf if self._has_chain else self.cfg.miss
         out = self._out(slot, moves=self.distorts, miss=miss)
-        clock = self.clock
-        inputs = [clock.words_wp, clock.reset_tick_wp, clock.episode_wp, normal_table(self.compute_on.wp_device),
-                  self._model, self._tables, self._cast.bundle, self._cast.pose, found]  # fmt: skip
+        table = normal_table(self.compute_on.wp_device)
+        inputs = [table, self._model, self._tables, self._cast.bundle, self._cast.pose, found]
         self.compute_on.launch(measured_scan, (self.mount.count, self.num_rays), inputs, [out])
 
     @recorded
@@ -426,7 +420,7 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
         if "distances" not in slot:
             return
         out = self._out(slot, moves=self.distorts, miss=self.cfg.miss)
-        inputs = [self.clock.words_wp, self.clock.reset_tick_wp, self._cast.bundle, self._cast.pose]
+        inputs = [self._cast.bundle, self._cast.pose]
         distances = self._twin(slot["distances"], columns, wp.float32)
         self.compute_on.launch(finish, (self.mount.count, columns), [*inputs, distances], [out])
 
@@ -530,10 +524,7 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
         elif data.points_b is not None:
             inside = data.points_b.reshape(self.num_instances, self.mount.count, -1, 3)
             pos, quat = self.mount.pos_w[:, :, None], self.mount.quat_w[:, :, None]
-            axis = quat[..., 1:].expand_as(inside)
-            twist = 2.0 * torch.linalg.cross(axis, torch.where(inside.isfinite(), inside, 0.0))
-            turned = inside + quat[..., :1] * twist + torch.linalg.cross(axis, twist)
-            points = torch.where(inside.isfinite(), pos + turned, torch.inf)
+            points = torch.where(inside.isfinite(), pos + quat_apply(quat, inside), torch.inf)
         else:
             return []
         return [DebugShape("points", points.reshape(self.num_instances, -1, 3).cpu().numpy())]

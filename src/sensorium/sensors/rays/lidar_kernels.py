@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import warp as wp
 
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, captured_words, episode_words, kernel, tick_captured
 from sensorium.geometry.ray_poses import first_tick, place_ray, pose_at, ray_of, ray_time, scan_begin, slot_of
 from sensorium.geometry.ray_structs import Bundle, Pose
-from sensorium.random import F32, draw, philox, word_to_normal, word_to_uniform
+from sensorium.random import F32, draw, word_to_normal, word_to_uniform
 
 MOST_SUB_RAYS = 19
 NEAREST = wp.constant(1.0e-3)
@@ -253,9 +253,7 @@ def _range_sd(model: Model, snr: float) -> F32:
 
 
 @wp.func
-def _channel_bias(
-    model: Model, channel: int, mount: int, global_env: int, episode: int, table: wp.array[wp.vec3]
-) -> F32:
+def _channel_bias(rows: Rows, env: int, model: Model, channel: int, mount: int, table: wp.array[wp.vec3]) -> F32:
     """Return the error of a channel, m: the same at every sample of an episode, without being kept anywhere."""
     channels = model.bias_first.shape[0]
     if model.bias_kind == FIXED:
@@ -264,7 +262,7 @@ def _channel_bias(
     if model.bias_joint != 0:  # a choice among vectors picks one vector, not one value per channel
         element = 0
     block = wp.uint32(mount * ((channels + 3) / 4) + element / 4)
-    words = philox(wp.uint32(0), wp.uint32(global_env), wp.uint32(episode), block, model.bias_key0, model.bias_key1)
+    words = episode_words(rows, env, block, model.bias_key0, model.bias_key1)
     return draw(
         model.bias_kind, model.bias_first[channel], model.bias_second[channel], model.bias_choices[channel],
         words[element % 4], table,
@@ -302,8 +300,6 @@ def _chosen(model: Model, powers: Depths, echoes: int, strongest: int, number: i
 @kernel(group="scan")
 def true_scan(
     rows: Rows,
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     model: Model,
     tables: Tables,
     bundle: Bundle,
@@ -316,7 +312,7 @@ def true_scan(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    captured = clock[0] - clock[2]
+    captured = tick_captured(rows)
     place = scan_begin(bundle, captured) + ray
     index = (place % bundle.total + bundle.total) % bundle.total
     _write_ray(out, tables, bundle, pose.dt, captured, env, mount, ray, place, index)
@@ -332,7 +328,7 @@ def true_scan(
             intensity = model.scale * wp.exp(-model.attenuation * t)
         else:
             intensity = _strength(model, _power(model, tables.reflectance[shape], cosine, t), t)
-    earliest = first_tick(reset_tick[env], captured)
+    earliest = first_tick(rows.reset_tick[env], captured)
     for e in range(out.returns):
         if e > 0:
             t = wp.inf
@@ -344,9 +340,6 @@ def true_scan(
 @kernel(group="scan")
 def measured_scan(
     rows: Rows,
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
     normals: wp.array[wp.vec3],
     model: Model,
     tables: Tables,
@@ -360,8 +353,8 @@ def measured_scan(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    captured = clock[0] - clock[2]
-    earliest = first_tick(reset_tick[env], captured)
+    captured = tick_captured(rows)
+    earliest = first_tick(rows.reset_tick[env], captured)
     place = scan_begin(bundle, captured) + ray
     index = (place % bundle.total + bundle.total) % bundle.total
     _write_ray(out, tables, bundle, pose.dt, captured, env, mount, ray, place, index)
@@ -423,14 +416,7 @@ def measured_scan(
     for e in range(out.returns):
         column = ray * out.returns + e
         element = wp.uint32((mount * bundle.count + ray) * out.returns + e)
-        words = philox(
-            wp.uint32(captured),
-            wp.uint32(rows.first_env + env),
-            wp.uint32(episode[env]),
-            element,
-            model.key0,
-            model.key1,
-        )
+        words = captured_words(rows, env, element, model.key0, model.key1)
         lost = word_to_uniform(words[2]) < model.drop
         t = wp.float32(wp.inf)
         intensity = wp.float32(0.0)
@@ -465,7 +451,7 @@ def measured_scan(
                         channel = wp.int32(0)
                         if tables.channel.shape[0] > 0:
                             channel = tables.channel[index]
-                        shift += _channel_bias(model, channel, mount, rows.first_env + env, episode[env], normals)
+                        shift += _channel_bias(rows, env, model, channel, mount, normals)
                     t = wp.max(t + shift, 0.0)
         at = first + k
         normal = wp.vec3()
@@ -481,8 +467,6 @@ def measured_scan(
 @kernel
 def finish(
     rows: Rows,
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     bundle: Bundle,
     pose: Pose,
     distance_in: wp.array3d[wp.float32],
@@ -493,11 +477,11 @@ def finish(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    captured = clock[0] - clock[2]
+    captured = tick_captured(rows)
     place = scan_begin(bundle, captured) + column / out.returns
     index = (place % bundle.total + bundle.total) % bundle.total
     t = distance_in[env, mount, column]
-    earliest = first_tick(reset_tick[env], captured)
+    earliest = first_tick(rows.reset_tick[env], captured)
     _write_points(out, bundle, pose, captured, earliest, env, mount, column, place, index, t)
     if wp.isfinite(t):
         return

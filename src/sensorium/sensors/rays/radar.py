@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
@@ -33,7 +33,7 @@ from torch import Tensor
 
 from sensorium.compute import recorded
 from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest
-from sensorium.measurement.pipeline import Hooks
+from sensorium.geometry.transforms import quat_apply
 from sensorium.measurement.record import Record, Timeline
 from sensorium.patterns import Rays
 from sensorium.random import normal_table
@@ -101,15 +101,10 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
             found[name] = Field(field.unit, shape, axes, field.dtype, field.frame, field.kind, field.role)
         return found
 
-    def _hooks(self) -> Hooks:
-        hooks = super()._hooks()
-        if self.cfg.detects:
-            hooks.raw = None
-        else:
-            hooks.fused = None
-        if not self._finishes:
-            hooks.derive = None
-        return hooks
+    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
+        """Detect in one pass with the noise where the config detects, and finish where something differs."""
+        unused = ["update_raw_data" if self.cfg.detects else "update_current_timestep_data"]
+        return dict.fromkeys(unused if self._finishes else [*unused, "derive_measured"])
 
     @property
     def _finishes(self) -> bool:
@@ -224,10 +219,8 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
     def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
         """Describe the true scan, and what the receiver notices of it."""
         self._scan(raw)
-        clock = self.clock
-        inputs = [clock.words_wp, clock.episode_wp, normal_table(self.compute_on.wp_device),
-                  self._cast.bundle, self._model,
-                  self._out(raw, spare=True)]  # fmt: skip
+        table = normal_table(self.compute_on.wp_device)
+        inputs = [table, self._cast.bundle, self._model, self._out(raw, spare=True)]
         self.compute_on.launch(measured_scan, (self.mount.count, self.num_rays), inputs, [self._out(slot)])
 
     def _scan(self, raw: Record) -> None:
@@ -236,8 +229,7 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
             half = [math.radians(0.5 * angle) for angle in (cfg.horizontal_fov_deg, cfg.vertical_fov_deg)]
             is_central = cfg.distribution == "central"
             size = wp.vec2(*(math.tan(angle) if is_central else angle for angle in half))
-            inputs = [clock.words_wp, clock.episode_wp, *map(wp.uint32, self.stream("rays")),
-                      CENTRAL if is_central else AREA, size]  # fmt: skip
+            inputs = [*map(wp.uint32, self.stream("rays")), CENTRAL if is_central else AREA, size]
             drawn = wp.from_torch(self._directions, dtype=wp.vec3)
             compute.launch(draw_rays, (self.num_rays,), inputs, [drawn])
         shape = raw.geom_ids if "geom_ids" in raw else self._spare["geom_ids"]
@@ -247,7 +239,7 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
         self._cast.cast(found)
         cosine = self._twin(found.get("cosine"), wp.float32)
         inputs = [self._cast.bundle, self._motion(), self._model, self._twin(shape, wp.int32), cosine]
-        flags = [wp.from_torch(self.line.bad, dtype=wp.uint8), clock.bad_wp]
+        flags = [self.buffers.bad_wp, clock.bad_wp]
         compute.launch(true_scan, (self.mount.count, self.num_rays), inputs, [self._out(raw, spare=True), *flags])
 
     def _motion(self) -> Any:
@@ -280,7 +272,7 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
     @recorded
     def derive_measured(self, slot: Record) -> None:
         """Fold and round the measured values, put points where they say, and show misses as `no_hit_value`."""
-        inputs = [self._cast.bundle, self._model, self.cfg.miss, self._out(self.line.truth, spare=True)]
+        inputs = [self._cast.bundle, self._model, self.cfg.miss, self._out(self.buffers.truth, spare=True)]
         self.compute_on.launch(finish, (self.mount.count, self.num_rays), inputs, [self._out(slot)])
 
     # Host -------------------------------------------------------------------------------------------------------------
@@ -337,9 +329,7 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
         if self.pattern is not None:
             inside = inside + self.pattern.starts.to(self.device)
         pos, quat = self.mount.pos_w[:, :, None], self.mount.quat_w[:, :, None]
-        axis = quat[..., 1:].expand_as(inside)
-        twist = 2.0 * torch.linalg.cross(axis, inside)
-        points = pos + inside + quat[..., :1] * twist + torch.linalg.cross(axis, twist)
+        points = pos + quat_apply(quat, inside)
         counts = is_hit.flatten(1).sum(dim=1).tolist()
         yield DebugShape("points", points[is_hit].cpu().numpy(), counts=counts)
 

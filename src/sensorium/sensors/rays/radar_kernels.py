@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import warp as wp
 
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, captured_words, kernel
 from sensorium.geometry.ray_poses import ray_of
 from sensorium.geometry.ray_structs import Bundle
 from sensorium.geometry.transforms import quat_rotate
-from sensorium.random import F32, philox, word_to_normal, word_to_uniform
+from sensorium.random import F32, word_to_normal, word_to_uniform
 from sensorium.world.mount import is_finite3
 
 NEAREST = wp.constant(1.0e-3)
@@ -89,8 +89,6 @@ class Scan:
 @kernel
 def draw_rays(
     rows: Rows,
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
     key0: wp.uint32,
     key1: wp.uint32,
     law: int,
@@ -102,14 +100,7 @@ def draw_rays(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    words = philox(
-        wp.uint32(clock[0] - clock[2]),
-        wp.uint32(rows.first_env + env),
-        wp.uint32(episode[env]),
-        wp.uint32(ray),
-        key0,
-        key1,
-    )
+    words = captured_words(rows, env, wp.uint32(ray), key0, key1)
     radius = word_to_uniform(words[0])
     turn = 2.0 * wp.pi * word_to_uniform(words[1])
     if law == CENTRAL:
@@ -202,8 +193,6 @@ def _put_point(bundle: Bundle, out: Scan, env: int, mount: int, ray: int, t: flo
 @kernel
 def measured_scan(
     rows: Rows,
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
     normals: wp.array[wp.vec3],
     bundle: Bundle,
     model: Model,
@@ -215,10 +204,8 @@ def measured_scan(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    captured = wp.uint32(clock[0] - clock[2])
     element = wp.uint32(2 * (mount * ideal.range.shape[2] + ray))
-    era = wp.uint32(episode[env])
-    words = philox(captured, wp.uint32(rows.first_env + env), era, element, model.key0, model.key1)
+    words = captured_words(rows, env, element, model.key0, model.key1)
     t = ideal.range[env, mount, ray]
     velocity = ideal.velocity[env, mount, ray]
     seen = wp.float32(0.0)
@@ -238,9 +225,7 @@ def measured_scan(
         seen = 0.0
         is_false = word_to_uniform(words[3]) < model.clutter
         if is_false:
-            other = philox(
-                captured, wp.uint32(rows.first_env + env), era, element + wp.uint32(1), model.key0, model.key1
-            )
+            other = captured_words(rows, env, element + wp.uint32(1), model.key0, model.key1)
             span = model.clutter_range
             t = span[0] + (span[1] - span[0]) * word_to_uniform(other[0])
             velocity = model.clutter_speed * (2.0 * word_to_uniform(other[1]) - 1.0)

@@ -9,7 +9,7 @@ between `min_distance` and `max_distance`; both faces of a surface count.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Generic, Literal
@@ -20,13 +20,11 @@ from pydantic import field_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, OffsetCfg, bad
-from sensorium.compute import Rows, kernel, recorded
+from sensorium.compute import Rows, kernel, recorded, sample_uniforms
 from sensorium.errors import ConfigError, nearest
-from sensorium.geometry.transforms import quat_rotate_inverse
-from sensorium.measurement.pipeline import Hooks
+from sensorium.geometry.transforms import quat_apply, quat_level, quat_rotate_inverse
 from sensorium.measurement.record import Record, Timeline
 from sensorium.patterns import GridPatternCfg, PatternField, Rays
-from sensorium.random import uniforms4
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.rays.ray_cfg import DataT, RayCfg
@@ -194,8 +192,6 @@ def _into_mount(
 @kernel
 def _draw(
     rows: Rows,
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
     key0: wp.uint32,
     key1: wp.uint32,
     number: int,
@@ -208,7 +204,7 @@ def _draw(
     if rows.mask[env] == wp.uint8(0):
         return
     element = wp.uint32(2 * mount + number)
-    u = uniforms4(wp.uint32(clock[0]), wp.uint32(rows.first_env + env), wp.uint32(episode[env]), element, key0, key1)
+    u = sample_uniforms(rows, env, element, key0, key1)
     drift_out[env, mount] = low + wp.cw_mul(wp.vec3(u[0], u[1], u[2]), high - low)
 
 
@@ -249,15 +245,10 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
         pos, quat = (torch.tensor(part, dtype=torch.float32, device=self.device) for part in parts)
         return pos.expand(*shape, 3).contiguous(), quat.expand(*shape, 4).contiguous()
 
-    def _hooks(self) -> Hooks:
-        hooks = super()._hooks()
-        if self.cfg.drifts or self._shows_misses:
-            hooks.raw = None
-        else:
-            hooks.fused = None
-        if self.cfg.is_clean:
-            hooks.derive = None
-        return hooks
+    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
+        """Cast once for truth and measured value, or twice where the config makes them differ from the start."""
+        unused = ["update_raw_data" if self.cfg.drifts or self._shows_misses else "update_current_timestep_data"]
+        return dict.fromkeys([*unused, "derive_measured"] if self.cfg.is_clean else unused)
 
     @property
     def _shows_misses(self) -> bool:
@@ -332,14 +323,14 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
         miss = self.cfg.max_distance if miss_value is None else miss_value
         return torch.where(hit.isfinite(), data.pos_w[..., 2:] - hit - offset, miss)
 
-    def reset(self, env_mask: Tensor) -> None:  # type: ignore[override]  # the hook, not the reader of that name
+    def reset_state(self, env_mask: Tensor) -> None:
         """Draw the drifts anew."""
         key0, key1 = self.stream("drift")
         for number, (state, spans) in enumerate(zip(self._drifts, self.cfg.drift_spans, strict=True)):
             if state is None:
                 continue
             low, high = (wp.vec3(*(span[end] for span in spans)) for end in (0, 1))
-            inputs = [self.clock.words_wp, self.clock.episode_wp, key0, key1, number, low, high]
+            inputs = [key0, key1, number, low, high]
             self.compute_on.launch(_draw, (self.mount.count,), inputs, [wp.from_torch(state, dtype=wp.vec3)])
 
     def body_at_fault(self, env: int, mount: int) -> str:
@@ -412,19 +403,19 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
     def _in_world(self, pos: Tensor, quat: Tensor) -> tuple[Tensor, Tensor]:
         """Return starts and directions `[env, mount, ray, 3]` of the rays of mounts in these poses, for drawing."""
         offset = torch.tensor([self.cfg.offset.rot], dtype=torch.float32, device=self.device)
-        starts = turned(offset, self.pattern.starts.to(self.device)) + torch.tensor(
+        starts = quat_apply(offset, self.pattern.starts.to(self.device)) + torch.tensor(
             self.cfg.offset.pos, dtype=torch.float32, device=self.device
         )
-        directions = turned(offset, self.pattern.directions.to(self.device))
+        directions = quat_apply(offset, self.pattern.directions.to(self.device))
         alignment = self.cfg.ray_alignment
         turn = quat[..., None, :]
         if alignment == "world":
             turn = torch.zeros_like(turn)
             turn[..., 0] = 1.0
         elif alignment != "base":
-            turn = heading(turn)
-        starts_w = pos[..., None, :] + turned(turn, starts)
-        return starts_w, directions.expand_as(starts_w) if alignment == "yaw_starts" else turned(turn, directions)
+            turn = quat_level(turn)
+        starts_w = pos[..., None, :] + quat_apply(turn, starts)
+        return starts_w, directions.expand_as(starts_w) if alignment == "yaw_starts" else quat_apply(turn, directions)
 
     def debug_draw(self) -> list[DebugShape]:
         """Return measured hits as green points, misses as red ones at the starts of their rays; rays if configured."""
@@ -452,25 +443,6 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
             lines = torch.stack([starts, ends], dim=-2)
             shapes += [shape("lines", lines, mask, color) for mask, color in ((is_hit, green), (~is_hit, red))]
         return shapes
-
-
-def turned(quat: Tensor, vector: Tensor) -> Tensor:
-    """Return vectors `[..., 3]` turned by unit quaternions `[..., 4]` (w, x, y, z)."""
-    size = (quat[..., 0] * vector[..., 0]).shape
-    axis, vector = quat[..., 1:].expand(*size, 3), vector.expand(*size, 3)
-    twice: Tensor = 2.0 * torch.linalg.cross(axis, vector)
-    result: Tensor = vector + quat[..., :1] * twice + torch.linalg.cross(axis, twice)
-    return result
-
-
-def heading(quat: Tensor) -> Tensor:
-    """Return the turns about the vertical of unit quaternions `[..., 4]`, as `geometry.transforms.quat_yaw` does."""
-    w, x, y, z = quat.unbind(-1)
-    c, s = 1.0 - 2.0 * (y * y + z * z), 2.0 * (w * z + x * y)
-    is_steep = c * c + s * s < 0.01
-    c, s = (torch.where(is_steep, *pair) for pair in ((1.0 - 2.0 * (x * x + z * z), c), (-2.0 * (x * y - w * z), s)))
-    half = 0.5 * torch.atan2(s, c)
-    return torch.stack([half.cos(), 0.0 * half, 0.0 * half, half.sin()], dim=-1)
 
 
 def ray_field(field: Field, rays: int) -> Field:

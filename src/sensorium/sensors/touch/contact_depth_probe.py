@@ -60,8 +60,6 @@ def _depths(
     key1: wp.uint32,
     shapes: Shapes,
     around: Around,
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
     depth_out: wp.array3d[wp.float32],
     depth_measured: wp.array3d[wp.float32],
 ) -> None:
@@ -79,9 +77,7 @@ def _depths(
             measured = radius
             if is_noisy:
                 element = mount * count + probe
-                measured = drawn_radius(
-                    radius, noise, clock[0], rows.first_env + env, episode[env], element, key0, key1
-                )
+                measured = drawn_radius(rows, env, element, radius, noise, key0, key1)
             touched = deepest(shapes, around, env, mount, points[probe], wp.max(radius, measured))
             if touched.near >= 0:
                 depth = wp.max(radius - touched.distance, 0.0)
@@ -102,7 +98,7 @@ class DepthSensor(TaxelSensor[TaxelCfgT, ProbeDataT], Generic[TaxelCfgT, ProbeDa
         inputs = [
             taxels.block, wp.from_torch(taxels.points, dtype=wp.vec3), wp.from_torch(taxels.radius, dtype=wp.float32),
             self.cfg.probe_radius_noise, *(wp.uint32(word) for word in taxels.key), taxels.query.shapes,
-            taxels.query.around, self.clock.words_wp, self.clock.episode_wp,
+            taxels.query.around,
         ]  # fmt: skip
         outputs = [taxels.scalars(raw.depth), taxels.scalars(slot.depth if slot else None)]
         self.compute_on.launch(_depths, taxels.items, inputs, outputs)

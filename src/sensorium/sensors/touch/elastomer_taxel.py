@@ -38,7 +38,7 @@ with the anchors and the kernels of Genesis's elastomer taxels.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -52,7 +52,7 @@ from sensorium.compute import Segment, recorded
 from sensorium.errors import ConfigError
 from sensorium.geometry.samples import SurfaceSamples, body_samples, covered, scattered, surface_area
 from sensorium.geometry.shapes import Shape
-from sensorium.measurement.pipeline import Hooks
+from sensorium.geometry.transforms import quat_apply
 from sensorium.measurement.record import Record
 from sensorium.readings import DebugShape
 from sensorium.sensors.touch import elastomer_kernels as kernels
@@ -72,11 +72,10 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
     single: ClassVar[bool] = True
     checks_state: ClassVar[bool] = False
 
-    def _hooks(self) -> Hooks:
-        hooks = super()._hooks()
-        if not self.cfg.uses_fft:
-            hooks.raw = self._direct
-        return hooks
+    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
+        """Sum over all pairs of probes, in one launch, where no FFT is used."""
+        found = dict(super().hooks_in_use())
+        return found if self.cfg.uses_fft else {**found, "update_raw_data": self._direct}
 
     # Set-up -----------------------------------------------------------------------------------------------------------
 
@@ -341,9 +340,7 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
         truth: Any = self.ground_truth
         moved = truth.view(*self._taxels.shape, 3)
         starts = self._taxels.points_w
-        axis, scalar = self.mount.quat_w[:, :, None, 1:].expand_as(moved), self.mount.quat_w[:, :, None, :1]
-        twice = 2.0 * torch.linalg.cross(axis, moved)
-        ends = starts + moved + scalar * twice + torch.linalg.cross(axis, twice)
+        ends = starts + quat_apply(self.mount.quat_w[:, :, None], moved)
         is_moved = moved.abs().amax(dim=-1) > 0.0
         counts = is_moved.flatten(1).sum(dim=1).tolist()
         yield DebugShape("lines", torch.stack([starts, ends], dim=-2)[is_moved].cpu().numpy(), counts=counts)

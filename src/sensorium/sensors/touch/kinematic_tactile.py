@@ -49,7 +49,7 @@ from sensorium.geometry.primitives import MESH
 from sensorium.geometry.ray_structs import Instances
 from sensorium.geometry.solid_around import Around, Shapes
 from sensorium.geometry.solids import signed_analytic, signed_distance
-from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
+from sensorium.geometry.transforms import quat_apply, quat_rotate, quat_rotate_inverse
 from sensorium.measurement.record import Record
 from sensorium.readings import DebugShape
 from sensorium.sensors.touch.taxels import (
@@ -238,8 +238,6 @@ def _feel(
     law: Law,
     shapes: Shapes,
     around: Around,
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
     anchor: wp.array3d[wp.vec4],
     force_out: wp.array3d[wp.vec3],
     torque_out: wp.array3d[wp.vec3],
@@ -267,9 +265,7 @@ def _feel(
         measured = radius
         if is_noisy:
             element = mount * skin.points.shape[0] + probe
-            measured = drawn_radius(
-                radius, skin.noise, clock[0], rows.first_env + env, episode[env], element, skin.key0, skin.key1
-            )
+            measured = drawn_radius(rows, env, element, radius, skin.noise, skin.key0, skin.key1)
         force = wp.vec3()
         torque = wp.vec3()
         force_2 = wp.vec3()
@@ -382,10 +378,7 @@ class KinematicTactileSensor(TaxelSensor[KinematicTactileSensorCfg, KinematicTac
             held = wp.zeros((0, 0, 0), dtype=wp.vec4, device=self.device)
         else:
             held = wp.from_torch(anchor, dtype=wp.vec4)
-        inputs = [
-            taxels.block, self._skin, self._law, taxels.query.shapes, taxels.query.around, self.clock.words_wp,
-            self.clock.episode_wp,
-        ]  # fmt: skip
+        inputs = [taxels.block, self._skin, self._law, taxels.query.shapes, taxels.query.around]
         outputs = [held, taxels.vectors(raw.force), taxels.vectors(raw.torque)]
         outputs += [taxels.vectors(slot.force if slot else None), taxels.vectors(slot.torque if slot else None)]
         self.compute_on.launch(_feel, taxels.items, inputs, outputs)
@@ -393,9 +386,7 @@ class KinematicTactileSensor(TaxelSensor[KinematicTactileSensorCfg, KinematicTac
     def debug_draw(self) -> Iterable[DebugShape]:
         """Return a line of 1 mm per N at each probe that feels something."""
         force = self.ground_truth.force.view(*self._taxels.shape, 3)
-        axis = self.mount.quat_w[:, :, None, 1:].expand_as(force)
-        twice = 2.0 * torch.linalg.cross(axis, force)
-        turned = force + self.mount.quat_w[:, :, None, :1] * twice + torch.linalg.cross(axis, twice)
+        turned = quat_apply(self.mount.quat_w[:, :, None], force)
         starts = self._taxels.points_w
         lines = torch.stack([starts, starts + 1e-3 * turned], dim=-2)
         is_felt = force.abs().amax(dim=-1) > 0.0

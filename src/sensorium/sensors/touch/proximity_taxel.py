@@ -243,8 +243,6 @@ def _sense(
     law: Law,
     clouds: Clouds,
     around: Around,
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
     force_out: wp.array3d[wp.vec3],
     torque_out: wp.array3d[wp.vec3],
     force_measured: wp.array3d[wp.vec3],
@@ -279,9 +277,7 @@ def _sense(
         other = wp.float32(0.0)
         if is_noisy:
             element = mount * skin.points.shape[0] + probe
-            other = drawn_radius(
-                radius, skin.noise, clock[0], rows.first_env + env, episode[env], element, skin.key0, skin.key1
-            )
+            other = drawn_radius(rows, env, element, radius, skin.noise, skin.key0, skin.key1)
         true = Nearby()
         drawn = Nearby()
         for k in range(count):
@@ -364,10 +360,7 @@ class ProximityTaxel(TaxelSensor[ProximityTaxelCfg, ProximityTaxelData]):
     def feel(self, raw: Record, slot: Record | None) -> None:
         """Sum up what is near (a launch)."""
         taxels = self._taxels
-        inputs = [
-            taxels.block, self._skin, self._law, self._filed.clouds, taxels.query.around, self.clock.words_wp,
-            self.clock.episode_wp,
-        ]  # fmt: skip
+        inputs = [taxels.block, self._skin, self._law, self._filed.clouds, taxels.query.around]
         outputs = [taxels.vectors(raw.force), taxels.vectors(raw.torque)]
         outputs += [taxels.vectors(slot.force if slot else None), taxels.vectors(slot.torque if slot else None)]
         self.compute_on.launch(_sense, taxels.items, inputs, outputs)

@@ -8,7 +8,7 @@ point of all surfaces that it sees, from outside as from inside, no farther than
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -19,11 +19,11 @@ from pydantic import field_validator, model_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, as_plain, bad
-from sensorium.compute import Rows, kernel, recorded
+from sensorium.compute import Rows, kernel, recorded, sample_normals
 from sensorium.errors import nearest
-from sensorium.measurement.pipeline import Hooks
+from sensorium.geometry.transforms import quat_apply
 from sensorium.measurement.record import Record, Timeline
-from sensorium.random import normal_table, normals4
+from sensorium.random import normal_table
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.rays.ray_cfg import DistanceCfg
@@ -161,8 +161,6 @@ class SurfaceDistanceProbeCfg(DistanceCfg[SurfaceDistanceProbeData]):
 @kernel
 def _respond(
     rows: Rows,
-    clock: wp.array[wp.int32],
-    episode: wp.array[wp.int32],
     key0: wp.uint32,
     key1: wp.uint32,
     normals: wp.array[wp.vec3],
@@ -189,8 +187,7 @@ def _respond(
     value = row[1]
     if is_noisy != 0 and row[2] > 0.0:
         element = wp.uint32(mount * distance_in.shape[2] + probe)
-        tick = wp.uint32(clock[0])
-        z = normals4(tick, wp.uint32(rows.first_env + env), wp.uint32(episode[env]), element, key0, key1, normals)
+        z = sample_normals(rows, env, element, key0, key1, normals)
         value = value * (1.0 + row[2] * z[0])
     value_out[env, mount, probe] = value
 
@@ -213,13 +210,14 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
             for name in self.cfg.selected
         }
 
-    def _hooks(self) -> Hooks:
-        hooks, cfg = super()._hooks(), self.cfg
-        if cfg.is_clean and not any(noise for _, _, noise in cfg.lookup or ()):
-            hooks.derive = None
-        if hooks.derive is None or not cfg.replaces_misses:
-            hooks.fused = None
-        return hooks
+    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
+        """Leave out what works on misses where nothing alters them."""
+        cfg = self.cfg
+        is_clean = cfg.is_clean and not any(noise for _, _, noise in cfg.lookup or ())
+        unused = ["derive_measured"] if is_clean else []
+        if is_clean or not cfg.replaces_misses:
+            unused.append("update_current_timestep_data")
+        return dict.fromkeys(unused)
 
     def setup(self) -> None:
         """Choose the shapes, and build what is not built yet."""
@@ -276,7 +274,7 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
     @recorded
     def update_raw_data(self, raw: Record) -> None:
         """Find the nearest surfaces (one launch, and one to place what moves)."""
-        is_last, has_value = self.line.hooks.fused is None, "value" in raw
+        is_last, has_value = self.buffers.plan.hooks.fused is None, "value" in raw
         shown = self._shown if is_last and not has_value else (float("inf"), False)
         self._query.find(self._outputs(raw, with_own=True), *shown)
         if has_value:
@@ -305,8 +303,6 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
         distance = source.distance if "distance" in source else self._distance
         assert distance is not None
         inputs = [
-            self.clock.words_wp,
-            self.clock.episode_wp,
             *self.stream("lookup"),
             normal_table(self.device),
             int(is_noisy),
@@ -333,8 +329,7 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
             return
         places = torch.tensor(self.cfg.probe_local_pos, dtype=torch.float32, device=self.device).view(1, 1, -1, 3)
         turn, pos = self.mount.quat_w[:, :, None], self.mount.pos_w[:, :, None]
-        twice = 2.0 * torch.linalg.cross(turn[..., 1:].expand(*turn.shape[:2], places.shape[2], 3), places)
-        ends = pos + places + turn[..., :1] * twice + torch.linalg.cross(turn[..., 1:].expand_as(twice), twice)
+        ends = pos + quat_apply(turn, places)
         lines = torch.stack([ends.reshape(-1, 3), points.reshape(-1, 3)], dim=1)
         is_near = lines.isfinite().all(dim=-1).all(dim=-1)
         counts = is_near.reshape(self.num_envs, -1).sum(dim=1).tolist()

@@ -6,7 +6,7 @@ Axes: ``[env, mount, probe]`` for a list of probes, ``[env, mount, row, column]`
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 from pydantic import field_validator, model_validator
 
 from sensorium.cfg import Float, ObjRef, Vec3, as_plain, bad, numbers_in
-from sensorium.compute import Memory, Rows, kernel, recorded
+from sensorium.compute import Memory, Rows, kernel, recorded, sample_uniforms
 from sensorium.errors import ConfigError, SensoriumWarning
-from sensorium.geometry.bounds import in_world, local_box, rotation
+from sensorium.geometry.bounds import in_world, local_box
 from sensorium.geometry.samples import MOST_SAMPLES
-from sensorium.measurement.pipeline import Hooks
+from sensorium.geometry.transforms import quat_apply, rotation
 from sensorium.measurement.record import Record, Timeline
-from sensorium.random import uniforms4
 from sensorium.sensors.core.base import Sensor, SimpleSensor
 from sensorium.sensors.frames.targets_cfg import TargetsCfg
 from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
@@ -217,19 +216,12 @@ def check_points(memory: Memory, spacing: float | None, count: int, area: float,
 
 @wp.func
 def drawn_radius(
-    radius: float,
-    noise: float,
-    tick: int,
-    global_env: int,
-    episode: int,
-    element: int,
-    key0: wp.uint32,
-    key1: wp.uint32,
+    rows: Rows, env: int, element: int, radius: float, noise: float, key0: wp.uint32, key1: wp.uint32
 ) -> wp.float32:
     """Return the radius of a measured reading, m: R + U(-1, 1) noise, not below 0; a probe without radius has none."""
     if radius == 0.0:
         return 0.0
-    draws = uniforms4(wp.uint32(tick), wp.uint32(global_env), wp.uint32(episode), wp.uint32(element), key0, key1)
+    draws = sample_uniforms(rows, env, wp.uint32(element), key0, key1)
     return wp.max(radius + (2.0 * draws[0] - 1.0) * noise, 0.0)
 
 
@@ -336,9 +328,7 @@ class Taxels:
     @property
     def points_w(self) -> torch.Tensor:
         """Where the probes are now `[env, mount, probe, 3]`, m, world; the sensor requires BODY_POSE."""
-        axis, points = self._mount.quat_w[:, :, None, 1:].expand(*self.shape, 3), self.points.expand(*self.shape, 3)
-        twice = 2.0 * torch.linalg.cross(axis, points)
-        turned: torch.Tensor = points + self._mount.quat_w[:, :, None, :1] * twice + torch.linalg.cross(axis, twice)
+        turned = quat_apply(self._mount.quat_w[:, :, None], self.points.expand(*self.shape, 3))
         return turned + self._mount.pos_w[:, :, None]
 
     def clear_fillers(self, tensor: torch.Tensor) -> None:
@@ -381,13 +371,14 @@ class TaxelSensor(SimpleSensor[TaxelCfgT, TaxelDataT], Generic[TaxelCfgT, TaxelD
         """Return the fields in the layout of the probes."""
         return laid_out(super().fields(), self.cfg.layout)
 
-    def _hooks(self) -> Hooks:
-        hooks, cfg = super()._hooks(), self.cfg
+    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
+        """Leave out noise of the radii and misses where the config has none."""
+        cfg, unused = self.cfg, []
         if cfg.probe_radius_noise == 0.0:
-            hooks.fused = None  # the measured reading differs by what comes after
+            unused.append("update_current_timestep_data")  # the measured reading differs by what comes after
         if cfg.is_clean or cfg.radii.all():
-            hooks.derive = None
-        return hooks
+            unused.append("derive_measured")
+        return dict.fromkeys(unused)
 
     def setup(self) -> None:
         """Gather probes and the shapes that they feel."""

@@ -21,7 +21,7 @@ the measured one, and a truth that lags would be none.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -33,7 +33,6 @@ from torch import Tensor
 from sensorium.compute import recorded
 from sensorium.engines.envs import env_rows
 from sensorium.errors import ConfigError, UnknownNameError
-from sensorium.measurement.pipeline import Hooks
 from sensorium.measurement.record import Record, Timeline
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.touch import temperature_grid_kernels as kernels
@@ -57,11 +56,9 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
         declared = super().fields()["temperature"]
         return {"temperature": replace(declared, shape=self.cfg.grid_size, axes=("x", "y", "z"))}
 
-    def _hooks(self) -> Hooks:
-        hooks = super()._hooks()
-        if self.cfg.sensor_time_constant is None:
-            hooks.transform, hooks.lookback = None, 0
-        return hooks
+    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
+        """Leave out the sensor's own inertia where it has none."""
+        return {} if self.cfg.sensor_time_constant is not None else {"apply_transform": None}
 
     # Set-up -----------------------------------------------------------------------------------------------------------
 
@@ -351,8 +348,8 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
         touching = [wp.from_torch(self._node), wp.from_torch(self._conductance)]
         inputs = [self._query.shapes, self._query.around, self._skin, self._table, *poses]
         launch(kernels.touch, (mount.count, -(-samples // int(kernels.BLOCK))), inputs, touching)
-        times = [self.clock.words_wp, self.clock.reset_tick_wp, wp.float64(self.clock.dt)]
-        inputs = [*times, self._cells, samples, self._skin.cell, self._skin.area, *touching, self._base]
+        dt = wp.float64(self.clock.dt)
+        inputs = [dt, self._cells, samples, self._skin.cell, self._skin.area, *touching, self._base]
         tick, span, covered, swept, theta = (
             wp.from_torch(each) for each in (self._tick, self._span, self._covered, self._swept, self._theta)
         )

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sensorium.errors import ConfigError
-from sensorium.geometry.bounds import local_box, rotation
+from sensorium.geometry.bounds import local_box
 from sensorium.geometry.samples import SurfaceSamples, body_samples, inside, is_closed, surface_triangles
 from sensorium.geometry.shapes import Shape
-from sensorium.geometry.transforms import compose
+from sensorium.geometry.transforms import compose, rotation
 
 Array = NDArray[np.float64]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import warp as wp
 
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, is_first, kernel, tick_captured
 from sensorium.geometry.primitives import MESH, PLANE
 from sensorium.geometry.solid_around import Around, Shapes
 from sensorium.geometry.solids import signed_analytic, signed_distance
@@ -193,8 +193,6 @@ def share_gone(x: F64) -> F64:
 @kernel
 def exchange(
     rows: Rows,
-    clock: wp.array[wp.int32],
-    reset_tick: wp.array[wp.int32],
     dt: F64,
     cells: int,
     samples: int,
@@ -213,8 +211,6 @@ def exchange(
 
     Args:
         rows: which environments.
-        clock: time.
-        reset_tick: when each environment began.
         dt: s.
         cells: cells of a mount.
         samples: points of a mount.
@@ -233,9 +229,9 @@ def exchange(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    captured = clock[0] - clock[2]
+    captured = tick_captured(rows)
     time = wp.max(F64(captured - last_tick[env]) * dt, _ZERO)
-    if reset_tick[env] == clock[0]:
+    if is_first(rows, env):
         time = _ZERO
     last_tick[env] = captured
     span[env] = time

@@ -14,7 +14,7 @@ from sensorium.compute import Clock, Compute
 from sensorium.compute.copies import AsyncCopy
 from sensorium.engines.base import Engine
 from sensorium.errors import NonFiniteStateWarning
-from sensorium.sensors.core.base import Sensor
+from sensorium.measurement.buffers import SensorBuffers
 
 
 class StateWatch:
@@ -31,7 +31,7 @@ class StateWatch:
         self._compute, self._clock = compute, clock
         self._checked: int | None = None
         self._reported: set[tuple[str, int]] = set()
-        self._found: list[tuple[Sensor[Any, Any], AsyncCopy]] = []
+        self._found: list[tuple[SensorBuffers, AsyncCopy]] = []
         self._found_at = (0, 0)
         self._arrived: dict[str, NDArray[Any]] = {}
 
@@ -45,16 +45,16 @@ class StateWatch:
         for key in [key for key in self._reported if again is None or key[1] in again]:
             self._reported.discard(key)
 
-    def invalidate(self, engine: Engine, sensors: Iterable[Sensor[Any, Any]]) -> None:
+    def invalidate(self, engine: Engine, sensors: Iterable[SensorBuffers]) -> None:
         """Mark what was captured at this tick of environments whose state the simulator replaced, until their reset."""
         replaced = engine.replaced()
         if replaced is None:
             return
         for sensor in sensors:
-            if self._clock.tick in (sensor.captures.last_tick, sensor.captures.first_at):
-                sensor.line.invalidate(replaced)
+            if sensor.counter.is_of_now:
+                sensor.invalidate(replaced)
 
-    def report(self, sensors: Iterable[Sensor[Any, Any]]) -> None:
+    def report(self, sensors: Iterable[SensorBuffers]) -> None:
         """Name env, body and tick of non-finite engine state, once per sensor and env until its next reset."""
         clock = self._clock
         if not self._compute.is_cpu:  # once a control step is often enough
@@ -64,7 +64,7 @@ class StateWatch:
         if self._found:
             self._look()
         elif clock.take_bad():
-            self._found = [(sensor, AsyncCopy(self._compute, sensor.line.bad)) for sensor in sensors]
+            self._found = [(sensor, AsyncCopy(self._compute, sensor.bad)) for sensor in sensors]
             for _, copy in self._found:
                 copy.start()
             self._found_at = (clock.control_tick, clock.tick)
@@ -73,24 +73,24 @@ class StateWatch:
     def _look(self) -> None:
         """Warn, if the flags of all sensors have arrived."""
         for sensor, copy in self._found:
-            if sensor.name not in self._arrived and (values := copy.take()) is not None:
-                self._arrived[sensor.name] = values
+            if sensor.plan.label not in self._arrived and (values := copy.take()) is not None:
+                self._arrived[sensor.plan.label] = values
         if len(self._arrived) < len(self._found):
             return
-        flags = [(sensor, self._arrived[sensor.name]) for sensor, _ in self._found]
+        flags = [(sensor, self._arrived[sensor.plan.label]) for sensor, _ in self._found]
         self._found, self._arrived = [], {}
         begin, tick = self._found_at
         passed = True
         for sensor, values in flags:
             for env, mount in np.argwhere(values == 1).tolist():
                 passed = False
-                if (sensor.name, env) in self._reported:
+                if (sensor.plan.label, env) in self._reported:
                     continue
-                self._reported.add((sensor.name, env))
+                self._reported.add((sensor.plan.label, env))
                 body = sensor.body_at_fault(env, mount)
                 warnings.warn(
-                    f"sensor {sensor.name!r}: the engine's state is not finite in env {env}, body {body!r}, at tick "
-                    f"{tick}; its samples are marked invalid until the state is finite again (reset env {env})",
+                    f"sensor {sensor.plan.label!r}: the engine's state is not finite in env {env}, body {body!r}, "
+                    f"at tick {tick}; its samples are marked invalid until the state is finite again (reset env {env})",
                     NonFiniteStateWarning,
                     stacklevel=5,
                 )

@@ -1,0 +1,113 @@
+"""What every kernel of this package takes first: the environments it works on, and the time.
+
+The time stands in arrays that the host writes before it launches (see `Clock`), so a recorded launch stays valid.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import warp as wp
+
+from sensorium.random import normals4, philox, uniforms4
+
+if TYPE_CHECKING:  # Warp's scalars have no operators that a type checker could see
+    U32: TypeAlias = Any
+    Words: TypeAlias = Any
+else:
+    U32 = wp.uint32
+    Words = wp.vec4ui
+
+
+@wp.struct
+class Rows:
+    """Which environments a launch works on, and what time it is.
+
+    Attributes:
+        start: env of the first thread.
+        first: last item index of the first thread; only kernels that are launched with `split` add it.
+        mask: uint8 [env]; 0 leaves that env's rows untouched.
+        first_env: global index of env 0: random numbers are drawn for `first_env + env`.
+        time: int32 [4], words of the clock; `tick_now` and the other functions of this module read them.
+        reset_tick: int32 [env], tick of the last reset.
+        episode: int32 [env], number of resets so far, minus one.
+    """
+
+    start: wp.int32
+    first: wp.int32
+    mask: wp.array[wp.uint8]
+    first_env: wp.int32
+    time: wp.array[wp.int32]
+    reset_tick: wp.array[wp.int32]
+    episode: wp.array[wp.int32]
+
+
+@wp.func
+def tick_now(rows: Rows) -> wp.int32:
+    """Return the tick."""
+    return rows.time[0]
+
+
+@wp.func
+def tick_captured(rows: Rows) -> wp.int32:
+    """Return the tick of the engine's state: now, less the engine's lag."""
+    return rows.time[0] - rows.time[2]
+
+
+@wp.func
+def tick_of_control(rows: Rows) -> wp.int32:
+    """Return the tick at which the control step began; -1 before the first."""
+    return rows.time[3]
+
+
+@wp.func
+def mode_now(rows: Rows) -> wp.int32:
+    """Return what kind of sample is computed: `SAMPLE` or `FIRST` of `sensorium.compute`."""
+    return rows.time[1]
+
+
+@wp.func
+def is_first(rows: Rows, env: int) -> wp.bool:
+    """Whether an env was reset at this tick, so that its states start anew."""
+    return rows.reset_tick[env] == rows.time[0]
+
+
+@wp.func
+def sample_words(rows: Rows, env: int, element: U32, key0: U32, key1: U32) -> Words:
+    """Return the four random words of an env's sample at this tick."""
+    tick = wp.uint32(rows.time[0])
+    return philox(tick, wp.uint32(rows.first_env + env), wp.uint32(rows.episode[env]), element, key0, key1)
+
+
+@wp.func
+def sample_uniforms(rows: Rows, env: int, element: U32, key0: U32, key1: U32) -> wp.vec4:
+    """Return four uniform numbers in [0, 1) of an env's sample at this tick."""
+    tick = wp.uint32(rows.time[0])
+    return uniforms4(tick, wp.uint32(rows.first_env + env), wp.uint32(rows.episode[env]), element, key0, key1)
+
+
+@wp.func
+def sample_normals(rows: Rows, env: int, element: U32, key0: U32, key1: U32, table: wp.array[wp.vec3]) -> wp.vec4:
+    """Return four standard normal numbers of an env's sample at this tick."""
+    tick = wp.uint32(rows.time[0])
+    return normals4(tick, wp.uint32(rows.first_env + env), wp.uint32(rows.episode[env]), element, key0, key1, table)
+
+
+@wp.func
+def captured_words(rows: Rows, env: int, element: U32, key0: U32, key1: U32) -> Words:
+    """Return the four random words of an env's state at the tick at which it was captured."""
+    tick = wp.uint32(rows.time[0] - rows.time[2])
+    return philox(tick, wp.uint32(rows.first_env + env), wp.uint32(rows.episode[env]), element, key0, key1)
+
+
+@wp.func
+def episode_words(rows: Rows, env: int, element: U32, key0: U32, key1: U32) -> Words:
+    """Return four random words that stay the same throughout an env's episode."""
+    episode = wp.uint32(rows.episode[env])
+    return philox(wp.uint32(0), wp.uint32(rows.first_env + env), episode, element, key0, key1)
+
+
+__all__ = [
+    "Rows", "captured_words", "episode_words", "is_first", "mode_now", "sample_normals", "sample_uniforms",
+    "sample_words", "tick_captured", "tick_now", "tick_of_control",
+]  # fmt: skip

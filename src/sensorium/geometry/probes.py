@@ -1,0 +1,250 @@
+"""What is nearest to probes on mounts: all shapes of a scene, those that stand still and those that move."""
+
+from __future__ import annotations
+
+import warp as wp
+
+from sensorium.compute import Rows, kernel
+from sensorium.geometry.hfield import HFields
+from sensorium.geometry.nearest import nearest_hfield, nearest_mesh, nearest_primitive
+from sensorium.geometry.primitives import HFIELD, MESH
+from sensorium.geometry.ray_structs import Instances, Moving, Surroundings
+from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
+
+
+@wp.struct
+class Trees:
+    """Meshes as distances need them: a tree and factors that keep ratios of distances.
+
+    Attributes:
+        mesh: `wp.Mesh` id of each instance, 0 for no mesh. Where the shape's scale has three sizes, it is of a copy
+            that is scaled already: what is nearest in the mesh's own frame need not be nearest after that.
+        scale: what is left to scale, of one size but for the signs.
+    """
+
+    mesh: wp.array[wp.uint64]
+    scale: wp.array[wp.vec3]
+
+
+@wp.struct
+class Nearest:
+    """What is written, `[env, mount, probe]` each; an empty array is left out.
+
+    Attributes:
+        distance: to the nearest surface, m.
+        point: the nearest point there, m, world.
+        shape: number of its shape in the scene; -1 where nothing is near.
+        miss: what `distance` shows where nothing is near; NaN for the reach of the probe.
+        stay: 1 where `point` then shows the probe's own place, else +inf.
+    """
+
+    distance: wp.array3d[wp.float32]
+    point: wp.array3d[wp.vec3]
+    shape: wp.array3d[wp.int32]
+    miss: wp.float32
+    stay: wp.int32
+
+
+@wp.func
+def nearest_instance(
+    instances: Instances,
+    trees: Trees,
+    fields: HFields,
+    row: int,
+    pos: wp.vec3,
+    quat: wp.vec4,
+    p: wp.vec3,
+    limit: float,
+) -> tuple[wp.vec3, wp.float32]:
+    """Return the nearest point, m, world, of one shape in a pose, and the distance, m; infinite beyond the limit."""
+    local = quat_rotate_inverse(quat, p - pos)
+    kind = instances.kind[row]
+    foot = wp.vec3()
+    distance = float(wp.inf)
+    if kind == MESH:
+        scale = trees.scale[row]
+        factor = wp.abs(scale[0])
+        spot, far, _face = nearest_mesh(trees.mesh[row], wp.cw_div(local, scale), limit / factor)
+        foot = wp.cw_mul(spot, scale)
+        distance = factor * far
+    elif kind == HFIELD:
+        foot, distance = nearest_hfield(fields, instances.field[row], local, limit)
+    else:
+        foot, distance = nearest_primitive(kind, instances.size[row], local)
+        distance = wp.abs(distance)
+    if not distance <= limit:
+        return wp.vec3(wp.inf, wp.inf, wp.inf), wp.inf
+    return pos + quat_rotate(quat, foot), distance
+
+
+@kernel
+def probe_surfaces(
+    rows: Rows,
+    probe_in: wp.array[wp.vec3],
+    reach_in: wp.array[wp.float32],
+    least: float,
+    pos_in: wp.array2d[wp.vec3],
+    quat_in: wp.array2d[wp.vec4],
+    surroundings: Surroundings,
+    instances: Instances,
+    trees: Trees,
+    fields: HFields,
+    moving: Moving,
+    hidden: wp.array2d[wp.uint8],
+    out: Nearest,
+) -> None:
+    """Find what is nearest to one probe of one mount of one environment.
+
+    Args:
+        rows: which environments.
+        probe_in: places of the probes on the mount, m.
+        reach_in: how far each looks, m.
+        least: what is nearer is a miss, m.
+        pos_in: where the mounts are.
+        quat_in: how they are turned.
+        surroundings: what stands still.
+        instances: shapes that are tested one by one.
+        trees: their meshes.
+        fields: all height fields.
+        moving: where the moving shapes are; slot 0.
+        hidden: 1 where a mount does not see an instance `[mount, instance]`.
+        out: what is written.
+    """
+    i, mount, probe = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    p = pos_in[env, mount] + quat_rotate(quat_in[env, mount], probe_in[probe])
+    reach = reach_in[probe]
+    best = reach
+    point = wp.vec3(wp.inf, wp.inf, wp.inf)
+    shape = wp.int32(-1)
+    if surroundings.mesh != wp.uint64(0):
+        spot, far, face = nearest_mesh(surroundings.mesh, p, best)
+        if far <= best:
+            best = far
+            point = spot
+            shape = surroundings.face_shape[face]
+    for k in range(surroundings.alone.shape[0]):
+        row = surroundings.alone[k]
+        if hidden[mount, row] == wp.uint8(0):
+            spot, far = nearest_instance(
+                instances, trees, fields, row, instances.pos[row], instances.quat[row], p, best
+            )
+            if far < best or (far == best and shape < 0):
+                best = far
+                point = spot
+                shape = instances.shape[row]
+    if surroundings.bvh != wp.uint64(0):
+        around = wp.vec3(best, best, best)
+        boxes = wp.bvh_query_aabb(surroundings.bvh, p - around, p + around)
+        leaf = wp.int32(0)
+        while wp.bvh_query_next(boxes, leaf):
+            row = surroundings.bvh_row[leaf]
+            if hidden[mount, row] == wp.uint8(0):
+                away = instances.pos[row] + quat_rotate(instances.quat[row], instances.centre[row]) - p
+                if wp.length(away) - instances.radius[row] <= best:
+                    spot, far = nearest_instance(
+                        instances, trees, fields, row, instances.pos[row], instances.quat[row], p, best
+                    )
+                    if far < best or (far == best and (shape < 0 or instances.shape[row] < shape)):
+                        best = far
+                        point = spot
+                        shape = instances.shape[row]
+    for k in range(moving.pos.shape[2]):
+        row = instances.moving + k
+        if hidden[mount, row] != wp.uint8(0):
+            continue
+        if wp.length(moving.centre[env, 0, k] - p) - instances.radius[row] > best:
+            continue
+        spot, far = nearest_instance(
+            instances, trees, fields, row, moving.pos[env, 0, k], moving.quat[env, 0, k], p, best
+        )
+        if far < best or (far == best and shape < 0):
+            best = far
+            point = spot
+            shape = instances.shape[row]
+    if best < least:
+        shape = -1
+    if shape < 0:
+        point = wp.vec3(wp.inf, wp.inf, wp.inf)
+        if out.stay != 0:
+            point = p
+        best = out.miss
+        if wp.isnan(out.miss):
+            best = reach
+    if out.distance.shape[0] > 0:
+        out.distance[env, mount, probe] = best
+    if out.point.shape[0] > 0:
+        out.point[env, mount, probe] = point
+    if out.shape.shape[0] > 0:
+        out.shape[env, mount, probe] = shape
+
+
+@kernel
+def follow_distance(
+    rows: Rows,
+    probe_in: wp.array[wp.vec3],
+    pos_in: wp.array2d[wp.vec3],
+    quat_in: wp.array2d[wp.vec4],
+    distance_in: wp.array3d[wp.float32],
+    point: wp.array3d[wp.vec3],
+) -> None:
+    """Move nearest points along their true directions to other distances; +inf where one of the two is not finite.
+
+    A probe that touches a surface has no direction, and its point stays.
+
+    Args:
+        rows: which environments.
+        probe_in: places of the probes on the mount, m.
+        pos_in: where the mounts are.
+        quat_in: how they are turned.
+        distance_in: the other distances `[env, mount, probe]`, m.
+        point: the nearest points, m, world; overwritten.
+    """
+    i, mount, probe = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    p = pos_in[env, mount] + quat_rotate(quat_in[env, mount], probe_in[probe])
+    arm = point[env, mount, probe] - p
+    length = wp.length(arm)
+    distance = distance_in[env, mount, probe]
+    if not (wp.isfinite(length) and wp.isfinite(distance)):
+        point[env, mount, probe] = wp.vec3(wp.inf, wp.inf, wp.inf)
+    elif length > 0.0:
+        point[env, mount, probe] = p + (distance / length) * arm
+
+
+@kernel
+def show_misses(
+    rows: Rows,
+    probe_in: wp.array[wp.vec3],
+    reach_in: wp.array[wp.float32],
+    pos_in: wp.array2d[wp.vec3],
+    quat_in: wp.array2d[wp.vec4],
+    found: Nearest,
+    out: Nearest,
+) -> None:
+    """Copy what was found, with infinite distances and points replaced by what `out` shows for a miss."""
+    i, mount, probe = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    if out.distance.shape[0] > 0:
+        distance = found.distance[env, mount, probe]
+        if wp.isinf(distance):
+            distance = out.miss
+            if wp.isnan(out.miss):
+                distance = reach_in[probe]
+        out.distance[env, mount, probe] = distance
+    if out.point.shape[0] > 0:
+        point = found.point[env, mount, probe]
+        if out.stay != 0 and wp.isinf(point[0]):
+            point = pos_in[env, mount] + quat_rotate(quat_in[env, mount], probe_in[probe])
+        out.point[env, mount, probe] = point
+    if out.shape.shape[0] > 0:
+        out.shape[env, mount, probe] = found.shape[env, mount, probe]
+
+
+__all__ = ["Nearest", "Trees", "follow_distance", "nearest_instance", "probe_surfaces", "show_misses"]

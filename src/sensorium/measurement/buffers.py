@@ -1,0 +1,311 @@
+"""The memory of one sensor's measurement: records, states, knobs and ring. Only what its plan uses is made.
+
+A clean sensor has one record, and its measured data are its truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+import warp as wp
+
+from sensorium.compute import Compute, Program
+from sensorium.compute.clock import Clock
+from sensorium.measurement.chain import NOISE, QUANTISE, WALK_AND_BIAS, ChainField, ChainTable
+from sensorium.measurement.counter import SampleCounter
+from sensorium.measurement.knobs import Knobs
+from sensorium.measurement.plan import SensorPlan
+from sensorium.measurement.record import Record, Timeline
+from sensorium.measurement.stage_runs import StageRun, States, stage_runs
+from sensorium.measurement.transport import Ring
+from sensorium.random import stream_key
+
+if TYPE_CHECKING:
+    from sensorium.measurement.schedule import SampleGroup
+
+
+class Poses(Protocol):
+    """What keeps the poses of a sensor beside its samples."""
+
+    def keep(self) -> None:
+        """Keep the poses of a sample that is being captured (a recordable task)."""
+
+    def begin(self) -> None:
+        """Know nothing of samples that were captured before now."""
+
+    def shown(self) -> torch.Tensor:
+        """Return the poses at the capture of what is shown, float32 `[env, mount, 7]`."""
+
+
+class SensorBuffers:
+    """What one sensor keeps between truth and reading.
+
+    Args:
+        plan: what is needed.
+        compute: device and masks.
+        clock: time.
+    """
+
+    def __init__(self, plan: SensorPlan, compute: Compute, clock: Clock) -> None:
+        self.compute, self.clock = compute, clock
+        self.bad = torch.zeros((compute.num_envs, max(plan.mounts, 1)), dtype=torch.uint8, device=compute.device)
+        """uint8 [env, mount], 1 where the engine's state was not finite: the sample is not valid."""
+        self.custom: dict[str, States] = {}
+        """States that the sensor registered for itself."""
+        self.tables: list[ChainTable] = []
+        """Every chain table that points at these knobs."""
+        self.knobs = Knobs(
+            compute, clock, plan.cfg, plan.chained, label=plan.label, seed=plan.seed,
+            rate_hz=1.0 / (clock.dt * plan.rate.period), prefixes=plan.prefixes, changed=self.refresh_tables,
+        )  # fmt: skip
+        self.plan = replace(plan, knobs=frozenset(self.knobs.tables))
+        self.stages = stage_runs(self.plan, compute, clock)
+        self._allocate()
+        self.own_table: ChainTable | None = None
+        """What the chain works on where it is launched for this sensor alone."""
+        if self.plan.has_hardware:
+            self.own_table = ChainTable(compute, clock, self.chain_fields(own=True))
+        self.forget_tables()
+        in_flight = self.ring.latest if self.ring is not None else 0
+        self.counter = SampleCounter(clock, plan.rate, in_flight=in_flight)
+        """How many captures there were, and when."""
+        self.group: SampleGroup | None = None
+        """The sensors that this one is evaluated with."""
+        self.wanted = True
+        """Whether the sensor was read since its last due tick (counts for ``evaluate="wanted"``)."""
+        self.listeners = 0
+        """Number of recorders and listeners that want every sample."""
+        self.poses: Poses | None = None
+        """Where the mounts were at the captures, while an output publishes that."""
+        self.first_program: Program | None = None
+        """The work of a capture of this sensor alone, for the envs of the reset mask."""
+        self.body_at_fault: Callable[[int, int], str] = lambda env, mount: "?"
+        """What returns the body whose state is not finite, of an env and a mount."""
+        self._snapshot: list[torch.Tensor] = []
+
+    def __repr__(self) -> str:
+        return f"SensorBuffers({self.plan.label!r}, {self.nbytes} bytes)"
+
+    def _allocate(self) -> None:
+        plan, num_envs, device = self.plan, self.compute.num_envs, self.compute.device
+        shapes = {spec.name: spec.shape for spec in (*plan.specs, *plan.mid_specs)}
+        self.compute.memory.check_fields(num_envs * sum(spec.nbytes for spec in plan.mid_specs), shapes)
+
+        def record() -> Record:
+            return Record(plan.mid_specs, num_envs, device)
+
+        depth = 1 + (plan.lookback if plan.has_branches else 0)
+        self.truths = [record() for _ in range(depth)]
+        """The truth, newest first."""
+        self.slots = [record() for _ in range(depth)] if plan.has_branches else self.truths
+        """The measured value before hardware imperfections, newest first."""
+        self.truth, self.slot = self.truths[0], self.slots[0]
+        self.truth_timeline = Timeline(self.truths, self._is_first)
+        self.slot_timeline = Timeline(self.slots, self._is_first)
+        self.work = record() if plan.has_hardware else self.slot
+        """The measured value in intermediate space."""
+        columns = {name: spec.columns for name, (_, spec) in plan.chained.items()}
+        self.walks = {
+            name: torch.zeros((num_envs, columns[name]), dtype=torch.float32, device=device)
+            for knob, name in self.knobs.tables
+            if knob == "random_walk"
+        }
+        self.truth_out, self.work_out = self.truth, self.work
+        self.posts: tuple[list[Record], list[Record]] = ([], [])
+        """The previous outputs of `post_process`, newest first: true and measured."""
+        if plan.hooks.post:
+            self.truth_out, self.work_out = (Record(plan.specs, num_envs, device) for _ in range(2))
+            truths, works = ([Record(plan.specs, num_envs, device) for _ in range(max(plan.lookback, 1))]
+                             for _ in range(2))  # fmt: skip
+            self.posts = truths, works
+        self.ring: Ring | None = None
+        if plan.has_ring:
+            self.ring = Ring(
+                self.compute, self.clock, plan.cfg, plan.specs, plan.rate,
+                label=plan.label, seed=plan.seed, bad=self.bad,
+            )  # fmt: skip
+        self.observers = [run for run in self.stages if run.cfg.observes]
+        """Stages that look at every tick."""
+        self.scratch = record() if self.observers else Record((), num_envs, device)
+        """The truth of a tick between samples, for these."""
+        self.flags = [torch.zeros_like(self.bad) for _ in range(2)] if self.observers else []
+
+    def _is_first(self) -> torch.Tensor:
+        """Bool [env]: whether the current sample is the first of the env's episode."""
+        return self.clock.reset_tick == self.clock.tick
+
+    def post_timeline(self, branch: int) -> Timeline:
+        """Return what a `post_process` looks back at: true (0) or measured (1)."""
+        return Timeline(self.posts[branch], self._is_first, offset=1)
+
+    @property
+    def bad_wp(self) -> Any:
+        """`bad` as a Warp array."""
+        return wp.from_torch(self.bad, dtype=wp.uint8)
+
+    def new_state(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+        """Register a float32 state `[env, *shape]` of the sensor's own; see `Sensor.new_state`."""
+        self.custom[name] = States(self.compute, {name: shape})
+        return self.custom[name].views[name]
+
+    def seal(self, evaluate: str | None = None) -> None:
+        """Complete the plan, once the sensor has registered its states; or change when it is evaluated."""
+        states = [f"stage/{k}" for k, run in enumerate(self.stages) if run.states.views]
+        self.plan = replace(self.plan, states=(*self.custom, *states), evaluate=evaluate or self.plan.evaluate)
+
+    # The chain --------------------------------------------------------------------------------------------------------
+
+    def refresh_tables(self) -> None:
+        """Have the chain follow knobs that moved in memory."""
+        for table in self.tables:
+            table.refresh()
+
+    def forget_tables(self) -> None:
+        """Forget the tables of programs that are rebuilt."""
+        self.tables = [] if self.own_table is None else [self.own_table]
+
+    def chain_fields(self, own: bool = False) -> list[ChainField]:
+        """Return what the chain does for each field; `own` for a launch of this sensor's own, in place on `work`."""
+        plan, fields = self.plan, []
+        for name, (index, spec) in plan.chained.items():
+            tables = {
+                knob: self.knobs.tables.get((knob, name)) for knob in ("noise", "bias", "random_walk", "resolution")
+            }
+            chain = ChainField(
+                source=self.work[name] if own else self.slot[name],
+                target=self.work[name],
+                columns=spec.columns,
+                field_index=index,
+                is_rotation=spec.kind == "rotation",
+                walk=self.walks.get(name),
+                noise_key=stream_key(plan.seed, plan.label, "noise"),
+                walk_key=stream_key(plan.seed, plan.label, "random_walk"),
+                **tables,  # type: ignore[arg-type]
+            )
+            if not own and self.ring is not None:
+                self.ring.attach(chain, name)
+            if own or self.ring is not None or plan.has_hardware:
+                fields.append(chain)
+        return fields
+
+    def standard_chain(self, slot: Record) -> None:
+        """Run noise, random walk, bias and quantisation in place on the measured record (one launch)."""
+        if slot is not self.work:
+            raise ValueError("standard_chain works on the record that apply_hardware_imperfections was given")
+        if self.own_table is not None and self.knobs.tables:
+            self.own_table.launch(NOISE | WALK_AND_BIAS | QUANTISE)
+
+    def stages_at(self, *places: str) -> list[StageRun]:
+        """Return the stages that work at some places of the chain."""
+        return [run for run in self.stages if run.cfg.place in places]
+
+    # Reset ------------------------------------------------------------------------------------------------------------
+
+    def begin_episode(self) -> None:
+        """For the envs of the active mask, draw the knobs that are distributions anew and reset all states."""
+        self.knobs.redraw()
+        if self.ring is not None:
+            self.ring.redraw()
+        for run in self.stages:
+            run.cfg.reset(run.states.views, run.key)
+        for states in self.custom.values():
+            states.memory.masked_fill_(self.compute.mask[:, None] > 0, 0.0)
+        if self.plan.hooks.reset is not None:
+            self.plan.hooks.reset(self.compute.mask)
+
+    def invalidate(self, envs: torch.Tensor) -> None:
+        """Mark the newest capture of some environments as not valid.
+
+        Args:
+            envs: bool `[env]`.
+        """
+        self.bad.masked_fill_(envs[:, None], 1)
+        if self.ring is not None:
+            self.ring.invalidate(envs)
+
+    def expire(self) -> None:
+        """Have the next read evaluate a lazy sensor again."""
+        self.counter.count.version = -1
+
+    def keep_rows(self) -> None:
+        """Keep what Python hooks may overwrite while they work for some envs; see `restore_rows`."""
+        tensors = self._unmasked()
+        if len(self._snapshot) != len(tensors):
+            self._snapshot = [torch.empty_like(tensor) for tensor in tensors]
+        for kept, tensor in zip(self._snapshot, tensors, strict=True):
+            kept.copy_(tensor)
+
+    def restore_rows(self) -> None:
+        """Bring back the rows of the envs outside the reset mask."""
+        inside = self.compute.reset_envs > 0
+        for tensor, kept in zip(self._unmasked(), self._snapshot, strict=True):
+            tensor.copy_(torch.where(inside.reshape(-1, *(1,) * (tensor.dim() - 1)), tensor, kept))
+
+    def _unmasked(self) -> list[torch.Tensor]:
+        """Return what Python hooks may write, `[env, ...]` each."""
+        records = [*self.truths, *self.slots, self.work, self.truth_out, self.work_out, *self.posts[0], *self.posts[1]]
+        unique = {id(record): record for record in records}
+        tensors = [view for record in unique.values() for view in record.tensors_by_env()]
+        tensors += [self.bad, *self.walks.values(), *self.flags]
+        tensors += [states.memory for states in (*self.custom.values(), *(run.states for run in self.stages))]
+        return tensors
+
+    def restart(self) -> None:
+        """Drop what an interrupted call may have left half done; a reset of all envs or a load follows."""
+        self.first_program, self.wanted = None, True
+        self.counter.restart()
+        self.forget_tables()
+        if self.ring is not None:
+            self.ring.seek(self.ring.position)
+
+    # State, size ------------------------------------------------------------------------------------------------------
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Return the memory, by name: with the counter's tensors, all that must be saved to resume."""
+        out: dict[str, torch.Tensor] = {"bad": self.bad}
+        groups = {"truth": self.truths, "slot": self.slots, "work": [self.work], "truth_out": [self.truth_out],
+                  "work_out": [self.work_out], "post_truth": self.posts[0], "post_work": self.posts[1]}  # fmt: skip
+        for name, records in groups.items():
+            for k, record in enumerate(records):
+                out |= {f"{name}/{k}/{field}": view for field, view in record.items()}
+        out |= {f"flags/{k}": flags for k, flags in enumerate(self.flags)}
+        out |= {f"walk/{name}": walk for name, walk in self.walks.items()}
+        out |= {f"state/{name}": states.memory for name, states in self.custom.items()}
+        out |= {f"stage/{k}": run.states.memory for k, run in enumerate(self.stages)}
+        out |= {f"knob/{knob}/{name}": table.values for (knob, name), table in self.knobs.tables.items()}
+        if self.ring is not None:
+            out |= self.ring.tensors()
+        return out
+
+    def counters(self) -> dict[str, int]:
+        """Return the host's counters that must be saved to resume."""
+        position = self.ring.position if self.ring is not None else 0
+        return {**self.counter.counters(), "wanted": int(self.wanted), "position": position}
+
+    def load(self, tensors: Mapping[str, torch.Tensor], counters: Mapping[str, int]) -> None:
+        """Restore what `tensors` and `counters` returned."""
+        for (knob, name), table in self.knobs.tables.items():
+            saved = tensors[f"knob/{knob}/{name}"]
+            if saved.shape != table.values.shape:  # it was set per env after the start
+                table.values = saved.clone().to(self.compute.device)
+        self.refresh_tables()
+        for name, tensor in {**self.tensors(), **self.counter.tensors()}.items():
+            tensor.copy_(tensors[name])
+        self.counter.load(counters)
+        self.wanted = bool(counters["wanted"])
+        if self.ring is not None:
+            self.ring.seek(counters["position"])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        tensors = [*self.tensors().values(), *self._snapshot]
+        seen = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
+        shown = self.ring.shown.nbytes if self.ring is not None and self.ring.shown is not None else 0
+        return sum(seen.values()) + shown + self.scratch.nbytes
+
+
+__all__ = ["SensorBuffers"]

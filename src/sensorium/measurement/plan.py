@@ -1,0 +1,203 @@
+"""The plan of one sensor's measurement: which branches, memory and hooks it needs, and when it is evaluated.
+
+    raw -> physics imperfections -> transform -> hardware imperfections -> post-process -> frozen -> delay -> read
+
+A plan is plain data. `buffers` makes the memory that it names, and `work` the launches of one sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from sensorium.cfg import SimpleSensorCfg, StageCfg
+from sensorium.compute.clock import Rate
+from sensorium.errors import ConfigError
+from sensorium.measurement.record import Record, Timeline
+from sensorium.spec import FieldSpec, kind_of
+
+
+def is_recorded(hook: Callable[..., object]) -> bool:
+    """Whether a hook only launches kernels with fixed arguments, so that its launches are replayed."""
+    return bool(getattr(hook, "__recorded__", False))
+
+
+@dataclass(slots=True)
+class Hooks:
+    """The hooks that a sensor uses; None for those that it does not."""
+
+    raw: Callable[[Record], object] | None = None
+    fused: Callable[[Record, Record, Timeline], object] | None = None
+    compute: Callable[[Record, Record], object] | None = None
+    physics: Callable[[Record, Timeline], object] | None = None
+    transform: Callable[..., object] | None = None
+    hardware: Callable[[Record], object] | None = None
+    derive: Callable[[Record], object] | None = None
+    post: Callable[..., Any] | None = None
+    reset: Callable[[torch.Tensor], object] | None = None
+    observe: Callable[[], object] | None = None
+    """At every tick; at that of a sample before `raw`, `fused` or `compute`."""
+    between: Callable[[], object] | None = None
+    """At the ticks between samples only, for sensors whose sample includes the look at its own tick."""
+
+    @property
+    def are_recorded(self) -> bool:
+        """Whether no hook of a sample is a plain Python call, which works on all envs."""
+        hooks = (getattr(self, each.name) for each in fields(self) if each.name not in ("reset", "between"))
+        return all(is_recorded(hook) for hook in hooks if hook is not None)
+
+
+@dataclass(frozen=True)
+class SensorPlan:
+    """What one sensor's measurement is made of.
+
+    Args:
+        cfg: the sensor's config.
+        label: its name.
+        seed: the scene's seed.
+        rate: its schedule.
+        hooks: the hooks that it uses.
+        specs: fields in return space.
+        mid_specs: fields in intermediate space (the same list where there is no post-processing).
+        field_index: index of each field in the data class: the random streams' field number.
+        mounts: number of mounts, for the validity flags.
+        lookback: deepest k that a hook reads with `timeline.at(k)`.
+        checks_state: whether the sensor's own kernel flags non-finite state.
+        prefixes: short prefixes of fields for knobs.
+        evaluate: when it is evaluated, as `SensorCfg.evaluate`.
+        knobs: the chain's knobs that the config gives, (knob, field); known once they are read.
+        states: names of the states that the sensor registered, and of its stages that keep some; known after `setup`.
+    """
+
+    cfg: SimpleSensorCfg[Any]
+    label: str
+    seed: int
+    rate: Rate
+    hooks: Hooks
+    specs: Sequence[FieldSpec]
+    mid_specs: Sequence[FieldSpec]
+    field_index: Mapping[str, int]
+    mounts: int
+    lookback: int
+    checks_state: bool
+    prefixes: Mapping[str, str]
+    evaluate: str
+    knobs: frozenset[tuple[str, str]] = frozenset()
+    states: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The config in messages."""
+        return f"{type(self.cfg).__name__}({self.label!r})"
+
+    # Layout -----------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def chained(self) -> dict[str, tuple[int, FieldSpec]]:
+        """The fields that the standard chain works on, with their index."""
+        noisy = (s for s in self.mid_specs if s.dtype == "float32" and s.kind in ("vector", "rotation") and s.columns)
+        return {spec.name: (self.field_index[spec.name], spec) for spec in noisy}
+
+    @property
+    def has_branches(self) -> bool:
+        """Whether truth and measured value are two records from the start."""
+        hooks = self.hooks
+        physics = any(stage.place == "physics" for stage in self.cfg.stages)
+        return bool(hooks.fused or hooks.compute or hooks.physics or hooks.transform or physics)
+
+    @property
+    def has_own_chain(self) -> bool:
+        """Whether the chain runs in launches of the sensor's own, and not in that of its group."""
+        hooks, stages = self.hooks, any(stage.place != "physics" for stage in self.cfg.stages)
+        return bool(hooks.hardware or hooks.derive or stages or (hooks.post and self.knobs))
+
+    @property
+    def has_hardware(self) -> bool:
+        """Whether the measured value differs from the slot."""
+        return self.has_own_chain or bool(self.knobs)
+
+    @property
+    def is_fused(self) -> bool:
+        """Whether the standard chain runs inside the launch of the sensor's group."""
+        return not self.has_own_chain and not self.hooks.post
+
+    @property
+    def has_ring(self) -> bool:
+        """Whether samples are kept: for a delay, losses or a history."""
+        return self.cfg.delay is not None or self.cfg.loss is not None or self.cfg.history_length > 0
+
+    @property
+    def observers(self) -> list[StageCfg]:
+        """The stages that look at every tick."""
+        return [stage for stage in self.cfg.stages if stage.observes]
+
+    @property
+    def watches(self) -> bool:
+        """Whether the sensor, or a stage of it, looks at the ticks between its samples."""
+        return bool(self.observers or self.hooks.observe or self.hooks.between)
+
+    @property
+    def needs_snapshot(self) -> bool:
+        """Whether work for some envs changes the rows of all, because a hook or a stage is a plain Python call."""
+        return not (self.hooks.are_recorded and all(stage.is_recorded for stage in self.cfg.stages))
+
+    # Evaluation -------------------------------------------------------------------------------------------------------
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether a sample depends on earlier ones, so that none may be skipped."""
+        walks = any(knob == "random_walk" for knob, _ in self.knobs)
+        return bool(self.has_ring or walks or self.states or self.hooks.post or self.lookback or self.hooks.observe)
+
+    @cached_property
+    def evaluation(self) -> tuple[str, str]:
+        """When samples are computed: ``"lazy"`` (on read), ``"eager"`` or ``"wanted"``; and the reason."""
+        if self.evaluate != "auto":
+            names = {"always": "eager", "on_read": "lazy", "wanted": "wanted"}
+            return names[self.evaluate], f'evaluate="{self.evaluate}"'
+        if self.has_memory:
+            why = "a sample depends on earlier ones (delay, history, walk, stage, state, lookback or post-process)"
+            return "eager", why
+        if not self.rate.every_tick:
+            return "eager", "it is not due at every tick"
+        return "lazy", "due at every tick and without memory"
+
+    @cached_property
+    def is_lazy(self) -> bool:
+        """Whether samples are computed on read."""
+        return self.evaluation[0] == "lazy"
+
+    @cached_property
+    def is_pure(self) -> bool:
+        """Whether a sample is computed on read, from the present alone: nothing to keep, nothing to start."""
+        return self.is_lazy and self.rate.every_tick
+
+    def check(self) -> None:
+        """Raise `ConfigError` where ``evaluate="on_read"`` would change numbers, or a stage cannot see all ticks."""
+        if self.cfg.evaluate == "on_read" and self.has_memory:
+            raise ConfigError.single(
+                self.title, "evaluate", "on_read", "'auto' or 'always'",
+                "Samples of this sensor depend on earlier ones, so none may be skipped.",
+            )  # fmt: skip
+        if not self.observers:
+            return
+        stage, own = self.observers[0], [name for name in self.states if not name.startswith("stage/")]
+        if self.hooks.raw is None:
+            why = "its truth and its measured value come from one kernel, and only at samples"
+        elif own:
+            why = f"it remembers earlier samples itself ({', '.join(own)})"
+        elif self.cfg.evaluate == "wanted":
+            why = 'it is not evaluated while nobody reads (evaluate="wanted")'
+        else:
+            return
+        raise ConfigError.single(
+            self.title, "stages", kind_of(type(stage)), "no stage that looks at every tick",
+            f"This sensor cannot be asked for its truth between samples: {why}. {stage.otherwise}".strip(),
+        )  # fmt: skip
+
+
+__all__ = ["Hooks", "SensorPlan", "is_recorded"]

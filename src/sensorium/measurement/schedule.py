@@ -1,0 +1,425 @@
+"""When sensors are sampled: those of one rate together, at the ticks of their grid; lazy ones together when read.
+
+    Schedule.sample -> Program.run                            at a tick at which something is due
+    Schedule.reset  -> SensorBuffers.begin_episode, Program.run      for the envs of the reset mask
+    SampleGroup.ensure_current -> Schedule.evaluate -> Program.run   at a read
+
+Which tick and which sensors is known on the host, without waiting for a device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from sensorium.compute import Program, Segment
+from sensorium.compute.clock import FIRST, SAMPLE, Clock, Rate
+from sensorium.compute.program import Compute
+from sensorium.compute.use import Use, exclusive
+from sensorium.engines.base import Engine
+from sensorium.errors import StaleError
+from sensorium.measurement.buffers import SensorBuffers
+from sensorium.measurement.chain import ChainTable
+from sensorium.measurement.counter import Count
+from sensorium.measurement.health import StateWatch
+from sensorium.measurement.transport import Ring
+from sensorium.measurement.work import SensorWork, pipeline_work
+
+NEVER = 2**62
+"""A tick that does not come."""
+EVERY_TICK = Rate(1, 1)
+
+
+class SampleGroup:
+    """Sensors of one rate and one way of evaluation; it knows whether what they show is current.
+
+    Args:
+        schedule: what evaluates it.
+        rate: their rate.
+        members: their buffers.
+    """
+
+    def __init__(self, schedule: Schedule, rate: Rate, members: Sequence[SensorBuffers]) -> None:
+        self._schedule, self.rate, self.members = schedule, rate, list(members)
+        self.next_due = rate.next_after(schedule.clock.tick)
+        self.program: Program | None = None
+        """The work of one sample, where it is not part of the schedule's."""
+        self.table: ChainTable | None = None
+        """What the chain works on."""
+        self.count = members[0].counter.leave() if len(members) == 1 else Count(0, 0, 0, 0)
+        """The captures that its members have in common, once they have `joined`."""
+        self.has_joined = len(members) == 1
+        self.is_lazy = bool(members) and members[0].plan.is_lazy
+        self.is_wanted_only = bool(members) and members[0].plan.evaluation[0] == "wanted"
+        self.rings: list[Ring] = [each.ring for each in members if each.ring is not None]
+        may_look = bool(members) and (not rate.every_tick or members[0].plan.evaluate == "wanted")
+        self.watches = may_look and any(each.plan.watches for each in members)
+        """Whether a member looks at the ticks between its samples, which may be left out where unwanted."""
+        self.before_first: Callable[[], None] | None = None
+        """What is called before the first evaluation on read: a sensor that nobody configured is prepared late."""
+        for each in members:
+            each.group = self
+
+    def __repr__(self) -> str:
+        return f"SampleGroup({[each.plan.label for each in self.members]}, next_due={self.next_due})"
+
+    def ensure_current(self) -> None:
+        """Have what the members show be of now, before it is read: lazy ones are evaluated."""
+        use = self._schedule._use
+        if use.thread or use.changing:
+            use.check()
+        if self.is_lazy and self.count.version != self._schedule.clock.version:
+            self._schedule.evaluate(self)
+
+    def join(self) -> None:
+        """Count the captures of all members together from now on."""
+        for each in self.members:
+            each.counter.join(self.count)
+        self.has_joined = True
+
+    def note_sample(self, tick: int, lag: int) -> None:
+        """Note a sample of all members, and move their rings on."""
+        for ring in self.rings:
+            ring.advance()
+        if not self.has_joined:
+            self.join()
+        self.count.note_sample(tick, lag)
+
+    def note_look(self) -> bool:
+        """Note that lazy members are looked at; return whether there is a sample to compute."""
+        clock, count, rate = self._schedule.clock, self.count, self.rate
+        tick, lag = clock.tick, self._schedule.engine.lag
+        if not self.has_joined:
+            for each in self.members:
+                each.counter.count.note_look(tick, lag, clock.skipped)
+            self.count = count = replace(self.members[0].counter.count, samples=0, version=-1)
+            self.join()
+        due = rate.index(tick) - rate.index(count.last_tick)
+        if rate.every_tick:
+            count.note_look(tick, lag, clock.skipped)
+            return True
+        if due > 0:
+            count.note_sample(tick, lag)
+            count.last_skipped = clock.skipped
+        return due > 0 or tick == count.last_tick
+
+    def work(self) -> list[Segment]:
+        """Return the work of one sample of all members."""
+        segments, self.table = pipeline_work(self.members, self._schedule.compute.all_envs)
+        return segments
+
+    def looks(self) -> list[Segment]:
+        """Return the work of a tick between samples."""
+        mask = self._schedule.compute.all_envs
+        watching = [each for each in self.members if each.plan.watches] if self.watches else []
+        return [segment for each in watching for segment in SensorWork(each, mask).between_samples()]
+
+    def forget(self) -> None:
+        """Drop the program; its table need not follow the knobs any more."""
+        for each in self.members:
+            each.tables = [table for table in each.tables if table is not self.table]
+        self.program = self.table = None
+
+
+class Schedule:
+    """The sample groups of one scene.
+
+    Args:
+        engine: the engine, brought up to date before a lazy evaluation.
+        compute: where the work runs.
+        clock: the scene's clock.
+        use: whether a thread is in a call of the scene.
+    """
+
+    def __init__(self, engine: Engine, compute: Compute, clock: Clock, use: Use) -> None:
+        self.engine, self.compute, self.clock, self._use = engine, compute, clock, use
+        self.health = StateWatch(compute, clock)
+        self._members: list[SensorBuffers] = []
+        self._groups: list[SampleGroup] = []
+        self._program: Program | None = None
+        self._reset_program: Program | None = None
+        self._reset_table: ChainTable | None = None
+        self._together = SampleGroup(self, EVERY_TICK, [])
+        self._newcomers: list[SensorBuffers] = []
+        self.next_due = NEVER
+        """The next tick at which there is work."""
+
+    def __repr__(self) -> str:
+        return f"Schedule({self._groups!r}, next_due={self.next_due})"
+
+    def arrange(self, members: Iterable[SensorBuffers]) -> None:
+        """Sort sensors into groups; their programs are rebuilt when they are first run."""
+        read = {id(each) for each in (*self._together.members, *self._newcomers)}
+        for group in {id(each.group): each.group for each in self._members if each.group is not None}.values():
+            group.forget()
+        self._forget_reset()
+        for each in self._members:
+            each.counter.leave()
+        members = list(members)
+        self._program = None
+        self._members, self._groups, self._newcomers = members, [], []
+        lazy = [each for each in members if each.plan.is_lazy]
+        self._together = SampleGroup(self, EVERY_TICK, [each for each in lazy if id(each) in read])
+        for each in lazy:
+            if id(each) not in read:
+                self.admit(each, each.group.before_first if each.group is not None else None)
+        groups: dict[Any, list[SensorBuffers]] = {}
+        for each in members:
+            if not each.plan.is_lazy:
+                alone = id(each) if each.plan.evaluation[0] == "wanted" else None
+                groups.setdefault((each.plan.rate, alone), []).append(each)
+        self._groups = [SampleGroup(self, group[0].plan.rate, group) for group in groups.values()]
+        self._note_next_due()
+
+    def admit(self, member: SensorBuffers, before_first: Callable[[], None] | None = None) -> None:
+        """Have a lazy sensor in a group of its own, until it was read.
+
+        Args:
+            member: the sensor.
+            before_first: what is called before it is evaluated for the first time.
+        """
+        SampleGroup(self, member.plan.rate, [member]).before_first = before_first
+        if member not in self._members:
+            self._members.append(member)
+
+    def was_read(self, member: SensorBuffers) -> bool:
+        """Whether a lazy sensor is evaluated with those that were read before."""
+        return member in self._together.members or member in self._newcomers
+
+    def start_reading(self, member: SensorBuffers) -> None:
+        """Evaluate a lazy sensor with the others from now on."""
+        group = member.group
+        assert group is not None
+        if group.before_first is not None:
+            group.before_first()
+            group.before_first = None
+        if member.plan.is_pure and not self.was_read(member):
+            self._newcomers.append(member)
+
+    def _note_next_due(self) -> None:
+        soon = self.clock.tick + 1
+        self.next_due = min((soon if group.watches else group.next_due for group in self._groups), default=NEVER)
+
+    def missed_by(self, new_tick: int) -> list[str]:
+        """Return the sensors of one group whose readings would be wrong after a jump from the clock's tick to another.
+
+        These are sensors with memory that would lose samples, and stages that would lose ticks they look at.
+        """
+        for group in self._groups:
+            missed = group.rate.next_after(group.next_due) <= new_tick or group.next_due < new_tick
+            if (group.next_due <= new_tick and missed) or group.watches:
+                plans = [each.plan for each in group.members]
+                if names := [plan.label for plan in plans if plan.watches or (missed and plan.has_memory)]:
+                    return names
+        return []
+
+    def report(self) -> None:
+        """Warn of non-finite engine state that the sensors met."""
+        self.health.report(self._members)
+
+    # Samples ----------------------------------------------------------------------------------------------------------
+
+    def sample(self) -> None:
+        """Sample what became due with the clock's tick, and let the stages that look at every tick look."""
+        tick, lag = self.clock.tick, self.engine.lag
+        due = [False] * (2 * len(self._groups))
+        for k, group in enumerate(self._groups):
+            is_due = group.next_due <= tick
+            if is_due:
+                group.next_due = group.rate.next_after(tick)
+                if group.is_wanted_only:
+                    (member,) = group.members
+                    is_due = bool(member.wanted or member.listeners)
+                    member.wanted = member.wanted and not is_due
+            if is_due:
+                due[k] = True
+                group.note_sample(tick, lag)
+            else:
+                due[len(self._groups) + k] = group.watches
+        self._scheduled().run(due)
+        self._note_next_due()
+        self.health.invalidate(self.engine, self._members)
+
+    def _scheduled(self) -> Program:
+        """Return the program of all scheduled sensors, by group; then what they do at ticks between samples."""
+        if self._program is None:
+            groups = list(enumerate(self._groups))
+            samples = [(k, segment) for k, group in groups for segment in group.work()]
+            looks = [(len(groups) + k, segment) for k, group in groups for segment in group.looks()]
+            self._program = Program([*samples, *looks])
+        return self._program
+
+    def sample_again(self) -> None:
+        """Evaluate the samples of the clock's tick again, of sensors without memory: no new noise, no time.
+
+        The others hold their sample until they are next due, as a device would. Lazy ones are evaluated on read.
+        """
+        tick, lag, reset_envs = self.clock.tick, self.engine.lag, self.compute.reset_envs
+        for each in self._members:
+            plan, counter = each.plan, each.counter
+            if not counter.is_of_now or (plan.has_memory and not plan.is_lazy):
+                continue
+            counter.off_grid += 1
+            is_on_grid = counter.last_tick == tick
+            if plan.is_lazy:
+                counter.count.last_lag = lag if is_on_grid else counter.count.last_lag
+                continue
+            if is_on_grid and each.group is not None:
+                counter.leave().last_lag = lag
+                each.group.has_joined = False
+            reset_envs.copy_(torch.ones_like(counter.first_tick) if is_on_grid else counter.first_tick == tick)
+            self._run_first(each, whole=is_on_grid)
+        self.health.invalidate(self.engine, self._members)
+
+    # On read ----------------------------------------------------------------------------------------------------------
+
+    @exclusive
+    def evaluate(self, group: SampleGroup) -> None:
+        """Bring a lazy group up to date; those that were read before go together.
+
+        Raises:
+            StaleError: the engine has moved on without the scene.
+        """
+        engine, clock = self.engine, self.clock
+        if engine.owns_time and engine.tick != clock.tick:
+            raise StaleError(
+                f"the engine is at tick {engine.tick}, the sensors at {clock.tick}: call scene.update() after stepping "
+                f"the engine by yourself, before reading {group.members[0].plan.label!r}"
+            )
+        if group is not self._together:
+            self.start_reading(group.members[0])
+        goes_along = group is self._together or group.members[0] in self._newcomers
+        if goes_along and self._newcomers and self._together.count.version != clock.version:
+            group = self._gather()
+        saved = replace(group.count)
+        try:
+            is_due = group.note_look()
+            group.count.version = clock.version
+            if is_due:
+                engine.refresh()
+                if group.program is None:
+                    group.program = Program([(0, segment) for segment in group.work()])
+                group.program.run()
+        except BaseException:  # nothing of it counts: the next read does it
+            if not group.rate.every_tick:
+                group.count.go_back(saved)
+            group.count.version = -1
+            group.forget()
+            raise
+        self.health.invalidate(engine, self._members)
+        self.health.report(self._members)
+
+    def _gather(self) -> SampleGroup:
+        """Let sensors that were read for the first time go with the others."""
+        self._together.forget()
+        for each in (*self._together.members, *self._newcomers):
+            if each.group is not None:
+                each.group.forget()
+            each.counter.leave()
+        self._together = SampleGroup(self, EVERY_TICK, [*self._together.members, *self._newcomers])
+        self._newcomers = []
+        return self._together
+
+    def note_looks(self) -> None:
+        """Count the captures up to now of sensors that are evaluated on read, before an episode begins."""
+        groups = {id(each.group): each.group for each in self._members if each.plan.is_pure and each.group is not None}
+        for group in groups.values():
+            version = group.count.version
+            group.note_look()
+            group.count.version = version
+
+    # Reset ------------------------------------------------------------------------------------------------------------
+
+    def reset(self, rows: torch.Tensor | None) -> None:
+        """Begin the episode of all sensors for the envs of the reset mask, and capture them.
+
+        Args:
+            rows: the same envs as the caller gave them; None for all.
+        """
+        self.health.forget(rows)
+        self._begin(self._members)
+        captured = self._captured_at_reset()
+        if captured:
+            self._run(self._at_reset(captured), captured, whole=rows is None)
+
+    def reset_one(self, member: SensorBuffers, mask: torch.Tensor) -> None:
+        """Begin one sensor's episode anew for some envs, and capture them; the others do not notice.
+
+        Args:
+            member: the sensor.
+            mask: bool [env].
+        """
+        with self._starting(mask):
+            self._begin([member])
+            if not member.plan.is_pure:
+                self._run_first(member, whole=False)
+        self.health.invalidate(self.engine, [member])
+
+    def _begin(self, members: Iterable[SensorBuffers]) -> None:
+        mask = self.compute.reset_envs
+        with self.compute.masked(mask):
+            for each in members:
+                each.begin_episode()
+        for each in members:
+            each.counter.note_reset(mask)
+
+    def _captured_at_reset(self) -> list[SensorBuffers]:
+        return [each for each in self._members if not each.plan.is_pure]
+
+    def _at_reset(self, captured: Sequence[SensorBuffers]) -> Program:
+        """Return the program of the first capture of all sensors that have one."""
+        if self._reset_program is None:
+            segments, self._reset_table = pipeline_work(captured, self.compute.reset_envs)
+            self._reset_program = Program([(0, segment) for segment in segments])
+        return self._reset_program
+
+    def _forget_reset(self) -> None:
+        for each in self._members:
+            each.tables = [table for table in each.tables if table is not self._reset_table]
+        self._reset_program = self._reset_table = None
+
+    def _run_first(self, member: SensorBuffers, *, whole: bool) -> None:
+        if member.first_program is None:
+            segments, _ = pipeline_work([member], self.compute.reset_envs)
+            member.first_program = Program([(0, segment) for segment in segments])
+        self._run(member.first_program, [member], whole=whole)
+
+    def _run(self, program: Program, members: Sequence[SensorBuffers], *, whole: bool) -> None:
+        """Run a program of the reset mask; Python hooks see all envs, so the rows of the others are kept."""
+        kept = [] if whole else [each for each in members if each.plan.needs_snapshot]
+        for each in kept:
+            each.keep_rows()
+        program.run()
+        for each in kept:
+            each.restore_rows()
+
+    @contextmanager
+    def _starting(self, mask: torch.Tensor) -> Iterator[None]:
+        """Have the envs of a bool mask start at the clock's tick; afterwards their episode goes on."""
+        clock, lag = self.clock, self.engine.lag
+        resets = clock.reset_tick.clone()
+        try:
+            self.compute.reset_envs.copy_(mask)
+            clock.reset_tick.copy_(torch.where(mask, clock.tick, resets))
+            clock.set(clock.tick, FIRST, lag)
+            yield
+        finally:
+            clock.reset_tick.copy_(resets)
+            clock.set(clock.tick, SAMPLE, lag)
+
+    def load_kernels(self) -> None:
+        """Load all kernels before the first one runs, so that it is known how many are compiled."""
+        if captured := self._captured_at_reset():
+            self._at_reset(captured)
+        for each in self._members:
+            if each.plan.is_pure:  # it has no first capture
+                _, table = pipeline_work([each], self.compute.all_envs)
+                each.tables = [other for other in each.tables if other is not table]
+        self.compute.load()
+
+
+__all__ = ["SampleGroup", "Schedule"]

@@ -1,0 +1,111 @@
+"""The stages of one sensor: checked against its fields, with their states and random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+from sensorium.cfg import PLACES, StageCfg
+from sensorium.compute import Compute
+from sensorium.compute.clock import Clock
+from sensorium.errors import ConfigError, Fault, UnknownNameError
+from sensorium.measurement.plan import SensorPlan
+from sensorium.measurement.stages import StageKey
+from sensorium.spec import kind_of
+
+
+class States:
+    """Float32 states `[env, *shape]` that survive from sample to sample."""
+
+    def __init__(self, compute: Compute, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        sizes = {name: int(torch.Size(shape).numel()) for name, shape in shapes.items()}
+        self.memory = torch.zeros((compute.num_envs, sum(sizes.values())), dtype=torch.float32, device=compute.device)
+        self.views: dict[str, torch.Tensor] = {}
+        start = 0
+        for name, shape in shapes.items():
+            block = self.memory[:, start : start + sizes[name]]
+            self.views[name] = block.view(block.shape[0], *shape) if shape else block[:, 0]
+            start += sizes[name]
+
+
+@dataclass(slots=True)
+class StageRun:
+    """One stage of one sensor, with its states and its random numbers."""
+
+    cfg: StageCfg
+    states: States
+    key: StageKey
+
+
+def stage_runs(plan: SensorPlan, compute: Compute, clock: Clock) -> list[StageRun]:
+    """Return the stages of a sensor in the order in which they run.
+
+    Raises:
+        ConfigError: every fault of every stage.
+    """
+    runs: list[StageRun] = []
+    faults: list[Fault] = []
+    for number, stage in enumerate(plan.cfg.stages):
+        where, kind = f"stages.{number}", kind_of(type(stage))
+        if not stage.on_values and any(type(run.cfg) is type(stage) for run in runs):
+            faults.append(Fault(where, kind, "only one stage of this kind"))
+            continue
+        names, fault = _fields(plan, number, stage)
+        if fault is not None:
+            faults.append(fault)
+            continue
+        key = StageKey(
+            compute, clock, seed=plan.seed, label=plan.label, stage=f"stage{number}/{kind}",
+            period=clock.dt * plan.rate.period, columns={name: plan.chained[name][1].columns for name in names},
+            field_index={name: plan.chained[name][0] for name in names},
+            specs={name: plan.chained[name][1] for name in names},
+        )  # fmt: skip
+        try:
+            stage.check(key.columns, {spec.name: spec for spec in plan.mid_specs}, key.period)
+            states = States(compute, stage.state_shapes(key))
+        except ValueError as error:
+            faults.append(Fault(where, kind, str(error)))
+            continue
+        runs.append(StageRun(stage, states, key))
+    if faults:
+        raise ConfigError(plan.title, faults)
+    return sorted(runs, key=lambda run: PLACES.index(run.cfg.place))
+
+
+def _fields(plan: SensorPlan, number: int, stage: StageCfg) -> tuple[tuple[str, ...], Fault | None]:
+    """Return the fields that a stage works on, and what is wrong with that."""
+    chained, where, kind = plan.chained, f"stages.{number}.fields", kind_of(type(stage))
+    if not stage.on_values:
+        if not stage.fields:
+            return (), None
+        return (), Fault(where, repr(stage.fields), "no fields", "This stage alters no value.")
+    vectors = tuple(name for name, (_, spec) in chained.items() if spec.kind == "vector")
+    names = stage.fields or vectors
+    for spec in plan.mid_specs:
+        if spec.name in names and spec.dtype != "float32":
+            expected = f"fields of float32, not {spec.dtype}: of this sensor {', '.join(chained) or 'none'}"
+            return (), Fault(where, repr(spec.name), expected)
+    for name in names:
+        if name not in chained:
+            error = UnknownNameError(f"field of sensor {plan.label!r}", name, chained)
+            return (), Fault(where, repr(name), "a field of this sensor", str(error))
+    turned = [name for name in names if chained[name][1].kind == "rotation"]
+    if turned and not stage.keeps_rotations():
+        expected = f"no rotation field: {kind} would not keep its quaternions unit"
+        fix = f"Turn them with the knobs, e.g. noise={{{turned[0]!r}: 0.01}} in rad."
+        return (), Fault(where, repr(turned[0]), expected, fix)
+    units = {chained[name][1].unit for name in names}
+    if len(units) > 1 and not stage.fields:
+        expected = f"`fields` named, since this sensor's fields have the units {', '.join(sorted(units))}"
+        return (), Fault(where, "()", expected, f'Write fields=("{names[0]}",).')
+    for k, other in enumerate(plan.cfg.stages[:number]):
+        is_early = other.place == stage.place and not other.observes and {*names} & {*(other.fields or vectors)}
+        if stage.observes and is_early:
+            expected = f"it after {kind}, which sees all ticks"
+            return (), Fault(f"stages.{k}", kind_of(type(other)), expected, "Give that one first.")
+    return names, None
+
+
+__all__ = ["StageRun", "States", "stage_runs"]

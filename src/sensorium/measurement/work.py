@@ -1,0 +1,391 @@
+"""The work of one sample: from the plan and the buffers of some sensors to segments of launches, in order.
+
+    raw -> physics imperfections -> transform -> hardware imperfections -> post-process -> frozen -> delay -> read
+
+Truth passes raw -> transform -> post-process and never sees the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import torch
+import warp as wp
+
+from sensorium.compute import SAMPLE, Rows, Segment, is_first, kernel, mode_now
+from sensorium.compute.graph import launching
+from sensorium.measurement.buffers import SensorBuffers
+from sensorium.measurement.chain import EVERYTHING, NOISE, QUANTISE, WALK_AND_BIAS, ChainTable
+from sensorium.measurement.plan import is_recorded
+from sensorium.measurement.record import Record, clear_word, copy_word, words_of
+from sensorium.measurement.stage_runs import StageRun
+from sensorium.spec import FieldSpec
+
+ALWAYS, ON_SAMPLE, ON_FIRST = 0, 1, 2
+WORDS = wp.constant(32)
+"""Words that one thread copies."""
+
+
+@kernel
+def _move(
+    rows: Rows,
+    when: int,
+    count: int,
+    wide: int,
+    source: wp.uint64,
+    target: wp.uint64,
+) -> None:
+    i, piece = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    if when == wp.static(ON_SAMPLE) and mode_now(rows) != SAMPLE:
+        return
+    if when == wp.static(ON_FIRST) and not is_first(rows, env):
+        return
+    first = env * count + piece * WORDS
+    for at in range(first, wp.min(first + WORDS, (env + 1) * count)):
+        copy_word(wide, source, at, target, at)
+
+
+@kernel
+def _forget(rows: Rows, count: int, wide: int, target: wp.uint64) -> None:
+    i, piece = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0) or not is_first(rows, env):
+        return
+    first = env * count + piece * WORDS
+    for at in range(first, wp.min(first + WORDS, (env + 1) * count)):
+        clear_word(wide, target, at)
+
+
+@kernel
+def _clear_flags(rows: Rows, bad: wp.array2d[wp.uint8]) -> None:
+    i, mount = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] != wp.uint8(0):
+        bad[env, mount] = wp.uint8(0)
+
+
+@kernel
+def _flag_nan(
+    rows: Rows, columns: int, values: wp.array2d[wp.float32], bad: wp.array2d[wp.uint8], any_bad: wp.array[wp.int32]
+) -> None:
+    i, block = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    for column in range(block * 64, wp.min(block * 64 + 64, columns)):
+        if wp.isnan(values[env, column]):
+            bad[env, column * bad.shape[1] / columns] = wp.uint8(1)
+            any_bad[0] = 1
+
+
+BEGIN, END, AT_SAMPLE = 0, 1, 2
+"""When `_observed_flags` works: before and after an observed tick, and at a sample."""
+
+
+@kernel
+def _observed_flags(
+    rows: Rows,
+    when: int,
+    bad: wp.array2d[wp.uint8],
+    shown: wp.array2d[wp.uint8],
+    observed: wp.array2d[wp.uint8],
+) -> None:
+    """Keep the shown sample's flags while ticks are observed; a sample inherits those of the ticks that led to it."""
+    i, mount = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    if when == wp.static(BEGIN):
+        shown[env, mount] = bad[env, mount]
+    elif when == wp.static(END):
+        observed[env, mount] = wp.max(observed[env, mount], bad[env, mount])
+        bad[env, mount] = shown[env, mount]
+    else:
+        if not is_first(rows, env):
+            bad[env, mount] = wp.max(bad[env, mount], observed[env, mount])
+        observed[env, mount] = wp.uint8(0)
+
+
+@launching
+def pipeline_work(members: Sequence[SensorBuffers], mask: torch.Tensor) -> tuple[list[Segment], ChainTable]:
+    """Return the work of one sample of some sensors in order, with one launch of the chain for all of them.
+
+    Args:
+        members: the sensors.
+        mask: the envs it is for, `Compute.all_envs` or `Compute.reset_envs`.
+
+    Returns:
+        The segments, and the table of the chain; it follows the knobs as long as `SensorBuffers.tables` lists it.
+    """
+    compute, clock = members[0].compute, members[0].clock
+    works = [SensorWork(member, mask) for member in members]
+    segments = [segment for work in works for segment in work.before_chain()]
+    fused = [member for member in members if member.plan.is_fused]
+    table = ChainTable(compute, clock, [chain for member in fused for chain in member.chain_fields()])
+    if table.count:
+        segments.append(compute.record(lambda: table.launch(EVERYTHING), mask))
+        for member in fused:
+            member.tables.append(table)
+    for member in members:
+        if member.poses is not None:
+            segments.append(compute.record(member.poses.keep, mask, owner=member))
+    segments += [segment for work in works for segment in work.after_chain()]
+    return segments, table
+
+
+class SensorWork:
+    """Collects the segments of one sensor in order.
+
+    Args:
+        buffers: its memory, with its plan.
+        mask: the envs that it is for.
+    """
+
+    def __init__(self, buffers: SensorBuffers, mask: torch.Tensor) -> None:
+        self._buffers, self._plan, self._mask = buffers, buffers.plan, mask
+        self._compute, self._clock = buffers.compute, buffers.clock
+        self._segments: list[Segment] = []
+
+    # One sample -------------------------------------------------------------------------------------------------------
+
+    def before_chain(self) -> list[Segment]:
+        """Return the work of a sample up to the chain of its group."""
+        buffers, plan, hooks = self._buffers, self._plan, self._plan.hooks
+        if buffers.ring is not None:
+            self._record(buffers.ring.begin)
+        if not plan.checks_state:
+            self._record(self._clear_flags)
+        for records in {id(buffers.truths): buffers.truths, id(buffers.slots): buffers.slots}.values():
+            self._age(records)
+        if hooks.observe:
+            self._hook(hooks.observe)
+        self._truth_and_slot()
+        if not plan.checks_state:
+            self._record(partial(self._flag_nan, buffers.truth))
+        if buffers.observers:
+            self._record(partial(self._observed_flags, AT_SAMPLE))
+        for run in buffers.stages_at("physics"):
+            self._stage(run, buffers.slot)
+        if hooks.transform:
+            self._hold_first()
+            self._hook(hooks.transform, buffers.truth, buffers.truth_timeline, is_measured=False)
+            self._hook(hooks.transform, buffers.slot, buffers.slot_timeline, is_measured=True)
+        self._hold_first()
+        if plan.has_hardware:
+            plain = [name for name in buffers.slot if plan.has_own_chain or name not in plan.chained]
+            if plain:
+                self._record(lambda: move(buffers, buffers.slot, buffers.work, ALWAYS, plain))
+        if plan.has_own_chain:
+            self._hardware()
+        if hooks.derive:
+            self._hook(hooks.derive, buffers.work)
+        if hooks.post:
+            self._post()
+        return self._segments
+
+    def _truth_and_slot(self) -> None:
+        """Fill the truth, and where there are branches the measured slot."""
+        buffers, hooks = self._buffers, self._plan.hooks
+        if hooks.compute:
+            self._hook(hooks.compute, buffers.truth, buffers.slot)
+        elif hooks.fused:
+            self._hook(hooks.fused, buffers.truth, buffers.slot, buffers.slot_timeline)
+        else:
+            assert hooks.raw is not None
+            self._hook(hooks.raw, buffers.truth)
+            if self._plan.has_branches:
+                self._record(lambda: move(buffers, buffers.truth, buffers.slot, ALWAYS))
+                if hooks.physics:
+                    self._hold_first()
+                    self._hook(hooks.physics, buffers.slot, buffers.slot_timeline)
+
+    def after_chain(self) -> list[Segment]:
+        """Return the work of a sample after the chain of its group: what that did not freeze, and the stamps."""
+        self._segments = []
+        buffers, plan, ring = self._buffers, self._plan, self._buffers.ring
+        if ring is not None:
+            names = [spec.name for spec in plan.specs if not (plan.is_fused and spec.name in plan.chained)]
+            self._record(lambda: ring.freeze(buffers.work_out, names))
+            self._record(ring.dispatch)
+        return self._segments
+
+    def between_samples(self) -> list[Segment]:
+        """Return the work of a tick between samples: the sensor's look at it; for stages, the truth and their look."""
+        buffers, plan, hooks = self._buffers, self._plan, self._plan.hooks
+        for hook in (hooks.observe, hooks.between):
+            if hook:
+                self._hook(hook)
+        if not buffers.observers:
+            return self._segments
+        assert hooks.raw is not None
+        self._record(partial(self._observed_flags, BEGIN))
+        if not plan.checks_state:
+            self._record(self._clear_flags)
+        self._hook(hooks.raw, buffers.scratch)
+        if not plan.checks_state:
+            self._record(partial(self._flag_nan, buffers.scratch))
+        for run in buffers.observers:
+            look = partial(run.cfg.observe, buffers.scratch, run.states.views, run.key)
+            (self._record if run.cfg.is_recorded else self._call)(look)
+        self._record(partial(self._observed_flags, END))
+        return self._segments
+
+    # Segments ---------------------------------------------------------------------------------------------------------
+
+    def _record(self, launches: Callable[[], object]) -> None:
+        segment = self._compute.record(launches, self._mask, owner=self._buffers)
+        if self._segments and self._segments[-1].is_recorded:
+            self._segments[-1] = self._segments[-1] + segment
+        else:
+            self._segments.append(segment)
+
+    def _call(self, function: Callable[[], object]) -> None:
+        self._segments.append(self._compute.call(function, self._mask))
+
+    def _hook(self, hook: Callable[..., object], *args: Any, **kwargs: Any) -> None:
+        (self._record if is_recorded(hook) else self._call)(lambda: hook(*args, **kwargs))
+
+    def _stage(self, run: StageRun, record: Record) -> None:
+        apply = partial(run.cfg.apply, record, self._buffers.truth, run.states.views, run.key)
+        (self._record if run.cfg.is_recorded else self._call)(apply)
+
+    # Parts of a sample ------------------------------------------------------------------------------------------------
+
+    def _age(self, records: Sequence[Record]) -> None:
+        """Move every record to the next older one."""
+        for newer, older in reversed(list(pairwise(records))):
+            self._record(partial(move, self._buffers, newer, older, ON_SAMPLE))
+
+    def _hold_first(self) -> None:
+        """Fill the older records with the first sample of an episode."""
+        if self._plan.lookback:
+            self._record(lambda: hold_first(self._buffers))
+
+    def _hardware(self) -> None:
+        buffers = self._buffers
+        table = buffers.own_table
+        assert table is not None
+        for run in buffers.stages_at("scale"):
+            self._stage(run, buffers.work)
+        if self._plan.hooks.hardware:
+            self._hook(self._plan.hooks.hardware, buffers.work)
+            for place in ("noise", "bias", "saturation", "dropout", "post"):
+                for run in buffers.stages_at(place):
+                    self._stage(run, buffers.work)
+            return
+        pending = 0
+        for parts, places in (
+            (NOISE, ("noise",)),
+            (WALK_AND_BIAS, ("bias", "saturation")),
+            (QUANTISE, ("dropout", "post")),
+        ):
+            pending |= parts
+            runs = [run for place in places for run in buffers.stages_at(place)]
+            if runs or parts == QUANTISE:
+                if buffers.knobs.tables:
+                    self._record(partial(table.launch, pending))
+                pending = 0
+            for run in runs:
+                self._stage(run, buffers.work)
+
+    def _post(self) -> None:
+        buffers, post = self._buffers, self._plan.hooks.post
+        assert post is not None
+        branches = ((buffers.truth, buffers.truth_out), (buffers.work, buffers.work_out))
+        for branch, (source, target) in enumerate(branches):
+            kept = buffers.posts[branch]
+            self._age([target, *kept])
+            self._record(partial(self._forget, kept))
+            run = partial(self._post_process, post, source, target, branch)
+            (self._record if is_recorded(post) else self._call)(run)
+
+    def _post_process(self, post: Callable[..., Any], source: Record, target: Record, branch: int) -> None:
+        timeline = self._buffers.post_timeline(branch)
+        made = as_fields(post(source, timeline, is_measured=bool(branch)), self._plan.specs)
+        if is_recorded(post):
+            self._copy(made, target)
+        else:
+            target.copy_from(made)
+
+    # Launches ---------------------------------------------------------------------------------------------------------
+
+    def _clear_flags(self) -> None:
+        self._compute.launch(_clear_flags, (self._buffers.bad.shape[1],), [self._buffers.bad_wp])
+
+    def _flag_nan(self, truth: Record) -> None:
+        """Flag the envs whose truth holds NaN (infinity is a miss, not a fault), for hooks that do not check."""
+        for spec in self._plan.mid_specs:
+            if spec.dtype == "float32" and spec.columns:
+                values = wp.from_torch(truth[spec.name].view(self._compute.num_envs, -1), dtype=wp.float32)
+                flags = [self._buffers.bad_wp, self._clock.bad_wp]
+                self._compute.launch(_flag_nan, (-(-spec.columns // 64),), [spec.columns, values, *flags])
+
+    def _observed_flags(self, when: int) -> None:
+        buffers = self._buffers
+        flags = [wp.from_torch(flags, dtype=wp.uint8) for flags in (buffers.bad, *buffers.flags)]
+        self._compute.launch(_observed_flags, (buffers.bad.shape[1],), [when], flags)
+
+    def _forget(self, kept: Sequence[Record]) -> None:
+        """Have nothing from before a reset in the outputs that a `post_process` looks back at: they are zero."""
+        for record in kept:
+            for name in record:
+                words = words_of(record[name])
+                inputs = [words.count, words.wide, words.address]
+                self._compute.launch(_forget, (-(-words.count // int(WORDS)),), inputs)
+
+    def _copy(self, source: Mapping[str, torch.Tensor], target: Record) -> None:
+        """Copy what a recorded `post_process` returned, tensors at addresses that stay."""
+        for name in target:
+            given, wanted = source[name], target[name]
+            if given.shape != wanted.shape or given.dtype != wanted.dtype:
+                got, expected = f"{tuple(given.shape)} {given.dtype}", f"{tuple(wanted.shape)} {wanted.dtype}"
+                raise ValueError(f"post_process returned {name!r} as {got}, expected {expected}.")
+            _move_tensor(self._buffers, given, wanted, ALWAYS)
+
+
+def move(buffers: SensorBuffers, source: Record, target: Record, when: int, names: Sequence[str] | None = None) -> None:
+    """Copy fields of one record to another (launches; recordable): always, at samples, or at first samples only."""
+    for name in source if names is None else names:
+        _move_tensor(buffers, source[name], target[name], when)
+
+
+def _move_tensor(buffers: SensorBuffers, source: torch.Tensor, target: torch.Tensor, when: int) -> None:
+    words = words_of(source)
+    inputs = [when, words.count, words.wide, words.address]
+    buffers.compute.launch(_move, (-(-words.count // int(WORDS)),), inputs, [words_of(target).address])
+
+
+def hold_first(buffers: SensorBuffers) -> None:
+    """Fill the older records with the first sample of an episode (launches)."""
+    for records in (buffers.truths, buffers.slots):
+        for older in records[1:]:
+            move(buffers, records[0], older, ON_FIRST)
+
+
+def begin_measured(buffers: SensorBuffers, raw: Record, slot: Record) -> None:
+    """Have the measured branch start from the truth (launches)."""
+    move(buffers, raw, slot, ALWAYS)
+    if buffers.plan.lookback:
+        hold_first(buffers)
+
+
+def as_fields(value: Any, specs: Sequence[FieldSpec]) -> Mapping[str, torch.Tensor]:
+    """Turn what a `post_process` returned into field -> tensor: a mapping, a record, a data object or a lone tensor."""
+    if isinstance(value, torch.Tensor):
+        if len(specs) != 1:
+            raise TypeError(f"post_process returned one tensor for the fields {[spec.name for spec in specs]}")
+        return {specs[0].name: value}
+    if isinstance(value, Mapping):
+        return value
+    if isinstance(value, Record):
+        return dict(value.items())
+    return {spec.name: getattr(value, spec.name) for spec in specs}
+
+
+__all__ = ["SensorWork", "as_fields", "begin_measured", "pipeline_work"]
