@@ -15,17 +15,7 @@ import numpy as np
 import torch
 import warp as wp
 
-from sensorium.compute import (
-    FIRST,
-    SAMPLE,
-    Compute,
-    Rows,
-    keeps_current,
-    kernel,
-    mode_now,
-    sample_words,
-    tick_now,
-)
+from sensorium.compute import FIRST, SAMPLE, Compute, Rows, keeps_current, kernel, mode_now, sample_words, tick_now
 from sensorium.compute.clock import Clock
 from sensorium.measurement.record import words_at
 from sensorium.random import normal_table, word_to_normal
@@ -210,12 +200,7 @@ def _do_quad(rows: Rows, env: int, quad: Quad, parts: int, num_envs: int, table:
 
 @kernel
 def chain_kernel(
-    rows: Rows,
-    parts: int,
-    num_envs: int,
-    per_thread: int,
-    quads: wp.array[Quad],
-    table: wp.array[wp.vec3],
+    rows: Rows, parts: int, num_envs: int, per_thread: int, quads: wp.array[Quad], table: wp.array[wp.vec3]
 ) -> None:
     """Do the `parts` of the chain for some quads of one env; see the module's description for the order."""
     i, block = wp.tid()
@@ -302,11 +287,5 @@ class ChainTable:
             self.compute.launch(
                 chain_kernel,
                 (-(-self.count // per_thread),),
-                [
-                    parts,
-                    self.compute.num_envs,
-                    per_thread,
-                    self.quads,
-                    normal_table(self.compute.wp_device),
-                ],
+                [parts, self.compute.num_envs, per_thread, self.quads, normal_table(self.compute.wp_device)],
             )

@@ -18,17 +18,7 @@ import torch
 import warp as wp
 
 from sensorium.cfg import GilbertElliott, amount_bounds, numbers_in
-from sensorium.compute import (
-    FIRST,
-    SAMPLE,
-    Compute,
-    Rows,
-    kernel,
-    mode_now,
-    sample_words,
-    tick_captured,
-    tick_now,
-)
+from sensorium.compute import FIRST, SAMPLE, Compute, Rows, kernel, mode_now, sample_words, tick_captured, tick_now
 from sensorium.compute.clock import MOST_TICKS, Clock
 from sensorium.errors import ConfigError
 from sensorium.measurement.chain import NEVER, ChainField

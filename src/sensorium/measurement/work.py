@@ -30,14 +30,7 @@ WORDS = wp.constant(32)
 
 
 @kernel
-def _move(
-    rows: Rows,
-    when: int,
-    count: int,
-    wide: int,
-    source: wp.uint64,
-    target: wp.uint64,
-) -> None:
+def _move(rows: Rows, when: int, count: int, wide: int, source: wp.uint64, target: wp.uint64) -> None:
     i, piece = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -90,11 +83,7 @@ BEGIN, END, AT_SAMPLE = 0, 1, 2
 
 @kernel
 def _observed_flags(
-    rows: Rows,
-    when: int,
-    bad: wp.array2d[wp.uint8],
-    shown: wp.array2d[wp.uint8],
-    observed: wp.array2d[wp.uint8],
+    rows: Rows, when: int, bad: wp.array2d[wp.uint8], shown: wp.array2d[wp.uint8], observed: wp.array2d[wp.uint8]
 ) -> None:
     """Keep the shown sample's flags while ticks are observed; a sample inherits those of the ticks that led to it."""
     i, mount = wp.tid()
