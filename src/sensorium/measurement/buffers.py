@@ -64,7 +64,7 @@ class SensorBuffers:
         self.own_table: ChainTable | None = None
         """What the chain works on where it is launched for this sensor alone."""
         if self.plan.has_hardware:
-            self.own_table = ChainTable(compute, clock, self.chain_fields(own=True))
+            self.own_table = ChainTable(compute, self.chain_fields(own=True))
         self.forget_tables()
         in_flight = self.ring.latest if self.ring is not None else 0
         self.counter = SampleCounter(clock, plan.rate, in_flight=in_flight)
@@ -164,25 +164,16 @@ class SensorBuffers:
     def chain_fields(self, own: bool = False) -> list[ChainField]:
         """Return what the chain does for each field; `own` for a launch of this sensor's own, in place on `work`."""
         plan, fields = self.plan, []
+        keys = stream_key(plan.seed, plan.label, "noise"), stream_key(plan.seed, plan.label, "random_walk")
         for name, (index, spec) in plan.chained.items():
-            tables = {
-                knob: self.knobs.tables.get((knob, name)) for knob in ("noise", "bias", "random_walk", "resolution")
-            }
-            chain = ChainField(
-                source=self.work[name] if own else self.slot[name],
-                target=self.work[name],
-                columns=spec.columns,
-                field_index=index,
-                is_rotation=spec.kind == "rotation",
-                walk=self.walks.get(name),
-                noise_key=stream_key(plan.seed, plan.label, "noise"),
-                walk_key=stream_key(plan.seed, plan.label, "random_walk"),
-                **tables,  # type: ignore[arg-type]
-            )
+            places = {"source": self.work[name] if own else self.slot[name], "target": self.work[name]}
+            if name in self.walks:
+                places["walk"] = self.walks[name]
             if not own and self.ring is not None:
-                self.ring.attach(chain, name)
+                places |= self.ring.places(name)
             if own or self.ring is not None or plan.has_hardware:
-                fields.append(chain)
+                knobs = {knob: table for (knob, field), table in self.knobs.tables.items() if field == name}
+                fields.append(ChainField(places, knobs, spec.columns, index, spec.kind == "rotation", keys))
         return fields
 
     def standard_chain(self, slot: Record) -> None:
@@ -242,7 +233,7 @@ class SensorBuffers:
         """Return what Python hooks may write, `[env, ...]` each."""
         records = [*self.truths, *self.slots, self.work, self.truth_out, self.work_out, *self.posts[0], *self.posts[1]]
         unique = {id(record): record for record in records}
-        tensors = [view for record in unique.values() for view in record.tensors_by_env()]
+        tensors = [view for record in unique.values() for _, view in record.items()]
         tensors += [self.bad, *self.walks.values(), *self.flags]
         tensors += [states.memory for states in (*self.custom.values(), *(run.states for run in self.stages))]
         return tensors

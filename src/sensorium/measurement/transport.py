@@ -21,7 +21,7 @@ from sensorium.cfg import GilbertElliott, amount_bounds, numbers_in
 from sensorium.compute import FIRST, SAMPLE, Compute, Rows, kernel, mode_now, sample_words, tick_captured, tick_now
 from sensorium.compute.clock import MOST_TICKS, Clock
 from sensorium.errors import ConfigError
-from sensorium.measurement.chain import NEVER, ChainField
+from sensorium.measurement.chain import NEVER
 from sensorium.measurement.draws import Law, converted, draw_of, is_law, law_of
 from sensorium.measurement.knobs import KnobTable
 from sensorium.measurement.plan import SensorPlan
@@ -381,12 +381,10 @@ class Ring:
         self.position = position
         self.head.fill_(position)
 
-    def attach(self, field: ChainField, name: str) -> None:
-        """Let the fused chain write one float field straight into the ring."""
-        field.ring = self._rings[name]
-        field.head = self.head
-        if self.has_carry:
-            field.carry, field.arrival = self._carries[name], self.arrival
+    def places(self, name: str) -> dict[str, torch.Tensor]:
+        """Return where the fused chain writes one float field straight into the ring, as `ChainField.places`."""
+        places = {"ring": self._rings[name], "head": self.head}
+        return places | {"carry": self._carries[name], "arrival": self.arrival} if self.has_carry else places
 
     def freeze(self, source: Record, names: Sequence[str]) -> None:
         """Copy fields of a record into the newest slot (launches; recordable)."""

@@ -112,11 +112,11 @@ def pipeline_work(members: Sequence[SensorBuffers], mask: torch.Tensor) -> tuple
     Returns:
         The segments, and the table of the chain; it follows the knobs as long as `SensorBuffers.tables` lists it.
     """
-    compute, clock = members[0].compute, members[0].clock
+    compute = members[0].compute
     works = [SensorWork(member, mask) for member in members]
     segments = [segment for work in works for segment in work.before_chain()]
     fused = [member for member in members if member.plan.is_fused]
-    table = ChainTable(compute, clock, [chain for member in fused for chain in member.chain_fields()])
+    table = ChainTable(compute, [chain for member in fused for chain in member.chain_fields()])
     if table.count:
         segments.append(compute.record(lambda: table.launch(EVERYTHING), mask))
         for member in fused:
