@@ -196,8 +196,12 @@ class SensorBuffers:
             self.ring.redraw()
         for run in self.stages:
             run.cfg.reset(run.states.views, run.key)
+        inside = self.compute.mask > 0
         for states in self.custom.values():
-            states.memory.masked_fill_(self.compute.mask[:, None] > 0, 0.0)
+            states.memory.masked_fill_(inside[:, None], 0.0)
+        for record in (*self.posts[0], *self.posts[1]):
+            for _, view in record.items():
+                view.masked_fill_(inside.reshape(-1, *(1,) * (view.dim() - 1)), 0)
         if self.plan.hooks.reset is not None:
             self.plan.hooks.reset(self.compute.mask)
 

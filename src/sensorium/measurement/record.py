@@ -78,15 +78,6 @@ def copy_word(wide: int, source: wp.uint64, source_at: int, target: wp.uint64, t
         bytes_at(target)[target_at] = bytes_at(source)[source_at]
 
 
-@wp.func
-def clear_word(wide: int, target: wp.uint64, at: int) -> None:
-    """Set one word (4 bytes, or 1) to 0."""
-    if wide != 0:
-        words_at(target)[at] = 0
-    else:
-        bytes_at(target)[at] = wp.uint8(0)
-
-
 class Record:
     """One sample of one sensor for all envs: a tensor per field, at addresses that never change.
 
