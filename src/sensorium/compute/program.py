@@ -339,7 +339,7 @@ class Compute:
         """Call `hook` once, recording its launches instead of running them, and return them as a segment.
 
         Args:
-            hook: what launches.
+            hook: what launches; it lives as long as the segment.
             mask: the envs it is for, `all_envs` (also for None) or `reset_envs`.
             owner: whose work it is: tasks of several owners may become one launch. None keeps the order as it is.
         """
@@ -357,7 +357,7 @@ class Compute:
                 launch.owners = frozenset() if owner is None else frozenset((owner,))
                 if launch.kernel not in self._loaded and 0 not in launch.dim:
                     self._unloaded[launch.kernel] = None
-            return Segment(self, self._recording, self.all_envs if mask is None else mask)
+            return Segment(self, [hook], self.all_envs if mask is None else mask, self._recording)
         finally:
             self._recording, self._recorder = None, 0
 
@@ -376,7 +376,7 @@ class Compute:
 
     def call(self, hook: Callable[[], object], mask: torch.Tensor | None = None) -> Segment:
         """Return a segment that calls `hook` each time, with `mask` as the active one."""
-        return Segment(self, hook, self.all_envs if mask is None else mask)
+        return Segment(self, [hook], self.all_envs if mask is None else mask)
 
     def rows(self, mask: torch.Tensor, start: int = 0, first: int = 0) -> Any:
         """Return a kernel's first argument.
@@ -426,11 +426,17 @@ class Compute:
 class Segment:
     """Consecutive launches with fixed arguments, or one Python call. Built by `Compute.record` and `Compute.call`."""
 
-    def __init__(self, compute: Compute, work: list[_Launch] | Callable[[], object], mask: torch.Tensor) -> None:
-        self.compute = compute
-        self._mask = mask
-        self._hook = None if isinstance(work, list) else work
-        self._launches = [launch for launch in work if 0 not in launch.dim] if isinstance(work, list) else []
+    def __init__(
+        self,
+        compute: Compute,
+        hooks: list[Callable[[], object]],
+        mask: torch.Tensor,
+        launches: Sequence[_Launch] | None = None,
+    ) -> None:
+        self.compute, self._hooks, self._mask = compute, hooks, mask
+        self.is_recorded = launches is not None
+        """Whether this is a run of recorded launches (and not a Python call)."""
+        self._launches = [launch for launch in launches or () if 0 not in launch.dim]
         self._steps: list[list[_Shard]] = []
         self._runs = 0
         self._seconds: list[float] = []
@@ -438,8 +444,8 @@ class Segment:
         """Whether graphs have been made; they are replayed while `compute.capture` is on."""
 
     def __repr__(self) -> str:
-        if self._hook is not None:
-            return f"Segment(call {getattr(self._hook, '__qualname__', self._hook)})"
+        if not self.is_recorded:
+            return f"Segment(call {getattr(self._hooks[0], '__qualname__', self._hooks[0])})"
         names = [launch.kernel.key for launch in self._launches]
         return f"Segment({', '.join(names)}; {self.shards} shard(s))"
 
@@ -457,12 +463,8 @@ class Segment:
         first = segments[0]
         if len(segments) == 1:
             return first
-        return cls(first.compute, _merged([launch for each in segments for launch in each._launches]), first._mask)
-
-    @property
-    def is_recorded(self) -> bool:
-        """Whether this is a run of recorded launches (and not a Python call)."""
-        return self._hook is None
+        launches = _merged([launch for each in segments for launch in each._launches])
+        return cls(first.compute, [hook for each in segments for hook in each._hooks], first._mask, launches)
 
     @keeps_current
     def run(self) -> None:
@@ -472,9 +474,9 @@ class Segment:
             SensoriumError: it was to be captured, and a kernel could not be.
         """
         compute = self.compute
-        if self._hook is not None:
+        if not self.is_recorded:
             with compute.masked(self._mask):
-                self._hook()
+                self._hooks[0]()
         elif self._runs < TIMED_RUNS:
             self._run_timed()
         elif not compute.capture:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakSet
 
 import torch
 import warp as wp
@@ -55,8 +56,8 @@ class SensorBuffers:
         """uint8 [env, mount], 1 where the engine's state was not finite: the sample is not valid."""
         self.custom: dict[str, States] = {}
         """States that the sensor registered for itself."""
-        self.tables: list[ChainTable] = []
-        """Every chain table that points at these knobs."""
+        self.tables: WeakSet[ChainTable] = WeakSet()
+        """Every chain table that points at these knobs and is used."""
         self.knobs = Knobs(plan, compute, clock, self.refresh_tables)
         self.plan = replace(plan, knobs=frozenset(self.knobs.tables))
         self.stages = stage_runs(self.plan, compute, clock)
@@ -65,7 +66,7 @@ class SensorBuffers:
         """What the chain works on where it is launched for this sensor alone."""
         if self.plan.has_hardware:
             self.own_table = ChainTable(compute, self.chain_fields(own=True))
-        self.forget_tables()
+            self.tables.add(self.own_table)
         in_flight = self.ring.latest if self.ring is not None else 0
         self.counter = SampleCounter(clock, plan.rate, in_flight=in_flight)
         """How many captures there were, and when."""
@@ -157,10 +158,6 @@ class SensorBuffers:
         for table in self.tables:
             table.refresh()
 
-    def forget_tables(self) -> None:
-        """Forget the tables of programs that are rebuilt."""
-        self.tables = [] if self.own_table is None else [self.own_table]
-
     def chain_fields(self, own: bool = False) -> list[ChainField]:
         """Return what the chain does for each field; `own` for a launch of this sensor's own, in place on `work`."""
         plan, fields = self.plan, []
@@ -246,7 +243,6 @@ class SensorBuffers:
         """Drop what an interrupted call may have left half done; a reset of all envs or a load follows."""
         self.first_program, self.wanted = None, True
         self.counter.restart()
-        self.forget_tables()
         if self.ring is not None:
             self.ring.seek(self.ring.position)
 

@@ -92,7 +92,7 @@ def _observed_flags(
 
 
 @launching
-def pipeline_work(members: Sequence[SensorBuffers], mask: torch.Tensor) -> tuple[list[Segment], ChainTable]:
+def pipeline_work(members: Sequence[SensorBuffers], mask: torch.Tensor) -> list[Segment]:
     """Return the work of one sample of some sensors in order, with one launch of the chain for all of them.
 
     Args:
@@ -100,7 +100,7 @@ def pipeline_work(members: Sequence[SensorBuffers], mask: torch.Tensor) -> tuple
         mask: the envs it is for, `Compute.all_envs` or `Compute.reset_envs`.
 
     Returns:
-        The segments, and the table of the chain; it follows the knobs as long as `SensorBuffers.tables` lists it.
+        The segments. The chain's table follows the knobs as long as they exist.
     """
     compute = members[0].compute
     works = [SensorWork(member, mask) for member in members]
@@ -110,12 +110,12 @@ def pipeline_work(members: Sequence[SensorBuffers], mask: torch.Tensor) -> tuple
     if table.count:
         segments.append(compute.record(partial(table.launch, EVERYTHING), mask))
         for member in fused:
-            member.tables.append(table)
+            member.tables.add(table)
     for member in members:
         if member.poses is not None:
             segments.append(compute.record(member.poses.keep, mask, owner=member))
     segments += [segment for work in works for segment in work.after_chain()]
-    return segments, table
+    return segments
 
 
 class SensorWork:
