@@ -45,7 +45,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, pairwise
 from math import prod
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import torch
 import warp as wp
@@ -76,6 +76,7 @@ ENV_BYTES = 256
 """Memory that an environment takes at least, bytes; the state of every robot is larger."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Hook: TypeAlias = Callable[[], object]
 
 
 def recorded(hook: Function) -> Function:
@@ -220,7 +221,7 @@ class Compute:
         """int32 [env], number of resets so far, minus one."""
         with graph.launching:
             self.time_wp, self.reset_tick_wp, self.episode_wp = (
-                wp.from_torch(words, dtype=wp.int32) for words in (self.time, self.reset_tick, self.episode)
+                wp.from_torch(words) for words in (self.time, self.reset_tick, self.episode)
             )
             self._rows_of = {id(mask): self.rows(mask) for mask in (self.all_envs, self.reset_envs)}
         self._active = self.all_envs
@@ -333,9 +334,7 @@ class Compute:
 
     @keeps_current
     @graph.launching
-    def record(
-        self, hook: Callable[[], object], mask: torch.Tensor | None = None, owner: object | None = None
-    ) -> Segment:
+    def record(self, hook: Hook, mask: torch.Tensor | None = None, owner: object | None = None) -> Segment:
         """Call `hook` once, recording its launches instead of running them, and return them as a segment.
 
         Args:
@@ -374,7 +373,7 @@ class Compute:
             for each in wanted:
                 self._unloaded.pop(each, None)
 
-    def call(self, hook: Callable[[], object], mask: torch.Tensor | None = None) -> Segment:
+    def call(self, hook: Hook, mask: torch.Tensor | None = None) -> Segment:
         """Return a segment that calls `hook` each time, with `mask` as the active one."""
         return Segment(self, [hook], self.all_envs if mask is None else mask)
 
@@ -388,7 +387,7 @@ class Compute:
         """
         rows = Rows()
         rows.start, rows.first, rows.first_env = start, first, self.first_env
-        rows.mask = wp.from_torch(mask, dtype=wp.uint8)
+        rows.mask = wp.from_torch(mask)
         rows.time, rows.reset_tick, rows.episode = self.time_wp, self.reset_tick_wp, self.episode_wp
         return rows
 
@@ -427,11 +426,7 @@ class Segment:
     """Consecutive launches with fixed arguments, or one Python call. Built by `Compute.record` and `Compute.call`."""
 
     def __init__(
-        self,
-        compute: Compute,
-        hooks: list[Callable[[], object]],
-        mask: torch.Tensor,
-        launches: Sequence[_Launch] | None = None,
+        self, compute: Compute, hooks: list[Hook], mask: torch.Tensor, launches: Sequence[_Launch] | None = None
     ) -> None:
         self.compute, self._hooks, self._mask = compute, hooks, mask
         self.is_recorded = launches is not None

@@ -287,10 +287,14 @@ class SensorBuffers:
     @property
     def nbytes(self) -> int:
         """Bytes of memory."""
-        tensors = [*self.tensors().values(), *self._snapshot]
-        seen = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
-        shown = self.ring.shown.nbytes if self.ring is not None and self.ring.shown is not None else 0
-        return sum(seen.values()) + shown + self.scratch.nbytes
+        records = [self.scratch, *([self.ring.shown] if self.ring is not None and self.ring.shown is not None else [])]
+        tensors = [
+            *self.tensors().values(),
+            *self._snapshot,
+            *(each for record in records for each in record.tensors()),
+        ]
+        storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
+        return sum(storages.values())
 
 
 __all__ = ["SensorBuffers"]

@@ -153,11 +153,6 @@ class Record:
         others = [view for view in self._views.values() if view.dtype != torch.float32]
         return [self.flat, *others] if self.flat.numel() else others
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory."""
-        return sum(tensor.numel() * tensor.element_size() for tensor in self.tensors())
-
     def copy_from(self, values: Mapping[str, torch.Tensor] | Record) -> None:
         """Copy all fields of another record, or of a mapping, into this one."""
         for name, view in self._views.items():
