@@ -115,7 +115,7 @@ def explanation(scene: Scene, names: list[str], presets: Mapping[str, str]) -> d
 
 def _sensor(sensor: Sensor[Any, Any], preset: str | None) -> dict[str, Any]:
     info, cfg, envs = sensor.info, sensor.cfg, sensor.num_envs
-    needs = type(sensor).needs(cfg, sensor.engine, sensor.engine.supports)
+    needs = list(type(sensor).needs(cfg, sensor.engine, sensor.engine.supports))
     rate = sensor.rate
     out: dict[str, Any] = {
         "kind": cfg.kind(),

@@ -80,7 +80,7 @@ class Laws(Trial):
     def leaves_the_engine_alone(self) -> bool:
         """Neither a hook nor a reader writes into the arrays of the engine."""
         engine, twin = self.engine(2), self.engine(2)
-        required = self.sensor_class.needs(self.dirty, engine.supports, engine)
+        required = self.sensor_class.needs(self.dirty, engine, engine.supports)
         names = sorted({name for requirement in required for name in ARRAYS.get(requirement, ())})
         if not names:
             return False
