@@ -139,13 +139,8 @@ class ContactProbe(DepthSensor[ContactProbeCfg, ContactProbeData]):
         return flags
 
 
-KinematicContactSensor = ContactProbe
-KinematicContactSensorCfg = ContactProbeCfg
-
 __all__ = [
     "ContactProbe",
     "ContactProbeCfg",
     "ContactProbeData",
-    "KinematicContactSensor",
-    "KinematicContactSensorCfg",
 ]
