@@ -26,7 +26,7 @@ def world(script: Script, num_envs: int = 3, **cfg: Any) -> sn.Scene:
     """Return a scene of two feet; contacts follow a script of ticks."""
     match = sn.ContactMatch(mode="body", pattern="left|right")
     events = sn.CollisionEventsCfg(name="hits", primary=match, **cfg)
-    (report,) = sn.CollisionEvents.requirements_of_names(events, sn.TensorEngine(bodies=("left", "right")))
+    (report,) = sn.CollisionEvents.needs(events, sn.TensorEngine(bodies=("left", "right")), lambda need: None)
     name = contact_array(report)
 
     def motion(time: float) -> dict[str, torch.Tensor]:
@@ -222,9 +222,9 @@ def test_one_pair_per_primary_and_secondary() -> None:
     scene = sn.Scene(engine, [cfg])
     pairs = [["left", "box_0"], ["right", "box_0"], ["left", "box_1"], ["right", "box_1"]]
     sensor = scene["collision_events"]
-    assert sensor.data.pairs == pairs and sensor.constants()["pairs"] == pairs
+    assert sensor.data.pairs == pairs and sensor.constants["pairs"] == pairs
     assert sensor.info.notes["touching"] == "found > 0" and "pairs" not in sensor.info.notes  # each is said once
-    _, second = sn.CollisionEvents.requirements_of_names(cfg, engine)
+    _, second = sn.CollisionEvents.needs(cfg, engine, lambda need: None)
     engine.contacts[second][1, 0, 0, :4] = torch.tensor([1.0, 0.0, 0.0, 4.0])
     scene.step()
     assert scene["collision_events"].data.pair[1, 0].item() == 2
@@ -233,7 +233,7 @@ def test_one_pair_per_primary_and_secondary() -> None:
 def test_it_keeps_the_authors_contract() -> None:
     """Every law of check_sensor holds for scripted contacts."""
     cfg = sn.CollisionEventsCfg(primary=sn.ContactMatch(mode="body", pattern="left|right"), max_events=6)
-    (report,) = sn.CollisionEvents.requirements_of_names(cfg, sn.TensorEngine(bodies=("left", "right")))
+    (report,) = sn.CollisionEvents.needs(cfg, sn.TensorEngine(bodies=("left", "right")), lambda need: None)
 
     def engine(num_envs: int) -> sn.TensorEngine:
         made = sn.TensorEngine(num_envs, DT, bodies=("left", "right"), provides=("contact",))
