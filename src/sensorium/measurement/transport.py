@@ -289,7 +289,7 @@ class Ring:
         loss = cfg.loss.p if isinstance(cfg.loss, GilbertElliott) else cfg.loss
         self._knobs = {
             "delay": self._knob("delay", 0.0 if cfg.delay is None else converted(cfg.delay, clock.ticks)),
-            "jitter": self._knob("jitter", clock.ticks(cfg.jitter) if self.jitter_is_live else 0.0),
+            "jitter": self._knob("jitter", converted(cfg.jitter, clock.ticks) if self.jitter_is_live else 0.0),
             "loss": self._knob("loss", loss or 0.0),
         }
         """Delay and jitter in ticks, and the probability of a loss, `[env, 1]` each."""

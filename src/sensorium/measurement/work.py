@@ -279,20 +279,20 @@ class SensorWork:
     # Launches ---------------------------------------------------------------------------------------------------------
 
     def _clear_flags(self) -> None:
-        self._compute.launch(_clear_flags, (self._buffers.bad.shape[1],), [self._buffers.bad_wp])
+        self._compute.launch(_clear_flags, (self._buffers.bad.shape[1],), [self._buffers.bad])
 
     def _flag_nan(self, truth: Record) -> None:
         """Flag the envs whose truth holds NaN (infinity is a miss, not a fault), for hooks that do not check."""
+        buffers = self._buffers
         for spec in self._plan.mid_specs:
             if spec.dtype == "float32" and spec.columns:
-                values = wp.from_torch(truth[spec.name].view(self._compute.num_envs, -1), dtype=wp.float32)
-                flags = [self._buffers.bad_wp, self._buffers.clock.bad_wp]
-                self._compute.launch(_flag_nan, (-(-spec.columns // 64),), [spec.columns, values, *flags])
+                values = truth[spec.name].view(self._compute.num_envs, -1)
+                inputs = [spec.columns, values, buffers.bad, buffers.clock.bad]
+                self._compute.launch(_flag_nan, (-(-spec.columns // 64),), inputs)
 
     def _observed_flags(self, when: int) -> None:
         buffers = self._buffers
-        flags = [wp.from_torch(flags, dtype=wp.uint8) for flags in (buffers.bad, *buffers.flags)]
-        self._compute.launch(_observed_flags, (buffers.bad.shape[1],), [when], flags)
+        self._compute.launch(_observed_flags, (buffers.bad.shape[1],), [when, buffers.bad, *buffers.flags])
 
     def _copy(self, source: Mapping[str, torch.Tensor], target: Record) -> None:
         """Copy what a recorded `post_process` returned, tensors at addresses that stay."""
