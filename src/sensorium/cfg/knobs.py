@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import (
-    PlainSerializer,
-    PlainValidator,
-    Strict,
-    field_validator,
-)
+from pydantic import PlainSerializer, PlainValidator, Strict, field_validator
 
 from sensorium.cfg.base import ABSENT, LARGEST, Cfg, _python_number, as_plain, bad, parse_float, without_absent
 from sensorium.errors import ConfigError, shown

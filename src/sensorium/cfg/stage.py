@@ -7,10 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import (
-    PlainSerializer,
-    PlainValidator,
-)
+from pydantic import PlainSerializer, PlainValidator
 
 from sensorium.cfg.base import Cfg, T, bad
 from sensorium.errors import ConfigError, nearest, shown

@@ -12,26 +12,11 @@ import torch
 
 from sensorium.compute import keeps_current
 from sensorium.engines.envs import env_rows
-from sensorium.engines.mujoco.base import (
-    BAD_STATE,
-    LIMITS,
-    engine_fault,
-    model_time_step,
-    refuse_unfresh_rk4,
-)
+from sensorium.engines.mujoco.base import BAD_STATE, LIMITS, engine_fault, model_time_step, refuse_unfresh_rk4
 from sensorium.engines.mujoco.contacts import contacts
 from sensorium.engines.mujoco.native import native
-from sensorium.engines.mujoco.needs import (
-    FRICTION,
-    STATE_SOURCES,
-    fields_of,
-    model_fields_of,
-    needs_wrenches,
-)
-from sensorium.engines.mujoco.sleep import (
-    AWAKE,
-    sleeps,
-)
+from sensorium.engines.mujoco.needs import FRICTION, STATE_SOURCES, fields_of, model_fields_of, needs_wrenches
+from sensorium.engines.mujoco.sleep import AWAKE, sleeps
 from sensorium.engines.mujoco.torque import dry_friction
 from sensorium.engines.mujoco.wrapped import WrappedModelEngine
 from sensorium.errors import ModelError, shown

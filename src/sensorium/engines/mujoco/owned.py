@@ -11,12 +11,7 @@ from sensorium.engines.envs import as_tensor, positive_int
 from sensorium.engines.mujoco.base import MujocoModelEngine, keyframe_id, model_time_step, refuse_unfresh_rk4
 from sensorium.engines.mujoco.native import declared_sensors
 from sensorium.engines.mujoco.sleep import is_held
-from sensorium.engines.mujoco.spec import (
-    compile_spec,
-    label_of,
-    load_spec,
-    prepare_spec,
-)
+from sensorium.engines.mujoco.spec import compile_spec, label_of, load_spec, prepare_spec
 from sensorium.errors import ArgumentError, ModelError
 from sensorium.spec import Requirement
 
