@@ -103,7 +103,7 @@ def configs() -> list[sn.SensorCfg[Any]]:
         sn.RayCasterCfg(name="scan", body="base", pattern=grid, ray_alignment="yaw", noise={"distances": 0.01}),
         sn.LidarCfg(name="lidar", body="base", pattern=spin, rate_hz=50.0, delay=0.01),
         sn.RayCasterCameraCfg(
-            name="camera", body="base", rate_hz=40.0, pattern_cfg=sn.PinholeCameraPatternCfg(width=12, height=8),
+            name="camera", body="base", rate_hz=40.0, pattern=sn.PinholeCameraPatternCfg(width=12, height=8),
             offset={"pos": (0.0, 0.0, 0.2), "convention": "world"},
         ),
         sn.BarometerCfg(name="barometer", body="base", noise=1.0, rate_hz=60),
