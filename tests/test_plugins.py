@@ -227,6 +227,7 @@ def broken_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
     stages, modules = dict(STAGE_KINDS), set(sys.modules)
     ours = {cfg: sensor for cfg, sensor in registry._pairs.items() if is_ours(cfg)}
     monkeypatch.setattr(registry._pairs, "data", ours)
+    monkeypatch.setattr(registry, "_hidden", set())
     for name, value in (("broken", []), ("is_loaded", False)):
         monkeypatch.setattr(SENSOR_PLUGINS, name, value)
     yield folder

@@ -44,6 +44,7 @@ def _own_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a test define sensors that are forgotten after it."""
     monkeypatch.setattr(registry._pairs, "data", registry.registered())
     monkeypatch.setattr(SENSOR_PLUGINS, "broken", [])
+    monkeypatch.setattr(registry, "_hidden", set())
 
 
 def _package(folder: Path, name: str, files: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

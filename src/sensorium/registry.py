@@ -21,6 +21,8 @@ from sensorium.plugins import BrokenPlugin, Registry, attempt, is_ours, path_of,
 WITHOUT_SENSORS = ("sensorium.cfg.", "sensorium.compat.")
 """Packages whose configs have no sensors of their own: no sibling module is imported for them."""
 
+_hidden: set[type] = set()
+"""Config classes of plugins whose kind is one of ours: files mean ours."""
 _searched: set[type] = set()
 """Config classes without a sensor in any of their sibling modules."""
 
@@ -31,15 +33,18 @@ class _Pairs(Registry[type, type[Any]]):
     def check(self, before: dict[type, type[Any]], package: str) -> list[tuple[str, str, str]]:
         new = [cfg_class for cfg_class in self if cfg_class not in before]
         faults = {each: fault for each in new if (fault := attempt(partial(_kind, each))) is not None}
-        for cfg_class, fault in faults.items():  # kind() is a method of the plugin, which may raise as well
+        for cfg_class in faults:  # kind() is a method of the plugin, which may raise as well
             del self[cfg_class]
-            raise fault
+        if faults:
+            raise next(iter(faults.values()))
         own = [cfg_class for cfg_class in self if cfg_class.__module__.partition(".")[0] == package]
         owners = {_kind(cfg_class): cfg_class for cfg_class in self if cfg_class not in own}
         found = []
         for cfg_class in own:
             kind = _kind(cfg_class)
             if (owner := owners.get(kind)) is not None:
+                if is_ours(owner):
+                    _hidden.add(cfg_class)
                 means = f"means {path_of(owner)}" if is_ours(owner) else "is ambiguous"
                 which = f"whose kind {kind!r} is that of {path_of(owner)}"
                 found.append((f"defines {path_of(cfg_class)}, {which}: in files it {means}.", _RENAME, kind))
@@ -157,14 +162,14 @@ def cfg_for_kind(kind: str) -> type[Any]:
     """
     kinds: dict[str, dict[str, Any]] = {}
     for cfg_class in _pairs.registered():
-        kinds.setdefault(_kind(cfg_class), {})[path_of(cfg_class)] = cfg_class  # the newest of a class defined anew
+        if cfg_class not in _hidden:
+            kinds.setdefault(_kind(cfg_class), {})[path_of(cfg_class)] = cfg_class  # the newest of a class defined anew
     found = kinds.get(kind, {})
     if not found:
         raise UnknownNameError("sensor kind", kind, kinds, SENSOR_PLUGINS.suspects(kind))
-    ours = [cfg_class for cfg_class in found.values() if is_ours(cfg_class)]  # a plugin takes no kind of ours
-    if len(ours or found) > 1:
+    if len(found) > 1:
         raise DuplicateNameError(f"two sensors have the kind {kind!r}: {', '.join(found)}. Rename one config class.")
-    return next(iter(ours or found.values()))  # type: ignore[no-any-return]
+    return next(iter(found.values()))  # type: ignore[no-any-return]
 
 
 OWNERS.append(paired_base)

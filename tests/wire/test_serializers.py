@@ -35,6 +35,7 @@ def _registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a test defines is forgotten after it."""
     table, fresh = serializers._serializers, Plugins(serializers.ENTRY_POINT_GROUP, "serializer", serializers.OURS)
     fresh.tables.append(table)
+    table.registered()  # ours are defined outside of a test
     monkeypatch.setattr(table, "plugins", fresh)
     monkeypatch.setattr(table, "data", dict(table))
     yield
