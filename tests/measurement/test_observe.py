@@ -23,7 +23,7 @@ RATES: list[dict[str, Any]] = [{}, {"rate_hz": 30.0}, {"update_period": 0.05}, {
 @pytest.fixture(autouse=True)
 def _own_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a test define sensors that are forgotten after it."""
-    monkeypatch.setattr(registry, "_pairs", registry.registered())
+    monkeypatch.setattr(registry._pairs, "data", registry.registered())
 
 
 @dataclass(frozen=True, slots=True)
