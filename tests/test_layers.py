@@ -81,11 +81,10 @@ def _called(call: ast.Call) -> str:
 
 
 def lazy_names(src: Path) -> dict[str, str]:
-    """Return public name -> layer, from the table in `sensorium/__init__.py`."""
-    for node in ast.parse((src / "sensorium/__init__.py").read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "_MODULES":
-            return {name: module.split(".")[1] for name, module in ast.literal_eval(node.value).items()}
-    return {}
+    """Return public name -> layer, from the stub `sensorium/__init__.pyi`."""
+    stub = ast.parse((src / "sensorium/__init__.pyi").read_text(encoding="utf-8"))
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom) and node.module != "sensorium"]
+    return {alias.name: str(node.module).split(".")[1] for node in imports for alias in node.names}
 
 
 def violations(src: Path) -> list[str]:
@@ -130,7 +129,7 @@ def test_imports_point_one_way_and_only_engines_import_simulators() -> None:
 
 
 def _tree(tmp_path: Path, files: dict[str, str]) -> Path:
-    for name, text in {"__init__.py": '_MODULES = {"Scene": "sensorium.scene"}\n', **files}.items():
+    for name, text in {"__init__.pyi": "from sensorium.scene import Scene as Scene\n", **files}.items():
         path = tmp_path / "sensorium" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

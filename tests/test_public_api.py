@@ -1,42 +1,18 @@
-"""The public names: said three times in `sensorium/__init__.py`, always the same, and loaded only when used."""
+"""The public names: listed once, in `sensorium/__init__.pyi`, and loaded only when used."""
 
 from __future__ import annotations
 
 import ast
 import subprocess
 import sys
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 
 import pytest
 
 import sensorium
 
-INIT = Path(__file__).parents[1] / "src/sensorium/__init__.py"
-
-
-def _said() -> tuple[dict[str, str], dict[str, str], list[str]]:
-    """Return the lazy table, what the TYPE_CHECKING block imports (both name -> module) and `__all__`."""
-    table: dict[str, str] = {}
-    typed: dict[str, str] = {}
-    everything: list[str] = []
-    for node in ast.parse(INIT.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.If):
-            for statement in node.body:
-                if isinstance(statement, ast.ImportFrom):
-                    for alias in statement.names:
-                        assert alias.asname == alias.name, f"re-export {alias.name} as itself"
-                        typed[alias.name] = str(statement.module)
-        elif isinstance(node, ast.Assign):
-            target = getattr(node.targets[0], "id", "")
-            if target == "_MODULES":
-                table = ast.literal_eval(node.value)
-            elif target == "__all__":
-                everything = ast.literal_eval(node.value)
-    return table, typed, everything
-
-
-TABLE, TYPED, ALL = _said()
+STUB = Path(__file__).parents[1] / "src/sensorium/__init__.pyi"
 
 
 def _run(code: str) -> str:
@@ -46,26 +22,23 @@ def _run(code: str) -> str:
 # One list -------------------------------------------------------------------------------------------------------------
 
 
-def test_the_table_the_typed_block_and_all_agree() -> None:
-    assert TABLE
-    assert TYPED == TABLE
-    assert sorted(ALL) == sorted(TABLE)
-
-
-@pytest.mark.parametrize("name", sorted(TABLE))
-def test_every_public_name_is_what_its_module_defines(name: str) -> None:
-    module = __import__(TABLE[name], fromlist=[name])
-    assert getattr(sensorium, name) is getattr(module, name)
+def test_every_name_of_the_stub_is_what_its_module_defines() -> None:
+    """As type checkers read the stub: `from module import name as name`, a submodule from the package itself."""
+    imports = [node for node in ast.parse(STUB.read_text(encoding="utf-8")).body if isinstance(node, ast.ImportFrom)]
+    assert all(alias.asname == alias.name for node in imports for alias in node.names)
+    listed = {alias.name: str(node.module) for node in imports for alias in node.names}
+    assert listed.pop("patterns") == "sensorium" and sensorium.patterns is import_module("sensorium.patterns")
+    assert len(listed) > 250
+    for name, module in listed.items():
+        assert getattr(sensorium, name) is getattr(import_module(module), name)
+    assert sorted(sensorium.__all__) == sorted(listed)
+    assert dir(sensorium) == sorted([*listed, "__version__"])
 
 
 def test_no_public_name_hides_a_submodule() -> None:
     # Python sets a submodule as attribute of its package, so that such a name would depend on what was imported before.
-    modules = {path.stem for path in INIT.parent.iterdir()}
-    assert modules.isdisjoint(TABLE)
-
-
-def test_dir_lists_the_public_names() -> None:
-    assert set(TABLE) <= set(dir(sensorium))
+    modules = {path.stem for path in STUB.parent.iterdir()}
+    assert modules.isdisjoint(sensorium.__all__)
 
 
 def test_version_is_that_of_the_installed_distribution() -> None:

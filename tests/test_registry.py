@@ -143,7 +143,7 @@ def test_a_class_that_is_defined_anew_replaces_itself() -> None:
 def test_a_broken_installed_plugin_is_a_warning_with_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """The others still load."""
     broken = EntryPoint("leaky", "no_such_package.sensors", registry.ENTRY_POINT_GROUP)
-    ours = EntryPoint("builtin", "sensorium.sensors", registry.ENTRY_POINT_GROUP)
+    ours = EntryPoint("builtin", "sensorium.sensors.all", registry.ENTRY_POINT_GROUP)
     monkeypatch.setattr(plugins, "entry_points", lambda group: [broken, ours])
     monkeypatch.setattr(registry, "_loaded", False)
     with pytest.warns(sn.SensoriumWarning, match=r"'leaky' \(no_such_package\.sensors\).*left out: .*no_such_package"):

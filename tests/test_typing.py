@@ -20,3 +20,9 @@ def test_a_scene_is_typed_by_its_configs(checker: str, mypy_cache: Path) -> None
     options = [*MYPY, str(mypy_cache)] if checker == "mypy" else ["pyright", "--pythonpath", sys.executable]
     run = subprocess.run([sys.executable, "-m", *options, CHECKED], cwd=ROOT, capture_output=True, text=True)
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_the_stub_of_knobs_with_a_prefix_is_current() -> None:
+    code = "import prefixed_knobs as p; print(open(p.STUB, encoding='utf-8').read() == p.stub())"
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "tests/typing", capture_output=True, text=True)
+    assert run.stdout == "True\n", f"Run python tests/typing/prefixed_knobs.py. {run.stderr}"

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 import sensorium as sn
-from sensorium.engines.mujoco.derived import NEEDS
+from sensorium.engines.base import ARRAYS
+from sensorium.engines.mujoco.needs import NEEDS
 from sensorium.spec import Requirement, contact_columns
 
 MODEL = Path(__file__).parent / "models/two_engines.xml"
@@ -268,8 +269,7 @@ def assert_need_agrees(
     requirement: Requirement, cpu: dict[str, torch.Tensor], warp: dict[str, torch.Tensor], touching: torch.Tensor
 ) -> None:
     """Assert `assert_agrees` of each array that a requirement brings."""
-    need = NEEDS[requirement]
-    for name, shape in need.arrays.items():
+    for name, shape in ARRAYS[requirement].items():
         assert cpu[name].shape == warp[name].shape
         assert_agrees(
             name,
@@ -278,7 +278,7 @@ def assert_need_agrees(
             touching,
             is_vector=shape[-1] in (3, 4),
             lever=cpu["body_parent_force_w"] if name == "body_parent_torque_w" else None,
-            is_force=need.wrenches or name in ("joint_effort", "joint_torque"),
+            is_force=NEEDS[requirement].wrenches or name in ("joint_effort", "joint_torque"),
         )
 
 

@@ -21,7 +21,8 @@ from two_engines import (
 )
 
 import sensorium as sn
-from sensorium.engines.mujoco.derived import NEEDS
+from sensorium.engines.base import ARRAYS
+from sensorium.engines.mujoco.needs import NEEDS
 from sensorium.spec import contact_array
 
 TICKS = 40
@@ -60,7 +61,7 @@ def trajectory() -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], torc
 
 
 def names() -> list[str]:
-    return [name for need in NEEDS.values() for name in need.arrays] + [contact_array(report) for report in REPORTS]
+    return [name for arrays in ARRAYS.values() for name in arrays] + [contact_array(report) for report in REPORTS]
 
 
 @pytest.mark.parametrize("requirement", NEEDS, ids=lambda requirement: requirement.kind)

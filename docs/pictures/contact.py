@@ -38,7 +38,7 @@ def simulate() -> dict[str, np.ndarray]:
         scene.update()
         rows["time"].append(scene.time)
         rows["true"].append(force)
-        rows["measured"].append(float(scene["on_force=12"].line.work["force"][0, 0]))
+        rows["measured"].append(float(scene["on_force=12"].buffers.work["force"][0, 0]))
         for name in SWITCHES:
             rows[name].append(float(scene[name].data[0]))
     return {name: np.array(values) for name, values in rows.items()}

@@ -36,7 +36,8 @@ from two_engines import (
 
 import sensorium as sn
 from sensorium import registry
-from sensorium.engines.mujoco.derived import NATIVE_ARRAY, NEEDS
+from sensorium.engines.base import NATIVE_ARRAY
+from sensorium.engines.mujoco.needs import NEEDS
 from sensorium.spec import VECTOR_AXES, contact_array
 
 TICKS = 40

@@ -25,6 +25,14 @@ def scene_knows_no_more_of_a_name(scene: sn.Scene) -> None:
     assert_type(scene["imu"], sn.Sensor[Any, Any])
 
 
+def configs_have_knobs_with_a_prefix() -> None:
+    assert_type(sn.ImuCfg(site="imu", gyro_noise=0.1, fields="all").selected, tuple[str, ...])
+    _ = sn.JointSensorCfg(joint="hip", velocity_bias=(0.1, 0.2), bits=12)
+    _ = sn.GnssCfg(site="antenna", pos_noise_density=1.0)
+    _ = sn.MotorCurrentCfg(joint="hip", current_resolution=sn.Uniform(0.0, 0.1), torque_constant=0.1)
+
+
 def wrong_use_is_an_error(scene: sn.Scene, imu: sn.ImuCfg) -> None:
+    _ = sn.ImuCfg(site="imu", gyro_noize=0.1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     _ = scene[imu].data.no_such_field  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
     _ = scene[0]  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]

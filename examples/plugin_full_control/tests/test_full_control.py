@@ -75,7 +75,7 @@ def test_nothing_is_allocated_for_the_floor_image() -> None:
     """But a byte for each mount, that says whether the engine's state was finite."""
     cfg = FloorImageCfg(body="drone")
     scene = sn.Scene(engine(16), [cfg])
-    assert scene[cfg].line.nbytes == 16
+    assert scene[cfg].buffers.nbytes == 16
 
 
 def test_the_floor_image_is_drawn_when_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +83,7 @@ def test_the_floor_image_is_drawn_when_it_is_read(monkeypatch: pytest.MonkeyPatc
     cfg = FloorImageCfg(body="drone")
     scene = sn.Scene(engine(1), [cfg])
     drawn = []
-    monkeypatch.setattr(scene[cfg].line.hooks, "compute", lambda truth, measured: drawn.append(scene.tick))
+    monkeypatch.setattr(scene[cfg].buffers.plan.hooks, "compute", lambda truth, measured: drawn.append(scene.tick))
     for tick in range(1, 5):
         scene.update()
         if tick == 3:

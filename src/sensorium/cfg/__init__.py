@@ -24,7 +24,7 @@ from sensorium.cfg.base import (
     toml_words,
     without_absent,
 )
-from sensorium.cfg.knobs import Amount, GilbertElliott, Knob, amount_bounds, parse_amount
+from sensorium.cfg.knobs import COLUMN_KNOBS, Amount, GilbertElliott, Knob, amount_bounds, parse_amount
 from sensorium.cfg.sensor import (
     NON_NEGATIVE_KNOBS,
     SELECTORS,
@@ -37,8 +37,8 @@ from sensorium.cfg.sensor import (
 from sensorium.cfg.stage import PLACES, STAGE_KINDS, Place, StageCfg, find_kind
 
 __all__ = [
-    "ABSENT", "LARGEST", "NON_NEGATIVE_KNOBS", "PLACES", "SELECTORS", "STAGE_KINDS", "Amount", "Cfg", "Float",
-    "GilbertElliott", "Knob", "MountedSensorCfg", "ObjRef", "ObjType", "OffsetCfg", "Place", "Selector",
+    "ABSENT", "COLUMN_KNOBS", "LARGEST", "NON_NEGATIVE_KNOBS", "PLACES", "SELECTORS", "STAGE_KINDS", "Amount", "Cfg",
+    "Float", "GilbertElliott", "Knob", "MountedSensorCfg", "ObjRef", "ObjType", "OffsetCfg", "Place", "Selector",
     "Selectors", "SensorCfg", "SimpleSensorCfg", "StageCfg", "Vec3", "amount_bounds", "as_plain", "bad",
     "differ", "find_kind", "meanings", "must", "name_in", "numbers_in", "parse_amount", "toml_words", "without_absent",
 ]  # fmt: skip

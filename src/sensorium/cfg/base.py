@@ -297,7 +297,9 @@ WORDS_OF_OTHERS = {
 def meanings(cls: type[BaseModel]) -> dict[str, str]:
     """Return what each field of a config means: the docstring under it, or the description it was given.
 
-    The source is read when somebody asks. A field whose class has no source (typed at a prompt) is left out.
+    The source is read on demand: pydantic's `use_attribute_docstrings` reads it for each class at its definition, which
+    takes 0.4 s for one sensor's config and 1.5 s for all. A field whose class has no source (typed at a prompt) is left
+    out.
     """
     texts: dict[str, str] = {}
     for base in reversed(cls.__mro__):

@@ -16,9 +16,6 @@ from sensorium.cfg.base import ABSENT, LARGEST, Cfg, _python_number, as_plain, b
 from sensorium.errors import ConfigError, shown
 from sensorium.random import Choice, Distribution, Normal, Uniform, distribution_from_dict
 
-if TYPE_CHECKING:
-    pass
-
 
 def parse_amount(value: Any) -> Any:
     """Return one amount: a float, a (nested) tuple of floats or a distribution. Raises what a validator may raise."""
@@ -90,6 +87,17 @@ if TYPE_CHECKING:
 else:
     Amount = Annotated[Any, PlainValidator(parse_amount), PlainSerializer(_dump_knob)]
     Knob = Annotated[Any, PlainValidator(_parse_knob), PlainSerializer(_dump_knob)]
+
+
+COLUMN_KNOBS = {
+    "noise": "{}",
+    "noise_density": "{}/sqrt(Hz)",
+    "bias": "{}",
+    "random_walk": "{} per sample",
+    "random_walk_density": "{}*sqrt(Hz)",
+    "resolution": "{}",
+}
+"""The knobs that have an amount per column of a data field, and their units by that of the field."""
 
 
 class GilbertElliott(Cfg):

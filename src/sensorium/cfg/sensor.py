@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal
+from typing import Any, ClassVar, Generic, Literal
 
-from pydantic import (
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import Field, ValidationInfo, field_validator
 
 from sensorium.cfg.base import Cfg, DataT, Float, ObjRef, OffsetCfg, bad, name_in
-from sensorium.cfg.knobs import Amount, GilbertElliott, Knob, amount_bounds
+from sensorium.cfg.knobs import COLUMN_KNOBS, Amount, GilbertElliott, Knob, amount_bounds
 from sensorium.cfg.stage import Stages
 from sensorium.errors import ConfigError, Fault
 from sensorium.random import Choice, Normal, Uniform
 from sensorium.spec import kind_of
-
-if TYPE_CHECKING:
-    pass
 
 
 class SensorCfg(Cfg, Generic[DataT]):
@@ -125,6 +120,22 @@ class SimpleSensorCfg(SensorCfg[DataT], Generic[DataT]):
     """Probability that a sample never arrives, or `GilbertElliott(p, r)` for bursts."""
     stages: Stages = ()
     """Imperfections beyond the standard chain; those of one place run in this order."""
+
+    prefixed_knobs: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    """Short prefix -> data field and its unit, e.g. ``{"gyro": ("ang_vel_b", "rad/s")}``. A class that has this gets,
+    in its place, a config field for each knob of these data fields, such as `gyro_noise`."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        hints: dict[str, Any] = {}
+        for own, hint in inspect.get_annotations(cls).items():
+            hints[own] = hint
+            for prefix, (field, unit) in cls.prefixed_knobs.items() if own == "prefixed_knobs" else ():
+                for knob, unit_of_knob in COLUMN_KNOBS.items():
+                    meaning = f"`{knob}` of {field}, {unit_of_knob.format(unit)}."
+                    hints[f"{prefix}_{knob}"] = Knob
+                    setattr(cls, f"{prefix}_{knob}", Field(default=None, description=meaning))
+        cls.__annotations__ = hints
 
     @field_validator("*", mode="after")
     @classmethod

@@ -36,7 +36,7 @@ def read() -> Kinds:
 
 def _plugins(group: str) -> list[str]:
     """Return the values of the entry points that are not our own."""
-    return [point.value for point in entry_points(group=group) if point.value != "sensorium.sensors"]
+    return [point.value for point in entry_points(group=group) if not point.value.startswith("sensorium.")]
 
 
 def described() -> Kinds:

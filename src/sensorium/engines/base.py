@@ -19,7 +19,20 @@ from numpy.typing import NDArray
 
 from sensorium.errors import UnsupportedError
 from sensorium.geometry.shapes import Shape
-from sensorium.spec import SHAPES, Requirement, exact_fraction
+from sensorium.spec import (
+    BODY_ACCELERATION,
+    BODY_POSE,
+    BODY_VELOCITY,
+    GRAVITY,
+    JOINT_EFFORT,
+    JOINT_STATE,
+    JOINT_TORQUE,
+    JOINT_WRENCH,
+    MAGNETIC,
+    SHAPES,
+    Requirement,
+    exact_fraction,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,9 +40,33 @@ if TYPE_CHECKING:
 NameKind = Literal["body", "site", "geom", "joint", "camera", "actuator", "scalar_joint"]
 """Kinds of named elements. A `scalar_joint` is a joint with one coordinate (hinge or slide): a row of joint arrays."""
 
+ARRAYS: dict[Requirement, dict[str, tuple[str | int, ...]]] = {
+    BODY_POSE: {"body_pos_w": ("body", 3), "body_quat_w": ("body", 4)},
+    BODY_VELOCITY: {"body_lin_vel_w": ("body", 3), "body_ang_vel_w": ("body", 3)},
+    BODY_ACCELERATION: {"body_lin_acc_w": ("body", 3), "body_ang_acc_w": ("body", 3)},
+    GRAVITY: {"gravity_w": (3,)},
+    MAGNETIC: {"magnetic_w": (3,)},
+    JOINT_STATE: {"joint_pos": ("joint",), "joint_vel": ("joint",)},
+    JOINT_EFFORT: {"joint_effort": ("joint",)},
+    JOINT_TORQUE: {"joint_torque": ("joint",)},
+    JOINT_WRENCH: {"body_parent_force_w": ("body", 3), "body_parent_torque_w": ("body", 3)},
+}
+"""What requirements bring: array name to its shape after the env axis; `"body"` and `"joint"` are numbers of rows.
+NATIVE_SENSOR and CONTACT_REPORT bring one array each, SHAPES and MODEL_ELEMENTS none."""
+NATIVE_ARRAY = "native:"
+"""What the array of a native sensor is called, before the sensor's name."""
 
 PoseOnBody = tuple[Sequence[float], Sequence[float]]
 """Position (m) and orientation (wxyz) of a frame in another one."""
+
+
+def array_sizes(requirement: Requirement, num_envs: int, bodies: int, joints: int) -> dict[str, tuple[int, ...]]:
+    """Return the arrays of a requirement in `ARRAYS` and their shapes, with the env axis."""
+    counts = {"body": bodies, "joint": joints}
+    return {
+        name: (num_envs, *(counts[size] if isinstance(size, str) else size for size in shape))
+        for name, shape in ARRAYS[requirement].items()
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,16 +41,17 @@ def report_fault(report: Requirement) -> str | None:
 
 def names_fault(engine: Engine, report: Requirement) -> str | None:
     """Return which geom or body of a CONTACT_REPORT the engine does not have, or None."""
-    (kind, names), secondary = report.args[:2]
-    for what, word, wanted in (("primary", kind, names), ("secondary", *(_pair(secondary)))):
-        for name in wanted:
-            try:
-                engine.frame(_KINDS[word], name)
-            except UnknownNameError:
-                known = engine.names(_KINDS[word])
-                return f"{what}: there is no {_KINDS[word]} {name!r}.{nearest(name, known)} There are: {listed(known)}."
+    for what, word, name in named(report):
+        try:
+            engine.frame(_KINDS[word], name)
+        except UnknownNameError:
+            known = engine.names(_KINDS[word])
+            return f"{what}: there is no {_KINDS[word]} {name!r}.{nearest(name, known)} There are: {listed(known)}."
     return None
 
 
-def _pair(secondary: tuple[str, str] | None) -> tuple[str, tuple[str, ...]]:
-    return ("geom", ()) if secondary is None else (secondary[0], (secondary[1],))
+def named(report: Requirement) -> list[tuple[str, str, str]]:
+    """Return what a CONTACT_REPORT names: ``"primary"`` or ``"secondary"``, kind and name."""
+    (kind, names), secondary = report.args[:2]
+    primaries = [("primary", kind, name) for name in names]
+    return primaries if secondary is None else [*primaries, ("secondary", *secondary)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -156,7 +156,7 @@ def copies(arrays: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {name: array.clone() for name, array in arrays.items()}
 
 
-def restore(arrays: Mapping[str, torch.Tensor], saved: Mapping[str, torch.Tensor]) -> Iterable[str]:
+def restore(arrays: Mapping[str, torch.Tensor], saved: Mapping[str, torch.Tensor]) -> list[str]:
     """Copy saved arrays back in place and return the names of those that were not saved."""
     for name, array in arrays.items():
         if name in saved:

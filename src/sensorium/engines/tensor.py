@@ -11,7 +11,7 @@ import torch
 
 from sensorium.compute import check_envs
 from sensorium.compute.devices import keeps_current, resolve_device
-from sensorium.engines.base import Engine, FrameOnBody, NameKind, NativeSensor
+from sensorium.engines.base import ARRAYS, NATIVE_ARRAY, Engine, FrameOnBody, NameKind, NativeSensor, array_sizes
 from sensorium.engines.contact import contact_fault, is_contact
 from sensorium.engines.envs import (
     as_tensor,
@@ -26,21 +26,7 @@ from sensorium.engines.envs import (
 )
 from sensorium.errors import ArgumentError, ModelError, UnknownNameError, listed, nearest, shown
 from sensorium.geometry.shapes import Shape
-from sensorium.spec import (
-    BODY_ACCELERATION,
-    BODY_POSE,
-    BODY_VELOCITY,
-    GRAVITY,
-    JOINT_EFFORT,
-    JOINT_STATE,
-    JOINT_TORQUE,
-    JOINT_WRENCH,
-    MAGNETIC,
-    SHAPES,
-    Requirement,
-    contact_array,
-    contact_columns,
-)
+from sensorium.spec import SHAPES, Requirement, contact_array, contact_columns
 
 Provides = Literal[
     "pose",
@@ -57,32 +43,26 @@ Provides = Literal[
 Site = str | FrameOnBody | tuple[Any, ...]
 """Where a site is: on a body's origin (its name), `(body name, pos)`, `(body name, pos, quat)` or a FrameOnBody."""
 
-_WORD: dict[Requirement, str] = {
-    BODY_POSE: "pose",
-    BODY_VELOCITY: "velocity",
-    BODY_ACCELERATION: "acceleration",
-    GRAVITY: "gravity",
-    MAGNETIC: "magnetic",
-    JOINT_STATE: "joint_state",
-    JOINT_EFFORT: "joint_effort",
-    JOINT_TORQUE: "joint_torque",
-    JOINT_WRENCH: "joint_wrench",
-}
-_ARRAYS: dict[str, dict[str, tuple[str | int, ...]]] = {
-    "pose": {"body_pos_w": ("body", 3), "body_quat_w": ("body", 4)},
-    "velocity": {"body_lin_vel_w": ("body", 3), "body_ang_vel_w": ("body", 3)},
-    "acceleration": {"body_lin_acc_w": ("body", 3), "body_ang_acc_w": ("body", 3)},
-    "gravity": {"gravity_w": (3,)},
-    "magnetic": {"magnetic_w": (3,)},
-    "joint_state": {"joint_pos": ("joint",), "joint_vel": ("joint",)},
-    "joint_effort": {"joint_effort": ("joint",)},
-    "joint_torque": {"joint_torque": ("joint",)},
-    "joint_wrench": {"body_parent_force_w": ("body", 3), "body_parent_torque_w": ("body", 3)},
-    "contact": {},
-}
+_WORD = {requirement: requirement.kind.lower().removeprefix("body_") for requirement in ARRAYS}
+_WORDS = {**{word: ARRAYS[requirement] for requirement, word in _WORD.items()}, "contact": {}}
 """What a word of `provides` brings: array name to its shape after the env axis; a contact report brings its own."""
-_NATIVE = "native:"
 _ATTRIBUTES = ("num_envs", "dt", "device", "tick", "lag", "prepared", "provides", "native", "contacts", "motion")
+
+
+class _Array:
+    """An array of a `TensorEngine`; an assignment copies into the tensor."""
+
+    def __init__(self, doc: str) -> None:
+        self.__doc__ = doc
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, engine: TensorEngine | None, owner: type) -> torch.Tensor:
+        return self if engine is None else engine._get(self._name)  # type: ignore[return-value]
+
+    def __set__(self, engine: TensorEngine, value: Any) -> None:
+        engine._assign(self._name, value)
 
 
 class NativeArrays(Mapping[str, torch.Tensor]):
@@ -95,11 +75,11 @@ class NativeArrays(Mapping[str, torch.Tensor]):
         if name not in self._names:
             fix = "Name it in TensorEngine(..., native={name: dim})."
             raise UnknownNameError("native sensor", name, self._names, fix)
-        return self._engine._get(f"{_NATIVE}{name}")
+        return self._engine._get(f"{NATIVE_ARRAY}{name}")
 
     def __setitem__(self, name: str, value: Any) -> None:
         self[name]
-        self._engine._assign(f"{_NATIVE}{name}", value)
+        self._engine._assign(f"{NATIVE_ARRAY}{name}", value)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -257,8 +237,8 @@ class TensorEngine(Engine):
         if not isinstance(quat_order, str) or quat_order not in ("wxyz", "xyzw"):
             raise ArgumentError(f"quat_order: got {shown(quat_order)}, expected 'wxyz' or 'xyzw'.")
         for word in words:
-            if word not in _ARRAYS:
-                raise ArgumentError(f"provides: got {shown(word)}, expected any of {listed(_ARRAYS)}.")
+            if word not in _WORDS:
+                raise ArgumentError(f"provides: got {shown(word)}, expected any of {listed(_WORDS)}.")
         self.dt = time_step(dt, "dt")
         self.device = resolve_device(device)
         self.tick = 0
@@ -283,17 +263,27 @@ class TensorEngine(Engine):
         self.native = NativeArrays(self)
         self.contacts = ContactArrays(self)
         self.motion = motion
-        counts = {"body": len(self._bodies), "joint": len(self._joints)}
+        self._make_arrays(quat_order)
+        if "gravity" in self.provides:
+            self._assign("gravity_w", gravity)
+        if magnetic is not None:
+            self._assign("magnetic_w", magnetic)
+        self._move()
+        self.refresh()
+
+    def _make_arrays(self, quat_order: str) -> None:
         sizes = {
-            name: (num_envs, *(counts[size] if isinstance(size, str) else size for size in shape))
-            for word, arrays in _ARRAYS.items()
+            name: size
+            for requirement, word in _WORD.items()
             if word in self.provides
-            for name, shape in arrays.items()
+            for name, size in array_sizes(requirement, self.num_envs, len(self._bodies), len(self._joints)).items()
         }
-        sizes |= {f"{_NATIVE}{sensor.name}": (num_envs, sensor.dim) for sensor in self._native}
+        sizes |= {f"{NATIVE_ARRAY}{sensor.name}": (self.num_envs, sensor.dim) for sensor in self._native}
         per_env = 4 * sum(math.prod(size[1:]) for size in sizes.values())
         check_envs("TensorEngine", self.num_envs, per_env, self.device)
-        self._arrays = {name: torch.zeros(size, dtype=torch.float32, device=device) for name, size in sizes.items()}
+        self._arrays = {
+            name: torch.zeros(size, dtype=torch.float32, device=self.device) for name, size in sizes.items()
+        }
         self._open: dict[str, torch.Tensor] = {
             name: array for name, array in self._arrays.items() if name != "body_quat_w"
         }
@@ -302,18 +292,12 @@ class TensorEngine(Engine):
             self._arrays["body_quat_w"][..., 0] = 1.0
             quat = self._arrays["body_quat_w"]
             if quat_order == "xyzw":
-                self._order = torch.tensor([3, 0, 1, 2], device=device)
+                self._order = torch.tensor([3, 0, 1, 2], device=self.device)
                 quat = torch.zeros_like(quat)
                 quat[..., 3] = 1.0
             else:
                 self._open["body_quat_w"] = quat
             self._open["body_quat"] = quat
-        if "gravity" in self.provides:
-            self._assign("gravity_w", gravity)
-        if magnetic is not None:
-            self._assign("magnetic_w", magnetic)
-        self._move()
-        self.refresh()
 
     def __repr__(self) -> str:
         return (
@@ -383,10 +367,9 @@ class TensorEngine(Engine):
         if row < 0 and not shape.is_static and not shape.fault:
             raise ModelError(f"shape {shape.name!r}: is_static=False on the world, which never moves: name a body.")
         if not shape.is_static and not shape.fault and "pose" not in self.provides:
-            words = tuple(word for word in _ARRAYS if word in self.provides or word == "pose")
             raise ModelError(
                 f"shape {shape.name!r} moves with body {self._bodies[row]!r}, but nobody says that its pose will be "
-                f"written: give TensorEngine(..., provides={words!r}), or the shape is_static=True and its place in "
+                f"written: give {self._providing('pose')}, or the shape is_static=True and its place in "
                 "the world."
             )
         return replace(shape, body=row)
@@ -396,7 +379,7 @@ class TensorEngine(Engine):
     def _get(self, name: str) -> torch.Tensor:
         array = self._arrays.get(name, self._open.get(name))
         if array is None:
-            word = next((word for word, names in _ARRAYS.items() if name in names), "pose")
+            word = next((word for word, names in _WORDS.items() if name in names), "pose")
             raise AttributeError(f"this TensorEngine has no {name}: add {word!r} to provides={sorted(self.provides)}.")
         return array
 
@@ -419,140 +402,27 @@ class TensorEngine(Engine):
                 "broadcasts to it."
             ) from None
 
-    @property
-    def body_pos_w(self) -> torch.Tensor:
-        """Positions of the bodies `[env, body, 3]`, m."""
-        return self._get("body_pos_w")
-
-    @body_pos_w.setter
-    def body_pos_w(self, value: Any) -> None:
-        self._assign("body_pos_w", value)
-
-    @property
-    def body_quat_w(self) -> torch.Tensor:
-        """Unit quaternions of the bodies `[env, body, 4]`, wxyz; written from `body_quat` where quat_order is xyzw."""
-        return self._get("body_quat_w")
-
-    @body_quat_w.setter
-    def body_quat_w(self, value: Any) -> None:
-        self._assign("body_quat_w", value)
-
-    @property
-    def body_quat(self) -> torch.Tensor:
-        """Unit quaternions of the bodies `[env, body, 4]` in the order `quat_order`; yours to write."""
-        return self._get("body_quat")
-
-    @body_quat.setter
-    def body_quat(self, value: Any) -> None:
-        self._assign("body_quat", value)
-
-    @property
-    def body_lin_vel_w(self) -> torch.Tensor:
-        """Linear velocities at the body frame origins `[env, body, 3]`, m/s."""
-        return self._get("body_lin_vel_w")
-
-    @body_lin_vel_w.setter
-    def body_lin_vel_w(self, value: Any) -> None:
-        self._assign("body_lin_vel_w", value)
-
-    @property
-    def body_ang_vel_w(self) -> torch.Tensor:
-        """Angular velocities of the bodies `[env, body, 3]`, rad/s, world axes."""
-        return self._get("body_ang_vel_w")
-
-    @body_ang_vel_w.setter
-    def body_ang_vel_w(self, value: Any) -> None:
-        self._assign("body_ang_vel_w", value)
-
-    @property
-    def body_lin_acc_w(self) -> torch.Tensor:
-        """Coordinate accelerations at the body frame origins (0 at rest) `[env, body, 3]`, m/s^2."""
-        return self._get("body_lin_acc_w")
-
-    @body_lin_acc_w.setter
-    def body_lin_acc_w(self, value: Any) -> None:
-        self._assign("body_lin_acc_w", value)
-
-    @property
-    def body_ang_acc_w(self) -> torch.Tensor:
-        """Angular accelerations of the bodies `[env, body, 3]`, rad/s^2, world axes."""
-        return self._get("body_ang_acc_w")
-
-    @body_ang_acc_w.setter
-    def body_ang_acc_w(self, value: Any) -> None:
-        self._assign("body_ang_acc_w", value)
-
-    @property
-    def gravity_w(self) -> torch.Tensor:
-        """Gravity `[env, 3]`, m/s^2."""
-        return self._get("gravity_w")
-
-    @gravity_w.setter
-    def gravity_w(self, value: Any) -> None:
-        self._assign("gravity_w", value)
-
-    @property
-    def magnetic_w(self) -> torch.Tensor:
-        """Magnetic flux `[env, 3]`, in the unit you choose."""
-        return self._get("magnetic_w")
-
-    @magnetic_w.setter
-    def magnetic_w(self, value: Any) -> None:
-        self._assign("magnetic_w", value)
-
-    @property
-    def joint_pos(self) -> torch.Tensor:
-        """Positions of the joints `[env, joint]`, rad (slide: m)."""
-        return self._get("joint_pos")
-
-    @joint_pos.setter
-    def joint_pos(self, value: Any) -> None:
-        self._assign("joint_pos", value)
-
-    @property
-    def joint_vel(self) -> torch.Tensor:
-        """Velocities of the joints `[env, joint]`, rad/s (slide: m/s)."""
-        return self._get("joint_vel")
-
-    @joint_vel.setter
-    def joint_vel(self, value: Any) -> None:
-        self._assign("joint_vel", value)
-
-    @property
-    def joint_effort(self) -> torch.Tensor:
-        """What the actuators exert at the joints `[env, joint]`, N m (slide: N)."""
-        return self._get("joint_effort")
-
-    @joint_effort.setter
-    def joint_effort(self, value: Any) -> None:
-        self._assign("joint_effort", value)
-
-    @property
-    def joint_torque(self) -> torch.Tensor:
-        """What the drives pass on at the gearbox outputs `[env, joint]`, N m (slide: N)."""
-        return self._get("joint_torque")
-
-    @joint_torque.setter
-    def joint_torque(self, value: Any) -> None:
-        self._assign("joint_torque", value)
-
-    @property
-    def body_parent_force_w(self) -> torch.Tensor:
-        """Forces that the parents exert on the bodies through their joints `[env, body, 3]`, N, world axes."""
-        return self._get("body_parent_force_w")
-
-    @body_parent_force_w.setter
-    def body_parent_force_w(self, value: Any) -> None:
-        self._assign("body_parent_force_w", value)
-
-    @property
-    def body_parent_torque_w(self) -> torch.Tensor:
-        """Torques of the parents on the bodies about the body frame origins `[env, body, 3]`, N m, world axes."""
-        return self._get("body_parent_torque_w")
-
-    @body_parent_torque_w.setter
-    def body_parent_torque_w(self, value: Any) -> None:
-        self._assign("body_parent_torque_w", value)
+    body_pos_w = _Array("Positions of the bodies `[env, body, 3]`, m.")
+    body_quat_w = _Array(
+        "Unit quaternions of the bodies `[env, body, 4]`, wxyz; written from `body_quat` where quat_order is xyzw."
+    )
+    body_quat = _Array("Unit quaternions of the bodies `[env, body, 4]` in the order `quat_order`; yours to write.")
+    body_lin_vel_w = _Array("Linear velocities at the body frame origins `[env, body, 3]`, m/s.")
+    body_ang_vel_w = _Array("Angular velocities of the bodies `[env, body, 3]`, rad/s, world axes.")
+    body_lin_acc_w = _Array("Coordinate accelerations at the body frame origins (0 at rest) `[env, body, 3]`, m/s^2.")
+    body_ang_acc_w = _Array("Angular accelerations of the bodies `[env, body, 3]`, rad/s^2, world axes.")
+    gravity_w = _Array("Gravity `[env, 3]`, m/s^2.")
+    magnetic_w = _Array("Magnetic flux `[env, 3]`, in the unit you choose.")
+    joint_pos = _Array("Positions of the joints `[env, joint]`, rad (slide: m).")
+    joint_vel = _Array("Velocities of the joints `[env, joint]`, rad/s (slide: m/s).")
+    joint_effort = _Array("What the actuators exert at the joints `[env, joint]`, N m (slide: N).")
+    joint_torque = _Array("What the drives pass on at the gearbox outputs `[env, joint]`, N m (slide: N).")
+    body_parent_force_w = _Array(
+        "Forces that the parents exert on the bodies through their joints `[env, body, 3]`, N, world axes."
+    )
+    body_parent_torque_w = _Array(
+        "Torques of the parents on the bodies about the body frame origins `[env, body, 3]`, N m, world axes."
+    )
 
     # Engine ------------------------------------------------------------------------------------------------------
 
@@ -616,9 +486,13 @@ class TensorEngine(Engine):
             return "a TensorEngine does not have it yet."
         if word in self.provides:
             return None
-        arrays = " and ".join(f"engine.{name}" for name in _ARRAYS[word])
-        words = tuple(w for w in _ARRAYS if w in self.provides or w == word)
-        return f"nobody says that it will be written. Give TensorEngine(..., provides={words!r}) and write {arrays}."
+        arrays = " and ".join(f"engine.{name}" for name in _WORDS[word])
+        return f"nobody says that it will be written. Give {self._providing(word)} and write {arrays}."
+
+    def _providing(self, word: str) -> str:
+        """Return how to make this engine with one more word of `provides`."""
+        words = tuple(each for each in _WORDS if each in self.provides or each == word)
+        return f"TensorEngine(..., provides={words!r})"
 
     def grants_late(self, requirement: Requirement) -> bool:
         """Whether a requirement may be prepared late: all that `provides` names is there from the start."""
@@ -638,9 +512,8 @@ class TensorEngine(Engine):
 
     def _supports_contacts(self, report: Requirement) -> str | None:
         if "contact" not in self.provides:
-            words = tuple(word for word in _ARRAYS if word in self.provides or word == "contact")
             return (
-                f"nobody says that it will be written. Give TensorEngine(..., provides={words!r}) and write "
+                f"nobody says that it will be written. Give {self._providing('contact')} and write "
                 "engine.contacts[requirement]."
             )
         return contact_fault(self, report)

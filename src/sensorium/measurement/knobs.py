@@ -13,7 +13,7 @@ import numpy as np
 import torch
 import warp as wp
 
-from sensorium.cfg import LARGEST, SimpleSensorCfg, amount_bounds, parse_amount
+from sensorium.cfg import COLUMN_KNOBS, LARGEST, SimpleSensorCfg, amount_bounds, parse_amount
 from sensorium.compute import Compute
 from sensorium.compute.clock import Clock
 from sensorium.errors import ConfigError, Fault, UnknownNameError, shown
@@ -311,13 +311,12 @@ class Knobs:
                 raise ConfigError.single(title, knob, amount, str(error)) from None
 
     def _parse_name(self, knob: str) -> tuple[str, str | None]:
-        known = (*CHAIN_KNOBS, "noise_density", "random_walk_density")
-        if knob in known:
+        if knob in COLUMN_KNOBS:
             return knob, None
         prefix, _, rest = knob.partition("_")
-        if prefix in self.prefixes and rest in known:
+        if prefix in self.prefixes and rest in COLUMN_KNOBS:
             return rest, self.prefixes[prefix]
-        names = [*known, *(f"{prefix}_{name}" for prefix in self.prefixes for name in known)]
+        names = [*COLUMN_KNOBS, *(f"{prefix}_{name}" for prefix in self.prefixes for name in COLUMN_KNOBS)]
         raise UnknownNameError(f"knob of sensor {self.label!r}", knob, names)
 
     @property

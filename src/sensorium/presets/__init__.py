@@ -52,7 +52,6 @@ DepthCameraName = Literal["d435", "kinect_v1"]
 """The presets of depth cameras."""
 LidarName = Literal["vlp16", "os1_64", "mid360"]
 """The presets of lidars."""
-_COLUMN_KNOBS = ("noise", "bias", "random_walk", "resolution")
 
 
 def presets() -> Presets:
@@ -143,12 +142,14 @@ def _select(base: dict[str, Any], wanted: set[str]) -> None:
 
 def _yield_knobs(base: dict[str, Any], given: dict[str, Any], prefixes: Mapping[str, str]) -> None:
     """Let the given knobs win field by field: ``noise`` and ``noise_density`` are one knob, however it is written."""
+    from sensorium.cfg import COLUMN_KNOBS
+
     for written in list(given):
         head, _, tail = written.partition("_")
         prefix, knob = (head, tail) if head in prefixes else ("", written)
-        plain = knob.removesuffix("_density")
-        if plain not in _COLUMN_KNOBS:
+        if knob not in COLUMN_KNOBS:
             continue
+        plain = knob.removesuffix("_density")
         value = given[written]
         for variant in (plain, f"{plain}_density"):
             amounts = base.get(variant)

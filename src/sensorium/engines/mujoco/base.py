@@ -4,21 +4,36 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import mujoco
 import numpy as np
 import torch
 
-from sensorium.compute import Compute, Segment, keeps_current, pinned, resolve_device
-from sensorium.engines.base import CameraLens, Engine, FrameOnBody, NameKind, NativeSensor, PoseOnBody
-from sensorium.engines.envs import mark, time_step
-from sensorium.engines.mujoco.contacts import contact_shape, contacts
-from sensorium.engines.mujoco.derived import NEEDS, PARTS, Build, native_array, stage_of
+from sensorium.compute import Compute, keeps_current, resolve_device
+from sensorium.engines.base import (
+    ARRAYS,
+    NATIVE_ARRAY,
+    CameraLens,
+    Engine,
+    FrameOnBody,
+    NameKind,
+    NativeSensor,
+    PoseOnBody,
+)
+from sensorium.engines.contact import is_contact
+from sensorium.engines.envs import copies, restore, time_step
+from sensorium.engines.mujoco.contacts import contact_reason, lacks_contacts
+from sensorium.engines.mujoco.derived import Derived
 from sensorium.engines.mujoco.hidden import hidden
-from sensorium.engines.mujoco.native import Declared, describe, native, sensor_id
+from sensorium.engines.mujoco.native import Declared, describe, reason, sensor_id
+from sensorium.engines.mujoco.needs import NEEDS, needs_wrenches, stage_of
 from sensorium.engines.mujoco.shapes import model_shapes
+from sensorium.engines.mujoco.sleep import is_held, lacks_held, sleeps, static_wrench_fault
+from sensorium.engines.mujoco.spec import computes_acceleration, has_elements, sensors_disabled
+from sensorium.engines.mujoco.torque import torque_fault
 from sensorium.engines.offsets import FIELDS, LiveOffsets
 from sensorium.errors import (
     ArgumentError,
@@ -30,7 +45,7 @@ from sensorium.errors import (
     listed,
 )
 from sensorium.geometry.shapes import Shape
-from sensorium.spec import Requirement, contact_array
+from sensorium.spec import JOINT_TORQUE, JOINT_WRENCH, SHAPES, Requirement
 
 _OBJECTS = {
     "body": mujoco.mjtObj.mjOBJ_BODY,
@@ -48,108 +63,6 @@ LIMITS = {
     int(_WARNING.mjWARN_CNSTRFULL): "constraints, and all were dropped: contacts have no force",
 }
 """MuJoCo's warnings that its memory was too small, and for what."""
-
-
-@dataclass(slots=True)
-class Derived:
-    """The derived arrays of one engine and the launches that fill them.
-
-    Attributes:
-        arrays: name to float32 tensor on the engine's device; a tensor object is never replaced. Native sensors that
-            were prepared at once are views of one block.
-    """
-
-    num_envs: int
-    device: str
-    compute: Compute
-    arrays: dict[str, torch.Tensor] = field(default_factory=dict)
-    _storage: dict[str, torch.Tensor] = field(default_factory=dict)  # the arrays and blocks themselves
-    _host: dict[str, torch.Tensor] = field(default_factory=dict)  # the same, where the kernels write
-    _blocks: dict[str, list[Requirement]] = field(default_factory=dict)
-    _all: Segment | None = None
-    _masked: Segment | None = None
-    _sources: list[Any] = field(default_factory=list)
-
-    def build(
-        self,
-        model: Any,
-        body_ids: Sequence[int],
-        joint_ids: Sequence[int],
-        prepared: frozenset[Requirement],
-        sources: Mapping[str, np.ndarray],
-    ) -> None:
-        """Allocate what `prepared` brings and record the launches that read `sources`.
-
-        Args:
-            model: the MjModel.
-            body_ids: MuJoCo's body id of each body row.
-            joint_ids: MuJoCo's joint id of each joint row.
-            prepared: requirements granted.
-            sources: float64 arrays `[env, ...]` at fixed addresses: the fields needed, of MjData and of the model.
-        """
-        counts = {"body": len(body_ids), "joint": len(joint_ids)}
-        for requirement, need in NEEDS.items():
-            if requirement in prepared:
-                for name, shape in need.arrays.items():
-                    sizes = (counts[size] if isinstance(size, str) else size for size in shape)
-                    self.arrays[name] = self._allocate(name, (self.num_envs, *sizes))
-        self._allocate_native(model, prepared)
-        for report in contacts(prepared):
-            name = contact_array(report)
-            self.arrays[name] = self._allocate(name, (self.num_envs, *contact_shape(report)))
-        room = Build(model, body_ids, joint_ids, prepared, sources, self._host, self._blocks)
-        launches = [launch for part in PARTS if (launch := part(room)) is not None]
-
-        def launch_all() -> None:
-            for launch in launches:
-                launch(self.compute)
-
-        self._sources = [*sources.values(), launches]
-        self._all = self.compute.record(launch_all)
-        self._masked = self.compute.record(launch_all, mask=self.compute.reset_envs)
-
-    def _allocate_native(self, model: Any, prepared: frozenset[Requirement]) -> None:
-        """Give native sensors that have no place yet a block of their own, so that no other ever moves."""
-        placed = {requirement for block in self._blocks.values() for requirement in block}
-        new = [requirement for requirement in native(prepared) if requirement not in placed]
-        if not new:
-            return
-        sizes = [int(model.sensor_dim[sensor_id(model, requirement)]) for requirement in new]
-        name = f"native block {len(self._blocks)}"
-        block = self._allocate(name, (self.num_envs, sum(sizes)))
-        self._blocks[name] = new
-        for requirement, values in zip(new, torch.split(block, sizes, dim=1), strict=True):
-            self.arrays[native_array(requirement)] = values
-
-    def _allocate(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
-        if name in self._storage and self._storage[name].shape == shape:
-            return self._storage[name]
-        fresh = torch.zeros(shape, dtype=torch.float32, device=self.compute.device)
-        if name == "body_quat_w":
-            fresh[..., 0] = 1.0
-        on_host = self.compute.device == self.device
-        host = fresh if on_host else pinned(shape, torch.float32, self.device).copy_(fresh)
-        array = host if on_host else host.to(self.device)
-        if name in self._storage:
-            self._storage[name].set_(array)  # type: ignore[call-overload]  # the same tensor object, new memory
-            array = self._storage[name]
-        self._storage[name] = array
-        self._host[name] = array if on_host else host
-        return array
-
-    def convert(self, env_ids: torch.Tensor | None = None) -> None:
-        """Fill the arrays, of all envs or of some, from the source fields as they are now."""
-        assert self._all is not None and self._masked is not None
-        if env_ids is None:
-            self._all.run()
-        else:
-            mask = self.compute.reset_envs
-            mark(mask, env_ids)
-            self._masked.run()
-            mask.zero_()
-        if self.compute.device != self.device:
-            for name, array in self._storage.items():
-                array.copy_(self._host[name])
 
 
 BAD_STATE = [int(getattr(_WARNING, f"mjWARN_BAD{what}")) for what in ("QPOS", "QVEL", "QACC")]
@@ -178,11 +91,19 @@ class MujocoModelEngine(Engine):
     - CONTACT_REPORT: `contact_array(requirement) [env, primary, slot, column]`. `found` also counts contacts in the gap
       zone of a geom, which have no force. With ``netforce``, dist is 0, normal and tangent are the x and y axes.
 
+    State is open as `qpos`, `qvel`, `act`, `ctrl`, `mocap_pos`, `mocap_quat`, `gravity` and `magnetic`, in the type of
+    the simulator: float64 of MuJoCo, float32 of mujoco_warp.
+
     Rows of bodies follow `names("body")`: the bodies of the model without the world. Rows of joints follow
     `names("scalar_joint")`: hinges and slides that have a name.
     """
 
     name = "mujoco"
+    _model: Any
+    _computes_when_fresh = True
+    """Whether with `fresh=True` accelerations and wrenches of bodies are computed whatever sensors the model has."""
+    _reads_friction = False
+    """Whether the engine reads the dry friction at joints itself, instead of computing it."""
 
     @keeps_current
     def __init__(self, num_envs: int, device: str, fresh: bool, threads: int | None) -> None:
@@ -194,8 +115,10 @@ class MujocoModelEngine(Engine):
         self.prepared: frozenset[Requirement] = frozenset()
         self._derived = self._new_derived(threads)
         self._offsets = LiveOffsets(self._derived.compute, self.device)
-        self._stage = 0
-        self._dirty = True
+        self.stage = 0
+        """The highest mjtStage that a prepared requirement needs."""
+        self._dirty = self._needs_forward = True
+        self._previous: dict[str, Any] = {}  # state of one tick ago, where derived state is that old
         self._body_row: dict[int, int] = {}
         self._names: dict[str, dict[str, int]] = {}
         self._described: Declared | None = None
@@ -322,9 +245,69 @@ class MujocoModelEngine(Engine):
     def _joint_ids(self) -> list[int]:
         return list(self._names["scalar_joint"].values())
 
+    def _derive(self, prepared: frozenset[Requirement]) -> None:
+        """Make the derived arrays of requirements that the model meets."""
+        raise NotImplementedError
+
+    def _check_time_steps(self) -> None:
+        """Raise ScheduleError where a time step was edited."""
+        raise NotImplementedError
+
     def _derive_from(self, prepared: frozenset[Requirement], sources: Mapping[str, Any]) -> None:
-        self._derived.build(self.model, self._body_ids, self._joint_ids, prepared, sources)
-        self._stage = stage_of(self.model, prepared)
+        tensors = {name: _shared(values) for name, values in sources.items()}
+        self._derived.build(self.model, self._body_ids, self._joint_ids, prepared, tensors)
+        self.stage = stage_of(self.model, prepared)
+
+    def _compute(self, current: bool) -> None:
+        """Bring MuJoCo's fields up to date.
+
+        Args:
+            current: whether they must be of the state now; else of the tick before.
+        """
+        raise NotImplementedError
+
+    def _follow_offsets(self, ids: torch.Tensor | None = None) -> None:
+        """Bring mounts of all envs, or of some, to where the model has them on their bodies."""
+        raise NotImplementedError
+
+    def refresh(self) -> None:
+        """Bring derived arrays up to the current tick (minus `lag`); nothing happens where they already are."""
+        self._ensure()
+        if not self._dirty:
+            return
+        current = self.fresh or self._needs_forward
+        self._compute(current)
+        if current:
+            self.lag = 0
+        self._derived.convert()
+        self._follow_offsets()
+        self._dirty = self._needs_forward = False
+
+    def forward(self) -> None:
+        """Recompute derived state from the state as it is now, without taking time; it is then current (`lag` 0)."""
+        self._dirty = self._needs_forward = True
+        self.refresh()
+
+    def _note_ticks(self) -> None:
+        """Note that the state is newer than what is derived from it."""
+        self._dirty, self._needs_forward = True, False
+        self.lag = 0 if self.fresh else 1
+
+    def state(self) -> dict[str, Any]:
+        """Return tick and derived arrays, and what else a subclass needs to resume."""
+        self.refresh()
+        return {"tick": self.tick, "lag": self.lag, "arrays": copies(self._derived.arrays)}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state` returned."""
+        self.tick, self.lag = int(state["tick"]), int(state["lag"])
+        missing = restore(self._own_arrays(), state["arrays"])
+        self._follow_offsets()
+        self._dirty = self._needs_forward = bool(missing)
+
+    def _own_arrays(self) -> Mapping[str, torch.Tensor]:
+        """Return the derived arrays that are not restored with the state."""
+        return self._derived.arrays
 
     def names(self, kind: NameKind) -> tuple[str, ...]:
         """Return all names of a kind in the order of the model, without the world and without hidden elements.
@@ -407,6 +390,126 @@ class MujocoModelEngine(Engine):
         """Return MuJoCo's id of a named element."""
         return self._names[kind][name]
 
+    # Support ---------------------------------------------------------------------------------------------------------
+
+    def supports(self, requirement: Requirement) -> str | None:
+        """Return None where the engine can give the requirement, else the reason and the fix."""
+        kind, options = requirement.kind, self._model_options
+        if requirement == SHAPES:
+            return None
+        if requirement not in NEEDS and kind not in ("NATIVE_SENSOR", "CONTACT_REPORT", "MODEL_ELEMENTS"):
+            return "it is not available from this engine yet."
+        needs_sensor = self._needs_sensor(requirement)
+        fix = "use fresh=True, or " if needs_sensor and self._computes_when_fresh else ""
+        why = None
+        if needs_sensor and sensors_disabled(options):
+            return f'the model has <flag sensor="disable"/>, with which MuJoCo computes none: {fix}remove it.'
+        if kind == "NATIVE_SENSOR":
+            why = reason(requirement, self.prepared, self._declared_types(), self._model, options)
+        elif kind == "CONTACT_REPORT":
+            why = contact_reason(self, requirement, self.model)
+        elif requirement == JOINT_TORQUE:
+            held = needs_sensor and sleeps(options)
+            why = torque_fault(self.model, friction_known=self._reads_friction, held=held)
+        if why is not None or not self._lacks(requirement):
+            return why
+        missing = f"what {kind} needs is not in the model"
+        if needs_sensor and sleeps(options):
+            missing = "MuJoCo computes this of bodies that sleep only for sensors on each of them"
+        elif needs_sensor:
+            missing = "MuJoCo computes body accelerations and wrenches only for a sensor that needs them"
+        elif kind == "NATIVE_SENSOR":
+            missing = "this sensor is not in the model"
+        return self._cannot_change(missing, f"{fix}call sn.prepare(spec, sensors) on the MjSpec before you compile it")
+
+    def supports_on(self, requirement: Requirement, body: int) -> str | None:
+        """Return None where the engine can give a supported requirement of one body, else the reason and the fix."""
+        if requirement != JOINT_WRENCH or self._computes_wrenches or body < 0:
+            return None
+        return static_wrench_fault(self.model, self._body_ids[body])
+
+    @property
+    def _computes_wrenches(self) -> bool:
+        """Whether accelerations and wrenches of bodies are computed whatever sensors the model has."""
+        return self.fresh and self._computes_when_fresh
+
+    @property
+    def _model_options(self) -> Any:
+        """The model's options, compiled or not."""
+        return self._model.opt
+
+    def _needs_sensor(self, requirement: Requirement) -> bool:
+        """Whether native sensors make MuJoCo compute what a requirement needs, or hold it while bodies sleep."""
+        needs = is_held(requirement) if sleeps(self._model_options) else needs_wrenches(requirement)
+        return needs and not self._computes_wrenches
+
+    def _lacks(self, requirement: Requirement) -> bool:
+        """Whether the compiled model must change for a requirement; where there is none yet, it must be made."""
+        model = self._model
+        if model is None:
+            return True
+        if requirement.kind == "MODEL_ELEMENTS":
+            return not has_elements(model, requirement)
+        if requirement.kind == "NATIVE_SENSOR":
+            return sensor_id(model, requirement) < 0
+        if is_contact(requirement):
+            return lacks_contacts(model, requirement)
+        if not self._needs_sensor(requirement):
+            return False
+        return lacks_held(model, requirement) if sleeps(model.opt) else not computes_acceleration(model)
+
+    def _cannot_change(self, why: str, fix: str) -> str | None:
+        """Return what to say where the model lacks something and cannot be changed, else None."""
+        return f"{why}, and a compiled model cannot be changed: {fix}."
+
+    # State -----------------------------------------------------------------------------------------------------------
+
+    def _state_view(self, name: str) -> torch.Tensor:
+        """Return a field of the state, or of the model's options (`"opt.gravity"`), `[env, ...]`."""
+        raise NotImplementedError
+
+    @property
+    def qpos(self) -> torch.Tensor:
+        """Positions `[env, nq]`, m and rad: the live state; a write counts after `forward()` or a step."""
+        return self._state_view("qpos")
+
+    @property
+    def qvel(self) -> torch.Tensor:
+        """Velocities `[env, nv]`, m/s and rad/s, as `qpos`."""
+        return self._state_view("qvel")
+
+    @property
+    def act(self) -> torch.Tensor:
+        """Actuator activations `[env, na]`, as `qpos`."""
+        return self._state_view("act")
+
+    @property
+    def ctrl(self) -> torch.Tensor:
+        """Controls `[env, nu]`, in the actuators' units, as `qpos`."""
+        return self._state_view("ctrl")
+
+    @property
+    def mocap_pos(self) -> torch.Tensor:
+        """Positions of mocap bodies `[env, mocap, 3]`, m, world, as `qpos`."""
+        return self._state_view("mocap_pos")
+
+    @property
+    def mocap_quat(self) -> torch.Tensor:
+        """Orientations of mocap bodies `[env, mocap, 4]`, wxyz, world, as `qpos`."""
+        return self._state_view("mocap_quat")
+
+    @property
+    def gravity(self) -> torch.Tensor:
+        """Gravity of each environment `[env, 3]`, m/s^2, world, as `qpos`; a reset keeps it."""
+        return self._state_view("opt.gravity")
+
+    @property
+    def magnetic(self) -> torch.Tensor:
+        """Magnetic flux of each environment `[env, 3]`, world, in the model's unit, as `gravity`."""
+        return self._state_view("opt.magnetic")
+
+    # Model -----------------------------------------------------------------------------------------------------------
+
     def slide_joints(self) -> tuple[str, ...]:
         """Return the scalar joints that slide."""
         types, slide = self.model.jnt_type, int(mujoco.mjtJoint.mjJNT_SLIDE)
@@ -447,6 +550,10 @@ class MujocoModelEngine(Engine):
     def native_sensor(self, requirement: Requirement) -> NativeSensor | None:
         """Return what a native sensor is, declared or added; None where the model has none."""
         return describe(self.model, requirement)
+
+    def _declared_types(self) -> Mapping[str, int]:
+        """Return the model's own sensors: name to mjtSensor."""
+        return self._declared_by(self._model).types
 
     def _declared_by(self, model: Any) -> Declared:
         """Return the model's own sensors, described once for each model."""
@@ -511,9 +618,9 @@ class MujocoModelEngine(Engine):
             UnknownNameError: (a KeyError) no such array, or the requirement that brings it was not prepared.
         """
         if name not in self._derived.arrays:
-            bringer = next((str(requirement) for requirement, need in NEEDS.items() if name in need.arrays), None)
-            if name.startswith("native:"):
-                bringer = f"NATIVE_SENSOR({name.removeprefix('native:')!r})"
+            bringer = next((str(requirement) for requirement, arrays in ARRAYS.items() if name in arrays), None)
+            if name.startswith(NATIVE_ARRAY):
+                bringer = f"NATIVE_SENSOR({name.removeprefix(NATIVE_ARRAY)!r})"
             if name.startswith("contact:"):
                 bringer = "a CONTACT_REPORT, whose array contact_array(requirement) names"
             fix = f"It comes with {bringer}: prepare that first." if bringer else ""
@@ -524,10 +631,14 @@ class MujocoModelEngine(Engine):
         """Replay the conversion of MuJoCo's fields as a captured graph, or launch each kernel by itself."""
         self._derived.compute.capture = on
 
-    @property
-    def stage(self) -> int:
-        """The highest mjtStage that a prepared requirement needs."""
-        return self._stage
+
+def _shared(values: np.ndarray | torch.Tensor) -> torch.Tensor:
+    """Return a tensor of the same memory, also of an array that is read-only, which torch has no tensors for."""
+    if isinstance(values, torch.Tensor):
+        return values
+    face = values.__array_interface__
+    owner = SimpleNamespace(keeps=values, __array_interface__=face | {"data": (face["data"][0], False)})
+    return torch.from_numpy(np.asarray(owner))
 
 
 def _count(model: Any, kind: str) -> int:

@@ -12,23 +12,20 @@ its first geom.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import mujoco
 import numpy as np
-import warp as wp
 
-from sensorium.compute import Compute, Rows, kernel
-from sensorium.engines.contact import is_contact, names_fault, report_fault
+from sensorium.engines.contact import is_contact, named, names_fault, report_fault
 from sensorium.engines.mujoco.hidden import HIDDEN_PREFIX
 from sensorium.engines.mujoco.sleep import sleeps
 from sensorium.errors import ModelError, listed, nearest
-from sensorium.spec import CONTACT_FIELDS, Requirement, contact_array, contact_columns
+from sensorium.spec import CONTACT_FIELDS, Requirement, contact_array
 
 if TYPE_CHECKING:
     from sensorium.engines.base import Engine
-    from sensorium.engines.mujoco.derived import Build
 
 CONTACT_PREFIX = f"{HIDDEN_PREFIX}contact/"
 _OBJ = mujoco.mjtObj
@@ -94,10 +91,7 @@ def add_contacts(spec: Any, requirements: Iterable[Requirement]) -> None:
 
 
 def _absent(spec: Any, report: Requirement) -> str | None:
-    (kind, names), secondary = report.args[:2]
-    wanted = [("primary", kind, name) for name in names]
-    wanted += [] if secondary is None else [("secondary", *secondary)]
-    for what, word, name in wanted:
+    for what, word, name in named(report):
         elements = spec.geoms if word == "geom" else spec.bodies
         known = [element.name for element in elements if element.name]
         if name not in known:
@@ -119,12 +113,9 @@ def contact_reason(engine: Engine, report: Requirement, model: Any) -> str | Non
             return f'the model has <flag {word}="disable"/>, with which MuJoCo reports no contact forces: remove it.'
     if (why := report_fault(report) or names_fault(engine, report)) is not None:
         return why
-    (kind, names), secondary = report.args[:2]
-    wanted = [("primary", kind, name) for name in names]
-    wanted += [] if secondary is None else [("secondary", *secondary)]
     able = touchable(model)
     soft = _soft_bodies(model)
-    for what, word, name in wanted:
+    for what, word, name in named(report):
         i = int(mujoco.mj_name2id(model, _OBJ.mjOBJ_GEOM if word == "geom" else _OBJ.mjOBJ_BODY, name))
         if i < 0:
             return f"{what}: the body {name!r} has no name in the model: give it one."
@@ -201,58 +192,3 @@ def elements(model: Any, kind: str, i: int) -> tuple[set[int], set[int]]:
             if int(model.body_parentid[body]) in bodies:
                 bodies.add(body)
     return {geom for geom in range(model.ngeom) if int(model.geom_bodyid[geom]) in bodies}, bodies
-
-
-@kernel
-def convert_contacts(
-    rows: Rows,
-    columns: wp.array[wp.int32],
-    negated: wp.array[wp.uint8],
-    found: wp.array[wp.int32],
-    sensordata: wp.array2d[wp.float64],
-    # output
-    values_out: wp.array2d[wp.float32],
-) -> None:
-    """Copy one number of one slot; 0 where the column `found` is (-1: none asked)."""
-    i, item = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
-    value = sensordata[env, columns[item]]
-    if negated[item] != wp.uint8(0):
-        value = wp.float64(0.0) - value
-    if found[item] >= 0 and sensordata[env, wp.max(found[item], 0)] == wp.float64(0.0):
-        value = wp.float64(0.0)
-    values_out[env, item] = wp.float32(value)
-
-
-def contacts_part(build: Build) -> Callable[[Compute], None] | None:
-    """Return the launches for contact reports, one for each."""
-    sensordata = build.source("sensordata", wp.float64, 2)
-    calls = []
-    for report in contacts(build.prepared):
-        output = build.outputs[contact_array(report)].flatten(1)
-        starts = build.model.sensor_adr[contact_sensors(build.model, report)]
-        count = output.shape[1] // len(starts)
-        columns = (starts[:, None] + np.arange(count)).astype(np.int32).ravel()
-        negated = np.zeros(contact_shape(report), dtype=np.uint8)
-        found = np.full(contact_shape(report), -1, dtype=np.int32)
-        if report.args[3] == "netforce":
-            parts = contact_columns(report)
-            for field, part in parts.items():
-                negated[..., part] = field in ("force", "torque")
-                if field in ("normal", "tangent") and "found" in parts:
-                    found[..., part] = starts[:, None, None]  # the first column, of one slot
-        inputs = [
-            wp.array(columns, dtype=wp.int32, device="cpu"),
-            wp.array(negated.ravel(), dtype=wp.uint8, device="cpu"),
-            wp.array(found.ravel(), dtype=wp.int32, device="cpu"),
-            sensordata,
-        ]
-        calls.append((inputs, [wp.from_torch(output)], (len(columns),)))
-
-    def launch(compute: Compute) -> None:
-        for inputs, outputs, items in calls:
-            compute.launch(convert_contacts, items, inputs, outputs)
-
-    return launch if calls else None

@@ -18,10 +18,10 @@ import numpy as np
 import torch
 
 from sensorium.compute import check_envs
-from sensorium.engines.envs import copies, env_rows, positive_int, restore, row_values
+from sensorium.engines.envs import env_rows, positive_int, row_values
 from sensorium.engines.mujoco.base import BAD_STATE, LIMITS, engine_fault, model_time_step
-from sensorium.engines.mujoco.derived import STATE_SOURCES, fields_of, model_fields_of
 from sensorium.engines.mujoco.live import LiveMujocoEngine
+from sensorium.engines.mujoco.needs import STATE_SOURCES, fields_of, model_fields_of
 from sensorium.engines.mujoco.owned import STATE_FIELDS, OwnedModelEngine, state_size
 from sensorium.engines.mujoco.shapes import check_shared, shared_model
 from sensorium.engines.mujoco.sleep import sleeps
@@ -59,6 +59,8 @@ class MujocoEngine(OwnedModelEngine):
         UnknownNameError: no such keyframe.
     """
 
+    _computes_when_fresh = False
+
     def __init__(
         self,
         model: Any,
@@ -75,10 +77,8 @@ class MujocoEngine(OwnedModelEngine):
         self._shared: list[str] = []  # fields that mounts depend on, and that no env has values of its own of
         self._has_models = self._moves = False
         self._views: dict[str, torch.Tensor] = {}
-        self._before: dict[str, np.ndarray] = {}
         self._bad_ctrl = np.zeros(num_envs, dtype=bool)
         self._models: Any = None
-        self._needs_forward = True
 
     @classmethod
     def compose(
@@ -132,10 +132,6 @@ class MujocoEngine(OwnedModelEngine):
     # Model -------------------------------------------------------------------------------------------------------
 
     @property
-    def _is_installed(self) -> bool:
-        return self._batch is not None
-
-    @property
     def batch(self) -> Any:
         """The `mujoco.batch.Batch` that holds the environments, e.g. for `batch.get_data(env)`, `batch.expand(field)`.
 
@@ -185,7 +181,7 @@ class MujocoEngine(OwnedModelEngine):
         batch.reset(keyframe=self._key, stage=_NONE)
         if old is not None:
             self._carry_over(old, batch)
-        self._batch, self._model = batch, model
+        self._is_installed, self._batch, self._model = True, batch, model
         self.dt, self._options = model_time_step(model.opt, self._label), model.opt
         self._read_names(model)
         self._derive(prepared)
@@ -231,8 +227,8 @@ class MujocoEngine(OwnedModelEngine):
         held = sleeps(self._model.opt)
         sources = {name: self._batch.bind(name) for name in fields_of(prepared, held=held)}
         if not self.fresh:  # MuJoCo leaves the state one tick newer than what is derived from it
-            self._before = {name: sources[name].copy() for name in STATE_SOURCES if name in sources}
-            sources.update(self._before)
+            self._previous = {name: sources[name].copy() for name in STATE_SOURCES if name in sources}
+            sources.update(self._previous)
         for name in model_fields_of(prepared):
             sources[name] = self._batch.expand(name)
         if int(self._model.opt.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_GRAVITY) and "opt.gravity" in sources:
@@ -242,91 +238,21 @@ class MujocoEngine(OwnedModelEngine):
 
     # State -------------------------------------------------------------------------------------------------------
 
-    def _view(self, name: str) -> torch.Tensor:
+    def _state_view(self, name: str) -> torch.Tensor:
         self._ensure()
         if name not in self._views:
             self._views[name] = self._view_of(name)
         return self._views[name]
 
     def _view_of(self, name: str) -> torch.Tensor:
-        values = self._batch.expand(f"opt.{name}") if name in ("gravity", "magnetic") else self._batch.bind(name)
+        values = self._batch.expand(name) if name.startswith("opt.") else self._batch.bind(name)
         with torch.inference_mode(False):  # a tensor made in that mode could never be written outside
             return torch.from_numpy(values)
 
-    @property
-    def qpos(self) -> torch.Tensor:
-        """Positions `[env, nq]`, m and rad, float64: the live state; a write counts after `forward()` or a step."""
-        return self._view("qpos")
-
-    @property
-    def qvel(self) -> torch.Tensor:
-        """Velocities `[env, nv]`, m/s and rad/s, float64: the live state, as `qpos`."""
-        return self._view("qvel")
-
-    @property
-    def act(self) -> torch.Tensor:
-        """Actuator activations `[env, na]`, float64: the live state, as `qpos`."""
-        return self._view("act")
-
-    @property
-    def ctrl(self) -> torch.Tensor:
-        """Controls `[env, nu]`, in the actuators' units, float64: the live state, as `qpos`."""
-        return self._view("ctrl")
-
-    @property
-    def mocap_pos(self) -> torch.Tensor:
-        """Positions of mocap bodies `[env, mocap, 3]`, m, world, float64: live, as `qpos`."""
-        return self._view("mocap_pos")
-
-    @property
-    def mocap_quat(self) -> torch.Tensor:
-        """Orientations of mocap bodies `[env, mocap, 4]`, wxyz, world, float64: live, as `qpos`."""
-        return self._view("mocap_quat")
-
-    @property
-    def gravity(self) -> torch.Tensor:
-        """Gravity of each environment `[env, 3]`, m/s^2, world, float64, writable; a reset keeps it."""
-        return self._view("gravity")
-
-    @property
-    def magnetic(self) -> torch.Tensor:
-        """Magnetic flux of each env `[env, 3]`, world, in the model's unit, float64, writable; a reset keeps it."""
-        return self._view("magnetic")
-
     # Time --------------------------------------------------------------------------------------------------------
 
-    def step(self, ctrl: Any = None, substeps: int = 1) -> None:
-        """Advance `substeps` ticks under one control.
-
-        Args:
-            ctrl: `[env, nu]` or `[nu]` for all environments; None keeps what `engine.ctrl` holds.
-            substeps: number of ticks.
-
-        Raises:
-            ArgumentError: a control of another shape.
-            ScheduleError: the time step was edited.
-            ModelError: MuJoCo failed, e.g. because its memory was too small.
-
-        Warns:
-            NonFiniteStateWarning: once per environment and episode, when its state became NaN, infinite or huge.
-            SensoriumWarning: once, when MuJoCo's memory was too small for all contacts, and when for all constraints.
-        """
-        self._ensure()
-        substeps = positive_int(substeps, "substeps")
-        self._check_time_steps()
-        if ctrl is not None:
-            self._write_ctrl(ctrl)
-        if self._before:
-            if substeps > 1:
-                self._run(self._batch.step, nstep=substeps - 1)
-            self._keep_state(slice(None))
-            self._run(self._batch.step)
-        else:
-            self._run(self._batch.step, nstep=substeps)
-        self.tick += substeps
-        self._dirty, self._needs_forward = True, False
-        self.lag = 0 if self.fresh else 1
-        self._check_state()
+    def _advance(self, ticks: int) -> None:
+        self._run(self._batch.step, nstep=ticks)
 
     def _run(self, call: Callable[..., None], **given: Any) -> None:
         """Have the batch compute something.
@@ -372,33 +298,19 @@ class MujocoEngine(OwnedModelEngine):
                 stacklevel=4,
             )
 
-    def refresh(self) -> None:
-        """Bring derived arrays up to the current tick (minus `lag`); nothing happens where they already are."""
-        self._ensure()
-        if not self._dirty:
+    def _compute(self, current: bool, ids: Any = None) -> None:
+        if not current:
             return
-        if self.fresh or self._needs_forward:
-            self._go_forward(None)
-            self.lag = 0
-        self._derived.convert()
-        self._follow_offsets()
-        self._dirty = self._needs_forward = False
-
-    def _go_forward(self, ids: Any) -> None:
         if self.stage:
             self._run(self._batch.forward, ids=ids, stage=self.stage)
             if (counters := self._batch.warning).any():
                 self._report_limits(counters[:, list(LIMITS), 1])
-        self._keep_state(slice(None) if ids is None else ids)
+        self._keep_state(ids)
 
-    def _keep_state(self, rows: Any) -> None:
-        for name, kept in self._before.items():
-            kept[rows] = self._batch.bind(name)[rows]
-
-    def forward(self) -> None:
-        """Recompute derived state after the state was edited, without taking time; it is then current (`lag` 0)."""
-        self._dirty = self._needs_forward = True
-        self.refresh()
+    def _keep_state(self, rows: Any = None) -> None:
+        for name, kept in self._previous.items():
+            chosen = slice(None) if rows is None else rows
+            kept[chosen] = self._batch.bind(name)[chosen]
 
     def reset(self, env_ids: Any, state: Mapping[str, Any] | None = None) -> None:
         """Reset environments, write `state` into them, and bring their derived state up to date; no others change.
@@ -423,14 +335,14 @@ class MujocoEngine(OwnedModelEngine):
         ids = env_rows(env_ids, self.num_envs)
         if ids is not None and len(ids) == 0:
             return
-        targets = {name: self._view(name) for name in STATE_FIELDS}
+        targets = {name: self._state_view(name) for name in STATE_FIELDS}
         count = self.num_envs if ids is None else len(ids)
         values = row_values(state or {}, targets, count, "state")
         rows = None if ids is None else np.sort(ids.numpy())
         self._batch.reset(ids=rows, keyframe=self._key, stage=_NONE)
         for name, value in values.items():
             targets[name][slice(None) if ids is None else ids] = value
-        self._go_forward(rows)
+        self._compute(True, rows)
         self._derived.convert(ids)
         self._follow_offsets(ids)
         for flags in (self._diverged, self._bad_ctrl):
@@ -441,16 +353,13 @@ class MujocoEngine(OwnedModelEngine):
 
     def state(self) -> dict[str, Any]:
         """Return all that is needed to resume bit-identically: state, options of each env, derived arrays, tick."""
-        self.refresh()
+        saved = super().state()
         options = {name: self._batch.expanded(f"opt.{name}") for name in ("gravity", "magnetic")}
-        return {
-            "tick": self.tick,
-            "lag": self.lag,
+        return saved | {
             "rows": torch.from_numpy(self._batch.state.copy()),
             "options": {
                 name: torch.tensor(values, device="cpu") for name, values in options.items() if values is not None
             },
-            "arrays": copies(self._derived.arrays),
             "diverged": self.diverged,
         }
 
@@ -471,14 +380,11 @@ class MujocoEngine(OwnedModelEngine):
         self._batch.warning[...] = 0
         for name in ("gravity", "magnetic"):
             if name in state["options"]:
-                self._view(name).copy_(state["options"][name])
+                self._state_view(f"opt.{name}").copy_(state["options"][name])
             elif self._batch.expanded(f"opt.{name}") is not None:
-                self._view(name).copy_(torch.tensor(getattr(self._model.opt, name), device="cpu"))
-        self.tick, self.lag = int(state["tick"]), int(state["lag"])
+                self._state_view(f"opt.{name}").copy_(torch.tensor(getattr(self._model.opt, name), device="cpu"))
         self._diverged[:] = state["diverged"].numpy()
-        missing = list(restore(self._derived.arrays, state["arrays"]))
-        self._follow_offsets()
-        self._dirty = self._needs_forward = bool(missing)
+        super().load_state(state)
 
 
 def _batch_class() -> Any:

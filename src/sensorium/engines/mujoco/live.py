@@ -11,38 +11,31 @@ import numpy as np
 import torch
 
 from sensorium.compute import keeps_current
-from sensorium.engines.contact import is_contact
-from sensorium.engines.envs import copies, env_rows, restore
+from sensorium.engines.envs import env_rows
 from sensorium.engines.mujoco.base import (
     BAD_STATE,
     LIMITS,
-    MujocoModelEngine,
     engine_fault,
     model_time_step,
     refuse_unfresh_rk4,
 )
-from sensorium.engines.mujoco.contacts import contact_reason, contacts, lacks_contacts
-from sensorium.engines.mujoco.derived import (
+from sensorium.engines.mujoco.contacts import contacts
+from sensorium.engines.mujoco.native import native
+from sensorium.engines.mujoco.needs import (
     FRICTION,
-    NEEDS,
     STATE_SOURCES,
-    dry_friction,
     fields_of,
     model_fields_of,
     needs_wrenches,
-    torque_fault,
 )
-from sensorium.engines.mujoco.native import native, reason, sensor_id
 from sensorium.engines.mujoco.sleep import (
     AWAKE,
-    is_held,
-    lacks_held,
     sleeps,
-    static_wrench_fault,
 )
-from sensorium.engines.mujoco.spec import computes_acceleration, has_elements, sensors_disabled
-from sensorium.errors import ModelError, ScheduleError, shown
-from sensorium.spec import JOINT_TORQUE, JOINT_WRENCH, SHAPES, Requirement
+from sensorium.engines.mujoco.torque import dry_friction
+from sensorium.engines.mujoco.wrapped import WrappedModelEngine
+from sensorium.errors import ModelError, shown
+from sensorium.spec import JOINT_TORQUE, Requirement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,8 +45,11 @@ _QUIET = np.zeros(len(BAD_STATE), dtype=np.int32).tobytes()
 _POS, _VEL, _ACC = (int(getattr(mujoco.mjtStage, f"mjSTAGE_{stage}")) for stage in ("POS", "VEL", "ACC"))
 
 
-class LiveMujocoEngine(MujocoModelEngine):
+class LiveMujocoEngine(WrappedModelEngine):
     """Live MjData of one MjModel, one for each environment; made by `MujocoEngine.from_mj`.
+
+    State is float64: with one environment the owner's arrays themselves, with several a copy; gravity and magnetic flux
+    are always a copy (write `model.opt`).
 
     The owner calls mj_step and then `scene.update()`; whatever the owner edits (state, model, gravity) counts from the
     next `scene.update()` on. Nothing of the owner's is written: with `fresh=True` the state is copied into a private
@@ -69,7 +65,9 @@ class LiveMujocoEngine(MujocoModelEngine):
         ModelError: a wrong type, MjData of another model, or `fresh=False` with the RK4 integrator.
     """
 
-    owns_time = False
+    _data, _step_call = "MjData", "mujoco.mj_step(model, data)"
+    _reset_fix = "set {} in your data (mujoco.mj_resetData(model, data); data.qpos[:] = ...)"
+    _reads_friction = True
 
     @keeps_current
     def __init__(self, model: Any, data: Any, *, device: str = "cpu", fresh: bool = True) -> None:
@@ -90,80 +88,18 @@ class LiveMujocoEngine(MujocoModelEngine):
         self._row = np.empty(mujoco.mj_stateSize(model, _SPEC))
         refuse_unfresh_rk4(model.opt, fresh)
         self._sources: dict[str, np.ndarray] = {}
-        self._last: dict[str, np.ndarray] = {}  # the state now, and one tick before, where derived state is that old
-        self._before: dict[str, np.ndarray] = {}
+        self._newest: dict[str, np.ndarray] = {}  # state now, where derived state is that of one tick ago
         self._read_names(model)
         self._places: list[np.ndarray] = []  # the fields that say where mounts are on their bodies, and what they held
         self._placed: list[bytes] = []
-        self._needs_forward = True
         self._bad = [data.warning.number[BAD_STATE[0] : BAD_STATE[-1] + 1] for data in datas]  # live views
         self._counted, self._times = self._counts(), self._clocks()
         self._derive(frozenset())
 
     @property
-    def model(self) -> Any:
-        """The owner's MjModel."""
-        return self._model
-
-    @property
     def datas(self) -> tuple[Any, ...]:
         """The owner's MjData, one for each environment."""
         return tuple(self._datas)
-
-    def supports(self, requirement: Requirement) -> str | None:
-        """Return None where the engine can give the requirement, else the reason and the fix."""
-        if requirement == SHAPES:
-            return None
-        fix = "call sn.prepare(spec, sensors) on the MjSpec before you compile it"
-        if requirement.kind == "MODEL_ELEMENTS":
-            if has_elements(self._model, requirement):
-                return None
-            return f"these elements are not in the model, and a compiled model cannot be changed: {fix}."
-        if requirement.kind == "NATIVE_SENSOR":
-            return self._native_reason(requirement, fix)
-        if is_contact(requirement):
-            why = contact_reason(self, requirement, self._model)
-            if why is None and lacks_contacts(self._model, requirement):
-                return f"its sensors are not in the model, and a compiled model cannot be changed: {fix}."
-            return why
-        if requirement not in NEEDS:
-            return "it is not available from this engine yet."
-        if requirement == JOINT_TORQUE:
-            held = not self.fresh and sleeps(self._model.opt)
-            why = torque_fault(self._model, friction_known=True, held=held)
-            if why is not None:
-                return why
-        if is_held(requirement) and not self.fresh and sleeps(self._model.opt):
-            if sensors_disabled(self._model.opt) or lacks_held(self._model, requirement):
-                return (
-                    "mj_step computes this of bodies that sleep only for sensors on each of them: use fresh=True, or "
-                    f"{fix}."
-                )
-        elif needs_wrenches(requirement) and not self.fresh:
-            if sensors_disabled(self._model.opt):
-                return 'the model has <flag sensor="disable"/>, so mj_step computes none: remove it, or use fresh=True.'
-            if not computes_acceleration(self._model):
-                return (
-                    "mj_step computes body accelerations and wrenches only for a sensor that needs them: use "
-                    f"fresh=True, or {fix}."
-                )
-        return None
-
-    def supports_on(self, requirement: Requirement, body: int) -> str | None:
-        """Return None where the engine can give a supported requirement of one body, else the reason and the fix."""
-        if requirement != JOINT_WRENCH or self.fresh or body < 0:
-            return None
-        return static_wrench_fault(self._model, self._body_ids[body])
-
-    def _native_reason(self, requirement: Requirement, fix: str) -> str | None:
-        declared = self._declared_by(self._model).types
-        why = reason(requirement, self.prepared, declared, self._model, self._model.opt)
-        if why is None and sensor_id(self._model, requirement) < 0:
-            return f"this sensor is not in the model, and a compiled model cannot be changed: {fix}."
-        return why
-
-    def _apply(self, requirements: frozenset[Requirement]) -> None:
-        self._derive(self.prepared | requirements)
 
     def _derive(self, prepared: frozenset[Requirement]) -> None:
         envs, self._fields = self.num_envs, fields_of(prepared, held=sleeps(self._model.opt))
@@ -177,10 +113,10 @@ class LiveMujocoEngine(MujocoModelEngine):
                 self._sources[name] = np.zeros((envs, *like.shape))
         for name in model_fields_of(prepared):
             if name not in self._options:  # the owner's own numbers, the same for all envs
-                self._sources[name] = np.broadcast_to(getattr(self._model, name), (envs, self._model.nv))
+                self._sources[name] = getattr(self._model, name)[None]
         if not self.fresh:
-            self._last = {name: self._sources[name].copy() for name in STATE_SOURCES if name in self._fields}
-            self._before = {name: values.copy() for name, values in self._last.items()}
+            self._newest = {name: self._sources[name].copy() for name in STATE_SOURCES if name in self._fields}
+            self._previous = {name: values.copy() for name, values in self._newest.items()}
             self._keep_state(range(envs))
         self._native = bool(native(prepared) or contacts(prepared))
         self._wrenches = any(map(needs_wrenches, prepared))
@@ -199,114 +135,22 @@ class LiveMujocoEngine(MujocoModelEngine):
             self._offsets.follow(ids)
             self._placed = placed if ids is None else []
 
-    def _view(self, name: str) -> torch.Tensor:
+    def _state_view(self, name: str) -> torch.Tensor:
+        if name.startswith("opt."):
+            values = getattr(self._model.opt, name.removeprefix("opt."))
+            return torch.tensor(values, device="cpu").repeat(self.num_envs, 1)
         if self.num_envs == 1:
             return torch.from_numpy(getattr(self._datas[0], name))[None]
         return torch.from_numpy(np.stack([getattr(data, name) for data in self._datas]))
 
-    @property
-    def qpos(self) -> torch.Tensor:
-        """Positions `[env, nq]`, m and rad, float64: with one env the owner's array itself, with several a copy."""
-        return self._view("qpos")
-
-    @property
-    def qvel(self) -> torch.Tensor:
-        """Velocities `[env, nv]`, m/s and rad/s, float64, as `qpos`."""
-        return self._view("qvel")
-
-    @property
-    def act(self) -> torch.Tensor:
-        """Actuator activations `[env, na]`, float64, as `qpos`."""
-        return self._view("act")
-
-    @property
-    def ctrl(self) -> torch.Tensor:
-        """Controls `[env, nu]`, in the actuators' units, float64, as `qpos`."""
-        return self._view("ctrl")
-
-    @property
-    def mocap_pos(self) -> torch.Tensor:
-        """Positions of mocap bodies `[env, mocap, 3]`, m, world, float64, as `qpos`."""
-        return self._view("mocap_pos")
-
-    @property
-    def mocap_quat(self) -> torch.Tensor:
-        """Orientations of mocap bodies `[env, mocap, 4]`, wxyz, world, float64, as `qpos`."""
-        return self._view("mocap_quat")
-
-    @property
-    def gravity(self) -> torch.Tensor:
-        """The model's gravity `[env, 3]`, m/s^2, world, float64: a copy; write `model.opt.gravity` to change it."""
-        return torch.tensor(self._model.opt.gravity, device="cpu").repeat(self.num_envs, 1)
-
-    @property
-    def magnetic(self) -> torch.Tensor:
-        """The model's magnetic flux `[env, 3]`, world, float64: a copy; write `model.opt.magnetic` to change it."""
-        return torch.tensor(self._model.opt.magnetic, device="cpu").repeat(self.num_envs, 1)
-
-    def step(self, ctrl: Any = None, substeps: int = 1) -> None:
-        """Refuse: the owner steps.
-
-        Raises:
-            ScheduleError: always.
-        """
-        raise ScheduleError(
-            "this engine wraps your MjData, so you own the loop: call mujoco.mj_step(model, data), then scene.update()."
-        )
-
-    def count_ticks(self, ticks: int) -> None:
-        """Note that the owner took `ticks` steps; derived state is read again at the next `refresh`.
-
-        Raises:
-            ScheduleError: several ticks at once with `fresh=False` and a requirement that reads joint positions; the
-                time step was edited.
-        """
-        if self._last and ticks > 1:
-            raise ScheduleError(
-                f"{ticks} ticks at once: with fresh=False joint positions and velocities are kept from one tick to the "
-                "next, so call scene.update() after each mj_step, or use fresh=True."
-            )
+    def _check_time_steps(self) -> None:
         self._check_time_step(self._time.timestep, "the wrapped MjModel")
-        super().count_ticks(ticks)
-        if ticks:
-            self._before, self._last = self._last, self._before
-            self._keep_state(range(self.num_envs))
-            self._dirty, self._needs_forward = True, False
-            self.lag = 0 if self.fresh else 1
 
-    def refresh(self) -> None:
-        """Bring derived arrays up to the current tick (minus `lag`); nothing happens where they already are."""
-        if not self._dirty:
-            return
-        self._look_for_resets()
-        forward = self.fresh or self._needs_forward
-        self._read(range(self.num_envs), forward)
-        self._derived.convert()
-        self._follow_offsets()
-        self.lag = 0 if forward else 1
-        self._dirty = self._needs_forward = False
-
-    def forward(self) -> None:
-        """Read the live state again and recompute derived state from it, without taking time."""
-        self._dirty = self._needs_forward = True
+    def _shift_state(self) -> None:
+        self._previous, self._newest = self._newest, self._previous
         self._keep_state(range(self.num_envs))
-        self.refresh()
 
-    def reset(self, env_ids: Any, state: Mapping[str, Any] | None = None) -> None:
-        """Read environments again after their owner reset them; nothing is written to the owner's data.
-
-        Args:
-            env_ids: None for all, integers, or a bool mask `[env]`.
-            state: must be empty: the owner writes the MjData.
-
-        Raises:
-            ScheduleError: `state` is not empty.
-        """
-        if state:
-            raise ScheduleError(
-                f"this engine wraps your MjData and writes nothing to it: set {', '.join(state)} in your data "
-                "(mujoco.mj_resetData(model, data); data.qpos[:] = ...), then call scene.reset(env_ids)."
-            )
+    def _read_again(self, env_ids: Any) -> None:
         ids = env_rows(env_ids, self.num_envs)
         rows = slice(None) if ids is None else ids.numpy()
         self._diverged[rows] = False
@@ -316,7 +160,7 @@ class LiveMujocoEngine(MujocoModelEngine):
         elif len(ids):
             if not self.fresh:
                 self.refresh()  # the last tick of the others, which a later refresh would read into these as well
-            self._read(ids.tolist(), True)
+            self._compute(True, ids.tolist())
             self._keep_state(ids.tolist())
             self._derived.convert(ids)
             self._follow_offsets(ids)
@@ -324,29 +168,28 @@ class LiveMujocoEngine(MujocoModelEngine):
 
     def state(self) -> dict[str, Any]:
         """Return tick and derived arrays; the physics is its owner's to save."""
-        self.refresh()
-        arrays = copies(self._derived.arrays)
-        return {"tick": self.tick, "lag": self.lag, "arrays": arrays, "diverged": self.diverged}
+        return super().state() | {"diverged": self.diverged}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned, after the owner restored the physics."""
-        self.tick, self.lag = int(state["tick"]), int(state["lag"])
         self._diverged[:] = state["diverged"].numpy()
         self._counted, self._times = self._counts(), self._clocks()
-        missing = list(restore(self._derived.arrays, state["arrays"]))
-        self._follow_offsets()
-        self._dirty = self._needs_forward = bool(missing)
+        super().load_state(state)
         self._keep_state(range(self.num_envs))
 
-    def _look_for_resets(self) -> None:
-        """Note where MuJoCo met a bad state since the last look; a reset, its own or the owner's, starts the counts."""
-        if all(bad.tobytes() == _QUIET for bad in self._bad):  # what is fastest
+    def _newly_bad(self) -> np.ndarray | None:
+        """Return where MuJoCo met a bad state since the last look; a reset, its own or the owner's, starts the counts.
+
+        None where it never met one, which is fastest.
+        """
+        if all(bad.tobytes() == _QUIET for bad in self._bad):
             self._counted[...] = 0
-            return
+            return None
         counts, times = self._counts(), self._clocks()
         again = (counts > 0) & (times < self._times)[:, None]
-        self._note_diverged(np.any((counts > self._counted) | again, axis=1))
+        bad: np.ndarray = np.any((counts > self._counted) | again, axis=1)
         self._counted, self._times = counts, times
+        return bad
 
     def _counts(self) -> np.ndarray:
         """Return how often MuJoCo met a bad state `[env, warning]`, in the order of `BAD_STATE`."""
@@ -356,12 +199,18 @@ class LiveMujocoEngine(MujocoModelEngine):
         return np.array([data.time for data in self._datas])
 
     def _keep_state(self, envs: Any) -> None:
-        for name, kept in self._last.items():
+        for name, kept in self._newest.items():
             for env in envs:
                 kept[env] = getattr(self._datas[env], name)
 
-    def _read(self, envs: Any, forward: bool) -> None:
+    def _compute(self, current: bool, envs: Any = None) -> None:
         """Copy the fields needed into the source arrays, as the live data hold them or as computed from its state."""
+        if envs is None:
+            envs = range(self.num_envs)
+            if self._needs_forward:
+                self._keep_state(envs)
+            if (bad := self._newly_bad()) is not None:
+                self._note_diverged(bad)
         option = self._model.opt
         off = int(option.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_GRAVITY)
         full = np.zeros((self.num_envs, len(LIMITS)), dtype=np.int64)
@@ -370,9 +219,9 @@ class LiveMujocoEngine(MujocoModelEngine):
                 for name in self._options:
                     is_off = off and name == "opt.gravity"
                     self._sources[name][env] = 0.0 if is_off else getattr(option, name.removeprefix("opt."))
-                data = self._forwarded(env) if forward and self._fields else self._datas[env]
+                data = self._forwarded(env) if current and self._fields else self._datas[env]
                 for name in self._fields:
-                    kept = None if forward else self._before.get(name)
+                    kept = None if current else self._previous.get(name)
                     self._sources[name][env] = getattr(data, name) if kept is None else kept[env]
                 if FRICTION in self._sources:
                     self._sources[FRICTION][env] = dry_friction(self._model, data)
@@ -387,7 +236,7 @@ class LiveMujocoEngine(MujocoModelEngine):
             ModelError: MuJoCo failed, e.g. because its memory was too small.
         """
         try:
-            return self._compute(self._datas[env], self._scratch)
+            return self._computed(self._datas[env], self._scratch)
         except mujoco.FatalError as error:
             self._scratch = self._new_scratch()  # what an error leaves behind cannot be used
             raise ModelError(engine_fault(str(error), f"env {env}", "Your MjData is as it was.")) from error
@@ -397,7 +246,7 @@ class LiveMujocoEngine(MujocoModelEngine):
         data.tree_asleep[:] = AWAKE  # also what starts asleep: only mj_step puts bodies to sleep
         return data
 
-    def _compute(self, live: Any, data: Any) -> Any:
+    def _computed(self, live: Any, data: Any) -> Any:
         model, stage = self._model, self.stage
         mujoco.mj_getState(model, live, self._row, _SPEC)
         mujoco.mj_setState(model, data, self._row, _SPEC)

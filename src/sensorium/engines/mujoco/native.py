@@ -36,53 +36,27 @@ _REFUSED = {
 _DEFAULT_REFERENCE = {"camprojection": "camera", "insidesite": "site", "tactile": "geom"}
 _ON_SITE = ("touch", "accelerometer", "velocimeter", "gyro", "force", "torque", "magnetometer")
 _UNITS = {
-    "touch": "N",
-    "accelerometer": "m/s^2",
-    "velocimeter": "m/s",
-    "gyro": "rad/s",
-    "force": "N",
-    "torque": "N m",
-    "camprojection": "pixel",
-    "ballquat": "1",
-    "ballangvel": "rad/s",
-    "framepos": "m",
-    "framequat": "1",
-    "framexaxis": "1",
-    "frameyaxis": "1",
-    "framezaxis": "1",
-    "framelinvel": "m/s",
-    "frameangvel": "rad/s",
-    "framelinacc": "m/s^2",
-    "frameangacc": "rad/s^2",
-    "subtreecom": "m",
-    "subtreelinvel": "m/s",
-    "subtreeangmom": "kg m^2/s",
-    "distance": "m",
-    "normal": "1",
-    "fromto": "m",
-    "e_potential": "J",
-    "e_kinetic": "J",
-    "clock": "s",
+    word: unit
+    for unit, words in {
+        "1": "ballquat framequat framexaxis frameyaxis framezaxis normal",
+        "m": "framepos subtreecom distance fromto",
+        "m/s": "velocimeter framelinvel subtreelinvel",
+        "m/s^2": "accelerometer framelinacc",
+        "rad/s": "gyro ballangvel frameangvel",
+        "rad/s^2": "frameangacc",
+        "N": "touch force",
+        "N m": "torque",
+        "kg m^2/s": "subtreeangmom",
+        "J": "e_potential e_kinetic",
+        "s": "clock",
+        "pixel": "camprojection",
+    }.items()
+    for word in words.split()
 }
 """Units that the type alone decides; the magnetometer has that of the model's own flux."""
-_JOINT_UNITS = {
-    "jointpos": ("rad", "m"),
-    "jointvel": ("rad/s", "m/s"),
-    "jointactuatorfrc": ("N m", "N"),
-    "jointlimitpos": ("rad", "m"),
-    "jointlimitvel": ("rad/s", "m/s"),
-    "jointlimitfrc": ("N m", "N"),
-}
-"""Of a joint that turns, of one that slides."""
-_TENDON_UNITS = {
-    "tendonpos": "m",
-    "tendonvel": "m/s",
-    "tendonactuatorfrc": "N",
-    "tendonlimitpos": "m",
-    "tendonlimitvel": "m/s",
-    "tendonlimitfrc": "N",
-}
-"""Of spatial tendons; a fixed tendon is a weighted sum of joints, without a unit of its own."""
+_MOTION_UNITS = {"pos": ("rad", "m"), "vel": ("rad/s", "m/s"), "frc": ("N m", "N")}
+"""By the end of the type: of a joint that turns; of one that slides, and of a spatial tendon. A fixed tendon is a
+weighted sum of joints, without a unit of its own."""
 RAY_DATA = ("dist", "dir", "origin", "point", "normal", "depth")
 """What a rangefinder can report, in this order; `parameters=(("data", "dist normal"),)` chooses."""
 _DATA_TYPES: tuple[DataType, ...] = ("real", "positive", "axis", "quat")
@@ -169,12 +143,12 @@ def _element(model: Any, kind: int, i: int) -> tuple[str, str]:
 
 def _unit(model: Any, i: int, word: str) -> str:
     obj, parameter = int(model.sensor_objid[i]), int(model.sensor_intprm[i, 0])
-    if word in _JOINT_UNITS:
-        turns, slides = _JOINT_UNITS[word]
-        return slides if model.jnt_type[obj] == int(mujoco.mjtJoint.mjJNT_SLIDE) else turns
-    if word in _TENDON_UNITS:
+    if word.startswith(("joint", "tendon")):
+        turns, slides = _MOTION_UNITS[word[-3:]]
+        if word.startswith("joint"):
+            return slides if model.jnt_type[obj] == int(mujoco.mjtJoint.mjJNT_SLIDE) else turns
         fixed = model.wrap_type[model.tendon_adr[obj]] == int(mujoco.mjtWrap.mjWRAP_JOINT)
-        return "" if fixed else _TENDON_UNITS[word]
+        return "" if fixed else slides
     if word == "insidesite":
         return "m" if parameter else "1"
     if word == "rangefinder":

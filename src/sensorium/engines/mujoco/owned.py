@@ -6,26 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 import mujoco
-import torch
 
-from sensorium.engines.contact import is_contact
-from sensorium.engines.envs import as_tensor
+from sensorium.engines.envs import as_tensor, positive_int
 from sensorium.engines.mujoco.base import MujocoModelEngine, keyframe_id, model_time_step, refuse_unfresh_rk4
-from sensorium.engines.mujoco.contacts import contact_reason, lacks_contacts
-from sensorium.engines.mujoco.derived import NEEDS, needs_wrenches, torque_fault
-from sensorium.engines.mujoco.native import declared_sensors, reason, sensor_id
-from sensorium.engines.mujoco.sleep import is_held, lacks_held, sleeps, static_wrench_fault
+from sensorium.engines.mujoco.native import declared_sensors
+from sensorium.engines.mujoco.sleep import is_held
 from sensorium.engines.mujoco.spec import (
     compile_spec,
-    computes_acceleration,
-    has_elements,
     label_of,
     load_spec,
     prepare_spec,
-    sensors_disabled,
 )
 from sensorium.errors import ArgumentError, ModelError
-from sensorium.spec import JOINT_TORQUE, JOINT_WRENCH, SHAPES, Requirement
+from sensorium.spec import Requirement
 
 STATE_FIELDS = ("qpos", "qvel", "act", "ctrl", "mocap_pos", "mocap_quat")
 """The state that `reset` writes and that is open as `engine.qpos` and so on."""
@@ -64,6 +57,7 @@ class OwnedModelEngine(MujocoModelEngine):
         if isinstance(model, mujoco.MjData):
             raise ModelError(f"an MjData is no model: wrap live objects with {self._own_call}.")
         self._label = label_of(model)
+        self._is_installed = False  # whether the environments exist
         self._model: Any = None
         self._spec: Any = None
         if isinstance(model, mujoco.MjModel):
@@ -89,27 +83,8 @@ class OwnedModelEngine(MujocoModelEngine):
         self._ensure()
         return self._model
 
-    @property
-    def _is_installed(self) -> bool:
-        """Whether the environments exist."""
-        raise NotImplementedError
-
-    @property
-    def _computes_wrenches(self) -> bool:
-        """Whether accelerations and wrenches of bodies are computed whatever sensors the model has."""
-        return False
-
     def _install(self, model: Any, prepared: frozenset[Requirement]) -> None:
         """Make the environments of a model; where there were some before the first tick, carry their state over."""
-        raise NotImplementedError
-
-    @property
-    def ctrl(self) -> torch.Tensor:
-        """Controls `[env, nu]`, in the actuators' units: the live state."""
-        raise NotImplementedError
-
-    def _derive(self, prepared: frozenset[Requirement]) -> None:
-        """Make the derived arrays of requirements that the model meets."""
         raise NotImplementedError
 
     def _ensure(self) -> None:
@@ -126,76 +101,18 @@ class OwnedModelEngine(MujocoModelEngine):
         prepare_spec(spec, wanted)
         return compile_spec(spec, self._label)
 
-    def supports(self, requirement: Requirement) -> str | None:
-        """Return None where the engine can give the requirement, else the reason and the fix."""
-        if requirement == SHAPES:
-            return None
-        if requirement.kind == "MODEL_ELEMENTS":
-            if self._model is not None and has_elements(self._model, requirement):
-                return None
-            return self._cannot_change("these elements are not in the model")
-        if is_contact(requirement):
-            why = contact_reason(self, requirement, self.model)
-            if why is not None or not self._lacks(requirement):
-                return why
-            return self._cannot_change("this contact report needs sensors that are not in the model")
-        if requirement.kind != "NATIVE_SENSOR" and requirement not in NEEDS:
-            return "it is not available from this engine yet."
-        options = self._model.opt if self._model is not None else self._spec.option
-        needs_sensor = self._needs_sensor(requirement, options)
-        if needs_sensor and sensors_disabled(options):
-            return 'the model has <flag sensor="disable"/>, with which MuJoCo computes none: remove it.'
-        if requirement.kind == "NATIVE_SENSOR":
-            why = reason(requirement, self.prepared, self._declared(), self._model, options)
-            if why is not None:
-                return why
-        if requirement == JOINT_TORQUE:
-            held = needs_sensor and sleeps(options)
-            why = torque_fault(self.model, friction_known=False, held=held)
-            if why is not None:
-                return why
-        if self._model is None or self._lacks(requirement):
-            missing = "this sensor is not in the model"
-            if needs_sensor and sleeps(options):
-                missing = "MuJoCo computes this of bodies that sleep only for sensors on each of them"
-            elif needs_sensor:
-                missing = "MuJoCo computes body accelerations and wrenches only for a sensor that needs them"
-            return self._cannot_change(missing)
-        return None
+    @property
+    def _model_options(self) -> Any:
+        return self._spec.option if self._model is None else self._model.opt
 
-    def supports_on(self, requirement: Requirement, body: int) -> str | None:
-        """Return None where the engine can give a supported requirement of one body, else the reason and the fix."""
-        if requirement != JOINT_WRENCH or self._computes_wrenches or body < 0:
-            return None
-        return static_wrench_fault(self.model, self._body_ids[body])
+    def _declared_types(self) -> Mapping[str, int]:
+        return declared_sensors(self._spec) if self._model is None else super()._declared_types()
 
-    def _needs_sensor(self, requirement: Requirement, options: Any) -> bool:
-        """Whether native sensors make MuJoCo compute what a requirement needs, or hold it while bodies sleep."""
-        needs = is_held(requirement) if sleeps(options) else needs_wrenches(requirement)
-        return needs and not self._computes_wrenches
-
-    def _declared(self) -> Mapping[str, int]:
-        return declared_sensors(self._spec) if self._model is None else self._declared_by(self._model).types
-
-    def _lacks(self, requirement: Requirement) -> bool:
-        """Whether the compiled model must change for a requirement."""
-        if requirement.kind == "MODEL_ELEMENTS":
-            return not has_elements(self._model, requirement)
-        if requirement.kind == "NATIVE_SENSOR":
-            return sensor_id(self._model, requirement) < 0
-        if is_contact(requirement):
-            return lacks_contacts(self._model, requirement)
-        if not self._needs_sensor(requirement, self._model.opt):
-            return False
-        if sleeps(self._model.opt):
-            return lacks_held(self._model, requirement)
-        return not computes_acceleration(self._model)
-
-    def _cannot_change(self, why: str) -> str | None:
+    def _cannot_change(self, why: str, fix: str) -> str | None:
         if self._sealed is not None:
             return (
-                f"{why}, and an MjModel cannot be changed any more. Call sn.prepare(spec, sensors) on the MjSpec "
-                "before you compile it, or give the engine the spec or its file instead of the MjModel."
+                f"{why}, and an MjModel cannot be changed any more: {fix}, or give the engine the spec or its file "
+                "instead of the MjModel."
             )
         if self.tick > 0:
             return (
@@ -212,6 +129,51 @@ class OwnedModelEngine(MujocoModelEngine):
             self._install(self._compiled(requirements), prepared)
         else:
             self._derive(prepared)
+
+    def step(self, ctrl: Any = None, substeps: int = 1) -> None:
+        """Advance `substeps` ticks under one control.
+
+        Args:
+            ctrl: `[env, nu]` or `[nu]` for all environments; None keeps what `engine.ctrl` holds.
+            substeps: number of ticks.
+
+        Raises:
+            ArgumentError: a control of another shape.
+            ScheduleError: the time step was edited.
+            ModelError: MuJoCo failed, e.g. because its memory was too small.
+
+        Warns:
+            NonFiniteStateWarning: once per environment and episode, when MuJoCo put its state back, which had become
+                NaN, infinite or huge.
+            SensoriumWarning: once for each kind, when the simulator's memory was too small, e.g. for all contacts.
+        """
+        self._ensure()
+        substeps = positive_int(substeps, "substeps")
+        self._check_time_steps()
+        if ctrl is not None:
+            self._write_ctrl(ctrl)
+        if self._previous:
+            if substeps > 1:
+                self._advance(substeps - 1)
+            self._keep_state()
+            self._advance(1)
+        else:
+            self._advance(substeps)
+        self.tick += substeps
+        self._note_ticks()
+        self._check_state()
+
+    def _advance(self, ticks: int) -> None:
+        """Take steps."""
+        raise NotImplementedError
+
+    def _keep_state(self) -> None:
+        """Note the state now in `_previous`."""
+        raise NotImplementedError
+
+    def _check_state(self) -> None:
+        """Warn of what went wrong in the last steps."""
+        raise NotImplementedError
 
     def _write_ctrl(self, ctrl: Any) -> None:
         values, target = as_tensor(ctrl, "ctrl"), self.ctrl

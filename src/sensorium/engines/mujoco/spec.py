@@ -17,9 +17,9 @@ import numpy as np
 
 from sensorium.engines.model_file import model_file
 from sensorium.engines.mujoco.contacts import add_contacts
-from sensorium.engines.mujoco.derived import needs_wrenches
 from sensorium.engines.mujoco.hidden import HIDDEN_PREFIX, hidden
 from sensorium.engines.mujoco.native import add_native, blamed
+from sensorium.engines.mujoco.needs import needs_wrenches
 from sensorium.engines.mujoco.sleep import add_held
 from sensorium.errors import ModelError, SensoriumWarning, shown
 from sensorium.spec import Requirement
@@ -32,14 +32,8 @@ _NAMED_LISTS = (
 )  # fmt: skip
 _SENSOR = mujoco.mjtSensor
 _TRIGGERS = tuple(
-    int(kind)
-    for kind in (
-        _SENSOR.mjSENS_ACCELEROMETER,
-        _SENSOR.mjSENS_FORCE,
-        _SENSOR.mjSENS_TORQUE,
-        _SENSOR.mjSENS_FRAMELINACC,
-        _SENSOR.mjSENS_FRAMEANGACC,
-    )
+    int(getattr(_SENSOR, f"mjSENS_{word}"))
+    for word in ("ACCELEROMETER", "FORCE", "TORQUE", "FRAMELINACC", "FRAMEANGACC")
 )
 """Sensor types whose presence makes MuJoCo call mj_rnePostConstraint, which computes body accelerations and wrenches
 (`cacc`, `cfrc_int`)."""

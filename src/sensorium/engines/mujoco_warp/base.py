@@ -14,14 +14,14 @@ import warp as wp
 from sensorium.compute import Compute
 from sensorium.compute.copies import AsyncCopy
 from sensorium.engines.envs import copies, mark, restore
-from sensorium.engines.mujoco.base import Derived, MujocoModelEngine
+from sensorium.engines.mujoco.base import MujocoModelEngine
 from sensorium.engines.mujoco.contacts import contacts
-from sensorium.engines.mujoco.derived import STATE_SOURCES, fields_of, model_fields_of, needs_wrenches
+from sensorium.engines.mujoco.derived import Derived
 from sensorium.engines.mujoco.native import native, sensor_id
+from sensorium.engines.mujoco.needs import STATE_SOURCES, fields_of, model_fields_of, needs_wrenches
 from sensorium.engines.mujoco.shapes import SHAPE_FIELDS, static_bodies, what_counts, with_values
 from sensorium.engines.mujoco.sleep import sleeps
 from sensorium.engines.mujoco_warp.contacts import mistaken
-from sensorium.engines.mujoco_warp.derived import WarpDerived
 from sensorium.engines.mujoco_warp.worlds import Worlds, batched, mujoco_warp
 from sensorium.errors import ModelError, SensoriumWarning, listed
 from sensorium.spec import Requirement
@@ -57,7 +57,7 @@ class WarpModelEngine(MujocoModelEngine):
     def _new_derived(self, threads: int | None) -> Derived:
         # else the owner's forward() between two updates would mix two instants
         keeps = not self.owns_time and not self.fresh
-        return WarpDerived(self.num_envs, self.device, Compute(self.device, self.num_envs, threads), keeps=keeps)
+        return Derived(self.num_envs, self.device, Compute(self.device, self.num_envs, threads), torch.float32, keeps)
 
     def _attach(self, worlds: Worlds) -> None:
         """Work on these worlds from now on."""
@@ -72,9 +72,8 @@ class WarpModelEngine(MujocoModelEngine):
         self._fields: tuple[str, ...] = ()
         self._model_fields: tuple[str, ...] = ()
         self._read_from: list[Any] = []
-        self._previous: dict[str, torch.Tensor] = {}
+        self._previous = {}
         self._offset_fields: list[Any] = []
-        self._needs_forward = True
         self._read_names(worlds.mjm)
 
     @property
@@ -86,10 +85,6 @@ class WarpModelEngine(MujocoModelEngine):
     def d(self) -> Any:
         """mujoco_warp's Data, `nworld` environments."""
         return self._worlds.d
-
-    def capture(self, on: bool) -> None:
-        """Replay the physics and the work on derived arrays as graphs, or launch each kernel by itself."""
-        self._derived.compute.capture = on
 
     # Derived state ----------------------------------------------------------------------------------------------------
 
@@ -173,39 +168,25 @@ class WarpModelEngine(MujocoModelEngine):
 
     def _keep_state(self, mask: torch.Tensor | None = None) -> None:
         """Note the state now, which derived state belongs to after the next step (`fresh=False`)."""
-        for name, kept in self._previous.items():
+        self._note_state(self._previous, mask)
+
+    def _note_state(self, into: Mapping[str, torch.Tensor], mask: torch.Tensor | None = None) -> None:
+        for name, kept in into.items():
             now = self._worlds.tensor(name)
             kept.copy_(now if mask is None else torch.where(mask[:, None], now, kept))
 
-    def _compute(self) -> None:
+    def _compute(self, current: bool) -> None:
+        self._follow()
+        if current:
+            self._go_forward()
+            self._keep_state()
+
+    def _go_forward(self) -> None:
         """Run the forward computation as far as requirements need it."""
         if self._fields and set(self._fields) - set(STATE_SOURCES):
             full = self.stage >= _ACC or (self._sensors and (not self.owns_time or sleeps(self._worlds.m.opt)))
-            stage = "acc" if full else self._early_stage
-            self._worlds.forward(stage, sensors=self._sensors, wrenches=self._wrenches)
-
-    @property
-    def _early_stage(self) -> str:
-        return "vel" if self.stage >= _VEL or self._sensors else "pos"
-
-    def refresh(self) -> None:
-        """Bring derived arrays up to the current tick (minus `lag`); nothing happens where they already are."""
-        self._ensure()
-        if not self._dirty:
-            return
-        self._follow()
-        if self.fresh or self._needs_forward:
-            self._compute()
-            self._keep_state()
-            self.lag = 0
-        self._derived.convert()
-        self._follow_offsets()
-        self._dirty = self._needs_forward = False
-
-    def forward(self) -> None:
-        """Recompute derived state after the state was edited, without taking time; it is then current (`lag` 0)."""
-        self._dirty = self._needs_forward = True
-        self.refresh()
+            early = "vel" if self.stage >= _VEL or self._sensors else "pos"
+            self._worlds.forward("acc" if full else early, sensors=self._sensors, wrenches=self._wrenches)
 
     def _refresh_rows(self, ids: torch.Tensor) -> None:
         """Bring the derived state of some environments (ids or a mask) up to date; the others stay as they are."""
@@ -219,7 +200,7 @@ class WarpModelEngine(MujocoModelEngine):
         mark(mask, ids)
         fields = [self._worlds.tensor(name) for name in self._fields if name not in STATE_SOURCES]
         before = [values.clone() for values in fields]
-        self._compute()
+        self._go_forward()
         for values, old in zip(fields, before, strict=True):
             values.copy_(torch.where(mask.reshape(-1, *[1] * (values.dim() - 1)), values, old))
         self._keep_state(mask)
@@ -229,7 +210,7 @@ class WarpModelEngine(MujocoModelEngine):
 
     # Limits -----------------------------------------------------------------------------------------------------------
 
-    def _check_overflow(self) -> None:
+    def _check_state(self) -> None:
         """Warn where memory was too small, once for each kind.
 
         On CUDA the flags travel while the device works on, and are looked at in a later step.
@@ -308,14 +289,14 @@ class WarpModelEngine(MujocoModelEngine):
 
     # Support ----------------------------------------------------------------------------------------------------------
 
-    @staticmethod
-    def _unknown_type(requirement: Requirement, model: Any) -> str | None:
-        """Return why mujoco_warp lacks a native sensor's type, or None."""
-        if requirement.kind != "NATIVE_SENSOR" or model is None or (i := sensor_id(model, requirement)) < 0:
-            return None
-        kind = mujoco.mjtSensor(model.sensor_type[i])
-        lacking = (mujoco.mjtSensor.mjSENS_PLUGIN, mujoco.mjtSensor.mjSENS_USER)
-        return f"mujoco_warp has no sensors of type {kind.name}." if kind in lacking else None
+    def supports(self, requirement: Requirement) -> str | None:
+        """Return None where the engine can give the requirement, else the reason and the fix."""
+        model = self._model
+        if requirement.kind == "NATIVE_SENSOR" and model is not None and (i := sensor_id(model, requirement)) >= 0:
+            kind = mujoco.mjtSensor(model.sensor_type[i])
+            if kind in (mujoco.mjtSensor.mjSENS_PLUGIN, mujoco.mjtSensor.mjSENS_USER):
+                return f"mujoco_warp has no sensors of type {kind.name}."
+        return super().supports(requirement)
 
     def _shape_model(self) -> Any:
         self._ensure()
@@ -329,48 +310,6 @@ class WarpModelEngine(MujocoModelEngine):
 
     # State ------------------------------------------------------------------------------------------------------------
 
-    @property
-    def qpos(self) -> torch.Tensor:
-        """Positions `[env, nq]`, m and rad, float32: mujoco_warp's own memory; a write counts after `forward()`."""
-        return self._state_view("qpos")
-
-    @property
-    def qvel(self) -> torch.Tensor:
-        """Velocities `[env, nv]`, m/s and rad/s, float32, as `qpos`."""
-        return self._state_view("qvel")
-
-    @property
-    def act(self) -> torch.Tensor:
-        """Actuator activations `[env, na]`, float32, as `qpos`."""
-        return self._state_view("act")
-
-    @property
-    def ctrl(self) -> torch.Tensor:
-        """Controls `[env, nu]`, in the actuators' units, float32, as `qpos`."""
-        return self._state_view("ctrl")
-
-    @property
-    def mocap_pos(self) -> torch.Tensor:
-        """Positions of mocap bodies `[env, mocap, 3]`, m, world, float32, as `qpos`."""
-        return self._state_view("mocap_pos")
-
-    @property
-    def mocap_quat(self) -> torch.Tensor:
-        """Orientations of mocap bodies `[env, mocap, 4]`, wxyz, world, float32, as `qpos`."""
-        return self._state_view("mocap_quat")
-
-    @property
-    def gravity(self) -> torch.Tensor:
-        """Gravity `[env, 3]` (one row where all share it), m/s^2, world, float32: mujoco_warp's own memory."""
-        self._ensure()
-        return self._worlds.tensor("opt.gravity")
-
-    @property
-    def magnetic(self) -> torch.Tensor:
-        """Magnetic flux `[env, 3]` (one row where all share it), world, float32: mujoco_warp's own memory."""
-        self._ensure()
-        return self._worlds.tensor("opt.magnetic")
-
     def _state_view(self, name: str) -> torch.Tensor:
         self._ensure()
         return self._worlds.tensor(name)
@@ -380,23 +319,17 @@ class WarpModelEngine(MujocoModelEngine):
         """Bool `[env]`: environments whose positions or velocities are not finite now."""
         return ~(self.qpos.isfinite().all(1) & self.qvel.isfinite().all(1))
 
-    def _saved_derived(self) -> dict[str, Any]:
-        self.refresh()
-        return {
-            "tick": self.tick,
-            "lag": self.lag,
-            "arrays": copies(self._derived.arrays),
-            "previous": copies(self._previous),
-        }
+    def state(self) -> dict[str, Any]:
+        """Return tick and derived arrays; where this engine owns the physics, also that."""
+        return super().state() | {"previous": copies(self._previous)}
 
-    def _load_derived(self, state: Mapping[str, Any]) -> None:
-        self.tick, self.lag = int(state["tick"]), int(state["lag"])
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state` returned, after the owner restored the physics."""
+        super().load_state(state)
+        if restore(self._previous, state["previous"]):
+            self._dirty = self._needs_forward = True
+
+    def _own_arrays(self) -> Mapping[str, torch.Tensor]:
         live = {self._worlds.tensor(name).untyped_storage().data_ptr() for name in STATE_SOURCES}
-        arrays = {  # those that are the state itself are restored with it
-            name: values
-            for name, values in self._derived.arrays.items()
-            if values.untyped_storage().data_ptr() not in live
-        }
-        missing = [*restore(arrays, state["arrays"]), *restore(self._previous, state["previous"])]
-        self._follow_offsets()
-        self._dirty = self._needs_forward = bool(missing)
+        arrays = self._derived.arrays.items()
+        return {name: values for name, values in arrays if values.untyped_storage().data_ptr() not in live}

@@ -69,9 +69,9 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
         deterministic: bool = False,
     ) -> None:
         mujoco_warp()
-        self._sizes = [None if size is None else positive_int(size, what) for size, what in _sized(nconmax, njmax)]
+        given = {"nconmax": nconmax, "njmax": njmax}
+        self._sizes = {what: None if size is None else positive_int(size, what) for what, size in given.items()}
         self._deterministic = deterministic
-        self._has_worlds = False
         super().__init__(model, positive_int(num_envs, "num_envs"), resolve_device(device), fresh, None, keyframe)
         refuse_unfresh_sleep(self._spec.option if self._sealed is None else self._sealed.opt, fresh)
         self.capture(True)
@@ -138,18 +138,6 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
 
     # Model ------------------------------------------------------------------------------------------------------------
 
-    @property
-    def _is_installed(self) -> bool:
-        return self._has_worlds
-
-    @property
-    def _computes_wrenches(self) -> bool:
-        return self.fresh
-
-    def supports(self, requirement: Requirement) -> str | None:
-        """Return None where the engine can give the requirement, else the reason and the fix."""
-        return self._unknown_type(requirement, self._model) or super().supports(requirement)
-
     def grants_late(self, requirement: Requirement) -> bool:
         """Whether a requirement may be prepared late; not where it needs other worlds, whose memory is elsewhere."""
         return super().grants_late(requirement) and (requirement == SHAPES or not self._lacks(requirement))
@@ -162,13 +150,13 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
         _write(worlds.states(), start_on_device, None)
         for option in ("gravity", "magnetic"):
             worlds.expand(f"opt.{option}")
-        if self._has_worlds:
+        if self._is_installed:
             old = self._worlds
             pristine = put_model(old.mjm, self._label, self._derived.compute.wp_device)
             self._set_options(pristine)
             worlds.take_over(old, pristine, default_state(old.mjm, self._key))
         self._attach(worlds)
-        self._has_worlds, self._model, self._start = True, model, start_on_device
+        self._is_installed, self._model, self._start = True, model, start_on_device
         self._reset_mask = torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
         if self._offsets:
             self._bind_offsets()
@@ -182,7 +170,7 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
         check_envs("MujocoWarpEngine", self.num_envs, 4 * state_size(model), self.device)
         m = put_model(model, self._label, device)
         self._set_options(m)
-        room = sizes(model, module, *self._sizes)
+        room = sizes(model, module, **self._sizes)
         try:
             with wp.ScopedDevice(device):
                 d = module.make_data(model, nworld=self.num_envs, **room)
@@ -221,35 +209,12 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
 
     # State ------------------------------------------------------------------------------------------------------------
 
-    def step(self, ctrl: Any = None, substeps: int = 1) -> None:
-        """Advance `substeps` ticks under one control.
-
-        Args:
-            ctrl: `[env, nu]` or `[nu]` for all environments; None keeps what `engine.ctrl` holds.
-            substeps: number of ticks.
-
-        Raises:
-            ArgumentError: a control of another shape.
-
-        Warns:
-            SensoriumWarning: once for each kind, when mujoco_warp's memory was too small, e.g. for all contacts.
-        """
-        substeps = positive_int(substeps, "substeps")
+    def _check_time_steps(self) -> None:
         self._check_time_step(self.model.opt.timestep, "engine.model")
-        self._check_time_steps()
-        if ctrl is not None:
-            self._write_ctrl(ctrl)
-        if self._previous:
-            if substeps > 1:
-                self._worlds.step(substeps - 1)
-            self._keep_state()
-            self._worlds.step(1)
-        else:
-            self._worlds.step(substeps)
-        self.tick += substeps
-        self._dirty, self._needs_forward = True, False
-        self.lag = 0 if self.fresh else 1
-        self._check_overflow()
+        super()._check_time_steps()
+
+    def _advance(self, ticks: int) -> None:
+        self._worlds.step(ticks)
 
     def reset(self, env_ids: Any, state: Mapping[str, Any] | None = None) -> None:
         """Reset environments, write `state` into them, and bring their derived state up to date; no others change.
@@ -296,7 +261,7 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
 
         Resuming is bit-identical on the CPU, and on CUDA with `deterministic=True`.
         """
-        saved = self._saved_derived()
+        saved = super().state()
         return saved | {
             "rows": {name: values.clone() for name, values in self._worlds.states().items()},
             "options": {name: self._worlds.of_each(f"opt.{name}") for name in ("gravity", "magnetic")},
@@ -321,7 +286,7 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
             values.copy_(state["rows"][name])
         for name, values in state["options"].items():
             self._worlds.expand(f"opt.{name}").copy_(values)
-        self._load_derived(state)
+        super().load_state(state)
 
 
 def _write(targets: Mapping[str, torch.Tensor], values: Mapping[str, torch.Tensor], mask: torch.Tensor | None) -> None:
@@ -331,7 +296,3 @@ def _write(targets: Mapping[str, torch.Tensor], values: Mapping[str, torch.Tenso
             value = values[name].expand_as(target)
             rows = None if mask is None else mask.reshape(-1, *[1] * (target.dim() - 1))
             target.copy_(value if rows is None else torch.where(rows, value, target))
-
-
-def _sized(nconmax: int | None, njmax: int | None) -> list[tuple[int | None, str]]:
-    return [(nconmax, "nconmax"), (njmax, "njmax")]

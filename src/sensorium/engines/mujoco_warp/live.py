@@ -13,22 +13,17 @@ import warp as wp
 
 from sensorium.compute import keeps_current
 from sensorium.engines.contact import is_contact
-from sensorium.engines.envs import env_selection, mark
+from sensorium.engines.envs import env_selection
 from sensorium.engines.mujoco.base import model_time_step, refuse_unfresh_rk4
-from sensorium.engines.mujoco.contacts import contact_reason, lacks_contacts
-from sensorium.engines.mujoco.derived import NEEDS, needs_wrenches, torque_fault
-from sensorium.engines.mujoco.native import reason, sensor_id
 from sensorium.engines.mujoco.sleep import is_held, sleeps
-from sensorium.engines.mujoco.spec import computes_acceleration, has_elements, sensors_disabled
+from sensorium.engines.mujoco.wrapped import WrappedModelEngine
 from sensorium.engines.mujoco_warp.base import WarpModelEngine, refuse_unfresh_sleep
 from sensorium.engines.mujoco_warp.worlds import Worlds, mujoco_warp
-from sensorium.errors import ModelError, ScheduleError, shown
-from sensorium.spec import JOINT_TORQUE, SHAPES, Requirement
-
-_FIX = "call sn.prepare(spec, sensors) on the MjSpec before you compile it"
+from sensorium.errors import ModelError, shown
+from sensorium.spec import Requirement
 
 
-class LiveMujocoWarpEngine(WarpModelEngine):
+class LiveMujocoWarpEngine(WarpModelEngine, WrappedModelEngine):
     """A live mujoco_warp Model and Data; made by `MujocoWarpEngine.from_mjw`.
 
     The owner calls mujoco_warp.step and then `scene.update()`; whatever the owner edits (state, model, gravity), and
@@ -47,7 +42,8 @@ class LiveMujocoWarpEngine(WarpModelEngine):
             `fresh=False` with the RK4 integrator or with bodies that may sleep.
     """
 
-    owns_time = False
+    _data, _step_call = "Data", "mujoco_warp.step(m, d)"
+    _reset_fix = "write {} yourself (mujoco_warp.reset_data(m, d, reset=mask))"
 
     @keeps_current
     def __init__(self, mjm: Any, m: Any, d: Any, *, fresh: bool = True) -> None:
@@ -82,142 +78,51 @@ class LiveMujocoWarpEngine(WarpModelEngine):
         self.capture(True)
         self._derive(frozenset())
 
-    @property
-    def model(self) -> Any:
-        """The owner's MjModel."""
-        return self._model
-
     def supports(self, requirement: Requirement) -> str | None:
         """Return None where the engine can give the requirement, else the reason and the fix."""
-        model = self._model
-        if sleeps(self.m.opt) and self._room < int(model.nv) and self._needs_all_awake(requirement):
+        nv, awake = int(self._model.nv), int(getattr(self.d, "nvmax", self._model.nv))
+        held = is_held(requirement) or is_contact(requirement) or requirement.kind == "NATIVE_SENSOR"
+        if held and awake < nv and sleeps(self.m.opt):
             return (
-                f"mujoco_warp computes it only of bodies that are awake, and nvmax={self._room} has no room for "
-                f"all {int(model.nv)} degrees of freedom: give a larger one, mujoco_warp.make_data(..., nvmax=...)."
+                f"mujoco_warp computes it only of bodies that are awake, and nvmax={awake} has no room for all {nv} "
+                "degrees of freedom: give a larger one, mujoco_warp.make_data(..., nvmax=...)."
             )
-        if requirement == SHAPES:
-            return None
-        if requirement.kind == "MODEL_ELEMENTS":
-            if has_elements(model, requirement):
-                return None
-            return f"these elements are not in the model, and a compiled model cannot be changed: {_FIX}."
-        if requirement.kind == "NATIVE_SENSOR":
-            why = reason(requirement, self.prepared, self._declared_by(model).types, model, model.opt)
-            if why is None and sensor_id(model, requirement) < 0:
-                return f"this sensor is not in the model, and a compiled model cannot be changed: {_FIX}."
-            return why or self._unknown_type(requirement, model)
-        if is_contact(requirement):
-            why = contact_reason(self, requirement, model)
-            if why is None and lacks_contacts(model, requirement):
-                return f"its sensors are not in the model, and a compiled model cannot be changed: {_FIX}."
-            return why
-        if requirement not in NEEDS:
-            return "it is not available from this engine yet."
-        if requirement == JOINT_TORQUE:
-            return torque_fault(model, friction_known=False)
-        if needs_wrenches(requirement) and not self.fresh and not getattr(self.m.opt, "run_rne_postconstraint", False):
-            if sensors_disabled(model.opt):
-                return 'the model has <flag sensor="disable"/>, so a step computes none: remove it, or use fresh=True.'
-            if not computes_acceleration(model):
-                return (
-                    "a step computes body accelerations and wrenches only for a sensor that needs them: use "
-                    f"fresh=True, or {_FIX}."
-                )
-        return None
+        return super().supports(requirement)
 
     @property
-    def _room(self) -> int:
-        """How many degrees of freedom can be awake."""
-        return int(getattr(self.d, "nvmax", self._model.nv))
-
-    @staticmethod
-    def _needs_all_awake(requirement: Requirement) -> bool:
-        return is_held(requirement) or is_contact(requirement) or requirement.kind == "NATIVE_SENSOR"
-
-    def _apply(self, requirements: frozenset[Requirement]) -> None:
-        self._derive(self.prepared | requirements)
-
-    def step(self, ctrl: Any = None, substeps: int = 1) -> None:
-        """Refuse: the owner steps.
-
-        Raises:
-            ScheduleError: always.
-        """
-        raise ScheduleError(
-            "this engine wraps your Data, so you own the loop: call mujoco_warp.step(m, d), then scene.update()."
-        )
+    def _computes_wrenches(self) -> bool:
+        return self.fresh or getattr(self.m.opt, "run_rne_postconstraint", False)
 
     def count_ticks(self, ticks: int) -> None:
-        """Note that the owner took `ticks` steps; derived state is read again at the next `refresh`.
-
-        Raises:
-            ScheduleError: several ticks at once with `fresh=False` and a requirement that reads joint positions; the
-                time step was edited. On CUDA the host does not wait for that: a later update raises it.
-        """
-        if self._previous and ticks > 1:
-            raise ScheduleError(
-                f"{ticks} ticks at once: with fresh=False joint positions and velocities are kept from one tick to the "
-                "next, so call scene.update() after each step, or use fresh=True."
-            )
-        self._check_time_steps()
+        """Note that the owner took `ticks` steps; see `WrappedModelEngine.count_ticks`."""
         super().count_ticks(ticks)
         if ticks:
-            for name, newest in self._newest.items():
-                self._previous[name].copy_(newest)
-                newest.copy_(self._worlds.tensor(name))
-            self._dirty, self._needs_forward = True, False
-            self.lag = 0 if self.fresh else 1
             if not self.fresh:
                 self.refresh()  # before the owner's next forward() writes another instant over it
-            self._check_overflow()
+            self._check_state()
 
-    def forward(self) -> None:
-        """Recompute derived state from the live state as it is now, without taking time; it is then current."""
-        super().forward()
-        self._note_newest()
+    def _shift_state(self) -> None:
+        for name, newest in self._newest.items():
+            self._previous[name].copy_(newest)
+        self._note_state(self._newest)
 
-    def reset(self, env_ids: Any, state: Mapping[str, Any] | None = None) -> None:
-        """Read environments again after their owner reset them; no state is written.
+    def _keep_state(self, mask: torch.Tensor | None = None) -> None:
+        super()._keep_state(mask)
+        self._note_state(self._newest, mask)
 
-        Args:
-            env_ids: None for all, integers, or a bool mask `[env]`.
-            state: must be empty: the owner writes the Data.
-
-        Raises:
-            ScheduleError: `state` is not empty.
-            ModelError: shapes were described, and are not the same in all environments any more. On CUDA the host does
-                not wait for that: a later update or reset raises it.
-        """
-        if state:
-            raise ScheduleError(
-                f"this engine wraps your Data and writes no state to it: write {', '.join(state)} yourself "
-                "(mujoco_warp.reset_data(m, d, reset=mask)), then call scene.reset(env_ids)."
-            )
+    def _read_again(self, env_ids: Any) -> None:
         ids = env_selection(env_ids, self.num_envs, self.device)
         if ids is None:
             self.forward()
         elif len(ids):
             self._refresh_rows(ids)
-            self._note_newest(ids)
         self._check_shapes()
 
     def _derive(self, prepared: frozenset[Requirement]) -> None:
         super()._derive(prepared)
         self._newest = {name: values.clone() for name, values in self._previous.items()}
 
-    def _note_newest(self, ids: torch.Tensor | None = None) -> None:
-        if not self._newest:
-            return
-        mask = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
-        mark(mask, ids)
-        for name, newest in self._newest.items():
-            newest.copy_(torch.where(mask[:, None], self._worlds.tensor(name), newest))
-
-    def state(self) -> dict[str, Any]:
-        """Return tick and derived arrays; the physics is its owner's to save."""
-        return self._saved_derived()
-
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned, after the owner restored the physics."""
-        self._load_derived(state)
-        self._note_newest()
+        super().load_state(state)
+        self._note_state(self._newest)

@@ -218,11 +218,11 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
     def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
         """Render two images from the start where the camera drifts, or where clipping comes after the noise."""
         self._check_stages()
-        cfg = self.cfg
-        two = cfg.drifts or (cfg.clips and not cfg.is_clean)
-        return (
-            {"update_raw_data": None, "update_current_timestep_data": self.update_current_timestep_data} if two else {}
-        )
+        cfg, found = self.cfg, dict(super().hooks_in_use())
+        if cfg.drifts or (cfg.clips and not cfg.is_clean):
+            found["update_raw_data"] = None
+            found["update_current_timestep_data"] = self.update_current_timestep_data
+        return found
 
     def _check_stages(self) -> None:
         """Raise `ConfigError` where a model of depth errors has another lens than the camera, in any environment."""

@@ -86,7 +86,8 @@ class Sensor(Readable[CfgT, DataT]):
     checks_state: ClassVar[bool] = False
     """True where the sensor's own kernel flags non-finite state in `buffers.bad`; else NaN in truth is looked for."""
     knob_prefixes: ClassVar[Mapping[str, str]] = {}
-    """Short prefix -> field, e.g. ``{"gyro": "ang_vel_b"}``: knobs may be written `gyro_noise`."""
+    """Short prefix -> field, e.g. ``{"gyro": "ang_vel_b"}``: knobs may be written `gyro_noise`. Those of the
+    config's `prefixed_knobs` are added."""
 
     is_simple: ClassVar[bool] = False
     """Whether the hooks of `SimpleSensor` are called."""
@@ -132,6 +133,8 @@ class Sensor(Readable[CfgT, DataT]):
         if not dataclasses.is_dataclass(data_class):
             raise RegistrationError(f"{cls.__qualname__}: {data_class.__name__} is no dataclass")
         cls.cfg_class, cls.data_class = cfg_class, data_class
+        table = getattr(cfg_class, "prefixed_knobs", {})
+        cls.knob_prefixes = {**{prefix: field for prefix, (field, _) in table.items()}, **cls.knob_prefixes}
         fields = declared_fields(data_class)
         constants = declared_constants(data_class)
         if constants and cls.constants is Sensor.constants:

@@ -23,7 +23,7 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import Cfg, Float, Knob, MountedSensorCfg, Vec3, bad
+from sensorium.cfg import Cfg, Float, MountedSensorCfg, Vec3, bad
 from sensorium.compute import Rows, is_first, kernel, recorded, sample_normals, tick_captured
 from sensorium.geometry.geodesy import enu_axes, enu_to_geodetic_wp, geodetic_to_ecef
 from sensorium.geometry.transforms import quat_rotate
@@ -31,6 +31,7 @@ from sensorium.measurement.record import Record, Timeline
 from sensorium.random import normal_table
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor
+from sensorium.sensors.core.prefixed import GnssKnobs
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, Field, exact_fraction
 from sensorium.world.mount import is_finite3
 
@@ -94,7 +95,7 @@ class SkyZone(Cfg):
         return value
 
 
-class GnssCfg(MountedSensorCfg[GnssData]):
+class GnssCfg(MountedSensorCfg[GnssData], GnssKnobs):
     """Configuration of a GNSS receiver; its antenna is at the mount with `offset`. Knobs: ``pos_noise``, ``vel_noise``.
 
     Receivers have 1 to 20 Hz and 50 to 200 ms of latency: give `rate_hz` and `delay`. `loss` drops whole samples.
@@ -125,30 +126,7 @@ class GnssCfg(MountedSensorCfg[GnssData]):
     zones: tuple[SkyZone, ...] = ()
     """Where the sky is not free."""
 
-    pos_noise: Knob = None
-    """`noise` of pos_enu, m."""
-    pos_noise_density: Knob = None
-    """`noise_density` of pos_enu, m/sqrt(Hz)."""
-    pos_bias: Knob = None
-    """`bias` of pos_enu, m."""
-    pos_random_walk: Knob = None
-    """`random_walk` of pos_enu, m per sample."""
-    pos_random_walk_density: Knob = None
-    """`random_walk_density` of pos_enu, m*sqrt(Hz)."""
-    pos_resolution: Knob = None
-    """`resolution` of pos_enu, m."""
-    vel_noise: Knob = None
-    """`noise` of vel_enu, m/s."""
-    vel_noise_density: Knob = None
-    """`noise_density` of vel_enu, m/s/sqrt(Hz)."""
-    vel_bias: Knob = None
-    """`bias` of vel_enu, m/s."""
-    vel_random_walk: Knob = None
-    """`random_walk` of vel_enu, m/s per sample."""
-    vel_random_walk_density: Knob = None
-    """`random_walk_density` of vel_enu, m/s*sqrt(Hz)."""
-    vel_resolution: Knob = None
-    """`resolution` of vel_enu, m/s."""
+    prefixed_knobs: ClassVar[Mapping[str, tuple[str, str]]] = {"pos": ("pos_enu", "m"), "vel": ("vel_enu", "m/s")}
 
     @field_validator("origin")
     @classmethod
@@ -357,7 +335,6 @@ class Gnss(SimpleSensor[GnssCfg, GnssData]):
 
     requires = (BODY_POSE, BODY_VELOCITY)
     checks_state: ClassVar[bool] = True
-    knob_prefixes: ClassVar[Mapping[str, str]] = {"pos": "pos_enu", "vel": "vel_enu"}
 
     def setup(self) -> None:
         """Make the memories of fix, error and last report."""

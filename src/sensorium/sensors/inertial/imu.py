@@ -18,13 +18,14 @@ import warp as wp
 from pydantic import field_validator
 from torch import Tensor
 
-from sensorium.cfg import Knob, MountedSensorCfg, Vec3, bad
+from sensorium.cfg import MountedSensorCfg, Vec3, bad
 from sensorium.compute import Rows, is_first, kernel, recorded, tick_captured
 from sensorium.errors import nearest
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
 from sensorium.measurement.record import Record
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor, Supports
+from sensorium.sensors.core.prefixed import ImuKnobs
 from sensorium.spec import BODY_ACCELERATION, BODY_POSE, BODY_VELOCITY, GRAVITY, MAGNETIC, Field, Requirement
 from sensorium.world.mount import is_finite3, is_finite4
 
@@ -74,7 +75,7 @@ MEASURED = ("ang_vel_b", "lin_acc_b", "mag_b")
 ALIASES = {"lin_acc": "lin_acc_b", "ang_vel": "ang_vel_b", "mag": "mag_b"}
 
 
-class ImuCfg(MountedSensorCfg[ImuData]):
+class ImuCfg(MountedSensorCfg[ImuData], ImuKnobs):
     """Configuration of an IMU. Knobs: per field (``noise={"ang_vel_b": 0.01}``) or by prefix (``gyro_noise=0.01``)."""
 
     fields: tuple[str, ...] | Literal["all"] = MEASURED
@@ -88,42 +89,11 @@ class ImuCfg(MountedSensorCfg[ImuData]):
     """Where accelerations come from: the engine, or differences of the mount's world velocity over the true elapsed
     time, never across a reset (the first sample is then not valid). auto: the engine's where it can give them."""
 
-    acc_noise: Knob = None
-    """`noise` of lin_acc_b, m/s^2."""
-    acc_noise_density: Knob = None
-    """`noise_density` of lin_acc_b, m/s^2/sqrt(Hz)."""
-    acc_bias: Knob = None
-    """`bias` of lin_acc_b, m/s^2."""
-    acc_random_walk: Knob = None
-    """`random_walk` of lin_acc_b, m/s^2 per sample."""
-    acc_random_walk_density: Knob = None
-    """`random_walk_density` of lin_acc_b, m/s^3/sqrt(Hz)."""
-    acc_resolution: Knob = None
-    """`resolution` of lin_acc_b, m/s^2."""
-    gyro_noise: Knob = None
-    """`noise` of ang_vel_b, rad/s."""
-    gyro_noise_density: Knob = None
-    """`noise_density` of ang_vel_b, rad/s/sqrt(Hz)."""
-    gyro_bias: Knob = None
-    """`bias` of ang_vel_b, rad/s."""
-    gyro_random_walk: Knob = None
-    """`random_walk` of ang_vel_b, rad/s per sample."""
-    gyro_random_walk_density: Knob = None
-    """`random_walk_density` of ang_vel_b, rad/s^2/sqrt(Hz)."""
-    gyro_resolution: Knob = None
-    """`resolution` of ang_vel_b, rad/s."""
-    mag_noise: Knob = None
-    """`noise` of mag_b, in the field's unit."""
-    mag_noise_density: Knob = None
-    """`noise_density` of mag_b, unit/sqrt(Hz)."""
-    mag_bias: Knob = None
-    """`bias` of mag_b, in the field's unit."""
-    mag_random_walk: Knob = None
-    """`random_walk` of mag_b, in the field's unit per sample."""
-    mag_random_walk_density: Knob = None
-    """`random_walk_density` of mag_b, unit*sqrt(Hz)."""
-    mag_resolution: Knob = None
-    """`resolution` of mag_b, in the field's unit."""
+    prefixed_knobs: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "acc": ("lin_acc_b", "m/s^2"),
+        "gyro": ("ang_vel_b", "rad/s"),
+        "mag": ("mag_b", "field unit"),
+    }
 
     @field_validator("fields")
     @classmethod
@@ -261,7 +231,6 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
     """Inertial measurement unit at one or several mounts."""
 
     checks_state: ClassVar[bool] = True
-    knob_prefixes: ClassVar[Mapping[str, str]] = {"acc": "lin_acc_b", "gyro": "ang_vel_b", "mag": "mag_b"}
 
     @classmethod
     def requirements(cls, cfg: ImuCfg, supports: Supports) -> Iterable[Requirement]:

@@ -26,13 +26,14 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, Knob, bad
+from sensorium.cfg import COLUMN_KNOBS, Float, bad
 from sensorium.compute import Rows, episode_words, is_first, kernel, recorded, tick_captured
 from sensorium.errors import ConfigError, listed, nearest
 from sensorium.measurement.record import Record, Timeline
 from sensorium.measurement.stages.hysteresis import play
 from sensorium.random import word_to_uniform
 from sensorium.sensors.core.base import SimpleSensor, Supports
+from sensorium.sensors.core.prefixed import JointSensorKnobs
 from sensorium.sensors.inertial.imu import NO_SAMPLE_BEFORE
 from sensorium.spec import JOINT_EFFORT, JOINT_STATE, Field, Requirement
 from sensorium.world.joints import JointsCfg, PerJoint, ScalarJoints, resolve_joints
@@ -58,54 +59,25 @@ class JointSensorData:
 FIELDS = ("position", "velocity", "effort")
 
 
-class JointSensorCfg(JointsCfg[JointSensorData]):
+class JointSensorCfg(JointsCfg[JointSensorData], JointSensorKnobs):
     """Configuration of joint sensors. Knobs: per field (``noise={"position": 1e-3}``) or by prefix (`position_noise`).
 
+    At slides their units are m, m/s and N.
     Every number per joint is one for all or a tuple in joint order.
     """
 
     fields: tuple[str, ...] | Literal["all"] = ("position", "velocity")
     """What is computed: any of position, velocity and effort; effort needs an engine that gives JOINT_EFFORT."""
 
-    position_noise: Knob = None
-    """`noise` of position, rad (slide: m)."""
-    position_noise_density: Knob = None
-    """`noise_density` of position, rad/sqrt(Hz)."""
-    position_bias: Knob = None
-    """`bias` of position (zero offset), rad."""
-    position_random_walk: Knob = None
-    """`random_walk` of position, rad per sample."""
-    position_random_walk_density: Knob = None
-    """`random_walk_density` of position, rad*sqrt(Hz)."""
-    position_resolution: Knob = None
-    """`resolution` of position at the joint, rad; instead of `counts_per_turn` or `bits`."""
-    velocity_noise: Knob = None
-    """`noise` of velocity, rad/s (slide: m/s)."""
-    velocity_noise_density: Knob = None
-    """`noise_density` of velocity, rad/s/sqrt(Hz)."""
-    velocity_bias: Knob = None
-    """`bias` of velocity, rad/s."""
-    velocity_random_walk: Knob = None
-    """`random_walk` of velocity, rad/s per sample."""
-    velocity_random_walk_density: Knob = None
-    """`random_walk_density` of velocity, rad/s*sqrt(Hz)."""
-    velocity_resolution: Knob = None
-    """`resolution` of velocity, rad/s."""
-    effort_noise: Knob = None
-    """`noise` of effort, N m (slide: N)."""
-    effort_noise_density: Knob = None
-    """`noise_density` of effort, N m/sqrt(Hz)."""
-    effort_bias: Knob = None
-    """`bias` of effort, N m."""
-    effort_random_walk: Knob = None
-    """`random_walk` of effort, N m per sample."""
-    effort_random_walk_density: Knob = None
-    """`random_walk_density` of effort, N m*sqrt(Hz)."""
-    effort_resolution: Knob = None
-    """`resolution` of effort, N m."""
+    prefixed_knobs: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "position": ("position", "rad"),
+        "velocity": ("velocity", "rad/s"),
+        "effort": ("effort", "N m"),
+    }
 
     counts_per_turn: PerJoint | None = None
-    """Counts of the encoder per turn of its shaft (quadrature: four times its lines): LSB = 2 pi / (counts gear)."""
+    """Counts of the encoder per turn of its shaft (quadrature: four times its lines), instead of `position_resolution`:
+    LSB = 2 pi / (counts gear)."""
     bits: int | None = None
     """The same as ``counts_per_turn = 2**bits``."""
     gear: PerJoint | None = None
@@ -198,7 +170,7 @@ class JointSensorCfg(JointsCfg[JointSensorData]):
             return value
         if "position" not in selected:
             raise bad("'direct', or the position among `fields`", "This velocity follows from the measured position.")
-        for knob in ("noise", "noise_density", "bias", "random_walk", "random_walk_density", "resolution"):
+        for knob in COLUMN_KNOBS:
             if _given(knob, data, "velocity"):
                 fix = f"This velocity follows from the measured position: write position_{knob}."
                 raise bad(f"'direct', or no {knob} of the velocity", fix)
@@ -449,7 +421,7 @@ class JointSensor(SimpleSensor[JointSensorCfg, JointSensorData]):
     """Position, velocity and effort of one or several hinges and slides, as their encoders report them."""
 
     checks_state: ClassVar[bool] = True
-    knob_prefixes: ClassVar[Mapping[str, str]] = {**{name: name for name in FIELDS}, "encoder": "position"}
+    knob_prefixes: ClassVar[Mapping[str, str]] = {"encoder": "position"}
 
     @classmethod
     def requirements(cls, cfg: JointSensorCfg, supports: Supports) -> Iterable[Requirement]:

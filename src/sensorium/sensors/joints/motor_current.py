@@ -28,10 +28,11 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, Knob, bad
+from sensorium.cfg import Float, bad
 from sensorium.compute import Rows, kernel, recorded
 from sensorium.measurement.record import Record, Timeline
 from sensorium.sensors.core.base import SimpleSensor, Supports
+from sensorium.sensors.core.prefixed import MotorCurrentKnobs
 from sensorium.spec import JOINT_EFFORT, JOINT_STATE, JOINT_TORQUE, Field, Requirement
 from sensorium.world.joints import JointsCfg, PerJoint, ScalarJoints, resolve_joints
 
@@ -54,7 +55,7 @@ class MotorCurrentData:
 FRICTION = ("coulomb", "static", "stribeck_velocity", "viscous")
 
 
-class MotorCurrentCfg(JointsCfg[MotorCurrentData]):
+class MotorCurrentCfg(JointsCfg[MotorCurrentData], MotorCurrentKnobs):
     """Configuration of motor current sensors. Knobs are those of the current, in A: `noise` or `current_noise`.
 
     Every number per joint is one for all or a tuple in joint order. Full scale is a `Saturation` stage.
@@ -63,18 +64,7 @@ class MotorCurrentCfg(JointsCfg[MotorCurrentData]):
     fields: tuple[Literal["current", "torque"], ...] = ("current", "torque")
     """What is computed; the torque needs the current beside it, and an engine that gives JOINT_TORQUE."""
 
-    current_noise: Knob = None
-    """`noise` of the current, A."""
-    current_noise_density: Knob = None
-    """`noise_density` of the current, A/sqrt(Hz)."""
-    current_bias: Knob = None
-    """`bias` of the current (offset), A."""
-    current_random_walk: Knob = None
-    """`random_walk` of the current, A per sample."""
-    current_random_walk_density: Knob = None
-    """`random_walk_density` of the current, A*sqrt(Hz)."""
-    current_resolution: Knob = None
-    """`resolution` of the current (one count of the converter), A."""
+    prefixed_knobs: ClassVar[Mapping[str, tuple[str, str]]] = {"current": ("current", "A")}
 
     torque_constant: PerJoint
     """Torque constant K0 at 25 C, N m/A."""
@@ -243,7 +233,6 @@ class MotorCurrent(SimpleSensor[MotorCurrentCfg, MotorCurrentData]):
     """Current, and the torque estimated from it, of the motors of one or several hinges and slides."""
 
     checks_state: ClassVar[bool] = True
-    knob_prefixes: ClassVar[Mapping[str, str]] = {"current": "current"}
 
     @classmethod
     def requirements(cls, cfg: MotorCurrentCfg, supports: Supports) -> Iterable[Requirement]:

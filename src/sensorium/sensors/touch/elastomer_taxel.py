@@ -74,7 +74,8 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
 
     def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
         """Sum over all pairs of probes, in one launch, where no FFT is used."""
-        return {} if self.cfg.uses_fft else {"update_raw_data": self._direct}
+        found = dict(super().hooks_in_use())
+        return found if self.cfg.uses_fft else {**found, "update_raw_data": self._direct}
 
     # Set-up -----------------------------------------------------------------------------------------------------------
 

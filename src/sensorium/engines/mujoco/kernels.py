@@ -1,0 +1,247 @@
+"""The kernels that compute derived arrays from MuJoCo's fields: concrete ones for float64 and for float32.
+
+With `d = p - subtree_com[body_rootid]` (p: body frame origin), and MuJoCo's spatial vectors about that centre of mass,
+in world axes, rotation first (`cvel = [w, v]`, `cacc = [alpha, a]` where `a` holds minus gravity, `cfrc_int = [t, f]`):
+
+    velocity at p                     v + w x d
+    coordinate acceleration at p      (a + gravity) + alpha x d + w x (v + w x d)
+    torque of the parent about p      t - d x f
+
+as in mj_objectVelocity, mj_objectAcceleration and the force and torque sensors. Bodies welded to the world and mocap
+bodies are at rest by definition: MuJoCo knows no velocity of theirs, also when their pose is edited between steps. As
+for MuJoCo's own force sensors, gravity compensation and fluid forces count as transmitted by the parent.
+
+Results are float32. Fields of the model have one row, or one for each environment: kernels take row `env % rows`. An
+output that is empty is not wanted. `held` says where in `sensordata` values are kept of bodies that sleep, else -1.
+"""
+
+# Without `from __future__ import annotations`: Warp has to see the types that a factory is called with.
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+import warp as wp
+
+from sensorium.compute import Rows, kernel
+
+
+def _concrete(real: Any) -> Callable[[Callable[..., None]], Any]:
+    """Declare a kernel in a module named after it and the type of MuJoCo's fields."""
+    return lambda function: kernel(function, group=f"{function.__name__}_{real.__name__}")
+
+
+@wp.func
+def _triple(sensordata: wp.array2d[Any], env: wp.int32, column: wp.int32) -> Any:
+    return wp.vector(sensordata[env, column], sensordata[env, column + 1], sensordata[env, column + 2])
+
+
+def _bodies(real: Any, vec3: Any, vec4: Any) -> Any:
+    @_concrete(real)
+    def derive_bodies(
+        rows: Rows,
+        body_ids: wp.array[wp.int32],
+        root_ids: wp.array[wp.int32],
+        weld_ids: wp.array[wp.int32],
+        xpos: wp.array2d[vec3],
+        xquat: wp.array2d[vec4],
+        subtree_com: wp.array2d[vec3],
+        cvel: wp.array3d[vec3],
+        cacc: wp.array3d[vec3],
+        held: wp.array2d[wp.int32],
+        sensordata: wp.array2d[real],
+        gravity: wp.array[vec3],
+        magnetic: wp.array[vec3],
+        # output
+        pos_out: wp.array2d[wp.vec3],
+        quat_out: wp.array2d[wp.vec4],
+        lin_vel_out: wp.array2d[wp.vec3],
+        ang_vel_out: wp.array2d[wp.vec3],
+        lin_acc_out: wp.array2d[wp.vec3],
+        ang_acc_out: wp.array2d[wp.vec3],
+        gravity_out: wp.array[wp.vec3],
+        magnetic_out: wp.array[wp.vec3],
+    ) -> None:
+        """Compute one body's pose, velocity and acceleration; the first thread also does the env's fields."""
+        i, item = wp.tid()
+        env = rows.start + i
+        if rows.mask[env] == wp.uint8(0):
+            return
+        if item == 0:
+            if gravity_out.shape[0] > 0:
+                gravity_out[env] = wp.vec3(gravity[env % gravity.shape[0]])
+            if magnetic_out.shape[0] > 0:
+                magnetic_out[env] = wp.vec3(magnetic[env % magnetic.shape[0]])
+        if item >= body_ids.shape[0]:
+            return
+        body = body_ids[item]
+        if pos_out.shape[0] > 0:
+            pos_out[env, item] = wp.vec3(xpos[env, body])
+            quat_out[env, item] = wp.vec4(xquat[env, body])
+        if lin_vel_out.shape[0] == 0 and lin_acc_out.shape[0] == 0:
+            return
+        ang_vel = vec3()
+        lin_vel = vec3()
+        ang_acc = vec3()
+        lin_acc = vec3()
+        if weld_ids[item] != 0:
+            arm = xpos[env, body] - subtree_com[env, root_ids[item]]
+            ang_vel = cvel[env, body, 0]
+            lin_vel = cvel[env, body, 1] + wp.cross(ang_vel, arm)
+            if lin_acc_out.shape[0] > 0:
+                if held[item, 0] >= 0:
+                    lin_acc = _triple(sensordata, env, held[item, 0]) + gravity[env % gravity.shape[0]]
+                    ang_acc = _triple(sensordata, env, held[item, 1])
+                else:
+                    ang_acc = cacc[env, body, 0]
+                    coordinate = cacc[env, body, 1] + gravity[env % gravity.shape[0]]
+                    lin_acc = coordinate + wp.cross(ang_acc, arm) + wp.cross(ang_vel, lin_vel)
+        if lin_vel_out.shape[0] > 0:
+            lin_vel_out[env, item] = wp.vec3(lin_vel)
+            ang_vel_out[env, item] = wp.vec3(ang_vel)
+        if lin_acc_out.shape[0] > 0:
+            lin_acc_out[env, item] = wp.vec3(lin_acc)
+            ang_acc_out[env, item] = wp.vec3(ang_acc)
+
+    return derive_bodies
+
+
+def _wrenches(real: Any, vec3: Any, vec4: Any, quat: Any) -> Any:
+    @_concrete(real)
+    def derive_wrenches(
+        rows: Rows,
+        body_ids: wp.array[wp.int32],
+        root_ids: wp.array[wp.int32],
+        xpos: wp.array2d[vec3],
+        subtree_com: wp.array2d[vec3],
+        cfrc_int: wp.array3d[vec3],
+        xquat: wp.array2d[vec4],
+        held: wp.array2d[wp.int32],
+        sensordata: wp.array2d[real],
+        # output
+        force_out: wp.array2d[wp.vec3],
+        torque_out: wp.array2d[wp.vec3],
+    ) -> None:
+        """Move what a body's parent exerts on it to the body frame origin; a held wrench is there, in its axes."""
+        i, item = wp.tid()
+        env = rows.start + i
+        if rows.mask[env] == wp.uint8(0):
+            return
+        body = body_ids[item]
+        if held[item, 0] >= 0:
+            q = xquat[env, body]
+            turn = wp.quat_to_matrix(quat(q[1], q[2], q[3], q[0]))
+            force_out[env, item] = wp.vec3(turn * _triple(sensordata, env, held[item, 0]))
+            torque_out[env, item] = wp.vec3(turn * _triple(sensordata, env, held[item, 1]))
+            return
+        arm = xpos[env, body] - subtree_com[env, root_ids[item]]
+        force = cfrc_int[env, body, 1]
+        force_out[env, item] = wp.vec3(force)
+        torque_out[env, item] = wp.vec3(cfrc_int[env, body, 0] - wp.cross(arm, force))
+
+    return derive_wrenches
+
+
+def _joints(real: Any) -> Any:
+    @_concrete(real)
+    def derive_joints(
+        rows: Rows,
+        qpos_ids: wp.array[wp.int32],
+        dof_ids: wp.array[wp.int32],
+        rotor_inertia: wp.array[real],
+        softness: wp.array[real],
+        decay: wp.array[real],
+        qpos: wp.array2d[real],
+        qvel: wp.array2d[real],
+        qacc: wp.array2d[real],
+        effort: wp.array2d[real],
+        damper: wp.array2d[real],
+        armature: wp.array2d[real],
+        friction_loss: wp.array2d[real],
+        inverse_weight: wp.array2d[real],
+        friction_known: wp.array2d[real],
+        held: wp.array[wp.int32],
+        sensordata: wp.array2d[real],
+        # output
+        pos_out: wp.array2d[wp.float32],
+        vel_out: wp.array2d[wp.float32],
+        effort_out: wp.array2d[wp.float32],
+        torque_out: wp.array2d[wp.float32],
+    ) -> None:
+        """Compute one scalar joint's position, velocity, effort and torque."""
+        i, item = wp.tid()
+        env = rows.start + i
+        if rows.mask[env] == wp.uint8(0):
+            return
+        dof = dof_ids[item]
+        if pos_out.shape[0] > 0:
+            pos_out[env, item] = wp.float32(qpos[env, qpos_ids[item]])
+        if vel_out.shape[0] > 0:
+            vel_out[env, item] = wp.float32(qvel[env, dof])
+        if effort_out.shape[0] == 0 and torque_out.shape[0] == 0:
+            return
+        driven = real(0.0)
+        if held[item] >= 0:
+            driven = sensordata[env, held[item]]
+        else:
+            driven = effort[env, dof]
+        if effort_out.shape[0] > 0:
+            effort_out[env, item] = wp.float32(driven)
+        if torque_out.shape[0] > 0:
+            friction = real(0.0)
+            if friction_known.shape[0] > 0:
+                friction = friction_known[env, dof]
+            elif softness[item] > real(0.0):
+                loss = friction_loss[env % friction_loss.shape[0], dof]
+                slip = qacc[env, dof] + decay[item] * qvel[env, dof]
+                weight = inverse_weight[env % inverse_weight.shape[0], dof]
+                friction = wp.clamp(-slip / wp.max(softness[item] * weight, real(1.0e-15)), -loss, loss)  # mjMINVAL
+            inertia = armature[env % armature.shape[0], dof] + rotor_inertia[item]
+            torque_out[env, item] = wp.float32(driven - inertia * qacc[env, dof] + friction + damper[env, dof])
+
+    return derive_joints
+
+
+def _sensors(real: Any) -> Any:
+    @_concrete(real)
+    def take_sensors(
+        rows: Rows,
+        columns: wp.array[wp.int32],
+        negated: wp.array[wp.uint8],
+        found: wp.array[wp.int32],
+        sensordata: wp.array2d[real],
+        # output
+        values_out: wp.array2d[wp.float32],
+    ) -> None:
+        """Copy one number of a native sensor or a contact report; 0 where the column `found` (-1: none) is 0."""
+        i, item = wp.tid()
+        env = rows.start + i
+        if rows.mask[env] == wp.uint8(0):
+            return
+        value = sensordata[env, columns[item]]
+        if negated[item] != wp.uint8(0):
+            value = real(0.0) - value
+        if found[item] >= 0 and sensordata[env, wp.max(found[item], 0)] == real(0.0):
+            value = real(0.0)
+        values_out[env, item] = wp.float32(value)
+
+    return take_sensors
+
+
+class Kernels(NamedTuple):
+    """The kernels for one type of MuJoCo's fields."""
+
+    bodies: Any
+    wrenches: Any
+    joints: Any
+    sensors: Any
+
+
+KERNELS = {
+    dtype: Kernels(_bodies(real, vec3, vec4), _wrenches(real, vec3, vec4, quat), _joints(real), _sensors(real))
+    for dtype, real, vec3, vec4, quat in (
+        (torch.float64, wp.float64, wp.vec3d, wp.vec4d, wp.quatd),
+        (torch.float32, wp.float32, wp.vec3, wp.vec4, wp.quat),
+    )
+}
+"""By the type of MuJoCo's fields: float64 of MuJoCo, float32 of mujoco_warp."""
