@@ -493,7 +493,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         return pos, quat / quat.norm(dim=-1, keepdim=True)
 
     def _changed(self) -> None:
-        self.buffers.expire()  # what was computed on read, is read again
+        self.buffers.counter.count.version = self._shown_version = -1  # what was computed on read, is read again
 
     # Saving and drawing -----------------------------------------------------------------------------------------------
 
