@@ -54,25 +54,9 @@ class ImuData:
     mag_b: Annotated[Tensor, Field("field", (3,), frame="sensor", role="magnetic")]
     """Magnetic flux in the IMU frame (magnetometer), in the unit of the field it is given (tesla, gauss, ...)."""
 
-    @property
-    def lin_acc(self) -> Tensor:
-        """Alias of `lin_acc_b`."""
-        return self.lin_acc_b
-
-    @property
-    def ang_vel(self) -> Tensor:
-        """Alias of `ang_vel_b`."""
-        return self.ang_vel_b
-
-    @property
-    def mag(self) -> Tensor:
-        """Alias of `mag_b`."""
-        return self.mag_b
-
 
 FIELDS = ("pos_w", "quat_w", "projected_gravity_b", "lin_vel_b", "ang_vel_b", "lin_acc_b", "ang_acc_b", "mag_b")
 MEASURED = ("ang_vel_b", "lin_acc_b", "mag_b")
-ALIASES = {"lin_acc": "lin_acc_b", "ang_vel": "ang_vel_b", "mag": "mag_b"}
 
 
 class ImuCfg(MountedSensorCfg[ImuData], ImuKnobs):
@@ -101,7 +85,7 @@ class ImuCfg(MountedSensorCfg[ImuData], ImuKnobs):
         if isinstance(value, str):
             return value
         for name in value:
-            if ALIASES.get(name, name) not in FIELDS:
+            if name not in FIELDS:
                 raise bad(f"fields among {', '.join(FIELDS)}", nearest(name, FIELDS).strip())
         if not value:
             raise bad("at least one field")
@@ -110,7 +94,7 @@ class ImuCfg(MountedSensorCfg[ImuData], ImuKnobs):
     @property
     def selected(self) -> tuple[str, ...]:
         """The fields that are computed, in the order of `ImuData`."""
-        wanted = FIELDS if self.fields == "all" else [ALIASES.get(name, name) for name in self.fields]
+        wanted = FIELDS if self.fields == "all" else self.fields
         return tuple(name for name in FIELDS if name in wanted)
 
 
