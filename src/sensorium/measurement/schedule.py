@@ -245,7 +245,8 @@ class Schedule:
     def sample_again(self) -> None:
         """Evaluate the samples of the clock's tick again, of sensors without memory: no new noise, no time.
 
-        The others hold their sample until they are next due, as a device would. Lazy ones are evaluated on read.
+        The others hold their sample until they are next due, as a device would. Samples of lazy ones are evaluated on
+        read, but for those that a reset made off the grid.
         """
         tick, lag, reset_envs = self.clock.tick, self.engine.lag, self.compute.reset_envs
         for each in self._members:
@@ -254,8 +255,9 @@ class Schedule:
                 continue
             counter.off_grid += 1
             is_on_grid = counter.last_tick == tick
-            if plan.is_lazy:
-                counter.count.last_lag = lag if is_on_grid else counter.count.last_lag
+            if plan.is_lazy and is_on_grid:
+                counter.count.last_lag = lag
+            if plan.is_pure or (plan.is_lazy and is_on_grid):
                 continue
             if is_on_grid and each.group is not None:
                 counter.leave().last_lag = lag

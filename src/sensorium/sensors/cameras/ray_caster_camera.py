@@ -159,8 +159,8 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
     """Camera that casts rays, at one or several mounts.
 
     Intrinsics and poses can be changed per env between steps (`set_intrinsic_matrices`, `set_world_poses`). They hold
-    from the next sample on (``scene.update(ticks=0)`` takes the current one again), are saved with the scene's state,
-    and outlast resets.
+    from the next sample on (``scene.update(ticks=0)`` takes the current one again, unless the camera has memory such as
+    a delay or a history), are saved with the scene's state, and outlast resets.
     """
 
     UNSUPPORTED_TYPES: ClassVar[set[str]] = {*UNSUPPORTED}
@@ -485,7 +485,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         return pos, quat / quat.norm(dim=-1, keepdim=True)
 
     def _changed(self) -> None:
-        self.buffers.expire()  # what was computed on read, is read again
+        self.buffers.counter.count.version = self._shown_version = -1  # what was computed on read, is read again
 
     # Saving and drawing -----------------------------------------------------------------------------------------------
 

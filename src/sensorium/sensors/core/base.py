@@ -373,6 +373,8 @@ class Sensor(Readable[CfgT, DataT]):
         own = {name.removeprefix("param/"): saved for name, saved in tensors.items() if name.startswith("param/")}
         self.params.load({name: saved.to(self.device) for name, saved in own.items()})
         self.buffers.load(tensors, counters)
+        for name, tensor in self.tensors().items():
+            tensor.copy_(tensors[name])
         self.begin_poses()
 
     def begin_poses(self) -> None:
