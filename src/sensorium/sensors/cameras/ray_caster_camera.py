@@ -485,7 +485,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         return pos, quat / quat.norm(dim=-1, keepdim=True)
 
     def _changed(self) -> None:
-        self.buffers.expire()  # what was computed on read, is read again
+        self.expire()  # what was computed on read, is read again
 
     # Saving and drawing -----------------------------------------------------------------------------------------------
 
