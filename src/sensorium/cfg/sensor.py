@@ -86,15 +86,7 @@ class SensorCfg(Cfg, Generic[DataT]):
         return {"kind": self.kind(), **super().to_dict()}
 
 
-NON_NEGATIVE_KNOBS = (
-    "noise",
-    "noise_density",
-    "random_walk",
-    "random_walk_density",
-    "resolution",
-    "delay",
-    "jitter",
-)
+NON_NEGATIVE_KNOBS = ("noise", "noise_density", "random_walk", "random_walk_density", "resolution", "delay", "jitter")
 _NON_NEGATIVE_ENDINGS = tuple(f"_{knob}" for knob in NON_NEGATIVE_KNOBS[:5])
 """A knob with a prefix, such as `gyro_noise`."""
 

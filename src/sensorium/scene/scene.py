@@ -27,6 +27,7 @@ from sensorium.errors import (
     shown,
 )
 from sensorium.measurement.schedule import Schedule
+from sensorium.plugins import is_ours
 from sensorium.presets import Presets, presets
 from sensorium.readings import Bodies, Reading, SceneDescription
 from sensorium.scene.needs import requirements_of
@@ -152,7 +153,7 @@ class Scene:
         sensor_class = registry.sensor_for(type(cfg))
         with self.compute.memory.building(cfg):
             sensor: Sensor[Any, Any] = sensor_class(cfg, self._context)
-        if not sensor_class.__module__.startswith(registry.OURS):
+        if not is_ours(sensor_class):
             try_hooks(sensor)
         return sensor
 

@@ -324,7 +324,7 @@ class Laws(Trial):
         return watched
 
     def no_time_no_change(self) -> bool:
-        """`update(ticks=0)` without an edit draws nothing and adds no history."""
+        """`update(ticks=0)` without an edit draws nothing and adds no history; with memory the sample is held."""
         scene = self.ran(self.dirty, 5)
         before = snapshot(scene["subject"])
         scene.update(ticks=0)

@@ -17,6 +17,7 @@ from sensorium.engines.base import Engine
 from sensorium.engines.tensor import TensorEngine
 from sensorium.errors import SensoriumError
 from sensorium.measurement.knobs import CHAIN_KNOBS
+from sensorium.plugins import is_ours
 from sensorium.readings import Reading
 from sensorium.scene import Scene
 from sensorium.sensors.core.base import Sensor
@@ -137,7 +138,7 @@ class Trial:
         """Return how many lines of the sensor's own code ran in some ticks, for how many samples, and the busiest."""
         scene = self.scene(self.cfg.replace(evaluate="always"), num_envs=num_envs)
         module = self.sensor_class.__module__
-        package = module if module.startswith(registry.OURS) else module.partition(".")[0]
+        package = module if is_ours(self.sensor_class) else module.partition(".")[0]
         lines: dict[str, int] = {}
 
         def local(frame: FrameType, event: str, argument: object) -> Any:
@@ -233,7 +234,7 @@ def put_back(sensor: Sensor[Any, Any], path: str, value: Any) -> None:
 
 def chained_fields(sensor: Sensor[Any, Any]) -> dict[str, FieldSpec]:
     """Return the fields that the standard chain runs over, by name."""
-    return {name: spec for name, (_, spec) in sensor.buffers.knobs.specs.items()}
+    return {name: spec for name, (_, spec) in sensor.buffers.plan.chained.items()}
 
 
 def take_tick(scene: Scene) -> None:

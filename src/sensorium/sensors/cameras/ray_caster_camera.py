@@ -159,8 +159,8 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
     """Camera that casts rays, at one or several mounts.
 
     Intrinsics and poses can be changed per env between steps (`set_intrinsic_matrices`, `set_world_poses`). They hold
-    from the next sample on (``scene.update(ticks=0)`` takes the current one again), are saved with the scene's state,
-    and outlast resets.
+    from the next sample on (``scene.update(ticks=0)`` takes the current one again, unless the camera has memory such as
+    a delay or a history), are saved with the scene's state, and outlast resets.
     """
 
     UNSUPPORTED_TYPES: ClassVar[set[str]] = {*UNSUPPORTED}
@@ -260,6 +260,13 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         quat = quat / quat.norm()
         self._offset_pos = torch.tensor(cfg.offset.pos, device="cpu").float().expand(*shape, 3).contiguous().to(device)
         self._offset_quat = quat.float().expand(*shape, 4).contiguous().to(device)
+        kept = {
+            "k": self._k,
+            "inverse_k": self._inverse_k,
+            "offset_pos": self._offset_pos,
+            "offset_quat": self._offset_quat,
+        }
+        self.buffers.kept |= {f"camera/{name}": tensor for name, tensor in kept.items()}
         self.pose_offset = self._offset_pos, self._offset_quat  # live: x forward, z up
         self._cast = self.ray_cast(
             targets=cfg.seen,
@@ -488,16 +495,6 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         self.expire()  # what was computed on read, is read again
 
     # Saving and drawing -----------------------------------------------------------------------------------------------
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return all that must be saved to resume, with intrinsics and poses."""
-        own = {
-            "camera/k": self._k,
-            "camera/inverse_k": self._inverse_k,
-            "camera/offset_pos": self._offset_pos,
-            "camera/offset_quat": self._offset_quat,
-        }
-        return {**super().tensors(), **own}
 
     def load(self, tensors: Mapping[str, Tensor], counters: Mapping[str, int]) -> None:
         """Restore what `tensors` and `counters` returned."""

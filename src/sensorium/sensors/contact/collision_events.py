@@ -171,7 +171,7 @@ def _measure(pairs: Pairs, env: int, row: int, duration: float, impulse: wp.vec3
 
 @kernel
 def _begin_tick(rows: Rows, pairs: Pairs, events: Events) -> None:
-    """Empty the rows of an env where a control step or an episode begins, or where a tick is evaluated again."""
+    """Empty the rows of an env where a control step or an episode begins, or where the record is another one."""
     i, _one = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):

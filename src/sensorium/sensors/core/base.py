@@ -217,18 +217,9 @@ class Sensor(Readable[CfgT, DataT]):
     def key(self) -> StageKey:
         """Random tensors and times of the sample, for hooks in torch: ``self.key.normal("dust", "distance")``."""
         if self._key is None:
-            specs = self.buffers.plan.mid_specs
-            self._key = StageKey(
-                self.compute_on,
-                self.clock,
-                seed=self._context.seed,
-                label=self.name,
-                stage="sensor",
-                period=self.clock.dt * self.rate.period,
-                columns={spec.name: spec.columns for spec in specs},
-                field_index={spec.name: k for k, spec in enumerate(specs)},
-                specs={spec.name: spec for spec in specs},
-            )
+            plan = self.buffers.plan
+            fields = {spec.name: (k, spec) for k, spec in enumerate(plan.mid_specs)}
+            self._key = StageKey(plan, self.compute_on, self.clock, "sensor", fields)
         return self._key
 
     def stage_state(self, stage: StageCfg) -> Mapping[str, torch.Tensor]:
@@ -380,12 +371,13 @@ class Sensor(Readable[CfgT, DataT]):
         own = {name.removeprefix("param/"): saved for name, saved in tensors.items() if name.startswith("param/")}
         self.params.load({name: saved.to(self.device) for name, saved in own.items()})
         self.buffers.load(tensors, counters)
+        for name, tensor in self.tensors().items():
+            tensor.copy_(tensors[name])
         self.begin_poses()
 
     def expire(self) -> None:
         """Have the next read evaluate the sensor again, where it is computed on read: a setting of it has changed."""
-        self._shown_version = -1
-        self.buffers.expire()
+        self.buffers.counter.count.version = self._shown_version = -1
 
     def begin_poses(self) -> None:
         """Begin to keep poses anew, where an output publishes them: those of earlier captures are not known."""
