@@ -138,7 +138,7 @@ class Sensor(Readable[CfgT, DataT]):
         self.pose_offset: tuple[torch.Tensor, torch.Tensor] | None = None
         """The sensor's pose in the frame of its mount, where `cfg.mount_has_offset` is False: position, m, float32
         `[env, mount, 3]`, and quaternion (w, x, y, z), float32 `[env, mount, 4]`, x forward."""
-        self._constants = declared_constants(self.data_class)
+        self._constant_names = declared_constants(self.data_class)
         self._allocate()
         before = set(vars(self))
         self.setup()
@@ -331,7 +331,7 @@ class Sensor(Readable[CfgT, DataT]):
         """Seal the plan and make the views, once `setup` has run."""
         self.buffers.seal()
         self.buffers.plan.check()
-        if missing := [name for name in self._constants if not hasattr(self, name)]:
+        if missing := [name for name in self._constant_names if not hasattr(self, name)]:
             raise RegistrationError(
                 f"{self.data_class.__qualname__}.{missing[0]} has no Field: write Annotated[Tensor, Field(unit=..., "
                 f"...)], or let {type(self).__qualname__}.setup set self.{missing[0]}"

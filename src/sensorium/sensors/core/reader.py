@@ -49,7 +49,7 @@ class Readable(Generic[CfgT, DataT]):
     mount: MountView | None
     buffers: SensorBuffers
     notes: dict[str, str]
-    _constants: tuple[str, ...]
+    _constant_names: tuple[str, ...]
     params: Params
     """The config's values, for hooks: those that were set per env are tensors."""
     specs: tuple[FieldSpec, ...]
@@ -90,7 +90,7 @@ class Readable(Generic[CfgT, DataT]):
     @property
     def constants(self) -> dict[str, Any]:
         """The fields of the data class that are no tensors, e.g. names: attributes of this object by these names."""
-        return {name: copy(getattr(self, name)) for name in self._constants}
+        return {name: copy(getattr(self, name)) for name in self._constant_names}
 
     @property
     def num_envs(self) -> int:
