@@ -54,6 +54,8 @@ class SensorBuffers:
         self.compute, self.clock = compute, clock
         self.bad = torch.zeros((compute.num_envs, max(plan.mounts, 1)), dtype=torch.uint8, device=compute.device)
         """uint8 [env, mount], 1 where the engine's state was not finite: the sample is not valid."""
+        self.kept: dict[str, torch.Tensor] = {}
+        """What else of the sensor must be saved to resume, such as settings made at run time; no reset alters it."""
         self.custom: dict[str, States] = {}
         """States that the sensor registered for itself."""
         self.tables: WeakSet[ChainTable] = WeakSet()
@@ -256,7 +258,7 @@ class SensorBuffers:
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return the memory, by name: with the counter's tensors, all that must be saved to resume."""
         knobs = {f"knob/{knob}/{name}": table.values for (knob, name), table in self.knobs.tables.items()}
-        return {**self._written(), **knobs, **(self.ring.tensors() if self.ring is not None else {})}
+        return {**self._written(), **knobs, **(self.ring.tensors() if self.ring is not None else {}), **self.kept}
 
     def counters(self) -> dict[str, int]:
         """Return the host's counters that must be saved to resume."""
