@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from sensorium.cli.rig import load_rig
 from sensorium.demo import model_path
 from sensorium.plugins import is_ours
 from sensorium.record import load
-from sensorium.sensors.core.parts import HOOKS_OF_OTHERS
+from sensorium.sensors.core.hooks import FORMER_HOOKS, HOOKS_OF_OTHERS
 from sensorium.testing import tumbling_engine
 
 ROOT = Path(__file__).parents[1]
@@ -370,4 +371,10 @@ def test_the_manual_maps_every_word_of_another_framework(framework: str, names: 
 def test_the_manual_has_a_row_for_every_hook_that_is_refused() -> None:
     text = (ROOT / "docs/extending.md").read_text(encoding="utf-8").split("## From other frameworks")[1]
     left = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")]
-    assert [name for name in HOOKS_OF_OTHERS if not any(name in cell for cell in left)] == []
+    assert [name for name in (*HOOKS_OF_OTHERS, *FORMER_HOOKS) if not any(name in cell for cell in left)] == []
+
+
+@pytest.mark.parametrize("name", FORMER_HOOKS)
+def test_a_hook_of_an_earlier_version_is_refused_with_what_to_write(name: str) -> None:
+    with pytest.raises(sn.RegistrationError, match=re.escape(f"{name} is never called: write {FORMER_HOOKS[name]}.")):
+        type("Old", (sn.SimpleSensor,), {name: lambda self: {}, "update_raw_data": lambda self, raw: None})

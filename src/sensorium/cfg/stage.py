@@ -40,7 +40,7 @@ class StageCfg(Cfg):
     """One imperfection beyond the standard chain. Subclass it, set `place`, write `apply`.
 
     The subclass is config and behaviour in one; it keeps no state on itself. What must survive from one sample to the
-    next is declared by `state_specs` and handed to `apply`, so that reset, save and re-evaluation reach it.
+    next is declared by `state_specs` and handed to `apply`, so that reset and save reach it.
     """
 
     place: ClassVar[Place]

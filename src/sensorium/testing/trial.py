@@ -70,7 +70,7 @@ FIXES = {
     "reset_leaves_the_others": "A kernel returns where rows.mask[env] is 0; reset(env_mask) touches masked envs only.",
     "nothing_old_after_reset": f"{LASTS} A stage sets its states in reset(state, key), or at its first sample.",
     "resuming_is_exact": LASTS,
-    "streams_as_it_is": "constants() returns numbers, text, lists and tables of these: array.tolist(), not arrays.",
+    "streams_as_it_is": "constants are numbers, text, lists and tables of these: array.tolist(), not arrays.",
 }
 """What to do about a broken law, where the message has nothing better."""
 
@@ -83,6 +83,8 @@ class Trial:
         self.own_engine = own_engine
         self.law = "shapes_and_dtypes"
         self.sensor_class = registry.sensor_for(type(cfg))
+        self.shows_history = self.sensor_class.data is not Sensor.data
+        """Whether `.data` is `.history`, where there is one."""
         self.dirty = self._with_knobs(self.cfg)
 
     def _with_knobs(self, cfg: SensorCfg[Any]) -> SensorCfg[Any]:
@@ -232,7 +234,7 @@ def put_back(sensor: Sensor[Any, Any], path: str, value: Any) -> None:
 
 def chained_fields(sensor: Sensor[Any, Any]) -> dict[str, FieldSpec]:
     """Return the fields that the standard chain runs over, by name."""
-    return {name: spec for name, (_, spec) in sensor.buffers.knobs.specs.items()}
+    return {name: spec for name, (_, spec) in sensor.buffers.plan.chained.items()}
 
 
 def take_tick(scene: Scene) -> None:
