@@ -39,6 +39,7 @@ from sensorium.world.mount import MountView
 from sensorium.world.select import Named, resolve_mounts
 
 if TYPE_CHECKING:
+    from sensorium.world.query import QueryContext
     from sensorium.world.ray_cast import RayCast
     from sensorium.world.ray_scene import RayScene
     from sensorium.world.solid_query import SolidQuery
@@ -381,17 +382,24 @@ class Sensor(Readable[CfgT, DataT]):
             self.compute_on.memory.check_rays(count, name, pattern, mounts)
         return pattern.rays("cpu")
 
+    @property
+    def query_context(self) -> QueryContext:
+        """What queries from this sensor's mounts at the shapes of the scene work with."""
+        config = f"{type(self.cfg).__name__}({self.cfg.label!r})"
+        assert self.mount is not None, f"{config} is not mounted anywhere that a query could start from"
+        from sensorium.world.query import QueryContext  # slow to import, and most sensors ask for no shapes
+
+        return QueryContext(self.rays, self.engine, self.compute_on, self.clock, self.mount, config)
+
     def ray_cast(self, **options: Any) -> RayCast:
         """Return rays from this sensor's mounts at the shapes of the scene; make it in `setup`, `cast` in a hook.
 
         Args:
-            options: see `RayCast`, from `starts` on.
+            options: see `RaySpec`.
         """
-        config = f"{type(self.cfg).__name__}({self.cfg.label!r})"
-        assert self.mount is not None, f"{config} is not mounted anywhere that rays could start from"
-        from sensorium.world.ray_cast import RayCast  # slow to import, and most sensors cast no rays
+        from sensorium.world.ray_cast import RayCast, RaySpec  # as above
 
-        return RayCast(self.rays, self.engine, self.compute_on, self.clock, self.mount, **{"config": config, **options})
+        return RayCast(self.query_context, RaySpec(**options))
 
     def solids(self, **options: Any) -> SolidQuery:
         """Return the solids around this sensor's mounts; make it in `setup`, `place` it in a hook, ask in a kernel.
@@ -399,12 +407,9 @@ class Sensor(Readable[CfgT, DataT]):
         Args:
             options: see `SolidQuery`, from `points` on.
         """
-        config = f"{type(self.cfg).__name__}({self.cfg.label!r})"
-        assert self.mount is not None, f"{config} is not mounted anywhere that could touch something"
-        given = {"config": config, **options}
-        from sensorium.world.solid_query import SolidQuery  # slow to import, and most sensors touch no solids
+        from sensorium.world.solid_query import SolidQuery  # as above
 
-        return SolidQuery(self.rays, self.engine, self.compute_on, self.clock, self.mount, **given)
+        return SolidQuery(self.query_context, **options)
 
     def _specs(self, fields: Mapping[str, Field]) -> list[FieldSpec]:
         mounts = self.mount.count if self.mount is not None else None

@@ -177,15 +177,13 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
         slots = math.ceil(window.oldest / self.clock.dt - 1e-6) + 1 if self.distorts else 1
         common: dict[str, Any] = {
             "targets": cfg.seen,
-            "config": f"{type(cfg).__name__}({cfg.label!r})",
             "limits": cfg.limits,
             "period": rays.period or 0.0,
             "per_tick": len(rays) / (rays.period or 1.0) * self.clock.dt if window.moves else 0.0,
         }
-        context = (self.rays, self.engine, self.compute_on, self.clock, self.mount)
         times = None if rays.times is None else rays.times.numpy()
-        self._cast = RayCast(
-            *context, starts=starts, directions=directions, times=times, count=window.count, slots=slots,
+        self._cast = self.ray_cast(
+            starts=starts, directions=directions, times=times, count=window.count, slots=slots,
             new_state=self.new_state if slots > 1 else None, **common,
         )  # fmt: skip
         self._beams, self._weights = self._cast, np.ones(1)
@@ -194,8 +192,8 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
         if cfg.has_footprint:
             sub_starts, sub_directions, self._weights = self._bundles(starts, directions)
             subs = len(self._weights)
-            self._beams = RayCast(
-                *context, starts=sub_starts, directions=sub_directions, group=subs, motion=self._cast,
+            self._beams = self.ray_cast(
+                starts=sub_starts, directions=sub_directions, group=subs, motion=self._cast,
                 times=None if times is None else np.repeat(times, subs), count=window.count * subs, **common,
             )  # fmt: skip
         self._tables = self._make_tables()

@@ -223,16 +223,11 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
         """Choose the shapes, and build what is not built yet."""
         cfg = self.cfg
         self._query = SurfaceQuery(
-            self.rays,
-            self.engine,
-            self.compute_on,
-            self.clock,
-            self.mount,
+            self.query_context,
             points=cfg.probe_local_pos,
             reach=cfg.probe_radius,
             least=cfg.min_distance,
             targets=cfg.seen,
-            config=f"{type(cfg).__name__}({cfg.label!r})",
         )
         self._shown = (None if cfg.misses_at_radius else cfg.miss, cfg.misses_at_radius)
         shape = (self.num_envs, self.mount.count, cfg.num_probes)
@@ -244,11 +239,7 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
 
     def body_at_fault(self, env: int, mount: int) -> str:
         """Return the name of the first body, of the mount and of the shapes that it sees, whose pose is not finite."""
-        pos, quat = self.engine.array("body_pos_w")[env], self.engine.array("body_quat_w")[env]
-        ill = ~(pos.isfinite().all(dim=-1) & quat.isfinite().all(dim=-1)).cpu()
-        rows = [int(self.mount.body[mount]), *(row for row in self._query.view.bodies.tolist() if row >= 0)]
-        names = self.engine.names("body")
-        return next((names[row] for row in rows if row >= 0 and bool(ill[row])), self.mount.body_names[mount])
+        return self._query.body_at_fault(env, mount)
 
     @property
     def geom_names(self) -> tuple[str, ...]:

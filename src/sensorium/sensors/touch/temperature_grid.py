@@ -41,7 +41,6 @@ from sensorium.sensors.touch.temperature_grid_cfg import LinkThermalCfg, Tempera
 from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
 from sensorium.world.ray_scene import Targets
 from sensorium.world.select import WORLD
-from sensorium.world.solid_query import SolidQuery
 
 
 class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
@@ -72,10 +71,7 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
         self._links = [self._cut(body, cfg.grid_size, cfg.surface_samples) for body in bodies]
         own = [self._materials[names[body]] for body in bodies]
         points = np.concatenate([link.samples.points for link in self._links])
-        self._query = SolidQuery(
-            self.rays, self.engine, self.compute_on, self.clock, self.mount,
-            points=points, reach=cfg.contact_distance, targets=cfg.seen, config=self._config,
-        )  # fmt: skip
+        self._query = self.solids(points=points, reach=cfg.contact_distance, targets=cfg.seen)
         self._whole = self._simulated_links(bodies)
         whole = {body: self._cut(body, (1, 1, 1), 64) for body in self._whole}
         self._make_nodes(own, whole)
