@@ -100,6 +100,11 @@ class SensorCfg(Cfg, Generic[DataT]):
         return self.name or self.kind()
 
     @property
+    def title(self) -> str:
+        """The config in messages: its class and the name in the scene."""
+        return f"{type(self).__name__.split('[')[0]}({self.label!r})"
+
+    @property
     def prefixed_name(self) -> str:
         """The name in the scene, with the entity's prefix where the sensor has one: `label`."""
         return self.label

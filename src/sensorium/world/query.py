@@ -74,7 +74,8 @@ class MountQuery:
         """Return the name of the first body, of the mount and of the shapes, whose state is not finite."""
         return self._context.body_at_fault(env, mount, self.view.bodies, self.states)
 
-    def _mount_pose(self) -> list[Any]:
+    def mount_pose(self) -> list[Any]:
+        """Return positions and orientations of the mounts, `[env, mount]`, for kernels."""
         return [wp.from_torch(self._mount.pos_w, dtype=wp.vec3), wp.from_torch(self._mount.quat_w, dtype=wp.vec4)]
 
     def _body_pose(self) -> list[Any]:

@@ -328,7 +328,7 @@ class RayCast(MountQuery):
     def look(self) -> None:
         """Keep where the mount and the moving shapes are at this tick, and flag what is not finite (launches)."""
         compute, flags = self._compute, self._flags()
-        inputs = [self._slots, *self._mount_pose()]
+        inputs = [self._slots, *self.mount_pose()]
         compute.launch(keep_pose, (self._mount.count,), inputs, [self._pose.pos, self._pose.quat, *flags])
         if self.view.moving:
             inputs = [self._slots, self.view.instances, *self._body_pose()]

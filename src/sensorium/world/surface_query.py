@@ -106,7 +106,7 @@ class SurfaceQuery(MountQuery):
         inputs = [
             *self._probes,
             self._least,
-            *self._mount_pose(),
+            *self.mount_pose(),
             self.view.surroundings,
             self.view.instances,
             self._trees,
@@ -124,7 +124,7 @@ class SurfaceQuery(MountQuery):
             point: `[env, mount, probe, 3]`, m, world: the true points, which are overwritten.
         """
         shape = (self._compute.num_envs, *self._items)
-        inputs = [self._probes[0], *self._mount_pose(), wp.from_torch(distance.view(shape), dtype=wp.float32)]
+        inputs = [self._probes[0], *self.mount_pose(), wp.from_torch(distance.view(shape), dtype=wp.float32)]
         outputs = [wp.from_torch(point.view(*shape, 3), dtype=wp.vec3)]
         self._compute.launch(follow_distance, self._items, inputs, outputs)
 
@@ -139,7 +139,7 @@ class SurfaceQuery(MountQuery):
             miss: as for `find`.
             stay: likewise.
         """
-        inputs = [*self._probes, *self._mount_pose(), self._nearest(found)]
+        inputs = [*self._probes, *self.mount_pose(), self._nearest(found)]
         self._compute.launch(show_misses, self._items, inputs, [self._nearest(outputs, miss, stay)])
 
     @property

@@ -175,7 +175,7 @@ class Sensor(Readable[CfgT, DataT]):
         if self.rate.period > MOST_TICKS:
             field = "update_period" if cfg.rate_hz is None else "rate_hz"
             raise ConfigError.single(
-                f"{type(cfg).__name__}({self.name!r})", field, getattr(cfg, field),
+                cfg.title, field, getattr(cfg, field),
                 f"a period of at most {MOST_TICKS} ticks of {self.clock.dt:g} s", "Sample more often.",
             )  # fmt: skip
         self.mount: MountView | None = None
@@ -385,7 +385,7 @@ class Sensor(Readable[CfgT, DataT]):
     @property
     def query_context(self) -> QueryContext:
         """What queries from this sensor's mounts at the shapes of the scene work with."""
-        config = f"{type(self.cfg).__name__}({self.cfg.label!r})"
+        config = self.cfg.title
         assert self.mount is not None, f"{config} is not mounted anywhere that a query could start from"
         from sensorium.world.query import QueryContext  # slow to import, and most sensors ask for no shapes
 
@@ -464,7 +464,7 @@ class Sensor(Readable[CfgT, DataT]):
         ):
             if value := getattr(cfg, knob):
                 fix = f"{type(self).__name__} keeps its own memory and cannot honour it."
-                raise ConfigError.single(f"{type(self.cfg).__name__}({self.name!r})", knob, value, "it absent", fix)
+                raise ConfigError.single(self.cfg.title, knob, value, "it absent", fix)
 
     # Saving -----------------------------------------------------------------------------------------------------------
 

@@ -127,7 +127,7 @@ class ContactProbe(DepthSensor[ContactProbeCfg, ContactProbeData]):
         if knob in ("contact_threshold", "release_threshold") and bool((self._off > self._on).any()):
             self._on.copy_(before[0])
             self._off.copy_(before[1])
-            title = f"{type(self.cfg).__name__}({self.name!r})"
+            title = self.cfg.title
             raise ConfigError.single(title, knob, value, "release_threshold at most contact_threshold in each env")
 
     @recorded

@@ -258,7 +258,7 @@ class Taxels:
         cfg, mount = sensor.cfg, sensor.mount
         assert isinstance(cfg, TaxelCfg) and mount is not None
         self._sensor, self.cfg, self._mount = sensor, cfg, mount
-        self.config = f"{type(cfg).__name__}({cfg.label!r})"
+        self.config = cfg.title
         """For messages."""
         self.query = sensor.solids(
             points=cfg.places,

@@ -64,7 +64,7 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
     def setup(self) -> None:
         """Cut the links into cells, and make the memory of their temperatures."""
         cfg, names = self.cfg, (*self.engine.names("body"),)
-        self._config = f"{type(cfg).__name__}({cfg.label!r})"
+        self._config = cfg.title
         self._materials = cfg.properties_of((WORLD, *names))
         bodies = self._mounted_bodies()
         self._cells = math.prod(cfg.grid_size)

@@ -173,7 +173,7 @@ class TemperatureGridCfg(TargetsCfg[TemperatureGridData]):
 
         found: dict[str, LinkThermalCfg] = {}
         for pattern, each in self.properties.items():
-            config = f"{type(self).__name__}({self.label!r})"
+            config = self.title
             for name in match_names(pattern, links, config=config, field="properties", what="link"):
                 found.setdefault(name, each)
         return {name: found.get(name, self.default_properties) for name in links}
