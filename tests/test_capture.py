@@ -176,8 +176,9 @@ def readings(scene: sn.Scene) -> dict[str, np.ndarray]:
 
 def segments(scene: sn.Scene) -> list[Any]:
     """Return the segments of launches that a step runs."""
-    programs = [scene._schedule._program, scene._on_read._together.program]
-    programs += [group.program for group in scene._on_read._slow.values()]
+    programs = [scene._schedule._program]
+    groups = {each.buffers.group for each in scene.sensors.values() if each.is_lazy and each.buffers.group}
+    programs += [group.program for group in groups]
     return [segment for each in programs if each is not None for _, segment in each._segments if segment.is_recorded]
 
 

@@ -1047,7 +1047,7 @@ ROWS = (
         Row(
             "an IMU as three tensors",
             "example",
-            Present("", "tests/sensors/test_imu.py::test_the_short_names_are_aliases"),
+            Present("", "tests/compat/test_compat_configs.py::test_genesis_imu_has_its_fields"),
         ),
     ),
     *section(
