@@ -539,7 +539,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"fields": ("intensity",)}, "distances or points_b among the fields"),
     ({"scan_duration": 0.0}, "scan_duration.*> 0"),
     ({"drop_rate": 1.5}, r"drop_rate.*a share in \[0, 1\]"),
-    ({"range_noise": -0.1}, "range_noise.*nothing negative"),
+    ({"range_noise": -0.1}, "range_noise.*greater than 0"),
     ({"range_noise": (0.1, 0.2)}, "range_noise_snr with a ratio for each"),
     ({"range_noise": (0.1, 0.2), "range_noise_snr": (9.0,), "reference_snr": 1.0}, "one ratio for each of the 2"),
     ({"range_noise": (0.1, 0.2), "range_noise_snr": (9.0, 9.0), "reference_snr": 1.0}, "ratios that differ"),

@@ -130,7 +130,7 @@ class Proximity(Words, _probe.SurfaceDistanceProbeCfg):
 
     targets: Links = Field(default=None, alias="track_link")
     """Links whose surfaces count; None for all."""
-    probe_radius: Float | tuple[Float, ...] = Field(default=0.5, alias="max_range")
+    probe_radius: _probe.Reach = Field(default=0.5, alias="max_range")
     """How far a probe looks, m."""
     misses_at_radius: bool = True
     """Whether a miss shows the reach and the probe's own place."""

@@ -115,7 +115,7 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
         cfg, lattice, device = self.cfg, self._lattice, self.device
         gel = self._gel = kernels.Gel()
         gel.points = wp.from_torch(self._taxels.points, dtype=wp.vec3)
-        gel.normals = wp.from_torch(self._normals, dtype=wp.vec3)
+        gel.normals = wp.from_torch(self._taxels.normals, dtype=wp.vec3)
         gel.radius = wp.from_torch(self._taxels.radius, dtype=wp.float32)
         span = np.linalg.norm(cfg.places - self._centre, axis=1).max() + self._reach
         gel.reach, gel.deepest = self._reach, float(span)
@@ -175,7 +175,7 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
         Raises:
             ConfigError: nothing that is tracked has a surface of bounded area.
         """
-        cfg, device, config = self.cfg, self.device, self._taxels.config
+        cfg, device, config = self.cfg, self.device, self.cfg.title
         shapes, bodies = self.rays.shapes, self.mount.body.tolist()
         view, hidden = self.rays.solids(cfg.seen, bodies, config)
         links: dict[int, list[Shape]] = {}
@@ -236,11 +236,6 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
     # What is asked of it ----------------------------------------------------------------------------------------------
 
     @property
-    def probe_local_normal(self) -> Tensor:
-        """Unit normals of the probes `[probe, 3]`, in the link's frame."""
-        return self._normals
-
-    @property
     def sample_points(self) -> Mapping[str, SurfaceSamples]:
         """The points that can stick to the skin, of each link, in its frame (of what stands still in the world's)."""
         return dict(zip(self._links, self._samples, strict=True))
@@ -254,7 +249,7 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
         if self._is_param(knob) and not self.params.has_table(knob):
             fix = f"Use scene.reconfigure({self.name!r}, {knob}=...)."
             live = ", ".join((*LIVE, *(LIVE_SHEAR if self._has_shear else ())))
-            raise ConfigError.single(self._taxels.config, knob, value, f"a number that is read anew: {live}", fix)
+            raise ConfigError.single(self.cfg.title, knob, value, f"a number that is read anew: {live}", fix)
         super().set(knob, value, env_ids)
 
     def notes(self) -> Mapping[str, str]:
@@ -342,8 +337,7 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
         starts = self._taxels.points_w
         ends = starts + quat_apply(self.mount.quat_w[:, :, None], moved)
         is_moved = moved.abs().amax(dim=-1) > 0.0
-        counts = is_moved.flatten(1).sum(dim=1).tolist()
-        yield DebugShape("lines", torch.stack([starts, ends], dim=-2)[is_moved].cpu().numpy(), counts=counts)
+        yield DebugShape.where(is_moved, "lines", torch.stack([starts, ends], dim=-2))
 
 
 def _open_area(shapes: list[Shape]) -> float:
