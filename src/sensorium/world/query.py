@@ -78,7 +78,8 @@ class MountQuery:
         """Return positions and orientations of the mounts, `[env, mount]`, for kernels."""
         return [wp.from_torch(self._mount.pos_w, dtype=wp.vec3), wp.from_torch(self._mount.quat_w, dtype=wp.vec4)]
 
-    def _body_pose(self) -> list[Any]:
+    def body_pose(self) -> list[Any]:
+        """Return those of all bodies, `[env, body]`."""
         pos, quat = (self._engine.array(name) for name in ("body_pos_w", "body_quat_w"))
         return [wp.from_torch(pos, dtype=wp.vec3), wp.from_torch(quat, dtype=wp.vec4)]
 

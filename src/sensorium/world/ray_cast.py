@@ -331,7 +331,7 @@ class RayCast(MountQuery):
         inputs = [self._slots, *self.mount_pose()]
         compute.launch(keep_pose, (self._mount.count,), inputs, [self._pose.pos, self._pose.quat, *flags])
         if self.view.moving:
-            inputs = [self._slots, self.view.instances, *self._body_pose()]
+            inputs = [self._slots, self.view.instances, *self.body_pose()]
             outputs = [self._moving.pos, self._moving.quat, self._moving.centre, *flags]
             compute.launch(place_shapes, (self.view.moving,), inputs, outputs)
         for count, places in self._looked:

@@ -101,7 +101,7 @@ class SurfaceQuery(MountQuery):
         compute = self._compute
         if self.view.moving:
             places = [self._moving.pos, self._moving.quat, self._moving.centre]
-            inputs = [1, self.view.instances, *self._body_pose()]
+            inputs = [1, self.view.instances, *self.body_pose()]
             compute.launch(place_shapes, (self.view.moving,), inputs, [*places, *self._flags()])
         inputs = [
             *self._probes,

@@ -16,10 +16,15 @@ from sensorium.sensors.touch.elastomer_grid import Lattice, lattice_of
 from sensorium.sensors.touch.taxel_cfg import NormalTaxelCfg, SampleCount
 from sensorium.spec import Field
 
-LIVE = ("dilate_scale", "normal_exponent")
-"""Numbers of the config that can be set per env while the scene runs."""
-LIVE_SHEAR = ("shear_scale", "contact_threshold", "release", "max_shear")
-"""Likewise, where there is shear."""
+LIVE = {"dilate": "dilate_scale", "exponent": "normal_exponent"}
+"""Numbers of the config that can be set per env while the scene runs, by their names in `elastomer_kernels.Law`."""
+LIVE_SHEAR = LIVE | {
+    "shear": "shear_scale",
+    "threshold": "contact_threshold",
+    "release": "release",
+    "slip": "max_shear",
+}
+"""Those where there is shear."""
 FFT_FROM = 64
 """Probes from which on ``method="auto"`` takes the FFT."""
 
