@@ -323,17 +323,9 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
             mount: which mount, where the selector is plural.
             measured: False for the true scan.
         """
-        data = self.data if measured else self.ground_truth
-        rows = {}
-        for name in self.cfg.selected:
-            values = getattr(data, name)
-            if values is None:
-                continue
-            row = values[env].detach().cpu().numpy()
-            row = row[mount] if self._mount_axis else row
-            if self.returns > 1 and name in PER_RAY:
-                row = np.repeat(row[:, None], self.returns, axis=1)
-            rows[name] = row
+        rows = self._rows_of(env, mount, measured=measured)
+        if self.returns > 1:
+            rows |= {name: np.repeat(rows[name][:, None], self.returns, axis=1) for name in PER_RAY if name in rows}
         is_hit = np.isfinite(rows["points_b"]).all(axis=-1) if "points_b" in rows else self.is_hit(rows["distances"])
         return {name: row[is_hit] for name, row in rows.items()}
 

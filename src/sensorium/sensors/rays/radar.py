@@ -235,11 +235,7 @@ class Radar(RaySensor[RadarCfg, RadarData]):
             mount: which mount, where the selector is plural.
             measured: False for the true scan.
         """
-        data = self.data if measured else self.ground_truth
-        rows = {}
-        for name in self.cfg.selected:
-            row = getattr(data, name)[env].detach().cpu().numpy()
-            rows[name] = row[mount] if self._mount_axis else row
+        rows = self._rows_of(env, mount, measured=measured)
         is_hit = self.is_hit(rows["range"])
         return {name: row[is_hit] for name, row in rows.items()}
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 import torch
 import warp as wp
+from numpy.typing import NDArray
 from torch import Tensor
 
 from sensorium.errors import Fault, SelectionError, listed, nearest
@@ -43,6 +44,15 @@ class RaySensor(SimpleSensor[RayCfgT, RayDataT], Generic[RayCfgT, RayDataT]):
         isfinite = torch.isfinite if isinstance(distances, Tensor) else np.isfinite
         none = self.cfg.no_hit_value
         return isfinite(distances) if none is None else isfinite(distances) & (distances != np.float32(none))
+
+    def _rows_of(self, env: int, mount: int, *, measured: bool) -> dict[str, NDArray[Any]]:
+        """Return each selected field of one env and mount on the host, `[ray, ...]`."""
+        data, rows = self.data if measured else self.ground_truth, {}
+        for name in self.cfg.selected:
+            if (values := getattr(data, name)) is not None:
+                row = values[env].detach().cpu().numpy()
+                rows[name] = row[mount] if self._mount_axis else row
+        return rows
 
     def _array(self, values: Any, dtype: Any = wp.float32) -> Any:
         return wp.array(np.asarray(values, wp.dtype_to_numpy(dtype)), dtype=dtype, device=self.compute_on.wp_device)
