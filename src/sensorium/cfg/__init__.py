@@ -38,12 +38,12 @@ from sensorium.cfg.sensor import (
     SensorCfg,
     SimpleSensorCfg,
 )
-from sensorium.cfg.stage import PLACES, STAGE_KINDS, Place, StageCfg, find_kind
+from sensorium.cfg.stage import PLACES, SENSOR_PLUGINS, STAGE_KINDS, Place, StageCfg, find_kind
 
 __all__ = [
-    "ABSENT", "COLUMN_KNOBS", "LARGEST", "NON_NEGATIVE_KNOBS", "PLACES", "SELECTORS", "STAGE_KINDS", "Amount", "Cfg",
-    "Finite", "Float", "GilbertElliott", "Knob", "MountedSensorCfg", "NonNegative", "ObjRef", "ObjType", "OffsetCfg",
-    "Place", "Positive", "Selector", "Selectors", "SensorCfg", "Share", "SimpleSensorCfg", "StageCfg", "Vec3",
-    "amount_bounds", "as_plain", "bad", "differ", "find_kind", "meanings", "must", "name_in", "numbers_in",
-    "parse_amount", "toml_words", "without_absent",
+    "ABSENT", "COLUMN_KNOBS", "LARGEST", "NON_NEGATIVE_KNOBS", "PLACES", "SELECTORS", "SENSOR_PLUGINS", "STAGE_KINDS",
+    "Amount", "Cfg", "Finite", "Float", "GilbertElliott", "Knob", "MountedSensorCfg", "NonNegative", "ObjRef",
+    "ObjType", "OffsetCfg", "Place", "Positive", "Selector", "Selectors", "SensorCfg", "Share", "SimpleSensorCfg",
+    "StageCfg", "Vec3", "amount_bounds", "as_plain", "bad", "differ", "find_kind", "meanings", "must", "name_in",
+    "numbers_in", "parse_amount", "toml_words", "without_absent",
 ]  # fmt: skip

@@ -322,10 +322,6 @@ class Compute:
         dim = (1, *items) if whole else (1, self.num_envs, *items)
         self._add(_Launch(kernel, dim, [], whole, tasks=[task], threads=prod(dim)))
 
-    def launch_whole(self, kernel: Any, dim: Sequence[int], inputs: Sequence[Any], outputs: Sequence[Any] = ()) -> None:
-        """Run or record a kernel that has no env axis, takes no `rows` and is never sharded or masked."""
-        self._add(_Launch(kernel, tuple(dim), _arguments(kernel, [*inputs, *outputs]), whole=True))
-
     @keeps_current
     def _add(self, launch: _Launch) -> None:
         if self._recording is not None:

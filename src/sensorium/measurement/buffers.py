@@ -226,10 +226,6 @@ class SensorBuffers:
         if self.ring is not None:
             self.ring.invalidate(envs)
 
-    def expire(self) -> None:
-        """Have the next read evaluate a lazy sensor again."""
-        self.counter.count.version = -1
-
     def keep_rows(self) -> None:
         """Keep what Python hooks may overwrite while they work for some envs; see `restore_rows`."""
         tensors = self._unmasked()
@@ -286,14 +282,12 @@ class SensorBuffers:
         return {**self.counter.counters(), "wanted": int(self.wanted), "position": position}
 
     def load(self, tensors: Mapping[str, torch.Tensor], counters: Mapping[str, int]) -> None:
-        """Restore what `tensors` and `counters` returned."""
+        """Restore what `counters` returned, and make the memory that `tensors` returns as large as it was saved."""
         for (knob, name), table in self.knobs.tables.items():
             saved = tensors[f"knob/{knob}/{name}"]
             if saved.shape != table.values.shape:  # it was set per env after the start
                 table.values = saved.clone().to(self.compute.device)
         self.refresh_tables()
-        for name, tensor in {**self.tensors(), **self.counter.tensors()}.items():
-            tensor.copy_(tensors[name])
         self.counter.load(counters)
         self.wanted = bool(counters["wanted"])
         if self.ring is not None:

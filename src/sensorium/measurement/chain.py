@@ -142,17 +142,16 @@ def _turned(q: wp.vec4, error: wp.vec4) -> wp.vec4:
 @wp.func
 def _freeze_quad(rows: Rows, env: int, quad: Quad, x: wp.vec4, num_envs: int) -> None:
     """Store the sample in the ring; at a reset in all slots. What is pushed out and had arrived is carried on."""
-    mode = mode_now(rows)
     row = env * quad.columns + quad.column
     plane = num_envs * quad.columns
     head = words_at(quad.head)[0]
-    if mode == FIRST:
+    if mode_now(rows) == FIRST:
         for slot in range(quad.depth):
             _store(quad.ring, slot * plane + row, quad.count, x)
         if quad.carry != wp.uint64(0):
             _store(quad.carry, row, quad.count, x)
         return
-    if quad.carry != wp.uint64(0) and mode == SAMPLE:
+    if quad.carry != wp.uint64(0):
         if words_at(quad.arrival)[head * num_envs + env] <= tick_now(rows):
             _store(quad.carry, row, quad.count, _load(quad.ring, head * plane + row, quad.count))
     _store(quad.ring, head * plane + row, quad.count, x)
@@ -160,11 +159,10 @@ def _freeze_quad(rows: Rows, env: int, quad: Quad, x: wp.vec4, num_envs: int) ->
 
 @wp.func
 def _do_quad(rows: Rows, env: int, quad: Quad, parts: int, num_envs: int, table: wp.array[wp.vec3]) -> None:
-    mode = mode_now(rows)
     n = quad.count
     row = env * quad.columns + quad.column
     has_noise = (parts & wp.static(NOISE)) != 0 and quad.noise != wp.uint64(0)
-    walks = (parts & wp.static(WALK_AND_BIAS)) != 0 and quad.walk != wp.uint64(0) and mode == SAMPLE
+    walks = (parts & wp.static(WALK_AND_BIAS)) != 0 and quad.walk != wp.uint64(0) and mode_now(rows) == SAMPLE
     words = wp.vec4ui()
     steps = wp.vec4ui()  # both blocks at once: a processor works on them side by side
     if has_noise:
@@ -180,11 +178,9 @@ def _do_quad(rows: Rows, env: int, quad: Quad, parts: int, num_envs: int, table:
     if (parts & wp.static(WALK_AND_BIAS)) != 0:
         if quad.walk != wp.uint64(0):
             walk = wp.vec4()
-            if mode != FIRST:
-                walk = _load(quad.walk, row, n)
             if walks:
                 sigma = _load(quad.walk_sd, env * quad.walk_stride + quad.column, n)
-                walk = walk + _noise(sigma, n, steps, table)
+                walk = _load(quad.walk, row, n) + _noise(sigma, n, steps, table)
             _store(quad.walk, row, n, walk)
             if quad.rotation == 0:
                 x = x + walk

@@ -45,6 +45,7 @@ class SampleGroup:
 
     def __init__(self, schedule: Schedule, rate: Rate, members: Sequence[SensorBuffers]) -> None:
         self._schedule, self.rate, self.members = schedule, rate, list(members)
+        self.every_tick = rate.every_tick
         self.next_due = rate.next_after(schedule.clock.tick)
         self.program: Program | None = None
         """The work of one sample, where it is not part of the schedule's."""
@@ -98,10 +99,10 @@ class SampleGroup:
                 each.counter.count.note_look(tick, lag, clock.skipped)
             self.count = count = replace(self.members[0].counter.count, samples=0, version=-1)
             self.join()
-        due = rate.index(tick) - rate.index(count.last_tick)
-        if rate.every_tick:
+        if self.every_tick:
             count.note_look(tick, lag, clock.skipped)
             return True
+        due = rate.index(tick) - rate.index(count.last_tick)
         if due > 0:
             count.note_sample(tick, lag)
             count.last_skipped = clock.skipped
@@ -256,7 +257,8 @@ class Schedule:
     def sample_again(self) -> None:
         """Evaluate the samples of the clock's tick again, of sensors without memory: no new noise, no time.
 
-        The others hold their sample until they are next due, as a device would. Lazy ones are evaluated on read.
+        The others hold their sample until they are next due, as a device would. Samples of lazy ones are evaluated on
+        read, but for those that a reset made off the grid.
         """
         tick, lag, reset_envs = self.clock.tick, self.engine.lag, self.compute.reset_envs
         for each in self._members:
@@ -265,8 +267,9 @@ class Schedule:
                 continue
             counter.off_grid += 1
             is_on_grid = counter.last_tick == tick
-            if plan.is_lazy:
-                counter.count.last_lag = lag if is_on_grid else counter.count.last_lag
+            if plan.is_lazy and is_on_grid:
+                counter.count.last_lag = lag
+            if plan.is_pure or (plan.is_lazy and is_on_grid):
                 continue
             if is_on_grid and each.group is not None:
                 counter.leave().last_lag = lag
@@ -295,7 +298,7 @@ class Schedule:
         goes_along = group is self._together or group.members[0] in self._newcomers
         if goes_along and self._newcomers and self._together.count.version != clock.version:
             group = self._gather()
-        saved = replace(group.count)
+        saved = None if group.every_tick else replace(group.count)
         try:
             is_due = group.note_look()
             group.count.version = clock.version
@@ -305,7 +308,7 @@ class Schedule:
                     group.program = Program([(0, segment) for segment in group.work()])
                 group.program.run()
         except BaseException:  # nothing of it counts: the next read does it
-            if not group.rate.every_tick:
+            if saved is not None:
                 group.count.go_back(saved)
             group.count.version = -1
             group.forget()

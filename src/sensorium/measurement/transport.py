@@ -178,10 +178,9 @@ def _freeze(
     if rows.mask[env] == wp.uint8(0):
         return
     head = head_in[0]
-    mode = mode_now(rows)
     here = env * count + w
     plane = num_envs * count
-    if mode == FIRST:
+    if mode_now(rows) == FIRST:
         for slot in range(depth):
             copy_word(wide, source, here, ring, slot * plane + here)
         if has_carry != 0:

@@ -402,7 +402,7 @@ class Gnss(SimpleSensor[GnssCfg, GnssData]):
 
     def debug_draw(self) -> Iterable[DebugShape]:
         """Draw the measured positions as points in the world."""
-        self._ready()
+        self.ensure_current()
         enu = self.buffers.work["pos_enu"]
         turn = math.radians(self.cfg.heading_deg)
         x = math.cos(turn) * enu[..., 0] + math.sin(turn) * enu[..., 1]

@@ -24,10 +24,12 @@ from sensorium.errors import nearest
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
 from sensorium.measurement.record import Record
 from sensorium.readings import DebugShape
-from sensorium.sensors.core.base import SimpleSensor, Supports
+from sensorium.sensors.core.base import SimpleSensor
+from sensorium.sensors.core.hooks import Supports
 from sensorium.sensors.core.prefixed import ImuKnobs
 from sensorium.spec import BODY_ACCELERATION, BODY_POSE, BODY_VELOCITY, GRAVITY, MAGNETIC, Field, Requirement
 from sensorium.world.mount import is_finite3, is_finite4
+from sensorium.world.select import Named
 
 NO_SAMPLE_BEFORE = 2
 """Validity flag of the first sample after a reset where accelerations are differences: there is nothing to subtract."""
@@ -217,7 +219,7 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
     checks_state: ClassVar[bool] = True
 
     @classmethod
-    def requirements(cls, cfg: ImuCfg, supports: Supports) -> Iterable[Requirement]:
+    def needs(cls, cfg: ImuCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
         """Return only what the selected fields need."""
         selected = set(cfg.selected)
         yield BODY_POSE
@@ -248,12 +250,9 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
             return "none"
         return "engine" if self._from_engine(self.cfg, self.engine.supports) else "difference"
 
-    def notes(self) -> Mapping[str, str]:
-        """Return where accelerations come from."""
-        return {"acceleration": self.acceleration_source}
-
     def setup(self) -> None:
         """Make the memory that differences need."""
+        self.notes["acceleration"] = self.acceleration_source
         self._difference = self.acceleration_source == "difference"
         shape = (self.mount.count, 3)
         if self._difference:
@@ -301,7 +300,7 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
         """Draw the specific force as an arrow at each mount, 0.05 m per m/s^2."""
         if "lin_acc_b" not in self.cfg.selected:
             return
-        self._ready()
+        self.ensure_current()
         pos, quat = self.mount.pos_w, self.mount.quat_w
         force = self.buffers.truth["lin_acc_b"]
         axis = 2.0 * torch.linalg.cross(quat[..., 1:], force)

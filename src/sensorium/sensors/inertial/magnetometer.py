@@ -28,9 +28,11 @@ from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotat
 from sensorium.measurement.record import Record, Timeline
 from sensorium.random import Choice, Normal, Uniform, draw, normal_table
 from sensorium.readings import DebugShape
-from sensorium.sensors.core.base import SimpleSensor, Supports
+from sensorium.sensors.core.base import SimpleSensor
+from sensorium.sensors.core.hooks import Supports
 from sensorium.spec import BODY_POSE, MAGNETIC, Field, Requirement
 from sensorium.world.mount import is_finite3, is_finite4
+from sensorium.world.select import Named
 
 MU0_OVER_4PI = 1e-7
 """Magnetic constant over 4 pi, T m/A; off by less than 1e-9 of itself since the SI of 2019."""
@@ -289,7 +291,7 @@ class Magnetometer(SimpleSensor[MagnetometerCfg, MagnetometerData]):
     checks_state: ClassVar[bool] = True
 
     @classmethod
-    def requirements(cls, cfg: MagnetometerCfg, supports: Supports) -> Iterable[Requirement]:
+    def needs(cls, cfg: MagnetometerCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
         """Return the pose, and the engine's field where the config gives none."""
         yield BODY_POSE
         if cfg.magnetic_field is None:
@@ -365,7 +367,7 @@ class Magnetometer(SimpleSensor[MagnetometerCfg, MagnetometerData]):
 
     def debug_draw(self) -> Iterable[DebugShape]:
         """Draw the direction of the true flux as an arrow of 0.2 m at each mount."""
-        self._ready()
+        self.ensure_current()
         pos, quat = self.mount.pos_w, self.mount.quat_w
         flux = torch.nn.functional.normalize(self.buffers.truth["mag_b"], dim=-1)
         axis = 2.0 * torch.linalg.cross(quat[..., 1:], flux)

@@ -24,7 +24,7 @@ of which only M (-g) and c x M (-g) are the weight.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -40,7 +40,8 @@ from sensorium.errors import ConfigError, Fault
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
 from sensorium.measurement.record import Record
 from sensorium.readings import DebugShape
-from sensorium.sensors.core.base import SimpleSensor, Supports
+from sensorium.sensors.core.base import SimpleSensor
+from sensorium.sensors.core.hooks import Supports, used_if
 from sensorium.spec import (
     BODY_ACCELERATION,
     BODY_POSE,
@@ -51,6 +52,7 @@ from sensorium.spec import (
     Requirement,
 )
 from sensorium.world.mount import is_finite3, is_finite4
+from sensorium.world.select import Named
 
 SELECTABLE = ("joint", "joints", "site", "sites", "body", "bodies", "link_name", "link_names")
 
@@ -214,7 +216,7 @@ class ForceTorque(SimpleSensor[ForceTorqueCfg, ForceTorqueData]):
     checks_state: ClassVar[bool] = True
 
     @classmethod
-    def requirements(cls, cfg: ForceTorqueCfg, supports: Supports) -> Iterable[Requirement]:
+    def needs(cls, cfg: ForceTorqueCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
         """Return wrench and pose, and what the compensation of a tool needs."""
         yield JOINT_WRENCH
         yield BODY_POSE
@@ -224,11 +226,7 @@ class ForceTorque(SimpleSensor[ForceTorqueCfg, ForceTorqueData]):
                 yield BODY_VELOCITY
                 yield BODY_ACCELERATION
 
-    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
-        """Leave out the software where it does nothing."""
-        return {} if self.cfg.has_tool or self.cfg.tare else {"derive_measured": None}
-
-    def notes(self) -> Mapping[str, str]:
+    def _notes(self) -> dict[str, str]:
         """Return whose wrench it is, about which point and in which axes, and what the software does."""
         cfg, giver = self.cfg, "parent" if self.cfg.on == "child" else "child"
         subtracted = [f"the tool's {cfg.compensate}"] if cfg.has_tool else []
@@ -241,6 +239,7 @@ class ForceTorque(SimpleSensor[ForceTorqueCfg, ForceTorqueData]):
 
     def setup(self) -> None:
         """Make the memory of the tare."""
+        self.notes = self._notes()
         for name, body in zip(self.mount.names, self.mount.body.tolist(), strict=True):
             if body < 0:
                 title = f"{type(self.cfg).__name__}({self.name!r})"
@@ -264,7 +263,7 @@ class ForceTorque(SimpleSensor[ForceTorqueCfg, ForceTorqueData]):
             raise ConfigError.single(
                 f"{type(self.cfg).__name__}({self.name!r})", "tare", False, "'manual' or True", fix
             )
-        self._ready()
+        self.ensure_current()
         rows = env_rows(env_ids, self.num_envs, self.device)
         which = slice(None) if rows is None else rows
         for tare, untared in zip(self._tare[:2], self._tare[2:], strict=True):
@@ -288,6 +287,7 @@ class ForceTorque(SimpleSensor[ForceTorqueCfg, ForceTorqueData]):
         )
 
     @recorded
+    @used_if(lambda self: self.cfg.has_tool or self.cfg.tare)
     def derive_measured(self, slot: Record) -> None:
         """Subtract the tool and the tare from the measured wrench (one launch, none without them)."""
         cfg, device = self.cfg, self.device
@@ -322,7 +322,7 @@ class ForceTorque(SimpleSensor[ForceTorqueCfg, ForceTorqueData]):
 
     def debug_draw(self) -> Iterable[DebugShape]:
         """Draw the true force as an arrow at each sensor, 0.01 m per N."""
-        self._ready()
+        self.ensure_current()
         sign = 1.0 if self.cfg.on == "child" else -1.0
         force = sign * self.engine.array("body_parent_force_w")[:, self.mount.body.long()]
         pos = self.mount.pos_w

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
@@ -32,11 +32,13 @@ from sensorium.errors import ConfigError, listed, nearest
 from sensorium.measurement.record import Record, Timeline
 from sensorium.measurement.stages.hysteresis import play
 from sensorium.random import word_to_uniform
-from sensorium.sensors.core.base import SimpleSensor, Supports
+from sensorium.sensors.core.base import SimpleSensor
+from sensorium.sensors.core.hooks import Supports, used_if
 from sensorium.sensors.core.prefixed import JointSensorKnobs
 from sensorium.sensors.inertial.imu import NO_SAMPLE_BEFORE
 from sensorium.spec import JOINT_EFFORT, JOINT_STATE, Field, Requirement
 from sensorium.world.joints import JointsCfg, PerJoint, ScalarJoints, resolve_joints
+from sensorium.world.select import Named
 
 TURN = 2.0 * math.pi
 _TURN = wp.constant(TURN)
@@ -183,6 +185,11 @@ class JointSensorCfg(JointsCfg[JointSensorData], JointSensorKnobs):
     def selected(self) -> tuple[str, ...]:
         """The fields that are computed, in the order of `JointSensorData`."""
         return FIELDS if self.fields == "all" else tuple(name for name in FIELDS if name in self.fields)
+
+    @classmethod
+    def knob_prefixes(cls) -> dict[str, str]:
+        """Return the prefixes of the fields, and that of `encoder_resolution`."""
+        return {**super().knob_prefixes(), "encoder": "position"}
 
     @property
     def encoder_resolution(self) -> float | tuple[float, ...] | None:
@@ -421,10 +428,9 @@ class JointSensor(SimpleSensor[JointSensorCfg, JointSensorData]):
     """Position, velocity and effort of one or several hinges and slides, as their encoders report them."""
 
     checks_state: ClassVar[bool] = True
-    knob_prefixes: ClassVar[Mapping[str, str]] = {"encoder": "position"}
 
     @classmethod
-    def requirements(cls, cfg: JointSensorCfg, supports: Supports) -> Iterable[Requirement]:
+    def needs(cls, cfg: JointSensorCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
         """Return only what the selected fields need."""
         if set(cfg.selected) & {"position", "velocity"}:
             yield JOINT_STATE
@@ -458,28 +464,18 @@ class JointSensor(SimpleSensor[JointSensorCfg, JointSensorData]):
             declared["velocity"] = dataclasses.replace(declared["velocity"], kind="derived")
         return self.joints.fields(declared)
 
-    def constants(self) -> Mapping[str, Any]:
-        """Return the names of the joints."""
-        return {"joint_names": self.joint_names}
-
-    def notes(self) -> Mapping[str, str]:
-        """Return where the measured velocity comes from."""
-        return {"velocity": self.cfg.velocity_mode} if "velocity" in self.cfg.selected else {}
-
-    def body_at_fault(self, env: int, mount: int) -> str:
+    def _body_at_fault(self, env: int, mount: int) -> str:
         """Return the first joint whose state is not finite."""
         values = torch.stack([self._view2(self.buffers.truth, name)[env] for name in self.cfg.selected])
         joint = int(values.isfinite().all(dim=0).int().argmin())
         return f"of joint {self.joint_names[joint]}"
 
-    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
-        """Leave out what this config does not ask for."""
-        unused = ["update_raw_data" if self.cfg.has_mechanics else "update_current_timestep_data"]
-        return dict.fromkeys(unused if self.cfg.derives_velocity else [*unused, "derive_measured"])
-
     def setup(self) -> None:
         """Make the memory of the encoder and of its counter."""
         self._columns = torch.tensor(self.joints.columns, dtype=torch.int32, device=self.device)
+        if "velocity" in self.cfg.selected:
+            self.notes["velocity"] = self.cfg.velocity_mode
+        self.buffers.body_at_fault = self._body_at_fault
         self._nothing = torch.zeros((0, 1), dtype=torch.float32, device=self.device)
         if self.cfg.has_mechanics:
             has_play = self.cfg.backlash is not None
@@ -519,11 +515,13 @@ class JointSensor(SimpleSensor[JointSensorCfg, JointSensorData]):
         self.compute_on.launch_task(_joints, (), t)
 
     @recorded
+    @used_if(lambda self: not self.cfg.has_mechanics)
     def update_raw_data(self, raw: Record) -> None:
         """Read the engine in one launch."""
         self._read(raw, None)
 
     @recorded
+    @used_if(lambda self: self.cfg.has_mechanics)
     def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
         """Read the engine, and turn the encoder's shaft."""
         cfg, joints = self.cfg, self.joints
@@ -548,6 +546,7 @@ class JointSensor(SimpleSensor[JointSensorCfg, JointSensorData]):
         )
 
     @recorded
+    @used_if(lambda self: self.cfg.derives_velocity)
     def derive_measured(self, slot: Record) -> None:
         """Derive the measured velocity from the measured position."""
         walk = self.buffers.walks.get("position", self._nothing)

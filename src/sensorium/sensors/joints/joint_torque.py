@@ -14,7 +14,7 @@ drive systems", IEEE Trans. Instrum. Meas. 48, 1999).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
@@ -27,10 +27,12 @@ from torch import Tensor
 from sensorium.cfg import Float, bad
 from sensorium.compute import Rows, kernel, recorded
 from sensorium.measurement.record import Record, Timeline
-from sensorium.sensors.core.base import SimpleSensor, Supports
+from sensorium.sensors.core.base import SimpleSensor
+from sensorium.sensors.core.hooks import Supports, used_if
 from sensorium.sensors.joints.joint import draw_phases
 from sensorium.spec import JOINT_STATE, JOINT_TORQUE, Field, Requirement
 from sensorium.world.joints import JointsCfg, PerJoint, ScalarJoints, resolve_joints
+from sensorium.world.select import Named
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,7 @@ class JointTorque(SimpleSensor[JointTorqueCfg, JointTorqueData]):
     checks_state: ClassVar[bool] = True
 
     @classmethod
-    def requirements(cls, cfg: JointTorqueCfg, supports: Supports) -> Iterable[Requirement]:
+    def needs(cls, cfg: JointTorqueCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
         """Return JOINT_TORQUE, and JOINT_STATE where there is ripple."""
         yield JOINT_TORQUE
         if cfg.ripple is not None:
@@ -149,21 +151,15 @@ class JointTorque(SimpleSensor[JointTorqueCfg, JointTorqueData]):
         """Return the torque, with the joint axis and the unit of these joints."""
         return self.joints.fields(super().fields())
 
-    def notes(self) -> Mapping[str, str]:
-        """Return the names of the joints."""
-        return {"joints": ", ".join(self.joint_names)}
-
-    def body_at_fault(self, env: int, mount: int) -> str:
+    def _body_at_fault(self, env: int, mount: int) -> str:
         """Return the first joint whose torque is not finite."""
         finite = self.buffers.truth["torque"].view(self.num_envs, -1)[env].isfinite()
         return f"of joint {self.joint_names[int(finite.int().argmin())]}"
 
-    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
-        """Leave out the ripple where there is none."""
-        return {"update_current_timestep_data" if self.cfg.ripple is None else "update_raw_data": None}
-
     def setup(self) -> None:
         """Make the constants of each joint."""
+        self.notes["joints"] = ", ".join(self.joint_names)
+        self.buffers.body_at_fault = self._body_at_fault
         self._columns = torch.tensor(self.joints.columns, dtype=torch.int32, device=self.device)
         numbers = {name: self.joints.numbers(self.cfg, name, getattr(self.cfg, name) or 0.0)
                    for name in ("ripple", "gear")}  # fmt: skip
@@ -172,11 +168,13 @@ class JointTorque(SimpleSensor[JointTorqueCfg, JointTorqueData]):
         )
 
     @recorded
+    @used_if(lambda self: self.cfg.ripple is None)
     def update_raw_data(self, raw: Record) -> None:
         """Read the engine in one launch."""
         self._measure(raw, None)
 
     @recorded
+    @used_if(lambda self: self.cfg.ripple is not None)
     def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
         """Read the engine and add the ripple to the measured torque in one launch."""
         self._measure(raw, slot)

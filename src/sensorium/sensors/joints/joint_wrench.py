@@ -130,7 +130,7 @@ class JointWrench(SimpleSensor[JointWrenchCfg, JointWrenchData]):
             for name, field in super().fields().items()
         }
 
-    def notes(self) -> Mapping[str, str]:
+    def _notes(self) -> dict[str, str]:
         """Return whose wrench it is, about which point and in which axes."""
         giver = "parent" if self.cfg.on == "child" else "child"
         axes = {
@@ -147,6 +147,7 @@ class JointWrench(SimpleSensor[JointWrenchCfg, JointWrenchData]):
 
     def setup(self) -> None:
         """Find the parents, where their axes are asked for."""
+        self.notes = self._notes()
         bodies = self.mount.body.tolist()
         title = f"{type(self.cfg).__name__}({self.name!r})"
         for name, body in zip(self.mount.names, bodies, strict=True):
@@ -188,7 +189,7 @@ class JointWrench(SimpleSensor[JointWrenchCfg, JointWrenchData]):
 
     def debug_draw(self) -> Iterable[DebugShape]:
         """Draw the force as an arrow at each anchor, 0.01 m per N."""
-        self._ready()
+        self.ensure_current()
         sign = 1.0 if self.cfg.on == "child" else -1.0
         force = sign * self.engine.array("body_parent_force_w")[:, self.mount.body.long()]
         pos = self.mount.pos_w

@@ -18,7 +18,7 @@ Automatica 30, 1994). The true torque is that of `spec.JOINT_TORQUE`, at the gea
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
@@ -31,10 +31,12 @@ from torch import Tensor
 from sensorium.cfg import Float, bad
 from sensorium.compute import Rows, kernel, recorded
 from sensorium.measurement.record import Record, Timeline
-from sensorium.sensors.core.base import SimpleSensor, Supports
+from sensorium.sensors.core.base import SimpleSensor
+from sensorium.sensors.core.hooks import Supports, used_if
 from sensorium.sensors.core.prefixed import MotorCurrentKnobs
 from sensorium.spec import JOINT_EFFORT, JOINT_STATE, JOINT_TORQUE, Field, Requirement
 from sensorium.world.joints import JointsCfg, PerJoint, ScalarJoints, resolve_joints
+from sensorium.world.select import Named
 
 REFERENCE_TEMPERATURE = 25.0
 """Winding temperature at which data sheets state the torque constant, degrees Celsius."""
@@ -235,7 +237,7 @@ class MotorCurrent(SimpleSensor[MotorCurrentCfg, MotorCurrentData]):
     checks_state: ClassVar[bool] = True
 
     @classmethod
-    def requirements(cls, cfg: MotorCurrentCfg, supports: Supports) -> Iterable[Requirement]:
+    def needs(cls, cfg: MotorCurrentCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
         """Return only what the selected fields and the parts of the model need."""
         yield JOINT_EFFORT
         if "torque" in cfg.fields:
@@ -257,11 +259,7 @@ class MotorCurrent(SimpleSensor[MotorCurrentCfg, MotorCurrentData]):
         """Return the selected fields, with the joint axis and the units of these joints."""
         return self.joints.fields({name: field for name, field in super().fields().items() if name in self.cfg.fields})
 
-    def constants(self) -> Mapping[str, Any]:
-        """Return the names of the joints."""
-        return {"joint_names": self.joint_names}
-
-    def body_at_fault(self, env: int, mount: int) -> str:
+    def _body_at_fault(self, env: int, mount: int) -> str:
         """Return the first joint whose state is not finite."""
         values = [self.buffers.slot[name].view(self.num_envs, -1)[env] for name in self.cfg.fields]
         if self._subtracts_friction:
@@ -272,14 +270,10 @@ class MotorCurrent(SimpleSensor[MotorCurrentCfg, MotorCurrentData]):
     def _subtracts_friction(self) -> bool:
         return self.cfg.has_friction and "torque" in self.cfg.fields
 
-    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
-        """Leave out what this config does not ask for."""
-        unused = ["update_raw_data" if self.cfg.cogging else "update_current_timestep_data"]
-        return dict.fromkeys(unused if "torque" in self.cfg.fields else [*unused, "derive_measured"])
-
     def setup(self) -> None:
         """Compute the constants of each joint, in float64."""
         cfg, joints = self.cfg, self.joints
+        self.buffers.body_at_fault = self._body_at_fault
 
         def row(name: str, value: Any = None) -> Tensor:
             return torch.tensor(joints.numbers(cfg, name, value), dtype=torch.float64, device="cpu")
@@ -302,11 +296,13 @@ class MotorCurrent(SimpleSensor[MotorCurrentCfg, MotorCurrentData]):
         self._columns = wp.array(joints.columns, dtype=wp.int32, device=self.compute_on.wp_device)
 
     @recorded
+    @used_if(lambda self: not self.cfg.cogging)
     def update_raw_data(self, raw: Record) -> None:
         """Compute true current and torque in one launch."""
         self._measure(raw, None)
 
     @recorded
+    @used_if(lambda self: self.cfg.cogging)
     def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
         """Compute true current and torque, and the current with cogging, in one launch."""
         self._measure(raw, slot)
@@ -341,6 +337,7 @@ class MotorCurrent(SimpleSensor[MotorCurrentCfg, MotorCurrentData]):
         )
 
     @recorded
+    @used_if(lambda self: "torque" in self.cfg.fields)
     def derive_measured(self, slot: Record) -> None:
         """Estimate the torque from the measured current, as the drive does."""
         velocity = (

@@ -19,7 +19,7 @@ half a wavelength lambda apart (e.g. M. Richards, "Fundamentals of Radar Signal 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
@@ -36,6 +36,7 @@ from sensorium.measurement.record import Record, Timeline
 from sensorium.patterns import Rays
 from sensorium.random import normal_table
 from sensorium.readings import DebugShape
+from sensorium.sensors.core.hooks import used_if
 from sensorium.sensors.rays.radar_cfg import FIELDS, RadarCfg, RadarData
 from sensorium.sensors.rays.radar_kernels import (
     AREA,
@@ -92,17 +93,12 @@ class Radar(RaySensor[RadarCfg, RadarData]):
         declared = super().fields()
         return {name: ray_field(declared[name], self.num_rays) for name in self.cfg.selected}
 
-    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
-        """Detect in one pass with the noise where the config detects, and finish where something differs."""
-        unused = ["update_raw_data" if self.cfg.detects else "update_current_timestep_data"]
-        return dict.fromkeys(unused if self._finishes else [*unused, "derive_measured"])
-
     @property
     def _finishes(self) -> bool:
         """Whether the measured scan differs from the true one in any way."""
         return self.cfg.detects or self.cfg.folds or not self.cfg.is_clean
 
-    def notes(self) -> Mapping[str, str]:
+    def _notes(self) -> dict[str, str]:
         """Return the number of rays, and the cells and limits that are known."""
         cfg = self.cfg
         found = {"rays": str(self.num_rays)}
@@ -122,6 +118,8 @@ class Radar(RaySensor[RadarCfg, RadarData]):
         """Choose the shapes, and make the memory of the rays."""
         cfg, count = self.cfg, self.num_rays
         common: dict[str, Any] = {"targets": cfg.seen, "limits": cfg.limits, "miss": cfg.miss}
+        self.notes = self._notes()
+        self.buffers.body_at_fault = self._body_at_fault
         self._directions: Tensor | None = None
         if self.pattern is not None:
             rays = self.pattern
@@ -168,11 +166,13 @@ class Radar(RaySensor[RadarCfg, RadarData]):
     # Work -------------------------------------------------------------------------------------------------------------
 
     @recorded
+    @used_if(lambda self: not self.cfg.detects)
     def update_raw_data(self, raw: Record) -> None:
         """Draw the rays, cast them, and describe what they meet (three launches)."""
         self._scan(raw)
 
     @recorded
+    @used_if(lambda self: self.cfg.detects)
     def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
         """Describe the true scan, and what the receiver notices of it."""
         self._scan(raw)
@@ -220,6 +220,7 @@ class Radar(RaySensor[RadarCfg, RadarData]):
         return out
 
     @recorded
+    @used_if(lambda self: self._finishes)
     def derive_measured(self, slot: Record) -> None:
         """Fold and round the measured values, put points where they say, and show misses as `no_hit_value`."""
         inputs = [self._cast.bundle, self._model, self.cfg.miss, self._out(self.buffers.truth, spare=True)]
@@ -239,7 +240,7 @@ class Radar(RaySensor[RadarCfg, RadarData]):
         is_hit = self.is_hit(rows["range"])
         return {name: row[is_hit] for name, row in rows.items()}
 
-    def body_at_fault(self, env: int, mount: int) -> str:
+    def _body_at_fault(self, env: int, mount: int) -> str:
         """Return the name of the body whose state is not finite: the mount's, or one that carries a shape."""
         bodies = [shape.row for shape in self.rays.shapes if not shape.is_static]
         states = ("body_pos_w", "body_quat_w", "body_lin_vel_w", "body_ang_vel_w")

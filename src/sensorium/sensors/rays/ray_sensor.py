@@ -35,10 +35,6 @@ class RaySensor(SimpleSensor[RayCfgT, RayDataT], Generic[RayCfgT, RayDataT]):
         """Names of all shapes of the scene: what `geom_ids` count."""
         return tuple(shape.name for shape in self.rays.shapes)
 
-    def body_at_fault(self, env: int, mount: int) -> str:
-        """Return the name of the body whose state is not finite: the mount's, or one that carries a shape."""
-        return self._cast.body_at_fault(env, mount)
-
     def is_hit(self, distances: Any) -> Any:
         """Return where distances, m, as readers see them, are those of hits; tensor or array."""
         isfinite = torch.isfinite if isinstance(distances, Tensor) else np.isfinite
