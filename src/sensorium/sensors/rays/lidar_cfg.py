@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import field_validator, model_validator
+from pydantic import model_validator
 from torch import Tensor
 
 from sensorium.cfg import Amount, Finite, Float, NonNegative, Positive, Share, bad, must
@@ -68,6 +68,10 @@ def _above_0(value: Any) -> bool:
     return np.size(value) > 0 and all(0.0 < part < math.inf for part in np.atleast_1d(value))
 
 
+def _is_flat(value: Any) -> bool:
+    return not isinstance(value, tuple) or all(isinstance(part, float) for part in value)
+
+
 Table = Annotated[Float | tuple[Float, ...], must(_above_0, "numbers greater than 0")]
 
 
@@ -123,7 +127,7 @@ class LidarCfg(RayCfg[LidarData]):
     range_noise_snr: Table | None = None
     """Signal-to-noise ratios of `range_noise`. One: the deviation goes with 1/sqrt(SNR). Several: it is interpolated
     between them, in logarithms, and constant beyond."""
-    channel_bias: Amount | None = None
+    channel_bias: Annotated[Amount, must(_is_flat, "a number, one number per channel, or a distribution")] | None = None
     """Error of the distances of each channel, m: one number, one per channel, or a distribution drawn per channel,
     mount and env at each reset."""
     beam_divergence: Annotated[
@@ -158,13 +162,6 @@ class LidarCfg(RayCfg[LidarData]):
     """Of ``"dropoff"``: standard deviation of the points along their rays, m."""
 
     selectable: ClassVar[tuple[str, ...]] = FIELDS
-
-    @field_validator("channel_bias")
-    @classmethod
-    def _bias(cls, value: Any) -> Any:
-        if isinstance(value, tuple) and not all(isinstance(part, float) for part in value):
-            raise bad("a number, one number per channel, or a distribution")
-        return value
 
     @model_validator(mode="after")
     def _fits(self) -> Any:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
+from pydantic import BeforeValidator, ValidationInfo, field_validator
 from pydantic import Field as PydanticField
-from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import Cfg, Float, NonNegative, OffsetCfg, Positive, Share, as_plain, bad, must, numbers_in
@@ -77,7 +77,7 @@ class TemperatureGridCfg(TargetsCfg[TemperatureGridData]):
     """Temperature of the air, and of the walls that the links radiate to, degC."""
     convection: NonNegative = 5.0
     """Heat transfer coefficient to the air, W/(m^2 K); free convection in air has 2 to 25."""
-    heat_generation: Float | Cells | None = None
+    heat_generation: Annotated[Float | Cells | None, BeforeValidator(as_plain)] = None
     """Heat that is set free inside, W: a number for the whole link, spread evenly over its volume, or one per cell
     `[x][y][z]`. ``sensor.set("heat_generation", watts, env_ids)`` changes it, for instance to a motor's losses; None
     takes no memory and cannot be set."""
@@ -101,11 +101,6 @@ class TemperatureGridCfg(TargetsCfg[TemperatureGridData]):
         if value != OffsetCfg():
             raise bad("no offset", "The grid is always over the whole link, along the link's own axes.")
         return value
-
-    @field_validator("heat_generation", mode="before")
-    @classmethod
-    def _plain(cls, value: Any) -> Any:
-        return as_plain(value)
 
     @field_validator("heat_generation")
     @classmethod
