@@ -234,7 +234,7 @@ def put_back(sensor: Sensor[Any, Any], path: str, value: Any) -> None:
 
 def chained_fields(sensor: Sensor[Any, Any]) -> dict[str, FieldSpec]:
     """Return the fields that the standard chain runs over, by name."""
-    return {name: spec for name, (_, spec) in sensor.buffers.knobs.specs.items()}
+    return {name: spec for name, (_, spec) in sensor.buffers.plan.chained.items()}
 
 
 def take_tick(scene: Scene) -> None:

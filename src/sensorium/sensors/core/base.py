@@ -218,18 +218,9 @@ class Sensor(Readable[CfgT, DataT]):
     def key(self) -> StageKey:
         """Random tensors and times of the sample, for hooks in torch: ``self.key.normal("dust", "distance")``."""
         if self._key is None:
-            specs = self.buffers.plan.mid_specs
-            self._key = StageKey(
-                self.compute_on,
-                self.clock,
-                seed=self._context.seed,
-                label=self.name,
-                stage="sensor",
-                period=self.clock.dt * self.rate.period,
-                columns={spec.name: spec.columns for spec in specs},
-                field_index={spec.name: k for k, spec in enumerate(specs)},
-                specs={spec.name: spec for spec in specs},
-            )
+            plan = self.buffers.plan
+            fields = {spec.name: (k, spec) for k, spec in enumerate(plan.mid_specs)}
+            self._key = StageKey(plan, self.compute_on, self.clock, "sensor", fields)
         return self._key
 
     def stage_state(self, stage: StageCfg) -> Mapping[str, torch.Tensor]:

@@ -491,9 +491,7 @@ class JointSensor(SimpleSensor[JointSensorCfg, JointSensorData]):
         table = self.buffers.knobs.tables.get((knob, "position"))
         if table is None:
             return self._nothing
-        if table.values.shape[0] != self.num_envs:
-            table.values = table.values.expand(self.num_envs, -1).contiguous()
-            self.buffers.refresh_tables()
+        table.give_rows()
         return table.values
 
     def _view2(self, record: Record, name: str) -> Tensor:
