@@ -59,7 +59,7 @@ def test_every_capture_and_arrival_is_one_row() -> None:
     assert np.allclose(sensor.capture_time[:, 1] / DT, [0, 0, 0, 4, 4, 8, 8])
     assert sensor.valid[:, 0].tolist() == [False] + [True] * 6
     assert np.allclose(sensor.age, sensor.time[:, None] - sensor.capture_time)
-    assert sensor.buffers.counter().tolist() == [0, 2, 4, 6]
+    assert sensor.captures().tolist() == [0, 2, 4, 6]
     assert sensor.arrivals().tolist() == [1, 3, 5]
 
 
