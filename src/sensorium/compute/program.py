@@ -465,15 +465,15 @@ class Segment:
             SensoriumError: it was to be captured, and a kernel could not be.
         """
         compute = self.compute
-        if not self.is_recorded:
+        if self.is_captured and compute.capture:
+            self._run_steps(_Shard.replay)
+        elif not self.is_recorded:
             with compute.masked(self._mask):
                 self._hooks[0]()
         elif self._runs < TIMED_RUNS:
             self._run_timed()
         elif not compute.capture:
             self._run_steps(_Shard.run)
-        elif self.is_captured:
-            self._run_steps(_Shard.replay)
         else:
             self._runs += 1
             if self._runs > compute.capture_after:
