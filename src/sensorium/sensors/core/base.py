@@ -33,6 +33,7 @@ from sensorium.world.mount import MountView
 from sensorium.world.select import Named, resolve_mounts
 
 if TYPE_CHECKING:
+    from sensorium.world.query import QueryContext
     from sensorium.world.ray_cast import RayCast
     from sensorium.world.ray_scene import RayScene
     from sensorium.world.solid_query import SolidQuery
@@ -111,7 +112,7 @@ class Sensor(Readable[CfgT, DataT]):
         if self.rate.period > MOST_TICKS:
             field = "update_period" if cfg.rate_hz is None else "rate_hz"
             raise ConfigError.single(
-                f"{type(cfg).__name__}({self.name!r})", field, getattr(cfg, field),
+                cfg.title, field, getattr(cfg, field),
                 f"a period of at most {MOST_TICKS} ticks of {self.clock.dt:g} s", "Sample more often.",
             )  # fmt: skip
         self.mount: MountView | None = None
@@ -267,17 +268,24 @@ class Sensor(Readable[CfgT, DataT]):
             self.compute_on.memory.check_rays(count, name, pattern, mounts)
         return pattern.rays("cpu")
 
+    @property
+    def query_context(self) -> QueryContext:
+        """What queries from this sensor's mounts at the shapes of the scene work with."""
+        config = self.cfg.title
+        assert self.mount is not None, f"{config} is not mounted anywhere that a query could start from"
+        from sensorium.world.query import QueryContext  # slow to import, and most sensors ask for no shapes
+
+        return QueryContext(self.rays, self.engine, self.compute_on, self.clock, self.mount, config)
+
     def ray_cast(self, **options: Any) -> RayCast:
         """Return rays from this sensor's mounts at the shapes of the scene; make it in `setup`, `cast` in a hook.
 
         Args:
-            options: see `RayCast`, from `starts` on.
+            options: see `RaySpec`.
         """
-        config = f"{type(self.cfg).__name__}({self.cfg.label!r})"
-        assert self.mount is not None, f"{config} is not mounted anywhere that rays could start from"
-        from sensorium.world.ray_cast import RayCast  # slow to import, and most sensors cast no rays
+        from sensorium.world.ray_cast import RayCast, RaySpec  # as above
 
-        return RayCast(self.rays, self.engine, self.compute_on, self.clock, self.mount, **{"config": config, **options})
+        return RayCast(self.query_context, RaySpec(**options))
 
     def solids(self, **options: Any) -> SolidQuery:
         """Return the solids around this sensor's mounts; make it in `setup`, `place` it in a hook, ask in a kernel.
@@ -285,12 +293,9 @@ class Sensor(Readable[CfgT, DataT]):
         Args:
             options: see `SolidQuery`, from `points` on.
         """
-        config = f"{type(self.cfg).__name__}({self.cfg.label!r})"
-        assert self.mount is not None, f"{config} is not mounted anywhere that could touch something"
-        given = {"config": config, **options}
-        from sensorium.world.solid_query import SolidQuery  # slow to import, and most sensors touch no solids
+        from sensorium.world.solid_query import SolidQuery  # as above
 
-        return SolidQuery(self.rays, self.engine, self.compute_on, self.clock, self.mount, **given)
+        return SolidQuery(self.query_context, **options)
 
     def _specs(self, fields: Mapping[str, Field]) -> list[FieldSpec]:
         mounts = self.mount.count if self.mount is not None else None
@@ -357,7 +362,7 @@ class Sensor(Readable[CfgT, DataT]):
         ):
             if value := getattr(cfg, knob):
                 fix = f"{type(self).__name__} keeps its own memory and cannot honour it."
-                raise ConfigError.single(f"{type(self.cfg).__name__}({self.name!r})", knob, value, "it absent", fix)
+                raise ConfigError.single(self.cfg.title, knob, value, "it absent", fix)
 
     # Saving -----------------------------------------------------------------------------------------------------------
 
