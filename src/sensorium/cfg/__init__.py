@@ -16,11 +16,14 @@ from sensorium.cfg.base import (
     Vec3,
     as_plain,
     bad,
+    chosen,
     differ,
+    is_finite,
     meanings,
     must,
     name_in,
     numbers_in,
+    some_of,
     toml_words,
     without_absent,
 )
@@ -40,5 +43,6 @@ __all__ = [
     "ABSENT", "COLUMN_KNOBS", "LARGEST", "NON_NEGATIVE_KNOBS", "PLACES", "SELECTORS", "STAGE_KINDS", "Amount", "Cfg",
     "Float", "GilbertElliott", "Knob", "MountedSensorCfg", "ObjRef", "ObjType", "OffsetCfg", "Place", "Selector",
     "Selectors", "SensorCfg", "SimpleSensorCfg", "StageCfg", "Vec3", "amount_bounds", "as_plain", "bad",
-    "differ", "find_kind", "meanings", "must", "name_in", "numbers_in", "parse_amount", "toml_words", "without_absent",
+    "chosen", "differ", "find_kind", "is_finite", "meanings", "must", "name_in", "numbers_in", "parse_amount",
+    "some_of", "toml_words", "without_absent",
 ]  # fmt: skip
