@@ -135,7 +135,7 @@ class CurrentTask:
     phase: wp.array[wp.float32]
     spent: wp.array[wp.float32]
     coulomb: wp.array[wp.float32]
-    static: wp.array[wp.float32]
+    stiction: wp.array[wp.float32]
     stribeck_velocity: wp.array[wp.float32]
     viscous: wp.array[wp.float32]
     # Engine [env, joint of the model]
@@ -199,7 +199,7 @@ def _estimate(rows: Rows, tasks: wp.array[CurrentTask]) -> None:
             t.any_bad[0] = 1
         if w != 0.0:
             ratio = w / t.stribeck_velocity[joint]
-            dry = t.coulomb[joint] + (t.static[joint] - t.coulomb[joint]) * wp.exp(-ratio * ratio)
+            dry = t.coulomb[joint] + (t.stiction[joint] - t.coulomb[joint]) * wp.exp(-ratio * ratio)
             torque = torque - (dry * wp.sign(w) + t.viscous[joint] * w)
     t.torque_slot[env, joint] = torque
 
@@ -251,7 +251,7 @@ class MotorCurrent(ScalarJointSensor[MotorCurrentCfg, MotorCurrentData]):
             "phase": cfg.cogging_cycles * gear,
             "spent": 1.0 / (nominal * cfg.derating),
             **{name: row(name) for name in FRICTION if name != "static"},
-            "static": row("coulomb" if cfg.static is None else "static"),
+            "stiction": row("coulomb" if cfg.static is None else "static"),
         }
         self._constants = {
             name: wp.from_torch(values.to(device=self.device, dtype=torch.float32))
