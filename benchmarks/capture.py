@@ -91,7 +91,7 @@ def _plain(scene: Scene) -> Scene:
     import warp as wp
 
     stepper(scene)
-    segments = [scene._schedule._program, scene._on_read._together.program]
+    segments = [scene._schedule._program, scene._schedule._together.program]
     for _, segment in (each for work in segments if work is not None for each in work._segments):
 
         def run(segment: Any = segment) -> None:
@@ -117,7 +117,7 @@ def shards() -> list[Row]:
             scenes[what] = scene, stepper(scene)
         calls = {what: call for what, (_, call) in scenes.items()}
         seconds = interleaved(calls, repeats=1, rounds=max(200, 100_000 // num_envs))  # both cores must be free
-        decided = scenes["as decided"][0]._on_read._together.program
+        decided = scenes["as decided"][0]._schedule._together.program
         assert decided is not None
         count = max(segment.shards for _, segment in decided._segments)
         for what, value in seconds.items():

@@ -40,16 +40,16 @@ truth, measured = sensor.ground_truth, sensor.data
 names = sensor.geom_names
 points = transform_points(truth.points_b.flatten(1, 2), truth.pos_w, truth.quat_w_ros)
 ids = truth.geom_ids.flatten()
-seen = truth.depth.flatten() > 0.0  # a device shows 0 where it has no depth
+seen = truth.distance_to_image_plane.flatten() > 0.0  # a device shows 0 where it has no depth
 points = points.reshape(-1, 3)
 on_wall, on_floor = (points[seen & (ids == names.index(name))] for name in ("wall", "floor"))
 print(f"{len(on_wall)} points on the wall, {len(on_floor)} on the floor, image {sensor.image_shape}")
 assert (on_wall[:, 0] - WALL).abs().max() < 1e-3 and on_floor[:, 2].abs().max() < 1e-3
 
 # The measured depth of the wall has the deviation s z^2 / (f B) of a D435: 0.08 px of disparity at f B = 21.2 px m.
-wall = (truth.geom_ids == names.index("wall")) & (measured.depth > 0.0)
-z = truth.depth[wall]
-error = measured.depth[wall] - z
+wall = (truth.geom_ids == names.index("wall")) & (measured.distance_to_image_plane > 0.0)
+z = truth.distance_to_image_plane[wall]
+error = measured.distance_to_image_plane[wall] - z
 expected = (0.08 * z**2 / (424.0 * 0.05)).square().mean().sqrt()
 near = error[error.abs() < 6.0 * expected]  # at the edges of the crate the depth is of either side
 print(f"error on the wall: {1e3 * near.std():.1f} mm, by the law {1e3 * expected:.1f} mm")

@@ -103,7 +103,7 @@ def configs() -> list[sn.SensorCfg[Any]]:
         sn.RayCasterCfg(name="scan", body="base", pattern=grid, ray_alignment="yaw", noise={"distances": 0.01}),
         sn.LidarCfg(name="lidar", body="base", pattern=spin, rate_hz=50.0, delay=0.01),
         sn.RayCasterCameraCfg(
-            name="camera", body="base", rate_hz=40.0, pattern_cfg=sn.PinholeCameraPatternCfg(width=12, height=8),
+            name="camera", body="base", rate_hz=40.0, pattern=sn.PinholeCameraPatternCfg(width=12, height=8),
             offset={"pos": (0.0, 0.0, 0.2), "convention": "world"},
         ),
         sn.BarometerCfg(name="barometer", body="base", noise=1.0, rate_hz=60),
@@ -176,8 +176,9 @@ def readings(scene: sn.Scene) -> dict[str, np.ndarray]:
 
 def segments(scene: sn.Scene) -> list[Any]:
     """Return the segments of launches that a step runs."""
-    programs = [scene._schedule._program, scene._on_read._together.program]
-    programs += [group.program for group in scene._on_read._slow.values()]
+    programs = [scene._schedule._program]
+    groups = {each.buffers.group for each in scene.sensors.values() if each.is_lazy and each.buffers.group}
+    programs += [group.program for group in groups]
     return [segment for each in programs if each is not None for _, segment in each._segments if segment.is_recorded]
 
 

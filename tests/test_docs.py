@@ -95,7 +95,7 @@ def _own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("_own_registry")
 def test_python_blocks_run(story: list[Block], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    module = ModuleType(f"docs_{story[0].page.stem}_{story[0].buffers}")
+    module = ModuleType(f"docs_{story[0].page.stem}_{story[0].line}")
     monkeypatch.setitem(sys.modules, module.__name__, module)  # Warp and dataclasses look a function's module up there
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -7,6 +7,9 @@ tree of its own at the end.
 from __future__ import annotations
 
 import ast
+import io
+import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +19,7 @@ SRC = Path(__file__).parents[1] / "src"
 
 LAYERS = (
     "errors", "plugins", "memory", "spec", "readings", "random", "cfg", "compute", "geometry", "engines", "world",
-    "measurement", "registry", "patterns", "sensors", "presets", "scene", "mjlab", "wire", "testing",
+    "measurement", "registry", "patterns", "sensors", "presets", "scene", "wire", "compat", "testing",
     "record", "stream", "view", "client", "local", "demo", "cli", "__main__",
 )  # fmt: skip
 """The modules and packages in `sensorium`, in the direction of flow."""
@@ -38,7 +41,13 @@ ADAPTERS = {("engines", "mujoco"), ("engines", "mujoco_warp")}
 """Packages that import a simulator."""
 
 FRAMEWORKS = {"mjlab"}
-"""Packages that only the module of the same name imports."""
+"""Packages that only the module of the same name in `compat/` imports."""
+
+OTHERS = re.compile(r"isaac|mjlab|genesis|genelab|carla", re.IGNORECASE)
+"""Other systems, whose words are in `compat/` alone."""
+
+MAY_NAME_OTHERS = {"cfg/base.py": "sensorium.compat.", "engines/mujoco_warp/worlds.py": "pip install"}
+"""Files whose messages say what to write or to install, and what such a message has in it."""
 
 
 def run_time_imports(tree: ast.Module, package: str) -> Iterator[tuple[int, str]]:
@@ -103,8 +112,8 @@ def violations(src: Path) -> list[str]:
             top, _, rest = name.partition(".")
             if top in SIMULATORS and where.parts[1:3] not in ADAPTERS:
                 found.append(f"{where}:{line}: imports {top}; only the adapters in engines/ may import a simulator")
-            if top in FRAMEWORKS and layer != top:
-                found.append(f"{where}:{line}: imports {top}; only sensorium.{top} may import it")
+            if top in FRAMEWORKS and not module.startswith(f"sensorium.compat.{top}"):
+                found.append(f"{where}:{line}: imports {top}; only sensorium.compat.{top} may import it")
             if top != "sensorium" or rest == "__version__":
                 continue
             target = rest.partition(".")[0]
@@ -123,6 +132,38 @@ def violations(src: Path) -> list[str]:
 
 def test_imports_point_one_way_and_only_engines_import_simulators() -> None:
     assert violations(SRC) == []
+
+
+def foreign_words(src: Path) -> list[str]:
+    """Return every name and text in the code outside `compat/` that has another system's name, one line of text each.
+
+    Comments and docstrings may name where something comes from.
+    """
+    found = []
+    for path in sorted((src / "sensorium").rglob("*.py")):
+        where = path.relative_to(src / "sensorium").as_posix()
+        if where.startswith("compat/"):
+            continue
+        text = path.read_text(encoding="utf-8")
+        said: set[int] = set()
+        for node in ast.walk(ast.parse(text)):
+            if (
+                isinstance(node, ast.Expr)
+                and isinstance(node.value, ast.Constant)
+                and isinstance(node.value.value, str)
+            ):
+                said.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+        allowed = MAY_NAME_OTHERS.get(where)
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT or token.start[0] in said or not OTHERS.search(token.string):
+                continue
+            if allowed is None or allowed not in token.line:
+                found.append(f"{where}:{token.start[0]}: {token.string}")
+    return found
+
+
+def test_only_compat_has_the_words_of_other_systems() -> None:
+    assert foreign_words(SRC) == []
 
 
 # The checker itself ---------------------------------------------------------------------------------------------------
@@ -171,8 +212,8 @@ def _tree(tmp_path: Path, files: dict[str, str]) -> Path:
         ),
         ("measurement/chain.py", "import mujoco.batch as b", "only the adapters in engines/ may import a simulator"),
         ("engines/tensor.py", "import mujoco", "only the adapters in engines/ may import a simulator"),
-        ("view/web.py", "from mjlab.viewer import base", "only sensorium.mjlab may import it"),
-        ("scene/scene.py", "from sensorium.mjlab import reading", "scene imports mjlab, which comes after it"),
+        ("view/web.py", "from mjlab.viewer import base", "only sensorium.compat.mjlab may import it"),
+        ("scene/scene.py", "from sensorium.compat.mjlab import reading", "scene imports compat, which comes after it"),
         ("helpers.py", "", "'helpers' is no layer"),
     ],
 )
@@ -191,10 +232,16 @@ def test_a_planted_violation_is_found(tmp_path: Path, file: str, text: str, expe
         ("spec.py", "import typing\nif typing.TYPE_CHECKING:\n    import mujoco"),
         ("engines/mujoco/engine.py", "import mujoco\nfrom sensorium.engines.base import Engine\nfrom . import base"),
         ("stream/server.py", "from sensorium.registry import find\nfrom sensorium.stream import protocol"),
-        ("mjlab.py", "from mjlab.sensor import Sensor\nfrom sensorium.scene import Scene"),
+        ("compat/mjlab/scenes.py", "from mjlab.sensor import Sensor\nfrom sensorium.scene import Scene"),
         ("demo/run.py", "import sensorium as sn"),
         ("cli.py", "def main():\n    from sensorium.demo import run"),
     ],
 )
 def test_an_allowed_import_is_not_reported(tmp_path: Path, file: str, text: str) -> None:
     assert violations(_tree(tmp_path, {file: text})) == []
+
+
+def test_a_word_of_another_system_is_found_in_code_and_not_in_comments(tmp_path: Path) -> None:
+    text = '"""As in CARLA."""\n\nCARLA = 1  # as CARLA does\nmode = "carla"\n"""Genesis\' mode."""\n'
+    tree = _tree(tmp_path, {"spec.py": text, "compat/carla.py": "CARLA = 1\n"})
+    assert foreign_words(tree) == ["spec.py:3: CARLA", 'spec.py:4: "carla"']

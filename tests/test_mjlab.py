@@ -1,4 +1,4 @@
-"""`sensorium.mjlab` where mjlab is not installed; `make test-mjlab` tests it where it is."""
+"""`sensorium.compat.mjlab` where mjlab is not installed; `make test-mjlab` tests it where it is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import sensorium as sn
 def test_without_mjlab_the_import_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "mjlab"]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delitem(sys.modules, "sensorium.mjlab", raising=False)
+    monkeypatch.delitem(sys.modules, "sensorium.compat.mjlab.scenes", raising=False)
     monkeypatch.setitem(sys.modules, "mjlab", None)  # Python then finds no such module
-    with pytest.raises(sn.MissingDependencyError, match=r"mjlab, which cannot be imported here .*: pip install mjlab"):
-        importlib.import_module("sensorium.mjlab")
+    page = importlib.import_module("sensorium.compat.mjlab")
+    with pytest.raises(sn.MissingDependencyError, match=r"mjlab .*cannot be imported here .*: pip install mjlab"):
+        page.add_sensors  # noqa: B018

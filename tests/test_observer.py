@@ -15,6 +15,7 @@ from torch import Tensor
 
 import sensorium as sn
 from sensorium import Field, Record
+from sensorium.compat import genesis
 
 
 def rig() -> list[Any]:
@@ -199,7 +200,7 @@ def test_sensors_that_the_model_declares() -> None:
 
 
 def test_aliases_of_fields() -> None:
-    scene = sn.Scene(sn.TensorEngine(1), [sn.ImuCfg(name="imu", body="body", fields=("ang_vel_b",))])
+    scene = sn.Scene(sn.TensorEngine(1), [genesis.IMU(name="imu", body="body", fields=("ang_vel_b",))])
     assert list(scene.observer("imu.ang_vel").names) == ["imu.ang_vel"]
 
 

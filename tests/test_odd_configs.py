@@ -26,7 +26,7 @@ from sensorium.patterns.ring import Ring
 NEEDED: dict[str, dict[str, Any]] = {
     "BuiltinSensorCfg": {"name": "gyro"},
     "CollisionEventsCfg": {"primary": sn.ContactMatch(mode="geom", pattern="ball")},
-    "RayCasterCameraCfg": {"body": "b", "pattern_cfg": {"kind": "pinhole_camera", "width": 4, "height": 3}},
+    "RayCasterCameraCfg": {"body": "b", "pattern": {"kind": "pinhole_camera", "width": 4, "height": 3}},
     "JointSensorCfg": {"joint": "j"},
     "JointTorqueCfg": {"joint": "j"},
     "MotorCurrentCfg": {"joint": "j", "torque_constant": 0.1},
@@ -134,7 +134,7 @@ def test_a_config_without_what_it_needs_is_refused_by_a_config_error(cls: type[C
         (lambda: sn.ImuCfg(body="b", loss={}), "ImuCfg.loss.p: got nothing, expected a value"),
         (lambda: GilbertElliott(p=0.1), "GilbertElliott.r: got nothing, expected a value. Give r=..."),
         (lambda: sn.ImuCfg(body="b", stages=[{"kind": []}]), "stages: got [{'kind': []}], expected stages whose kind"),
-        (lambda: sn.RayCasterCfg(body="b", pattern_cfg={"kind": []}), "pattern.kind: got [], expected one of "),
+        (lambda: sn.RayCasterCfg(body="b", pattern={"kind": []}), "pattern.kind: got [], expected one of "),
         (lambda: sn.ImuCfg(body="b", gyro_noise=10**400), "expected a finite number"),
         (lambda: sn.ImuCfg(body={None: 1}), "None is no name of a field"),
         (lambda: sn.ImuCfg(body="b", stages=[{None: 1}]), "None is no name of a field"),

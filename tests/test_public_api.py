@@ -27,7 +27,8 @@ def test_every_name_of_the_stub_is_what_its_module_defines() -> None:
     imports = [node for node in ast.parse(STUB.read_text(encoding="utf-8")).body if isinstance(node, ast.ImportFrom)]
     assert all(alias.asname == alias.name for node in imports for alias in node.names)
     listed = {alias.name: str(node.module) for node in imports for alias in node.names}
-    assert listed.pop("patterns") == "sensorium" and sensorium.patterns is import_module("sensorium.patterns")
+    for name in ("compat", "patterns"):
+        assert listed.pop(name) == "sensorium" and getattr(sensorium, name) is import_module(f"sensorium.{name}")
     assert len(listed) > 250
     for name, module in listed.items():
         assert getattr(sensorium, name) is getattr(import_module(module), name)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 import sensorium as sn
+from sensorium.compat.mjlab import RayCastSensorCfg
 from sensorium.engines.base import ARRAYS
 from sensorium.engines.mujoco.needs import NEEDS
 from sensorium.spec import Requirement, contact_columns
@@ -82,14 +83,14 @@ def sensors() -> list[sn.SensorCfg[Any]]:
         sn.GnssCfg(name="gnss", site="antenna", origin=(47.0, 8.5, 400.0)),
         *(sn.BuiltinSensorCfg(name=name) for name in NATIVE),
         sn.RayCasterCfg(name="scan", body="trunk", pattern=SCAN, fields="all", max_distance=4.0),
-        sn.RayCastSensorCfg(name="height", site="imu", pattern=SCAN, max_distance=4.0),
+        RayCastSensorCfg(name="height", site="imu", pattern=SCAN, max_distance=4.0, no_hit_value=None),
         sn.TerrainHeightCfg(name="terrain", sites="left_sole|antenna", fields="all"),
         sn.RayCasterCameraCfg(
-            name="camera", camera="front", pattern_cfg=PINHOLE, max_distance=4.0,
+            name="camera", camera="front", pattern=PINHOLE, max_distance=4.0,
             data_types=("distance_to_camera", "distance_to_image_plane", "normals", "points_b", "geom_ids", "face_ids"),
         ),
         sn.DepthCameraCfg(
-            name="depth", body="carriage", res=(6, 4), fov_horizontal=80.0, max_range=4.0,
+            name="depth", body="carriage", res=(6, 4), fov_horizontal=80.0, max_distance=4.0,
             offset=sn.DepthCameraCfg.OffsetCfg(rot=(0.97, 0.0, 0.24, 0.0), convention="world"),
         ),
         sn.SurfaceDistanceProbeCfg(

@@ -19,7 +19,7 @@ from mjlab.viewer.debug_visualizer import NullDebugVisualizer
 from world import DECIMATION, DT, ENVS, FIELDS, ROBOT, SENSORS, ours, tick
 
 import sensorium as sn
-from sensorium.mjlab import SensoriumCfg, add_sensors, reading, scene_of
+from sensorium.compat.mjlab import SensoriumCfg, add_sensors, reading, scene_of
 
 NATIVE = (
     ("imu", "ang_vel_b", "robot/gyro"),

@@ -22,7 +22,7 @@ from mjlab.sim import MujocoCfg, SimulationCfg
 from mjlab.terrains import TerrainEntityCfg
 
 import sensorium as sn
-from sensorium.mjlab import SensoriumSensor, add_sensors, reading
+from sensorium.compat.mjlab import SensoriumSensor, add_sensors, reading
 
 ENVS, DECIMATION, DT = 3, 4, 0.005
 

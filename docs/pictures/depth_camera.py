@@ -32,7 +32,7 @@ def simulate() -> tuple[np.ndarray, np.ndarray]:
     offset = {"pos": (0.0, 0.0, 0.9), "rot": (np.cos(tilt / 2), 0.0, np.sin(tilt / 2), 0.0), "convention": "world"}
     camera = sn.preset("d435", name="camera", body="world", res=(424, 240), offset=offset)
     sensor = sn.Scene(sn.TensorEngine(shapes=shapes()), [camera], seed=3)["camera"]
-    truth, measured = (data.depth[0, :, :, 0].numpy() for data in (sensor.ground_truth, sensor.data))
+    truth, measured = (data.distance_to_image_plane[0, :, :, 0].numpy() for data in (sensor.ground_truth, sensor.data))
     return truth.copy(), measured.copy()
 
 

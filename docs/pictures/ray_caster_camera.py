@@ -34,7 +34,7 @@ def simulate() -> Any:
     camera = sn.RayCasterCameraCfg(
         name="camera",
         body="world",
-        pattern_cfg=sn.PinholeCameraPatternCfg(width=320, height=240, horizontal_aperture=28.0),
+        pattern=sn.PinholeCameraPatternCfg(width=320, height=240, horizontal_aperture=28.0),
         data_types=("distance_to_image_plane", "normals", "geom_ids"),
     )
     import torch
@@ -53,7 +53,7 @@ def draw(path: Path) -> None:
     import matplotlib.pyplot as plt
 
     data = simulate()
-    depth = data.depth[0, :, :, 0].numpy()
+    depth = data.distance_to_image_plane[0, :, :, 0].numpy()
     ids = data.geom_ids[0, :, :, 0].numpy()
     fig, (left, middle, right) = plt.subplots(1, 3, figsize=(8, 3.2), dpi=110, layout="constrained")
     shown = left.imshow(np.where(np.isfinite(depth), depth, np.nan), cmap="viridis_r", vmin=1.0, vmax=4.0)

@@ -37,6 +37,8 @@ def __getattr__(name: str) -> Any:
     else:
         from difflib import get_close_matches
 
+        if name in (moved := __getattr__("compat").MOVED):
+            raise AttributeError(f"module 'sensorium' has no attribute {name!r}: it is {moved[name]} now")
         near = get_close_matches(name, __all__, n=3)
         hint = f". Did you mean: {', '.join(near)}?" if near else ""
         raise AttributeError(f"module 'sensorium' has no attribute {name!r}{hint}")

@@ -18,6 +18,7 @@ from functools import partial
 from importlib.metadata import EntryPoint
 from typing import Any
 
+from sensorium.cfg.sensor import OWNERS, SensorCfg
 from sensorium.cfg.stage import FINDERS, STAGE_KINDS, StageCfg
 from sensorium.errors import DuplicateNameError, RegistrationError, SensoriumWarning, UnknownNameError
 from sensorium.plugins import announced, attempt, load, module_of, package_of, text_of
@@ -26,7 +27,12 @@ ENTRY_POINT_GROUP = "sensorium.sensors"
 OURS = "sensorium."
 """How the module names of our own sensors begin: a plugin cannot take a kind of theirs."""
 
+WITHOUT_SENSORS = ("sensorium.cfg.", "sensorium.compat.")
+"""Packages whose configs have no sensors of their own: no sibling module is imported for them."""
+
 _pairs: dict[type, type] = {}
+_searched: set[type] = set()
+"""Config classes without a sensor in any of their sibling modules."""
 _loaded = False
 _broken: list[BrokenPlugin] = []
 _hidden: set[type] = set()
@@ -75,20 +81,46 @@ def pair(cfg_class: type, sensor_class: type) -> None:
 
 
 def sensor_for(cfg_class: type) -> type[Any]:
-    """Return the sensor class of a config class, looking into sibling modules where it is not paired yet.
+    """Return the sensor class of a config class, or of its nearest base that has one.
+
+    Sibling modules are looked into where a class is not paired yet.
 
     Raises:
         RegistrationError: none is found.
     """
-    if cfg_class not in _pairs:
-        failures = _import_siblings(cfg_class)
-        if cfg_class not in _pairs:
-            hint = "".join(f"\n  {name} could not be imported: {text_of(error)}" for name, error in failures.items())
-            raise RegistrationError(
-                f"no sensor class is paired with {cfg_class.__module__}.{cfg_class.__qualname__}. Define "
-                f"class My(SimpleSensor[{cfg_class.__qualname__}, MyData]) in the same module or package.{hint}"
-            )
-    return _pairs[cfg_class]
+    failures: dict[str, BaseException] = {}
+    owner = paired_base(cfg_class, failures)
+    if owner not in _pairs:
+        hint = "".join(f"\n  {name} could not be imported: {text_of(error)}" for name, error in failures.items())
+        raise RegistrationError(
+            f"no sensor class is paired with {cfg_class.__module__}.{cfg_class.__qualname__}. Define "
+            f"class My(SimpleSensor[{cfg_class.__qualname__}, MyData]) in the same module or package.{hint}"
+        )
+    return _pairs[owner]
+
+
+def paired_base(cfg_class: type, failures: dict[str, BaseException] | None = None) -> type:
+    """Return a config class, or the nearest of its bases, that is paired with a sensor; itself where none is.
+
+    Args:
+        cfg_class: the class.
+        failures: gets the sibling modules that could not be imported.
+    """
+    for base in cfg_class.__mro__:
+        if base in _pairs:
+            return base
+        if base.__module__.startswith(WITHOUT_SENSORS) or not issubclass(base, SensorCfg) or "[" in base.__name__:
+            continue
+        if base in _searched or getattr(sys.modules[base.__module__].__spec__, "_initializing", False):
+            continue
+        found = _import_siblings(base)
+        if base in _pairs:
+            return base
+        if not found:  # else it is tried again
+            _searched.add(base)
+        elif failures is not None:
+            failures.update(found)
+    return cfg_class
 
 
 def _import_siblings(cfg_class: type) -> dict[str, BaseException]:
@@ -290,3 +322,4 @@ def _suspects(kind: str) -> str:
 
 
 FINDERS.append(load_installed)
+OWNERS.append(paired_base)

@@ -202,13 +202,13 @@ ROWS = (
         Row(
             "FActorDefinition",
             "class",
-            Alias("sn.SensorDefinition", "sensorium.wire.attributes.FActorDefinition"),
+            Alias("sn.SensorDefinition", "sn.compat.carla.FActorDefinition"),
             "id and attributes of a blueprint",
         ),
         Row(
             "FActorVariation",
             "class",
-            Alias("sn.Attribute", "sensorium.wire.attributes.FActorVariation"),
+            Alias("sn.Attribute", "sn.compat.carla.FActorVariation"),
             "one attribute",
         ),
         Row("FActorVariation.Id", "property", Present("sn.Attribute.id")),
@@ -264,7 +264,7 @@ ROWS = (
         Row(
             "FActorDescription",
             "class",
-            Alias("sn.ActorDescription", "sensorium.wire.attributes.FActorDescription"),
+            Alias("sn.ActorDescription", "sn.compat.carla.FActorDescription"),
             "the attributes as the user gave them",
         ),
         Row(

@@ -38,8 +38,8 @@ def resolve(path: str) -> Any:
     found = import_module(parts[0])
     so_far = parts[0]
     for part in parts[1:]:
-        if isinstance(found, type) and issubclass(found, BaseModel) and part in found.model_fields:
-            found = found.model_fields[part]
+        if isinstance(found, type) and issubclass(found, BaseModel) and part in fields_of(found):
+            found = fields_of(found)[part]
         elif hasattr(found, part):
             found = getattr(found, part)
         elif isinstance(found, type) and part in _instance_attributes(found) | set(inspect.signature(found).parameters):
@@ -55,6 +55,12 @@ def resolve(path: str) -> Any:
             raise LookupError(f"{so_far} has no {part!r}")
         so_far = f"{so_far}.{part}"
     return found
+
+
+def fields_of(cfg_class: type[BaseModel]) -> dict[str, Any]:
+    """Return the fields of a config by all their names."""
+    aliases = {info.alias: info for info in cfg_class.model_fields.values() if info.alias}
+    return {**cfg_class.model_fields, **aliases}
 
 
 def _instance_attributes(owner: type) -> set[str]:
@@ -153,10 +159,10 @@ def _cfg_field(row: Row, status: Present) -> list[str]:
             return [f"{owner_path} is no config and takes no {name!r}"]
         ours = parameters[name].default
         ours = REQUIRED if ours is inspect.Parameter.empty else ours
-    elif name not in owner.model_fields:
+    elif name not in fields_of(owner):
         return [f"{status.where} is no field of the config"]
     else:
-        info = owner.model_fields[name]
+        info = fields_of(owner)[name]
         ours = REQUIRED if info.is_required() else info.get_default(call_default_factory=True)
     stated = row.default if status.default is UNSTATED else status.default
     if stated is UNSTATED:

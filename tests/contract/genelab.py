@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from .rows import Alias, Document, NotApplicable, Present, Replaced, Row, section
 
-CFG = "sn.KinematicTactileSensorCfg"
-DATA = "sn.KinematicTactileSensorData"
+CFG = "sn.compat.genelab.KinematicTactileSensorCfg"
+DATA = "sn.compat.genelab.KinematicTactileSensorData"
 TEST = "tests/sensors/test_kinematic_tactile.py::test_"
 LAW = TEST + "oblique_normals_and_velocities_follow_the_law*"
 
@@ -15,7 +15,7 @@ ROWS = (
         Row(
             "KinematicTactileSensor",
             "class",
-            Present("sn.KinematicTactileSensor"),
+            Present("sn.compat.genelab.KinematicTactileSensor"),
             "point taxels on a link: force and torque per probe",
         ),
         Row(
@@ -76,13 +76,13 @@ ROWS = (
         Row(
             "KinematicContactSensor",
             "class",
-            Alias("sn.ContactProbe", where="sn.KinematicContactSensor"),
+            Alias("sn.ContactProbe", where="sn.compat.genelab.KinematicContactSensor"),
             "a binary contact flag instead",
         ),
         Row(
             "KinematicDepthSensor",
             "class",
-            Alias("sn.ContactDepthProbe", where="sn.KinematicDepthSensor"),
+            Alias("sn.ContactDepthProbe", where="sn.compat.genelab.KinematicDepthSensor"),
             "the raw penetration depth instead",
         ),
     ),

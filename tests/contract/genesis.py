@@ -299,7 +299,7 @@ ROWS = (
         Row(
             "Proximity.probe_local_pos",
             "cfg field",
-            Present("sn.ProximityCfg.probe_local_pos", default=((0.0, 0.0, 0.0),)),
+            Present("sn.compat.genesis.Proximity.probe_local_pos", default=((0.0, 0.0, 0.0),)),
         ),
         Row(
             "one tensor of N scalars",
@@ -1005,15 +1005,26 @@ ROWS = (
     ),
     *section(
         "Returning a NamedTuple instead of a tensor",
-        Row("IMUData", "class", Alias("sn.ImuData", why="Spelled as in the Isaac Lab document")),
+        Row("IMUData", "class", Present("sn.compat.genesis.IMUData")),
         Row(
-            "IMUData.lin_acc", "data field", Alias("sn.ImuData.lin_acc_b", where="sn.ImuData.lin_acc"), shape=("env", 3)
+            "IMUData.lin_acc",
+            "data field",
+            Alias("sn.ImuData.lin_acc_b", where="sn.compat.genesis.IMUData.lin_acc"),
+            shape=("env", 3),
         ),
         Row(
-            "IMUData.ang_vel", "data field", Alias("sn.ImuData.ang_vel_b", where="sn.ImuData.ang_vel"), shape=("env", 3)
+            "IMUData.ang_vel",
+            "data field",
+            Alias("sn.ImuData.ang_vel_b", where="sn.compat.genesis.IMUData.ang_vel"),
+            shape=("env", 3),
         ),
-        Row("IMUData.mag", "data field", Alias("sn.ImuData.mag_b", where="sn.ImuData.mag"), shape=("env", 3)),
-        Row("IMUSensor", "class", Alias("sn.Imu", why="Spelled as in the Isaac Lab document")),
+        Row(
+            "IMUData.mag",
+            "data field",
+            Alias("sn.ImuData.mag_b", where="sn.compat.genesis.IMUData.mag"),
+            shape=("env", 3),
+        ),
+        Row("IMUSensor", "class", Alias("sn.Imu", where="sn.compat.genesis.IMUSensor")),
         Row(
             "shapes match the field order",
             "guarantee",
@@ -1036,7 +1047,7 @@ ROWS = (
         Row(
             "an IMU as three tensors",
             "example",
-            Present("", "tests/sensors/test_imu.py::test_the_short_names_are_aliases"),
+            Present("", "tests/compat/test_compat_configs.py::test_genesis_imu_has_its_fields"),
         ),
     ),
     *section(
@@ -1077,7 +1088,8 @@ ROWS = (
             "class",
             Alias(
                 "sn.Contact",
-                why="The switch has the options' short name; `ContactSensor` is the report of mjlab and Isaac Lab",
+                where="sn.compat.genesis.ContactSensor",
+                why="Ours has the options' short name; `sn.ContactSensor` is the report of mjlab and Isaac Lab",
                 test="tests/sensors/test_contact.py::test_noise_acts_on_the_force_and_not_on_the_flag",
             ),
             "bool by threshold; float inside",
@@ -1087,7 +1099,8 @@ ROWS = (
             "class",
             Alias(
                 "sn.ContactForce",
-                why="Named as its options are",
+                where="sn.compat.genesis.ContactForceSensor",
+                why="Ours is named as its options are",
                 test="tests/sensors/test_contact_force.py::test_both_branches_are_clipped_and_then_lose_what_is_small",
             ),
             "clamp and deadband; spaces coincide",
@@ -1101,16 +1114,20 @@ ROWS = (
                 note="In one kernel.",
             ),
         ),
-        Row("ProximitySensor", "class", Alias("sn.SurfaceDistanceProbe", where="sn.ProximitySensor")),
-        Row("RaycasterSensor", "class", Alias("sn.RayCaster", where="sn.RaycasterSensor")),
-        Row("DepthCameraSensor", "class", Alias("sn.DepthCamera", where="sn.DepthCameraSensor")),
+        Row("ProximitySensor", "class", Alias("sn.SurfaceDistanceProbe", where="sn.compat.genesis.ProximitySensor")),
+        Row("RaycasterSensor", "class", Alias("sn.RayCaster", where="sn.compat.genesis.RaycasterSensor")),
+        Row("DepthCameraSensor", "class", Alias("sn.DepthCamera", where="sn.compat.genesis.DepthCameraSensor")),
         Row(
             "TemperatureGridSensor",
             "class",
-            Alias("sn.TemperatureGrid", where="sn.TemperatureGridSensor"),
+            Alias("sn.TemperatureGrid", where="sn.compat.genesis.TemperatureGridSensor"),
             "RC filter through timeline.at(1)",
         ),
-        Row("ElastomerDisplacementSensor", "class", Alias("sn.ElastomerTaxel", where="sn.ElastomerDisplacementSensor")),
+        Row(
+            "ElastomerDisplacementSensor",
+            "class",
+            Alias("sn.ElastomerTaxel", where="sn.compat.genesis.ElastomerDisplacementSensor"),
+        ),
         Row(
             "recurrence on both branches stays clean",
             "guarantee",

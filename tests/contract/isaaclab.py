@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import sensorium as sn
 
 from .rows import REQUIRED, Alias, Code, Document, NotApplicable, Present, Replaced, Row, Status, With, section
 
 HERE = "tests/contract/test_isaaclab.py::"
+COMPAT = "tests/compat/test_compat_configs.py::"
 CONTACT = "tests/contract/test_contact_rows.py::"
 REPORTS = "tests/sensors/test_contact_sensor.py::"
 PAIRS = REPORTS + "test_forces_by_prim_path_are_normal_forces_on_the_bodies_in_all_and_by_filter"
@@ -34,7 +36,6 @@ LAZY = (
     "skips samples while the sensor is not read; the next due one is computed again."
 )
 OF_ITS_MOUNT = "Of what it is mounted on: the offset is the rays' own, as the implementation there has it."
-SEES_ALL = "None meets all that a viewer shows"
 SHAPES = (
     "`set_debug_vis` keeps the wish and `debug_draw` returns plain shapes; only the bridge to mjlab draws them so far"
 )
@@ -135,9 +136,7 @@ def of_every_sensor(
     )
 
 
-def of_every_config(
-    name: str, issue: str = "", ours: str = "", *, note: bool = True, own: str = "", path_why: str = ""
-) -> Iterable[Row]:
+def of_every_config(name: str, issue: str = "", ours: str = "", *, note: bool = True, own: str = "") -> Iterable[Row]:
     """Yield the rows of a config class that it has from SensorBaseCfg.
 
     Args:
@@ -146,9 +145,8 @@ def of_every_config(
         ours: path of our class, where it is not ``sn.<name>``.
         note: whether the document says how the environments' namespace is written.
         own: where the tests of namespace and history are that belong to this class alone.
-        path_why: why its path need not be given, where it is not one of several selectors.
     """
-    path = ours or f"sn.{name}"
+    path = ours or f"sn.compat.isaaclab.{name}"
     sensor = name.removesuffix("Cfg")
 
     def here(field: str, present: Status) -> Status:
@@ -161,8 +159,8 @@ def of_every_config(
         return Present(where, f"{own}{test}") if own else shown(where, f"{test}{mark}")
 
     where = "sn.MountedSensorCfg.prim_path" if ours else f"{path}.prim_path"
-    why = path_why or "One of several selectors, of which exactly one is given"
-    given = Present(where, f"{HERE}test_an_entity_alone_is_its_root_body_in_every_selector", default=None, why=why)
+    optional: Any = {"default": None, "why": "One of several selectors, of which exactly one is given"} if ours else {}
+    given = Present(where, f"{HERE}test_an_entity_alone_is_its_root_body_in_every_selector", **optional)
     yield Row(f"{name}.prim_path", "cfg field", here("prim_path", given), "path of the prim, or pattern", REQUIRED)
     if note:
         test, mark = "test_the_environment_namespace_stands_for_all_environments", "" if ours else f"[{sensor}]"
@@ -369,13 +367,13 @@ def of_every_camera(name: str, issue: str = "") -> Iterable[Row]:
 
 def of_every_ray_caster_config(name: str) -> Iterable[Row]:
     """Yield the rows that the configs of the ray caster and of its camera share, beyond those of every config."""
-    path, sensor = f"sn.{name}", name.removesuffix("Cfg")
+    path, sensor = f"sn.compat.isaaclab.{name}", name.removesuffix("Cfg")
     is_camera = sensor == "RayCasterCamera"
     seen = "test_a_moving_mesh_is_followed_in_the_same_step"
     yield Row(
         f"{name}.mesh_prim_paths",
         "cfg field",
-        Present(f"{path}.mesh_prim_paths", default=None, why=SEES_ALL),
+        Present(f"{path}.mesh_prim_paths"),
         "paths of the meshes",
         REQUIRED,
     )
@@ -403,7 +401,9 @@ def of_every_ray_caster_config(name: str) -> Iterable[Row]:
     yield Row(
         f"{name}.attach_yaw_only",
         "cfg field",
-        Present(f"{path}.attach_yaw_only", default=None, note='None leaves it to `ray_alignment`, which is `"base"`.'),
+        Present(
+            f"{path}.attach_yaw_only", default="base", note='It is our `ray_alignment`: a flag is `"yaw"` or `"base"`.'
+        ),
         "whether starts and directions follow the yaw alone",
     )
     what, how = ("by a camera", "by_a_camera") if is_camera else ("under a robot", "under_a_robot")
@@ -597,7 +597,7 @@ ROWS = (
             "Ray Caster: it sits on that body",
             "guarantee",
             Present(
-                "sn.RayCasterCfg.prim_path",
+                "sn.compat.isaaclab.RayCasterCfg.prim_path",
                 HERE + "test_a_sensor_sits_on_the_body_that_its_path_names[RayCaster]",
                 note=BODIES_FIRST,
             ),
@@ -616,7 +616,7 @@ ROWS = (
             "Frame Transformer: its source is that body",
             "guarantee",
             Present(
-                "sn.FrameTransformerCfg.prim_path",
+                "sn.compat.isaaclab.FrameTransformerCfg.prim_path",
                 HERE + "test_a_sensor_sits_on_the_body_that_its_path_names[FrameTransformer]",
             ),
         ),
@@ -633,7 +633,9 @@ ROWS = (
         Row(
             "Imu: it sits on that body",
             "guarantee",
-            Present("sn.ImuCfg.prim_path", HERE + "test_a_sensor_sits_on_the_body_that_its_path_names[Imu]"),
+            Present(
+                "sn.compat.isaaclab.ImuCfg.prim_path", HERE + "test_a_sensor_sits_on_the_body_that_its_path_names[Imu]"
+            ),
         ),
     ),
     *section(
@@ -710,7 +712,7 @@ ROWS = (
         Row(
             "CameraData",
             "class",
-            Present("sn.CameraData", note="Of the ray-cast camera so far."),
+            Present("sn.compat.isaaclab.CameraData", note="Of the ray-cast camera so far."),
             "also of the ray-cast camera; N is the number of sensors",
         ),
         Row(
@@ -779,7 +781,7 @@ ROWS = (
             "CameraData fields are None at first",
             "guarantee",
             Replaced(
-                ("sn.RayCasterCameraCfg.data_types",),
+                ("sn.compat.isaaclab.RayCasterCameraCfg.data_types",),
                 "Data are there when the scene is built; only types that were not asked for are None",
                 RAY_CAMERA + "test_what_was_not_asked_for_is_absent",
             ),
@@ -822,7 +824,12 @@ ROWS = (
     ),
     *section(
         "ContactSensor",
-        Row("ContactSensor", "class", Present("sn.ContactSensor"), "reports contact forces of bodies; a SensorBase"),
+        Row(
+            "ContactSensor",
+            "class",
+            Present("sn.compat.isaaclab.ContactSensor"),
+            "reports contact forces of bodies; a SensorBase",
+        ),
         Row(
             "ContactSensor reports normal forces",
             "guarantee",
@@ -859,7 +866,7 @@ ROWS = (
             "ContactSensor filters one body against many",
             "guarantee",
             Replaced(
-                ("sn.ContactSensorCfg.filter_prim_paths_expr",),
+                ("sn.compat.isaaclab.ContactSensorCfg.filter_prim_paths_expr",),
                 "One sensor filters each of its bodies against each of the filters; that it cannot is a limit of PhysX",
                 PAIRS,
             ),
@@ -869,7 +876,7 @@ ROWS = (
             "all feet against one object",
             "example",
             Replaced(
-                ("sn.ContactSensorCfg.filter_prim_paths_expr",),
+                ("sn.compat.isaaclab.ContactSensorCfg.filter_prim_paths_expr",),
                 "One sensor does it",
                 CONTACT + "test_all_feet_against_one_object_take_one_sensor",
             ),
@@ -884,7 +891,11 @@ ROWS = (
             "ContactSensor.body_physx_view",
             "property",
             Replaced(
-                ("sn.ContactSensor.body_physx_view", "sn.ContactSensorCfg.track_pose", "sn.Scene.engine"),
+                (
+                    "sn.ContactSensor.body_physx_view",
+                    "sn.compat.isaaclab.ContactSensorCfg.track_pose",
+                    "sn.Scene.engine",
+                ),
                 "A handle of PhysX: it raises and names what replaces it",
                 UNTRACKED,
             ),
@@ -953,14 +964,14 @@ ROWS = (
         Row(
             "ContactSensorData",
             "class",
-            Present("sn.ContactSensorData"),
+            Present("sn.compat.isaaclab.ContactSensorData"),
             "N sensors, B bodies each, M filtered bodies, T in history",
         ),
         Row(
             "ContactSensorData fields are None at first",
             "guarantee",
             Replaced(
-                ("sn.ContactSensorCfg",),
+                ("sn.compat.isaaclab.ContactSensorCfg",),
                 "Data are there when the scene is built; only fields that were not asked for are None",
                 ABSENT,
             ),
@@ -975,7 +986,7 @@ ROWS = (
         Row(
             "ContactSensorData.pos_w is None without track_pose",
             "guarantee",
-            Present("sn.ContactSensorCfg.track_pose", ABSENT),
+            Present("sn.compat.isaaclab.ContactSensorCfg.track_pose", ABSENT),
         ),
         Row(
             "ContactSensorData.quat_w",
@@ -987,7 +998,7 @@ ROWS = (
         Row(
             "ContactSensorData.quat_w is None without track_pose",
             "guarantee",
-            Present("sn.ContactSensorCfg.track_pose", ABSENT),
+            Present("sn.compat.isaaclab.ContactSensorCfg.track_pose", ABSENT),
         ),
         Row(
             "ContactSensorData.net_forces_w",
@@ -1037,7 +1048,7 @@ ROWS = (
         Row(
             "ContactSensorData.force_matrix_w is None without a filter",
             "guarantee",
-            Present("sn.ContactSensorCfg.filter_prim_paths_expr", ABSENT),
+            Present("sn.compat.isaaclab.ContactSensorCfg.filter_prim_paths_expr", ABSENT),
         ),
         *(
             row
@@ -1058,36 +1069,34 @@ ROWS = (
                 Row(
                     f"ContactSensorData.{word} is None without track_air_time",
                     "guarantee",
-                    Present("sn.ContactSensorCfg.track_air_time", ABSENT),
+                    Present("sn.compat.isaaclab.ContactSensorCfg.track_air_time", ABSENT),
                 ),
             )
         ),
     ),
     *section(
         "ContactSensorCfg",
-        Row("ContactSensorCfg", "class", Present("sn.ContactSensorCfg"), "a SensorBaseCfg"),
+        Row("ContactSensorCfg", "class", Present("sn.compat.isaaclab.ContactSensorCfg"), "a SensorBaseCfg"),
         Row(
             "ContactSensorCfg.track_pose",
             "cfg field",
-            Present("sn.ContactSensorCfg.track_pose"),
+            Present("sn.compat.isaaclab.ContactSensorCfg.track_pose"),
             "whether the origin's pose is tracked",
             False,
         ),
         Row(
             "ContactSensorCfg.track_air_time",
             "cfg field",
-            Present("sn.ContactSensorCfg.track_air_time"),
+            Present("sn.compat.isaaclab.ContactSensorCfg.track_air_time"),
             "whether times between contacts are tracked",
             False,
         ),
-        *of_every_config(
-            "ContactSensorCfg", own=CONTACT, path_why="One of two forms: this one, or `primary`, is to be given"
-        ),
+        *of_every_config("ContactSensorCfg", own=CONTACT),
         Row(
             "ContactSensorCfg.force_threshold",
             "cfg field",
             Present(
-                "sn.ContactSensorCfg.force_threshold",
+                "sn.compat.isaaclab.ContactSensorCfg.force_threshold",
                 default=None,
                 note="None is 1 N here, as is usual, and any contact with `primary`.",
             ),
@@ -1097,7 +1106,7 @@ ROWS = (
             "ContactSensorCfg.force_threshold is for times only",
             "guarantee",
             Present(
-                "sn.ContactSensorCfg.force_threshold",
+                "sn.compat.isaaclab.ContactSensorCfg.force_threshold",
                 REPORTS + "test_the_threshold_decides_what_is_contact_for_the_times_alone",
             ),
             "used where track_air_time is on",
@@ -1105,14 +1114,14 @@ ROWS = (
         Row(
             "ContactSensorCfg.filter_prim_paths_expr",
             "cfg field",
-            Present("sn.ContactSensorCfg.filter_prim_paths_expr"),
+            Present("sn.compat.isaaclab.ContactSensorCfg.filter_prim_paths_expr"),
             "paths of the bodies to filter by",
             [],
         ),
         Row(
             "ContactSensorCfg.filter_prim_paths_expr empty",
             "guarantee",
-            Present("sn.ContactSensorCfg.filter_prim_paths_expr", ABSENT),
+            Present("sn.compat.isaaclab.ContactSensorCfg.filter_prim_paths_expr", ABSENT),
             "filters nothing",
         ),
         Row(
@@ -1125,7 +1134,7 @@ ROWS = (
             "ContactSensorCfg.filter_prim_paths_expr: {ENV_REGEX_NS}",
             "guarantee",
             Present(
-                "sn.ContactSensorCfg.filter_prim_paths_expr",
+                "sn.compat.isaaclab.ContactSensorCfg.filter_prim_paths_expr",
                 CONTACT + "test_the_environment_namespace_stands_for_all_environments",
                 note="The namespace alone is the world with all that is fixed to it.",
             ),
@@ -1141,7 +1150,7 @@ ROWS = (
             "ContactSensorCfg.filter_prim_paths_expr and several bodies",
             "guarantee",
             Replaced(
-                ("sn.ContactSensorCfg.filter_prim_paths_expr", "sn.ContactSensorData.force_matrix_w"),
+                ("sn.compat.isaaclab.ContactSensorCfg.filter_prim_paths_expr", "sn.ContactSensorData.force_matrix_w"),
                 "It works with any number of bodies",
                 PAIRS,
             ),
@@ -1164,7 +1173,12 @@ ROWS = (
     ),
     *section(
         "FrameTransformer",
-        Row("FrameTransformer", "class", Present("sn.FrameTransformer"), "reports transforms; a SensorBase"),
+        Row(
+            "FrameTransformer",
+            "class",
+            Present("sn.compat.isaaclab.FrameTransformer"),
+            "reports transforms; a SensorBase",
+        ),
         Row(
             "transforms of target frames with respect to a source frame",
             "guarantee",
@@ -1177,13 +1191,16 @@ ROWS = (
         Row(
             "source and targets are given by prim paths",
             "guarantee",
-            Present("sn.FrameTransformerCfg", FRAMES + "test_feet_in_the_base_over_a_walk_with_partial_resets"),
+            Present(
+                "sn.compat.isaaclab.FrameTransformerCfg",
+                FRAMES + "test_feet_in_the_base_over_a_walk_with_partial_resets",
+            ),
         ),
         Row(
             "source and targets are rigid bodies",
             "guarantee",
             Present(
-                "sn.FrameTransformerCfg",
+                "sn.compat.isaaclab.FrameTransformerCfg",
                 FRAMES + "test_every_field_follows_the_rigid_transforms_of_a_float64_reference",
                 note="Sites, geoms, cameras, joints and the world are frames as well.",
             ),
@@ -1198,7 +1215,7 @@ ROWS = (
             "offsets of the source and of each target",
             "guarantee",
             Present(
-                "sn.FrameTransformerCfg",
+                "sn.compat.isaaclab.FrameTransformerCfg",
                 FRAMES + "test_every_field_follows_the_rigid_transforms_of_a_float64_reference",
             ),
         ),
@@ -1212,7 +1229,12 @@ ROWS = (
     ),
     *section(
         "FrameTransformerData",
-        Row("FrameTransformerData", "class", Present("sn.FrameTransformerData"), "N environments, M target frames"),
+        Row(
+            "FrameTransformerData",
+            "class",
+            Present("sn.compat.isaaclab.FrameTransformerData"),
+            "N environments, M target frames",
+        ),
         Row(
             "FrameTransformerData.target_frame_names",
             "property",
@@ -1280,7 +1302,7 @@ ROWS = (
             "FrameTransformerData fields are None at first",
             "guarantee",
             Replaced(
-                ("sn.FrameTransformerCfg.fields",),
+                ("sn.compat.isaaclab.FrameTransformerCfg.fields",),
                 "Data are there when the scene is built; only fields that were not selected are None",
                 FRAMES + "test_only_selected_fields_are_computed",
             ),
@@ -1288,23 +1310,24 @@ ROWS = (
     ),
     *section(
         "FrameTransformerCfg",
-        Row("FrameTransformerCfg", "class", Present("sn.FrameTransformerCfg"), "a SensorBaseCfg"),
-        Row("FrameTransformerCfg.FrameCfg", "class", Present("sn.FrameTransformerCfg.FrameCfg"), "one target frame"),
+        Row("FrameTransformerCfg", "class", Present("sn.compat.isaaclab.FrameTransformerCfg"), "a SensorBaseCfg"),
+        Row(
+            "FrameTransformerCfg.FrameCfg",
+            "class",
+            Present("sn.compat.isaaclab.FrameTransformerCfg.FrameCfg"),
+            "one target frame",
+        ),
         Row(
             "FrameTransformerCfg.FrameCfg.prim_path",
             "cfg field",
-            Present(
-                "sn.FrameTransformerCfg.FrameCfg.prim_path",
-                default=None,
-                why="One of several selectors, of which exactly one is given",
-            ),
+            Present("sn.compat.isaaclab.FrameTransformerCfg.FrameCfg.prim_path"),
             "path of a rigid body, or pattern",
             REQUIRED,
         ),
         Row(
             "a pattern of targets matches many",
             "guarantee",
-            Present("sn.FrameTransformerCfg.FrameCfg.prim_path", FRAMES + "test_all_bodies_of_a_robot"),
+            Present("sn.compat.isaaclab.FrameTransformerCfg.FrameCfg.prim_path", FRAMES + "test_all_bodies_of_a_robot"),
         ),
         Row(
             "/Robot/.* seen from /Robot/base",
@@ -1315,7 +1338,7 @@ ROWS = (
         Row(
             "FrameTransformerCfg.FrameCfg.name",
             "cfg field",
-            Present("sn.FrameTransformerCfg.FrameCfg.name"),
+            Present("sn.compat.isaaclab.FrameTransformerCfg.FrameCfg.name"),
             "name of the frame",
             None,
         ),
@@ -1323,7 +1346,7 @@ ROWS = (
             "FrameTransformerCfg.FrameCfg.name None",
             "guarantee",
             Present(
-                "sn.FrameTransformerCfg.FrameCfg.name",
+                "sn.compat.isaaclab.FrameTransformerCfg.FrameCfg.name",
                 FRAMES + "test_names_of_frames",
                 note="Where leaves are equal, the full name.",
             ),
@@ -1332,27 +1355,30 @@ ROWS = (
         Row(
             "FrameTransformerCfg.FrameCfg.offset",
             "cfg field",
-            Present("sn.FrameTransformerCfg.FrameCfg.offset", default=sn.OffsetCfg()),
+            Present("sn.compat.isaaclab.FrameTransformerCfg.FrameCfg.offset", default=sn.OffsetCfg()),
             "pose in the body's frame",
         ),
         *of_every_config("FrameTransformerCfg", note=False),
         Row(
             "FrameTransformerCfg.source_frame_offset",
             "cfg field",
-            Present("sn.FrameTransformerCfg.source_frame_offset", default=sn.OffsetCfg()),
+            Present("sn.compat.isaaclab.FrameTransformerCfg.source_frame_offset", default=sn.OffsetCfg()),
             "pose in the source's frame",
         ),
         Row(
             "FrameTransformerCfg.target_frames",
             "cfg field",
-            Present("sn.FrameTransformerCfg.target_frames"),
+            Present("sn.compat.isaaclab.FrameTransformerCfg.target_frames"),
             "list of FrameCfg",
             REQUIRED,
         ),
         Row(
             "one transformer for many targets",
             "guarantee",
-            Present("sn.FrameTransformerCfg.target_frames", FRAMES + "test_all_targets_of_all_envs_are_one_launch"),
+            Present(
+                "sn.compat.isaaclab.FrameTransformerCfg.target_frames",
+                FRAMES + "test_all_targets_of_all_envs_are_one_launch",
+            ),
         ),
         Row(
             "feet of a quadruped in its base",
@@ -1377,7 +1403,7 @@ ROWS = (
     *section("OffsetCfg", *of_an_offset("OffsetCfg")),
     *section(
         "RayCaster",
-        Row("RayCaster", "class", Present("sn.RayCaster"), "casts rays at meshes; a SensorBase"),
+        Row("RayCaster", "class", Present("sn.compat.isaaclab.RayCaster"), "casts rays at meshes; a SensorBase"),
         Row(
             "RayCaster casts a set of rays at meshes of the scene",
             "guarantee",
@@ -1386,17 +1412,23 @@ ROWS = (
         Row(
             "RayCaster's rays are in the sensor's own frame",
             "guarantee",
-            Present("sn.RayCasterCfg.pattern", RAYS + "test_offsets_are_full_poses_of_starts_and_directions"),
+            Present(
+                "sn.compat.isaaclab.RayCasterCfg.pattern", RAYS + "test_offsets_are_full_poses_of_starts_and_directions"
+            ),
         ),
         Row(
             "RayCaster takes a set of meshes and a pattern",
             "guarantee",
-            Present("sn.RayCasterCfg", RAYS + "test_shapes_are_chosen_by_geometry_group_name_path_and_label"),
+            Present(
+                "sn.compat.isaaclab.RayCasterCfg", RAYS + "test_shapes_are_chosen_by_geometry_group_name_path_and_label"
+            ),
         ),
         Row(
             "RayCaster finds its meshes by prim paths",
             "guarantee",
-            Present("sn.RayCasterCfg.mesh_prim_paths", RAYS + "test_paths_lead_to_entities_and_their_bodies"),
+            Present(
+                "sn.compat.isaaclab.RayCasterCfg.mesh_prim_paths", RAYS + "test_paths_lead_to_entities_and_their_bodies"
+            ),
         ),
         Row(
             "RayCaster.warp_meshes",
@@ -1421,7 +1453,7 @@ ROWS = (
     ),
     *section(
         "RayCasterData",
-        Row("RayCasterData", "class", Present("sn.RayCasterData"), "N sensors, B rays each"),
+        Row("RayCasterData", "class", Present("sn.compat.isaaclab.RayCasterData"), "N sensors, B rays each"),
         Row(
             "RayCasterData.pos_w",
             "data field",
@@ -1447,7 +1479,7 @@ ROWS = (
             "RayCasterData fields are None at first",
             "guarantee",
             Replaced(
-                ("sn.RayCasterCfg.fields",),
+                ("sn.compat.isaaclab.RayCasterCfg.fields",),
                 "Data are there when the scene is built; only fields that were not selected are None",
                 RAYS + "test_fields_that_nobody_asked_for_are_none",
             ),
@@ -1455,23 +1487,25 @@ ROWS = (
     ),
     *section(
         "RayCasterCfg",
-        Row("RayCasterCfg", "class", Present("sn.RayCasterCfg"), "a SensorBaseCfg"),
+        Row("RayCasterCfg", "class", Present("sn.compat.isaaclab.RayCasterCfg"), "a SensorBaseCfg"),
         *of_an_offset("RayCasterCfg.OffsetCfg"),
         *of_every_config("RayCasterCfg"),
         *of_every_ray_caster_config("RayCasterCfg"),
         Row(
             "RayCasterCfg.pattern_cfg",
             "cfg field",
-            Present("sn.RayCasterCfg.pattern_cfg", default=None, why="It becomes `pattern`, by default a grid"),
+            Present("sn.compat.isaaclab.RayCasterCfg.pattern_cfg"),
             "pattern of local starts and directions",
             REQUIRED,
         ),
-        Row("PatternBaseCfg", "class", Present("sn.PatternBaseCfg"), "base of the patterns; only named"),
+        Row(
+            "PatternBaseCfg", "class", Present("sn.compat.isaaclab.PatternBaseCfg"), "base of the patterns; only named"
+        ),
         Row("RAY_CASTER_MARKER_CFG", "class", NotApplicable("Omniverse", "config of USD markers")),
     ),
     *section(
         "RayCasterCamera",
-        Row("RayCasterCamera", "class", Present("sn.RayCasterCamera"), "a camera by rays; a RayCaster"),
+        Row("RayCasterCamera", "class", Present("sn.compat.isaaclab.RayCasterCamera"), "a camera by rays; a RayCaster"),
         Row(
             "RayCasterCamera gives distances to meshes of the scene",
             "guarantee",
@@ -1480,7 +1514,10 @@ ROWS = (
         Row(
             "RayCasterCamera's rays are in the sensor's own frame",
             "guarantee",
-            Present("sn.RayCasterCameraCfg.pattern_cfg", RAY_CAMERA + "test_alignment_says_how_a_camera_follows"),
+            Present(
+                "sn.compat.isaaclab.RayCasterCameraCfg.pattern_cfg",
+                RAY_CAMERA + "test_alignment_says_how_a_camera_follows",
+            ),
         ),
         Row(
             "RayCasterCamera has the interface of Camera",
@@ -1496,7 +1533,8 @@ ROWS = (
             "RayCasterCamera sees only the meshes it was given",
             "guarantee",
             Present(
-                "sn.RayCasterCameraCfg.mesh_prim_paths", RAY_ROWS + "test_a_camera_sees_only_the_meshes_it_was_given"
+                "sn.compat.isaaclab.RayCasterCameraCfg.mesh_prim_paths",
+                RAY_ROWS + "test_a_camera_sees_only_the_meshes_it_was_given",
             ),
         ),
         *(
@@ -1526,7 +1564,7 @@ ROWS = (
             "RayCasterCameraCfg",
             "class",
             Present(
-                "sn.RayCasterCameraCfg",
+                "sn.compat.isaaclab.RayCasterCameraCfg",
                 note="No `RayCasterCfg`: the two share a base, so that a type checker knows the data of each, and each "
                 "has its own fields only.",
             ),
@@ -1538,7 +1576,7 @@ ROWS = (
         Row(
             "RayCasterCameraCfg.data_types",
             "cfg field",
-            Present("sn.RayCasterCameraCfg.data_types"),
+            Present("sn.compat.isaaclab.RayCasterCameraCfg.data_types"),
             "types to give",
             ["distance_to_image_plane"],
         ),
@@ -1546,10 +1584,8 @@ ROWS = (
             "RayCasterCameraCfg.pattern_cfg",
             "cfg field",
             Present(
-                "sn.RayCasterCameraCfg.pattern_cfg",
+                "sn.compat.isaaclab.RayCasterCameraCfg.pattern_cfg",
                 "tests/sensors/test_camera_lens.py::test_no_camera_no_lens",
-                default=None,
-                why="Required, but on a camera of the model, which has its own image and lens",
             ),
             "a pinhole pattern",
             REQUIRED,
@@ -1557,31 +1593,34 @@ ROWS = (
         Row(
             "PinholeCameraPatternCfg",
             "class",
-            Present("sn.PinholeCameraPatternCfg"),
+            Present("sn.compat.isaaclab.PinholeCameraPatternCfg"),
             "rays of a pinhole camera; only named",
         ),
     ),
     *section(
         "Imu",
-        Row("Imu", "class", Present("sn.Imu"), "an inertial measurement unit; a SensorBase"),
+        Row("Imu", "class", Present("sn.compat.isaaclab.Imu"), "an inertial measurement unit; a SensorBase"),
         Row(
             "it can be attached to any rigid object or articulation",
             "guarantee",
-            Present("sn.ImuCfg", HERE + "test_a_sensor_sits_on_the_body_that_its_path_names[Imu]"),
+            Present("sn.compat.isaaclab.ImuCfg", HERE + "test_a_sensor_sits_on_the_body_that_its_path_names[Imu]"),
         ),
         Row(
             "it gives the complete state",
             "guarantee",
-            Present("sn.ImuCfg.fields", IMU + "test_every_field_of_a_random_state_follows_rigid_body_kinematics"),
+            Present(
+                "sn.compat.isaaclab.ImuCfg.fields",
+                IMU + "test_every_field_of_a_random_state_follows_rigid_body_kinematics",
+            ),
             "pose in the world; velocities and accelerations in the body frame",
         ),
         Row(
             "primarily it gives linear acceleration and angular velocity in the body frame",
             "guarantee",
             Present(
-                "sn.ImuCfg.fields",
-                IMU + "test_by_default_an_imu_has_what_a_device_measures",
-                note="With the magnetic field they are what is computed by default; the rest is asked for.",
+                "sn.compat.isaaclab.ImuCfg.fields",
+                COMPAT + "test_isaac_labs_imu_gives_all_fields_and_counts_a_fixed_gravity",
+                note="Ours computes, by default, what a device measures.",
             ),
         ),
         Row(
@@ -1593,7 +1632,7 @@ ROWS = (
             "accelerations are differences of velocities",
             "guarantee",
             Replaced(
-                ("sn.ImuCfg.acceleration",),
+                ("sn.compat.isaaclab.ImuCfg.acceleration",),
                 "They are the engine's own where it has them; differences are over the time that really passed",
                 IMU + "test_the_source_of_accelerations_is_chosen_and_told",
             ),
@@ -1602,7 +1641,7 @@ ROWS = (
             "accuracy depends on the time step",
             "guarantee",
             Replaced(
-                ("sn.ImuCfg.acceleration",),
+                ("sn.compat.isaaclab.ImuCfg.acceleration",),
                 "Only where accelerations are differences, by half a step of jerk; the engine's own are exact",
                 IMU + "test_a_turntable_reads_centripetal_and_euler_acceleration",
             ),
@@ -1612,7 +1651,7 @@ ROWS = (
             "an offset on a moving body rather than a small body fixed to it",
             "guarantee",
             Present(
-                "sn.ImuCfg.offset",
+                "sn.compat.isaaclab.ImuCfg.offset",
                 IMU_MUJOCO + "test_a_mount_through_a_fixed_child_composes_its_offsets",
                 note="Both are right and equal here; sites are frames as well.",
             ),
@@ -1622,7 +1661,12 @@ ROWS = (
     ),
     *section(
         "ImuData",
-        Row("ImuData", "class", Present("sn.ImuData"), "only named, with the quantities that the sensor provides"),
+        Row(
+            "ImuData",
+            "class",
+            Present("sn.compat.isaaclab.ImuData"),
+            "only named, with the quantities that the sensor provides",
+        ),
         Row(
             "ImuData.lin_acc_b",
             "data field",
@@ -1662,10 +1706,16 @@ ROWS = (
     ),
     *section(
         "ImuCfg",
-        Row("ImuCfg", "class", Present("sn.ImuCfg"), "a SensorBaseCfg"),
+        Row("ImuCfg", "class", Present("sn.compat.isaaclab.ImuCfg"), "a SensorBaseCfg"),
         *of_an_offset("ImuCfg.OffsetCfg"),
         *of_every_config("ImuCfg"),
-        Row("ImuCfg.offset", "cfg field", Present("sn.ImuCfg.offset"), "pose in the parent's frame", sn.OffsetCfg()),
+        Row(
+            "ImuCfg.offset",
+            "cfg field",
+            Present("sn.compat.isaaclab.ImuCfg.offset"),
+            "pose in the parent's frame",
+            sn.OffsetCfg(),
+        ),
         Row(
             "ImuCfg.visualizer_cfg",
             "cfg field",
@@ -1683,9 +1733,8 @@ ROWS = (
             "ImuCfg.gravity_bias",
             "cfg field",
             Present(
-                "sn.ImuCfg.gravity_bias",
-                default=None,
-                why="None takes each env's own gravity, which need not be 9.81 m/s^2 along -z; the vector may be given",
+                "sn.compat.isaaclab.ImuCfg.gravity_bias",
+                note="Ours is None, each env's own gravity, which need not be 9.81 m/s^2 along -z.",
             ),
             "added to the acceleration in world axes, m/s^2",
             (0.0, 0.0, 9.81),
@@ -1693,13 +1742,16 @@ ROWS = (
         Row(
             "at rest an Imu reads gravity upwards",
             "guarantee",
-            Present("sn.ImuCfg.gravity_bias", IMU + "test_rest_reads_g_upwards_in_every_attitude_and_mounting"),
+            Present(
+                "sn.compat.isaaclab.ImuCfg.gravity_bias",
+                IMU + "test_rest_reads_g_upwards_in_every_attitude_and_mounting",
+            ),
             "by default, positive along the world's z",
         ),
         Row(
             "gravity_bias (0, 0, 0) takes gravity away",
             "guarantee",
-            Present("sn.ImuCfg.gravity_bias", IMU + "test_a_gravity_bias_is_added_in_world_axes"),
+            Present("sn.compat.isaaclab.ImuCfg.gravity_bias", IMU + "test_a_gravity_bias_is_added_in_world_axes"),
         ),
     ),
 )

@@ -70,7 +70,7 @@ ROWS = (
         Row(
             "a sensor may refer to an element of an entity",
             "guarantee",
-            Present("sn.ObjRef.entity", HERE + "test_a_sensor_on_an_element_of_an_entity_or_on_none"),
+            Present("sn.compat.mjlab.ObjRef.entity", HERE + "test_a_sensor_on_an_element_of_an_entity_or_on_none"),
         ),
         Row(
             "a sensor may be independent of any entity",
@@ -82,7 +82,7 @@ ROWS = (
         Row(
             "first example: accelerometer of a robot",
             "example",
-            Present("sn.BuiltinSensorCfg", HERE + "test_the_first_example_reads_an_accelerometer"),
+            Present("sn.compat.mjlab.BuiltinSensorCfg", HERE + "test_the_first_example_reads_an_accelerometer"),
             'configured with ObjRef, read as scene["robot/imu_acc"].data [env, 3]',
         ),
         Row(
@@ -94,7 +94,7 @@ ROWS = (
         Row(
             "ContactData.found per foot",
             "guarantee",
-            Present("sn.ContactData.found", CONTACT + "test_the_feet_on_the_terrain"),
+            Present("sn.compat.mjlab.ContactData.found", CONTACT + "test_the_feet_on_the_terrain"),
             "[B, P] contacts per foot",
         ),
         Row(
@@ -107,34 +107,47 @@ ROWS = (
     *section(
         "BuiltinSensor",
         Row("BuiltinSensor", "class", Present("sn.BuiltinSensor"), "wraps a native MuJoCo sensor"),
-        Row("BuiltinSensorCfg", "class", Present("sn.BuiltinSensorCfg")),
-        Row("BuiltinSensorCfg.name", "cfg field", Present("sn.BuiltinSensorCfg.name", default="")),
+        Row("BuiltinSensorCfg", "class", Present("sn.compat.mjlab.BuiltinSensorCfg")),
+        Row("BuiltinSensorCfg.name", "cfg field", Present("sn.compat.mjlab.BuiltinSensorCfg.name", default="")),
         Row(
             "BuiltinSensorCfg.sensor_type",
             "cfg field",
-            Present("sn.BuiltinSensorCfg.sensor_type", default="", why="Empty names a sensor that the model declares"),
+            Present("sn.compat.mjlab.BuiltinSensorCfg.sensor_type"),
             "MuJoCo's word for the type; always given",
             default=REQUIRED,
         ),
         Row(
             "BuiltinSensorCfg.obj",
             "cfg field",
-            Present("sn.BuiltinSensorCfg.obj", default=None),
+            Present("sn.compat.mjlab.BuiltinSensorCfg.obj", default=None),
             "element it is attached to",
         ),
         Row(
-            "BuiltinSensorCfg.ref", "cfg field", Present("sn.BuiltinSensorCfg.ref", default=None), "frame of reference"
+            "BuiltinSensorCfg.ref",
+            "cfg field",
+            Present("sn.compat.mjlab.BuiltinSensorCfg.ref", default=None),
+            "frame of reference",
         ),
         Row(
             "BuiltinSensorCfg.cutoff",
             "cfg field",
-            Present("sn.BuiltinSensorCfg.cutoff", default=0.0),
+            Present("sn.compat.mjlab.BuiltinSensorCfg.cutoff", default=0.0),
             "clamps the output",
         ),
-        Row("ObjRef", "class", Present("sn.ObjRef"), "an element of the model"),
-        Row("ObjRef.type", "cfg field", Present("sn.ObjRef.type", default=REQUIRED), "site, joint, body, ..."),
-        Row("ObjRef.name", "cfg field", Present("sn.ObjRef.name", default=REQUIRED)),
-        Row("ObjRef.entity", "cfg field", Present("sn.ObjRef.entity", default=None), "scopes the name to an entity"),
+        Row("ObjRef", "class", Present("sn.compat.mjlab.ObjRef"), "an element of the model"),
+        Row(
+            "ObjRef.type",
+            "cfg field",
+            Present("sn.compat.mjlab.ObjRef.type", default=REQUIRED),
+            "site, joint, body, ...",
+        ),
+        Row("ObjRef.name", "cfg field", Present("sn.compat.mjlab.ObjRef.name", default=REQUIRED)),
+        Row(
+            "ObjRef.entity",
+            "cfg field",
+            Present("sn.compat.mjlab.ObjRef.entity", default=None),
+            "scopes the name to an entity",
+        ),
         Row(
             "BuiltinSensor.data",
             "data field",
@@ -172,13 +185,13 @@ ROWS = (
         Row(
             "the entity prefixes the sensor's name",
             "guarantee",
-            Present("sn.BuiltinSensorCfg.label", HERE + "test_the_first_example_reads_an_accelerometer"),
+            Present("sn.compat.mjlab.BuiltinSensorCfg.label", HERE + "test_the_first_example_reads_an_accelerometer"),
             'imu_acc on entity robot is "robot/imu_acc"',
         ),
         Row(
             "the entity scopes the lookup of the element",
             "guarantee",
-            Present("sn.ObjRef", HERE + "test_a_sensor_on_an_element_of_an_entity_or_on_none"),
+            Present("sn.compat.mjlab.ObjRef", HERE + "test_a_sensor_on_an_element_of_an_entity_or_on_none"),
         ),
         Row("accelerometer on a site", "example", Present("", HERE + "test_the_first_example_reads_an_accelerometer")),
         Row(
@@ -213,17 +226,17 @@ ROWS = (
     *section(
         "ContactSensor",
         Row("ContactSensor", "class", Present("sn.ContactSensor"), "contacts of chosen pairs as batched tensors"),
-        Row("ContactSensorCfg", "class", Present("sn.ContactSensorCfg")),
-        Row("ContactSensorCfg.name", "cfg field", Present("sn.ContactSensorCfg.name", default="")),
+        Row("ContactSensorCfg", "class", Present("sn.compat.mjlab.ContactSensorCfg")),
+        Row("ContactSensorCfg.name", "cfg field", Present("sn.compat.mjlab.ContactSensorCfg.name", default="")),
         Row(
             "raw contacts are filtered to chosen pairs",
             "guarantee",
-            Present("sn.ContactSensorCfg.secondary", f"{SLOTS}[one*"),
+            Present("sn.compat.mjlab.ContactSensorCfg.secondary", f"{SLOTS}[one*"),
         ),
         Row(
             "contacts of one element are reduced to a fixed count",
             "guarantee",
-            Present("sn.ContactSensorCfg.num_slots", SLOTS),
+            Present("sn.compat.mjlab.ContactSensorCfg.num_slots", SLOTS),
         ),
         Row(
             "it builds on MuJoCo's native contact sensor",
@@ -241,41 +254,43 @@ ROWS = (
             "ContactSensorCfg.primary",
             "cfg field",
             Present(
-                "sn.ContactSensorCfg.primary", default=None, note="One of two forms: this one, or `prim_path`, is given"
+                "sn.compat.mjlab.ContactSensorCfg.primary",
+                default=REQUIRED,
+                note="One of two forms: this one, or `prim_path`, is given",
             ),
             "elements that are measured",
         ),
         Row(
             "ContactSensorCfg.secondary",
             "cfg field",
-            Present("sn.ContactSensorCfg.secondary"),
+            Present("sn.compat.mjlab.ContactSensorCfg.secondary"),
             "what they touch",
             default=None,
         ),
-        Row("ContactMatch", "class", Present("sn.ContactMatch"), "one side of a contact"),
+        Row("ContactMatch", "class", Present("sn.compat.mjlab.ContactMatch"), "one side of a contact"),
         Row(
             "ContactMatch.mode",
             "cfg field",
-            Present("sn.ContactMatch.mode", default=REQUIRED),
+            Present("sn.compat.mjlab.ContactMatch.mode", default=REQUIRED),
             "geom, body or subtree",
         ),
         Row(
             "ContactMatch.pattern",
             "cfg field",
-            Present("sn.ContactMatch.pattern", default=REQUIRED),
+            Present("sn.compat.mjlab.ContactMatch.pattern", default=REQUIRED),
             "a regex or a tuple of them, matched within the entity",
         ),
-        Row("ContactMatch.entity", "cfg field", Present("sn.ContactMatch.entity", default=None)),
+        Row("ContactMatch.entity", "cfg field", Present("sn.compat.mjlab.ContactMatch.entity", default=None)),
         Row(
             "secondary None counts any contact",
             "guarantee",
-            Present("sn.ContactSensorCfg.secondary", f"{SLOTS}[anything*"),
+            Present("sn.compat.mjlab.ContactSensorCfg.secondary", f"{SLOTS}[anything*"),
         ),
         *(
             Row(
                 f"mode {mode}",
                 "guarantee",
-                Present("sn.ContactMatch.mode", f"{CONTACT}test_each_mode_has_its_geoms[{mode}]"),
+                Present("sn.compat.mjlab.ContactMatch.mode", f"{CONTACT}test_each_mode_has_its_geoms[{mode}]"),
                 says,
             )
             for mode, says in {
@@ -305,24 +320,24 @@ ROWS = (
         Row(
             "per-contact fields",
             "guarantee",
-            Present("sn.ContactData", CONTACT + "test_columns_are_primary_major_and_times_per_primary"),
+            Present("sn.compat.mjlab.ContactData", CONTACT + "test_columns_are_primary_major_and_times_per_primary"),
             "[B, N, ...] with N = P * num_slots",
         ),
         Row(
             "per-contact columns are primary-major",
             "guarantee",
-            Present("sn.ContactData", CONTACT + "test_columns_are_primary_major_and_times_per_primary"),
+            Present("sn.compat.mjlab.ContactData", CONTACT + "test_columns_are_primary_major_and_times_per_primary"),
         ),
         Row(
             "per-primary fields",
             "guarantee",
-            Present("sn.ContactData", CONTACT + "test_columns_are_primary_major_and_times_per_primary"),
+            Present("sn.compat.mjlab.ContactData", CONTACT + "test_columns_are_primary_major_and_times_per_primary"),
             "[B, P], reduced across slots",
         ),
         Row(
             "both shapes coincide at num_slots 1",
             "guarantee",
-            Present("sn.ContactSensorCfg.num_slots", CONTACT + "test_the_feet_on_the_terrain"),
+            Present("sn.compat.mjlab.ContactSensorCfg.num_slots", CONTACT + "test_the_feet_on_the_terrain"),
             "N == P",
         ),
         Row(
@@ -343,18 +358,20 @@ ROWS = (
         Row(
             "ContactSensorCfg.reduce",
             "cfg field",
-            Present("sn.ContactSensorCfg.reduce", default="maxforce"),
+            Present("sn.compat.mjlab.ContactSensorCfg.reduce", default="maxforce"),
             "none, mindist, maxforce or netforce",
         ),
         Row(
             "ContactSensorCfg.num_slots",
             "cfg field",
-            Present("sn.ContactSensorCfg.num_slots"),
+            Present("sn.compat.mjlab.ContactSensorCfg.num_slots"),
             "contacts kept per primary",
             default=1,
         ),
         *(
-            Row(f"reduce {word}", "guarantee", Present("sn.ContactSensorCfg.reduce", test, note=note), says)
+            Row(
+                f"reduce {word}", "guarantee", Present("sn.compat.mjlab.ContactSensorCfg.reduce", test, note=note), says
+            )
             for word, test, says, note in (
                 (
                     "none",
@@ -375,7 +392,7 @@ ROWS = (
         Row(
             "netforce gives one slot whatever num_slots is",
             "guarantee",
-            Present("sn.ContactSensorCfg.num_slots", NETFORCE),
+            Present("sn.compat.mjlab.ContactSensorCfg.num_slots", NETFORCE),
         ),
     ),
     *section(
@@ -383,7 +400,7 @@ ROWS = (
         Row(
             "several slots go with none, mindist or maxforce",
             "guarantee",
-            Present("sn.ContactSensorCfg.num_slots", SLOTS),
+            Present("sn.compat.mjlab.ContactSensorCfg.num_slots", SLOTS),
             "no effect on netforce",
         ),
         Row(
@@ -405,13 +422,16 @@ ROWS = (
         Row(
             "num_slots is a ceiling",
             "guarantee",
-            Present("sn.ContactSensorCfg.num_slots", CONTACT + "test_a_sphere_on_a_plane_fills_one_slot_of_eight"),
+            Present(
+                "sn.compat.mjlab.ContactSensorCfg.num_slots",
+                CONTACT + "test_a_sphere_on_a_plane_fills_one_slot_of_eight",
+            ),
             "the engine may give fewer contacts of a pair",
         ),
         Row(
             "slots without a contact stay zero",
             "guarantee",
-            Present("sn.ContactData", CONTACT + "test_a_sphere_on_a_plane_fills_one_slot_of_eight"),
+            Present("sn.compat.mjlab.ContactData", CONTACT + "test_a_sphere_on_a_plane_fills_one_slot_of_eight"),
         ),
     ),
     *section(
@@ -419,7 +439,7 @@ ROWS = (
         Row(
             "ContactSensorCfg.fields",
             "cfg field",
-            Present("sn.ContactSensorCfg.fields", default=("found", "force")),
+            Present("sn.compat.mjlab.ContactSensorCfg.fields", default=("found", "force")),
             "among found, force, torque, dist, pos, normal, tangent",
         ),
         Row(
@@ -431,7 +451,7 @@ ROWS = (
         Row(
             "without friction there is no torque and no tangential force",
             "guarantee",
-            Present("sn.ContactData", CONTACT + "test_without_friction_there_is_a_normal_force_only"),
+            Present("sn.compat.mjlab.ContactData", CONTACT + "test_without_friction_there_is_a_normal_force_only"),
             "condim 1 gives a normal force only: physics, not the sensor",
         ),
     ),
@@ -440,7 +460,7 @@ ROWS = (
         Row(
             "ContactSensorCfg.track_air_time",
             "cfg field",
-            Present("sn.ContactSensorCfg.track_air_time"),
+            Present("sn.compat.mjlab.ContactSensorCfg.track_air_time"),
             "keeps four timers per primary",
             default=False,
         ),
@@ -460,7 +480,7 @@ ROWS = (
             "air time is per primary with several slots",
             "guarantee",
             Present(
-                "sn.ContactSensorCfg.track_air_time",
+                "sn.compat.mjlab.ContactSensorCfg.track_air_time",
                 CONTACT + "test_columns_are_primary_major_and_times_per_primary",
             ),
             "any slot in contact counts",
@@ -472,42 +492,48 @@ ROWS = (
         Row(
             "ContactSensorCfg.history_length",
             "cfg field",
-            Present("sn.ContactSensorCfg.history_length", default=0),
+            Present("sn.compat.mjlab.ContactSensorCfg.history_length", default=0),
             "substeps kept of force, torque and distance",
         ),
         Row(
             "ContactData.force_history",
             "data field",
-            Present("sn.ContactData.force_history", unit="N", shape=("env", "contact", "history", 3)),
+            Present("sn.compat.mjlab.ContactData.force_history", unit="N", shape=("env", "contact", "history", 3)),
             shape=("env", "N", "H", 3),
         ),
         Row(
             "ContactData.torque_history",
             "data field",
-            Present("sn.ContactData.torque_history", unit="N m", shape=("env", "contact", "history", 3)),
+            Present("sn.compat.mjlab.ContactData.torque_history", unit="N m", shape=("env", "contact", "history", 3)),
             shape=("env", "N", "H", 3),
         ),
         Row(
             "ContactData.dist_history",
             "data field",
-            Present("sn.ContactData.dist_history", unit="m", shape=("env", "contact", "history")),
+            Present("sn.compat.mjlab.ContactData.dist_history", unit="m", shape=("env", "contact", "history")),
             shape=("env", "N", "H"),
         ),
-        Row("index 0 of a history is the newest substep", "guarantee", Present("sn.ContactData.force_history", BOUNCE)),
+        Row(
+            "index 0 of a history is the newest substep",
+            "guarantee",
+            Present("sn.compat.mjlab.ContactData.force_history", BOUNCE),
+        ),
         Row(
             "a collision within a control step is not lost",
             "guarantee",
-            Present("sn.ContactData.force_history", BOUNCE, note="Nor to the latches, which need no history."),
+            Present(
+                "sn.compat.mjlab.ContactData.force_history", BOUNCE, note="Nor to the latches, which need no history."
+            ),
         ),
         Row(
             "a history as long as the decimation covers one control step",
             "guarantee",
-            Present("sn.ContactSensorCfg.history_length", BOUNCE),
+            Present("sn.compat.mjlab.ContactSensorCfg.history_length", BOUNCE),
         ),
         Row(
             "air time accumulates across substeps",
             "guarantee",
-            Present("sn.ContactSensorCfg.track_air_time", CONTACT + "test_landing_and_taking_off"),
+            Present("sn.compat.mjlab.ContactSensorCfg.track_air_time", CONTACT + "test_landing_and_taking_off"),
         ),
         Row(
             "self-collision with history",
@@ -527,34 +553,41 @@ ROWS = (
         Row(
             "ContactData",
             "class",
-            Alias("sn.ContactSensorData", where="sn.ContactData"),
+            Alias("sn.ContactSensorData", where="sn.compat.mjlab.ContactData"),
             "one data class for both forms of the config",
         ),
-        Row("ContactData fields that were not asked for are None", "guarantee", Present("sn.ContactData", ABSENT)),
+        Row(
+            "ContactData fields that were not asked for are None",
+            "guarantee",
+            Present("sn.compat.mjlab.ContactData", ABSENT),
+        ),
         Row(
             "ContactData.found",
             "data field",
-            Present("sn.ContactData.found", unit="1", shape=("env", "contact")),
+            Present("sn.compat.mjlab.ContactData.found", unit="1", shape=("env", "contact")),
             "count",
             shape=("env", "N"),
         ),
         Row(
             "ContactData.force",
             "data field",
-            Present("sn.ContactData.force", unit="N", shape=("env", "contact", 3)),
+            Present("sn.compat.mjlab.ContactData.force", unit="N", shape=("env", "contact", 3)),
             shape=("env", "N", 3),
         ),
         Row(
             "ContactData.torque",
             "data field",
-            Present("sn.ContactData.torque", unit="N m", shape=("env", "contact", 3)),
+            Present("sn.compat.mjlab.ContactData.torque", unit="N m", shape=("env", "contact", 3)),
             shape=("env", "N", 3),
         ),
         Row(
             "ContactData.dist",
             "data field",
             Present(
-                "sn.ContactData.dist", unit="m", shape=("env", "contact"), note="Negative where the two penetrate."
+                "sn.compat.mjlab.ContactData.dist",
+                unit="m",
+                shape=("env", "contact"),
+                note="Negative where the two penetrate.",
             ),
             "penetration",
             shape=("env", "N"),
@@ -562,26 +595,26 @@ ROWS = (
         Row(
             "ContactData.pos",
             "data field",
-            Present("sn.ContactData.pos", unit="m", shape=("env", "contact", 3)),
+            Present("sn.compat.mjlab.ContactData.pos", unit="m", shape=("env", "contact", 3)),
             shape=("env", "N", 3),
         ),
         Row(
             "ContactData.normal",
             "data field",
-            Present("sn.ContactData.normal", unit="1", shape=("env", "contact", 3)),
+            Present("sn.compat.mjlab.ContactData.normal", unit="1", shape=("env", "contact", 3)),
             shape=("env", "N", 3),
         ),
         Row(
             "ContactData.tangent",
             "data field",
-            Present("sn.ContactData.tangent", unit="1", shape=("env", "contact", 3)),
+            Present("sn.compat.mjlab.ContactData.tangent", unit="1", shape=("env", "contact", 3)),
             shape=("env", "N", 3),
         ),
         *(
             Row(
                 f"ContactData.{word}",
                 "data field",
-                Present(f"sn.ContactData.{word}", unit="s", shape=("env", "primary")),
+                Present(f"sn.compat.mjlab.ContactData.{word}", unit="s", shape=("env", "primary")),
                 shape=("env", "P"),
             )
             for word in ("current_air_time", "last_air_time", "current_contact_time", "last_contact_time")
@@ -589,7 +622,12 @@ ROWS = (
     ),
     *section(
         "RayCastSensor",
-        Row("RayCastSensor", "class", Present("sn.RayCastSensor"), "ray casting for terrain scans and depth"),
+        Row(
+            "RayCastSensor",
+            "class",
+            Present("sn.compat.mjlab.RayCastSensor"),
+            "ray casting for terrain scans and depth",
+        ),
         Row(
             "RayCastSensor on the GPU",
             "guarantee",
@@ -611,7 +649,7 @@ ROWS = (
             "configurable alignment of rays",
             "guarantee",
             Present(
-                "sn.RayCastSensorCfg.ray_alignment",
+                "sn.compat.mjlab.RayCastSensorCfg.ray_alignment",
                 RAYS + "test_a_base_that_pitches_by_30_degrees_takes_its_ray_along_or_not",
             ),
         ),

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 import sensorium as sn
+from sensorium.compat import genelab, genesis
 from sensorium.testing import tumbling_engine
 
 ENVS = 3
@@ -16,6 +17,10 @@ FEET = ("FL", "FR", "RL", "RR")
 
 def _imu() -> Any:
     return _sensor(sn.ImuCfg(name="x", site="site", fields="all"))
+
+
+def _genesis_imu() -> Any:
+    return _sensor(genesis.IMU(name="x", link_name="body"))
 
 
 def _builtin() -> Any:
@@ -65,9 +70,7 @@ def _rays() -> Any:
 def _camera() -> Any:
     types = ("distance_to_camera", "distance_to_image_plane", "normals", "points_b", "geom_ids", "face_ids")
     image = sn.PinholeCameraPatternCfg(width=8, height=6)
-    return _sensor(
-        sn.RayCasterCameraCfg(name="x", site="site", pattern_cfg=image, data_types=types), _engine_with_ground()
-    )
+    return _sensor(sn.RayCasterCameraCfg(name="x", site="site", pattern=image, data_types=types), _engine_with_ground())
 
 
 def _engine_with_ground() -> sn.TensorEngine:
@@ -82,11 +85,12 @@ def _sensor(cfg: Any, engine: Any = None) -> Any:
 
 def _skin() -> Any:
     engine = sn.TensorEngine(2, bodies=("tip",), shapes=[sn.Shape("plane", "ground")])
-    return sn.Scene(engine, [sn.KinematicTactileSensorCfg(name="skin", link_name="tip")])["skin"]
+    return sn.Scene(engine, [genelab.KinematicTactileSensorCfg(name="skin", link_name="tip")])["skin"]
 
 
 SENSORS: dict[str, Callable[[], Any]] = {
     "ImuData": _imu,
+    "IMUData": _genesis_imu,
     "BuiltinSensorData": _builtin,
     "FrameTransformerData": _frames,
     "ContactData": _contacts,

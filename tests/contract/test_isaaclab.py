@@ -43,7 +43,7 @@ def ray_caster(**fields: Any) -> sn.RayCasterCfg:
 
 def ray_camera(**fields: Any) -> sn.RayCasterCameraCfg:
     mount = {} if {"bodies", "prim_path"} & fields.keys() else {"body": "body"}
-    return sn.RayCasterCameraCfg(name="x", pattern_cfg=sn.PinholeCameraPatternCfg(width=4, height=3), **mount, **fields)
+    return sn.RayCasterCameraCfg(name="x", pattern=sn.PinholeCameraPatternCfg(width=4, height=3), **mount, **fields)
 
 
 SENSORS = {
@@ -296,9 +296,9 @@ def test_an_entity_alone_is_its_root_body_in_every_selector(space: str) -> None:
                 name="frames", prim_path=path["Robot"], target_frames=[FRAME(prim_path=path["Cube"])]
             ),
             sn.ContactSensorCfg(name="net", prim_path=path["Cube"], filter_prim_paths_expr=[path["Robot"]]),
-            sn.RayCasterCfg(name="rays", prim_path=path["Robot"], mesh_prim_paths=[path["Cube"]]),
+            sn.RayCasterCfg(name="rays", prim_path=path["Robot"], targets=[path["Cube"]]),
             sn.RayCasterCameraCfg(
-                name="eye", prim_path=path["Robot"], pattern_cfg=sn.PinholeCameraPatternCfg(width=4, height=3)
+                name="eye", prim_path=path["Robot"], pattern=sn.PinholeCameraPatternCfg(width=4, height=3)
             ),
         ],
     )

@@ -13,6 +13,7 @@ import torch
 
 import sensorium as sn
 from sensorium.cfg import Cfg
+from sensorium.compat.carla import lidar_pattern
 from sensorium.patterns import OptionalPatternField, PatternField
 from sensorium.patterns.base import PATTERN_KINDS
 
@@ -21,17 +22,17 @@ PATTERNS: list[sn.PatternBaseCfg] = [
     sn.GridPatternCfg(size=(1.6, 1.0), resolution=0.1, direction=(0.1, 0.0, -1.0), ordering="yx"),
     sn.RingPatternCfg(rings=(sn.Ring(0.1, 8), sn.Ring(0.2, 12)), include_center=False),
     sn.PinholeCameraPatternCfg(width=8, height=6, focal_length=20.0),
-    sn.DepthCameraPattern(res=(8, 6)),
+    sn.PinholeCameraPatternCfg.from_lens(res=(8, 6)),
     sn.SphericalPatternCfg(fov=(90.0, (-10.0, 20.0)), n_points=(5, 4)),
     sn.SphericalPatternCfg(angular_resolution=(10.0, 5.0)),
     sn.SphericalPatternCfg(angles=((0.0, 90.0), (0.0,))),
     sn.LidarPatternCfg(
-        channels=4, vertical_fov_range=(-15, 15), horizontal_fov_range=(0, 90), horizontal_res=7, legacy_spacing="v1"
+        channels=4, vertical_fov_range=(-15, 15), horizontal_fov_range=(0, 90), horizontal_res=7, spacing="one_less"
     ),
     sn.BpearlPatternCfg(horizontal_fov=180.0),
     sn.SpinningPatternCfg.vlp16(),
     sn.SpinningPatternCfg.os1_64(),
-    sn.SpinningPatternCfg.carla(horizontal_fov=120.0),
+    lidar_pattern(horizontal_fov=120.0),
     sn.RisleyPatternCfg.avia(period=0.1),
     sn.RotatingMirrorPatternCfg.mid360(period=0.1),
     sn.TablePatternCfg(time=np.arange(5) * 0.1, azimuth=range(5), elevation=[0.0] * 5, channel=[0, 1, 0, 1, 0]),
@@ -296,7 +297,7 @@ LIDAR = {"channels": 4, "vertical_fov_range": (-15, 15), "horizontal_fov_range":
      (sn.LidarPatternCfg, {**LIDAR, "horizontal_res": 0.0}, r"horizontal_res: got 0\.0, expected a step greater"),
      (sn.LidarPatternCfg, {**LIDAR, "horizontal_fov_range": (-200, 200)}, "horizontal_fov_range: .*at most 360"),
      (sn.LidarPatternCfg, {**LIDAR, "vertical_fov_range": (-100, 0)}, "vertical_fov_range: .*-90 to 90"),
-     (sn.LidarPatternCfg, {**LIDAR, "legacy_spacing": "v2"}, "legacy_spacing"),
+     (sn.LidarPatternCfg, {**LIDAR, "spacing": "v2"}, "spacing"),
      (sn.BpearlPatternCfg, {"horizontal_fov": 400.0}, r"horizontal_fov: got 400\.0, .*up to 360"),
      (sn.BpearlPatternCfg, {"horizontal_res": -1.0}, r"horizontal_res: got -1\.0"),
      (sn.BpearlPatternCfg, {"vertical_ray_angles": ()}, "vertical_ray_angles: .*at least one")],

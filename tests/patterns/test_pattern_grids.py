@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import sensorium as sn
+from sensorium.compat.genesis import GridPattern
 from sensorium.patterns import bpearl_pattern, grid_pattern, lidar_pattern
 
 # Grid -----------------------------------------------------------------------------------------------------------------
@@ -63,8 +64,8 @@ def test_a_size_that_is_no_multiple_of_the_resolution_begins_at_the_low_edge() -
 
 
 def test_the_grid_of_genesis_has_its_defaults() -> None:
-    assert sn.GridPattern() == sn.GridPatternCfg(size=(2.0, 2.0), resolution=0.1, direction=(0.0, 0.0, -1.0))
-    assert sn.GridPattern(size=(0.9, 0.9)).return_shape == (10, 10)
+    assert GridPattern() == sn.GridPatternCfg(size=(2.0, 2.0), resolution=0.1, direction=(0.0, 0.0, -1.0))
+    assert GridPattern(size=(0.9, 0.9)).return_shape == (10, 10)
 
 
 # Ring -----------------------------------------------------------------------------------------------------------------
@@ -87,7 +88,7 @@ def test_a_single_ring_is_a_circle_of_eight_and_the_centre() -> None:
 
 
 def test_a_sphere_of_genesis_has_azimuths_by_elevations_and_leaves_out_the_end_of_a_full_turn() -> None:
-    rays = sn.SphericalPattern().rays()
+    rays = sn.SphericalPatternCfg().rays()
     assert rays.return_shape == (128, 64)
     d = rays.directions.double().reshape(128, 64, 3).numpy()
     azimuth = np.degrees(np.unwrap(np.arctan2(d[:, 30, 1], d[:, 30, 0])))
@@ -126,10 +127,10 @@ def lidar(channels, vertical, horizontal, res, **more) -> sn.LidarPatternCfg:
 
 
 @pytest.mark.parametrize("given", LIDARS)
-def test_legacy_spacing_has_the_counts_of_isaac_lab(given) -> None:
+def test_spacing_up_to_both_ends_has_the_counts_of_isaac_lab(given) -> None:
     channels, _, (low, high), res = given
     columns = math.ceil((high - low) / res) + (0 if high - low == 360 else 1)
-    starts, directions = lidar_pattern(lidar(*given, legacy_spacing=True), "cpu")
+    starts, directions = lidar_pattern(lidar(*given, spacing="both_ends"), "cpu")
     assert starts.shape == directions.shape == (channels * columns, 3)
     np.testing.assert_allclose(directions.norm(dim=-1), 1.0, rtol=1e-5, atol=1e-5)
     assert not starts.any()
@@ -149,9 +150,9 @@ def test_exact_spacing_keeps_the_step_and_never_leaves_the_range(given) -> None:
     ("span", "res", "count"),
     [((-180, 180), 90, 4), ((-180, 180), 45, 8), ((-180, 180), 120, 3), ((-90, 90), 60, 4), ((-90, 90), 90, 3)],
 )
-@pytest.mark.parametrize("legacy", [False, True])
-def test_a_step_that_divides_the_range_gives_its_exact_angles(span, res, count, legacy) -> None:
-    d = lidar(1, (0, 0), span, res, legacy_spacing=legacy).rays().directions.double().numpy()
+@pytest.mark.parametrize("spacing", ["exact", "both_ends"])
+def test_a_step_that_divides_the_range_gives_its_exact_angles(span, res, count, spacing) -> None:
+    d = lidar(1, (0, 0), span, res, spacing=spacing).rays().directions.double().numpy()
     gaps = np.diff(np.degrees(np.unwrap(np.arctan2(d[:, 1], d[:, 0]))))
     assert len(d) == count
     np.testing.assert_allclose(gaps, res, atol=1e-4)
@@ -162,9 +163,9 @@ def test_a_step_that_divides_the_range_gives_its_exact_angles(span, res, count, 
 def test_a_step_that_does_not_divide_is_kept_shrunk_or_wrong_by_choice() -> None:
     part = (1, (0, 0), (0, 100), 30.0)
     np.testing.assert_allclose(lidar(*part).azimuths(), [0, 30, 60, 90])
-    np.testing.assert_allclose(lidar(*part, legacy_spacing=True).azimuths(), [0, 25, 50, 75, 100])
+    np.testing.assert_allclose(lidar(*part, spacing="both_ends").azimuths(), [0, 25, 50, 75, 100])
     turn = (1, (0, 0), (-180, 180), 90.0)
-    np.testing.assert_allclose(lidar(*turn, legacy_spacing="v1").azimuths(), [-180, -60, 60])
+    np.testing.assert_allclose(lidar(*turn, spacing="one_less").azimuths(), [-180, -60, 60])
 
 
 @pytest.mark.parametrize(("vertical", "channels"), [((-15, 15), 4), ((-30, 10), 5), ((0, 0), 1)])

@@ -90,20 +90,20 @@ def test_fovy_of_mjlab_is_the_angle_between_the_upper_and_the_lower_edge() -> No
 
 
 def test_the_depth_camera_of_genesis_takes_angles_or_focal_lengths() -> None:
-    d = sn.DepthCameraPattern().rays().directions.reshape(96, 128, 3)
+    d = sn.PinholeCameraPatternCfg.from_lens().rays().directions.reshape(96, 128, 3)
     assert float(d[0, 0, 0]) > 0.0 and float(d[0, 0, 1]) > 0.0 and float(d[0, 0, 2]) > 0.0  # top left
-    assert sn.DepthCameraPattern().intrinsic_matrix[0, 0] == pytest.approx(64.0)  # 90 degrees across
-    both = sn.DepthCameraPattern(fov_horizontal=90.0, fov_vertical=60.0).intrinsic_matrix
+    assert sn.PinholeCameraPatternCfg.from_lens().intrinsic_matrix[0, 0] == pytest.approx(64.0)  # 90 degrees across
+    both = sn.PinholeCameraPatternCfg.from_lens(fov_horizontal=90.0, fov_vertical=60.0).intrinsic_matrix
     assert both[1, 1] == pytest.approx(48.0 / math.tan(math.radians(30.0)))
-    upright = sn.DepthCameraPattern(fov_vertical=60.0).intrinsic_matrix
+    upright = sn.PinholeCameraPatternCfg.from_lens(fov_vertical=60.0).intrinsic_matrix
     assert upright[0, 0] == pytest.approx(both[1, 1])
-    one = sn.DepthCameraPattern(res=(10, 8), fx=7.0, cx=4.0).intrinsic_matrix
+    one = sn.PinholeCameraPatternCfg.from_lens(res=(10, 8), fx=7.0, cx=4.0).intrinsic_matrix
     np.testing.assert_allclose(one, [[7.0, 0, 4.0], [0, 7.0, 4.0], [0, 0, 1]])
 
 
 def test_the_wider_angle_wins_nothing_by_two_words_for_one_thing() -> None:
-    with pytest.raises(sn.ConfigError, match=r"DepthCameraPattern\.fx: got 7\.0, expected no angle beside it"):
-        sn.DepthCameraPattern(fx=7.0, fov_vertical=60.0)
+    with pytest.raises(sn.ConfigError, match=r"PinholeCameraPatternCfg\.fx: got 7\.0, expected no angle beside it"):
+        sn.PinholeCameraPatternCfg.from_lens(fx=7.0, fov_vertical=60.0)
     with pytest.raises(sn.ConfigError, match=r"fovy: got 45\.0, expected no horizontal_aperture beside it"):
         sn.PinholeCameraPatternCfg(width=4, height=3, fovy=45.0, horizontal_aperture=20.0)
 

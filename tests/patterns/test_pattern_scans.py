@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import sensorium as sn
+from sensorium.compat.carla import lidar_pattern
 from sensorium.patterns import window
 
 
@@ -29,7 +30,7 @@ def cells(table: sn.ScanTable, until: float, size: float = 1.0) -> set[tuple[int
 
 ALL = {
     "vlp16": sn.SpinningPatternCfg.vlp16(), "hdl32e": sn.SpinningPatternCfg.hdl32e(),
-    "os1_64": sn.SpinningPatternCfg.os1_64(), "carla": sn.SpinningPatternCfg.carla(),
+    "os1_64": sn.SpinningPatternCfg.os1_64(), "carla": lidar_pattern(),
     "mid40": sn.RisleyPatternCfg.mid40(period=0.2), "mid40_exact": sn.RisleyPatternCfg.mid40(period=0.2, exact=True),
     "avia": sn.RisleyPatternCfg.avia(period=0.2), "mid360": sn.RotatingMirrorPatternCfg.mid360(period=0.2),
 }  # fmt: skip
@@ -142,7 +143,7 @@ def test_several_turns_go_on_where_the_turn_before_ended() -> None:
 
 
 def test_the_geometry_of_carla_is_that_of_its_formulas() -> None:
-    cfg = sn.SpinningPatternCfg.carla(
+    cfg = lidar_pattern(
         channels=4,
         upper_fov=10.0,
         lower_fov=-20.0,
@@ -156,7 +157,7 @@ def test_the_geometry_of_carla_is_that_of_its_formulas() -> None:
     step = 10.0 * 90.0 * 0.1 / 100  # rotation_frequency * fov * dt / points, dt = 0.1
     carla = np.mod(0.0 + np.arange(100) * step, 90.0) - 45.0  # clockwise positive
     np.testing.assert_allclose(table.azimuth[table.channel == 2], -carla, atol=1e-9)
-    assert sn.SpinningPatternCfg.carla(channels=1).table().elevation[0] == 10.0
+    assert lidar_pattern(channels=1).table().elevation[0] == 10.0
 
 
 # Risley ---------------------------------------------------------------------------------------------------------------

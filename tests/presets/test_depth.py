@@ -106,7 +106,7 @@ def test_incidence_is_that_of_the_wall_however_it_is_told(types: tuple[str, ...]
     yaw, focal, envs = math.radians(66.0), 60.0, 300
     stage = sn.StereoDepth(baseline=0.05, focal_px=focal, grazing=(0.2, 0.5), shadow=False)
     shown = ("distance_to_image_plane", *types)
-    scene = wall_camera(yaw, envs, res=(24, 16), fx=focal, data_types=shown, stages=(stage,), max_range=100.0)
+    scene = wall_camera(yaw, envs, res=(24, 16), fx=focal, data_types=shown, stages=(stage,), max_distance=100.0)
     share = (scene["camera"].data.distance_to_image_plane.numpy()[..., 0] > 0.0).mean(axis=0)
     u, v = np.meshgrid((np.arange(24) + 0.5 - 12.0) / focal, (np.arange(16) + 0.5 - 8.0) / focal)
     cosine = (math.cos(yaw) + u * math.sin(yaw)) / np.sqrt(1.0 + u**2 + v**2)  # forward x, right -y: turned by the yaw

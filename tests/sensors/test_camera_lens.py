@@ -95,7 +95,7 @@ def test_the_image_and_the_lens_are_those_of_the_camera_in_the_model(engine: str
     both = ("distance_to_camera", "distance_to_image_plane")
     sizes = {"fovy": (20, 14), "lens": (24, 16), "metres": (24, 16)}
     cfgs = [sn.RayCasterCameraCfg(name=name, camera=name, data_types=both) for name in sizes]
-    cfgs += [sn.DepthCameraCfg(name=f"depth of {name}", camera=name, max_range=50.0) for name in sizes]
+    cfgs += [sn.DepthCameraCfg(name=f"depth of {name}", camera=name, max_distance=50.0) for name in sizes]
     cfgs += [sn.RayCasterCameraCfg(name="by path", prim_path="{ENV_REGEX_NS}/Robot/head/lens", data_types=both)]
     scene = sn.Scene(engine_of(engine), cfgs)
     scene.update(ticks=0)
@@ -132,21 +132,21 @@ def test_what_the_config_states_wins_field_by_field() -> None:
     lens = [[17.0, 0.0, 9.0], [0.0, 15.0, 10.0], [0.0, 0.0, 1.0]]
     for options, expected in (
         ({}, lens),
-        ({"pattern_cfg": pinhole(width=24, height=16)}, lens),
+        ({"pattern": pinhole(width=24, height=16)}, lens),
         # half the size: half of all pixels
-        ({"pattern_cfg": pinhole(width=12, height=8)}, [[8.5, 0.0, 4.5], [0.0, 7.5, 5.0], [0.0, 0.0, 1.0]]),
+        ({"pattern": pinhole(width=12, height=8)}, [[8.5, 0.0, 4.5], [0.0, 7.5, 5.0], [0.0, 0.0, 1.0]]),
         # square of 16 px: 4 columns less at either side
-        ({"pattern_cfg": pinhole(width=16, height=16)}, [[17.0, 0.0, 5.0], [0.0, 15.0, 10.0], [0.0, 0.0, 1.0]]),
+        ({"pattern": pinhole(width=16, height=16)}, [[17.0, 0.0, 5.0], [0.0, 15.0, 10.0], [0.0, 0.0, 1.0]]),
         (
-            {"pattern_cfg": pinhole(width=24, height=16, focal_length=20.0, horizontal_aperture=24.0)},
+            {"pattern": pinhole(width=24, height=16, focal_length=20.0, horizontal_aperture=24.0)},
             [[20.0, 0.0, 9.0], [0.0, 20.0, 10.0], [0.0, 0.0, 1.0]],
         ),
         (
-            {"pattern_cfg": pinhole(width=24, height=16, horizontal_aperture_offset=0.0)},
+            {"pattern": pinhole(width=24, height=16, horizontal_aperture_offset=0.0)},
             [[17.0, 0.0, 12.0], [0.0, 15.0, 10.0], [0.0, 0.0, 1.0]],
         ),
         (
-            {"pattern_cfg": pinhole.from_intrinsic_matrix([30.0, 0, 11, 0, 31, 7, 0, 0, 1], 24, 16)},
+            {"pattern": pinhole.from_intrinsic_matrix([30.0, 0, 11, 0, 31, 7, 0, 0, 1], 24, 16)},
             [[30.0, 0.0, 11.0], [0.0, 31.0, 7.0], [0.0, 0.0, 1.0]],
         ),
     ):  # fmt: skip
@@ -158,7 +158,7 @@ def test_what_the_config_states_wins_field_by_field() -> None:
         ({"fx": 40.0}, [[40.0, 0.0, 9.0], [0.0, 40.0, 10.0], [0.0, 0.0, 1.0]]),
         ({"cx": 12.5}, [[17.0, 0.0, 12.5], [0.0, 15.0, 10.0], [0.0, 0.0, 1.0]]),
         ({"fov_horizontal": 90.0, "cy": 8.0}, [[12.0, 0.0, 9.0], [0.0, 12.0, 8.0], [0.0, 0.0, 1.0]]),
-        ({"pattern_cfg": pinhole(width=12, height=8)}, [[8.5, 0.0, 4.5], [0.0, 7.5, 5.0], [0.0, 0.0, 1.0]]),
+        ({"pattern": pinhole(width=12, height=8)}, [[8.5, 0.0, 4.5], [0.0, 7.5, 5.0], [0.0, 0.0, 1.0]]),
     ):  # fmt: skip
         k = k_of(sn.DepthCameraCfg(name="eye", camera="lens", **options))
         np.testing.assert_allclose(k, expected, rtol=1e-6, err_msg=str(options))
@@ -167,18 +167,18 @@ def test_what_the_config_states_wins_field_by_field() -> None:
 def test_a_camera_without_a_resolution_takes_that_of_the_config() -> None:
     focal = 24.0 / np.tan(np.radians(25.0))
     image = sn.PinholeCameraPatternCfg(width=64, height=48)
-    k = k_of(sn.RayCasterCameraCfg(name="eye", camera="sizeless", pattern_cfg=image))
+    k = k_of(sn.RayCasterCameraCfg(name="eye", camera="sizeless", pattern=image))
     np.testing.assert_allclose(k, [[focal, 0.0, 32.0], [0.0, focal, 24.0], [0.0, 0.0, 1.0]], rtol=1e-6)
     k = k_of(sn.DepthCameraCfg(name="eye", camera="sizeless"))  # 128 x 96, the default
     np.testing.assert_allclose(k[0], [2.0 * focal, 0.0, 64.0], rtol=1e-6)
-    with pytest.raises(sn.ConfigError, match=r"pattern_cfg: got nothing, .*'sizeless' states none either"):
+    with pytest.raises(sn.ConfigError, match=r"pattern: got nothing, .*'sizeless' states none either"):
         sn.Scene(sn.MujocoEngine(MODEL), [sn.RayCasterCameraCfg(name="eye", camera="sizeless")])
 
 
 def test_no_camera_no_lens() -> None:
-    with pytest.raises(sn.ConfigError, match=r"pattern_cfg: .*Only a camera of the model"):
+    with pytest.raises(sn.ConfigError, match=r"pattern: .*Only a camera of the model"):
         sn.RayCasterCameraCfg(name="eye", body="head")
-    with pytest.raises(sn.ConfigError, match=r"pattern_cfg: got nothing, .*a PinholeCameraPatternCfg"):
+    with pytest.raises(sn.ConfigError, match=r"pattern: got nothing, .*a PinholeCameraPatternCfg"):
         sn.Scene(sn.MujocoEngine(MODEL), [sn.RayCasterCameraCfg(name="eye", prim_path="/World/head")])
 
 
@@ -188,7 +188,7 @@ def test_parallel_rays_are_refused_by_name() -> None:
     ):
         sn.Scene(sn.MujocoEngine(MODEL), [sn.RayCasterCameraCfg(name="eye", camera="parallel")])
     image = sn.PinholeCameraPatternCfg(width=8, height=8, fovy=90.0)
-    k = k_of(sn.RayCasterCameraCfg(name="eye", camera="parallel", pattern_cfg=image))
+    k = k_of(sn.RayCasterCameraCfg(name="eye", camera="parallel", pattern=image))
     np.testing.assert_allclose(k, [[4.0, 0.0, 4.0], [0.0, 4.0, 4.0], [0.0, 0.0, 1.0]], rtol=1e-6)
 
 
@@ -202,7 +202,7 @@ def test_cameras_of_one_sensor_share_image_and_lens() -> None:
     offsets = {"horizontal_aperture_offset": 0.0, "vertical_aperture_offset": 0.0}
     scene = sn.Scene(
         sn.MujocoEngine(MODEL),
-        [sn.RayCasterCameraCfg(name="eyes", cameras=("fovy", "lens"), pattern_cfg=same.replace(**offsets))],
+        [sn.RayCasterCameraCfg(name="eyes", cameras=("fovy", "lens"), pattern=same.replace(**offsets))],
     )
     assert scene["eyes"].image_shape == (6, 8)
 
@@ -243,7 +243,7 @@ def test_a_model_of_depth_errors_must_have_the_lens_of_the_camera() -> None:
 
 
 def test_a_config_that_leaves_the_lens_open_survives_files() -> None:
-    cfg = sn.RayCasterCameraCfg(name="eye", camera="lens", pattern_cfg=sn.PinholeCameraPatternCfg(width=12, height=8))
+    cfg = sn.RayCasterCameraCfg(name="eye", camera="lens", pattern=sn.PinholeCameraPatternCfg(width=12, height=8))
     again = sn.RayCasterCameraCfg.from_json(cfg.to_json())
     np.testing.assert_array_equal(k_of(again), k_of(cfg))
     bare = sn.RayCasterCameraCfg(name="eye", camera="lens")

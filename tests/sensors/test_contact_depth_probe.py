@@ -395,7 +395,6 @@ def test_delay_and_history_show_earlier_samples() -> None:
 
 
 def test_it_goes_by_the_name_of_genelab_as_well() -> None:
-    assert sn.KinematicDepthSensor is sn.ContactDepthProbe and sn.KinematicDepthSensorCfg is sn.ContactDepthProbeCfg
     assert sn.ContactDepthProbeCfg.kind() == "contact_depth_probe"
 
 

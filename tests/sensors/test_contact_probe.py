@@ -292,7 +292,6 @@ def test_bad_thresholds_are_refused_by_name(given: dict[str, Any], match: str) -
 
 
 def test_it_goes_by_the_name_of_genelab_as_well() -> None:
-    assert sn.KinematicContactSensor is sn.ContactProbe and sn.KinematicContactSensorCfg is sn.ContactProbeCfg
     assert sn.ContactProbeCfg.kind() == "contact_probe"
 
 

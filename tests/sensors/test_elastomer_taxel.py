@@ -705,10 +705,8 @@ def test_it_keeps_the_laws_of_sensors(given: dict[str, Any]) -> None:
     assert len(check_sensor(cfg, engine=tumbling_over_ground)) > 15
 
 
-def test_the_contracts_name_is_the_same_class() -> None:
-    assert sn.ElastomerDisplacementSensor is sn.ElastomerTaxel
-    assert sn.ElastomerDisplacementSensorCfg is sn.ElastomerTaxelCfg
-    cfg = sn.ElastomerTaxelCfg(body="pad", track_link="ball", probe_local_pos=grid(3, 3), compressibility=0.5)
+def test_a_config_survives_json() -> None:
+    cfg = sn.ElastomerTaxelCfg(body="pad", targets="ball", probe_local_pos=grid(3, 3), compressibility=0.5)
     assert cfg.targets == "ball" and sn.ElastomerTaxelCfg.from_json(cfg.to_json()) == cfg
 
 
@@ -744,7 +742,6 @@ def slanted() -> Array:
         ({"max_shear": 0.0}, "max_shear.*above 0"),
         ({"n_sample_points": 0}, "n_sample_points.*points from 1 to 10000000"),
         ({"n_sample_points": 10**8}, "n_sample_points.*points from 1 to 10000000"),
-        ({"track_link": "box"}, "track_link: got 'box', expected the same as targets, 'ball', or absent"),
         ({"probe_radius_noise": 1e-3}, "probe_radius_noise.*do not depend on a radius"),
         ({"targets": None}, "targets.*shear_scale=0"),
         ({"method": "fft", "probe_local_pos": grid(3, 3)[0]}, "method.*a list of 3 probes"),

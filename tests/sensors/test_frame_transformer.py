@@ -104,7 +104,7 @@ def test_every_field_follows_the_rigid_transforms_of_a_float64_reference() -> No
     data = transformer(
         engine,
         body="b",
-        source_frame_offset=offset(at[0], turns[0]),
+        offset=offset(at[0], turns[0]),
         target_frames=[
             Frame(body="a", offset=offset(at[1], turns[1])),
             Frame(body="b", offset=offset(at[2], turns[2])),
@@ -134,7 +134,7 @@ def test_several_sources_see_every_target_each_in_its_own_frame() -> None:
     rng = np.random.default_rng(2)
     engine = engine_of(5, bodies=("left", "right", "cube"))
     scatter(engine, rng)
-    common: dict[str, Any] = {"target_frames": [Frame(body=".*")], "source_frame_offset": FOOT}
+    common: dict[str, Any] = {"target_frames": [Frame(body=".*")], "offset": FOOT}
     both = sn.FrameTransformerCfg(name="both", bodies="left|right", **common)
     singles = [sn.FrameTransformerCfg(name=name, body=name, **common) for name in ("left", "right")]
     scene = sn.Scene(engine, [both, *singles])
@@ -151,9 +151,7 @@ def test_the_source_among_its_own_targets_is_the_identity() -> None:
     scatter(engine, np.random.default_rng(3))
     place = offset((0.3, -0.2, 0.5), Rotation.from_euler("xyz", (0.3, -1.0, 2.0)))
     for each in (sn.OffsetCfg(), place):
-        data = transformer(
-            engine, body="base", source_frame_offset=each, target_frames=[Frame(body="base", offset=each)]
-        ).data
+        data = transformer(engine, body="base", offset=each, target_frames=[Frame(body="base", offset=each)]).data
         assert not data.target_pos_source.any()
         np.testing.assert_allclose(numpy(data.target_quat_source), [[[1.0, 0.0, 0.0, 0.0]]] * 64, atol=8 * EPS)
 
@@ -170,7 +168,7 @@ def test_far_from_the_worlds_origin_neighbours_keep_their_digits() -> None:
     data = transformer(
         engine,
         body="base",
-        source_frame_offset=offset(at[0], turn),
+        offset=offset(at[0], turn),
         target_frames=[Frame(body="base", offset=offset(at[1], turn)), Frame(body="arm", offset=offset(at[1], turn))],
     ).data
     expected = reference(pos, quat, (0, at[0], turn), [(0, at[1], turn), (1, at[1], turn)])
@@ -228,9 +226,7 @@ def test_it_equals_mujocos_own_frame_sensors() -> None:
     data = mujoco.MjData(native)
 
     engine = sn.MujocoEngine(model_path(), envs)
-    cfg = sn.FrameTransformerCfg(
-        body="RL_hip", source_frame_offset=place, target_frames=[frame for frame, _, _ in targets]
-    )
+    cfg = sn.FrameTransformerCfg(body="RL_hip", offset=place, target_frames=[frame for frame, _, _ in targets])
     scene = sn.Scene(engine, [cfg])
     qpos = np.tile(np.asarray(engine.model.qpos0), (envs, 1))
     qpos[:, :3] += rng.normal(size=(envs, 3))
@@ -623,21 +619,6 @@ def test_names_travel_with_every_view_copy_and_description() -> None:
 # Config ---------------------------------------------------------------------------------------------------------------
 
 
-def test_offset_is_another_name_of_the_source_frame_offset() -> None:
-    """`offset` and `source_frame_offset` are one thing; giving both is an error; `replace` takes either."""
-    frames, place, other = [Frame(body="base")], sn.OffsetCfg(pos=(1.0, 0.0, 0.0)), sn.OffsetCfg(pos=(2.0, 0.0, 0.0))
-    one = sn.FrameTransformerCfg(body="base", source_frame_offset=place, target_frames=frames)
-    two = sn.FrameTransformerCfg(body="base", offset=place, target_frames=frames)
-    assert one == two
-    assert one.offset == one.source_frame_offset == place
-    assert one.replace(offset=other) == one.replace(source_frame_offset=other)
-    assert one.replace(offset=other).offset == one.replace(offset=other).source_frame_offset == other
-    sensor = sn.Scene(engine_of(bodies=("base",)), [two])["frame_transformer"]
-    assert sensor.data.source_pos_w.tolist() == [[1.0, 0.0, 0.0]]
-    with pytest.raises(sn.ConfigError, match=r"offset: got .* expected no offset beside source_frame_offset"):
-        sn.FrameTransformerCfg(body="base", offset=place, source_frame_offset=place, target_frames=frames)
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -679,7 +660,7 @@ def test_a_config_with_every_selector_survives_json_and_toml() -> None:
     """Frames, references and offsets come back equal."""
     place = sn.OffsetCfg(pos=(1.0, 2.0, 3.0), rot=(0.0, 1.0, 0.0, 0.0))
     cfg = sn.FrameTransformerCfg(
-        prim_path="{ENV_REGEX_NS}/Robot/base", source_frame_offset=place, fields=["target_pos_source"],
+        prim_path="{ENV_REGEX_NS}/Robot/base", offset=place, fields=["target_pos_source"],
         target_frames=[
             Frame(site="a", name="x", offset=place), Frame(body=sn.ObjRef(type="body", name="b", entity="r")),
         ],

@@ -319,16 +319,6 @@ def test_by_default_an_imu_has_what_a_device_measures() -> None:
     assert [spec.name for spec in scene["all"].specs] == list(ALL)
 
 
-def test_the_short_names_are_aliases() -> None:
-    """`lin_acc`, `ang_vel` and `mag` name the same tensors, in the data and in `fields`."""
-    cfg = sn.ImuCfg(body="body", fields=("lin_acc", "ang_vel", "mag"), magnetic_field=(1.0, 0.0, 0.0))
-    data = sn.Scene(engine_of(1), [cfg])["imu"].data
-    assert data.lin_acc is data.lin_acc_b
-    assert data.ang_vel is data.ang_vel_b
-    assert data.mag is data.mag_b
-    assert data.lin_acc_b[0, 2] == pytest.approx(G)
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [(("lin_acc_w",), "Did you mean 'lin_acc_b'"), ((), "at least one field"), ("some", "'all'")],

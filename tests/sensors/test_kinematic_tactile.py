@@ -73,7 +73,6 @@ def test_the_contracts_example_reads_ten_newtons_along_the_normal() -> None:
     scene.update()  # the surface goes through the probes, whose radius is 0.01 m
     np.testing.assert_allclose(numpy(skin.data.force)[0], [[0.0, 0.0, 10.0]] * 3, atol=1e-5)
     np.testing.assert_allclose(numpy(skin.data.torque)[0], [[0, 0, 0], [0, -0.05, 0], [0, 0.05, 0]], atol=1e-7)
-    assert skin.data.raw is skin.data.force
     assert skin.data.force.shape == (1, 3, 3)
 
 
@@ -319,7 +318,7 @@ def test_legacy_shear_gives_the_numbers_of_genesis() -> None:
     engine.body_lin_vel_w[:, 1] = torch.tensor([0.3, -0.2, 0.1])
     engine.body_ang_vel_w[:, 1] = torch.tensor([1.0, 2.0, 3.0])
     numbers = {"normal_stiffness": 500.0, "normal_damping": 20.0, "shear_scalar": 4.0, "twist_scalar": 0.3}
-    scene, skin = tactile(engine, surface_normals=True, legacy_shear=True, probe_local_pos=p[None], **numbers)
+    scene, skin = tactile(engine, surface_normals=True, shear_along_motion=True, probe_local_pos=p[None], **numbers)
     scene.update()
     w = np.array([1.0, 2.0, 3.0])
     u = np.array([0.3, -0.2, 0.1]) + np.cross(w, 0.055 * out)
@@ -518,7 +517,7 @@ def test_history_is_a_leading_axis_of_force_and_torque() -> None:
         engine.body_pos_w[:, 1, 2] = 0.11 - depth
         scene.update()
     assert skin.data.force.shape == (2, 3, 3, 3) and skin.data.torque.shape == (2, 3, 3, 3)
-    np.testing.assert_allclose(numpy(skin.data.raw)[0, :, 1, 2], [4.0, 2.0, 1.0], atol=1e-4)
+    np.testing.assert_allclose(numpy(skin.data.force)[0, :, 1, 2], [4.0, 2.0, 1.0], atol=1e-4)
     assert skin.read([1]).force.shape == (1, 3, 3, 3)
     assert skin.ground_truth.force.shape == (2, 3, 3)
 
@@ -591,8 +590,8 @@ def test_each_probe_may_have_its_own_normal() -> None:
         ({"shear_scalar": float("nan")}, "shear_scalar"),
         ({"twist_scalar": -0.1}, "twist_scalar"),
         ({"friction": -0.1}, "friction"),
-        ({"legacy_shear": True}, "without surface_normals"),
-        ({"legacy_shear": True, "surface_normals": True, "friction": 0.5}, "beside friction"),
+        ({"shear_along_motion": True}, "without surface_normals"),
+        ({"shear_along_motion": True, "surface_normals": True, "friction": 0.5}, "beside friction"),
         ({"shear_stiffness": float("inf")}, "shear_stiffness"),
         ({"probe_radius": -0.01}, "radii"),
         ({"probe_radius": 0.0}, "at least one radius above 0"),

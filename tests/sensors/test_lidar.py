@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from synthetic import same, snapshot
 
 import sensorium as sn
+from sensorium.compat.carla import lidar_pattern
 from sensorium.geometry.shapes import Shape
 from sensorium.patterns import (
     LidarPatternCfg,
@@ -86,7 +87,7 @@ def test_rays_fire_at_their_times_before_the_capture() -> None:
     assert numpy(scene["lidar"].data.time_offset[0]) == pytest.approx(expected, abs=1e-8)
 
 
-@pytest.mark.parametrize("pattern", [SLOW, SpinningPatternCfg.carla(channels=4, points_per_second=4000.0)])
+@pytest.mark.parametrize("pattern", [SLOW, lidar_pattern(channels=4, points_per_second=4000.0)])
 def test_sampling_twice_as_often_gives_the_same_points(pattern: Any) -> None:
     """At 20 Hz two scans together are the one at 10 Hz, point by point and in order."""
     whole = scene_of(engine_of(), rate_hz=10.0, pattern=pattern, fields="all")
@@ -493,7 +494,7 @@ TURN = SpinningPatternCfg(elevations=(-10.0, 0.0, 5.0), cycle_interval=2e-3, rat
         {"exclude_parent_body": False, "noise": 0.02, "no_hit_value": -1.0},
         {"range_noise": 0.02, "drop_rate": 0.1, "reference_snr": 100.0, "detection_threshold": 3.0,
          "channel_bias": sn.Normal(0.0, 0.01), "intensity_noise": 0.1, "resolution": 0.01},
-        {"model": "carla", "noise_stddev": 0.1},
+        {"model": "dropoff", "noise_stddev": 0.1},
         {"beam_divergence": 0.05, "returns": "dual", "delay": 0.004, "history_length": 2, "resolution": 0.001},
     ],
 )  # fmt: skip
@@ -548,8 +549,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"pulse_duration": 1e-9}, "pulse_duration: .*beside beam_divergence"),
     ({"detection_sd": 2.0}, "detection_sd: .*beside detection_threshold"),
     ({"beam_divergence": 1.7}, "from 0 to 0.5, rad.*3 mrad"),
-    ({"model": "carla", "drop_rate": 0.1}, 'drop_rate: .*nothing, for model="carla".*Give model="physical"'),
-    ({"noise_stddev": 0.1}, 'noise_stddev: .*nothing, for model="physical".*Give model="carla"'),
+    ({"model": "dropoff", "drop_rate": 0.1}, 'drop_rate: .*nothing, for model="dropoff".*Give model="physical"'),
+    ({"noise_stddev": 0.1}, 'noise_stddev: .*nothing, for model="physical".*Give model="dropoff"'),
     ({"reflectance": {"wall": -1.0}}, "reflectances >= 0"),
     ({"channel_bias": ((0.1, 0.2),)}, "one number per channel"),
 ]

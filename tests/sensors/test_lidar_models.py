@@ -369,7 +369,7 @@ def test_a_footprint_moves_with_the_scan() -> None:
 
 def test_carla_intensity_is_that_of_the_true_distance() -> None:
     """I = exp(-a d) in both branches, from the true distance; noise moves the point alone."""
-    lidar = lidar_at(wall(50.0, 0.7, reflectance=0.1), model="carla", dropoff_general_rate=0.0, noise_stddev=0.2)
+    lidar = lidar_at(wall(50.0, 0.7, reflectance=0.1), model="dropoff", dropoff_general_rate=0.0, noise_stddev=0.2)
     data = lidar.data
     kept = torch.isfinite(data.distances)
     for intensity in (data.intensity[kept], lidar.ground_truth.intensity):
@@ -380,7 +380,7 @@ def test_carla_intensity_is_that_of_the_true_distance() -> None:
 @pytest.mark.parametrize(("at", "general"), [(20.0, 0.45), (20.0, 0.0), (100.0, 0.45), (100.0, 0.0), (400.0, 0.2)])
 def test_carla_drops_points_by_its_two_laws(at: float, general: float) -> None:
     """All above the limit survive the second; below it 1 - zero + zero / limit * I do. Shares inside 99 % intervals."""
-    lidar = lidar_at(wall(at), model="carla", dropoff_general_rate=general)
+    lidar = lidar_at(wall(at), model="dropoff", dropoff_general_rate=general)
     intensity = math.exp(-0.004 * at)
     keep = 1.0 if intensity > 0.8 else 1.0 - 0.4 + (0.4 / 0.8) * intensity
     is_share(int(torch.isfinite(lidar.data.distances).sum()), SHOTS, (1.0 - general) * keep)
@@ -389,5 +389,5 @@ def test_carla_drops_points_by_its_two_laws(at: float, general: float) -> None:
 
 def test_the_semantic_cosine_is_carlas() -> None:
     """cos_inc_angle = dot(-direction, normal), in both branches."""
-    lidar = lidar_at(wall(20.0, 0.9), model="carla", dropoff_general_rate=0.0, dropoff_zero_intensity=0.0)
+    lidar = lidar_at(wall(20.0, 0.9), model="dropoff", dropoff_general_rate=0.0, dropoff_zero_intensity=0.0)
     assert numpy(lidar.data.cos_incidence[0]) == pytest.approx(math.cos(0.9), abs=1e-5)

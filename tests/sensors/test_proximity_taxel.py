@@ -582,7 +582,7 @@ def test_in_mujoco_a_palm_senses_a_can_before_it_touches() -> None:
     """At 1 cm above the lid, which is wide, the sum is the plane's; at a site whose z looks down."""
     engine = sn.MujocoEngine(HAND, num_envs=2)
     cfg = sn.ProximityTaxelCfg(
-        name="skin", site="skin", probe_radius=0.02, track_link="can", n_sample_points=60_000, shear_coupling=10.0
+        name="skin", site="skin", probe_radius=0.02, targets="can", n_sample_points=60_000, shear_coupling=10.0
     )
     scene = sn.Scene(engine, [cfg])
     engine.qpos[:, 0] = torch.tensor([-0.025, 0.1], dtype=engine.qpos.dtype)
@@ -611,7 +611,6 @@ def test_in_mujoco_a_palm_senses_a_can_before_it_touches() -> None:
         ({"n_sample_points": 100_000_000}, "from 1 to 10000000"),
         ({"sample_spacing": 0.0}, "sample_spacing"),
         ({"reference_area": -1.0}, "reference_area"),
-        ({"track_link": "can", "targets": "box"}, "track_link: got 'can', expected the same as targets, 'box'"),
         ({"probe_radius": 0.0}, "at least one radius above 0"),
         ({"probe_radius_noise": -1e-3}, "probe_radius_noise"),
     ],
@@ -627,7 +626,7 @@ def test_nothing_to_track_is_an_error() -> None:
     with pytest.raises(sn.SelectionError, match="no_such_thing"):
         taxels(engine_of([BALL]), targets="no_such_thing")
     with pytest.raises(sn.SelectionError, match="exclude_parent_body=False"):
-        taxels(engine_of([shell]), track_link="tip")
+        taxels(engine_of([shell]), targets="tip")
     with pytest.raises(sn.ConfigError, match="a shape that is not its own"):
         taxels(engine_of([shell]))
 
@@ -655,9 +654,8 @@ def test_points_that_are_too_sparse_are_warned_of() -> None:
     taxels(engine_of([BALL, hall]), probe_radius=0.1, sample_spacing=0.033)
 
 
-def test_track_link_is_targets() -> None:
-    cfg = sn.ProximityTaxelCfg(link_name="tip", track_link=("thing",))
+def test_targets_say_what_is_seen() -> None:
+    cfg = sn.ProximityTaxelCfg(link_name="tip", targets=("thing",))
     assert cfg.targets == ("thing",) and cfg.seen.include == ("thing",)
-    assert cfg.replace(track_link="ball").targets == "ball"
-    assert cfg.replace(targets="ball").track_link is None
+    assert cfg.replace(targets="ball").targets == "ball"
     assert sn.ProximityTaxelCfg.model_validate(cfg.model_dump()) == cfg

@@ -276,7 +276,7 @@ def test_rays_lie_evenly_in_the_ellipse_of_azimuth_and_altitude(fov: tuple[float
 def test_carlas_rays_are_uniform_in_the_radius_and_so_denser_in_the_middle() -> None:
     """The end of a ray is (R, tan(h/2) R u cos, tan(v/2) R u sin) with u uniform (Kolmogorov-Smirnov)."""
     engine = engine_of([WALL])
-    radar = radar_of(engine, points=20_000, horizontal_fov_deg=80.0, vertical_fov_deg=30.0, distribution="carla")
+    radar = radar_of(engine, points=20_000, horizontal_fov_deg=80.0, vertical_fov_deg=30.0, distribution="central")
     d = directions(radar.data)
     y = d[:, 1] / d[:, 0] / math.tan(math.radians(40.0))
     z = d[:, 2] / d[:, 0] / math.tan(math.radians(15.0))
@@ -370,15 +370,12 @@ def test_no_hit_value_is_what_a_miss_shows_and_detections_drop_it(noise: Any) ->
         assert {*found} == {"range", "velocity", "azimuth", "altitude", "points_b", "geom_ids"}
 
 
-def test_azimuth_is_positive_to_the_left_and_carlas_to_the_right() -> None:
+def test_azimuth_is_positive_to_the_left() -> None:
     engine = engine_of([Shape("sphere", "ball", (1.0,), pos=(5.0, 2.0, 1.0))])
     radar = radar_of(engine, horizontal_fov_deg=90.0, vertical_fov_deg=60.0, points=4000)
     found = radar.detections()
     assert found["azimuth"].mean() == pytest.approx(math.atan2(2.0, 5.0), abs=0.02)
     assert found["altitude"].mean() == pytest.approx(math.atan2(1.0, math.hypot(5.0, 2.0)), abs=0.02)
-    data = radar.data
-    assert torch.equal(data.azimuth_carla, -data.azimuth) and data.depth is data.range
-    assert torch.equal(data.raw_data, torch.stack([data.velocity, -data.azimuth, data.altitude, data.range], dim=-1))
 
 
 def test_a_plural_selector_has_a_mount_axis_and_all_mounts_have_the_same_rays() -> None:
@@ -753,7 +750,7 @@ def tumbling(envs: int) -> sn.TensorEngine:
 @pytest.mark.parametrize(
     "extra",
     [
-        {"distribution": "carla", "points_per_second": 20_000.0},
+        {"distribution": "central", "points_per_second": 20_000.0},
         {"exclude_parent_body": False, "noise": {"range": 0.1, "velocity": 0.05}, "no_hit_value": -1.0},
         {**FULL, "delay": 0.004, "history_length": 2, "bias": {"velocity": sn.Normal(0.0, 0.1)}, "rate_hz": 100.0},
         {"pattern": AheadPatternCfg(count=5), "chirp_time": 5e-5},
@@ -772,7 +769,7 @@ def test_it_keeps_the_contract(extra: dict[str, Any]) -> None:
         ({"horizontal_fov_deg": 361.0}, "horizontal_fov_deg.*from 0 to 360"),
         ({"vertical_fov_deg": 181.0}, "vertical_fov_deg.*from 0 to 180"),
         ({"horizontal_fov_deg": -1.0}, "from 0 to 360"),
-        ({"horizontal_fov_deg": 180.0, "distribution": "carla"}, "below 180 degrees"),
+        ({"horizontal_fov_deg": 180.0, "distribution": "central"}, "below 180 degrees"),
         ({"points": 0}, "points.*from 1"),
         ({"points": 10, "points_per_second": 100.0}, "only one of points and points_per_second"),
         ({"points_per_second": -5.0}, "points_per_second.*greater than 0"),

@@ -47,7 +47,7 @@ def numpy(tensor: torch.Tensor) -> Array:
 def camera(**options: Any) -> sn.RayCasterCameraCfg:
     """Return a camera on the body, looking along its x."""
     return sn.RayCasterCameraCfg(
-        **{"name": "camera", "body": "body", "pattern_cfg": SMALL, "offset": {"convention": "world"}, **options}
+        **{"name": "camera", "body": "body", "pattern": SMALL, "offset": {"convention": "world"}, **options}
     )
 
 
@@ -94,7 +94,7 @@ def test_the_data_have_the_shapes_of_one_camera() -> None:
 
 def test_what_was_not_asked_for_is_absent() -> None:
     """The default is the distance to the image plane alone; other types are None and not in `output`."""
-    sensor = scene_of(sn.RayCasterCameraCfg(body="body", pattern_cfg=SMALL))["ray_caster_camera"]
+    sensor = scene_of(sn.RayCasterCameraCfg(body="body", pattern=SMALL))["ray_caster_camera"]
     data: Any = sensor.data
     assert list(data.output) == ["distance_to_image_plane"]
     assert data.distance_to_camera is data.normals is data.points_b is data.geom_ids is data.face_ids is None
@@ -103,13 +103,11 @@ def test_what_was_not_asked_for_is_absent() -> None:
     ]  # fmt: skip
 
 
-def test_output_keeps_the_order_and_the_names_that_were_given() -> None:
-    """`depth` and `image_mesh_ids` are other names of the same tensors."""
-    types = ("image_mesh_ids", "normals", "depth")
+def test_output_keeps_the_order_that_was_given() -> None:
+    types = ("geom_ids", "normals", "distance_to_image_plane")
     data: Any = scene_of(camera(data_types=list(types)))["camera"].data
     assert tuple(data.output) == types
-    assert data.output["depth"] is data.depth is data.distance_to_image_plane
-    assert data.output["image_mesh_ids"] is data.image_mesh_ids is data.geom_ids
+    assert data.output["distance_to_image_plane"] is data.distance_to_image_plane
 
 
 def test_each_type_is_the_same_alone_and_with_the_others() -> None:
@@ -135,7 +133,7 @@ def test_the_images_are_those_of_a_brute_force_render(seed: int) -> None:
     rng = np.random.default_rng(seed)
     k = np.array([[35.0 + 9 * rng.random(), 0, 25.0], [0, 30.0, 11.0], [0, 0, 1.0]])
     eye = torch.tensor([[*(2.0 * rng.normal(size=2)), 1.6]])
-    cfg = camera(data_types=ALL, pattern_cfg=sn.PinholeCameraPatternCfg.from_intrinsic_matrix(k, 40, 30), body="world")
+    cfg = camera(data_types=ALL, pattern=sn.PinholeCameraPatternCfg.from_intrinsic_matrix(k, 40, 30), body="world")
     scene = scene_of(cfg, shapes=THINGS)
     sensor: Any = scene["camera"]
     sensor.set_world_poses_from_view(eye, torch.tensor([[0.0, 0.0, 0.3]]))
@@ -157,9 +155,9 @@ def test_the_images_are_those_of_a_brute_force_render(seed: int) -> None:
 
 def test_a_floor_seen_from_above_is_a_flat_image() -> None:
     """Straight down from 5 m every z-depth is 5, and the ray of a pixel is longer by its cosine."""
-    sensor: Any = scene_of(camera(data_types=("depth", "distance_to_camera")))["camera"]
+    sensor: Any = scene_of(camera(data_types=("distance_to_image_plane", "distance_to_camera")))["camera"]
     sensor.set_world_poses_from_view(torch.tensor([[0.3, 0.1, 5.0]]), torch.tensor([[0.3, 0.1, 0.0]]))
-    np.testing.assert_allclose(numpy(sensor.data.depth), 5.0, rtol=1e-6)
+    np.testing.assert_allclose(numpy(sensor.data.distance_to_image_plane), 5.0, rtol=1e-6)
     length = np.linalg.norm(rays_of(SMALL.intrinsic_matrix, 30, 40), axis=-1)
     np.testing.assert_allclose(numpy(sensor.data.distance_to_camera)[0, :, :, 0], 5.0 * length, rtol=1e-6)
 
@@ -169,7 +167,7 @@ def test_the_lens_maps_a_floor_as_its_angles_say(focal: float, aperture: float) 
     """From 5 m up the image's edges see the floor at 5 aperture / (2 focal): the points have the lens' scale."""
     pattern = sn.PinholeCameraPatternCfg(width=32, height=24, focal_length=focal, horizontal_aperture=aperture)
     sensor: Any = scene_of(
-        camera(pattern_cfg=pattern, data_types=("depth", "points_b")), shapes=(sn.Shape("plane", "p"),)
+        camera(pattern=pattern, data_types=("distance_to_image_plane", "points_b")), shapes=(sn.Shape("plane", "p"),)
     )["camera"]
     sensor.set_world_poses_from_view(torch.tensor([[0.0, 0.0, 5.0]]), torch.tensor([[0.0, 0.0, 0.0]]))
     points = numpy(sensor.data.points_b[0])
@@ -181,19 +179,23 @@ def test_the_lens_maps_a_floor_as_its_angles_say(focal: float, aperture: float) 
 
 def test_points_are_what_the_image_shows_in_the_world() -> None:
     """Turned into the world by the ros pose, all points are on the floor, and z is the depth."""
-    sensor: Any = scene_of(camera(data_types=("depth", "points_b")), quat=(0.95, 0.05, 0.3, 0.1))["camera"]
+    sensor: Any = scene_of(camera(data_types=("distance_to_image_plane", "points_b")), quat=(0.95, 0.05, 0.3, 0.1))[
+        "camera"
+    ]
     data = sensor.data
     turn = Rotation.from_quat(numpy(data.quat_w_ros[0]), scalar_first=True)
     points = numpy(data.points_b[0]).reshape(-1, 3)
     hit = np.isfinite(points).all(axis=1)
     assert 200 < hit.sum() < 1200 and (points[~hit] == math.inf).all()
     np.testing.assert_allclose((turn.apply(points[hit]) + numpy(data.pos_w[0]))[:, 2], 0.0, atol=5e-5)
-    np.testing.assert_array_equal(points[:, 2], numpy(data.depth).reshape(-1))
+    np.testing.assert_array_equal(points[:, 2], numpy(data.distance_to_image_plane).reshape(-1))
 
 
 def test_a_moving_shape_is_seen_where_it_is_in_the_same_step() -> None:
     ball = sn.Shape("sphere", "ball", (0.5,), body="other")
-    scene = scene_of(camera(data_types=("depth", "geom_ids")), shapes=(ball,), envs=2, pos=(0.0, 0.0, 0.0))
+    scene = scene_of(
+        camera(data_types=("distance_to_image_plane", "geom_ids")), shapes=(ball,), envs=2, pos=(0.0, 0.0, 0.0)
+    )
     sensor: Any = scene["camera"]
     for distance in (3.0, 4.0, 7.5):
         scene.engine.body_pos_w[0, 1] = torch.tensor([distance, 0.0, 0.0])
@@ -201,7 +203,10 @@ def test_a_moving_shape_is_seen_where_it_is_in_the_same_step() -> None:
         scene.update()
         at = (sn.Shape("sphere", "ball", (0.5,), pos=(distance, 0.0, 0.0)),)
         expected, cosine = render(at, (0, 0, 0), OPTICAL.as_quat(scalar_first=True), SMALL.intrinsic_matrix, 30, 40)
-        depth, ids = numpy(sensor.data.depth[0]).reshape(-1), sensor.data.geom_ids[0].reshape(-1).numpy()
+        depth, ids = (
+            numpy(sensor.data.distance_to_image_plane[0]).reshape(-1),
+            sensor.data.geom_ids[0].reshape(-1).numpy(),
+        )
         hit = (expected.shape == 0) & ~expected.is_edge
         assert hit.sum() > 5 and (ids[hit] == 0).all() and (ids == 0).sum() <= (expected.shape == 0).sum() + 1
         np.testing.assert_allclose(depth[hit], (expected.distance * cosine)[hit], rtol=1e-5)
@@ -217,7 +222,7 @@ def clipped(behaviour: str, no_hit_value: float | None = None) -> Any:
     """Return data of a camera at (2.5, 2.5, 6) that sees floor, horizon and sky through a wide lens, max 10 m."""
     pattern = sn.PinholeCameraPatternCfg.from_intrinsic_matrix(CLIPPED, 240, 135)
     cfg = camera(
-        body="world", pattern_cfg=pattern, max_distance=10.0, depth_clipping_behavior=behaviour,
+        body="world", pattern=pattern, max_distance=10.0, depth_clipping_behavior=behaviour,
         data_types=("distance_to_camera", "distance_to_image_plane"), no_hit_value=no_hit_value,
     )  # fmt: skip
     sensor: Any = scene_of(cfg)["camera"]
@@ -255,7 +260,9 @@ def test_a_miss_shows_what_the_config_says() -> None:
 def test_points_of_clipped_pixels_are_at_their_depth() -> None:
     """With max a clipped pixel's point is on the far plane, with zero at the camera, with none at infinity."""
     for behaviour, depth in (("max", 3.0), ("zero", 0.0), ("none", math.inf)):
-        cfg = camera(max_distance=3.0, depth_clipping_behavior=behaviour, data_types=("depth", "points_b"))
+        cfg = camera(
+            max_distance=3.0, depth_clipping_behavior=behaviour, data_types=("distance_to_image_plane", "points_b")
+        )
         data: Any = scene_of(cfg)["camera"].data
         assert (data.points_b[0, 0, :, 2] == depth).all() and not data.points_b.isnan().any()
 
@@ -285,15 +292,15 @@ def test_an_offset_in_any_convention_is_the_same_camera(convention: str) -> None
 
 def test_the_default_convention_is_ros_and_on_a_camera_of_the_model_opengl() -> None:
     """An offset without convention looks along z; on a MuJoCo camera it looks where that camera looks, along -z."""
-    plain = sn.RayCasterCameraCfg(name="plain", body="body", pattern_cfg=SMALL, offset=sn.OffsetCfg(pos=(0, 0, 0.1)))
+    plain = sn.RayCasterCameraCfg(name="plain", body="body", pattern=SMALL, offset=sn.OffsetCfg(pos=(0, 0, 0.1)))
     assert plain.offset == CameraOffsetCfg(pos=(0, 0, 0.1)) and plain.convention == "ros"
     engine = sn.MujocoEngine(
         "<mujoco><worldbody><geom type='plane' size='9 9 1'/><body name='b' pos='0 0 2'><freejoint/><geom size='.1'/>"
         "<camera name='down'/></body></worldbody></mujoco>"
     )
     cfgs = [
-        sn.RayCasterCameraCfg(name="as_is", camera="down", pattern_cfg=SMALL),
-        sn.RayCasterCameraCfg(name="ros", camera="down", pattern_cfg=SMALL, offset={"convention": "ros"}),
+        sn.RayCasterCameraCfg(name="as_is", camera="down", pattern=SMALL),
+        sn.RayCasterCameraCfg(name="ros", camera="down", pattern=SMALL, offset={"convention": "ros"}),
     ]
     scene = sn.Scene(engine, cfgs)
     as_is, ros = (scene[cfg].data.distance_to_image_plane for cfg in cfgs)
@@ -319,19 +326,18 @@ def test_a_camera_follows_its_mount_with_its_offset() -> None:
     [
         ({}, "all"),
         ({"ray_alignment": "yaw"}, "yaw"),
-        ({"attach_yaw_only": True}, "yaw"),
         ({"ray_alignment": "world"}, ""),
     ],
 )
 def test_alignment_says_how_a_camera_follows(options: Any, kept: str) -> None:
-    """base: wholly; yaw (also attach_yaw_only): about the vertical only; world: its position only.
+    """base: wholly; yaw: about the vertical only; world: its position only.
 
     The image is taken from the pose that is reported: all points are on the floor.
     """
     turn = Rotation.from_euler("ZYX", [0.7, 0.4, 0.2])
     offset = {"pos": (0.5, 0.0, 0.0), "rot": tuple(Rotation.from_euler("y", 0.5).as_quat(scalar_first=True)),
               "convention": "world"}  # fmt: skip
-    cfg = camera(offset=offset, data_types=("depth", "points_b"), **options)
+    cfg = camera(offset=offset, data_types=("distance_to_image_plane", "points_b"), **options)
     data: Any = scene_of(cfg, quat=turn.as_quat(scalar_first=True))["camera"].data
     follows = {"all": turn, "yaw": Rotation.from_euler("z", 0.7), "": Rotation.identity()}[kept]
     np.testing.assert_allclose(numpy(data.pos_w[0]), follows.apply([0.5, 0, 0]) + np.array([0, 0, 2]), atol=1e-6)
@@ -403,7 +409,7 @@ def test_setters_reach_only_the_envs_that_are_named_and_leave_what_is_none() -> 
 def test_plural_mounts_have_an_axis_of_their_own() -> None:
     """Two mounts: `[env, mount, ...]`, each from its own place; poses are set per mount."""
     cfg = sn.RayCasterCameraCfg(
-        name="camera", bodies=("body", "other"), pattern_cfg=SMALL, data_types=ALL, offset={"convention": "world"}
+        name="camera", bodies=("body", "other"), pattern=SMALL, data_types=ALL, offset={"convention": "world"}
     )
     scene = scene_of(cfg, envs=2)
     sensor: Any = scene["camera"]
@@ -411,13 +417,13 @@ def test_plural_mounts_have_an_axis_of_their_own() -> None:
     scene.update()
     data = sensor.data
     assert data.pos_w.shape == (2, 2, 3) and data.intrinsic_matrices.shape == (2, 2, 3, 3)
-    assert data.depth.shape == (2, 2, 30, 40, 1) and data.normals.shape == (2, 2, 30, 40, 3)
+    assert data.distance_to_image_plane.shape == (2, 2, 30, 40, 1) and data.normals.shape == (2, 2, 30, 40, 3)
     low = slice(18, 30)  # rows that see the ground within its extent
-    torch.testing.assert_close(data.depth[:, 0, low], 2.0 * data.depth[:, 1, low])
+    torch.testing.assert_close(data.distance_to_image_plane[:, 0, low], 2.0 * data.distance_to_image_plane[:, 1, low])
     eyes = torch.tensor([[[0.0, 0, 3], [0, 0, 4]]] * 2)
     sensor.set_world_poses_from_view(eyes, torch.zeros(3))
     for mount, height in enumerate((3.0, 4.0)):
-        np.testing.assert_allclose(numpy(sensor.data.depth[:, mount]), height, rtol=1e-6)
+        np.testing.assert_allclose(numpy(sensor.data.distance_to_image_plane[:, mount]), height, rtol=1e-6)
     with pytest.raises(sn.ConfigError, match=r"positions: got \(2, 3\), expected \[2, 2, 3\]"):
         sensor.set_world_poses(torch.zeros(2, 3))
 
@@ -428,7 +434,7 @@ def test_plural_mounts_have_an_axis_of_their_own() -> None:
 def test_the_lens_of_the_pattern_is_reported() -> None:
     """A RealSense's matrix at 320 x 240 is kept over ten updates."""
     k = [229.31640625, 0.0, 164.810546875, 0.0, 229.826171875, 122.1650390625, 0.0, 0.0, 1.0]
-    scene = scene_of(camera(pattern_cfg=sn.PinholeCameraPatternCfg.from_intrinsic_matrix(k, 320, 240)), envs=2)
+    scene = scene_of(camera(pattern=sn.PinholeCameraPatternCfg.from_intrinsic_matrix(k, 320, 240)), envs=2)
     sensor: Any = scene["camera"]
     for _ in range(10):
         scene.update()
@@ -439,9 +445,9 @@ def test_the_lens_of_the_pattern_is_reported() -> None:
 def test_a_camera_rebuilt_from_its_own_matrix_is_the_same() -> None:
     first: Any = scene_of(camera(), shapes=THINGS, pos=(-2.0, 0.1, 0.8))["camera"].data
     k = first.intrinsic_matrices[0].numpy()
-    cfg = camera(pattern_cfg=sn.PinholeCameraPatternCfg.from_intrinsic_matrix(k, 40, 30))
+    cfg = camera(pattern=sn.PinholeCameraPatternCfg.from_intrinsic_matrix(k, 40, 30))
     again: Any = scene_of(cfg, shapes=THINGS, pos=(-2.0, 0.1, 0.8))["camera"].data
-    torch.testing.assert_close(again.depth, first.depth)
+    torch.testing.assert_close(again.distance_to_image_plane, first.distance_to_image_plane)
     torch.testing.assert_close(again.intrinsic_matrices, first.intrinsic_matrices)
 
 
@@ -450,21 +456,21 @@ def test_each_env_may_have_its_own_lens() -> None:
     sensor: Any = (scene := scene_of(camera(), shapes=THINGS, envs=3, pos=(-2.0, 0.1, 0.8)))["camera"]
     k = torch.tensor([[[f, 0.0, 18.0], [0.0, f + 2.0, 16.0], [0.0, 0.0, 1.0]] for f in (20.0, 30.0, 45.0)])
     scene.update()
-    plain = sensor.data.depth.clone()
+    plain = sensor.data.distance_to_image_plane.clone()
     sensor.set_intrinsic_matrices(k, focal_length=24.0)
     torch.testing.assert_close(sensor.data.intrinsic_matrices, k)
     for env in range(3):
-        cfg = camera(pattern_cfg=sn.PinholeCameraPatternCfg.from_intrinsic_matrix(k[env].numpy(), 40, 30))
+        cfg = camera(pattern=sn.PinholeCameraPatternCfg.from_intrinsic_matrix(k[env].numpy(), 40, 30))
         own: Any = scene_of(cfg, shapes=THINGS, pos=(-2.0, 0.1, 0.8))["camera"].data
-        close = torch.isclose(sensor.data.depth[env], own.depth[0], rtol=1e-5)
+        close = torch.isclose(sensor.data.distance_to_image_plane[env], own.distance_to_image_plane[0], rtol=1e-5)
         assert close.float().mean() > 0.995  # but for pixels on an edge
-        assert not torch.equal(sensor.data.depth[env], plain[env])
+        assert not torch.equal(sensor.data.distance_to_image_plane[env], plain[env])
 
 
 def test_moving_shapes_are_seen_through_a_lens_that_was_widened() -> None:
     """A ball at the border of the view, which the old lens does not show, is seen through a wider one."""
     ball = sn.Shape("sphere", "ball", (0.2,), body="other")
-    scene = scene_of(camera(data_types=("depth", "geom_ids")), shapes=(ball,), pos=(0.0, 0.0, 0.0))
+    scene = scene_of(camera(data_types=("distance_to_image_plane", "geom_ids")), shapes=(ball,), pos=(0.0, 0.0, 0.0))
     scene.engine.body_pos_w[0, 1] = torch.tensor([1.0, 2.0, 0.0])
     scene.update()
     sensor: Any = scene["camera"]
@@ -508,19 +514,19 @@ def test_lens_and_pose_outlast_a_reset_and_a_saved_state() -> None:
     sensor: Any = scene["camera"]
     sensor.set_intrinsic_matrices(torch.tensor([[30.0, 0, 18], [0, 31.0, 16], [0, 0, 1]]), env_ids=[1])
     sensor.set_world_poses_from_view(torch.tensor([[2.0, 2.0, 1.0]]), torch.zeros(1, 3), env_ids=[1])
-    expected = sensor.data.depth.clone()
+    expected = sensor.data.distance_to_image_plane.clone()
     scene.reset()
-    assert torch.equal(sensor.data.depth, expected)
+    assert torch.equal(sensor.data.distance_to_image_plane, expected)
     state = scene.state()
     sensor.set_intrinsic_matrices(torch.tensor([[60.0, 0, 18], [0, 60.0, 16], [0, 0, 1]]))
     sensor.set_world_poses(torch.tensor([0.0, 0.0, 9.0]))
-    assert not torch.equal(sensor.data.depth, expected)
+    assert not torch.equal(sensor.data.distance_to_image_plane, expected)
     scene.load_state(state)
-    assert torch.equal(sensor.data.depth, expected)
+    assert torch.equal(sensor.data.distance_to_image_plane, expected)
     other = scene_of(camera(), shapes=THINGS, envs=2, pos=(-2.0, 0.1, 0.8))
     other.load_state(state)
     loaded: Any = other["camera"]
-    assert torch.equal(loaded.data.depth, expected)
+    assert torch.equal(loaded.data.distance_to_image_plane, expected)
 
 
 def test_a_change_of_a_camera_with_memory_holds_from_the_next_sample_on() -> None:
@@ -547,14 +553,18 @@ def test_noise_acts_on_the_depth_and_everything_else_follows() -> None:
     scene = scene_of(camera(data_types=ALONG, noise=0.02), shapes=THINGS, envs=4, pos=ABOVE)
     sensor: Any = scene["camera"]
     data, truth = sensor.data, sensor.ground_truth
-    hit = torch.isfinite(truth.depth)
-    error = numpy((data.depth - truth.depth)[hit])
+    hit = torch.isfinite(truth.distance_to_image_plane)
+    error = numpy((data.distance_to_image_plane - truth.distance_to_image_plane)[hit])
     assert error.std() == pytest.approx(0.02, rel=5.0 / math.sqrt(2.0 * len(error)))
     assert abs(error.mean()) < 5.0 * 0.02 / math.sqrt(len(error))
     rays = torch.tensor(rays_of(SMALL.intrinsic_matrix, 30, 40), dtype=torch.float32)
     length = rays.norm(dim=-1, keepdim=True)
-    torch.testing.assert_close(data.distance_to_camera[hit], (data.depth * length)[hit], rtol=1e-6, atol=0.0)
-    torch.testing.assert_close(data.points_b[hit[..., 0]], (rays * data.depth)[hit[..., 0]], rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(
+        data.distance_to_camera[hit], (data.distance_to_image_plane * length)[hit], rtol=1e-6, atol=0.0
+    )
+    torch.testing.assert_close(
+        data.points_b[hit[..., 0]], (rays * data.distance_to_image_plane)[hit[..., 0]], rtol=1e-5, atol=1e-6
+    )
     assert torch.equal(data.geom_ids, truth.geom_ids)
     clean: Any = scene_of(camera(data_types=ALONG), shapes=THINGS, envs=4, pos=ABOVE)["camera"].data
     for name in ALONG:
@@ -584,7 +594,7 @@ def test_noise_never_moves_a_miss() -> None:
             scene.update()
             for data in (sensor.data, sensor.ground_truth):
                 miss = data.geom_ids == -1
-                assert miss.any() and (data.depth[miss] == shown).all()
+                assert miss.any() and (data.distance_to_image_plane[miss] == shown).all()
                 assert (data.distance_to_camera[miss] == shown).all() and not data.points_b.isnan().any()
 
 
@@ -593,7 +603,7 @@ def test_clipping_comes_after_the_noise_in_both_branches() -> None:
     wall = sn.Shape("box", "wall", (0.5, 9.0, 9.0), pos=(3.49, 0.0, 2.0))
     cfg = camera(data_types=ALONG, noise=0.05, max_distance=3.0, depth_clipping_behavior="max")
     sensor: Any = scene_of(cfg, shapes=(wall,))["camera"]
-    measured, truth = sensor.data.depth, sensor.ground_truth.depth
+    measured, truth = sensor.data.distance_to_image_plane, sensor.ground_truth.distance_to_image_plane
     np.testing.assert_allclose(numpy(truth), 2.99, atol=1e-5)
     share = (measured == 3.0).float().mean().item()
     expected = 0.5 * math.erfc(0.01 / 0.05 / math.sqrt(2.0))
@@ -606,11 +616,11 @@ def test_a_stereo_camera_sees_as_its_lens_says() -> None:
     """StereoDepth puts disparities on its quantum, and the range follows from that depth."""
     stage = sn.StereoDepth(baseline=0.05, quantum=0.125, focal_px=40.0, shadow=False)
     sensor: Any = scene_of(
-        camera(data_types=ALONG, stages=(stage,), pattern_cfg=SMALL.replace(horizontal_aperture=24.0)),
+        camera(data_types=ALONG, stages=(stage,), pattern=SMALL.replace(horizontal_aperture=24.0)),
         shapes=THINGS,
         pos=ABOVE,
     )["camera"]
-    measured = numpy(sensor.data.depth).reshape(-1)
+    measured = numpy(sensor.data.distance_to_image_plane).reshape(-1)
     seen = np.isfinite(measured) & (measured > 0.0)
     steps = 40.0 * 0.05 / measured[seen] / 0.125
     np.testing.assert_allclose(steps, np.rint(steps), atol=1e-4)
@@ -631,23 +641,27 @@ def test_a_stereo_camera_sees_as_its_lens_says() -> None:
 )
 def test_a_depth_error_of_another_lens_is_an_error(stage: Any, says: str) -> None:
     with pytest.raises(sn.ConfigError, match=f"(?s){says}.*fx 40, fy 40"):
-        scene_of(camera(pattern_cfg=SMALL.replace(horizontal_aperture=24.0), stages=(stage,)))
+        scene_of(camera(pattern=SMALL.replace(horizontal_aperture=24.0), stages=(stage,)))
 
 
 def test_the_measured_image_is_taken_from_a_place_that_drifts() -> None:
     """Drift is drawn per env and axis at each reset, in its range; the measured image is that from there."""
     spans = {"x": (0.1, 0.3), "z": (-0.2, -0.1)}
-    scene = scene_of(camera(data_types=("depth",), drift_range=spans, noise=0.0), shapes=THINGS, envs=16, pos=ABOVE)
+    scene = scene_of(
+        camera(data_types=("distance_to_image_plane",), drift_range=spans, noise=0.0), shapes=THINGS, envs=16, pos=ABOVE
+    )
     sensor: Any = scene["camera"]
     drift = numpy(sensor.data.pos_w - sensor.ground_truth.pos_w)
     for axis, (low, high) in enumerate(((0.1, 0.3), (0.0, 0.0), (-0.2, -0.1))):
         assert (drift[:, axis] >= low - 1e-6).all() and (drift[:, axis] <= high + 1e-6).all()
     assert np.ptp(drift[:, 0]) > 0.05
-    there: Any = scene_of(camera(data_types=("depth",)), shapes=THINGS, envs=16, pos=np.array(ABOVE) + drift)["camera"]
-    close = torch.isclose(sensor.data.depth, there.data.depth, rtol=1e-4)
+    there: Any = scene_of(
+        camera(data_types=("distance_to_image_plane",)), shapes=THINGS, envs=16, pos=np.array(ABOVE) + drift
+    )["camera"]
+    close = torch.isclose(sensor.data.distance_to_image_plane, there.data.distance_to_image_plane, rtol=1e-4)
     assert close.float().mean() > 0.99
-    plain: Any = scene_of(camera(data_types=("depth",)), shapes=THINGS, envs=16, pos=ABOVE)["camera"]
-    assert torch.equal(sensor.ground_truth.depth, plain.data.depth)
+    plain: Any = scene_of(camera(data_types=("distance_to_image_plane",)), shapes=THINGS, envs=16, pos=ABOVE)["camera"]
+    assert torch.equal(sensor.ground_truth.distance_to_image_plane, plain.data.distance_to_image_plane)
     scene.reset([3])
     again = numpy(sensor.data.pos_w - sensor.ground_truth.pos_w)
     assert (again[3] != drift[3])[[0, 2]].all() and (np.delete(again, 3, 0) == np.delete(drift, 3, 0)).all()
@@ -655,15 +669,15 @@ def test_the_measured_image_is_taken_from_a_place_that_drifts() -> None:
 
 def test_delay_shows_an_older_image_with_its_own_pose_and_lens() -> None:
     """Two ticks late: image, pose and intrinsics are those of the capture, whatever was set in between."""
-    scene = scene_of(camera(data_types=("depth",), delay=0.02))
+    scene = scene_of(camera(data_types=("distance_to_image_plane",), delay=0.02))
     sensor: Any = scene["camera"]
     scene.update()
-    first = sensor.ground_truth.depth.clone()
+    first = sensor.ground_truth.distance_to_image_plane.clone()
     scene.engine.body_pos_w[0, 0, 2] = 1.0
     sensor.set_intrinsic_matrices(torch.tensor([[50.0, 0, 20], [0, 50.0, 15], [0, 0, 1]]))
     scene.update(ticks=1)
     scene.update(ticks=1)
-    assert torch.equal(sensor.data.depth, first)
+    assert torch.equal(sensor.data.distance_to_image_plane, first)
     assert sensor.data.pos_w[0, 2] == 2.0 and sensor.data.intrinsic_matrices[0, 0, 0] == 24.0
     assert sensor.ground_truth.pos_w[0, 2] == 1.0 and sensor.ground_truth.intrinsic_matrices[0, 0, 0] == 50.0
 
@@ -705,13 +719,15 @@ def test_the_camera_keeps_the_contract(options: Any) -> None:
         return sn.TensorEngine(envs, 0.05, sites={"site": "body"}, shapes=THINGS, provides=("pose",), motion=motion)
 
     pattern = sn.PinholeCameraPatternCfg(width=6, height=4)
-    laws = check_sensor(camera(pattern_cfg=pattern, **options), engine=engine, steps=6)
+    laws = check_sensor(camera(pattern=pattern, **options), engine=engine, steps=6)
     assert {"resuming_is_exact", "lazy_equals_eager", "config_round_trip"} <= {*laws}
 
 
 def test_the_config_survives_a_file() -> None:
     cfg = camera(
-        data_types=("depth", "normals"), offset={"pos": (0.1, 0, 0), "convention": "opengl"}, attach_yaw_only=True
+        data_types=("distance_to_image_plane", "normals"),
+        offset={"pos": (0.1, 0, 0), "convention": "opengl"},
+        ray_alignment="yaw",
     )
     assert sn.RayCasterCameraCfg.from_json(cfg.to_json()) == cfg
     assert sn.RayCasterCameraCfg.from_toml(cfg.to_toml()) == cfg
@@ -731,7 +747,7 @@ def test_what_rays_cannot_give_is_refused_by_name(word: str) -> None:
         ({"data_types": ()}, "data_types.*at least one"),
         ({"data_types": ("normals", "normals")}, "data_types.*each once"),
         ({"data_types": ("points_b", "normals")}, "data_types.*a distance beside points_b"),
-        ({"pattern_cfg": sn.GridPatternCfg()}, "pattern_cfg.*a PinholeCameraPatternCfg"),
+        ({"pattern": sn.GridPatternCfg()}, "pattern.*a PinholeCameraPatternCfg"),
         ({"depth_clipping_behavior": "min"}, "depth_clipping_behavior"),
         (
             {"depth_clipping_behavior": "max", "no_hit_value": 0.0},
@@ -750,7 +766,7 @@ def test_a_bad_config_names_its_field(options: Any, says: str) -> None:
 
 
 def test_a_camera_without_a_lens_is_an_error() -> None:
-    with pytest.raises(sn.ConfigError, match="pattern_cfg: got nothing"):
+    with pytest.raises(sn.ConfigError, match="pattern: got nothing"):
         sn.RayCasterCameraCfg(body="body")
 
 
@@ -795,7 +811,7 @@ def test_cameras_with_one_selection_share_all_trees_and_say_what_they_are() -> N
     ground = sn.Mesh([[-5, -5, 0], [5, -5, 0], [5, 5, 0], [-5, 5, 0]], [[0, 1, 2], [0, 2, 3]], "ground")
     engine = sn.TensorEngine(2, shapes=[sn.Shape("mesh", "ground", mesh=ground)])
     pattern = sn.PinholeCameraPatternCfg(width=8, height=6)
-    cfgs = [sn.RayCasterCameraCfg(name=name, body="body", pattern_cfg=pattern) for name in ("left", "right")]
+    cfgs = [sn.RayCasterCameraCfg(name=name, body="body", pattern=pattern) for name in ("left", "right")]
     scene = sn.Scene(engine, cfgs)
     left, right = (scene[name] for name in ("left", "right"))
     assert left._cast.view is right._cast.view

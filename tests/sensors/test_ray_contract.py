@@ -53,7 +53,7 @@ def test_a_height_map_under_a_robot_follows_its_heading_only() -> None:
     """The rays of a robot that leans are the grid turned by its heading, straight down on ground and step."""
     pattern = sn.GridPatternCfg(size=(1.2, 0.8), resolution=0.19)
     cfg = sn.RayCasterCfg(
-        prim_path="{ENV_REGEX_NS}/Robot/base", mesh_prim_paths=["/World"], attach_yaw_only=True, pattern_cfg=pattern,
+        prim_path="{ENV_REGEX_NS}/Robot/base", targets=["/World"], ray_alignment="yaw", pattern=pattern,
         offset=sn.RayCasterCfg.OffsetCfg(pos=(0.0, 0.0, 20.0)), exclude_parent_body=True,
     )  # fmt: skip
     scene = swaying(cfg)
@@ -72,7 +72,7 @@ def test_a_height_map_by_a_camera_follows_its_heading_only() -> None:
     image = sn.PinholeCameraPatternCfg(width=14, height=10, focal_length=10.0, horizontal_aperture=10.0)
     down = (0.0, 1.0, 0.0, 0.0)  # right, down, forward are x, -y, -z
     cfg = sn.RayCasterCameraCfg(
-        prim_path="{ENV_REGEX_NS}/Robot/base", mesh_prim_paths=["/World"], attach_yaw_only=True, pattern_cfg=image,
+        prim_path="{ENV_REGEX_NS}/Robot/base", targets=["/World"], ray_alignment="yaw", pattern=image,
         offset=sn.RayCasterCameraCfg.OffsetCfg(rot=down, convention="ros"),
     )  # fmt: skip
     data: Any = swaying(cfg)[cfg].data
@@ -93,7 +93,7 @@ def test_a_camera_gives_the_distances_to_a_mesh() -> None:
     shape = sn.Shape("mesh", "cube", mesh=CUBE, pos=(2.0, 0.0, 0.0))
     image = sn.PinholeCameraPatternCfg(width=31, height=21, focal_length=10.0, horizontal_aperture=10.0)
     cfg = sn.RayCasterCameraCfg(
-        body="body", pattern_cfg=image, offset={"convention": "world"},
+        body="body", pattern=image, offset={"convention": "world"},
         data_types=["distance_to_image_plane", "distance_to_camera", "normals"],
     )  # fmt: skip
     data: Any = sn.Scene(sn.TensorEngine(1, shapes=[shape]), [cfg])[cfg].data
@@ -121,7 +121,7 @@ def test_a_camera_sees_only_the_meshes_it_was_given(paths: list[str], depth: flo
     engine = sn.TensorEngine(2, bodies=("body", "drone"), shapes=shapes)
     engine.body_pos_w[:] = torch.tensor([[0.0, 0.0, 1.0], [9.0, 9.0, 9.0]])
     image = sn.PinholeCameraPatternCfg(width=4, height=4, focal_length=100.0, horizontal_aperture=10.0)
-    cfg = sn.RayCasterCameraCfg(body="body", pattern_cfg=image, mesh_prim_paths=paths, offset={"convention": "world"})
+    cfg = sn.RayCasterCameraCfg(body="body", pattern=image, targets=paths, offset={"convention": "world"})
     scene = sn.Scene(engine, [cfg])
     before: Any = scene[cfg].data.distance_to_image_plane
     np.testing.assert_allclose(numpy(before), depth if math.isinf(depth) else 4.0, rtol=1e-6)

@@ -15,9 +15,6 @@ from numpy.typing import NDArray
 
 import sensorium as sn
 from sensorium.sensors.touch.surface_distance_probe import (
-    Proximity,
-    ProximityCfg,
-    ProximitySensor,
     SurfaceDistanceProbe,
     SurfaceDistanceProbeCfg,
 )
@@ -72,7 +69,7 @@ def test_each_probe_finds_the_nearest_of_all_surfaces() -> None:
     np.testing.assert_allclose(numpy(data.distance), [[0.75, 0.4]], rtol=1e-6)
     np.testing.assert_allclose(numpy(data.nearest_points_w), [[[0, 0, 0], [0.9, 0, 1.0]]], atol=1e-6)
     assert [probe.geom_names[i] for i in data.geom_ids[0]] == ["ground", "ball"]
-    assert data.value is None and data.nearest_points is data.nearest_points_w
+    assert data.value is None
     assert torch.equal(probe.nearest_points, data.nearest_points_w)
 
 
@@ -244,8 +241,7 @@ def test_sensors_share_the_trees_of_meshes() -> None:
     ("selection", "distance"),
     [
         ({"targets": "ground"}, 1.0),
-        ({"track_link": ("ball",)}, 0.9),
-        ({"mesh_prim_paths": "ground"}, 1.0),
+        ({"targets": ("ball",)}, 0.9),
         ({"exclude": "ball"}, 1.0),
         ({"labels": "floor"}, 1.0),
         ({"include_geom_groups": (2,)}, 0.9),
@@ -281,10 +277,10 @@ def test_misses_can_be_shown_as_a_number_or_as_genesis_shows_them(noise: float |
     _, number = probing(engine_of(), probe_local_pos=places, probe_radius=0.5, no_hit_value=-1.0, noise=noise)
     assert number.data.distance[0, 0] == number.ground_truth.distance[0, 0] == -1.0
     assert number.data.nearest_points_w[0, 0].tolist() == [math.inf] * 3
-    _, legacy = probing(engine_of(), probe_local_pos=places, probe_radius=(0.5, 0.4), legacy_misses=True, noise=noise)
-    assert legacy.data.distance[0, 0] == legacy.ground_truth.distance[0, 0] == 0.5
-    assert legacy.data.nearest_points_w[0, 0].tolist() == [0.0, 0.0, 1.0]
-    for probe in (number, legacy):
+    _, near = probing(engine_of(), probe_local_pos=places, probe_radius=(0.5, 0.4), misses_at_radius=True, noise=noise)
+    assert near.data.distance[0, 0] == near.ground_truth.distance[0, 0] == 0.5
+    assert near.data.nearest_points_w[0, 0].tolist() == [0.0, 0.0, 1.0]
+    for probe in (number, near):
         assert probe.ground_truth.distance[0, 1] == 0.25
         assert abs(probe.data.distance[0, 1] - 0.25) < 0.01
 
@@ -372,7 +368,7 @@ def test_a_lookup_turns_distances_into_the_values_of_a_device() -> None:
     assert torch.equal(probe.data.value, probe.ground_truth.value) and probe.data.distance[0, 5] == math.inf
 
 
-@pytest.mark.parametrize("shown", [{"no_hit_value": 0.0}, {"legacy_misses": True}], ids=str)
+@pytest.mark.parametrize("shown", [{"no_hit_value": 0.0}, {"misses_at_radius": True}], ids=str)
 @pytest.mark.parametrize("knobs", [{}, {"noise": 0.0}, {"fields": ("value",)}], ids=str)
 @pytest.mark.parametrize("noise", [0.0, 1e-9])
 def test_a_lookup_responds_to_a_miss_whatever_is_shown_for_it(noise: float, knobs: Any, shown: Any) -> None:
@@ -435,21 +431,19 @@ def test_a_shape_whose_pose_is_not_finite_makes_its_env_invalid_until_it_is() ->
         ({"probe_radius": 0.0}, "probe_radius: got 0.0, expected finite radii above 0, m"),
         ({"probe_radius": math.inf}, "probe_radius: got inf, expected finite radii above 0, m"),
         ({"probe_radius": (1.0, 2.0)}, "one number, or 1, one for each probe; not 2"),
-        ({"probe_radius": 1.0, "max_distance": 2.0}, "max_distance: got 2.0, expected the largest probe_radius, 1 m"),
         ({"probe_radius": 1.0, "min_distance": 1.5}, "probe_radius: got 1.0, expected above min_distance = 1.5 m"),
         ({"fields": ("distances",)}, "fields among distance, nearest_points_w.*distance"),
         ({"fields": ()}, "at least one field"),
         ({"fields": ("value",)}, "lookup: got None, expected a table for the field value"),
-        ({"fields": ("nearest_points",), "noise": 0.1}, "noise: got 0.1, expected it absent where distance is not"),
+        ({"fields": ("nearest_points_w",), "noise": 0.1}, "noise: got 0.1, expected it absent where distance is not"),
         ({"fields": ("value",), "lookup": ((0, 0, 0), (1, 1, 0)), "bias": 0.1}, "bias: got 0.1, expected it absent"),
         ({"lookup": ((0.0, 1.0, 0.0),)}, "lookup.*at least two rows"),
         ({"lookup": ((0.0, 1.0, 0.0), (0.0, 2.0, 0.0))}, "lookup.*row 1 has 0 m after 0 m"),
         ({"lookup": ((0.0, 1.0, 0.0), (1.0, 2.0, -0.1))}, "lookup.*noise from 0 up"),
         (
-            {"legacy_misses": True, "no_hit_value": 1.0},
-            "legacy_misses, no_hit_value: got True, 1.0, expected only one of the two",
+            {"misses_at_radius": True, "no_hit_value": 1.0},
+            "misses_at_radius, no_hit_value: got True, 1.0, expected only one of the two",
         ),
-        ({"track_link": "a", "targets": "b"}, "track_link: got 'a', expected the same as targets, 'b', or absent"),
     ],
     ids=str,
 )
@@ -463,22 +457,13 @@ def test_targets_that_are_not_there_are_an_error() -> None:
         probing(engine_of(), targets="bal")
 
 
-def test_max_distance_is_another_name_for_the_radius() -> None:
-    cfg = SurfaceDistanceProbeCfg(body="hand", max_distance=2.0)
-    assert cfg.probe_radius == 2.0
-    assert cfg.replace(probe_radius=3.0).max_distance == 3.0
-    assert cfg.replace(max_distance=4.0).probe_radius == 4.0
-    assert cfg.replace(track_link="ball").replace(targets="ground").targets == "ground"
+def test_a_config_survives_json() -> None:
+    cfg = SurfaceDistanceProbeCfg(body="hand", probe_radius=2.0, targets="ball")
     again = SurfaceDistanceProbeCfg.from_json(json.dumps(json.loads(cfg.to_json())))
     assert again == cfg
 
 
 # The contract ---------------------------------------------------------------------------------------------------------
-
-
-def test_proximity_is_the_same_sensor() -> None:
-    assert Proximity is ProximitySensor is SurfaceDistanceProbe and ProximityCfg is SurfaceDistanceProbeCfg
-    assert SurfaceDistanceProbeCfg.kind() == "surface_distance_probe"
 
 
 @pytest.mark.parametrize(
@@ -488,7 +473,7 @@ def test_proximity_is_the_same_sensor() -> None:
         {"fields": "all", "lookup": ((0.0, 5.0, 0.1), (1.0, 1.0, 0.2)), "rate_hz": 200.0},
         {
             "probe_radius": (0.2, 3.0),
-            "legacy_misses": True,
+            "misses_at_radius": True,
             "noise": 0.01,
             "probe_local_pos": (((0, 0, 0), (0.1, 0, 0)),),
         },

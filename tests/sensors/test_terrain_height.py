@@ -76,7 +76,7 @@ def test_a_singular_mount_has_no_mount_axis() -> None:
 
 def test_the_default_is_a_ring_of_rays_that_follows_the_heading_only() -> None:
     cfg = sn.TerrainHeightCfg(sites=".*")
-    assert cfg.alignment == "yaw" and cfg.max_distance == 10.0 and cfg.reduction == "min"
+    assert cfg.ray_alignment == "yaw" and cfg.max_distance == 10.0 and cfg.reduction == "min"
     engine = engine_of([GROUND], {"foot": (0.0, 0.0, 0.5)})
     attitude = Rotation.from_euler("ZY", [50.0, 35.0], degrees=True)
     engine.body_quat_w[:, 0] = torch.tensor(attitude.as_quat(scalar_first=True))
@@ -129,8 +129,8 @@ ISLAND = sn.Shape("box", "island", (0.3, 0.3, 0.1))
         ({"no_hit_value": -1.0}, 0.9, -1.0),
         ({"no_hit_value": -1.0, "noise": 0.0}, 0.9, -1.0),
         ({"no_hit_value": -1.0, "reduction": "mean"}, (4 * 0.9 + 10.0) / 5, -1.0),
-        ({"legacy_all_miss": True}, 0.9, 1.0),
-        ({"legacy_all_miss": True, "max_distance": 0.95}, 0.9, 0.95),
+        ({"mount_height_on_miss": True}, 0.9, 1.0),
+        ({"mount_height_on_miss": True, "max_distance": 0.95}, 0.9, 0.95),
         ({"max_distance": 0.5}, INF, INF),
     ],
     ids=str,
@@ -147,7 +147,7 @@ def test_every_ray_of_a_foot_over_nothing_is_nothing() -> None:
     engine = engine_of([ISLAND], {"edge": (-0.25, 0.0, 1.0), "away": (5.0, 0.0, -1.0)})
     heights = heights_of(engine, reduction="none")
     np.testing.assert_allclose(heights, [[[0.9, 0.9, 0.9, 10.0, 0.9], [INF] * 5]], atol=1e-6)
-    legacy = heights_of(engine, reduction="none", legacy_all_miss=True)
+    legacy = heights_of(engine, reduction="none", mount_height_on_miss=True)
     np.testing.assert_allclose(legacy[0, 1], [0.0] * 5, atol=1e-6)
 
 
@@ -213,7 +213,7 @@ QUADRUPED = """
 
 def test_feet_of_a_falling_quadruped() -> None:
     """Both feet fall with g t^2 / 2; the front one is over a box of 0.1 m. Only the terrain counts."""
-    cfg = sn.TerrainHeightSensorCfg(name="feet", sites=".*_foot", targets="terrain")
+    cfg = sn.TerrainHeightCfg(name="feet", sites=".*_foot", targets="terrain")
     scene = sn.Scene(sn.MujocoEngine(QUADRUPED, num_envs=2), [cfg])
     np.testing.assert_allclose(numpy(scene["feet"].data.heights), [[0.0, 0.1]] * 2, atol=1e-6)
     scene.reset(qpos=np.tile([0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0], (2, 1)))
@@ -256,7 +256,7 @@ def test_it_keeps_the_authors_contract(cfg: sn.SensorCfg[Any]) -> None:
         ({"reduction": "median"}, "reduction"),
         ({"fields": ("height",)}, "heights"),
         ({"max_distance": 0.0}, "max_distance"),
-        ({"legacy_all_miss": 3}, "legacy_all_miss"),
+        ({"mount_height_on_miss": 3}, "mount_height_on_miss"),
         ({"pattern": "ring"}, "a pattern such as"),
     ],
     ids=str,

@@ -27,7 +27,7 @@ LEAST: dict[str, dict[str, Any]] = {
     "elastomer_taxel": {"targets": "cube"},
     "frame_transformer": {"target_frames": [{"body": "world"}]},
     "motor_current": {"torque_constant": 0.1},
-    "ray_caster_camera": {"pattern_cfg": {"kind": "pinhole_camera", "width": 4, "height": 3}},
+    "ray_caster_camera": {"pattern": {"kind": "pinhole_camera", "width": 4, "height": 3}},
     "touch": {"site": "pad"},
 }
 """What must be chosen, of kinds that are not content with a body."""
@@ -286,7 +286,7 @@ def test_a_sensor_sits_on_the_body_or_the_world_and_a_selector_of_its_own_wins()
     assert build_cfg("imu") == sn.ImuCfg(body="world")
     assert build_cfg("imu", {"site": "imu"}, attach_to=BODY) == sn.ImuCfg(site="imu")
     assert build_cfg("imu", {"sites": '["a", "b"]'}) == sn.ImuCfg(sites=("a", "b"))
-    assert build_cfg("lidar", {"frame": "{type = 'site', name = 'top'}"}, attach_to=BODY).site.name == "top"
+    assert build_cfg("lidar", {"site": "{type = 'site', name = 'top'}"}, attach_to=BODY).site.name == "top"
 
 
 def test_contacts_are_measured_on_the_body_and_joints_on_its_robot() -> None:
@@ -360,7 +360,7 @@ DIRECTED = [
     ("depth_camera", {"res": [9, 9]}, ""),
     ("depth_camera", {}, "d435"),
     ("depth_camera", {}, "kinect_v1"),
-    ("ray_caster_camera", {"pattern_cfg": CAMERA}, ""),
+    ("ray_caster_camera", {"pattern": CAMERA}, ""),
     ("lidar", {"scan_duration": 0.1, "update_period": 0.1}, ""),
     ("lidar", {"update_period": 0.1}, "vlp16"),
     ("lidar", {"update_period": 0.1}, "mid360"),

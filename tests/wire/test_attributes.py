@@ -15,9 +15,6 @@ from sensorium.errors import ConfigError, UnknownNameError, WireError
 from sensorium.wire.attributes import (
     ActorDescription,
     Attribute,
-    FActorDefinition,
-    FActorDescription,
-    FActorVariation,
     SensorDefinition,
     find_definition,
     make_generic_sensor_definition,
@@ -232,7 +229,6 @@ def test_the_definition_of_the_tutorial_has_its_attributes_and_defaults() -> Non
         "safe_distance_back": 0.5,
         "safe_distance_lateral": 0.5,
     }
-    assert (FActorDefinition, FActorVariation, FActorDescription) == (SensorDefinition, Attribute, ActorDescription)
 
 
 def test_a_definition_is_a_collection_of_attributes_by_id() -> None:

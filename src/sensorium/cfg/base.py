@@ -75,12 +75,12 @@ def is_finite(value: float | Sequence[float]) -> bool:
     return all(map(math.isfinite, value if isinstance(value, Sequence) else (value,)))
 
 
-def some_of(names: Sequence[str], aliases: Mapping[str, str] | None = None) -> AfterValidator:
+def some_of(names: Sequence[str]) -> AfterValidator:
     """Return an annotation of a field that selects among names, or is the word for all of them; see `chosen`."""
 
     def check(value: Any) -> Any:
         for name in () if isinstance(value, str) else value:
-            if (aliases or {}).get(name, name) not in names:
+            if name not in names:
                 raise bad(f"fields among {', '.join(names)}", nearest(name, names).strip())
         if not value:
             raise bad("at least one field")
@@ -89,10 +89,9 @@ def some_of(names: Sequence[str], aliases: Mapping[str, str] | None = None) -> A
     return AfterValidator(check)
 
 
-def chosen(value: Sequence[str], names: Sequence[str], aliases: Mapping[str, str] | None = None) -> tuple[str, ...]:
+def chosen(value: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
     """Return the names that the value of a field with `some_of` selects, in the order of `names`."""
-    wanted = names if value == "all" else [(aliases or {}).get(name, name) for name in value]
-    return tuple(name for name in names if name in wanted)
+    return tuple(name for name in names if value == "all" or name in value)
 
 
 # Numbers --------------------------------------------------------------------------------------------------------------
@@ -310,6 +309,23 @@ WORDS_OF_OTHERS = {
     "viz": "A viewer draws by itself: give debug_vis=True.",
     "reference_meshes": "Meshes are always shared: leave it out.",
     "class_type": "The sensor class is known by the class of its config.",
+    "mesh_prim_paths": "Give targets=...; sensorium.compat.isaaclab has configs with mesh_prim_paths.",
+    "pattern_cfg": "Give pattern=...; sensorium.compat.isaaclab has configs with pattern_cfg.",
+    "attach_yaw_only": 'Give ray_alignment="yaw"; sensorium.compat.isaaclab has configs with attach_yaw_only.',
+    "source_frame_offset": "Give offset=...; sensorium.compat.isaaclab has configs with source_frame_offset.",
+    "update_mesh_ids": "Name geom_ids among the fields; sensorium.compat.isaaclab has configs with update_mesh_ids.",
+    "frame": "Give site=..., body=... or geom=...; sensorium.compat.mjlab has configs with frame.",
+    "frames": "Give sites=..., bodies=... or geoms=...",
+    "track_link": "Give targets=...; sensorium.compat.genesis has options with track_link.",
+    "min_range": "Give min_distance=...; sensorium.compat.genesis has options with min_range.",
+    "max_range": "Give max_distance=...; sensorium.compat.genesis has options with max_range.",
+    "return_points": "Name ray_hits_w or points_b among the fields.",
+    "return_world_frame": "Name ray_hits_w or points_b among the fields.",
+    "legacy_misses": "It is misses_at_radius.",
+    "legacy_shear": "It is shear_along_motion.",
+    "legacy_all_miss": "It is mount_height_on_miss.",
+    "legacy_spacing": 'It is spacing="both_ends" for True, "one_less" for "v1".',
+    "legacy_yaw_directions": 'It is ray_alignment="yaw_starts".',
     "secondary_policy": "Contact with any of the matches counts: leave it out.",
     "entity_idx": "Name what it is mounted on: body=..., site=..., or ObjRef(type, name, entity).",
     "link_idx_local": "Name what it is mounted on: link_name=... or body=...",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Generic, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
@@ -14,6 +14,9 @@ from sensorium.cfg.stage import Stages
 from sensorium.errors import ConfigError, Fault
 from sensorium.random import Choice, Normal, Uniform
 from sensorium.spec import kind_of
+
+OWNERS: list[Callable[[type], type]] = [lambda cls: cls]
+"""How to find the base of a config whose sensor it uses; the registry, which knows the pairs, adds its own."""
 
 
 class SensorCfg(Cfg, Generic[DataT]):
@@ -35,6 +38,9 @@ class SensorCfg(Cfg, Generic[DataT]):
     evaluate: Literal["auto", "always", "on_read", "wanted"] = "auto"
     """When samples are computed. ``auto``: on first read where that cannot be noticed, else at each due tick.
     ``always``: at each due tick. ``on_read``: only when read. ``wanted``: at due ticks, but not while nobody reads."""
+
+    data_class: ClassVar[type[Any] | None] = None
+    """A subclass of the sensor's data class that readings are given as; None for that class itself."""
 
     @field_validator("update_period")
     @classmethod
@@ -62,8 +68,8 @@ class SensorCfg(Cfg, Generic[DataT]):
 
     @classmethod
     def kind(cls) -> str:
-        """Return the name of this config class in files."""
-        return kind_of(cls)
+        """Return the name of this config class in files: of a class without a sensor of its own, its base's."""
+        return kind_of(OWNERS[-1](cls))
 
     @property
     def label(self) -> str:

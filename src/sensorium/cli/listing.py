@@ -22,7 +22,7 @@ FAMILIES = {
         "temperature_grid",
     ),
     "rays and images": (
-        "ray_caster", "ray_cast", "terrain_height", "lidar", "radar", "surface_distance_probe", "ray_caster_camera",
+        "ray_caster", "terrain_height", "lidar", "radar", "surface_distance_probe", "ray_caster_camera",
         "depth_camera",
     ),
     "native": ("builtin",),

@@ -13,21 +13,19 @@ from sensorium.patterns.base import (
     parse_pattern,
 )
 from sensorium.patterns.bpearl import BpearlPatternCfg, bpearl_pattern
-from sensorium.patterns.grid import GridPattern, GridPatternCfg, grid_pattern
+from sensorium.patterns.grid import GridPatternCfg, grid_pattern
 from sensorium.patterns.lidar import LidarPatternCfg, lidar_pattern
 from sensorium.patterns.mirror import RotatingMirrorPatternCfg
-from sensorium.patterns.pinhole import DepthCameraPattern, PinholeCameraPatternCfg, pinhole_camera_pattern
+from sensorium.patterns.pinhole import PinholeCameraPatternCfg, pinhole_camera_pattern
 from sensorium.patterns.ring import Ring, RingPatternCfg, ring_pattern
 from sensorium.patterns.risley import RisleyPatternCfg
 from sensorium.patterns.scan import ScanPatternCfg, ScanTable, TablePatternCfg, window
-from sensorium.patterns.spherical import SphericalPattern, SphericalPatternCfg, spherical_pattern
+from sensorium.patterns.spherical import SphericalPatternCfg, spherical_pattern
 from sensorium.patterns.spinning import SpinningPatternCfg
 
 __all__ = [
     "BpearlPatternCfg",
-    "DepthCameraPattern",
     "GeneratedPatternCfg",
-    "GridPattern",
     "GridPatternCfg",
     "LidarPatternCfg",
     "OptionalPatternField",
@@ -41,7 +39,6 @@ __all__ = [
     "RotatingMirrorPatternCfg",
     "ScanPatternCfg",
     "ScanTable",
-    "SphericalPattern",
     "SphericalPatternCfg",
     "SpinningPatternCfg",
     "TablePatternCfg",

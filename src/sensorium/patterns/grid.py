@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 from pydantic import ValidationInfo, field_validator
 
-from sensorium.cfg import Float, Vec3, must
+from sensorium.cfg import Float, must
 from sensorium.patterns.base import Device, Direction, PatternBaseCfg, check_count, tensor
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 _SLACK = 1e-9
-"""How far beyond the edge, m, a point may lie by rounding; Isaac Lab's."""
+"""How far beyond the edge, m, a point may lie by rounding."""
 
 
 def grid_pattern(cfg: GridPatternCfg, device: Device) -> tuple[Tensor, Tensor]:
     """Return starts and directions, float32 `[ray, 3]`; the direction is copied as it is, not normalised.
 
     x_i = -size/2 + i * resolution while below size/2 + 1e-9, likewise y: a size that is no multiple of the resolution
-    gives a grid that is not centred, as in Isaac Lab.
+    gives a grid that is not centred.
     """
     x, y = (-0.5 * size + cfg.resolution * np.arange(_count(size, cfg.resolution)) for size in cfg.size)
     columns, rows = np.meshgrid(x, y, indexing="xy" if cfg.ordering == "xy" else "ij")
@@ -63,10 +63,3 @@ class GridPatternCfg(PatternBaseCfg):
         """(y, x) for the ordering ``xy``, (x, y) for ``yx``: the last goes fastest."""
         nx, ny = (_count(size, self.resolution) for size in self.size)
         return (ny, nx) if self.ordering == "xy" else (nx, ny)
-
-
-def GridPattern(
-    resolution: float = 0.1, size: tuple[float, float] = (2.0, 2.0), direction: Vec3 = (0.0, 0.0, -1.0)
-) -> GridPatternCfg:
-    """Return a grid by the words and defaults of Genesis; x goes fastest."""
-    return GridPatternCfg(size=size, resolution=resolution, direction=direction)

@@ -48,10 +48,10 @@ class LidarPatternCfg(PatternBaseCfg):
     """Azimuths (low, high), deg, left positive; at most 360."""
     horizontal_res: Step
     """Step in azimuth, deg, kept exactly: 0 to 100 in steps of 30 is 0, 30, 60, 90. A full turn leaves its end out."""
-    legacy_spacing: bool | Literal["v1"] = False
-    """True spaces azimuths as Isaac Lab 2.3: where the step does not divide the range it shrinks so that both ends are
-    hit (0, 25, 50, 75, 100). ``v1`` spaces them as the versions before it: a full turn in steps of 90 is then 3 rays
-    120 degrees apart (issue 4430 there)."""
+    spacing: Literal["exact", "both_ends", "one_less"] = "exact"
+    """``exact`` keeps the step. ``both_ends``: where the step does not divide the range it shrinks so that both ends
+    are hit (0, 25, 50, 75, 100). ``one_less`` is that with one ray less: a full turn in steps of 90 is then 3 rays 120
+    degrees apart."""
 
     func = staticmethod(lidar_pattern)
 
@@ -74,10 +74,10 @@ class LidarPatternCfg(PatternBaseCfg):
     def azimuths(self) -> NDArray[np.float64]:
         """Return the azimuths of each channel, `[column]`, deg."""
         low, high = self.horizontal_fov_range
-        if not self.legacy_spacing:
+        if self.spacing == "exact":
             return stepped(low, high, self.horizontal_res)
         steps = math.ceil((high - low) / self.horizontal_res)
-        angles = np.linspace(low, high, max(steps if self.legacy_spacing == "v1" else steps + 1, 1))
+        angles = np.linspace(low, high, max(steps if self.spacing == "one_less" else steps + 1, 1))
         return angles[:-1] if is_full_turn(high - low) and len(angles) > 1 else angles
 
     def ray_channels(self) -> NDArray[np.int32]:

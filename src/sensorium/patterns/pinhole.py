@@ -209,6 +209,46 @@ class PinholeCameraPatternCfg(PatternBaseCfg):
         unit: Tensor = (directions / directions.norm(dim=-1, keepdim=True)).float()
         return unit
 
+    @classmethod
+    def from_lens(
+        cls,
+        res: tuple[int, int] = (128, 96),
+        fx: float | None = None,
+        fy: float | None = None,
+        cx: float | None = None,
+        cy: float | None = None,
+        fov_horizontal: float | None = None,
+        fov_vertical: float | None = None,
+    ) -> PinholeCameraPatternCfg:
+        """Build the camera from what data sheets state.
+
+        Args:
+            res: (width, height), pixels.
+            fx: focal length, pixels; alone it is fy too.
+            fy: focal length, pixels; alone it is fx too.
+            cx: principal point, pixels; None is the middle.
+            cy: likewise.
+            fov_horizontal: deg, where no focal length is given; 90 where nothing else is.
+            fov_vertical: deg, likewise; alone it gives square pixels.
+
+        Raises:
+            ConfigError: both focal lengths and angles are given, or a value makes no camera.
+        """
+        width, height = res
+        focal = fx if fx is not None else fy
+        angle = fov_horizontal if fov_horizontal is not None else fov_vertical
+        if focal is not None and angle is not None:
+            raise ConfigError.single(cls.__name__, "fx", focal, "no angle beside it", "Keep one of the two.")
+        if focal is not None:
+            matrix = [[fx or focal, 0.0, 0.5 * width], [0.0, fy or focal, 0.5 * height], [0.0, 0.0, 1.0]]
+        else:
+            fov = 90.0 if angle is None else fov_horizontal
+            cfg = cls.from_fov(width, height, fov_horizontal=fov, fov_vertical=fov_vertical)
+            matrix = cfg.intrinsic_matrix.tolist()
+        matrix[0][2] = matrix[0][2] if cx is None else cx
+        matrix[1][2] = matrix[1][2] if cy is None else cy
+        return cls.from_intrinsic_matrix(matrix, width, height)
+
 
 def _bad_matrix(name: str, got: object, expected: str) -> ConfigError:
     fix = "It is ((fx, 0, cx), (0, fy, cy), (0, 0, 1)), pixels."
@@ -235,42 +275,3 @@ def _apertures_of_fovy(name: str, data: dict[str, Any]) -> dict[str, Any]:
         data["vertical_aperture"] = 2.0 * focal * tangent
         data["horizontal_aperture"] = data["vertical_aperture"] * width / height
     return data
-
-
-def DepthCameraPattern(
-    res: tuple[int, int] = (128, 96),
-    fx: float | None = None,
-    fy: float | None = None,
-    cx: float | None = None,
-    cy: float | None = None,
-    fov_horizontal: float | None = None,
-    fov_vertical: float | None = None,
-) -> PinholeCameraPatternCfg:
-    """Return a pinhole camera by the words of Genesis.
-
-    Args:
-        res: (width, height), pixels.
-        fx: focal length, pixels; alone it is fy too.
-        fy: focal length, pixels; alone it is fx too.
-        cx: principal point, pixels; None is the middle.
-        cy: likewise.
-        fov_horizontal: deg, where no focal length is given; 90 where nothing else is.
-        fov_vertical: deg, likewise; alone it gives square pixels.
-
-    Raises:
-        ConfigError: both focal lengths and angles are given, or a value makes no camera.
-    """
-    width, height = res
-    focal = fx if fx is not None else fy
-    angle = fov_horizontal if fov_horizontal is not None else fov_vertical
-    if focal is not None and angle is not None:
-        raise ConfigError.single("DepthCameraPattern", "fx", focal, "no angle beside it", "Keep one of the two.")
-    if focal is not None:
-        matrix = [[fx or focal, 0.0, 0.5 * width], [0.0, fy or focal, 0.5 * height], [0.0, 0.0, 1.0]]
-    else:
-        fov = 90.0 if angle is None else fov_horizontal
-        cfg = PinholeCameraPatternCfg.from_fov(width, height, fov_horizontal=fov, fov_vertical=fov_vertical)
-        matrix = cfg.intrinsic_matrix.tolist()
-    matrix[0][2] = matrix[0][2] if cx is None else cx
-    matrix[1][2] = matrix[1][2] if cy is None else cy
-    return PinholeCameraPatternCfg.from_intrinsic_matrix(matrix, width, height)

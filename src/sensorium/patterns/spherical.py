@@ -41,7 +41,7 @@ def _range(extent: float | tuple[float, float]) -> tuple[float, float]:
 
 
 class SphericalPatternCfg(PatternBaseCfg):
-    """Rays from one point over a field of view, in the words of Genesis.
+    """Rays from one point over a field of view.
 
     The angles come from `angles`, else from `angular_resolution`, else from `n_points`. Both ends of the field of view
     are hit, but for a full turn, whose end is its beginning.
@@ -122,7 +122,3 @@ class SphericalPatternCfg(PatternBaseCfg):
         """(azimuths, elevations)."""
         azimuth, elevation = self.grid_angles()
         return len(azimuth), len(elevation)
-
-
-SphericalPattern = SphericalPatternCfg
-"""The name of Genesis."""

@@ -59,7 +59,7 @@ class SpinningPatternCfg(ScanPatternCfg):
     """Azimuths (low, high), deg, left positive, in which rays are kept; the high end is left out."""
     sawtooth: bool = False
     """The head sweeps `horizontal_fov` alone, `rate_hz` times per second, and jumps back, instead of turning around:
-    CARLA's way. `start` then has no meaning."""
+    `start` then has no meaning."""
     revolutions: Whole = 1
     """Turns in the table."""
 
@@ -174,39 +174,4 @@ class SpinningPatternCfg(ScanPatternCfg):
             azimuth_offsets=(-3.164, -1.055, 1.055, 3.164) * 16,
             cycle_interval=1.0 / (columns * rate_hz),
             rate_hz=rate_hz,
-        )
-
-    @classmethod
-    def carla(
-        cls,
-        channels: int = 32,
-        upper_fov: float = 10.0,
-        lower_fov: float = -30.0,
-        points_per_second: float = 56000.0,
-        rotation_frequency: float = 10.0,
-        horizontal_fov: float = 360.0,
-    ) -> SpinningPatternCfg:
-        """Return the geometry of CARLA's lidar, by its words and defaults.
-
-        Channel i is at upper - i (upper - lower) / (channels - 1), one alone at the upper end. All channels fire
-        together, points_per_second / channels times per second, and sweep the horizontal field of view clockwise once
-        per rotation. CARLA rounds the number of points to each step of its simulation; here time is continuous.
-
-        Args:
-            channels: number of lasers.
-            upper_fov: elevation of the first, deg.
-            lower_fov: elevation of the last, deg.
-            points_per_second: rays of all lasers together, 1/s.
-            rotation_frequency: sweeps per second.
-            horizontal_fov: extent in azimuth, deg.
-        """
-        for name, value in (("channels", channels), ("points_per_second", points_per_second)):
-            if not 1 <= value < math.inf:
-                raise ConfigError.single(cls.__name__, name, value, "a number >= 1")
-        return cls(
-            elevations=tuple(np.linspace(upper_fov, lower_fov, channels).tolist()),
-            cycle_interval=channels / points_per_second,
-            rate_hz=rotation_frequency,
-            horizontal_fov=(-0.5 * horizontal_fov, 0.5 * horizontal_fov),
-            sawtooth=True,
         )

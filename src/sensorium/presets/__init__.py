@@ -122,19 +122,15 @@ def preset(name: str, /, **fields: Any) -> SensorCfg[Any]:
 
 
 def _select(base: dict[str, Any], wanted: set[str]) -> None:
-    """Leave out of a preset's fields what concerns data fields that are not wanted; ``lin_acc`` means ``lin_acc_b``."""
-
-    def keeps(field: str) -> bool:
-        return field in wanted or field.removesuffix("_b") in wanted
-
+    """Leave out of a preset's fields what concerns data fields that are not wanted."""
     for knob, amounts in list(base.items()):
         if isinstance(amounts, dict):
-            kept = {field: amount for field, amount in amounts.items() if keeps(field)}
+            kept = {field: amount for field, amount in amounts.items() if field in wanted}
             base.pop(knob)
             base |= {knob: kept} if kept else {}
     stages = []
     for stage in base.get("stages", ()):
-        kept_fields = [field for field in stage["fields"] if keeps(field)]
+        kept_fields = [field for field in stage["fields"] if field in wanted]
         if kept_fields:
             stages.append({**stage, "fields": kept_fields})
     base["stages"] = stages

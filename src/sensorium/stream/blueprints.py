@@ -33,7 +33,7 @@ from sensorium.wire.attributes import Attribute, SensorDefinition, blueprint_tit
 if TYPE_CHECKING:
     from sensorium.wire.pose import Pose
 
-CARLA_IDS = {"depth_camera": "sensor.camera.depth", "lidar": "sensor.lidar.ray_cast"}
+OWN_IDS = {"depth_camera": "sensor.camera.depth", "lidar": "sensor.lidar.ray_cast"}
 """Kinds that have another id than ``sensor.other.KIND``, because CARLA has such a sensor under that id."""
 RESERVED_BY_WORD = {"CONTACT_REPORT": "contact"}
 """Requirements with arguments that are reserved by a word of their own."""
@@ -209,7 +209,7 @@ def _find(id: str) -> _Blueprint:
 
 
 def _id(kind: str) -> str:
-    return CARLA_IDS.get(kind, f"sensor.other.{kind}")
+    return OWN_IDS.get(kind, f"sensor.other.{kind}")
 
 
 def _kind(cfg_class: Any) -> str:
@@ -242,7 +242,7 @@ class _Blueprint:
 
     def attached(self, fields: Mapping[str, Any], body: str | None, title: str) -> dict[str, Any]:
         """Return the fields that say where the sensor sits, as far as `fields` do not say it."""
-        selectors = (*self.selectors, *_aliases(self.cfg_class))
+        selectors = self.selectors
         if self.attach == "primary":
             selectors = ("primary", "prim_path")
         if any(name in fields for name in selectors):
@@ -322,9 +322,7 @@ def _blueprint_of(cfg_class: Any) -> _Blueprint:
         default = None if info.is_required() else info.get_default(call_default_factory=True)
         attributes.append(_attribute(name, info.annotation, default, required, texts.get(name, "")))
     if "update_period" in known and _TICK not in known:
-        attributes.insert(
-            0, Attribute(id=_TICK, type="float", unit="s", low=0.0, doc="Alias of `update_period`, in CARLA's word.")
-        )
+        attributes.insert(0, Attribute(id=_TICK, type="float", unit="s", low=0.0, doc="Alias of `update_period`."))
     needed = _requirements(cfg_class, least, selectors, attach)
     definition = SensorDefinition(
         id=_id(kind),
@@ -347,11 +345,6 @@ def _attach_in_words(attach: str, on_world: bool) -> str:
     if attach == "joints":
         return "a body of the robot whose joints are measured, all of them, in place of joint and joints"
     return ""
-
-
-def _aliases(cfg_class: type[SensorCfg[Any]]) -> tuple[str, ...]:
-    """Return the fields that become a selector."""
-    return ("frame", "frames") if "frames" in cfg_class.model_fields else ()
 
 
 def _first_paragraph(cls: type) -> str:
@@ -494,4 +487,4 @@ def _unit(name: str, text: str) -> str:
     return ""
 
 
-__all__ = ["CARLA_IDS", "build_cfg", "definitions", "requirements"]
+__all__ = ["OWN_IDS", "build_cfg", "definitions", "requirements"]

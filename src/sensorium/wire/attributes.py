@@ -589,8 +589,3 @@ class ActorDescription:
     def _read(self, type: AttributeType, id: str, default: Any) -> Any:
         value = Attribute(id=id, type=type).parse(self.values.get(id), self.id)
         return default if value is None else value
-
-
-FActorDefinition = SensorDefinition
-FActorVariation = Attribute
-FActorDescription = ActorDescription

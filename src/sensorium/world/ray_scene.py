@@ -234,14 +234,13 @@ class RayScene:
         for pattern in patterns:
             is_path = pattern.startswith(("/", "{"))
             matches = self._on_path if is_path else self._by_name
-            field = "mesh_prim_paths" if is_path and what == "targets" else what
-            hits, is_known = matches(pattern, bodies, config, field)
+            hits, is_known = matches(pattern, bodies, config, what)
             if not hits and not (is_known and may_be_empty):
                 known = [*dict.fromkeys(self.body_names), *(shape.name for shape in self.shapes)]
                 expected = "a body with shapes" if is_known else "the name of a body or a geom"
                 hint = "" if is_known else nearest(pattern, known).strip()
                 fix = f"{hint} Bodies and shapes that carry rays: {listed(known)}.".strip()
-                raise SelectionError(config, [Fault(field, repr(pattern), expected, fix)])
+                raise SelectionError(config, [Fault(what, repr(pattern), expected, fix)])
             found.update(dict.fromkeys(hits))
         return sorted(found)
 
@@ -296,7 +295,7 @@ class RayScene:
             if not self.shapes[i].is_static:
                 got = f"{self.shapes[i].name!r}, which moves with {self.body_names[i]!r}"
                 fix = "What moves is always followed: leave out track_mesh_transforms=False."
-                raise ConfigError(config, [Fault("mesh_prim_paths", got, "shapes that stand still", fix)])
+                raise ConfigError(config, [Fault("targets", got, "shapes that stand still", fix)])
         for i in found:
             if self.shapes[i].fault:
                 name = self.shapes[i].name

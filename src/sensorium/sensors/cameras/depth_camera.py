@@ -6,7 +6,7 @@ without a value in range shows a miss. Axes: ``[env, mount, height, width, chann
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,25 +15,23 @@ from torch import Tensor
 
 from sensorium.cfg import Float, bad
 from sensorium.engines.base import CameraLens
-from sensorium.errors import ConfigError
-from sensorium.patterns import DepthCameraPattern, OptionalPatternField, PinholeCameraPatternCfg
+from sensorium.patterns import OptionalPatternField, PinholeCameraPatternCfg
 from sensorium.patterns.base import Int
 from sensorium.sensors.cameras.ray_caster_camera import CameraData, RayCasterCamera, RayCasterCameraCfg
 from sensorium.sensors.core.base import SimpleSensor
 
-RANGES = {"min_range": "min_distance", "max_range": "max_distance"}
 LENS = ("res", "fov_horizontal", "fov_vertical", "fx", "fy", "cx", "cy")
 
 
 class DepthCameraCfg(RayCasterCameraCfg):
-    """Configuration of a depth camera. The lens is given by `fx`, `fy`, by angles, or by `pattern_cfg`.
+    """Configuration of a depth camera. The lens is given by `fx`, `fy`, by angles, or by `pattern`.
 
     On a camera of the model, what is not given is that of the camera: `res`, the focal lengths or angles, `cx`, `cy`.
     """
 
     needs_pattern: ClassVar[bool] = False
 
-    pattern_cfg: OptionalPatternField = None
+    pattern: OptionalPatternField = None
     """Image and lens as a `PinholeCameraPatternCfg`, instead of `res`, angles and focal lengths."""
     res: tuple[Int, Int] = (128, 96)
     """(width, height), pixels; where it is not given, that of the camera of the model, if that states one."""
@@ -50,31 +48,12 @@ class DepthCameraCfg(RayCasterCameraCfg):
     """Principal point, px from the left border; None is the middle, or that of the camera of the model."""
     cy: Float | None = None
     """Principal point, px from the upper border; None is the middle, or that of the camera of the model."""
-    min_range: Float | None = None
-    """Alias of `min_distance`."""
-    max_range: Float | None = None
-    """Alias of `max_distance`."""
     ray_length: bool = False
-    """Whether `read_image` gives the length of the ray (`distance_to_camera`), as Genesis does, instead of z-depth
+    """Whether `read_image` gives the length of the ray (`distance_to_camera`) instead of z-depth
     (`distance_to_image_plane`), as devices do."""
     data_types: tuple[str, ...] | None = None  # type: ignore[assignment]
     """What is computed, as for `RayCasterCameraCfg`; None is what `read_image` gives. ``"points_b"`` is a point cloud
     in the camera's frame."""
-
-    def __init__(self, /, **data: Any) -> None:
-        for alias, name in RANGES.items():
-            if data.get(alias) is not None and name in data:
-                raise ConfigError.single(type(self).__name__, alias, data[alias], f"no {name} beside it", "Keep one.")
-        super().__init__(**data)
-
-    def replace(self, **changes: Any) -> Self:
-        """Return a copy with some fields changed, validated as a whole."""
-        for alias, name in RANGES.items():
-            if name in changes and alias not in changes and getattr(self, alias) is not None:
-                changes[alias] = None
-            elif changes.get(alias) is not None and name not in changes and name in self.model_fields_set:
-                changes[name] = changes.pop(alias)
-        return super().replace(**changes)
 
     @field_validator("res")
     @classmethod
@@ -100,12 +79,11 @@ class DepthCameraCfg(RayCasterCameraCfg):
     @model_validator(mode="after")
     def _lens(self) -> Any:
         given = [name for name in LENS if name in self.model_fields_set and getattr(self, name) is not None]
-        if self.pattern_cfg is not None and given:
-            raise bad(f"pattern_cfg: no {given[0]} beside it", "Keep one of the two.")
+        if self.pattern is not None and given:
+            raise bad(f"pattern: no {given[0]} beside it", "Keep one of the two.")
         self.pinhole  # noqa: B018 - raises where the lens is none
-        lowest, farthest = self._range
-        if not 0.0 <= lowest < farthest < float("inf"):
-            raise bad("min_range, max_range: 0 <= min_range < max_range, finite, m")
+        if not 0.0 <= self.min_distance < self.max_distance < float("inf"):
+            raise bad("min_distance, max_distance: 0 <= min_distance < max_distance, finite, m")
         if self.shown not in self.selected:
             raise bad(
                 f"data_types: {self.shown}, which read_image gives, among them", "ray_length=... says which it is."
@@ -113,23 +91,20 @@ class DepthCameraCfg(RayCasterCameraCfg):
         return self
 
     @property
-    def _range(self) -> tuple[float, float]:
-        lowest = self.min_distance if self.min_range is None else self.min_range
-        return lowest, self.max_distance if self.max_range is None else self.max_range
-
-    @property
     def pinhole(self) -> PinholeCameraPatternCfg:
         """The image and the lens."""
-        if isinstance(self.pattern_cfg, PinholeCameraPatternCfg):
-            return self.pattern_cfg
+        if isinstance(self.pattern, PinholeCameraPatternCfg):
+            return self.pattern
         return self._pattern(self.res)
 
     def _pattern(self, res: tuple[int, int]) -> PinholeCameraPatternCfg:
-        return DepthCameraPattern(res, self.fx, self.fy, self.cx, self.cy, self.fov_horizontal, self.fov_vertical)
+        return PinholeCameraPatternCfg.from_lens(
+            res, self.fx, self.fy, self.cx, self.cy, self.fov_horizontal, self.fov_vertical
+        )
 
     def image_on(self, camera: CameraLens | None, name: str = "") -> tuple[int, int]:
         """Return (width, height), px, on a camera of the model, or elsewhere; see `RayCasterCameraCfg.image_on`."""
-        if self.pattern_cfg is not None:
+        if self.pattern is not None:
             return super().image_on(camera, name)
         is_open = "res" not in self.model_fields_set
         return camera.resolution if is_open and camera is not None and camera.resolution is not None else self.res
@@ -142,7 +117,7 @@ class DepthCameraCfg(RayCasterCameraCfg):
 
     def _state(self, k: NDArray[np.float64], width: int, height: int) -> None:
         super()._state(k, width, height)
-        if self.pattern_cfg is not None:
+        if self.pattern is not None:
             return
         if self.states_focal:
             k[:, [0, 1], [0, 1]] = self._pattern((width, height)).intrinsic_matrix.diagonal()[:2]
@@ -163,12 +138,12 @@ class DepthCameraCfg(RayCasterCameraCfg):
     @property
     def limits(self) -> tuple[float, float]:
         """Least and greatest length of a ray, m: the greatest depth is looked at afterwards."""
-        return self._range[0], max(self._range[1], 1e6)
+        return self.min_distance, max(self.max_distance, 1e6)
 
     @property
     def clipping(self) -> tuple[float, float]:
         """The greatest distance that is not clipped, and what shows beyond it and for a miss, m."""
-        farthest = self._range[1]
+        farthest = self.max_distance
         return farthest, {"none": self.miss, "max": farthest, "zero": 0.0}[self.depth_clipping_behavior]
 
 
@@ -188,7 +163,4 @@ class DepthCamera(RayCasterCamera, SimpleSensor[DepthCameraCfg, CameraData]):
         return image.squeeze(-1)
 
 
-DepthCameraSensor = DepthCamera
-"""Alias of `DepthCamera`."""
-
-__all__ = ["DepthCamera", "DepthCameraCfg", "DepthCameraSensor"]
+__all__ = ["DepthCamera", "DepthCameraCfg"]

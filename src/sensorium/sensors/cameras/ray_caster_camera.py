@@ -268,7 +268,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         self._offset_quat = quat.float().expand(*shape, 4).contiguous().to(device)
         self._cast = self.ray_cast(
             targets=cfg.seen,
-            alignment=cfg.alignment,
+            alignment=cfg.ray_alignment,
             offsets=(self._offset_pos, self._offset_quat),
             limits=cfg.limits,
             inverse_k=self._inverse_k,
@@ -309,7 +309,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         self._make_images(record, record, source, is_last=is_last)
         moved = torch.zeros((0, 1, 3), dtype=torch.float32, device=self.device) if drift is None else drift
         inputs = [
-            ("base", "yaw", "world").index(self.cfg.alignment),
+            ("base", "yaw", "world").index(self.cfg.ray_alignment),
             wp.from_torch(self.mount.pos_w, dtype=wp.vec3),
             wp.from_torch(self.mount.quat_w, dtype=wp.vec4),
             wp.from_torch(self._offset_pos, dtype=wp.vec3),
@@ -486,9 +486,9 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
                 turn, pos[:, on_body]
             )
             quat[:, on_body] = quat_mul(turn, quat[:, on_body])
-        if self.cfg.alignment == "world":
+        if self.cfg.ray_alignment == "world":
             quat = quat.new_tensor([1.0, 0.0, 0.0, 0.0]).expand(quat.shape)
-        elif self.cfg.alignment == "yaw":
+        elif self.cfg.ray_alignment == "yaw":
             quat = quat_level(quat)
         return pos, quat / quat.norm(dim=-1, keepdim=True)
 

@@ -18,7 +18,6 @@ from sensorium.patterns import OptionalPatternField, PinholeCameraPatternCfg
 from sensorium.sensors.rays.ray_caster import AXES, DriftRange, Range
 from sensorium.sensors.rays.ray_cfg import RayCfg
 from sensorium.spec import Field
-from sensorium.world.ray_cast import Alignment
 
 IMAGE = ("height", "width", "channel")
 VECTORS = ("height", "width", "xyz")
@@ -57,22 +56,12 @@ class CameraData:
     @property
     def output(self) -> dict[str, Tensor]:
         """The types of data that the config names, in its order and by its names."""
-        return {name: getattr(self, ALIASES.get(name, name)) for name in self.data_types}
+        return {name: getattr(self, name) for name in self.data_types}
 
     @property
     def info(self) -> list[dict[str, Any]]:
         """Further information on each type of data, of each environment: there is none (None)."""
         return [dict.fromkeys(self.data_types) for _ in range(len(self.pos_w))]
-
-    @property
-    def depth(self) -> Tensor:
-        """Alias of `distance_to_image_plane`."""
-        return self.distance_to_image_plane
-
-    @property
-    def image_mesh_ids(self) -> Tensor:
-        """Alias of `geom_ids`."""
-        return self.geom_ids
 
     @property
     def quat_w_ros(self) -> Tensor:
@@ -87,7 +76,6 @@ class CameraData:
 
 DISTANCES = ("distance_to_image_plane", "distance_to_camera")
 TYPES = ("distance_to_camera", "distance_to_image_plane", "normals", "points_b", "geom_ids", "face_ids")
-ALIASES = {"depth": "distance_to_image_plane", "image_mesh_ids": "geom_ids"}
 UNSUPPORTED = (
     "bounding_box_2d_loose", "bounding_box_2d_loose_fast", "bounding_box_2d_tight", "bounding_box_2d_tight_fast",
     "bounding_box_3d", "bounding_box_3d_fast", "instance_id_segmentation", "instance_id_segmentation_fast",
@@ -123,18 +111,16 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
     camera, in each environment, where the config leaves them open.
     """
 
-    pattern_cfg: OptionalPatternField = None
+    pattern: OptionalPatternField = None
     """The image and the lens, a `PinholeCameraPatternCfg`. May be omitted on a camera of the model; a pattern
     with only `width` and `height` has the lens of that camera."""
     data_types: tuple[str, ...] = ("distance_to_image_plane",)
-    """What is computed: distance_to_camera, distance_to_image_plane (also `depth`), normals, points_b, geom_ids (also
-    `image_mesh_ids`), face_ids."""
+    """What is computed: distance_to_camera, distance_to_image_plane, normals, points_b, geom_ids,
+    face_ids."""
     offset: CameraOffsetCfg = CameraOffsetCfg()
     """Pose of the camera in the frame it is mounted on."""
     ray_alignment: Literal["base", "yaw", "world"] = "base"
     """How the camera follows its mount: wholly, about the vertical only, or its position only."""
-    attach_yaw_only: bool | None = None
-    """True is ``ray_alignment="yaw"``, False ``"base"``; `ray_alignment`, where given, wins."""
     depth_clipping_behavior: Literal["max", "zero", "none"] = "none"
     """What shows where nothing is met, or where the distance is beyond `max_distance`: `max_distance` (``"max"``), 0
     (``"zero"``), or +inf for a miss and the distance as it is (``"none"``). Each type is clipped by its own value."""
@@ -145,18 +131,16 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
     OffsetCfg: ClassVar[type[OffsetCfg]] = CameraOffsetCfg
 
     def __init__(self, /, **data: Any) -> None:
-        if "pattern" in data and "pattern_cfg" not in data:
-            data = {("pattern_cfg" if name == "pattern" else name): value for name, value in data.items()}
         offset = data.get("offset")
         if isinstance(offset, OffsetCfg) and not isinstance(offset, CameraOffsetCfg):
             data = {**data, "offset": CameraOffsetCfg(pos=offset.pos, rot=offset.rot)}
         super().__init__(**data)
-        if self.needs_pattern and self.pattern_cfg is None and self.selector[0] not in ON_CAMERAS:
+        if self.needs_pattern and self.pattern is None and self.selector[0] not in ON_CAMERAS:
             fix = "Only a camera of the model (camera=) has its own image and lens."
-            fault = Fault("pattern_cfg", "nothing", "a PinholeCameraPatternCfg", fix)
+            fault = Fault("pattern", "nothing", "a PinholeCameraPatternCfg", fix)
             raise ConfigError(f"{type(self).__name__}({self.label!r})", [fault])
 
-    @field_validator("pattern_cfg")
+    @field_validator("pattern")
     @classmethod
     def _pinhole(cls, value: Any) -> Any:
         if value is not None and not isinstance(value, PinholeCameraPatternCfg):
@@ -168,17 +152,16 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
     def _known(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
         if value is None:
             return value
-        known = (*TYPES, *ALIASES)
         refused = [name for name in value if name in UNSUPPORTED]
         if refused:
-            fix = f"Rays give {', '.join(known)}."
+            fix = f"Rays give {', '.join(TYPES)}."
             raise bad(f"no {', '.join(refused)}: a camera that casts rays cannot give it", fix)
         for name in value:
-            if name not in known:
-                raise bad(f"data types among {', '.join(known)}", nearest(name, known).strip())
+            if name not in TYPES:
+                raise bad(f"data types among {', '.join(TYPES)}", nearest(name, TYPES).strip())
         if not value or len(set(value)) != len(value):
             raise bad("at least one data type, each once")
-        if "points_b" in value and not {ALIASES.get(name, name) for name in value} & {*DISTANCES}:
+        if "points_b" in value and not {*value} & {*DISTANCES}:
             raise bad("a distance beside points_b", "Add distance_to_image_plane: the points follow from it.")
         return value
 
@@ -201,13 +184,13 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
         return self
 
     needs_pattern: ClassVar[bool] = True
-    """Whether nothing but `pattern_cfg` states image and lens."""
+    """Whether nothing but `pattern` states image and lens."""
 
     @property
     def pinhole(self) -> PinholeCameraPatternCfg | None:
         """The image and the lens that the config states; None where it leaves both to a camera of the model."""
-        assert self.pattern_cfg is None or isinstance(self.pattern_cfg, PinholeCameraPatternCfg)
-        return self.pattern_cfg
+        assert self.pattern is None or isinstance(self.pattern, PinholeCameraPatternCfg)
+        return self.pattern
 
     def image_on(self, camera: CameraLens | None, name: str = "") -> tuple[int, int]:
         """Return (width, height), px, on a camera of the model, or elsewhere.
@@ -226,7 +209,7 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
         if camera is None or camera.resolution is None:
             raise ConfigError(
                 f"{type(self).__name__}({self.label!r})",
-                [Fault("pattern_cfg", "nothing", "a PinholeCameraPatternCfg with width and height", fix)],
+                [Fault("pattern", "nothing", "a PinholeCameraPatternCfg with width and height", fix)],
             )
         return camera.resolution
 
@@ -244,7 +227,7 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
             assert self.pinhole is not None, "image_on raises"
             return self.pinhole.intrinsic_matrix[None]
         if camera.is_orthographic and not self.states_focal:
-            fix = 'Give it projection="perspective" in the model, or a pattern_cfg with fovy=...'
+            fix = 'Give it projection="perspective" in the model, or a pattern with fovy=...'
             got = f"camera {name!r}, which is orthographic"
             raise ConfigError(
                 f"{type(self).__name__}({self.label!r})", [Fault(self.selector[0], got, "a pinhole", fix)]
@@ -257,11 +240,11 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
     @property
     def states_focal(self) -> bool:
         """Whether the config states the focal length."""
-        return self.pattern_cfg is not None and bool(self.pattern_cfg.model_fields_set & {*FOCAL})
+        return self.pattern is not None and bool(self.pattern.model_fields_set & {*FOCAL})
 
     def _state(self, k: NDArray[np.float64], width: int, height: int) -> None:
         """Write what the config states into the intrinsic matrices of a camera of the model, for such an image."""
-        own = self.pattern_cfg
+        own = self.pattern
         if not isinstance(own, PinholeCameraPatternCfg):
             return
         if self.states_focal:
@@ -278,15 +261,7 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
     @property
     def selected(self) -> tuple[str, ...]:
         """The fields of `CameraData` that are computed, in its order."""
-        wanted = {ALIASES.get(name, name) for name in self.asked}
-        return (*ALWAYS, *(name for name in TYPES if name in wanted))
-
-    @property
-    def alignment(self) -> Alignment:
-        """How the camera follows its mount, as `RayCast` takes it."""
-        if "ray_alignment" not in self.model_fields_set and self.attach_yaw_only is not None:
-            return "yaw" if self.attach_yaw_only else "base"
-        return self.ray_alignment
+        return (*ALWAYS, *(name for name in TYPES if name in self.asked))
 
     @property
     def convention(self) -> Convention:
@@ -308,11 +283,6 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
         if self.depth_clipping_behavior == "none":
             return float("inf"), self.miss
         return self.max_distance, self.max_distance if self.depth_clipping_behavior == "max" else 0.0
-
-    @property
-    def pattern(self) -> PinholeCameraPatternCfg | None:
-        """Alias of `pinhole`."""
-        return self.pinhole
 
     @property
     def drift_spans(self) -> tuple[tuple[Range, ...], tuple[Range, ...]]:

@@ -98,8 +98,6 @@ class ContactSensorData:
     """When the first contact was, after the control step began `[env, primary]`, s; +inf where there was none."""
 
 
-ContactData = ContactSensorData
-
 REPORTED = tuple(CONTACT_FIELDS)
 FIELDS = (*REPORTED, "friction")
 TIMES = ("current_air_time", "last_air_time", "current_contact_time", "last_contact_time")
@@ -164,7 +162,9 @@ class ContactSensorCfg(SensorCfg[ContactSensorData]):
     track_friction_forces: bool = False
     """Whether `friction_forces_w` is given."""
     history_length: int = 0
-    """Ticks kept in the fields called history, one entry per physics tick; 0 keeps none."""
+    """Entries kept in the fields called history; 0 keeps none."""
+    history_of: Literal["tick", "sample"] = "tick"
+    """Whether there is one entry per physics tick or per sample."""
     evaluate: Literal["auto", "always", "on_read", "wanted"] = "auto"
     """``auto`` and ``always``: at each due tick. Others are refused: no tick may be missed."""
 

@@ -68,11 +68,15 @@ class Memory:
 
 @wp.struct
 class Rules:
-    """What the config says. `by_force`: contact is a net force above `threshold`, not a count."""
+    """What the config says.
+
+    `by_force`: contact is a net force above `threshold`, not a count; `by_sample`: a history has one entry per sample.
+    """
 
     reduce: wp.int32
     global_frame: wp.int32
     by_force: wp.int32
+    by_sample: wp.int32
     threshold: wp.float32
     dt: wp.float32
     exact_dt: wp.float64
@@ -131,17 +135,18 @@ def _put(values: wp.array[wp.float32], at: int, value: wp.vec3) -> None:
 
 
 @wp.func
-def _open(rows: Rows, memory: Memory, env: int, primary: int) -> int:
+def _open(rows: Rows, memory: Memory, rules: Rules, env: int, primary: int) -> int:
     """Begin a tick, and return where its rows begin; nothing is kept from before a reset."""
     base = (env * memory.primaries + primary) * memory.width
     ints = _ints(memory.address)
     if mode_now(rows) == FIRST:
         for k in range(memory.width):
             ints[base + k] = 0
-    entry = ints[base + wp.static(ENTRY)] - 1
-    if entry < 0:
-        entry = memory.entries - 1
-    ints[base + wp.static(ENTRY)] = entry
+    if rules.by_sample == 0 or (ints[base + wp.static(FLAGS)] & wp.static(SAMPLED)) != 0:
+        entry = ints[base + wp.static(ENTRY)] - 1
+        if entry < 0:
+            entry = memory.entries - 1
+        ints[base + wp.static(ENTRY)] = entry
     return int(base + memory.head + 2)
 
 
@@ -368,7 +373,7 @@ def slots(
     if rows.mask[env] == wp.uint8(0):
         return
     for primary in range(lane, memory.primaries, lanes):
-        here = _open(rows, memory, env, primary)
+        here = _open(rows, memory, rules, env, primary)
         out = _floats(memory.address)
         primaries = memory.primaries
         found = wp.float32(0.0)
@@ -492,7 +497,7 @@ def bodies(
     if rows.mask[env] == wp.uint8(0):
         return
     for primary in range(lane, memory.primaries, lanes):
-        here = _open(rows, memory, env, primary)
+        here = _open(rows, memory, rules, env, primary)
         out = _floats(memory.address)
         at = _at(total, env, memory.primaries, primary, 0)
         found = _floats(total.address[0])[at + total.at.found]

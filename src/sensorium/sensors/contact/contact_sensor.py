@@ -1,7 +1,7 @@
 """Contacts of chosen elements: what touches them, how hard, since when, and what happened within a control step.
 
 Axes: ``contact`` is primary * num_slots, primary-major; ``primary`` or ``body`` one per element; ``filter`` what they
-are filtered against; ``history`` physics ticks, 0 = newest. All that is called ``_w`` is in world axes.
+are filtered against; ``history`` physics ticks or samples, 0 = newest. All that is called ``_w`` is in world axes.
 
 Signs: in the contact's own frame (normal, tangent, normal x tangent), with the normal from the primary to what it
 touches, a force with x > 0 presses. Every force in world axes (``netforce``, `global_frame`, names with ``_w``, the
@@ -36,7 +36,6 @@ from sensorium.sensors.contact.contact_cfg import (
     REDUCTIONS,
     REPORTED,
     TIMES,
-    ContactData,
     ContactSensorCfg,
     ContactSensorData,
 )
@@ -208,6 +207,7 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         memory.slots, memory.entries, memory.row = cfg.slots, entries, row
         rules = kernels.Rules()
         rules.reduce, rules.global_frame = REDUCTIONS.index(cfg.reduce), int(cfg.global_frame)
+        rules.by_sample = int(cfg.history_of == "sample")
         rules.by_force, rules.threshold = int(cfg.threshold is not None), cfg.threshold or 0.0
         rules.dt, rules.exact_dt = self.clock.dt, self.clock.dt
         self._memory, self._rules = memory, rules
@@ -385,6 +385,8 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
     def history_valid(self) -> Tensor:
         """Bool [env, history]: whether an entry is of this episode; earlier entries are 0."""
         ages = torch.arange(max(self.cfg.history_length, 1), device=self.device)
+        if self.cfg.history_of == "sample":
+            return ages[None] < self.frame[:, None]
         return ages[None] <= (self.truth_tick - self.buffers.counter.first_tick)[:, None]
 
     def compute_first_contact(self, dt: float, abs_tol: float = 1e-8) -> Tensor:
@@ -462,4 +464,4 @@ def _columns(parts: Mapping[str, slice]) -> tuple[int, Any]:
     return columns.width, columns
 
 
-__all__ = ["ContactData", "ContactMatch", "ContactSensor", "ContactSensorCfg", "ContactSensorData"]
+__all__ = ["ContactMatch", "ContactSensor", "ContactSensorCfg", "ContactSensorData"]

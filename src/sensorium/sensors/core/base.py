@@ -165,6 +165,7 @@ class Sensor(Readable[CfgT, DataT]):
 
     def __init__(self, cfg: CfgT, context: SensorContext) -> None:
         self.cfg = cfg
+        self.__dict__["data_class"] = cfg.data_class or self.data_class
         self.__dict__["uses_ring_pipeline"] = self.uses_ring_pipeline  # read once: memory is made by it
         self.name = cfg.label
         self.engine, self.compute_on, self.clock = context.engine, context.compute, context.clock

@@ -76,7 +76,7 @@ class FrameTransformerCfg(MountedSensorCfg[FrameTransformerData]):
     source. World poses of the targets are then the same for each of them.
 
     Raises:
-        ConfigError: both `offset` and `source_frame_offset`, no or several selectors, two frames of one name, ...
+        ConfigError: no or several selectors, two frames of one name, ...
     """
 
     class FrameCfg(Cfg):
@@ -118,34 +118,14 @@ class FrameTransformerCfg(MountedSensorCfg[FrameTransformerData]):
 
     target_frames: tuple[FrameCfg, ...]
     """The target frames, in this order; those of one pattern in the order of the model."""
-    source_frame_offset: OffsetCfg = OffsetCfg()
-    """Pose of the source frame in the frame it is mounted on; `offset` is another name for it."""
     fields: Annotated[tuple[str, ...] | Literal["all"], some_of(FIELDS)] = "all"
     """What is computed; fields that are left out are None and cost nothing."""
-
-    def __init__(self, /, **data: Any) -> None:
-        faults = []
-        if "offset" in data:
-            offset = data.pop("offset")
-            if "source_frame_offset" in data:
-                fix = "They are two names of one thing: keep source_frame_offset."
-                faults.append(Fault("offset", shown(offset), "no offset beside source_frame_offset", fix))
-            else:
-                data["source_frame_offset"] = offset
-        _init(super().__init__, data, faults, f"{type(self).__name__}{name_in(data)}")
-        self.__dict__["offset"] = self.source_frame_offset
 
     @classmethod
     def example(cls) -> Self:
         """Return a config for `sensorium.testing.tumbling_engine`."""
         targets = (cls.FrameCfg(site="site"), cls.FrameCfg(body="world", offset=OffsetCfg(pos=(0.0, 0.0, 1.0))))
-        return cls(body="body", source_frame_offset=OffsetCfg(pos=(0.1, 0.2, 0.3)), target_frames=targets)
-
-    def replace(self, **changes: Any) -> Self:
-        """Return a copy with some fields changed, validated as a whole."""
-        if "offset" in changes and "source_frame_offset" not in changes:
-            changes["source_frame_offset"] = changes.pop("offset")
-        return super().replace(**changes)
+        return cls(body="body", offset=OffsetCfg(pos=(0.1, 0.2, 0.3)), target_frames=targets)
 
     @field_validator("target_frames", mode="before")
     @classmethod

@@ -53,32 +53,16 @@ class ImuData:
     mag_b: Annotated[Tensor, Field("field", (3,), frame="sensor", role="magnetic")]
     """Magnetic flux in the IMU frame (magnetometer), in the unit of the field it is given (tesla, gauss, ...)."""
 
-    @property
-    def lin_acc(self) -> Tensor:
-        """Alias of `lin_acc_b`."""
-        return self.lin_acc_b
-
-    @property
-    def ang_vel(self) -> Tensor:
-        """Alias of `ang_vel_b`."""
-        return self.ang_vel_b
-
-    @property
-    def mag(self) -> Tensor:
-        """Alias of `mag_b`."""
-        return self.mag_b
-
 
 FIELDS = ("pos_w", "quat_w", "projected_gravity_b", "lin_vel_b", "ang_vel_b", "lin_acc_b", "ang_acc_b", "mag_b")
 MOVING = {"lin_vel_b", "ang_vel_b", "lin_acc_b", "ang_acc_b"}
 MEASURED = ("ang_vel_b", "lin_acc_b", "mag_b")
-ALIASES = {"lin_acc": "lin_acc_b", "ang_vel": "ang_vel_b", "mag": "mag_b"}
 
 
 class ImuCfg(MountedSensorCfg[ImuData], ImuKnobs):
     """Configuration of an IMU. Knobs: per field (``noise={"ang_vel_b": 0.01}``) or by prefix (``gyro_noise=0.01``)."""
 
-    fields: Annotated[tuple[str, ...] | Literal["all"], some_of(FIELDS, ALIASES)] = MEASURED
+    fields: Annotated[tuple[str, ...] | Literal["all"], some_of(FIELDS)] = MEASURED
     """What is computed: by default what a device measures; ``"all"`` adds pose, velocities and angular acceleration."""
     gravity_bias: Vec3 | None = None
     """None: minus the env's gravity, so that the accelerometer reads specific force. A vector is added to the
@@ -98,7 +82,7 @@ class ImuCfg(MountedSensorCfg[ImuData], ImuKnobs):
     @property
     def selected(self) -> tuple[str, ...]:
         """The fields that are computed, in the order of `ImuData`."""
-        return chosen(self.fields, FIELDS, ALIASES)
+        return chosen(self.fields, FIELDS)
 
 
 @wp.struct

@@ -274,19 +274,19 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
 
     def _make_model(self) -> Any:
         cfg, model = self.cfg, Model()
-        model.carla = int(cfg.model == "carla")
+        model.dropoff = int(cfg.model == "dropoff")
         model.is_raw = int(cfg.intensity_mode == "raw")
         model.returns = RETURNS[cfg.returns]
         model.scale = cfg.intensity_scale
         model.most = math.inf if cfg.intensity_max is None else cfg.intensity_max
         model.intensity_noise = cfg.intensity_noise
-        model.attenuation = cfg.atmosphere_attenuation_rate if model.carla else cfg.attenuation
+        model.attenuation = cfg.atmosphere_attenuation_rate if model.dropoff else cfg.attenuation
         far = cfg.reference_range
         model.power = cfg.reference_reflectance * math.exp(-2.0 * cfg.attenuation * far) / far**2
         model.snr = cfg.reference_snr or 0.0
         model.threshold = -math.inf if cfg.detection_threshold is None else cfg.detection_threshold
         model.threshold_sd = cfg.detection_sd
-        model.drop = cfg.dropoff_general_rate if model.carla else cfg.drop_rate
+        model.drop = cfg.dropoff_general_rate if model.dropoff else cfg.drop_rate
         model.limit, model.zero, model.sd = cfg.dropoff_intensity_limit, cfg.dropoff_zero_intensity, cfg.noise_stddev
         model.depth = 0.5 * LIGHT_SPEED * cfg.pulse_duration
         x = np.log(np.atleast_1d([] if cfg.range_noise_snr is None else cfg.range_noise_snr).astype(np.float64))
@@ -536,7 +536,4 @@ def angles_of(directions: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np
     return np.arctan2(d[:, 1], d[:, 0]), np.arctan2(d[:, 2], np.hypot(d[:, 0], d[:, 1]))
 
 
-LidarSensor = Lidar
-LidarSensorCfg = LidarCfg
-
-__all__ = ["Lidar", "LidarCfg", "LidarData", "LidarSensor", "LidarSensorCfg"]
+__all__ = ["Lidar", "LidarCfg", "LidarData"]

@@ -60,9 +60,9 @@ PHYSICAL = ("intensity_mode", "intensity_max", "intensity_noise", "attenuation",
             "range_noise", "range_noise_snr", "channel_bias", "beam_divergence", "beam_diameter", "sub_rays", "returns",
             "pulse_duration", "reflectance")  # fmt: skip
 """Fields that only ``model="physical"`` has."""
-CARLA = ("atmosphere_attenuation_rate", "dropoff_general_rate", "dropoff_intensity_limit", "dropoff_zero_intensity",
+DROPOFF = ("atmosphere_attenuation_rate", "dropoff_general_rate", "dropoff_intensity_limit", "dropoff_zero_intensity",
          "noise_stddev")  # fmt: skip
-"""Fields that only ``model="carla"`` has, by CARLA's names."""
+"""Fields that only ``model="dropoff"`` has."""
 
 
 class LidarCfg(RayCfg[LidarData]):
@@ -83,8 +83,8 @@ class LidarCfg(RayCfg[LidarData]):
     """What is computed; ``"all"`` is all that the pattern has."""
     max_distance: Float = 200.0
     """A farther hit is a miss, m."""
-    model: Literal["physical", "carla"] = "physical"
-    """How light comes back: ``"carla"`` is that simulator's, where distance alone counts."""
+    model: Literal["physical", "dropoff"] = "physical"
+    """How light comes back: with ``"dropoff"`` distance alone counts, and faint points are lost."""
     reflectance: dict[str, Float] = {}  # noqa: RUF012
     """Reflectance by semantic label, or by name or pattern of geoms or bodies, instead of the shapes' own; later
     entries win. 1 is a white matt surface; retro-reflectors are above."""
@@ -92,7 +92,7 @@ class LidarCfg(RayCfg[LidarData]):
     """``"calibrated"``: rho |cos| exp(-2 alpha R), as devices that undo 1/R^2 show it. ``"raw"``: received power as a
     share of the reference's."""
     intensity_scale: Float = 1.0
-    """Factor on intensities, also on CARLA's: 100 shows a white surface as 100."""
+    """Factor on intensities, of both models: 100 shows a white surface as 100."""
     intensity_max: Float | None = None
     """Greatest measured intensity: retro-reflectors saturate the receiver."""
     intensity_noise: Float = 0.0
@@ -134,15 +134,15 @@ class LidarCfg(RayCfg[LidarData]):
     """Length t_p of the pulse of a beam with a footprint, s: echoes less than c t_p / 2 behind each other become one in
     between (a mixed pixel)."""
     atmosphere_attenuation_rate: Float = 0.004
-    """CARLA: intensity is exp(-a d) with this a, 1/m."""
+    """Of ``"dropoff"``: intensity is exp(-a d) with this a, 1/m."""
     dropoff_general_rate: Float = 0.45
-    """CARLA: share of rays that never leave."""
+    """Of ``"dropoff"``: share of rays that never leave."""
     dropoff_intensity_limit: Float = 0.8
-    """CARLA: points above this intensity are kept."""
+    """Of ``"dropoff"``: points above this intensity are kept."""
     dropoff_zero_intensity: Float = 0.4
-    """CARLA: probability that a point of intensity 0 is lost; linear from there to the limit, where none is."""
+    """Of ``"dropoff"``: probability that a point of intensity 0 is lost; linear from there to 0 at the limit."""
     noise_stddev: Float = 0.0
-    """CARLA: standard deviation of the points along their rays, m."""
+    """Of ``"dropoff"``: standard deviation of the points along their rays, m."""
 
     @field_validator("fields")
     @classmethod
@@ -218,10 +218,10 @@ class LidarCfg(RayCfg[LidarData]):
     @model_validator(mode="after")
     def _fits(self) -> Any:
         given = self.model_fields_set
-        for other, names in (("physical", CARLA), ("carla", PHYSICAL)):
+        for other, names in (("physical", DROPOFF), ("dropoff", PHYSICAL)):
             wrong = [name for name in names if name in given]
             if self.model == other and wrong:
-                model = "carla" if other == "physical" else "physical"
+                model = "dropoff" if other == "physical" else "physical"
                 raise bad(f'{wrong[0]}: nothing, for model="{other}" does not know it', f'Give model="{model}".')
         if self.reference_snr is None:
             for name in ("detection_threshold", "range_noise_snr"):
@@ -261,7 +261,7 @@ class LidarCfg(RayCfg[LidarData]):
     @property
     def alters_returns(self) -> bool:
         """Whether the measured returns differ from the true ones, apart from distortion and the standard chain."""
-        if self.model == "carla":
+        if self.model == "dropoff":
             return self.dropoff_general_rate > 0.0 or self.dropoff_zero_intensity > 0.0 or self.noise_stddev > 0.0
         return (
             any(getattr(self, name) is not None for name in (

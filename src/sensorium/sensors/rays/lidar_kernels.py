@@ -34,7 +34,7 @@ class Model:
     """How light comes back; see `LidarCfg` for most.
 
     Attributes:
-        carla: 1 for CARLA's model.
+        dropoff: 1 for the model of that name.
         range_x: logarithms of signal-to-noise ratios, rising; empty where the deviation is the same for all.
         range_y: logarithms of deviations; empty for none.
         power: power of the reference target.
@@ -46,7 +46,7 @@ class Model:
         bias_first: its first number per channel; empty for no bias.
     """
 
-    carla: wp.int32
+    dropoff: wp.int32
     is_raw: wp.int32
     returns: wp.int32
     scale: wp.float32
@@ -324,7 +324,7 @@ def true_scan(
         normal = found.normal[env, mount, ray]
     intensity = wp.float32(0.0)
     if wp.isfinite(t):
-        if model.carla != 0:
+        if model.dropoff != 0:
             intensity = model.scale * wp.exp(-model.attenuation * t)
         else:
             intensity = _strength(model, _power(model, tables.reflectance[shape], cosine, t), t)
@@ -387,7 +387,7 @@ def measured_scan(
         k = order[j]
         t = depths[j]
         share = model.weights[k]
-        if model.carla == 0:
+        if model.dropoff == 0:
             reflectance = tables.reflectance[found.shape[env, mount, first + k]]
             share = share * _power(model, reflectance, found.cosine[env, mount, first + k], t)
         total += share
@@ -421,7 +421,7 @@ def measured_scan(
         t = wp.float32(wp.inf)
         intensity = wp.float32(0.0)
         k = wp.int32(0)
-        if model.carla != 0:
+        if model.dropoff != 0:
             if echoes > 0 and not lost:
                 t = depths[0]
                 strength = wp.exp(-model.attenuation * t)

@@ -42,7 +42,7 @@ from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.rays.radar_cfg import FIELDS, RadarCfg, RadarData
 from sensorium.sensors.rays.radar_kernels import (
     AREA,
-    CARLA,
+    CENTRAL,
     Model,
     Motion,
     Scan,
@@ -227,9 +227,9 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
         compute, clock, cfg = self.compute_on, self.clock, self.cfg
         if self._directions is not None:
             half = [math.radians(0.5 * angle) for angle in (cfg.horizontal_fov_deg, cfg.vertical_fov_deg)]
-            is_carla = cfg.distribution == "carla"
-            size = wp.vec2(*(math.tan(angle) if is_carla else angle for angle in half))
-            inputs = [*map(wp.uint32, self.stream("rays")), CARLA if is_carla else AREA, size]
+            is_central = cfg.distribution == "central"
+            size = wp.vec2(*(math.tan(angle) if is_central else angle for angle in half))
+            inputs = [*map(wp.uint32, self.stream("rays")), CENTRAL if is_central else AREA, size]
             drawn = wp.from_torch(self._directions, dtype=wp.vec3)
             compute.launch(draw_rays, (self.num_rays,), inputs, [drawn])
         shape = raw.geom_ids if "geom_ids" in raw else self._spare["geom_ids"]
@@ -334,7 +334,4 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
         yield DebugShape("points", points[is_hit].cpu().numpy(), counts=counts)
 
 
-RadarSensor = Radar
-RadarSensorCfg = RadarCfg
-
-__all__ = ["Radar", "RadarCfg", "RadarData", "RadarSensor", "RadarSensorCfg"]
+__all__ = ["Radar", "RadarCfg", "RadarData"]

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-import torch
 from pydantic import field_validator, model_validator
 from torch import Tensor
 
@@ -41,21 +40,6 @@ class RadarData:
     geom_ids: Annotated[Tensor, Field("1", dtype="int32", kind="id")]
     """What was met: row in the sensor's `geom_names`; -1 for nothing, and for a false alarm."""
 
-    @property
-    def depth(self) -> Tensor:
-        """Alias of `range`, CARLA's word."""
-        return self.range
-
-    @property
-    def azimuth_carla(self) -> Tensor:
-        """`azimuth` with CARLA's sign: right positive, rad."""
-        return -self.azimuth
-
-    @property
-    def raw_data(self) -> Tensor:
-        """Velocity, azimuth (right positive), altitude and depth of each ray, ``[..., ray, 4]``, in CARLA's order."""
-        return torch.stack([self.velocity, self.azimuth_carla, self.altitude, self.range], dim=-1)
-
 
 FIELDS = ("range", "velocity", "azimuth", "altitude", "snr", "points_b", "geom_ids")
 ALWAYS = FIELDS[:4]
@@ -67,20 +51,20 @@ CONE = ("horizontal_fov_deg", "vertical_fov_deg", "points_per_second", "points",
 class RadarCfg(RayCfg[RadarData]):
     """Configuration of a radar. Knobs are given per field, e.g. ``noise={"range": 0.1, "velocity": 0.05}``.
 
-    Without any imperfection the measured scan is the true one, as in CARLA.
+    Without any imperfection the measured scan is the true one.
     """
 
     horizontal_fov_deg: Float = 30.0
-    """Full horizontal angle of the cone, degrees; at most 360, below 180 with CARLA's distribution."""
+    """Full horizontal angle of the cone, degrees; at most 360, below 180 with the central distribution."""
     vertical_fov_deg: Float = 30.0
-    """Full vertical angle of the cone, degrees; at most 180, and below it with CARLA's distribution."""
+    """Full vertical angle of the cone, degrees; at most 180, and below it with the central distribution."""
     points_per_second: Float = 1500.0
     """Rays per second; a sample has those of the time between two samples, rounded down."""
     points: Int | None = None
     """Rays of one sample, instead of `points_per_second`."""
-    distribution: Literal["area", "carla"] = "area"
-    """How rays lie in the cone: ``"area"`` evenly over the ellipse of azimuth and altitude; ``"carla"`` denser towards
-    the middle, on the flat end of the cone: (1, tan(h/2) u cos, tan(v/2) u sin) with u and the angle uniform."""
+    distribution: Literal["area", "central"] = "area"
+    """How rays lie in the cone: ``"area"`` evenly over the ellipse of azimuth and altitude; ``"central"`` denser
+    towards the middle, on the flat end of the cone: (1, tan(h/2) u cos, tan(v/2) u sin) with u and angle uniform."""
     pattern: OptionalPatternField = None
     """Fixed rays in the radar's frame instead of the cone; they all fire at once."""
     fields: tuple[str, ...] | Literal["all"] = ALWAYS
@@ -184,8 +168,8 @@ class RadarCfg(RayCfg[RadarData]):
                     raise bad(f"{name}: nothing beside pattern, whose rays are fixed", "Give one of the two.")
         if self.points is not None and "points_per_second" in given:
             raise bad("only one of points and points_per_second")
-        if self.distribution == "carla" and max(self.horizontal_fov_deg, self.vertical_fov_deg) >= 180.0:
-            raise bad("horizontal_fov_deg, vertical_fov_deg: below 180 degrees with distribution='carla'",
+        if self.distribution == "central" and max(self.horizontal_fov_deg, self.vertical_fov_deg) >= 180.0:
+            raise bad("horizontal_fov_deg, vertical_fov_deg: below 180 degrees with distribution='central'",
                       "Its rays end on a plane ahead; distribution='area' has no such limit.")  # fmt: skip
         if self.frame_time is not None and self.chirp_time is not None and self.frame_time < self.chirp_time:
             raise bad(f"frame_time: at least chirp_time = {self.chirp_time:g} s", "A frame has one chirp or more.")

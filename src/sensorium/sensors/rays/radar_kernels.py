@@ -16,7 +16,7 @@ from sensorium.world.mount import is_finite3
 
 NEAREST = wp.constant(1.0e-3)
 """Power is that of this distance where a target is nearer, m: 1/R^4 has no end."""
-AREA, CARLA = 0, 1
+AREA, CENTRAL = 0, 1
 """How rays lie in their cone; see `RadarCfg.distribution`."""
 
 
@@ -95,7 +95,7 @@ def draw_rays(
     size: wp.vec2,
     directions: wp.array2d[wp.vec3],
 ) -> None:
-    """Draw directions in a cone; `size` is half its angles, rad, or their tangents in CARLA's law."""
+    """Draw directions in a cone; `size` is half its angles, rad, or their tangents in the central law."""
     i, ray = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -103,7 +103,7 @@ def draw_rays(
     words = captured_words(rows, env, wp.uint32(ray), key0, key1)
     radius = word_to_uniform(words[0])
     turn = 2.0 * wp.pi * word_to_uniform(words[1])
-    if law == CARLA:
+    if law == CENTRAL:
         d = wp.vec3(1.0, size[0] * radius * wp.cos(turn), size[1] * radius * wp.sin(turn))
         directions[env, ray] = wp.normalize(d)
     else:

@@ -12,19 +12,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Generic, Literal, Self
+from typing import Annotated, Any, ClassVar, Generic, Literal
 
 import torch
 import warp as wp
 from pydantic import field_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, OffsetCfg, bad, differ
+from sensorium.cfg import Float, OffsetCfg, bad
 from sensorium.compute import Rows, kernel, recorded, sample_uniforms
 from sensorium.errors import ConfigError, nearest
 from sensorium.geometry.transforms import quat_apply, quat_level, quat_rotate_inverse
 from sensorium.measurement.record import Record, Timeline
-from sensorium.patterns import GridPatternCfg, OptionalPatternField, PatternField, Rays
+from sensorium.patterns import GridPatternCfg, PatternField, Rays
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.rays.ray_cfg import DataT, RayCfg
@@ -55,43 +55,9 @@ class RayCasterData:
     face_ids: Annotated[Tensor, Field("1", dtype="int32", kind="id")]
     """Triangle of a mesh (row of its faces) or height field that was met; -1 for others and for a miss."""
 
-    @property
-    def hit_pos_w(self) -> Tensor:
-        """Alias of `ray_hits_w`."""
-        return self.ray_hits_w
-
-    @property
-    def points(self) -> Tensor:
-        """The hits: `points_b` where that is computed, else `ray_hits_w`."""
-        return self.points_b if self.points_b is not None else self.ray_hits_w
-
-    @property
-    def ray_mesh_ids(self) -> Tensor:
-        """`geom_ids` with an axis of length 1 at the end, as Isaac Lab has it."""
-        return self.geom_ids if self.geom_ids is None else self.geom_ids.unsqueeze(-1)
-
-    @property
-    def frame_pos_w(self) -> Tensor:
-        """`pos_w` of `.data` with a mount axis in any case, `[env, mount, 3]`."""
-        return self.pos_w if self.pos_w is None or self.pos_w.dim() > 2 else self.pos_w.unsqueeze(1)
-
-    @property
-    def frame_quat_w(self) -> Tensor:
-        """`quat_w` of `.data` with a mount axis in any case, `[env, mount, 4]`."""
-        return self.quat_w if self.quat_w is None or self.quat_w.dim() > 2 else self.quat_w.unsqueeze(1)
-
 
 FIELDS = ("pos_w", "quat_w", "distances", "ray_hits_w", "points_b", "normals_w", "geom_ids", "body_ids", "face_ids")
 PER_RAY = FIELDS[2:]
-FIELD_ALIASES = {
-    "hit_pos_w": "ray_hits_w",
-    "frame_pos_w": "pos_w",
-    "frame_quat_w": "quat_w",
-    "points": "points_b",
-    "ray_mesh_ids": "geom_ids",
-}
-WORDS = {"pattern_cfg": "pattern", "min_range": "min_distance", "max_range": "max_distance"}
-"""Fields of a config that are other words for one of it, and become that."""
 Range = tuple[Float, Float]
 DriftRange = Range | dict[Literal["x", "y", "z"], Range]
 AXES: tuple[Literal["x", "y", "z"], ...] = ("x", "y", "z")
@@ -105,26 +71,11 @@ class RayScanCfg(RayCfg[DataT], Generic[DataT]):
 
     pattern: PatternField = GridPatternCfg()
     """The rays, in the sensor's frame: x forward, y left, z up."""
-    pattern_cfg: OptionalPatternField = None
-    """Alias of `pattern`, which it becomes."""
     fields: tuple[str, ...] | Literal["all"] = ("pos_w", "quat_w", "distances", "ray_hits_w")
     """What is computed; ``"all"`` adds hits in the mount's frame, normals and what was met."""
-    return_points: bool | None = None
-    """True computes the hits as well, False leaves them out; None leaves that to `fields`."""
-    return_world_frame: bool = True
-    """Whether `return_points` means `ray_hits_w`, or `points_b` in the frame of the mount."""
-    update_mesh_ids: bool = False
-    """Whether to compute `geom_ids` as well."""
-    min_range: Float | None = None
-    """Alias of `min_distance`, which it becomes."""
-    max_range: Float | None = None
-    """Alias of `max_distance`, which it becomes."""
-    ray_alignment: Literal["base", "yaw", "world"] = "base"
-    """How the rays follow their mount: wholly, about the vertical only, or not at all."""
-    attach_yaw_only: bool | None = None
-    """True is ``ray_alignment="yaw"``, False ``"base"``; `ray_alignment`, where given, wins."""
-    legacy_yaw_directions: bool = False
-    """With yaw alignment, turn the starts only and leave the directions in the world's axes, as Isaac Lab does."""
+    ray_alignment: Alignment = "base"
+    """How the rays follow their mount: wholly, about the vertical only, with their starts only and that about the
+    vertical (directions stay as the pattern has them, in world axes), or not at all."""
     drift_range: DriftRange = (0.0, 0.0)
     """Range of an error of the measured position along each world axis, m, drawn anew per env at each reset; a mapping
     has one for each axis."""
@@ -140,36 +91,20 @@ class RayScanCfg(RayCfg[DataT], Generic[DataT]):
     """Fields that are computed in any case."""
 
     def __init__(self, /, **data: Any) -> None:
-        for alias, name in WORDS.items():
-            if data.get(alias) is None:
-                continue
-            if name in data and differ(data[name], data[alias]):
-                fix = "Keep one of the two."
-                raise ConfigError.single(type(self).__name__, alias, data[alias], f"it absent beside {name}", fix)
-            data = {**data, name: data[alias]}
-            del data[alias]
         super().__init__(**data)
         config, knob = f"{type(self).__name__.split('[')[0]}({self.label!r})", self.first_imperfection
         if not self.selected:
-            fix = "return_points=False leaves the hits out."
-            raise ConfigError.single(config, "fields", self.fields, "at least one field that is computed", fix)
+            raise ConfigError.single(config, "fields", self.fields, "at least one field that is computed")
         if knob is not None and "distances" not in self.selected:
             expected = "it absent where no distances or hits are computed"
             raise ConfigError.single(config, knob, getattr(self, knob), expected, "It acts on the field distances.")
-
-    def replace(self, **changes: Any) -> Self:
-        """Return a copy with some fields changed, validated as a whole."""
-        for alias, name in WORDS.items():
-            if changes.get(alias) is not None and name not in changes:
-                changes[name] = changes.pop(alias)
-        return super().replace(**changes)
 
     @field_validator("fields")
     @classmethod
     def _known(cls, value: tuple[str, ...] | str) -> tuple[str, ...] | str:
         if not isinstance(value, str):
             for name in value:
-                if FIELD_ALIASES.get(name, name) not in cls.own_fields:
+                if name not in cls.own_fields:
                     raise bad(f"fields among {', '.join(cls.own_fields)}", nearest(name, cls.own_fields).strip())
             if not value:
                 raise bad("at least one field")
@@ -187,24 +122,10 @@ class RayScanCfg(RayCfg[DataT], Generic[DataT]):
     def selected(self) -> tuple[str, ...]:
         """The fields that are computed, in the order of the data class."""
         names = self.own_fields if self.fields == "all" else self.fields
-        wanted = {FIELD_ALIASES.get(name, name) for name in names} | set(self.always)
-        if self.update_mesh_ids:
-            wanted.add("geom_ids")
-        if self.return_points:
-            wanted.add("ray_hits_w" if self.return_world_frame else "points_b")
-        elif self.return_points is not None:
-            wanted -= {"ray_hits_w", "points_b"} - set(self.always)
+        wanted = {*names, *self.always}
         if not self.is_clean and wanted & {"ray_hits_w", "points_b"}:
             wanted.add("distances")  # the measured hits follow from them
         return tuple(name for name in self.own_fields if name in wanted)
-
-    @property
-    def alignment(self) -> Alignment:
-        """How rays follow their mount, as `RayCast` takes it."""
-        chosen = self.ray_alignment
-        if "ray_alignment" not in self.model_fields_set and self.attach_yaw_only is not None:
-            chosen = "yaw" if self.attach_yaw_only else "base"
-        return "yaw_starts" if chosen == "yaw" and self.legacy_yaw_directions else chosen
 
     @property
     def drift_spans(self) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
@@ -222,22 +143,6 @@ class RayScanCfg(RayCfg[DataT], Generic[DataT]):
 
 class RayCasterCfg(RayScanCfg[RayCasterData]):
     """Configuration of a ray caster. Knobs such as `noise` act on the distances, m; hits follow from them."""
-
-
-class RayCastSensorCfg(RayCasterCfg):
-    """Configuration of a ray caster with the defaults of mjlab: all fields, 10 m, geom groups 0 to 2, own links seen.
-
-    Its misses are ``no_hit_value=-1``; here they are +inf unless you say so.
-    """
-
-    fields: tuple[str, ...] | Literal["all"] = "all"
-    """What is computed."""
-    max_distance: Float = 10.0
-    """A farther hit is a miss, m."""
-    include_geom_groups: tuple[int, ...] | None = (0, 1, 2)
-    """Geom groups that are met, 0 to 5; None leaves that to `geometry`."""
-    exclude_own_links: bool = False
-    """Whether the other links of its robot are invisible as well."""
 
 
 @kernel
@@ -357,7 +262,7 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
             starts=pattern.starts.numpy(),
             directions=pattern.directions.numpy(),
             targets=cfg.seen,
-            alignment=cfg.alignment,
+            alignment=cfg.ray_alignment,
             offset=(cfg.offset.pos, cfg.offset.rot),
             limits=cfg.limits,
             miss=cfg.miss if cfg.is_clean else float("inf"),
@@ -502,7 +407,7 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
             self.cfg.offset.pos, dtype=torch.float32, device=self.device
         )
         directions = quat_apply(offset, self.pattern.directions.to(self.device))
-        alignment = self.cfg.alignment
+        alignment = self.cfg.ray_alignment
         turn = quat[..., None, :]
         if alignment == "world":
             turn = torch.zeros_like(turn)
@@ -546,26 +451,9 @@ def ray_field(field: Field, rays: int) -> Field:
     return replace(field, shape=(rays, *field.shape), axes=axes)
 
 
-class RayCastSensor(RayCaster, SimpleSensor[RayCastSensorCfg, RayCasterData]):
-    """Ray caster at one or several mounts, by mjlab's name and defaults."""
-
-
-RaycasterSensor = RayCaster
-RaycasterSensorCfg = RayCasterCfg
-MultiMeshRayCaster = RayCaster
-MultiMeshRayCasterCfg = RayCasterCfg
-MultiMeshRayCasterData = RayCasterData
-
 __all__ = [
-    "MultiMeshRayCaster",
-    "MultiMeshRayCasterCfg",
-    "MultiMeshRayCasterData",
-    "RayCastSensor",
-    "RayCastSensorCfg",
     "RayCaster",
     "RayCasterCfg",
     "RayCasterData",
     "RayScanCfg",
-    "RaycasterSensor",
-    "RaycasterSensorCfg",
 ]

@@ -25,6 +25,7 @@ from sensorium.patterns import PatternField, RingPatternCfg
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.rays.ray_caster import FIELDS, RayCaster, RayCasterData, RayScanCfg, ray_field
 from sensorium.spec import Field
+from sensorium.world.ray_cast import Alignment
 
 _REDUCTIONS = ("min", "max", "mean", "none")
 
@@ -49,10 +50,10 @@ class TerrainHeightCfg(RayScanCfg[TerrainHeightData]):
     """What is computed beside `heights`, `distances`, `ray_hits_w` and `normals_w`, which always are."""
     reduction: Literal["min", "max", "mean", "none"] = "min"
     """What becomes of the heights of one mount's rays."""
-    legacy_all_miss: bool = False
-    """Where all rays of a mount miss, take the mount's height in the world, from 0 to `max_distance`, as mjlab does."""
-    ray_alignment: Literal["base", "yaw", "world"] = "yaw"
-    """How the rays follow their mount: wholly, about the vertical only, or not at all."""
+    mount_height_on_miss: bool = False
+    """Where all rays of a mount miss, take the mount's height in the world, from 0 to `max_distance`."""
+    ray_alignment: Alignment = "yaw"
+    """How the rays follow their mount, see `RayCasterCfg`."""
     max_distance: Float = 10.0
     """A farther hit is a miss, m; what a miss counts as beside hits."""
 
@@ -66,7 +67,7 @@ def _heights(
     reduction: int,
     farthest: float,
     nothing: float,
-    legacy: int,
+    mount_height: int,
     pos_in: wp.array2d[wp.vec3],
     drift_in: wp.array2d[wp.vec3],
     hit_in: wp.array3d[wp.vec3],
@@ -86,7 +87,7 @@ def _heights(
         if wp.isfinite(hit_in[env, mount, ray][2]):
             hits += 1
     empty = nothing
-    if legacy != 0:
+    if mount_height != 0:
         empty = wp.clamp(z, 0.0, farthest)
     least = wp.float32(wp.inf)
     most = wp.float32(-wp.inf)
@@ -136,7 +137,7 @@ class TerrainHeight(RayCaster, SimpleSensor[TerrainHeightCfg, TerrainHeightData]
             _REDUCTIONS.index(cfg.reduction),
             cfg.max_distance,
             cfg.miss,
-            int(cfg.legacy_all_miss),
+            int(cfg.mount_height_on_miss),
             wp.from_torch(self.mount.pos_w, dtype=wp.vec3),
             wp.from_torch(moved, dtype=wp.vec3),
             record.warp.ray_hits_w,
@@ -145,7 +146,4 @@ class TerrainHeight(RayCaster, SimpleSensor[TerrainHeightCfg, TerrainHeightData]
         self.compute_on.launch(_heights, (self.mount.count,), inputs, [wp.from_torch(heights, dtype=wp.float32)])
 
 
-TerrainHeightSensor = TerrainHeight
-TerrainHeightSensorCfg = TerrainHeightCfg
-
-__all__ = ["TerrainHeight", "TerrainHeightCfg", "TerrainHeightData", "TerrainHeightSensor", "TerrainHeightSensorCfg"]
+__all__ = ["TerrainHeight", "TerrainHeightCfg", "TerrainHeightData"]

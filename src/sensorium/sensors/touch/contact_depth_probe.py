@@ -115,14 +115,9 @@ class ContactDepthProbe(DepthSensor[ContactDepthProbeCfg, ContactDepthProbeData]
     """How deep probes on a link are in the shapes around them."""
 
 
-KinematicDepthSensor = ContactDepthProbe
-KinematicDepthSensorCfg = ContactDepthProbeCfg
-
 __all__ = [
     "ContactDepthProbe",
     "ContactDepthProbeCfg",
     "ContactDepthProbeData",
     "DepthSensor",
-    "KinematicDepthSensor",
-    "KinematicDepthSensorCfg",
 ]

@@ -142,13 +142,8 @@ class ContactProbe(DepthSensor[ContactProbeCfg, ContactProbeData]):
         return flags
 
 
-KinematicContactSensor = ContactProbe
-KinematicContactSensorCfg = ContactProbeCfg
-
 __all__ = [
     "ContactProbe",
     "ContactProbeCfg",
     "ContactProbeData",
-    "KinematicContactSensor",
-    "KinematicContactSensorCfg",
 ]

@@ -37,7 +37,7 @@ class ElastomerTaxelCfg(TaxelCfg[ElastomerTaxelData]):
 
     `dilate_scale`, `normal_exponent` and, where there is shear, `shear_scale`, `contact_threshold`, `release` and
     `max_shear` may be set per env: ``sensor.set("dilate_scale", 2.0)``. The radius of a probe only says whether it is
-    one: 0 fills a place of a grid. Where there is shear, `targets` (or `track_link`, or `labels`) must say what drags.
+    one: 0 fills a place of a grid. Where there is shear, `targets` (or `labels`) must say what drags.
     """
 
     probe_local_normal: Vec3 | Places = (0.0, 0.0, 1.0)
@@ -137,10 +137,10 @@ class ElastomerTaxelCfg(TaxelCfg[ElastomerTaxelData]):
                 f"release: a depth up to contact_threshold, {self.contact_threshold:g} m, not {self.release:g}",
                 "A point that has just stuck would come off at once.",
             )
-        if self.shear_scale > 0.0 and self.targets is None and self.mesh_prim_paths is None and self.labels is None:
+        if self.shear_scale > 0.0 and self.targets is None and self.labels is None:
             raise bad(
                 "targets: the links whose surfaces drag the skin, not None",
-                'Name them, e.g. targets="cube" or track_link="cube"; shear_scale=0 leaves shear out.',
+                'Name them, e.g. targets="cube"; shear_scale=0 leaves shear out.',
             )
         if 0.0 < self.compressibility < 1.0 and self.lambda_d == 0.0 and not self.is_layer:
             raise bad("lambda_d: above 0 where compressibility is between 0 and 1", "The Gaussian has no peak.")

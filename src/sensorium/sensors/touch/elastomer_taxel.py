@@ -372,12 +372,7 @@ def _parts(points: NDArray[np.float64], size: int) -> list[NDArray[np.int64]]:
     return parts
 
 
-ElastomerDisplacementSensor = ElastomerTaxel
-ElastomerDisplacementSensorCfg = ElastomerTaxelCfg
-
 __all__ = [
-    "ElastomerDisplacementSensor",
-    "ElastomerDisplacementSensorCfg",
     "ElastomerTaxel",
     "ElastomerTaxelCfg",
     "ElastomerTaxelData",

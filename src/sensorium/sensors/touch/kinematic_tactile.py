@@ -18,7 +18,7 @@ normal for 1000 N/m at 0.01 m; the example holds.
 `surface_normals=True` takes the normal of the touched surface (the gradient of the signed distance) instead, and reads
 the force *on the link*, so its opposite: with m that outward normal and u = -v, F = k s m + b s (u . m) m + shear along
 u_t, and the torque likewise. Genesis has the shear and the twist of this variant with the opposite sign, as if friction
-drove a slide; here every part resists the motion in both variants. `legacy_shear=True` gives Genesis' numbers.
+drove a slide; here every part resists the motion in both variants. `shear_along_motion=True` has it so.
 
 `friction` mu bounds the shear by mu F_n, and the twist by 2/3 mu F_n a, F_n >= 0 then. a is the radius of the circle
 in which the surface cuts the ball, a^2 = d (2 R - d) up to a = R. This is the torque at which a flat disc under uniform
@@ -73,11 +73,6 @@ class KinematicTactileSensorData:
     torque: Annotated[Tensor, Field("N m", (3,), frame="link")]
     """Torque of each probe about the link's origin, N m; likewise."""
 
-    @property
-    def raw(self) -> Tensor:
-        """Alias of `force`."""
-        return self.force
-
 
 COEFFICIENTS = (
     "normal_stiffness", "normal_damping", "normal_exponent", "shear_scalar", "twist_scalar", "shear_stiffness",
@@ -103,10 +98,9 @@ class KinematicTactileSensorCfg(TaxelCfg[KinematicTactileSensorData]):
     twist_scalar: Float = 1.0
     """Torque per angular velocity about the normal, N m s, of each probe. Without `friction` it has no bound."""
     surface_normals: bool = False
-    """Whether forces follow the touched surface's normal and act on the link, as in newer Genesis; see the module."""
-    legacy_shear: bool = False
-    """Whether, with `surface_normals`, shear and twist have the sign that Genesis gives them, along the motion of the
-    link; for what was trained there."""
+    """Whether forces follow the touched surface's normal and act on the link, see the module."""
+    shear_along_motion: bool = False
+    """Whether, with `surface_normals`, shear and twist are along the motion of the link, as if friction drove it."""
     friction: Float | None = None
     """Coefficient mu of Coulomb: the shear is at most mu times the normal force, which then never pulls, and the twist
     at most what a disc of the size of the contact transmits before it slips. None sets no bound."""
@@ -142,10 +136,12 @@ class KinematicTactileSensorCfg(TaxelCfg[KinematicTactileSensorData]):
     @model_validator(mode="after")
     def _one_normal_each(self) -> Any:
         unit_normals(self.probe_local_normal, self)
-        if self.legacy_shear and not self.surface_normals:
-            raise bad("legacy_shear: it absent without surface_normals", "The other variant has one sign only.")
-        if self.legacy_shear and (self.friction is not None or self.shear_stiffness is not None):
-            raise bad("legacy_shear: it absent beside friction and shear_stiffness", "Genesis has neither.")
+        if self.shear_along_motion and not self.surface_normals:
+            raise bad("shear_along_motion: it absent without surface_normals", "The other variant has one sign only.")
+        if self.shear_along_motion and (self.friction is not None or self.shear_stiffness is not None):
+            raise bad(
+                "shear_along_motion: it absent beside friction and shear_stiffness", "Its shear is viscous alone."
+            )
         return self
 
 
@@ -161,7 +157,7 @@ class Law:
         twist: N m s.
         hold: stiffness of the anchor, N/m; NaN where none is kept.
         friction: NaN for no bound.
-        on_link: 1 for the surface's normals and the force on the link, 2 for that with the legacy shear.
+        on_link: 1 for the surface's normals and the force on the link, 2 for that with the shear along the motion.
     """
 
     stiffness: wp.array2d[wp.float32]
@@ -365,7 +361,7 @@ class KinematicTactileSensor(TaxelSensor[KinematicTactileSensorCfg, KinematicTac
         for name, field in zip(names, COEFFICIENTS, strict=True):
             table = self.params.table(field, self.num_envs, self.device)
             setattr(self._law, name, wp.from_torch(table, dtype=wp.float32))
-        self._law.on_link = int(cfg.surface_normals) + int(cfg.legacy_shear)
+        self._law.on_link = int(cfg.surface_normals) + int(cfg.shear_along_motion)
         self._anchor = None
         if cfg.shear_stiffness is not None:
             self._anchor = self.new_state("anchor", (self.mount.count, cfg.num_probes, 4))
@@ -398,13 +394,8 @@ class KinematicTactileSensor(TaxelSensor[KinematicTactileSensorCfg, KinematicTac
         yield DebugShape("lines", lines[is_felt].cpu().numpy(), counts=counts)
 
 
-KinematicTaxel = KinematicTactileSensor
-KinematicTaxelCfg = KinematicTactileSensorCfg
-
 __all__ = [
     "KinematicTactileSensor",
     "KinematicTactileSensorCfg",
     "KinematicTactileSensorData",
-    "KinematicTaxel",
-    "KinematicTaxelCfg",
 ]

@@ -8,7 +8,6 @@ point of all surfaces that it sees, from outside as from inside, no farther than
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -19,7 +18,7 @@ import warp as wp
 from pydantic import field_validator, model_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, as_plain, bad, numbers_in
+from sensorium.cfg import Float, as_plain, bad
 from sensorium.compute import Rows, kernel, recorded, sample_normals
 from sensorium.errors import nearest
 from sensorium.geometry.transforms import quat_apply
@@ -27,7 +26,7 @@ from sensorium.measurement.record import Record, Timeline
 from sensorium.random import normal_table
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor
-from sensorium.sensors.rays.ray_cfg import RayCfg
+from sensorium.sensors.rays.ray_cfg import DistanceCfg
 from sensorium.sensors.touch.taxels import Line, Places, checked_places
 from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
 from sensorium.world.surface_query import SurfaceQuery
@@ -47,17 +46,11 @@ class SurfaceDistanceProbeData:
     value: Annotated[Tensor, Field("1", kind="derived")]
     """What a device with the response `lookup` gives out, in the unit of that table."""
 
-    @property
-    def nearest_points(self) -> Tensor:
-        """Alias of `nearest_points_w`."""
-        return self.nearest_points_w
-
 
 FIELDS = ("distance", "nearest_points_w", "geom_ids", "value")
-ALIASES = {"nearest_points": "nearest_points_w"}
 
 
-class SurfaceDistanceProbeCfg(RayCfg[SurfaceDistanceProbeData]):
+class SurfaceDistanceProbeCfg(DistanceCfg[SurfaceDistanceProbeData]):
     """Configuration of surface distance probes. Knobs such as `noise` act on the distances, m; points follow."""
 
     probe_local_pos: Places = ((0.0, 0.0, 0.0),)
@@ -65,28 +58,16 @@ class SurfaceDistanceProbeCfg(RayCfg[SurfaceDistanceProbeData]):
     readings keep."""
     probe_radius: Float | tuple[Float, ...] = 0.5
     """How far a probe looks, m: one number, or one per probe, row by row."""
-    max_distance: Float = 0.5
-    """Alias of `probe_radius`; the largest of them."""
     fields: tuple[str, ...] | Literal["all"] = ("distance", "nearest_points_w")
     """What is computed; ``"all"`` adds whose surface it is and, where there is a `lookup`, the device's value."""
-    legacy_misses: bool = False
-    """Where nothing is in reach, show the probe's radius as distance and its own place as nearest point, as Genesis
-    does."""
+    misses_at_radius: bool = False
+    """Where nothing is in reach, show the probe's radius as distance and its own place as nearest point."""
     lookup: Line | None = None
     """Response of a device: rows (distance, value, noise), distances rising, m. Values in between are interpolated,
     beyond the ends those of the ends hold. Noise is white, its standard deviation relative to the value (0.1 is 10 %),
     as in Webots' DistanceSensor, whose tables can be used as they are. It gives the field `value`."""
 
     def __init__(self, /, **data: Any) -> None:
-        if "probe_radius" not in data and "max_distance" in data:
-            data["probe_radius"] = data["max_distance"]
-        given = data.get("probe_radius", 0.5)
-        radii = as_plain(given)
-        if "max_distance" not in data:
-            try:
-                data["max_distance"] = float(np.max(numbers_in(radii)))
-            except ValueError:  # the field itself says what is wrong with it
-                pass
         for name in ("probe_local_pos", "probe_radius", "lookup"):
             if name in data:
                 data[name] = as_plain(data[name])
@@ -98,15 +79,6 @@ class SurfaceDistanceProbeCfg(RayCfg[SurfaceDistanceProbeData]):
     def example(cls) -> Self:
         """Return a config for `sensorium.testing.tumbling_engine`."""
         return cls(body="body", probe_local_pos=((0.1, 0.0, 0.0), (0.0, 0.2, -0.1)), probe_radius=3.0)
-
-    def replace(self, **changes: Any) -> Self:
-        """Return a copy with some fields changed, validated as a whole."""
-        if "max_distance" in changes and "probe_radius" not in changes:
-            changes["probe_radius"] = changes["max_distance"]
-        elif "probe_radius" in changes and "max_distance" not in changes:
-            with contextlib.suppress(ValueError):  # the field itself says what is wrong with it
-                changes["max_distance"] = float(np.max(numbers_in(changes["probe_radius"])))
-        return super().replace(**changes)
 
     @field_validator("probe_local_pos", mode="before")
     @classmethod
@@ -126,7 +98,7 @@ class SurfaceDistanceProbeCfg(RayCfg[SurfaceDistanceProbeData]):
     def _known(cls, value: tuple[str, ...] | str) -> tuple[str, ...] | str:
         if not isinstance(value, str):
             for name in value:
-                if ALIASES.get(name, name) not in FIELDS:
+                if name not in FIELDS:
                     raise bad(f"fields among {', '.join(FIELDS)}", nearest(name, FIELDS).strip())
             if not value:
                 raise bad("at least one field")
@@ -154,10 +126,8 @@ class SurfaceDistanceProbeCfg(RayCfg[SurfaceDistanceProbeData]):
             raise bad(f"probe_radius: one number, or {self.num_probes}, one for each probe; not {len(radii)}")
         if not (radii > self.min_distance).all():
             raise bad(f"probe_radius: above min_distance = {self.min_distance:g} m")
-        if float(radii.max()) != self.max_distance:
-            raise bad(f"max_distance: the largest probe_radius, {radii.max():g} m", "Give one of the two.")
-        if self.legacy_misses and self.no_hit_value is not None:
-            raise bad("legacy_misses, no_hit_value: only one of the two")
+        if self.misses_at_radius and self.no_hit_value is not None:
+            raise bad("misses_at_radius, no_hit_value: only one of the two")
         if self.lookup is None and not isinstance(self.fields, str) and "value" in self.fields:
             raise bad("lookup: a table for the field value", "Give lookup=((distance, value, noise), ...).")
         knob = self.first_imperfection
@@ -178,14 +148,14 @@ class SurfaceDistanceProbeCfg(RayCfg[SurfaceDistanceProbeData]):
     @property
     def replaces_misses(self) -> bool:
         """Whether a miss shows something else than +inf."""
-        return self.legacy_misses or self.no_hit_value is not None
+        return self.misses_at_radius or self.no_hit_value is not None
 
     @property
     def selected(self) -> tuple[str, ...]:
         """The fields that are computed, in the order of `SurfaceDistanceProbeData`."""
         if isinstance(self.fields, str):
             return FIELDS if self.lookup is not None else FIELDS[:-1]
-        return tuple(name for name in FIELDS if name in [ALIASES.get(each, each) for each in self.fields])
+        return tuple(name for name in FIELDS if name in self.fields)
 
 
 @kernel
@@ -264,7 +234,7 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
             targets=cfg.seen,
             config=f"{type(cfg).__name__}({cfg.label!r})",
         )
-        self._shown = (None if cfg.legacy_misses else cfg.miss, cfg.legacy_misses)
+        self._shown = (None if cfg.misses_at_radius else cfg.miss, cfg.misses_at_radius)
         shape = (self.num_envs, self.mount.count, cfg.num_probes)
         self._distance = (
             None if "distance" in cfg.selected else torch.zeros(shape, dtype=torch.float32, device=self.device)
@@ -366,14 +336,7 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
         yield DebugShape("lines", lines[is_near].cpu().numpy(), counts=counts)
 
 
-Proximity = SurfaceDistanceProbe
-ProximitySensor = SurfaceDistanceProbe
-ProximityCfg = SurfaceDistanceProbeCfg
-
 __all__ = [
-    "Proximity",
-    "ProximityCfg",
-    "ProximitySensor",
     "SurfaceDistanceProbe",
     "SurfaceDistanceProbeCfg",
     "SurfaceDistanceProbeData",

@@ -380,12 +380,9 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
         return wp.from_torch(record.temperature.view(self.num_envs, -1))
 
 
-TemperatureGridSensor = TemperatureGrid
-
 __all__ = [
     "LinkThermalCfg",
     "TemperatureGrid",
     "TemperatureGridCfg",
     "TemperatureGridData",
-    "TemperatureGridSensor",
 ]

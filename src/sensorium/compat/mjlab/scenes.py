@@ -38,7 +38,7 @@ try:
     from mjlab.sensor import SensorCfg as _MjlabSensorCfg
 except ImportError as error:
     raise MissingDependencyError(
-        f"sensorium.mjlab puts sensors into scenes of mjlab, which cannot be imported here ({error}): pip install mjlab"
+        f"sensorium.compat.mjlab needs mjlab for this, which cannot be imported here ({error}): pip install mjlab"
     ) from error
 
 if TYPE_CHECKING:

@@ -1,0 +1,103 @@
+"""CARLA's words: descriptions of sensor actors, and its lidar and radar, by its names and with its defaults."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sensorium.compat.words import Words
+from sensorium.errors import ConfigError
+from sensorium.patterns import PatternField, SpinningPatternCfg
+from sensorium.sensors.rays import lidar as _lidar
+from sensorium.sensors.rays import radar as _radar
+from sensorium.wire.attributes import ActorDescription as FActorDescription
+from sensorium.wire.attributes import Attribute as FActorVariation
+from sensorium.wire.attributes import SensorDefinition as FActorDefinition
+
+
+def lidar_pattern(
+    channels: int = 32,
+    upper_fov: float = 10.0,
+    lower_fov: float = -30.0,
+    points_per_second: float = 56000.0,
+    rotation_frequency: float = 10.0,
+    horizontal_fov: float = 360.0,
+) -> SpinningPatternCfg:
+    """Return the geometry of CARLA's lidar.
+
+    Channel i is at upper - i (upper - lower) / (channels - 1), one alone at the upper end. All channels fire together,
+    points_per_second / channels times per second, and sweep the horizontal field of view clockwise once per rotation.
+    CARLA rounds the number of points to each step of its simulation; here time is continuous.
+
+    Args:
+        channels: number of lasers.
+        upper_fov: elevation of the first, deg.
+        lower_fov: elevation of the last, deg.
+        points_per_second: rays of all lasers together, 1/s.
+        rotation_frequency: sweeps per second.
+        horizontal_fov: extent in azimuth, deg.
+    """
+    for name, value in (("channels", channels), ("points_per_second", points_per_second)):
+        if not 1 <= value < math.inf:
+            raise ConfigError.single("lidar_pattern", name, value, "a number >= 1")
+    return SpinningPatternCfg(
+        elevations=tuple(np.linspace(upper_fov, lower_fov, channels).tolist()),
+        cycle_interval=channels / points_per_second,
+        rate_hz=rotation_frequency,
+        horizontal_fov=(-0.5 * horizontal_fov, 0.5 * horizontal_fov),
+        sawtooth=True,
+    )
+
+
+class LidarCfg(Words, _lidar.LidarCfg):
+    """Configuration of a lidar whose intensity falls with distance alone."""
+
+    pattern: PatternField = lidar_pattern()
+    """The rays, and when they fire."""
+    model: Literal["physical", "dropoff"] = "dropoff"
+    """How light comes back."""
+
+
+class RadarData(_radar.RadarData):
+    """One scan."""
+
+    __slots__ = ()
+
+    @property
+    def depth(self) -> Tensor:
+        """`range`."""
+        return self.range
+
+    @property
+    def azimuth_carla(self) -> Tensor:
+        """`azimuth` with CARLA's sign: right positive, rad."""
+        return -self.azimuth
+
+    @property
+    def raw_data(self) -> Tensor:
+        """Velocity, azimuth (right positive), altitude and depth of each ray, ``[..., ray, 4]``."""
+        return torch.stack([self.velocity, self.azimuth_carla, self.altitude, self.range], dim=-1)
+
+
+class RadarCfg(Words, _radar.RadarCfg):
+    """Configuration of a radar whose rays are denser towards the middle of the cone."""
+
+    data_class: ClassVar[type[Any] | None] = RadarData
+
+    distribution: Literal["area", "central"] = "central"
+    """How rays lie in the cone."""
+
+
+__all__ = [
+    "FActorDefinition",
+    "FActorDescription",
+    "FActorVariation",
+    "LidarCfg",
+    "RadarCfg",
+    "RadarData",
+    "lidar_pattern",
+]

@@ -1,0 +1,180 @@
+"""The sensors and options of Genesis' document, by its names and with its defaults.
+
+Options are configs: ``ContactSensor`` is the switch `sensorium.Contact`, and ``Contact`` its options.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field
+from torch import Tensor
+
+from sensorium.cfg import Float, Vec3
+from sensorium.compat.words import Words
+from sensorium.patterns import GridPatternCfg, PinholeCameraPatternCfg
+from sensorium.patterns import SphericalPatternCfg as SphericalPattern
+from sensorium.sensors.cameras.depth_camera import DepthCamera as DepthCameraSensor
+from sensorium.sensors.cameras.depth_camera import DepthCameraCfg
+from sensorium.sensors.contact.contact import Contact as ContactSensor
+from sensorium.sensors.contact.contact import ContactCfg as Contact
+from sensorium.sensors.contact.contact_force import ContactForce as ContactForceSensor
+from sensorium.sensors.contact.contact_force import ContactForceCfg as ContactForce
+from sensorium.sensors.inertial import imu as _imu
+from sensorium.sensors.inertial.imu import Imu as IMUSensor
+from sensorium.sensors.rays import ray_caster as _rays
+from sensorium.sensors.rays.ray_caster import RayCaster as RaycasterSensor
+from sensorium.sensors.touch import surface_distance_probe as _probe
+from sensorium.sensors.touch.elastomer_taxel import ElastomerTaxel as ElastomerDisplacementSensor
+from sensorium.sensors.touch.elastomer_taxel import ElastomerTaxelCfg
+from sensorium.sensors.touch.kinematic_tactile import KinematicTactileSensorCfg
+from sensorium.sensors.touch.surface_distance_probe import SurfaceDistanceProbe as ProximitySensor
+from sensorium.sensors.touch.temperature_grid import TemperatureGrid as TemperatureGridSensor
+from sensorium.sensors.touch.temperature_grid import TemperatureGridCfg as TemperatureGrid
+
+DepthCameraPattern = PinholeCameraPatternCfg.from_lens
+Links = str | tuple[str, ...] | None
+
+
+def GridPattern(
+    resolution: float = 0.1, size: tuple[float, float] = (2.0, 2.0), direction: Vec3 = (0.0, 0.0, -1.0)
+) -> GridPatternCfg:
+    """Return a grid; x goes fastest."""
+    return GridPatternCfg(size=size, resolution=resolution, direction=direction)
+
+
+class IMUData(_imu.ImuData):
+    """One IMU sample."""
+
+    __slots__ = ()
+
+    @property
+    def lin_acc(self) -> Tensor:
+        """`lin_acc_b`."""
+        return self.lin_acc_b
+
+    @property
+    def ang_vel(self) -> Tensor:
+        """`ang_vel_b`."""
+        return self.ang_vel_b
+
+    @property
+    def mag(self) -> Tensor:
+        """`mag_b`."""
+        return self.mag_b
+
+
+class RaycasterData(_rays.RayCasterData):
+    """One scan."""
+
+    __slots__ = ()
+
+    @property
+    def points(self) -> Tensor:
+        """The hits: `points_b` where that is computed, else `ray_hits_w`."""
+        return self.points_b if self.points_b is not None else self.ray_hits_w
+
+
+class ProximityData(_probe.SurfaceDistanceProbeData):
+    """What the probes find."""
+
+    __slots__ = ()
+
+    @property
+    def nearest_points(self) -> Tensor:
+        """`nearest_points_w`."""
+        return self.nearest_points_w
+
+
+class IMU(Words, _imu.ImuCfg):
+    """Options of an IMU."""
+
+    data_class: ClassVar[type[Any] | None] = IMUData
+
+
+def _framed(value: Any) -> Any:
+    return ("distances", "ray_hits_w" if value else "points_b") if isinstance(value, bool) else value
+
+
+class Raycaster(Words, _rays.RayCasterCfg):
+    """Options of a ray caster."""
+
+    data_class: ClassVar[type[Any] | None] = RaycasterData
+
+    min_distance: Float = Field(default=0.0, alias="min_range")
+    """A nearer hit is a miss, m."""
+    max_distance: Float = Field(default=1.0e6, alias="max_range")
+    """A farther hit is a miss, m."""
+    fields: Annotated[tuple[str, ...] | Literal["all"], BeforeValidator(_framed)] = Field(
+        default=_rays.RayCasterCfg.model_fields["fields"].default, alias="return_world_frame"
+    )
+    """What is computed; a flag says whether distances and hits are in the world's frame or in the sensor's."""
+
+
+class DepthCamera(Words, DepthCameraCfg):
+    """Options of a depth camera, whose image has the lengths of rays."""
+
+    min_distance: Float = Field(default=0.0, alias="min_range")
+    """A nearer hit is a miss, m."""
+    max_distance: Float = Field(default=1.0e6, alias="max_range")
+    """A farther hit is a miss, m."""
+    ray_length: bool = True
+    """Whether `read_image` gives the length of the ray instead of z-depth."""
+
+
+class Proximity(Words, _probe.SurfaceDistanceProbeCfg):
+    """Options of probes of the nearest surface: without one in reach they show their reach and their own place."""
+
+    data_class: ClassVar[type[Any] | None] = ProximityData
+
+    targets: Links = Field(default=None, alias="track_link")
+    """Links whose surfaces count; None for all."""
+    probe_radius: Float | tuple[Float, ...] = Field(default=0.5, alias="max_range")
+    """How far a probe looks, m."""
+    misses_at_radius: bool = True
+    """Whether a miss shows the reach and the probe's own place."""
+
+
+class ElastomerDisplacement(Words, ElastomerTaxelCfg):
+    """Options of taxels in an elastomer."""
+
+    targets: Links = Field(default=None, alias="track_link")
+    """Links that drag the skin."""
+
+
+class KinematicTaxel(Words, KinematicTactileSensorCfg):
+    """Options of taxels that feel force and torque, along the surface's normal; shear is along the link's motion."""
+
+    targets: Links = Field(default=None, alias="track_link")
+    """Links that are felt; None for all."""
+    surface_normals: bool = True
+    """Whether forces follow the touched surface's normal."""
+    shear_along_motion: bool = True
+    """Whether shear and twist are along the motion of the link."""
+
+
+__all__ = [
+    "IMU",
+    "Contact",
+    "ContactForce",
+    "ContactForceSensor",
+    "ContactSensor",
+    "DepthCamera",
+    "DepthCameraPattern",
+    "DepthCameraSensor",
+    "ElastomerDisplacement",
+    "ElastomerDisplacementSensor",
+    "GridPattern",
+    "IMUData",
+    "IMUSensor",
+    "KinematicTaxel",
+    "Proximity",
+    "ProximityData",
+    "ProximitySensor",
+    "Raycaster",
+    "RaycasterData",
+    "RaycasterSensor",
+    "SphericalPattern",
+    "TemperatureGrid",
+    "TemperatureGridSensor",
+]

@@ -1,0 +1,95 @@
+"""Every default that a contract document states is that of the class of the same name in `sensorium.compat`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from sensorium.cfg import OffsetCfg
+from sensorium.compat import MOVED
+from sensorium.errors import ConfigError
+from sensorium.stream.safe_distance import SafeDistance
+
+REQUIRED = "required"
+IDENTITY = OffsetCfg()
+SENSOR = {"prim_path": REQUIRED, "update_period": 0.0, "history_length": 0, "debug_vis": False}
+OFFSET = {"pos": (0.0, 0.0, 0.0), "rot": (1.0, 0.0, 0.0, 0.0)}
+RAYS = {"mesh_prim_paths": REQUIRED, "pattern_cfg": REQUIRED, "max_distance": 1.0e6, "drift_range": (0.0, 0.0)}
+
+DEFAULTS: dict[str, dict[str, Any]] = {
+    # omni.isaac.lab.sensors
+    "isaaclab.SensorBaseCfg": {name: value for name, value in SENSOR.items() if name != "prim_path"},
+    "isaaclab.ContactSensorCfg": SENSOR | {
+        "track_pose": False, "track_air_time": False, "filter_prim_paths_expr": (), "force_threshold": None,
+    },
+    "isaaclab.FrameTransformerCfg": SENSOR | {"source_frame_offset": IDENTITY, "target_frames": REQUIRED},
+    "isaaclab.FrameTransformerCfg.FrameCfg": {"prim_path": REQUIRED, "name": None, "offset": IDENTITY},
+    "isaaclab.OffsetCfg": OFFSET,
+    "isaaclab.RayCasterCfg": SENSOR | RAYS | {"offset": IDENTITY},
+    "isaaclab.RayCasterCfg.OffsetCfg": OFFSET,
+    "isaaclab.RayCasterCameraCfg": SENSOR | RAYS | {"data_types": ("distance_to_image_plane",)},
+    "isaaclab.RayCasterCameraCfg.OffsetCfg": OFFSET | {"convention": "ros"},
+    "isaaclab.ImuCfg": SENSOR | {"offset": IDENTITY, "gravity_bias": (0.0, 0.0, 9.81)},
+    "isaaclab.ImuCfg.OffsetCfg": OFFSET,
+    # mjlab's Sensors page
+    "mjlab.BuiltinSensorCfg": {"sensor_type": REQUIRED},
+    "mjlab.ContactSensorCfg": {
+        "primary": REQUIRED, "secondary": None, "num_slots": 1, "track_air_time": False, "history_length": 0,
+    },
+    "mjlab.ContactMatch": {"mode": REQUIRED, "pattern": REQUIRED, "entity": None},
+    "mjlab.ObjRef": {"type": REQUIRED, "name": REQUIRED, "entity": None},
+    # Genesis' Implementing Custom Sensors states none of a sensor of its own
+    "genesis.IMU": dict.fromkeys(("noise", "bias", "random_walk", "resolution", "delay", "jitter")),
+    # GeneLab's KinematicTactileSensor
+    "genelab.SensorCfg": {"name": ""},
+    "genelab.KinematicTactileSensorCfg": {
+        "name": "", "entity_name": "robot", "probe_local_pos": ((0.0, 0.0, 0.0),),
+        "probe_local_normal": (0.0, 0.0, 1.0), "probe_radius": 0.01, "probe_radius_noise": 0.0,
+        "normal_stiffness": 1000.0, "normal_damping": 1.0, "normal_exponent": 1.0, "shear_scalar": 1.0,
+        "twist_scalar": 1.0, "history_length": 0,
+    },
+}  # fmt: skip
+"""Class -> field by the document's name -> default as the document has it; a list is a tuple here."""
+
+
+def found(path: str) -> Any:
+    """Return the object at a path in `sensorium.compat`."""
+    module, *names = path.split(".")
+    value: Any = import_module(f"sensorium.compat.{module}")
+    for name in names:
+        value = getattr(value, name)
+    return value
+
+
+@pytest.mark.parametrize(
+    ("path", "name"), [(path, name) for path, fields in DEFAULTS.items() for name in fields], ids="{}".format
+)
+def test_a_default_is_that_of_the_document(path: str, name: str) -> None:
+    fields = found(path).model_fields
+    info = {info.alias or ours: info for ours, info in fields.items()}[name]
+    default = REQUIRED if info.is_required() else info.get_default(call_default_factory=True)
+    expected = DEFAULTS[path][name]
+    assert default == expected and isinstance(default, bool) == isinstance(expected, bool)
+
+
+def test_a_link_must_be_given_to_genelabs_sensor() -> None:
+    """Its document has ``link_name=""``, and the link is required."""
+    with pytest.raises(ConfigError, match="no selector"):
+        found("genelab.KinematicTactileSensorCfg")()
+
+
+def test_carlas_safe_distances_are_those_of_the_tutorial() -> None:
+    stated = {"safe_distance_front": 1.0, "safe_distance_back": 0.5, "safe_distance_lateral": 0.5}
+    assert {name: SafeDistance.definition()[name].value for name in stated} == stated
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_a_name_that_moved_is_named_by_the_error_and_there(name: str) -> None:
+    import sensorium as sn
+
+    with pytest.raises(AttributeError, match=MOVED[name].replace(".", r"\.")):
+        getattr(sn, name)
+    module, _, last = MOVED[name].rpartition(".")
+    assert hasattr(import_module(module), last)
