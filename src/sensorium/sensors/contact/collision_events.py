@@ -10,8 +10,9 @@ tick and dt the time step, its impulse is the sum of F dt over the ticks at whic
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
@@ -19,7 +20,7 @@ import warp as wp
 from pydantic import field_validator
 from torch import Tensor
 
-from sensorium.cfg import SensorCfg, bad
+from sensorium.cfg import SensorCfg, bad, must
 from sensorium.compute import Rows, is_first, kernel, recorded, tick_captured, tick_of_control
 from sensorium.errors import listed
 from sensorium.measurement.record import Record
@@ -65,26 +66,12 @@ class CollisionEventsCfg(SensorCfg[CollisionEventsData]):
     """What collides: geoms, bodies or subtrees."""
     secondary: ContactMatch | None = None
     """What they collide with; each match makes a pair with each primary. None: anything, one pair per primary."""
-    max_events: int = 16
+    max_events: Annotated[int, must(lambda n: 1 <= n <= 100_000, "a whole number >= 1, at most 100000")] = 16
     """Rows per environment and control step, at most 100,000."""
-    force_threshold: float = 0.0
+    force_threshold: Annotated[float, must(lambda n: 0.0 <= n < math.inf, "a finite force >= 0 in newton")] = 0.0
     """Net force above which a pair counts as touching, N; 0 counts every contact, also one without force."""
     persist: bool = True
     """Whether a contact that goes on from before the control step has a row in it."""
-
-    @field_validator("max_events")
-    @classmethod
-    def _rows(cls, value: int) -> int:
-        if not 1 <= value <= 100_000:
-            raise bad("a whole number >= 1, at most 100000")
-        return value
-
-    @field_validator("force_threshold")
-    @classmethod
-    def _force(cls, value: float) -> float:
-        if not 0.0 <= value < float("inf"):
-            raise bad("a finite force >= 0 in newton")
-        return value
 
     @field_validator("update_period", "rate_hz")
     @classmethod
@@ -286,11 +273,9 @@ class CollisionEvents(SimpleSensor[CollisionEventsCfg, CollisionEventsData]):
 
     def fields(self) -> Mapping[str, Field]:
         """Return the fields with `max_events` rows."""
-        out = {}
-        for name, field in super().fields().items():
-            shape = (self.cfg.max_events, *field.shape[1:]) if field.shape else ()
-            out[name] = Field(field.unit, shape, field.axes, field.dtype, field.frame, field.kind, field.role)
-        return out
+        rows = self.cfg.max_events
+        return {name: replace(field, shape=(rows, *field.shape[1:])) if field.shape else field
+                for name, field in super().fields().items()}  # fmt: skip
 
     def setup(self) -> None:
         """Make the memory of pairs and envs."""
