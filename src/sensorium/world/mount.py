@@ -37,7 +37,10 @@ def is_finite4(v: wp.vec4) -> wp.bool:
 
 @wp.struct
 class Mounts:
-    """The mounts of one sensor and the state of their bodies, for its kernels; see `MountView.warp_state`."""
+    """The mounts of one sensor and the state of their bodies, for its kernels; see `MountView.warp_state`.
+
+    Kernels take an array of one: a thread copies a struct that it gets as a whole, which costs more than the pose.
+    """
 
     body: wp.array[wp.int32]
     offset_pos: wp.array2d[wp.vec3]
@@ -50,42 +53,42 @@ class Mounts:
 
 
 @wp.func
-def mount_pose(mounts: Mounts, env: int, mount: int):  # type: ignore[no-untyped-def]  # Warp infers it
+def mount_pose(mounts: wp.array[Mounts], env: int, mount: int):  # type: ignore[no-untyped-def]  # Warp infers it
     """Return position and orientation of a mount in the world."""
-    pos = mounts.offset_pos[env, mount]
-    quat = mounts.offset_quat[env, mount]
-    body = mounts.body[mount]
+    pos = mounts[0].offset_pos[env, mount]
+    quat = mounts[0].offset_quat[env, mount]
+    body = mounts[0].body[mount]
     if body >= 0:
-        turn = mounts.body_quat[env, body]
-        pos = mounts.body_pos[env, body] + quat_rotate(turn, pos)
+        turn = mounts[0].body_quat[env, body]
+        pos = mounts[0].body_pos[env, body] + quat_rotate(turn, pos)
         quat = quat_multiply(turn, quat)
     return pos, quat
 
 
 @wp.func
-def mount_motion(mounts: Mounts, env: int, mount: int):  # type: ignore[no-untyped-def]  # Warp infers it
+def mount_motion(mounts: wp.array[Mounts], env: int, mount: int):  # type: ignore[no-untyped-def]  # Warp infers it
     """Return position, orientation, velocity and angular velocity of a mount in the world, and its arm: see above d."""
-    arm = mounts.offset_pos[env, mount]
-    quat = mounts.offset_quat[env, mount]
+    arm = mounts[0].offset_pos[env, mount]
+    quat = mounts[0].offset_quat[env, mount]
     pos = arm
     lin_vel = wp.vec3()
     ang_vel = wp.vec3()
-    body = mounts.body[mount]
+    body = mounts[0].body[mount]
     if body >= 0:
-        turn = mounts.body_quat[env, body]
+        turn = mounts[0].body_quat[env, body]
         arm = quat_rotate(turn, arm)
         quat = quat_multiply(turn, quat)
-        pos = mounts.body_pos[env, body] + arm
-        if mounts.body_lin_vel.shape[0] > 0:
-            ang_vel = mounts.body_ang_vel[env, body]
-            lin_vel = mounts.body_lin_vel[env, body] + wp.cross(ang_vel, arm)
+        pos = mounts[0].body_pos[env, body] + arm
+        if mounts[0].body_lin_vel.shape[0] > 0:
+            ang_vel = mounts[0].body_ang_vel[env, body]
+            lin_vel = mounts[0].body_lin_vel[env, body] + wp.cross(ang_vel, arm)
     return pos, quat, lin_vel, ang_vel, arm
 
 
 @kernel
 def _pose(
     rows: Rows,
-    mounts: Mounts,
+    mounts: wp.array[Mounts],
     pos_out: wp.array2d[wp.vec3],
     quat_out: wp.array2d[wp.vec4],
     bad_out: wp.array2d[wp.uint8],
@@ -107,7 +110,7 @@ def _pose(
 def _motion(
     rows: Rows,
     order: int,
-    mounts: Mounts,
+    mounts: wp.array[Mounts],
     body_lin_in: wp.array2d[wp.vec3],
     body_ang_in: wp.array2d[wp.vec3],
     lin_out: wp.array2d[wp.vec3],
@@ -121,13 +124,13 @@ def _motion(
         return
     lin = wp.vec3()
     ang = wp.vec3()
-    body = mounts.body[mount]
+    body = mounts[0].body[mount]
     if body >= 0:
-        d = quat_rotate(mounts.body_quat[env, body], mounts.offset_pos[env, mount])
+        d = quat_rotate(mounts[0].body_quat[env, body], mounts[0].offset_pos[env, mount])
         ang = body_ang_in[env, body]
         lin = body_lin_in[env, body] + wp.cross(ang, d)
         if order == 2:
-            w = mounts.body_ang_vel[env, body]
+            w = mounts[0].body_ang_vel[env, body]
             lin = lin + wp.cross(w, wp.cross(w, d))
     lin_out[env, mount] = lin
     ang_out[env, mount] = ang
@@ -178,6 +181,7 @@ class MountView:
         self.body_names = tuple("world" if frame.body < 0 else bodies[frame.body] for frame in frames)
         self._views: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
         self._versions: dict[str, tuple[bool, int]] = {}
+        self._states: dict[bool, tuple[Any, Any]] = {}
 
     def __repr__(self) -> str:
         pairs = zip(self.names, self.body_names, strict=True)
@@ -202,6 +206,8 @@ class MountView:
 
         `mount_pose` and `mount_motion` read them there. Needs BODY_POSE, and BODY_VELOCITY where asked for.
         """
+        if velocities in self._states:
+            return self._states[velocities][1]
         array, mounts = self._engine.array, Mounts()
         mounts.body, mounts.offset_pos, mounts.offset_quat = self.warp_inputs
         mounts.body_pos = wp.from_torch(array("body_pos_w"), dtype=wp.vec3)
@@ -209,7 +215,9 @@ class MountView:
         if velocities:
             mounts.body_lin_vel = wp.from_torch(array("body_lin_vel_w"), dtype=wp.vec3)
             mounts.body_ang_vel = wp.from_torch(array("body_ang_vel_w"), dtype=wp.vec3)
-        return mounts
+        state = wp.array([mounts], dtype=Mounts, device=self._compute.wp_device)
+        self._states[velocities] = mounts, state
+        return state
 
     def _view(self, what: str, width: int) -> tuple[torch.Tensor, torch.Tensor]:
         views = self._views.get(what)

@@ -149,7 +149,7 @@ class ForceTask:
     """One sensor, for the kernel."""
 
     touching: Touching
-    mounts: Mounts
+    mounts: wp.array[Mounts]
     force: wp.array2d[wp.vec3]
     bad: wp.array2d[wp.uint8]
     any_bad: wp.array[wp.int32]
@@ -160,7 +160,7 @@ def _force(rows: Rows, tasks: wp.array[ForceTask]) -> None:
     k, i, mount = wp.tid()
     env = rows.start + i
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.mounts.body.shape[0]:
+    if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
         return
     _pos, turn = mount_pose(t.mounts, env, mount)
     force = net_force(t.touching, env, mount)

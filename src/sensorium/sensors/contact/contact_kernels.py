@@ -455,7 +455,7 @@ def slots(
 class Poses:
     """Where the bodies are; arrays of length 0 where that is not asked for."""
 
-    bodies: Mounts
+    bodies: wp.array[Mounts]
     pos: wp.array2d[wp.vec3]
     quat: wp.array2d[wp.vec4]
 

@@ -81,7 +81,7 @@ class BodyStateCfg(MountedSensorCfg[BodyStateData]):
 class BodyStateTask:
     """One sensor, for the kernel. Of outputs, a length of 0 means that one is not needed."""
 
-    mounts: Mounts
+    mounts: wp.array[Mounts]
     # Output
     pos_w: wp.array2d[wp.vec3]
     quat_w: wp.array2d[wp.vec4]
@@ -96,7 +96,7 @@ def _body_state(rows: Rows, tasks: wp.array[BodyStateTask]) -> None:
     k, i, mount = wp.tid()
     env = rows.start + i
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.mounts.body.shape[0]:
+    if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
         return
     p, q, v, w, _arm = mount_motion(t.mounts, env, mount)
     flag = wp.uint8(0)

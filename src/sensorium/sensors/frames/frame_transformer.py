@@ -173,14 +173,14 @@ class _Target(NamedTuple):
 
 
 @wp.func
-def _body_pose(mounts: Mounts, env: int, mount: int):  # type: ignore[no-untyped-def]  # Warp infers it
+def _body_pose(mounts: wp.array[Mounts], env: int, mount: int):  # type: ignore[no-untyped-def]  # Warp infers it
     """Return position and orientation of the body that a frame is on."""
     pos = wp.vec3()
     quat = wp.vec4(1.0, 0.0, 0.0, 0.0)
-    body = mounts.body[mount]
+    body = mounts[0].body[mount]
     if body >= 0:
-        pos = mounts.body_pos[env, body]
-        quat = mounts.body_quat[env, body]
+        pos = mounts[0].body_pos[env, body]
+        quat = mounts[0].body_quat[env, body]
     return pos, quat
 
 
@@ -196,8 +196,8 @@ def _upper(q: wp.vec4) -> wp.vec4:
 class FramesTask:
     """One sensor, for the kernel."""
 
-    sources: Mounts
-    targets: Mounts
+    sources: wp.array[Mounts]
+    targets: wp.array[Mounts]
     # Output; a first axis of length 0 means that the field is not selected
     target_pos_source: wp.array3d[wp.vec3]
     target_quat_source: wp.array3d[wp.vec4]
@@ -214,11 +214,11 @@ def _frames(rows: Rows, tasks: wp.array[FramesTask]) -> None:
     k, i, mount, target = wp.tid()
     env = rows.start + i
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.sources.body.shape[0] or target >= t.targets.body.shape[0]:
+    if rows.mask[env] == wp.uint8(0) or mount >= t.sources[0].body.shape[0] or target >= t.targets[0].body.shape[0]:
         return
     p_s, turn_s = _body_pose(t.sources, env, mount)
-    d_s = quat_rotate(turn_s, t.sources.offset_pos[env, mount])
-    q_s = quat_multiply(turn_s, t.sources.offset_quat[env, mount])
+    d_s = quat_rotate(turn_s, t.sources[0].offset_pos[env, mount])
+    q_s = quat_multiply(turn_s, t.sources[0].offset_quat[env, mount])
     if target == 0:  # one thread speaks for the mount
         if t.source_pos_w.shape[0] > 0:
             t.source_pos_w[env, mount] = p_s + d_s
@@ -227,7 +227,7 @@ def _frames(rows: Rows, tasks: wp.array[FramesTask]) -> None:
         flag = wp.uint8(0)
         if not (is_finite3(p_s) and is_finite4(turn_s)):
             flag = wp.uint8(1)
-        for other in range(t.targets.body.shape[0]):
+        for other in range(t.targets[0].body.shape[0]):
             p, q = _body_pose(t.targets, env, other)
             if not (is_finite3(p) and is_finite4(q)):
                 flag = wp.uint8(1)
@@ -235,8 +235,8 @@ def _frames(rows: Rows, tasks: wp.array[FramesTask]) -> None:
         if flag != wp.uint8(0):
             t.any_bad[0] = 1
     p_t, turn_t = _body_pose(t.targets, env, target)
-    d_t = quat_rotate(turn_t, t.targets.offset_pos[env, target])
-    q_t = quat_multiply(turn_t, t.targets.offset_quat[env, target])
+    d_t = quat_rotate(turn_t, t.targets[0].offset_pos[env, target])
+    q_t = quat_multiply(turn_t, t.targets[0].offset_quat[env, target])
     if t.target_pos_source.shape[0] > 0:
         # the bodies' origins first: far from the world's origin, offsets would lose their last digits to them
         t.target_pos_source[env, mount, target] = quat_rotate_inverse(q_s, (p_t - p_s) + (d_t - d_s))

@@ -150,7 +150,7 @@ class BarometerTask:
     warm: F64
     coefficients: wp.vec3
     wind: wp.vec3
-    mounts: Mounts
+    mounts: wp.array[Mounts]
     # Memory of the lag: z and excess pressure at the last sample, how far the response is behind, and the tick
     last_z: wp.array2d[wp.float32]
     last_excess: wp.array2d[wp.float32]
@@ -168,7 +168,7 @@ def _air(rows: Rows, tasks: wp.array[BarometerTask]) -> None:
     k, i, mount = wp.tid()
     env = rows.start + i
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.mounts.body.shape[0]:
+    if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
         return
     p, _turn = mount_pose(t.mounts, env, mount)
     t.bad[env, mount] = wp.uint8(0)
@@ -185,7 +185,7 @@ def _response(rows: Rows, tasks: wp.array[BarometerTask]) -> None:
     k, i, mount = wp.tid()
     env = rows.start + i
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.mounts.body.shape[0]:
+    if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
         return
     p, q, v, _w, _arm = mount_motion(t.mounts, env, mount)
     height = F64(p[2]) + t.altitude_offset
@@ -222,7 +222,7 @@ def _altitude(rows: Rows, tasks: wp.array[BarometerTask]) -> None:
     k, i, mount = wp.tid()
     env = rows.start + i
     t = tasks[k]
-    if rows.mask[env] != wp.uint8(0) and mount < t.mounts.body.shape[0]:
+    if rows.mask[env] != wp.uint8(0) and mount < t.bad.shape[1]:
         t.altitude[env, mount] = wp.float32(isa_altitude(F64(t.pressure[env, mount])))
 
 

@@ -150,7 +150,7 @@ class GnssCfg(MountedSensorCfg[GnssData], GnssKnobs):
 class GnssTask:
     """One receiver, for the kernels."""
 
-    mounts: Mounts
+    mounts: wp.array[Mounts]
     # World
     east: wp.vec3
     north: wp.vec3
@@ -203,7 +203,7 @@ def _truth(rows: Rows, tasks: wp.array[GnssTask]) -> None:
     k, i, mount = wp.tid()
     env = rows.start + i
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.mounts.body.shape[0]:
+    if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
         return
     p, _q, v, _w, _arm = mount_motion(t.mounts, env, mount)
     enu = wp.vec3(wp.dot(t.east, p), wp.dot(t.north, p), p[2])
@@ -249,7 +249,7 @@ def _wander(rows: Rows, tasks: wp.array[GnssTask]) -> None:
     k, i, mount = wp.tid()
     env = rows.start + i
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.mounts.body.shape[0]:
+    if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
         return
     captured = tick_captured(rows)
     w4 = sample_normals(rows, env, wp.uint32(mount), t.key0, t.key1, t.normals)
@@ -273,7 +273,7 @@ def _report(rows: Rows, tasks: wp.array[GnssTask]) -> None:
     k, i, mount = wp.tid()
     env = rows.start + i
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.mounts.body.shape[0]:
+    if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
         return
     p = t.pos[env, mount]
     v = t.vel[env, mount]

@@ -91,7 +91,7 @@ class ImuTask:
 
     dt: wp.float32
     difference: wp.int32
-    mounts: Mounts
+    mounts: wp.array[Mounts]
     # Engine; the magnetic field may have one row for all envs
     body_lin_acc: wp.array2d[wp.vec3]
     body_ang_acc: wp.array2d[wp.vec3]
@@ -120,12 +120,12 @@ def _imu(rows: Rows, tasks: wp.array[ImuTask]) -> None:
     k, i, mount = wp.tid()
     env = rows.start + i
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.mounts.body.shape[0]:
+    if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
         return
     p, q, v, w, d = mount_motion(t.mounts, env, mount)
     a = wp.vec3()
     alpha = wp.vec3()
-    body = t.mounts.body[mount]
+    body = t.mounts[0].body[mount]
     if body >= 0 and t.body_ang_acc.shape[0] > 0:
         alpha = t.body_ang_acc[env, body]
         a = t.body_lin_acc[env, body] + wp.cross(alpha, d) + wp.cross(w, wp.cross(w, d))

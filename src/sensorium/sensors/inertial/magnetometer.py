@@ -169,7 +169,7 @@ class Iron:
 class FluxTask:
     """One magnetometer, for the kernel of the truth."""
 
-    mounts: Mounts
+    mounts: wp.array[Mounts]
     magnetic: wp.array[wp.vec3]
     # Dipoles; the moments hold mu0/4pi and the conversion to the field's unit
     dipole_pos: wp.array[wp.vec3]
@@ -196,7 +196,7 @@ def _flux(rows: Rows, tasks: wp.array[FluxTask]) -> None:
     k, i, mount = wp.tid()
     env = rows.start + i
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.mounts.body.shape[0]:
+    if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
         return
     p, q = mount_pose(t.mounts, env, mount)
     flux = t.magnetic[env % t.magnetic.shape[0]]

@@ -113,7 +113,7 @@ class SoftwareTask:
     com: wp.vec3
     inertia: wp.vec3
     tares_at_reset: wp.int32
-    mounts: Mounts
+    mounts: wp.array[Mounts]
     gravity: wp.array[wp.vec3]
     body_lin_acc: wp.array2d[wp.vec3]
     body_ang_acc: wp.array2d[wp.vec3]
@@ -130,20 +130,20 @@ def _software(rows: Rows, tasks: wp.array[SoftwareTask]) -> None:
     k, i, mount = wp.tid()
     env = rows.start + i
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.mounts.body.shape[0]:
+    if rows.mask[env] == wp.uint8(0) or mount >= t.force.shape[1]:
         return
     f = t.force[env, mount]
     m = t.torque[env, mount]
     if t.gravity.shape[0] > 0:
-        body = t.mounts.body[mount]
-        offset = t.mounts.offset_quat[env, mount]
-        turn = quat_multiply(t.mounts.body_quat[env, body], offset)
+        body = t.mounts[0].body[mount]
+        offset = t.mounts[0].offset_quat[env, mount]
+        turn = quat_multiply(t.mounts[0].body_quat[env, body], offset)
         load = quat_rotate_inverse(turn, -t.gravity[env])
         spin = wp.vec3()
         if t.body_ang_acc.shape[0] > 0:
-            w = quat_rotate_inverse(turn, t.mounts.body_ang_vel[env, body])
+            w = quat_rotate_inverse(turn, t.mounts[0].body_ang_vel[env, body])
             alpha = quat_rotate_inverse(turn, t.body_ang_acc[env, body])
-            c = t.com + quat_rotate_inverse(offset, t.mounts.offset_pos[env, mount])
+            c = t.com + quat_rotate_inverse(offset, t.mounts[0].offset_pos[env, mount])
             load = load + quat_rotate_inverse(turn, t.body_lin_acc[env, body])
             load = load + wp.cross(alpha, c) + wp.cross(w, wp.cross(w, c))
             spin = wp.cw_mul(t.inertia, alpha) + wp.cross(w, wp.cw_mul(t.inertia, w))

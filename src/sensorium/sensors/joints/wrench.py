@@ -30,7 +30,7 @@ class WrenchTask:
 
     sign: wp.float32
     axes: wp.int32
-    mounts: Mounts
+    mounts: wp.array[Mounts]
     parents: wp.array[wp.int32]
     parent_force: wp.array2d[wp.vec3]
     parent_torque: wp.array2d[wp.vec3]
@@ -45,22 +45,22 @@ def _wrench(rows: Rows, tasks: wp.array[WrenchTask]) -> None:
     k, i, mount = wp.tid()
     env = rows.start + i
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.mounts.body.shape[0]:
+    if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
         return
-    body = t.mounts.body[mount]
-    child = t.mounts.body_quat[env, body]
-    arm = quat_rotate(child, t.mounts.offset_pos[env, mount])
+    body = t.mounts[0].body[mount]
+    child = t.mounts[0].body_quat[env, body]
+    arm = quat_rotate(child, t.mounts[0].offset_pos[env, mount])
     force = t.sign * t.parent_force[env, body]
     torque = t.sign * t.parent_torque[env, body] - wp.cross(arm, force)
     turn = wp.vec4(1.0, 0.0, 0.0, 0.0)
     if t.axes == wp.static(JOINT):
-        turn = quat_multiply(child, t.mounts.offset_quat[env, mount])
+        turn = quat_multiply(child, t.mounts[0].offset_quat[env, mount])
     elif t.axes == wp.static(CHILD):
         turn = child
     elif t.axes == wp.static(PARENT):
         parent = t.parents[mount]
         if parent >= 0:
-            turn = t.mounts.body_quat[env, parent]
+            turn = t.mounts[0].body_quat[env, parent]
     t.force[env, mount] = quat_rotate_inverse(turn, force)
     t.torque[env, mount] = quat_rotate_inverse(turn, torque)
     flag = wp.uint8(0)
