@@ -115,7 +115,7 @@ def _magnitude(rows: Rows, tasks: wp.array[MagnitudeTask]) -> None:
     k, i, mount = wp.tid()
     env = rows.start + i
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.touching.count:
+    if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
         return
     force = net_force(t.touching, env, mount)
     t.force[env, mount] = wp.length(force)

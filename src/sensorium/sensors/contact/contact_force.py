@@ -108,37 +108,33 @@ def reports(cfg: Any, model: Named, reduce: ContactReduce = "netforce") -> list[
 
 @wp.struct
 class Touching:
-    """The reports of a sensor's mounts, see `reports`: addresses of arrays `[env, mount, (found, force)]`."""
+    """The reports of a sensor's mounts `[env, mount, (found, force)]`, see `reports`: that of all contacts first."""
 
-    reports: wp.array[wp.uint64]
-    count: wp.int32
-    """Of mounts."""
+    total: wp.array3d[wp.float32]
+    ignored: wp.array[wp.uint64]
+    """Addresses."""
 
 
 def touching(sensor: SimpleSensor[Any, Any], requirements: Iterable[Requirement]) -> Any:
     """Return where a kernel finds the reports of a sensor's mounts."""
-    addresses = [sensor.engine.array(contact_array(requirement)).data_ptr() for requirement in requirements]
+    total, *ignored = (sensor.engine.array(contact_array(requirement))[:, :, 0] for requirement in requirements)
     t = Touching()
-    t.reports = wp.array(addresses, dtype=wp.uint64, device=sensor.compute_on.wp_device)
-    t.count = sensor.mount.count
+    t.total = wp.from_torch(total)
+    addresses = [report.data_ptr() for report in ignored]
+    t.ignored = wp.array(addresses, dtype=wp.uint64, device=sensor.compute_on.wp_device)
     return t
 
 
 @wp.func
 def net_force(t: Touching, env: int, mount: int) -> wp.vec3:
     """Return the force of all contacts less those with ignored bodies, exactly 0 without a contact."""
-    found = wp.float32(0.0)
-    force = wp.vec3()
-    at = 4 * (env * t.count + mount)
-    for k in range(t.reports.shape[0]):
-        report = wp.array(ptr=t.reports[k], shape=(2147483647,), dtype=wp.float32)
-        one = wp.vec3(report[at + 1], report[at + 2], report[at + 3])
-        if k == 0:
-            found = report[at]
-            force = one
-        else:
-            found = found - report[at]
-            force = force - one
+    found = t.total[env, mount, 0]
+    force = wp.vec3(t.total[env, mount, 1], t.total[env, mount, 2], t.total[env, mount, 3])
+    for k in range(t.ignored.shape[0]):
+        report = wp.array(ptr=t.ignored[k], shape=(2147483647,), dtype=wp.float32)
+        at = 4 * (env * t.total.shape[1] + mount)
+        found = found - report[at]
+        force = force - wp.vec3(report[at + 1], report[at + 2], report[at + 3])
     if found == 0.0:
         force = wp.vec3()
     return force
@@ -157,19 +153,20 @@ class ForceTask:
 
 @kernel
 def _force(rows: Rows, tasks: wp.array[ForceTask]) -> None:
-    k, i, mount = wp.tid()
+    k, i = wp.tid()
     env = rows.start + i
-    t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
+    if rows.mask[env] == wp.uint8(0):
         return
-    _pos, turn = mount_pose(t.mounts, env, mount)
-    force = net_force(t.touching, env, mount)
-    t.force[env, mount] = quat_rotate_inverse(turn, force)
-    flag = wp.uint8(0)
-    if not (is_finite3(force) and is_finite4(turn)):
-        flag = wp.uint8(1)
-        t.any_bad[0] = 1
-    t.bad[env, mount] = flag
+    t = tasks[k]
+    for mount in range(t.bad.shape[1]):
+        _pos, turn = mount_pose(t.mounts, env, mount)
+        force = net_force(t.touching, env, mount)
+        t.force[env, mount] = quat_rotate_inverse(turn, force)
+        flag = wp.uint8(0)
+        if not (is_finite3(force) and is_finite4(turn)):
+            flag = wp.uint8(1)
+            t.any_bad[0] = 1
+        t.bad[env, mount] = flag
 
 
 class ContactForce(SimpleSensor[ContactForceCfg, ContactForceData]):
@@ -213,7 +210,7 @@ class ContactForce(SimpleSensor[ContactForceCfg, ContactForceData]):
         t = ForceTask()
         t.touching, t.mounts, t.force = self._touching, self.mount.warp_state(), raw.warp.force
         t.bad, t.any_bad = self.buffers.bad_wp, self.clock.bad_wp
-        self.compute_on.launch_task(_force, (self.mount.count,), t)
+        self.compute_on.launch_task(_force, (), t)
 
     def post_process(self, data: Record, timeline: Timeline, *, is_measured: bool) -> Tensor:
         """Clip, then drop what is below the deadband."""

@@ -117,57 +117,57 @@ class ImuTask:
 
 @kernel
 def _imu(rows: Rows, tasks: wp.array[ImuTask]) -> None:
+    # tasks[k] is not taken into a variable: so large a struct would be copied for each thread
     k, i, mount = wp.tid()
     env = rows.start + i
-    t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
+    if rows.mask[env] == wp.uint8(0) or mount >= tasks[k].bad.shape[1]:
         return
-    p, q, v, w, d = mount_motion(t.mounts, env, mount)
+    p, q, v, w, d = mount_motion(tasks[k].mounts, env, mount)
     a = wp.vec3()
     alpha = wp.vec3()
-    body = t.mounts[0].body[mount]
-    if body >= 0 and t.body_ang_acc.shape[0] > 0:
-        alpha = t.body_ang_acc[env, body]
-        a = t.body_lin_acc[env, body] + wp.cross(alpha, d) + wp.cross(w, wp.cross(w, d))
+    body = tasks[k].mounts[0].body[mount]
+    if body >= 0 and tasks[k].body_ang_acc.shape[0] > 0:
+        alpha = tasks[k].body_ang_acc[env, body]
+        a = tasks[k].body_lin_acc[env, body] + wp.cross(alpha, d) + wp.cross(w, wp.cross(w, d))
     flag = wp.uint8(0)
-    if t.difference != 0:
+    if tasks[k].difference != 0:
         captured = tick_captured(rows)
-        elapsed = captured - t.last_tick[env]
+        elapsed = captured - tasks[k].last_tick[env]
         if is_first(rows, env) or elapsed <= 0:
             flag = wp.static(wp.uint8(NO_SAMPLE_BEFORE))
         else:
-            a = (v - t.last_lin_vel[env, mount]) / (float(elapsed) * t.dt)
-            alpha = (w - t.last_ang_vel[env, mount]) / (float(elapsed) * t.dt)
-        t.last_lin_vel[env, mount] = v
-        t.last_ang_vel[env, mount] = w
+            a = (v - tasks[k].last_lin_vel[env, mount]) / (float(elapsed) * tasks[k].dt)
+            alpha = (w - tasks[k].last_ang_vel[env, mount]) / (float(elapsed) * tasks[k].dt)
+        tasks[k].last_lin_vel[env, mount] = v
+        tasks[k].last_ang_vel[env, mount] = w
         # last_tick is advanced once per env, by _imu_tick, after all mounts have read it
     if not (
         is_finite3(p) and is_finite4(q) and is_finite3(v) and is_finite3(w) and is_finite3(a) and is_finite3(alpha)
     ):
         flag = wp.uint8(1)
-        t.any_bad[0] = 1
-    t.bad[env, mount] = flag
-    if t.pos_w.shape[0] > 0:
-        t.pos_w[env, mount] = p
-    if t.quat_w.shape[0] > 0:
-        t.quat_w[env, mount] = q
-    if t.projected_gravity_b.shape[0] > 0:
-        t.projected_gravity_b[env, mount] = quat_rotate_inverse(q, wp.normalize(t.gravity[env]))
-    if t.lin_vel_b.shape[0] > 0:
-        t.lin_vel_b[env, mount] = quat_rotate_inverse(q, v)
-    if t.ang_vel_b.shape[0] > 0:
-        t.ang_vel_b[env, mount] = quat_rotate_inverse(q, w)
-    if t.lin_acc_b.shape[0] > 0:
+        tasks[k].any_bad[0] = 1
+    tasks[k].bad[env, mount] = flag
+    if tasks[k].pos_w.shape[0] > 0:
+        tasks[k].pos_w[env, mount] = p
+    if tasks[k].quat_w.shape[0] > 0:
+        tasks[k].quat_w[env, mount] = q
+    if tasks[k].projected_gravity_b.shape[0] > 0:
+        tasks[k].projected_gravity_b[env, mount] = quat_rotate_inverse(q, wp.normalize(tasks[k].gravity[env]))
+    if tasks[k].lin_vel_b.shape[0] > 0:
+        tasks[k].lin_vel_b[env, mount] = quat_rotate_inverse(q, v)
+    if tasks[k].ang_vel_b.shape[0] > 0:
+        tasks[k].ang_vel_b[env, mount] = quat_rotate_inverse(q, w)
+    if tasks[k].lin_acc_b.shape[0] > 0:
         f = a
-        if t.force_bias.shape[0] > 0:
-            f = f + t.force_bias[0]
+        if tasks[k].force_bias.shape[0] > 0:
+            f = f + tasks[k].force_bias[0]
         else:
-            f = f - t.gravity[env]
-        t.lin_acc_b[env, mount] = quat_rotate_inverse(q, f)
-    if t.ang_acc_b.shape[0] > 0:
-        t.ang_acc_b[env, mount] = quat_rotate_inverse(q, alpha)
-    if t.mag_b.shape[0] > 0:
-        t.mag_b[env, mount] = quat_rotate_inverse(q, t.magnetic[env % t.magnetic.shape[0]])
+            f = f - tasks[k].gravity[env]
+        tasks[k].lin_acc_b[env, mount] = quat_rotate_inverse(q, f)
+    if tasks[k].ang_acc_b.shape[0] > 0:
+        tasks[k].ang_acc_b[env, mount] = quat_rotate_inverse(q, alpha)
+    if tasks[k].mag_b.shape[0] > 0:
+        tasks[k].mag_b[env, mount] = quat_rotate_inverse(q, tasks[k].magnetic[env % tasks[k].magnetic.shape[0]])
 
 
 @kernel

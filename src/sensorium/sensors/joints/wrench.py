@@ -42,32 +42,33 @@ class WrenchTask:
 
 @kernel
 def _wrench(rows: Rows, tasks: wp.array[WrenchTask]) -> None:
-    k, i, mount = wp.tid()
+    k, i = wp.tid()
     env = rows.start + i
-    t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
+    if rows.mask[env] == wp.uint8(0):
         return
-    body = t.mounts[0].body[mount]
-    child = t.mounts[0].body_quat[env, body]
-    arm = quat_rotate(child, t.mounts[0].offset_pos[env, mount])
-    force = t.sign * t.parent_force[env, body]
-    torque = t.sign * t.parent_torque[env, body] - wp.cross(arm, force)
-    turn = wp.vec4(1.0, 0.0, 0.0, 0.0)
-    if t.axes == wp.static(JOINT):
-        turn = quat_multiply(child, t.mounts[0].offset_quat[env, mount])
-    elif t.axes == wp.static(CHILD):
-        turn = child
-    elif t.axes == wp.static(PARENT):
-        parent = t.parents[mount]
-        if parent >= 0:
-            turn = t.mounts[0].body_quat[env, parent]
-    t.force[env, mount] = quat_rotate_inverse(turn, force)
-    t.torque[env, mount] = quat_rotate_inverse(turn, torque)
-    flag = wp.uint8(0)
-    if not (is_finite3(force) and is_finite3(torque) and is_finite4(turn)):
-        flag = wp.uint8(1)
-        t.any_bad[0] = 1
-    t.bad[env, mount] = flag
+    t = tasks[k]
+    for mount in range(t.bad.shape[1]):
+        body = t.mounts[0].body[mount]
+        child = t.mounts[0].body_quat[env, body]
+        arm = quat_rotate(child, t.mounts[0].offset_pos[env, mount])
+        force = t.sign * t.parent_force[env, body]
+        torque = t.sign * t.parent_torque[env, body] - wp.cross(arm, force)
+        turn = wp.vec4(1.0, 0.0, 0.0, 0.0)
+        if t.axes == wp.static(JOINT):
+            turn = quat_multiply(child, t.mounts[0].offset_quat[env, mount])
+        elif t.axes == wp.static(CHILD):
+            turn = child
+        elif t.axes == wp.static(PARENT):
+            parent = t.parents[mount]
+            if parent >= 0:
+                turn = t.mounts[0].body_quat[env, parent]
+        t.force[env, mount] = quat_rotate_inverse(turn, force)
+        t.torque[env, mount] = quat_rotate_inverse(turn, torque)
+        flag = wp.uint8(0)
+        if not (is_finite3(force) and is_finite3(torque) and is_finite4(turn)):
+            flag = wp.uint8(1)
+            t.any_bad[0] = 1
+        t.bad[env, mount] = flag
 
 
 class WrenchSensor(SimpleSensor[CfgT, DataT], Generic[CfgT, DataT]):
@@ -98,7 +99,7 @@ class WrenchSensor(SimpleSensor[CfgT, DataT], Generic[CfgT, DataT]):
         t.parent_torque = wp.from_torch(self.engine.array("body_parent_torque_w"), dtype=wp.vec3)
         t.force, t.torque = raw.warp.force, raw.warp.torque
         t.bad, t.any_bad = self.buffers.bad_wp, self.clock.bad_wp
-        self.compute_on.launch_task(_wrench, (self.mount.count,), t)
+        self.compute_on.launch_task(_wrench, (), t)
 
     def debug_draw(self) -> Iterable[DebugShape]:
         """Draw the true force as an arrow at each mount, 0.01 m per N."""
