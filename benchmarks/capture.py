@@ -95,10 +95,9 @@ def _plain(scene: Scene) -> Scene:
     for _, segment in (each for work in segments if work is not None for each in work._segments):
 
         def run(segment: Any = segment) -> None:
-            rows = scene.compute._rows(0, segment._mask)
+            rows = scene.compute.rows(segment._mask)
             for launch in segment._launches:
-                args = launch.arguments(scene.compute)
-                args = args if launch.whole else [rows, *args]
+                args = [rows, *launch.arguments(scene.compute)]
                 wp.launch(launch.kernel, dim=launch.dim, inputs=args, device=scene.compute.wp_device)
 
         segment.run = run

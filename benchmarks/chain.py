@@ -76,11 +76,11 @@ def ours(num_envs: int, capture: bool) -> Callable[[], object]:
     buffers, ring = scene["imu"].buffers, scene["imu"].buffers.ring
     assert ring is not None
     from sensorium.compute import Program
-    from sensorium.measurement.chain import EVERYTHING
-    from sensorium.measurement.work import SensorWork, pipeline_work
+    from sensorium.measurement.chain import EVERYTHING, ChainTable
+    from sensorium.measurement.work import SensorWork
 
     everyone = scene.compute.all_envs
-    table = pipeline_work([buffers], everyone)[1]
+    table = ChainTable(scene.compute, buffers.chain_fields())
     chain = scene.compute.record(lambda: table.launch(EVERYTHING))
     program = Program([(0, chain), *((0, segment) for segment in SensorWork(buffers, everyone).after_chain())])
     tick = [scene.tick]

@@ -54,13 +54,11 @@ class GaugeData:
 class GaugeCfg(SimpleSensorCfg[GaugeData]):
     """A small reading: position of the body, noise as its config says, and the tick."""
 
-    vec_noise: Any = None
-    """`noise` of vec."""
+    prefixed_knobs: ClassVar[Mapping[str, tuple[str, str]]] = {"vec": ("vec", "m")}
 
 
 class Gauge(SimpleSensor[GaugeCfg, GaugeData]):
     requires = (sn.BODY_POSE,)
-    knob_prefixes: ClassVar[Mapping[str, str]] = {"vec": "vec"}
 
     def update_raw_data(self, raw: Any) -> None:
         pos = self.engine.array("body_pos_w")[:, 0]

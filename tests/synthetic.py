@@ -123,10 +123,7 @@ class ProbeCfg(SimpleSensorCfg[ProbeData]):
 
     fields: tuple[str, ...] = ("vec",)
     """What is computed."""
-    speed_noise: Any = None
-    """`noise` of speed."""
-    speed_bias: Any = None
-    """`bias` of speed."""
+    prefixed_knobs: ClassVar[Mapping[str, tuple[str, str]]] = {"speed": ("speed", "m")}
 
 
 def fill(raw: Record, engine: Any) -> None:
@@ -148,7 +145,6 @@ class Probe(SimpleSensor[ProbeCfg, ProbeData]):
     """A torch hook."""
 
     requires = (sn.BODY_POSE,)
-    knob_prefixes: ClassVar[Mapping[str, str]] = {"speed": "speed"}
     calls = 0
 
     def fields(self) -> Mapping[str, Field]:

@@ -488,8 +488,7 @@ class LabelledCfg(MountedSensorCfg[LabelledData]):
 
 
 class Labelled(_Height, sn.SimpleSensor[LabelledCfg, LabelledData]):
-    def constants(self) -> Mapping[str, Any]:
-        return {"labels": torch.arange(3)}
+    labels = torch.arange(3)
 
 
 class PokesTruth(sn.StageCfg):
@@ -551,7 +550,7 @@ def test_correct_plugins_pass(cfg_class: type[MountedSensorCfg[HeightData]]) -> 
         (TidiesCfg, "leaves_the_engine_alone", ["body_pos_w", "clone()"]),
         (FirstMountCfg, "mounts_do_not_matter", ["height", "raw.x[:, k]"]),
         (MasklessCfg, "reset_leaves_the_others", ["rows.mask[env]"]),
-        (LabelledCfg, "streams_as_it_is", ["constants()", "Tensor", "array.tolist()"]),
+        (LabelledCfg, "streams_as_it_is", ["constants", "Tensor", "array.tolist()"]),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )

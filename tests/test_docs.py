@@ -17,7 +17,7 @@ from types import ModuleType
 import pytest
 
 from sensorium import registry
-from sensorium.cfg import STAGE_KINDS
+from sensorium.cfg import SENSOR_PLUGINS, STAGE_KINDS
 from sensorium.cli.rig import load_rig
 from sensorium.client.client_sensor import ClientSensor
 from sensorium.stream.streamed import StreamedSensor
@@ -79,13 +79,12 @@ RIGS = [block for page in PAGES for block in blocks(page) if block.label == "tom
 @pytest.fixture
 def _own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Forget the sensors, stages and types of messages that a page defines."""
-    registry.load_installed()
+    SENSOR_PLUGINS.load()
     stages = dict(STAGE_KINDS)
-    monkeypatch.setattr(registry, "_pairs", dict(registry._pairs))
+    monkeypatch.setattr(registry._pairs, "data", dict(registry._pairs))
     for side in (StreamedSensor._registry, ClientSensor._registry):
-        monkeypatch.setattr(side, "classes", side.registered())
-    for table in ("_by_name", "_by_id"):
-        monkeypatch.setattr(serializers, table, dict(getattr(serializers, table)))
+        monkeypatch.setattr(side, "data", side.registered())
+    monkeypatch.setattr(serializers._serializers, "data", dict(serializers._serializers))
     yield
     STAGE_KINDS.clear()
     STAGE_KINDS.update(stages)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,12 +14,13 @@ import pytest
 
 import sensorium as sn
 from sensorium import registry
-from sensorium.cfg import STAGE_KINDS
+from sensorium.cfg import SENSOR_PLUGINS, STAGE_KINDS
 from sensorium.cli import main
 from sensorium.cli.rig import load_rig
 from sensorium.demo import model_path
+from sensorium.plugins import is_ours
 from sensorium.record import load
-from sensorium.sensors.core.parts import HOOKS_OF_OTHERS
+from sensorium.sensors.core.hooks import FORMER_HOOKS, HOOKS_OF_OTHERS
 from sensorium.testing import tumbling_engine
 
 ROOT = Path(__file__).parents[1]
@@ -211,22 +213,24 @@ BROKEN = {
 @pytest.fixture
 def broken_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with installed plugins, all but one broken, and a registry that has seen none of them yet."""
-    registry.load_installed()
+    SENSOR_PLUGINS.load()
     folder = tmp_path / "site"
     for name, (value, text) in PLUGINS.items():
         info = folder / f"p_{name}-0.1.dist-info"
         info.mkdir(parents=True)
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: p-{name}\nVersion: 0.1\n", encoding="utf-8")
-        entry = f"[{registry.ENTRY_POINT_GROUP}]\n{name} = {value}\n"
+        entry = f"[{SENSOR_PLUGINS.group}]\n{name} = {value}\n"
         (info / "entry_points.txt").write_text(entry, encoding="utf-8")
         if text:
             (folder / f"{value.partition(':')[0]}.py").write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(folder)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     stages, modules = dict(STAGE_KINDS), set(sys.modules)
-    ours = {cfg: sensor for cfg, sensor in registry._pairs.items() if cfg.__module__.startswith(registry.OURS)}
-    for name, value in (("_pairs", ours), ("_broken", []), ("_hidden", set()), ("_loaded", False)):
-        monkeypatch.setattr(registry, name, value)
+    ours = {cfg: sensor for cfg, sensor in registry._pairs.items() if is_ours(cfg)}
+    monkeypatch.setattr(registry._pairs, "data", ours)
+    monkeypatch.setattr(registry, "_hidden", set())
+    for name, value in (("broken", []), ("is_loaded", False)):
+        monkeypatch.setattr(SENSOR_PLUGINS, name, value)
     yield folder
     STAGE_KINDS.clear()
     STAGE_KINDS.update(stages)
@@ -238,7 +242,7 @@ def broken_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
 @pytest.mark.usefixtures("broken_site")
 def test_each_broken_plugin_is_a_warning_with_its_name_package_reason_and_fix() -> None:
     with pytest.warns(sn.SensoriumWarning) as caught:
-        registry.load_installed()
+        SENSOR_PLUGINS.load()
     said = {str(warning.message).split("'")[1]: str(warning.message) for warning in caught}
     assert sorted(said) == sorted(BROKEN)
     for name, parts in BROKEN.items():
@@ -249,7 +253,7 @@ def test_each_broken_plugin_is_a_warning_with_its_name_package_reason_and_fix() 
 def test_a_package_without_metadata_takes_nothing_down(broken_site: Path) -> None:
     for info in broken_site.glob("p_good-*"):
         (info / "METADATA").unlink()
-    registry.load_installed(warn=False)
+    SENSOR_PLUGINS.load(warn=False)
     good = registry.cfg_for_kind("good")
     assert registry.plugin_of(good) == "plugin 'good'"
 
@@ -257,13 +261,13 @@ def test_a_package_without_metadata_takes_nothing_down(broken_site: Path) -> Non
 def test_ctrl_c_during_an_import_ends_the_program(broken_site: Path) -> None:
     (broken_site / "b_raising.py").write_text("raise KeyboardInterrupt\n", encoding="utf-8")
     with pytest.raises(KeyboardInterrupt):
-        registry.load_installed(warn=False)
+        SENSOR_PLUGINS.load(warn=False)
 
 
 @pytest.mark.usefixtures("broken_site")
 def test_where_warnings_are_errors_every_plugin_is_loaded_before_the_first_is_raised() -> None:
     with pytest.raises(sn.SensoriumWarning):
-        registry.load_installed()
+        SENSOR_PLUGINS.load()
     assert len(registry.broken()) == len(BROKEN)
     assert registry.cfg_for_kind("good").__module__ == "b_good"
 
@@ -271,7 +275,7 @@ def test_where_warnings_are_errors_every_plugin_is_loaded_before_the_first_is_ra
 @pytest.mark.usefixtures("broken_site")
 def test_the_others_work_and_keep_what_is_theirs() -> None:
     """What a plugin registered before it failed is forgotten; kinds of ours stay ours."""
-    registry.load_installed(warn=False)
+    SENSOR_PLUGINS.load(warn=False)
     saturation = STAGE_KINDS["saturation"]
     assert registry.cfg_for_kind("imu") is sn.ImuCfg
     assert saturation is sn.Saturation
@@ -315,7 +319,7 @@ def test_a_rig_that_uses_one_says_why(
     kind: str, parts: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One message and exit code 2, whether it breaks when loaded or when tried."""
-    registry.load_installed(warn=False)
+    SENSOR_PLUGINS.load(warn=False)
     rig = tmp_path / "rig.toml"
     rig.write_text(f'[[sensor]]\nkind = "{kind}"\nbody = "trunk"\n', encoding="utf-8")
     assert main(["run", str(model_path()), "--rig", str(rig), "--out", str(tmp_path / "out"), "--seconds", "0.02"]) == 2
@@ -327,7 +331,7 @@ def test_a_rig_that_uses_one_says_why(
 
 @pytest.mark.usefixtures("broken_site")
 def test_a_rig_without_them_runs(tmp_path: Path) -> None:
-    registry.load_installed(warn=False)
+    SENSOR_PLUGINS.load(warn=False)
     rig = tmp_path / "rig.toml"
     rig.write_text('[[sensor]]\nkind = "good"\nbody = "trunk"\n', encoding="utf-8")
     configs, _ = load_rig(rig)
@@ -367,4 +371,10 @@ def test_the_manual_maps_every_word_of_another_framework(framework: str, names: 
 def test_the_manual_has_a_row_for_every_hook_that_is_refused() -> None:
     text = (ROOT / "docs/extending.md").read_text(encoding="utf-8").split("## From other frameworks")[1]
     left = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")]
-    assert [name for name in HOOKS_OF_OTHERS if not any(name in cell for cell in left)] == []
+    assert [name for name in (*HOOKS_OF_OTHERS, *FORMER_HOOKS) if not any(name in cell for cell in left)] == []
+
+
+@pytest.mark.parametrize("name", FORMER_HOOKS)
+def test_a_hook_of_an_earlier_version_is_refused_with_what_to_write(name: str) -> None:
+    with pytest.raises(sn.RegistrationError, match=re.escape(f"{name} is never called: write {FORMER_HOOKS[name]}.")):
+        type("Old", (sn.SimpleSensor,), {name: lambda self: {}, "update_raw_data": lambda self, raw: None})

@@ -11,6 +11,7 @@ from torch import Tensor
 
 import sensorium as sn
 from sensorium import plugins, registry
+from sensorium.cfg import SENSOR_PLUGINS
 
 PLUGIN = {
     "__init__.py": "",
@@ -41,8 +42,8 @@ class Level(sn.SimpleSensor[LevelCfg, LevelData]):
 @pytest.fixture(autouse=True)
 def _own_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a test define sensors that are forgotten after it."""
-    monkeypatch.setattr(registry, "_pairs", registry.registered())
-    monkeypatch.setattr(registry, "_broken", [])
+    monkeypatch.setattr(registry._pairs, "data", registry.registered())
+    monkeypatch.setattr(SENSOR_PLUGINS, "broken", [])
     monkeypatch.setattr(registry, "_hidden", set())
 
 
@@ -142,10 +143,10 @@ def test_a_class_that_is_defined_anew_replaces_itself() -> None:
 
 def test_a_broken_installed_plugin_is_a_warning_with_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """The others still load."""
-    broken = EntryPoint("leaky", "no_such_package.sensors", registry.ENTRY_POINT_GROUP)
-    ours = EntryPoint("builtin", "sensorium.sensors.all", registry.ENTRY_POINT_GROUP)
+    broken = EntryPoint("leaky", "no_such_package.sensors", SENSOR_PLUGINS.group)
+    ours = EntryPoint("builtin", "sensorium.sensors.all", SENSOR_PLUGINS.group)
     monkeypatch.setattr(plugins, "entry_points", lambda group: [broken, ours])
-    monkeypatch.setattr(registry, "_loaded", False)
+    monkeypatch.setattr(SENSOR_PLUGINS, "is_loaded", False)
     with pytest.warns(sn.SensoriumWarning, match=r"'leaky' \(no_such_package\.sensors\).*left out: .*no_such_package"):
         assert registry.cfg_for_kind("imu") is sn.ImuCfg
 

@@ -558,7 +558,7 @@ def test_reading_while_another_thread_steps_is_refused() -> None:
         raw(self, truth, measured)
 
     scene["compute"].buffers.plan.hooks.compute = lambda truth, measured: waits(scene["compute"], truth, measured)
-    scene._arrange()
+    scene.arrange()
     errors: list[BaseException] = []
     stepper = threading.Thread(target=lambda: syn.advance(scene), name="owner")
     stepper.start()

@@ -1,4 +1,9 @@
-"""Installed packages that announce modules of theirs for us to import: loaded once, broken ones named."""
+"""Classes that are found by name: ours, those of installed packages, and those that a program defines itself.
+
+A `Registry` is filled where a class is defined. Installed packages announce modules with more of them in an entry-point
+group (`Plugins`), which are imported once, when a name is unknown or all are asked for. A broken package is reported by
+name and never takes the program down.
+"""
 
 from __future__ import annotations
 
@@ -7,33 +12,28 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections import UserDict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, TypeVar
 
-from sensorium.errors import SensoriumWarning
+from sensorium.errors import RegistrationError, SensoriumWarning, UnknownNameError
 
-
-def announced(group: str) -> list[EntryPoint]:
-    """Return what installed packages announce in an entry-point group, sorted by name."""
-    return sorted(entry_points(group=group), key=lambda point: (point.name, point.value))
-
-
-def module_of(point: EntryPoint) -> str:
-    """Return the module that an entry point names; empty where its value is malformed."""
-    try:
-        return point.module
-    except (AttributeError, ValueError):  # importlib.metadata parses the value when it is asked
-        return ""
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V", bound=type[Any])
+OURS = "sensorium."
+"""How the names of our own modules begin: a plugin cannot take a name of theirs."""
 
 
-def package_of(point: EntryPoint) -> tuple[str, str]:
-    """Return name and version of the package that an entry point belongs to; empty where its metadata do not say."""
-    try:
-        name, version = (point.dist.name, point.dist.version) if point.dist is not None else ("", "")
-    except Exception:  # a package without a METADATA file; some versions of Python return None instead
-        return "", ""
-    return name or "", version or ""
+def is_ours(cls: type) -> bool:
+    """Return whether a class is one of sensorium's own."""
+    return cls.__module__.startswith(OURS)
+
+
+def path_of(cls: type) -> str:
+    """Return module and name of a class."""
+    return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def attempt(work: Callable[[], object]) -> BaseException | None:
@@ -47,20 +47,42 @@ def attempt(work: Callable[[], object]) -> BaseException | None:
     return None
 
 
-def load(point: EntryPoint) -> BaseException | None:
-    """Import what an entry point names and return what went wrong."""
-    error = attempt(point.load)
-    if isinstance(error, AttributeError) and not module_of(point):
-        return ValueError(f"{point.value!r} names no module; expected package.module or package.module:name")
-    return error
-
-
 def text_of(error: BaseException) -> str:
     """Return type and text of an exception, also of one that fails to describe itself."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:
         return type(error).__name__
+
+
+# Installed packages ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenPlugin:
+    """An installed plugin that cannot be used, or not in full.
+
+    Args:
+        what: what it is to define, e.g. ``"sensor"``.
+        name: name of its entry point.
+        value: what the entry point names, e.g. ``"my_package.sensor"``.
+        distribution: name and version of the installed package; empty where unknown.
+        reason: what is wrong, one sentence.
+        fix: what to do about it, one sentence.
+        kinds: names of classes that it is known to concern.
+    """
+
+    what: str
+    name: str
+    value: str
+    distribution: str
+    reason: str
+    fix: str
+    kinds: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        package = f" of {self.distribution}" if self.distribution else ""
+        return f"the {self.what} plugin {self.name!r}{package} ({self.value}) {self.reason} {self.fix}"
 
 
 class Plugins:
@@ -72,20 +94,22 @@ class Plugins:
         ours: modules of our own, which are imported first.
     """
 
-    def __init__(self, group: str, what: str, ours: Sequence[str]) -> None:
+    def __init__(self, group: str, what: str, ours: Sequence[str] = ()) -> None:
         self.group, self.what, self.ours = group, what, tuple(ours)
+        self.tables: list[Registry[Any, Any]] = []
+        """Where the modules' classes are noted. What a module had noted before it failed is taken out again."""
         self.is_loaded = False
         """Whether they were loaded, or are just being."""
-        self.broken: dict[str, str] = {}
-        """What is wrong with those that cannot be used, by the name of the entry point."""
-        self._reasons: dict[str, str] = {}
+        self.is_loading = False
+        """Whether one of them is being imported now."""
+        self.broken: list[BrokenPlugin] = []
         self._lock = threading.RLock()
 
-    def load(self, *tables: dict[Any, type], stacklevel: int = 1) -> None:
+    def load(self, *, warn: bool = True, stacklevel: int = 1) -> None:
         """Import all of them, once; other threads that ask meanwhile wait.
 
         Args:
-            tables: where the modules' classes are noted. What a module had noted before it failed is taken out again.
+            warn: also warn of each broken one, by name and with the fix.
             stacklevel: whom a warning blames: 1 the caller.
         """
         with self._lock:
@@ -94,40 +118,184 @@ class Plugins:
             self.is_loaded = True
             for module in self.ours:
                 importlib.import_module(module)
-            for point in announced(self.group):
-                self._load(point, tables)
-            for text in self.broken.values():  # at the end: where warnings are errors, the first ends this
-                warnings.warn(text, SensoriumWarning, stacklevel=stacklevel + 1)
+            for point in sorted(entry_points(group=self.group), key=_order):
+                self.broken += self._load(point)
+            for plugin in self.broken if warn else ():  # at the end: where warnings are errors, the first ends this
+                warnings.warn(str(plugin), SensoriumWarning, stacklevel=stacklevel + 1)
 
-    def _load(self, point: EntryPoint, tables: Sequence[dict[Any, type]]) -> None:
-        before = [dict(table) for table in tables]
-        error = load(point)
-        if error is None:
-            return
-        for table, known in zip(tables, before, strict=True):
-            for key, cls in list(table.items()):
-                if known.get(key) is not cls and cls.__module__ not in sys.modules:  # its import was given up
-                    del table[key]
-        name, version = package_of(point)
-        package = f" of {name} {version}" if name else ""
-        fix = f"Mend or update it, or remove it: pip uninstall {name}." if name else "Mend it."
-        self._reasons[point.name] = why = f"{text_of(error)}{_place(error)}."
-        self.broken[point.name] = (
-            f"the {self.what} plugin {point.name!r}{package} ({point.value}) could not be loaded and is left out: "
-            f"{why} {fix}"
-        )
+    def _load(self, point: EntryPoint) -> list[BrokenPlugin]:
+        """Import one plugin and return what is wrong with it."""
+        tables = [(table, dict(table)) for table in self.tables]
+        found: list[tuple[str, str, str]] = []
 
-    def suspects(self) -> str:
-        """Return in which broken packages what nobody knows may be, in words; empty where none is broken."""
-        texts = (
-            f"It may be in the plugin {name!r}, which could not be loaded: {why}" for name, why in self._reasons.items()
-        )
-        return " ".join(texts)
+        def work() -> None:
+            _import(point)
+            for table, before in tables:
+                found.extend(table.check(before, module_of(point).partition(".")[0]))
 
+        self.is_loading = True
+        error = attempt(work)
+        self.is_loading = False
+        if error is not None:
+            for table, before in tables:
+                table.forget_unfinished(before)
+            reason, fix = self._why(point, error)
+            found = [(f"could not be loaded and is left out: {reason}", fix, "")]
+        place = self.what, point.name, point.value, _distribution(point)
+        return [BrokenPlugin(*place, reason, fix, (kind,) if kind else ()) for reason, fix, kind in found]
 
-def _place(error: BaseException) -> str:
-    """Return where an exception was raised, in brackets; empty where that was the import itself."""
-    frames = traceback.extract_tb(error.__traceback__)
-    if not frames or frames[-1].filename.startswith("<frozen"):
+    def _why(self, point: EntryPoint, error: BaseException) -> tuple[str, str]:
+        """Return what went wrong in loading a plugin, and what to do."""
+        table = f'[project.entry-points."{self.group}"]'
+        declared = f"Correct {point.name} = {point.value!r} under {table} in its pyproject.toml, and install it again."
+        name, _ = _package_of(point)
+        removal = f" or remove it: pip uninstall {name}." if name else " or uninstall it."
+        module = module_of(point)
+        if isinstance(error, ValueError) and not module:
+            return f"{error}.", declared
+        if isinstance(error, ModuleNotFoundError) and error.name and module:
+            if module == error.name or module.startswith(f"{error.name}."):
+                return f"there is no module {error.name}.", declared
+            return f"it needs {error.name}, which is not installed.", f"Install {error.name},{removal}"
+        frames = traceback.extract_tb(error.__traceback__)
+        if isinstance(error, AttributeError) and module and point.attr and frames[-1].name in ("load", "<lambda>"):
+            return f"its module {module} has no {point.attr}.", declared
+        last = next((frame for frame in reversed(frames) if _is_of_plugin(frame.filename)), None)
+        if isinstance(error, RegistrationError):  # raised in a file of ours: what matters is the class that was defined
+            last = next((frame for frame in reversed(frames) if frame.name == "<module>"), last)
+        where = f" ({last.filename}:{last.lineno})" if last is not None else ""
+        return f"{text_of(error)}{where}.", f"Mend or update it,{removal}"
+
+    def suspects(self, name: str = "") -> str:
+        """Return why a name may be missing: its own plugin is broken, or one of the broken ones may hold it."""
+        own = next((str(each) for each in self.broken if name and name in (each.name, *each.kinds)), "")
+        if own:
+            return own[:1].upper() + own[1:]
+        texts = "; ".join(map(str, self.broken))
+        return texts and f"It may be in a plugin that is broken: {texts}"
+
+    def of(self, cls: type) -> str:
+        """Return the installed plugin a class belongs to, e.g. ``"plugin 'wind' of wind-sensor 0.1"``, or nothing."""
+        package = cls.__module__.partition(".")[0]
+        points = [each for each in entry_points(group=self.group) if module_of(each).partition(".")[0] == package]
+        for point in sorted(points, key=lambda each: (module_of(each) != cls.__module__, each.name)):
+            distribution = _distribution(point)
+            return f"plugin {point.name!r}" + (f" of {distribution}" if distribution else "")
         return ""
-    return f" ({frames[-1].filename}:{frames[-1].lineno})"
+
+
+def module_of(point: EntryPoint) -> str:
+    """Return the module that an entry point names; empty where its value is malformed."""
+    try:
+        return point.module
+    except (AttributeError, ValueError):  # importlib.metadata parses the value when it is asked
+        return ""
+
+
+def _package_of(point: EntryPoint) -> tuple[str, str]:
+    """Return name and version of the package that an entry point belongs to; empty where its metadata do not say."""
+    try:
+        name, version = (point.dist.name, point.dist.version) if point.dist is not None else ("", "")
+    except Exception:  # a package without a METADATA file; some versions of Python return None instead
+        return "", ""
+    return name or "", version or ""
+
+
+def _distribution(point: EntryPoint) -> str:
+    return " ".join(_package_of(point)).strip()
+
+
+def _order(point: EntryPoint) -> tuple[bool, str, str, str]:
+    return not f"{module_of(point)}.".startswith(OURS), _distribution(point), point.name, point.value
+
+
+def _is_of_plugin(filename: str) -> bool:
+    return "importlib" not in filename and filename != __file__
+
+
+def _import(point: EntryPoint) -> None:
+    """Import what an entry point names, and the names of a package that imports them when they are asked for."""
+    try:
+        loaded = point.load()
+    except AttributeError:
+        if module_of(point):
+            raise
+        raise ValueError(f"{point.value!r} names no module; expected package.module or package.module:name") from None
+    for name in getattr(loaded, "__all__", ()):
+        getattr(loaded, name, None)
+
+
+# Classes by name ------------------------------------------------------------------------------------------------------
+
+
+class Registry(UserDict[K, V]):
+    """Classes by what names them.
+
+    Args:
+        what: what a name is, for messages, e.g. ``"client sensor"``.
+        plugins: the packages that define more of them.
+        clash: what to say where a class takes the name of another, with ``{key}``, ``{cls}`` and ``{other}``.
+        keeps_ours: whether only names of our own are kept from the rest of the program; else all are. A plugin takes no
+            name at all.
+    """
+
+    def __init__(self, what: str, plugins: Plugins, clash: str, *, keeps_ours: bool = False) -> None:
+        super().__init__()
+        self.what, self.plugins, self.clash, self.keeps_ours = what, plugins, clash, keeps_ours
+        plugins.tables.append(self)
+
+    def add(self, key: K, cls: V) -> None:
+        """Note a class; one that is defined anew, as in a notebook, takes the old one's place.
+
+        Raises:
+            RegistrationError: another class has that name.
+        """
+        other = self.get(key)
+        if other is not None and path_of(other) != path_of(cls):
+            keeps_all = self.plugins.is_loading or not self.keeps_ours
+            if keeps_all or (is_ours(other) and not is_ours(cls)):
+                raise RegistrationError(self.clash.format(key=key, cls=path_of(cls), other=path_of(other)))
+        self[key] = cls
+
+    def registered(self, stacklevel: int = 2) -> dict[K, V]:
+        """Return all classes that are known, those of installed packages included."""
+        self.plugins.load(stacklevel=stacklevel + 1)
+        return dict(self)
+
+    def lookup(self, key: K) -> V | None:
+        """Return the class of a name, None without one; installed packages are looked into where it is unknown."""
+        if key not in self:
+            self.plugins.load(stacklevel=3)
+        return self.get(key)
+
+    def find(self, key: K, fix: str = "") -> V:
+        """Return the class of a name.
+
+        Args:
+            key: the name.
+            fix: what to do where there is none.
+
+        Raises:
+            UnknownNameError: there is none; the message has the nearest, and the plugins that could not be loaded.
+        """
+        found = self.lookup(key)
+        if found is None:
+            known: Iterable[Any] = self
+            raise UnknownNameError(self.what, str(key), known, f"{fix} {self.plugins.suspects(str(key))}".strip())
+        return found
+
+    def check(self, before: dict[K, V], package: str) -> list[tuple[str, str, str]]:
+        """Return what is wrong with the classes that a plugin defined: a reason, what to do, and the name concerned.
+
+        Args:
+            before: what was there before it was loaded.
+            package: the plugin's.
+        """
+        return []
+
+    def forget_unfinished(self, before: dict[K, V]) -> None:
+        """Forget what a module noted before its import failed."""
+        for key, cls in list(self.items()):
+            if before.get(key) is not cls and cls.__module__ not in sys.modules:
+                del self[key]
+                self.update({key: before[key]} if key in before else {})

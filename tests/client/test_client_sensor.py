@@ -60,7 +60,7 @@ def no_noise(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test registers is known in that test only."""
-    monkeypatch.setattr(ClientSensor._registry, "classes", registered())
+    monkeypatch.setattr(ClientSensor._registry, "data", registered())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -627,13 +627,14 @@ def test_plugins_are_loaded_once_and_a_broken_one_is_named(tmp_path: Path, monke
     (info / "entry_points.txt").write_text("[sensorium.client_sensors]\nbad = bad_plugin\ngood = good_plugin\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     plugins = Plugins(client_sensor.ENTRY_POINT_GROUP, "client sensor", client_sensor.OURS)
+    plugins.tables.append(ClientSensor._registry)
     monkeypatch.setattr(ClientSensor._registry, "plugins", plugins)
     with pytest.warns(SensoriumWarning, match=r"plugin 'bad' of plugins 1\.0 .*no licence.*pip uninstall plugins"):
         assert "sensor.other.good" in registered()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert find("sensor.other.good").__module__ == "good_plugin"
-    with pytest.raises(UnknownNameError, match="It may be in the plugin 'bad', which could not be loaded: SystemExit"):
+    with pytest.raises(UnknownNameError, match=r"It may be in a plugin that is broken: .*'bad' .*SystemExit"):
         find("sensor.other.bad")
     for name in ("good_plugin", "bad_plugin"):
         sys.modules.pop(name, None)

@@ -56,12 +56,6 @@ def _step_launch(rows: Rows, t: StepTask) -> None:
         _stepped(t, env, k)
 
 
-@wp.kernel
-def _count_tasks(tasks: wp.array[StepTask]) -> None:
-    t = tasks[wp.tid()]
-    t.y[0, 0] = t.y[0, 0] + t.factor
-
-
 def task_of(x: torch.Tensor, y: torch.Tensor, factor: float = 2.0) -> Any:
     """Return a task: y = factor y + x + 1 + env + column."""
     task = StepTask()
@@ -122,21 +116,6 @@ def test_a_task_is_not_moved_ahead_of_work_that_is_nobodys() -> None:
     a, b = torch.rand(ENVS, 2), torch.rand(ENVS, 2)
     work = [compute.record(as_task(compute, y, y), owner=owner) for owner, y in (("a", a), (None, b), ("b", b))]
     assert kernels(Segment.joined(work)) == 3 * ["_step_task"]
-
-
-def test_whole_tasks_become_one_launch_too() -> None:
-    compute = Compute("cpu", ENVS)
-    values = [torch.zeros(1, 1) for _ in range(4)]
-    work = [
-        compute.record(
-            lambda y=y, k=k: compute.launch_task(_count_tasks, (), task_of(y, y, k + 1.0), whole=True), owner=k
-        )
-        for k, y in enumerate(values)
-    ]
-    segment = Segment.joined(work)
-    segment.run()
-    segment.run()
-    assert kernels(segment) == ["_count_tasks"] and [y.item() for y in values] == [2.0, 4.0, 6.0, 8.0]
 
 
 def test_a_task_outside_a_recording_runs_at_once() -> None:

@@ -578,7 +578,7 @@ ROWS = (
             "Contact Sensor: the schema of contact reports is checked",
             "guarantee",
             Replaced(
-                ("sn.ContactSensor.requirements_of_names", "sn.CONTACT_REPORT"),
+                ("sn.ContactSensor.needs", "sn.CONTACT_REPORT"),
                 "The engine reports the contacts that a config asks for; where it cannot, that is refused",
                 REPORTS + "test_an_engine_without_contacts_is_refused",
             ),
@@ -840,7 +840,7 @@ ROWS = (
             "ContactSensor needs contact reports on its bodies",
             "guarantee",
             Replaced(
-                ("sn.ContactSensor.requirements_of_names",),
+                ("sn.ContactSensor.needs",),
                 "What a config needs is asked of the engine by the sensor itself",
                 CONTACT + "test_the_engine_is_asked_for_reports_of_the_bodies_by_the_sensor",
             ),

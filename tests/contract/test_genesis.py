@@ -20,7 +20,7 @@ from sensorium.testing import check_sensor, tumbling_engine
 @pytest.fixture(autouse=True)
 def _own_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a test define sensors that are forgotten after it."""
-    monkeypatch.setattr(registry, "_pairs", registry.registered())
+    monkeypatch.setattr(registry._pairs, "data", registry.registered())
 
 
 @dataclass(frozen=True, slots=True)

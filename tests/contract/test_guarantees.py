@@ -17,7 +17,7 @@ from sensorium.cfg import SensorCfg
 @pytest.fixture(autouse=True)
 def _own_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a test define sensors that are forgotten after it."""
-    monkeypatch.setattr(registry, "_pairs", registry.registered())
+    monkeypatch.setattr(registry._pairs, "data", registry.registered())
 
 
 OURS = [(cfg, sensor) for cfg, sensor in registry.registered().items() if cfg.__module__.startswith("sensorium.")]

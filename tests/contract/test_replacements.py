@@ -21,7 +21,7 @@ from sensorium.testing import tumbling_engine
 @pytest.fixture(autouse=True)
 def _own_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a test define sensors that are forgotten after it."""
-    monkeypatch.setattr(registry, "_pairs", registry.registered())
+    monkeypatch.setattr(registry._pairs, "data", registry.registered())
 
 
 @dataclass(frozen=True, slots=True)

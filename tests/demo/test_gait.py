@@ -140,12 +140,10 @@ def test_time_shapes() -> None:
     """A number, one time per environment and any other shape of times give the same targets at the same time."""
     trot = Trot()
     assert trot.targets(1.3).shape == (12,)
-    assert trot.targets_batch(torch.linspace(0.0, 1.0, 5)).shape == (5, 12)
+    assert trot.targets(torch.linspace(0.0, 1.0, 5)).shape == (5, 12)
     assert trot.targets(torch.zeros(2, 3)).shape == (2, 3, 12)
     assert trot.targets(torch.tensor(2)).dtype == torch.get_default_dtype()
-    torch.testing.assert_close(trot.targets_batch(torch.tensor([0.2, 1.3]))[1], trot.targets(1.3))
-    with pytest.raises(ValueError, match="one axis"):
-        trot.targets_batch(torch.zeros(2, 3))
+    torch.testing.assert_close(trot.targets(torch.tensor([0.2, 1.3]))[1], trot.targets(1.3))
 
 
 def test_foot_path_is_smooth() -> None:

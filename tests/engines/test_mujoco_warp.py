@@ -1224,8 +1224,9 @@ def test_a_sealed_model_names_what_it_lacks_and_how_to_prepare_it():
     model = sn.prepare(spec, [contact]).compile()
     engine = MujocoWarpEngine(model, 2, device="cpu")
     scene = sn.Scene(engine, [contact])
-    engine.qpos[1, 2] = 0.099
-    scene.update(ticks=0)
+    qpos = engine.qpos[1:].clone()
+    qpos[0, 2] = 0.099
+    scene.reset([1], qpos=qpos)
     assert scene["feet"].data.found.squeeze().tolist() == [0, 4]
 
 

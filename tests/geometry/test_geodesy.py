@@ -114,12 +114,10 @@ def _both_ways(
     origin: wp.vec3d,
     axes: wp.mat33d,
     geodetic_out: wp.array[wp.vec3d],
-    ecef_out: wp.array[wp.vec3d],
     enu_out: wp.array[wp.vec3d],
 ) -> None:
     i = wp.tid()
     geodetic_out[i] = geodesy.ecef_to_geodetic_wp(ecef_in[i])
-    ecef_out[i] = geodesy.geodetic_to_ecef_wp(geodetic_out[i])
     enu_out[i] = geodesy.enu_to_geodetic_wp(enu_in[i], origin, axes)
 
 
@@ -130,16 +128,15 @@ def test_the_warp_functions_agree_with_numpy() -> None:
     enu = np.random.default_rng(2).normal(scale=1e4, size=places.shape)
     inputs = [wp.array(values, dtype=wp.vec3d, device="cpu") for values in (ecef, enu)]
     frame = [wp.vec3d(*geodesy.geodetic_to_ecef(origin)), wp.mat33d(*geodesy.enu_axes(origin).ravel())]
-    outputs = [wp.empty(len(places), dtype=wp.vec3d, device="cpu") for _ in range(3)]
+    outputs = [wp.empty(len(places), dtype=wp.vec3d, device="cpu") for _ in range(2)]
     wp.launch(_both_ways, len(places), [*inputs, *frame], outputs, device="cpu")
-    geodetic, back, local = (values.numpy() for values in outputs)
+    geodetic, local = (values.numpy() for values in outputs)
     for found, expected in ((geodetic, geodesy.ecef_to_geodetic(ecef)), (local, geodesy.enu_to_geodetic(enu, origin))):
         degrees = np.rad2deg(found[:, :2]) - expected[:, :2]
         cosine = np.cos(np.deg2rad(expected[:, 0]))
         assert np.deg2rad(np.abs(degrees[:, 0])).max() * A < NANOMETRES
         assert (np.deg2rad(np.abs(degrees[:, 1])) * cosine).max() * A < NANOMETRES
         assert np.abs(found[:, 2] - expected[:, 2]).max() < NANOMETRES
-    assert np.abs(back - ecef).max() < NANOMETRES
 
 
 # Local frames ---------------------------------------------------------------------------------------------------------

@@ -283,6 +283,21 @@ def test_update_zero_leaves_what_is_not_due() -> None:
     assert torch.equal(scene["late"].data, syn.signal(500, 4)[:, 0])
 
 
+def test_update_zero_follows_an_edit_of_what_a_reset_captured_between_samples() -> None:
+    """Right after a reset the edit is seen by its envs alone, computed on read or not."""
+    cfgs = [syn.ScalarCfg(name=how, evaluate=how, update_period=0.1) for how in ("on_read", "always")]
+    scene = syn.world(cfgs)
+    syn.advance(scene, 10)
+    held = {name: scene[name].read() for name in scene}
+    syn.advance(scene, 3)
+    syn.reset(scene, [1, 2])
+    syn.write(scene, 500)
+    scene.update(ticks=0)
+    for name in scene:
+        assert torch.equal(scene[name].data[1:3], syn.signal(500, 4)[1:3, 0])
+        assert torch.equal(scene[name].data[[0, 3]], held[name][[0, 3]])
+
+
 # Resuming -------------------------------------------------------------------------------------------------------------
 
 

@@ -177,9 +177,7 @@ def test_warming_up_is_exponential(rate: dict[str, float]) -> None:
     for k in range(1, 200):
         scene.update()
         if k == 77:
-            scene.reset([1])
-            scene.engine.body_pos_w[:] = torch.tensor([1.0, 2.0, 4.0])
-            scene.update(ticks=0)
+            scene.reset([1], body_pos_w=torch.tensor([[[1.0, 2.0, 4.0]]]))
             began[1] = k
         t = (scene["p"].capture_tick.numpy() - began) * dt
         excess = ambient + heating * (1.0 - np.exp(-t / tau)) - 25.0
@@ -190,7 +188,6 @@ def test_warming_up_is_exponential(rate: dict[str, float]) -> None:
 def test_a_sensor_added_later_warms_up_from_then_on() -> None:
     """The time is that since the sensor began, not that of the env's episode; likewise after its own reset."""
     scene = still([], 2)
-    scene.update(ticks=0)
     for _ in range(50):
         scene.update()
     stage = sn.TemperatureDrift(coefficient=1.0, self_heating=10.0, tau=0.5)

@@ -131,14 +131,19 @@ def test_captured_and_launched_are_the_same() -> None:
 
 
 def test_an_evaluation_without_time_leaves_the_states() -> None:
-    """`update(ticks=0)` after an edit and back shows and keeps what was before."""
+    """`update(ticks=0)` after an edit holds what stages with states show, and no later sample has it."""
     scene, twin = everything(), everything()
     for k in range(8):
         for each in (scene, twin):
             syn.advance(each)
         if k % 3 == 0:
+            holds = [name for name in scene if scene[name].buffers.plan.has_memory]
+            held = {name: syn.snapshot(scene[name]) for name in holds}
             scene.engine.body_pos_w[:] = 3.0
             scene.update(ticks=0)
+            assert len(holds) > len(STAGES) / 2
+            for name in holds:
+                syn.same(syn.snapshot(scene[name]), held[name])
             syn.write(scene, scene.tick)
             scene.update(ticks=0)
         same(scene, twin)

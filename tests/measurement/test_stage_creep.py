@@ -22,10 +22,8 @@ EPS = 2.0**-24
 
 def drive(stage: sn.Creep, signal: Array, dt: float, envs: int = 1, **kwargs: Any) -> Array:
     """Return what a sensor with the stage reads of a signal `[time]`, `[time, env, axis]`; the first is at time 0."""
-    scene = syn.world([], envs, dt)
-    scene.engine.body_pos_w[:] = float(signal[0])
-    scene.update(ticks=0)
-    sensor = scene.add(syn.ProbeCfg(name="p", stages=(stage,), **kwargs))
+    scene = syn.world([syn.ProbeCfg(name="p", stages=(stage,), **kwargs)], envs, dt, at=(float(signal[0]),) * 3)
+    sensor = scene["p"]
     rows = [sensor.data.vec.double().numpy().copy()]
     for value in signal[1:]:
         scene.engine.body_pos_w[:] = float(value)
@@ -69,11 +67,8 @@ def test_a_settled_device_creeps_by_changes_only() -> None:
 def test_the_slowest_part_moves_by_less_than_a_digit_and_still_arrives() -> None:
     """At 500 Hz and t_max = 10^6 s a process moves by 2e-10 of the load a sample; over 2000 samples it adds up."""
     stage = sn.Creep(creep=0.05, t0=1.0, t_max=1e6)
-    scene = syn.world([], 1, 0.002)
-    scene.engine.body_pos_w[:] = 100.0
-    scene.update(ticks=0)
-    sensor = scene.add(syn.ProbeCfg(name="p", stages=(stage,)))
-    run = sensor.buffers.stages[0]
+    scene = syn.world([syn.ProbeCfg(name="p", stages=(stage,))], 1, 0.002, at=(100.0,) * 3)
+    run = scene["p"].buffers.stages[0]
     for _ in range(2000):
         scene.update()
     rates, _ = stage.processes()

@@ -17,11 +17,9 @@ from sensorium.testing import check_sensor
 
 def drive(stage: sn.Debounce, signal: Sequence[float], dt: float = 0.01, start: int = 0, **kwargs: Any) -> list[float]:
     """Return what a sensor with the stage shows at each tick of a signal; the first value is there at tick `start`."""
-    scene = syn.world([], 1, dt, allow_gaps=True)
-    scene.engine.body_pos_w[:] = signal[0]
+    scene = syn.world([], 1, dt, at=(signal[0],) * 3, allow_gaps=True)
     if start:
         scene.update(ticks=start)
-    scene.update(ticks=0)
     sensor = scene.add(syn.ScalarCfg(name="p", stages=(stage,), **kwargs))
     out = [float(sensor.data[0])]
     for value in signal[1:]:

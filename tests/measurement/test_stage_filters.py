@@ -23,10 +23,8 @@ def drive(stage: sn.StageCfg, signal: Array, dt: float = 0.01, **kwargs: Any) ->
     """Return what a sensor with the stage reads of a signal `[time]` or `[time, 3]`, all envs alike, `[time, 3]`."""
     signal = np.broadcast_to(signal[:, None] if signal.ndim == 1 else signal, (len(signal), 3))
     values = torch.tensor(signal.copy(), dtype=torch.float32)
-    scene = syn.world([], 2, dt)
-    scene.engine.body_pos_w[:] = values[0]
-    scene.update(ticks=0)
-    sensor = scene.add(syn.ProbeCfg(name="p", stages=(stage,), **kwargs))
+    scene = syn.world([syn.ProbeCfg(name="p", stages=(stage,), **kwargs)], 2, dt, at=values[0].tolist())
+    sensor = scene["p"]
     rows = [sensor.data.vec[1].double().numpy().copy()]
     for value in values[1:]:
         scene.engine.body_pos_w[:] = value
@@ -192,10 +190,8 @@ class Ray(sn.SimpleSensor[RayCfg, RayData]):
 )
 def test_a_miss_stays_a_miss(stage: sn.StageCfg, expected: list[Any]) -> None:
     """+inf is reported as +inf, never as NaN, and a low-pass starts anew behind it."""
-    scene = syn.world([], 2)
-    scene.engine.body_pos_w[:] = 1.0
-    scene.update(ticks=0)
-    sensor = scene.add(RayCfg(name="ray", stages=(stage,)))
+    scene = syn.world([RayCfg(name="ray", stages=(stage,))], 2, at=(1.0, 1.0, 1.0))
+    sensor = scene["ray"]
     out = [float(sensor.data[0])]
     for x in (2.0, 11.0, 12.0, 4.0, 5.0):
         scene.engine.body_pos_w[:] = x

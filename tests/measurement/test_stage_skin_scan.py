@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import skin
+import synthetic as syn
 import torch
 from skin import BOTH, Array, SkinCfg, readings
 
@@ -107,8 +108,8 @@ def test_what_is_older_than_the_episode_is_its_first_value(between: Any) -> None
     torch.testing.assert_close(rows[1], torch.tensor(last[between]))
 
 
-def test_evaluating_again_changes_only_the_newest_tick() -> None:
-    """update(ticks=0) after an edit, once or often, replaces what this tick gives and nothing before."""
+def test_an_edit_without_time_is_in_no_scan() -> None:
+    """update(ticks=0) after an edit, once or often, holds the sample, and the edit is in no later one."""
     for between in ("ticks", "samples"):
         stage = sn.RowScan(fields=FORCE, scan_time=0.04, between=between)
         cfg = SkinCfg(name="s", layout=(4, 3), rate_hz=25.0, stages=(stage,))
@@ -117,10 +118,16 @@ def test_evaluating_again_changes_only_the_newest_tick() -> None:
         for k in range(1, 5):
             engine.body_pos_w[:] = float(k)
             scene.update()
-        for value in (20.0, 4.0, 4.0):
-            engine.body_pos_w[:] = value
+        held = syn.snapshot(scene["s"])
+        for _ in range(3):
+            engine.body_pos_w[:] = 20.0
             scene.update(ticks=0)
+            syn.same(syn.snapshot(scene["s"]), held)
         torch.testing.assert_close(scene["s"].data.force[0, :, 0, 0], torch.tensor([1.0, 2.0, 3.0, 4.0]))
+        for k in range(5, 9):
+            engine.body_pos_w[:] = float(k)
+            scene.update()
+        torch.testing.assert_close(scene["s"].data.force[0, :, 0, 0], torch.tensor([5.0, 6.0, 7.0, 8.0]))
 
 
 def test_a_miss_is_not_interpolated() -> None:

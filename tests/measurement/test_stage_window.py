@@ -90,17 +90,17 @@ def test_a_window_starts_at_a_reset() -> None:
     assert np.array_equal(vec(scene)[[0, 3]], vec(other)[[0, 3]])
 
 
-def test_evaluating_again_changes_only_the_newest_tick() -> None:
-    """update(ticks=0) after an edit replaces this tick's part of the mean, once or many times."""
+@pytest.mark.parametrize("ticks", [4, 6], ids=["at a sample", "within a window"])
+def test_an_edit_without_time_is_in_no_window(ticks: int) -> None:
+    """update(ticks=0) after an edit, once or often, holds the sample and adds nothing to the window that is open."""
     scene = syn.world([probe()])
-    syn.advance(scene, 4)
-    edited = syn.signal(4, 4) + 8.0
-    scene.engine.body_pos_w[:, 0] = edited
+    syn.advance(scene, ticks)
+    held = syn.snapshot(scene["p"])
+    scene.engine.body_pos_w[:] += 8.0
     for _ in range(3):
         scene.update(ticks=0)
-    expected = mean_signal(range(1, 4), 4) * 0.75 + edited.numpy() * 0.25
-    np.testing.assert_allclose(vec(scene), expected, rtol=2e-7)
-    syn.advance(scene, 4)
+        syn.same(syn.snapshot(scene["p"]), held)
+    syn.advance(scene, 8 - ticks)
     assert np.array_equal(vec(scene), mean_signal(range(5, 9), 4))
 
 

@@ -257,7 +257,7 @@ def test_states_reset_by_mask(stage: StageCfg) -> None:
         if k in (3, 5):
             scene.reset([2])
             counts[2] = 1.0
-        scene.update(ticks=0)
+        scene.update(ticks=0)  # it has memory, and holds its sample
         assert (scene["p"].data - scene["p"].ground_truth).tolist() == counts.tolist()
 
 

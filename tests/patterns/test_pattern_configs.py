@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -166,7 +167,7 @@ def test_a_pattern_that_is_installed_as_a_plugin_is_found_by_its_kind(monkeypatc
             width: float = 1.0
             func = cross
 
-    monkeypatch.setattr("sensorium.cfg.stage.FINDERS", [load])
+    monkeypatch.setattr(PATTERN_KINDS, "plugins", SimpleNamespace(load=lambda **how: load(), is_loading=False))
     assert len(CasterCfg(pattern={"kind": "windmill", "width": 2.0}).pattern.rays()) == 2
 
 

@@ -412,15 +412,23 @@ def test_a_reset_clears_latches_and_histories_of_its_envs() -> None:
     assert scene["contact_sensor"].history_valid.tolist() == [[True] * 3, [True, False, False]]
 
 
-def test_an_update_without_time_replaces_the_tick() -> None:
-    """After an edit update(ticks=0) evaluates the same tick anew: no time passes, no entry is added, and latch and
-    timers are those of the edited state alone."""
+def test_an_update_without_time_holds_the_sample() -> None:
+    """After an edit update(ticks=0) leaves latch, timers and history as they were, and the edit is in no later one."""
     edited, twin = (scene_of(primary=on("FL"), track_air_time=True, history_length=3) for _ in range(2))
     for scene in (edited, twin):
         step(scene, [1.0, 2.0])
-        tick(scene, [pressing(0, "FL", 9.0)] if scene is edited else [])
-    write(edited.engine, [])
-    edited.update(ticks=0)
+        tick(scene, [])
+    sensor = edited["contact_sensor"]
+
+    def shown() -> list[torch.Tensor]:
+        times = [sensor.frame, sensor.capture_tick, sensor.valid, sensor.history_valid]
+        return [*(getattr(sensor.data, spec.name).clone() for spec in sensor.specs), *(each.clone() for each in times)]
+
+    held = shown()
+    write(edited.engine, [pressing(0, "FL", 9.0)])
+    for _ in range(2):
+        edited.update(ticks=0)
+        assert all(torch.equal(now, before) for now, before in zip(shown(), held, strict=True))
     for _ in range(3):
         for spec in edited["contact_sensor"].specs:
             values = [getattr(scene["contact_sensor"].data, spec.name) for scene in (edited, twin)]

@@ -11,6 +11,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
+from synthetic import same, snapshot
 
 import sensorium as sn
 from sensorium.testing import check_sensor
@@ -264,16 +265,19 @@ def test_a_tare_takes_the_first_reading_for_zero_noise_and_all() -> None:
 
 
 def test_a_tare_by_hand_works_from_the_next_sample_on_and_for_its_envs() -> None:
-    """`tare([1])` zeroes env 1; what is tared stays so over `update(ticks=0)`, and ends with the episode."""
+    """`tare([1])` zeroes env 1 from the next sample on, not over `update(ticks=0)`; it ends with the episode."""
     engine = engine_of(3)
     engine.body_parent_force_w[:] = torch.tensor([3.0, 4.0, 5.0])
     scene = sn.Scene(engine, [sn.ForceTorqueCfg(name="ft", body="hand", tare="manual", bias={"force": 1.0})])
     scene.update()
+    held = snapshot(scene["ft"])
     scene["ft"].tare([1])
     for _ in range(2):
         engine.body_parent_force_w[:, 0] += 1.0
-        scene.update()
         scene.update(ticks=0)
+        same(snapshot(scene["ft"]), held)
+        scene.update()
+        held = snapshot(scene["ft"])
     np.testing.assert_allclose(numpy(scene["ft"].data.force), [[6, 7, 8], [2, 2, 2], [6, 7, 8]], atol=1e-5)
     scene["ft"].tare()
     scene["ft"].tare()  # twice is once: it is the same sample

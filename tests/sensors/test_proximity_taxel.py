@@ -514,9 +514,7 @@ def test_after_a_reset_the_reading_is_of_the_new_state() -> None:
     scene, skin = taxels(engine, delay=0.003)
     for _ in range(5):
         scene.update()
-    scene.reset([1])
-    engine.body_pos_w[1, 0, 2] = 0.5
-    scene.update(ticks=0)
+    scene.reset([1], body_pos_w=torch.tensor([[[0.0, 0.0, 0.5]]]))
     assert skin.data.force[:, 0, 2].gt(0.0).tolist() == [True, False]
 
 

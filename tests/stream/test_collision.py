@@ -89,7 +89,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 
 
 def _report(cfg: Any, engine: sn.Engine) -> Requirement:
-    (report,) = sn.CollisionEvents.requirements_of_names(cfg, engine)
+    (report,) = sn.CollisionEvents.needs(cfg, engine, lambda need: None)
     return report
 
 

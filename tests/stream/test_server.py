@@ -293,7 +293,7 @@ def test_events_go_to_those_whose_environments_had_some() -> None:
     """Each once, with the bounds of its environments; where there are none there is no message, and none is counted."""
     match = sn.ContactMatch(mode="body", pattern="left|right")
     cfg = sn.CollisionEventsCfg(name="hits", primary=match)
-    (report,) = sn.CollisionEvents.requirements_of_names(cfg, sn.TensorEngine(bodies=("left", "right")))
+    (report,) = sn.CollisionEvents.needs(cfg, sn.TensorEngine(bodies=("left", "right")), lambda need: None)
 
     def motion(time: float) -> dict[str, Any]:
         values, tick = torch.zeros(3, 2, 1, 7), round(time / DT)

@@ -14,10 +14,17 @@ import pytest
 
 from sensorium import plugins
 from sensorium.errors import SensoriumWarning
-from sensorium.plugins import Plugins
+from sensorium.plugins import Plugins, Registry
 
-NOTED: dict[str, type] = {}
+NOTED: Registry[str, type] = Registry("insect", Plugins("no.group", "insect"), "{cls} is no {key}, {other} is")
 """Where the modules of these tests note their classes."""
+
+
+def insects() -> Plugins:
+    """Return installed packages that are not loaded yet."""
+    found = Plugins("test.group", "insect")
+    found.tables.append(NOTED)
+    return found
 
 
 @pytest.fixture(autouse=True)
@@ -39,27 +46,27 @@ def _modules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 
 def test_a_module_that_fails_leaves_nothing_behind_and_the_others_are_there(tmp_path: Path) -> None:
-    found = Plugins("test.group", "insect", ())
+    found = insects()
     with pytest.warns(SensoriumWarning) as caught:
-        found.load(NOTED)
+        found.load()
     place = f"({tmp_path / 'plugin_bee.py'}:4)"
     (warning,) = caught
     assert str(warning.message) == (
         "the insect plugin 'bee' (plugin_bee) could not be loaded and is left out: "
-        f"RuntimeError: stung {place}. Mend it."
+        f"RuntimeError: stung {place}. Mend or update it, or uninstall it."
     )
     assert warning.filename == __file__
-    assert list(found.broken.values()) == [str(warning.message)]
-    assert found.suspects() == f"It may be in the plugin 'bee', which could not be loaded: RuntimeError: stung {place}."
+    assert list(map(str, found.broken)) == [str(warning.message)]
+    assert found.suspects() == f"It may be in a plugin that is broken: {warning.message}"
     assert sorted(NOTED) == ["Ant", "Cow", "Own"]
 
 
 def test_where_warnings_are_errors_all_are_loaded_before_the_first_is_raised() -> None:
-    found = Plugins("test.group", "insect", ())
+    found = insects()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(SensoriumWarning, match="stung"):
-            found.load(NOTED)
+            found.load()
     assert {"Ant", "Cow"} <= NOTED.keys()
 
 
@@ -85,11 +92,11 @@ def test_they_are_loaded_once_after_our_own(monkeypatch: pytest.MonkeyPatch) -> 
 )
 def test_whatever_a_module_raises_is_reported_by_name(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "plugin_bee.py").write_text(text, encoding="utf-8")
-    found = Plugins("test.group", "insect", ())
+    found = insects()
     with pytest.warns(
         SensoriumWarning, match=re.escape(f"'bee' (plugin_bee) could not be loaded and is left out: {said}")
     ):
-        found.load(NOTED)
+        found.load()
     assert sorted(NOTED) == ["Ant", "Cow", "Own"]
 
 
@@ -97,11 +104,11 @@ def test_a_malformed_value_is_reported_by_name(monkeypatch: pytest.MonkeyPatch) 
     points = [EntryPoint("ant", "a b c !!", "test.group"), EntryPoint("cow", "plugin_cow", "test.group")]
     monkeypatch.setattr(plugins, "entry_points", lambda group: points)
     with pytest.warns(SensoriumWarning, match="'ant' .*'a b c !!' names no module; expected package.module"):
-        Plugins("test.group", "insect", ()).load(NOTED)
+        insects().load()
     assert sorted(NOTED) == ["Cow", "Own"]
 
 
 def test_ctrl_c_ends_the_program(tmp_path: Path) -> None:
     (tmp_path / "plugin_bee.py").write_text("raise KeyboardInterrupt\n", encoding="utf-8")
     with pytest.raises(KeyboardInterrupt):
-        Plugins("test.group", "insect", ()).load(NOTED)
+        insects().load()

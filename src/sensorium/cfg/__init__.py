@@ -37,12 +37,12 @@ from sensorium.cfg.sensor import (
     SensorCfg,
     SimpleSensorCfg,
 )
-from sensorium.cfg.stage import PLACES, STAGE_KINDS, Place, StageCfg, find_kind
+from sensorium.cfg.stage import PLACES, SENSOR_PLUGINS, STAGE_KINDS, Place, StageCfg, find_kind
 
 __all__ = [
-    "ABSENT", "COLUMN_KNOBS", "LARGEST", "NON_NEGATIVE_KNOBS", "PLACES", "SELECTORS", "STAGE_KINDS", "Amount", "Cfg",
-    "Float", "GilbertElliott", "Knob", "MountedSensorCfg", "ObjRef", "ObjType", "OffsetCfg", "Place", "Selector",
-    "Selectors", "SensorCfg", "SimpleSensorCfg", "StageCfg", "Vec3", "amount_bounds", "as_plain", "bad",
+    "ABSENT", "COLUMN_KNOBS", "LARGEST", "NON_NEGATIVE_KNOBS", "PLACES", "SELECTORS", "SENSOR_PLUGINS", "STAGE_KINDS",
+    "Amount", "Cfg", "Float", "GilbertElliott", "Knob", "MountedSensorCfg", "ObjRef", "ObjType", "OffsetCfg", "Place",
+    "Selector", "Selectors", "SensorCfg", "SimpleSensorCfg", "StageCfg", "Vec3", "amount_bounds", "as_plain", "bad",
     "chosen", "differ", "find_kind", "is_finite", "meanings", "must", "name_in", "numbers_in", "parse_amount",
     "some_of", "toml_words", "without_absent",
 ]  # fmt: skip

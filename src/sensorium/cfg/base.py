@@ -146,7 +146,7 @@ def name_in(data: Mapping[str, Any]) -> str:
     return f"({name!r})" if isinstance(name, str) and name else ""
 
 
-def _python_number(value: Any) -> Any:
+def python_number(value: Any) -> Any:
     """Return the Python number that a NumPy or torch scalar holds; anything else unchanged."""
     value = as_plain(value)
     if not isinstance(value, Real) or isinstance(value, bool | int | float):
@@ -159,7 +159,7 @@ def _python_number(value: Any) -> Any:
 
 def parse_float(value: Any) -> Any:
     """Return a number as float32 can hold it; infinity and NaN are left to the field. Raises what a validator may."""
-    value = value if type(value) is float else _python_number(value)
+    value = value if type(value) is float else python_number(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise bad("a valid number")
     size = abs(value)
@@ -170,7 +170,7 @@ def parse_float(value: Any) -> Any:
 
 def parse_int(value: Any) -> Any:
     """Return a number as int32 can hold it; fractions are left to the field. Raises what a validator may raise."""
-    value = value if type(value) is int else _python_number(value)
+    value = value if type(value) is int else python_number(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise bad("a valid integer")
     if not abs(value) <= MOST:
@@ -180,7 +180,7 @@ def parse_int(value: Any) -> Any:
 
 def parse_bool(value: Any) -> Any:
     """Return a flag; text and numbers are refused. Raises what a validator may raise."""
-    if not isinstance(value, bool) and not isinstance(value := _python_number(value), bool):
+    if not isinstance(value, bool) and not isinstance(value := python_number(value), bool):
         raise bad("True or False")
     return value
 

@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import (
-    PlainSerializer,
-    PlainValidator,
-    Strict,
-    field_validator,
-)
+from pydantic import PlainSerializer, PlainValidator, Strict, field_validator
 
-from sensorium.cfg.base import ABSENT, LARGEST, Cfg, _python_number, as_plain, bad, parse_float, without_absent
+from sensorium.cfg.base import ABSENT, LARGEST, Cfg, as_plain, bad, parse_float, python_number, without_absent
 from sensorium.errors import ConfigError, shown
 from sensorium.random import Choice, Distribution, Normal, Uniform, distribution_from_dict
 
@@ -28,7 +23,7 @@ def parse_amount(value: Any) -> Any:
             raise
         except (ValueError, TypeError) as error:
             raise bad(str(error)) from None
-    value = _python_number(value)
+    value = python_number(value)
     if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):
         parts = tuple(parse_amount(part) for part in value)
         if not parts or any(isinstance(part, Uniform | Normal | Choice) for part in parts):

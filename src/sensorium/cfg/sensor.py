@@ -86,15 +86,7 @@ class SensorCfg(Cfg, Generic[DataT]):
         return {"kind": self.kind(), **super().to_dict()}
 
 
-NON_NEGATIVE_KNOBS = (
-    "noise",
-    "noise_density",
-    "random_walk",
-    "random_walk_density",
-    "resolution",
-    "delay",
-    "jitter",
-)
+NON_NEGATIVE_KNOBS = ("noise", "noise_density", "random_walk", "random_walk_density", "resolution", "delay", "jitter")
 _NON_NEGATIVE_ENDINGS = tuple(f"_{knob}" for knob in NON_NEGATIVE_KNOBS[:5])
 """A knob with a prefix, such as `gyro_noise`."""
 
@@ -130,6 +122,11 @@ class SimpleSensorCfg(SensorCfg[DataT], Generic[DataT]):
     prefixed_knobs: ClassVar[Mapping[str, tuple[str, str]]] = {}
     """Short prefix -> data field and its unit, e.g. ``{"gyro": ("ang_vel_b", "rad/s")}``. A class that has this gets,
     in its place, a config field for each knob of these data fields, such as `gyro_noise`."""
+
+    @classmethod
+    def knob_prefixes(cls) -> dict[str, str]:
+        """Return what a knob's name may begin with, prefix -> data field: those of `prefixed_knobs`."""
+        return {prefix: field for prefix, (field, _) in cls.prefixed_knobs.items()}
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -225,6 +222,8 @@ class MountedSensorCfg(SimpleSensorCfg[DataT], Generic[DataT]):
     """Pattern or list of bodies, in the words of URDF."""
     prim_path: str | None = None
     """Path of one prim: ``{ENV_REGEX_NS}/Robot/imu`` is tried as ``Robot/imu`` and then as ``imu``."""
+    mount_has_offset: ClassVar[bool] = True
+    """Whether the mount's frame is moved by `offset`; False where the sensor applies that by itself."""
     offset: OffsetCfg = OffsetCfg()
     """Pose of the sensor's frame in the frame it is mounted on."""
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import (
-    PlainSerializer,
-    PlainValidator,
-)
+from pydantic import PlainSerializer, PlainValidator
 
-from sensorium.cfg.base import Cfg, T, bad
+from sensorium.cfg.base import Cfg, bad
 from sensorium.errors import ConfigError, nearest, shown
+from sensorium.plugins import Plugins, Registry, V
 from sensorium.spec import kind_of
 
 if TYPE_CHECKING:
@@ -27,17 +25,22 @@ Place = Literal["physics", "scale", "noise", "bias", "saturation", "dropout", "p
 """Where in the measurement chain a stage works, in this order; quantisation is between saturation and dropout."""
 PLACES: tuple[Place, ...] = ("physics", "scale", "noise", "bias", "saturation", "dropout", "post")
 
-STAGE_KINDS: dict[str, type[StageCfg]] = {}
+SENSOR_PLUGINS = Plugins("sensorium.sensors", "sensor")
+"""The installed packages with sensors, stages and patterns; ours announce themselves like the others."""
+STAGE_KINDS: Registry[str, type[StageCfg]] = Registry(
+    "kind of stage",
+    SENSOR_PLUGINS,
+    "{cls}, whose kind {key!r} stays that of {other}, has to be called otherwise. Rename the stage class.",
+    keeps_ours=True,
+)
 """Every stage class by kind; filled where a stage is defined."""
-FINDERS: list[Callable[[], object]] = []
-"""What is called where a kind of stage is unknown, before that is an error: it loads installed plugins."""
 
 
 class StageCfg(Cfg):
     """One imperfection beyond the standard chain. Subclass it, set `place`, write `apply`.
 
     The subclass is config and behaviour in one; it keeps no state on itself. What must survive from one sample to the
-    next is declared by `state_specs` and handed to `apply`, so that reset, save and re-evaluation reach it.
+    next is declared by `state_specs` and handed to `apply`, so that reset and save reach it.
     """
 
     place: ClassVar[Place]
@@ -62,7 +65,7 @@ class StageCfg(Cfg):
         if place is not None:
             if place not in PLACES:
                 raise TypeError(f"{cls.__name__}.place is {place!r}; expected one of {', '.join(PLACES)}")
-            STAGE_KINDS[kind_of(cls)] = cls
+            STAGE_KINDS.add(kind_of(cls), cls)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields that were given, with the stage's ``kind``."""
@@ -126,7 +129,7 @@ class StageCfg(Cfg):
             tensor.masked_fill_((key.mask > 0).reshape(-1, *(1,) * (tensor.dim() - 1)), 0.0)
 
 
-def find_kind(value: Mapping[Any, Any], kinds: Mapping[str, T]) -> tuple[T | None, Any, dict[str, Any]]:
+def find_kind(value: Mapping[Any, Any], kinds: Registry[str, V]) -> tuple[V | None, Any, dict[str, Any]]:
     """Return what the ``kind`` in a file's fields means, None where it means nothing, that kind, and the other fields.
 
     Installed plugins are loaded where it is unknown. Raises what a validator may raise where a field has no name.
@@ -135,12 +138,7 @@ def find_kind(value: Mapping[Any, Any], kinds: Mapping[str, T]) -> tuple[T | Non
     kind = fields.pop("kind", None)
     if odd := [name for name in fields if not isinstance(name, str)]:
         raise bad("fields by name", f"{shown(odd[0])} is no name of a field.")
-    if not isinstance(kind, str):
-        return None, kind, fields
-    if kind not in kinds:
-        for find in FINDERS:
-            find()
-    return kinds.get(kind), kind, fields
+    return kinds.lookup(kind) if isinstance(kind, str) else None, kind, fields
 
 
 def _parse_stages(value: Any) -> tuple[StageCfg, ...]:

@@ -48,13 +48,7 @@ def sensors() -> list[SensorCfg[Any]]:
             noise=0.005,
             delay=0.02,
         ),
-        TerrainHeightCfg(
-            name="clearance",
-            sites=".*_foot",
-            max_distance=2.0,
-            rate_hz=100.0,
-            noise=0.002,
-        ),
+        TerrainHeightCfg(name="clearance", sites=".*_foot", max_distance=2.0, rate_hz=100.0, noise=0.002),
         LidarCfg(
             name="lidar",
             site="lidar",

@@ -115,7 +115,7 @@ def explanation(scene: Scene, names: list[str], presets: Mapping[str, str]) -> d
 
 def _sensor(sensor: Sensor[Any, Any], preset: str | None) -> dict[str, Any]:
     info, cfg, envs = sensor.info, sensor.cfg, sensor.num_envs
-    needs = type(sensor).needs(cfg, sensor.engine.supports, sensor.engine)
+    needs = list(type(sensor).needs(cfg, sensor.engine, sensor.engine.supports))
     rate = sensor.rate
     out: dict[str, Any] = {
         "kind": cfg.kind(),
@@ -129,7 +129,7 @@ def _sensor(sensor: Sensor[Any, Any], preset: str | None) -> dict[str, Any]:
         "evaluation": info.evaluation,
         "why": info.why,
         "notes": dict(info.notes),
-        "constants": dict(sensor.constants()),
+        "constants": dict(sensor.constants),
         "options": {k: v for k, v in cfg.to_dict().items() if k not in ("kind", "name")},
     }
     selector = getattr(cfg, "selector", None)

@@ -16,6 +16,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from sensorium.plugins import is_ours
+
 FILE = "kinds.json"
 Rows = list[list[str]]
 Kinds = dict[str, Any]
@@ -50,15 +52,15 @@ def described() -> Kinds:
     """
     import sensorium.sensors.all  # noqa: F401 - registers our sensors, also where the package is not installed
     from sensorium import registry
-    from sensorium.cfg import PLACES, STAGE_KINDS, MountedSensorCfg
+    from sensorium.cfg import PLACES, SENSOR_PLUGINS, STAGE_KINDS, MountedSensorCfg
     from sensorium.patterns.base import PATTERN_KINDS, GeneratedPatternCfg
     from sensorium.presets import presets
 
-    registry.load_installed(warn=False)  # the rows of `broken` say it
+    SENSOR_PLUGINS.load(warn=False)  # the rows of `broken` say it
     sensors: list[tuple[Any, Any]] = list(registry.registered().items())
     shared = MountedSensorCfg.model_fields
     return {
-        "entry_points": registry.ENTRY_POINT_GROUP,
+        "entry_points": SENSOR_PLUGINS.group,
         "sensors": [
             {
                 "kind": cfg.kind(),
@@ -100,9 +102,9 @@ def _path(cls: type) -> str:
 
 def _title(cls: type) -> str:
     """Return name, plugin and summary of a config or stage."""
-    from sensorium import registry
+    from sensorium.cfg import SENSOR_PLUGINS
 
-    plugin = "" if cls.__module__.startswith(registry.OURS) else registry.plugin_of(cls)
+    plugin = "" if is_ours(cls) else SENSOR_PLUGINS.of(cls)
     return f"{cls.__name__}{f' ({plugin})' if plugin else ''}: {summary(cls)}"
 
 

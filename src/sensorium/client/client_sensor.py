@@ -19,7 +19,7 @@ from sensorium.readings import Bodies
 from sensorium.wire.attributes import ActorDescription, SensorDefinition
 from sensorium.wire.owner import Owner, owner_of
 from sensorium.wire.pose import Pose
-from sensorium.wire.spawned import Registry, SpawnedSensor, check_envs, place
+from sensorium.wire.spawned import SpawnedSensor, check_envs, place, registry_of
 from sensorium.wire.world import Snapshot
 
 ENTRY_POINT_GROUP = "sensorium.client_sensors"
@@ -132,7 +132,7 @@ class ClientSensor(SpawnedSensor):
     events: ClassVar[bool] = True
     """Whether its messages are events: it tells something only when something happens."""
 
-    _registry: ClassVar[Registry[ClientSensor]] = Registry("client sensor", ENTRY_POINT_GROUP, OURS)
+    _registry = registry_of("client sensor", ENTRY_POINT_GROUP, OURS)
     _host: SensorHost
     _strand: Strand
     _on_destroy: Callable[[], object] | None

@@ -128,6 +128,10 @@ class Clock:
         """Seconds since tick 0."""
         return float(self.tick * self.dt_exact)
 
+    def ticks(self, seconds: float) -> float:
+        """Return seconds in ticks, exact for the decimals that people write."""
+        return float(exact_fraction(seconds) / self.dt_exact)
+
     @property
     def control_tick(self) -> int:
         """Tick at which the current control step began; -1 before the first."""

@@ -42,9 +42,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby, pairwise
 from math import prod
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import torch
 import warp as wp
@@ -75,6 +76,7 @@ ENV_BYTES = 256
 """Memory that an environment takes at least, bytes; the state of every robot is larger."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Hook: TypeAlias = Callable[[], object]
 
 
 def recorded(hook: Function) -> Function:
@@ -85,17 +87,15 @@ def recorded(hook: Function) -> Function:
 
 @dataclass(slots=True)
 class _Launch:
-    """One recorded launch: per env over all envs, or (`whole`) once, independent of envs and masks.
+    """One recorded launch over all envs.
 
     One that may be `split` can be shared among cores along its last item axis as well. One with `tasks` does many at
-    once: its threads are (task, env, *items), or (task, *items) if whole, and besides rows its only argument is the
-    array of the tasks.
+    once: its threads are (task, env, *items), and besides rows its only argument is the array of the tasks.
     """
 
     kernel: Any
     dim: tuple[int, ...]
     args: list[Any]
-    whole: bool
     split: bool = False
     tasks: list[Any] = field(default_factory=list)
     threads: int = 0
@@ -109,9 +109,7 @@ class _Launch:
         if self.tasks and not self.args:
             dtype = self.kernel.adj.args[-1].type.dtype
             host = bytearray().join(bytes(task.__ctype__()) for task in self.tasks)
-            self.memory = torch.frombuffer(host, dtype=torch.uint8).to(
-                compute.device, copy=True
-            )  # as torch's other work
+            self.memory = torch.frombuffer(host, dtype=torch.uint8).to(compute.device, copy=True)  # in torch's order
             place = self.memory.data_ptr()
             self.args = [wp.array(ptr=place, shape=(len(self.tasks),), dtype=dtype, device=compute.wp_device)]
         return self.args
@@ -123,7 +121,7 @@ class _Launch:
         if prod(dim) > 2 * threads:
             return None
         tasks, owners = [*self.tasks, *other.tasks], self.owners | other.owners
-        return _Launch(self.kernel, dim, [], self.whole, tasks=tasks, threads=threads, owners=owners)
+        return _Launch(self.kernel, dim, [], tasks=tasks, threads=threads, owners=owners)
 
 
 def _arguments(kernel: Any, given: list[Any]) -> list[Any]:
@@ -223,10 +221,9 @@ class Compute:
         """int32 [env], number of resets so far, minus one."""
         with graph.launching:
             self.time_wp, self.reset_tick_wp, self.episode_wp = (
-                wp.from_torch(words, dtype=wp.int32) for words in (self.time, self.reset_tick, self.episode)
+                wp.from_torch(words) for words in (self.time, self.reset_tick, self.episode)
             )
-            self._masks = {id(mask): wp.from_torch(mask, dtype=wp.uint8) for mask in (self.all_envs, self.reset_envs)}
-            self._rows_of = {id(mask): self._rows(0, mask) for mask in (self.all_envs, self.reset_envs)}
+            self._rows_of = {id(mask): self.rows(mask) for mask in (self.all_envs, self.reset_envs)}
         self._active = self.all_envs
         self._recording: list[_Launch] | None = None
         self._recorder = 0
@@ -303,9 +300,9 @@ class Compute:
                 env only, its items may be shared among the cores.
         """
         arguments = _arguments(kernel, [*inputs, *outputs])
-        self._add(_Launch(kernel, (self.num_envs, *items), arguments, whole=False, split=split))
+        self._add(_Launch(kernel, (self.num_envs, *items), arguments, split))
 
-    def launch_task(self, kernel: Any, items: Sequence[int], task: Any, *, whole: bool = False) -> None:
+    def launch_task(self, kernel: Any, items: Sequence[int], task: Any) -> None:
         """Run or record one task of a kernel. Tasks that several sensors have in one program become one launch.
 
         A task reads the engine's state, the clock and memory of its own sensor, and writes memory of its own sensor
@@ -317,14 +314,9 @@ class Compute:
                 items; a thread whose item the task does not have must return.
             items: sizes of the thread index after task and env, for this task; as many for all tasks of a kernel.
             task: a `wp.struct` instance. What it holds is fixed when it is recorded; arrays are kept alive.
-            whole: the kernel has neither `rows` nor an env axis; it is never sharded or masked.
         """
-        dim = (1, *items) if whole else (1, self.num_envs, *items)
-        self._add(_Launch(kernel, dim, [], whole, tasks=[task], threads=prod(dim)))
-
-    def launch_whole(self, kernel: Any, dim: Sequence[int], inputs: Sequence[Any], outputs: Sequence[Any] = ()) -> None:
-        """Run or record a kernel that has no env axis, takes no `rows` and is never sharded or masked."""
-        self._add(_Launch(kernel, tuple(dim), _arguments(kernel, [*inputs, *outputs]), whole=True))
+        dim = (1, self.num_envs, *items)
+        self._add(_Launch(kernel, dim, [], tasks=[task], threads=prod(dim)))
 
     @keeps_current
     def _add(self, launch: _Launch) -> None:
@@ -336,20 +328,17 @@ class Compute:
             return
         self.load([launch.kernel])
         with graph.launching, loading.lock:
-            args = launch.arguments(self)
-            args = args if launch.whole else [self._rows_of[id(self._active)], *args]
+            args = [self._rows_of[id(self._active)], *launch.arguments(self)]
             self._follow()
             wp.launch(launch.kernel, dim=launch.dim, inputs=args, device=self.wp_device, stream=self.stream)
 
     @keeps_current
     @graph.launching
-    def record(
-        self, hook: Callable[[], object], mask: torch.Tensor | None = None, owner: object | None = None
-    ) -> Segment:
+    def record(self, hook: Hook, mask: torch.Tensor | None = None, owner: object | None = None) -> Segment:
         """Call `hook` once, recording its launches instead of running them, and return them as a segment.
 
         Args:
-            hook: what launches.
+            hook: what launches; it lives as long as the segment.
             mask: the envs it is for, `all_envs` (also for None) or `reset_envs`.
             owner: whose work it is: tasks of several owners may become one launch. None keeps the order as it is.
         """
@@ -367,7 +356,7 @@ class Compute:
                 launch.owners = frozenset() if owner is None else frozenset((owner,))
                 if launch.kernel not in self._loaded and 0 not in launch.dim:
                     self._unloaded[launch.kernel] = None
-            return Segment(self, self._recording, self.all_envs if mask is None else mask)
+            return Segment(self, [hook], self.all_envs if mask is None else mask, self._recording)
         finally:
             self._recording, self._recorder = None, 0
 
@@ -384,16 +373,21 @@ class Compute:
             for each in wanted:
                 self._unloaded.pop(each, None)
 
-    def call(self, hook: Callable[[], object], mask: torch.Tensor | None = None) -> Segment:
+    def call(self, hook: Hook, mask: torch.Tensor | None = None) -> Segment:
         """Return a segment that calls `hook` each time, with `mask` as the active one."""
-        return Segment(self, hook, self.all_envs if mask is None else mask)
+        return Segment(self, [hook], self.all_envs if mask is None else mask)
 
-    def _rows(self, start: int, mask: torch.Tensor, first: int = 0) -> Any:
+    def rows(self, mask: torch.Tensor, start: int = 0, first: int = 0) -> Any:
+        """Return a kernel's first argument.
+
+        Args:
+            mask: `all_envs` or `reset_envs`.
+            start: env of the first thread.
+            first: last item index of the first thread.
+        """
         rows = Rows()
-        rows.start = start
-        rows.first = first
-        rows.mask = self._masks[id(mask)]
-        rows.first_env = self.first_env
+        rows.start, rows.first, rows.first_env = start, first, self.first_env
+        rows.mask = wp.from_torch(mask)
         rows.time, rows.reset_tick, rows.episode = self.time_wp, self.reset_tick_wp, self.episode_wp
         return rows
 
@@ -431,19 +425,22 @@ class Compute:
 class Segment:
     """Consecutive launches with fixed arguments, or one Python call. Built by `Compute.record` and `Compute.call`."""
 
-    def __init__(self, compute: Compute, work: list[_Launch] | Callable[[], object], mask: torch.Tensor) -> None:
-        self.compute = compute
-        self._mask = mask
-        self._hook = None if isinstance(work, list) else work
-        self._launches = [launch for launch in work if 0 not in launch.dim] if isinstance(work, list) else []
+    def __init__(
+        self, compute: Compute, hooks: list[Hook], mask: torch.Tensor, launches: Sequence[_Launch] | None = None
+    ) -> None:
+        self.compute, self._hooks, self._mask = compute, hooks, mask
+        self.is_recorded = launches is not None
+        """Whether this is a run of recorded launches (and not a Python call)."""
+        self._launches = [launch for launch in launches or () if 0 not in launch.dim]
         self._steps: list[list[_Shard]] = []
         self._runs = 0
         self._seconds: list[float] = []
-        self._is_captured = False
+        self.is_captured = False
+        """Whether graphs have been made; they are replayed while `compute.capture` is on."""
 
     def __repr__(self) -> str:
-        if self._hook is not None:
-            return f"Segment(call {getattr(self._hook, '__qualname__', self._hook)})"
+        if not self.is_recorded:
+            return f"Segment(call {getattr(self._hooks[0], '__qualname__', self._hooks[0])})"
         names = [launch.kernel.key for launch in self._launches]
         return f"Segment({', '.join(names)}; {self.shards} shard(s))"
 
@@ -451,15 +448,6 @@ class Segment:
     def shards(self) -> int:
         """Number of pieces the work is split into: the environments, or with one of them the items of a launch."""
         return max(map(len, self._steps), default=min(len(self._launches), 1))
-
-    @property
-    def is_captured(self) -> bool:
-        """Whether graphs have been made; they are replayed while `compute.capture` is on."""
-        return self._is_captured
-
-    def __add__(self, other: Segment) -> Segment:
-        """Join two recorded segments under one mask into one."""
-        return Segment.joined([self, other])
 
     @classmethod
     def joined(cls, segments: Sequence[Segment]) -> Segment:
@@ -470,12 +458,8 @@ class Segment:
         first = segments[0]
         if len(segments) == 1:
             return first
-        return cls(first.compute, _merged([launch for each in segments for launch in each._launches]), first._mask)
-
-    @property
-    def is_recorded(self) -> bool:
-        """Whether this is a run of recorded launches (and not a Python call)."""
-        return self._hook is None
+        launches = _merged([launch for each in segments for launch in each._launches])
+        return cls(first.compute, [hook for each in segments for hook in each._hooks], first._mask, launches)
 
     @keeps_current
     def run(self) -> None:
@@ -485,41 +469,40 @@ class Segment:
             SensoriumError: it was to be captured, and a kernel could not be.
         """
         compute = self.compute
-        if self._hook is not None:
+        if not self.is_recorded:
             with compute.masked(self._mask):
-                self._hook()
+                self._hooks[0]()
         elif self._runs < TIMED_RUNS:
             self._run_timed()
         elif not compute.capture:
-            self._run_steps()
-        elif self._is_captured:
-            for shards in self._steps:
-                if len(shards) == 1:
-                    shards[0].replay()
-                else:
-                    compute.workers.run([shard.replay for shard in shards])
+            self._run_steps(_Shard.run)
+        elif self.is_captured:
+            self._run_steps(_Shard.replay)
         else:
             self._runs += 1
             if self._runs > compute.capture_after:
-                self._capture()
+                for shards in self._steps:
+                    for shard in shards:
+                        shard.capture()
+                self.is_captured = True
                 self.run()
             else:
-                self._run_steps()
+                self._run_steps(_Shard.run)
 
-    def _run_steps(self) -> None:
-        """Run the recorded launches."""
+    def _run_steps(self, run: Callable[[_Shard], None]) -> None:
+        """Run the recorded launches, or replay their graphs."""
         for shards in self._steps:
             if len(shards) == 1:
-                shards[0].run()
+                run(shards[0])
             else:
-                self.compute.workers.run([shard.run for shard in shards])
+                self.compute.workers.run([partial(run, shard) for shard in shards])
 
     def _run_timed(self) -> None:
         """Run, and after a few runs decide whether shards pay."""
         if self._launches and not self._steps:  # not before: most segments are joined to others first
-            self._make_shards(1)
+            self._share(1)
         start = time.perf_counter()
-        self._run_steps()
+        self._run_steps(_Shard.run)
         self._seconds.append(time.perf_counter() - start)
         self._runs += 1
         if self._runs < TIMED_RUNS or not self.compute.is_cpu or not self._launches:
@@ -528,44 +511,30 @@ class Segment:
         if count is None and min(self._seconds[1:], default=0.0) > SHARD_ABOVE_S:
             count = self.compute.threads
         if count is not None and count > 1:
-            self._split(count)
+            self._share(count)
 
-    def _capture(self) -> None:
-        """Make the graphs."""
-        for shards in self._steps:
-            for shard in shards:
-                shard.capture()
-        self._is_captured = True
+    def _share(self, count: int) -> None:
+        """Share the work among `count` cores: the environments, or with one of them the items of some launches.
 
-    def _split(self, threads: int) -> None:
-        """Shard over the cores, unless a launch needs all envs at once or there are too few envs."""
-        count = min(threads, self.compute.num_envs)
-        if any(launch.whole for launch in self._launches):
-            return
-        if count > 1:
-            self._make_shards(count)
-        elif any(launch.split for launch in self._launches):
-            self._make_steps(threads)
-
-    def _make_shards(self, count: int) -> None:
-        edges = [self.compute.num_envs * i // count for i in range(count + 1)]
-        self._steps = [
-            [_Shard(self.compute, self._launches, self._mask, start, stop) for start, stop in pairwise(edges)]
-        ]
-
-    def _make_steps(self, threads: int) -> None:
-        """Share the items of launches that allow it; all others stay whole, in order."""
+        Launches whose items are not shared stay whole, in order.
+        """
         envs, compute, mask = self.compute.num_envs, self.compute, self._mask
         steps: list[list[_Shard]] = []  # kept once it is whole: an interrupt may come in between
-        for is_split, group in groupby(self._launches, lambda launch: launch.split):
-            if not is_split:
-                steps.append([_Shard(compute, list(group), mask, 0, envs)])
-                continue
-            for launch in group:
-                count = min(threads, launch.dim[-1])
-                edges = [launch.dim[-1] * i // count for i in range(count + 1)]
-                steps.append([_Shard(compute, [launch], mask, 0, envs, items) for items in pairwise(edges)])
+        for by_items, group in groupby(self._launches, lambda launch: envs == 1 < count and launch.split):
+            if by_items:
+                for launch in group:
+                    pieces = _pieces(launch.dim[-1], count)
+                    steps.append([_Shard(compute, [launch], mask, (0, envs), items) for items in pieces])
+            else:
+                launches = list(group)
+                steps.append([_Shard(compute, launches, mask, piece) for piece in _pieces(envs, count)])
         self._steps = steps
+
+
+def _pieces(total: int, count: int) -> Iterable[tuple[int, int]]:
+    """Return start and end of so many pieces of nearly equal size, none of them empty."""
+    count = min(count, total)
+    return pairwise([total * i // count for i in range(count + 1)])
 
 
 class _Shard:
@@ -578,23 +547,20 @@ class _Shard:
         compute: Compute,
         launches: list[_Launch],
         mask: torch.Tensor,
-        start: int,
-        stop: int,
+        envs: tuple[int, int],
         items: tuple[int, int] | None = None,
     ) -> None:
         self._compute = compute
         self._graph: Any = None
         self._commands = []
         compute.load([launch.kernel for launch in launches])
-        rows = compute._rows(start, mask, 0 if items is None else items[0])
+        rows = compute.rows(mask, envs[0], 0 if items is None else items[0])
         for launch in launches:
             dim = list(launch.dim)
-            if not launch.whole:
-                dim[1 if launch.tasks else 0] = stop - start
+            dim[1 if launch.tasks else 0] = envs[1] - envs[0]
             if items is not None:
                 dim[-1] = items[1] - items[0]
-            args = launch.arguments(compute)
-            args = args if launch.whole else [rows, *args]
+            args = [rows, *launch.arguments(compute)]
             with loading.lock:
                 command = wp.launch(launch.kernel, dim=dim, inputs=args, device=compute.wp_device, record_cmd=True)
             self._commands.append(command)
@@ -641,10 +607,6 @@ class Program:
 
     def run(self, due: Sequence[bool] | None = None) -> None:
         """Run the segments whose group is due; all of them for None."""
-        if due is None:
-            for _, segment in self._segments:
-                segment.run()
-            return
         for group, segment in self._segments:
-            if due[group]:
+            if due is None or due[group]:
                 segment.run()

@@ -147,12 +147,6 @@ class Trot:
         joints = self.geometry.inverse(self.feet(time, turn_rate))
         return joints if isinstance(t, Tensor) else joints.to(torch.get_default_dtype())
 
-    def targets_batch(self, time: Tensor) -> Tensor:
-        """Joint targets [env, 12] at each environment's own time [env], in s."""
-        if time.ndim != 1:
-            raise ValueError(f"time must have one axis, env, got shape {tuple(time.shape)}")
-        return self.targets(time)
-
     def phase(self, time: Tensor) -> Tensor:
         """Where each leg is in its stride [..., 4]: stance from 0 to `duty`, swing from there to 1."""
         time = time if time.is_floating_point() else time.to(torch.get_default_dtype())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 import torch
 
@@ -29,17 +29,9 @@ from sensorium.geometry.shapes import Shape
 from sensorium.spec import SHAPES, Requirement, contact_array, contact_columns
 
 Provides = Literal[
-    "pose",
-    "velocity",
-    "acceleration",
-    "gravity",
-    "magnetic",
-    "joint_state",
-    "joint_effort",
-    "joint_torque",
-    "joint_wrench",
-    "contact",
-]
+    "pose", "velocity", "acceleration", "gravity", "magnetic", "joint_state", "joint_effort", "joint_torque",
+    "joint_wrench", "contact",
+]  # fmt: skip
 Site = str | FrameOnBody | tuple[Any, ...]
 """Where a site is: on a body's origin (its name), `(body name, pos)`, `(body name, pos, quat)` or a FrameOnBody."""
 
@@ -154,6 +146,17 @@ class ContactArrays(Mapping[Requirement, torch.Tensor]):
         return name
 
 
+class Parts(TypedDict, total=False):
+    """What the bodies of a `TensorEngine` have; its docstring says what each is."""
+
+    sites: Mapping[str, Site] | None
+    joints: Sequence[str] | Mapping[str, Site | None]
+    slides: Sequence[str]
+    geoms: Mapping[str, Site] | None
+    shapes: Sequence[Shape] | Mapping[str, Shape] | None
+    native: Mapping[str, int | NativeSensor] | None
+
+
 class TensorEngine(Engine):
     """State as tensors: write them in place (or assign, which copies), or give `motion`.
 
@@ -210,28 +213,24 @@ class TensorEngine(Engine):
         dt: float = 0.01,
         *,
         bodies: Sequence[str] = ("body",),
-        sites: Mapping[str, Site] | None = None,
-        joints: Sequence[str] | Mapping[str, Site | None] = (),
-        slides: Sequence[str] = (),
-        geoms: Mapping[str, Site] | None = None,
-        shapes: Sequence[Shape] | Mapping[str, Shape] | None = None,
-        native: Mapping[str, int | NativeSensor] | None = None,
         device: str = "cpu",
         provides: Sequence[Provides] = ("pose", "velocity", "gravity"),
         quat_order: Literal["wxyz", "xyzw"] = "wxyz",
         gravity: Any = (0.0, 0.0, -9.81),
         magnetic: Any = (0.0, -0.5, 0.0),
         motion: Callable[[float], Mapping[Any, Any]] | None = None,
+        **parts: Unpack[Parts],
     ) -> None:
+        if unknown := sorted(parts.keys() - Parts.__annotations__):
+            raise TypeError(f"TensorEngine() got an unexpected keyword argument {unknown[0]!r}")
+        joints, slides, shapes = parts.get("joints", ()), parts.get("slides", ()), parts.get("shapes")
         self.num_envs = positive_int(num_envs, "num_envs")
         words = (provides,) if isinstance(provides, str) else provides
         slides = (slides,) if isinstance(slides, str) else slides
         for what, given in (("bodies", bodies), ("joints", joints), ("slides", slides), ("provides", words)):
             if not _are_names(given):
                 raise ArgumentError(f"{what}: got {shown(given)}, expected a sequence of names without repetition.")
-        for what, mapping in (("sites", sites), ("geoms", geoms), ("native", native)):
-            if mapping is not None and not isinstance(mapping, Mapping):
-                raise ArgumentError(f"{what}: got {shown(mapping)}, expected a mapping from names.")
+        sites, geoms, native = (_mapping(parts, what) for what in ("sites", "geoms", "native"))
         if motion is not None and not callable(motion):
             raise ArgumentError(f"motion: got {shown(motion)}, expected a function of the time, s.")
         if not isinstance(quat_order, str) or quat_order not in ("wxyz", "xyzw"):
@@ -246,8 +245,8 @@ class TensorEngine(Engine):
         self.prepared: frozenset[Requirement] = frozenset()
         self.provides = frozenset(words) | ({"magnetic"} if magnetic is not None else set())
         self._bodies = tuple(bodies)
-        self._sites = {site: self._place("site", site, given) for site, given in (sites or {}).items()}
-        self._geoms = {geom: self._place("geom", geom, given) for geom, given in (geoms or {}).items()}
+        self._sites = {site: self._place("site", site, given) for site, given in sites.items()}
+        self._geoms = {geom: self._place("geom", geom, given) for geom, given in geoms.items()}
         places = joints if isinstance(joints, Mapping) else dict.fromkeys(joints)
         self._joints = {
             joint: None if given is None else self._place("joint", joint, given) for joint, given in places.items()
@@ -259,7 +258,7 @@ class TensorEngine(Engine):
                 raise ArgumentError(
                     f"slides: got {shown(joint)}, expected names among the joints {listed(self._joints)}."
                 )
-        self._native = tuple(_native_sensor(sensor, given) for sensor, given in (native or {}).items())
+        self._native = tuple(_native_sensor(sensor, given) for sensor, given in native.items())
         self.native = NativeArrays(self)
         self.contacts = ContactArrays(self)
         self.motion = motion
@@ -608,6 +607,14 @@ class TensorEngine(Engine):
         """
         restore({**self._open, **self._arrays}, state["arrays"])
         self.tick = int(state["tick"])
+
+
+def _mapping(parts: Mapping[str, Any], what: str) -> Mapping[str, Any]:
+    """Return an argument that maps names, which may be None."""
+    given = {} if parts.get(what) is None else parts[what]
+    if not isinstance(given, Mapping):
+        raise ArgumentError(f"{what}: got {shown(given)}, expected a mapping from names.")
+    return given
 
 
 def _are_names(given: Any) -> bool:

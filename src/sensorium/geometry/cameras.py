@@ -13,13 +13,7 @@ import torch
 from torch import Tensor
 
 from sensorium.errors import ConfigError
-from sensorium.geometry.transforms import (
-    matrix_from_quat,
-    quat_apply,
-    quat_conjugate,
-    quat_from_matrix,
-    quat_mul,
-)
+from sensorium.geometry.transforms import matrix_from_quat, quat_apply, quat_conjugate, quat_from_matrix, quat_mul
 
 Convention = Literal["ros", "opengl", "world"]
 """Which axes of a camera look where."""

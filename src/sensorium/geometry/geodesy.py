@@ -57,16 +57,6 @@ _ONE: F64 = wp.constant(wp.float64(1.0))
 
 
 @wp.func
-def geodetic_to_ecef_wp(place: Vec3d) -> Vec3d:
-    """Return ECEF coordinates, m, of latitude (rad), longitude (rad) and height above the ellipsoid (m)."""
-    s = wp.sin(place[0])
-    c = wp.cos(place[0])
-    n = _A / wp.sqrt(_ONE - _E2 * s * s)
-    r = (n + place[2]) * c
-    return wp.vec3d(r * wp.cos(place[1]), r * wp.sin(place[1]), (n * (_ONE - _E2) + place[2]) * s)
-
-
-@wp.func
 def ecef_to_geodetic_wp(p: Vec3d) -> Vec3d:
     """Return latitude (rad), longitude (rad, from -pi to pi) and height above the ellipsoid (m) of ECEF coordinates."""
     r = wp.sqrt(p[0] * p[0] + p[1] * p[1])

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakSet
 
 import torch
 import warp as wp
@@ -55,20 +56,17 @@ class SensorBuffers:
         """uint8 [env, mount], 1 where the engine's state was not finite: the sample is not valid."""
         self.custom: dict[str, States] = {}
         """States that the sensor registered for itself."""
-        self.tables: list[ChainTable] = []
-        """Every chain table that points at these knobs."""
-        self.knobs = Knobs(
-            compute, clock, plan.cfg, plan.chained, label=plan.label, seed=plan.seed,
-            rate_hz=1.0 / (clock.dt * plan.rate.period), prefixes=plan.prefixes, changed=self.refresh_tables,
-        )  # fmt: skip
+        self.tables: WeakSet[ChainTable] = WeakSet()
+        """Every chain table that points at these knobs and is used."""
+        self.knobs = Knobs(plan, compute, clock, self.refresh_tables)
         self.plan = replace(plan, knobs=frozenset(self.knobs.tables))
         self.stages = stage_runs(self.plan, compute, clock)
         self._allocate()
         self.own_table: ChainTable | None = None
         """What the chain works on where it is launched for this sensor alone."""
         if self.plan.has_hardware:
-            self.own_table = ChainTable(compute, clock, self.chain_fields(own=True))
-        self.forget_tables()
+            self.own_table = ChainTable(compute, self.chain_fields(own=True))
+            self.tables.add(self.own_table)
         in_flight = self.ring.latest if self.ring is not None else 0
         self.counter = SampleCounter(clock, plan.rate, in_flight=in_flight)
         """How many captures there were, and when."""
@@ -123,10 +121,7 @@ class SensorBuffers:
             self.posts = truths, works
         self.ring: Ring | None = None
         if plan.has_ring:
-            self.ring = Ring(
-                self.compute, self.clock, plan.cfg, plan.specs, plan.rate,
-                label=plan.label, seed=plan.seed, bad=self.bad,
-            )  # fmt: skip
+            self.ring = Ring(plan, self.compute, self.clock, self.bad)
         self.observers = [run for run in self.stages if run.cfg.observes]
         """Stages that look at every tick."""
         self.scratch = record() if self.observers else Record((), num_envs, device)
@@ -163,32 +158,19 @@ class SensorBuffers:
         for table in self.tables:
             table.refresh()
 
-    def forget_tables(self) -> None:
-        """Forget the tables of programs that are rebuilt."""
-        self.tables = [] if self.own_table is None else [self.own_table]
-
     def chain_fields(self, own: bool = False) -> list[ChainField]:
         """Return what the chain does for each field; `own` for a launch of this sensor's own, in place on `work`."""
         plan, fields = self.plan, []
+        keys = stream_key(plan.seed, plan.label, "noise"), stream_key(plan.seed, plan.label, "random_walk")
         for name, (index, spec) in plan.chained.items():
-            tables = {
-                knob: self.knobs.tables.get((knob, name)) for knob in ("noise", "bias", "random_walk", "resolution")
-            }
-            chain = ChainField(
-                source=self.work[name] if own else self.slot[name],
-                target=self.work[name],
-                columns=spec.columns,
-                field_index=index,
-                is_rotation=spec.kind == "rotation",
-                walk=self.walks.get(name),
-                noise_key=stream_key(plan.seed, plan.label, "noise"),
-                walk_key=stream_key(plan.seed, plan.label, "random_walk"),
-                **tables,  # type: ignore[arg-type]
-            )
+            places = {"source": self.work[name] if own else self.slot[name], "target": self.work[name]}
+            if name in self.walks:
+                places["walk"] = self.walks[name]
             if not own and self.ring is not None:
-                self.ring.attach(chain, name)
+                places |= self.ring.places(name)
             if own or self.ring is not None or plan.has_hardware:
-                fields.append(chain)
+                knobs = {knob: table for (knob, field), table in self.knobs.tables.items() if field == name}
+                fields.append(ChainField(places, knobs, spec.columns, index, spec.kind == "rotation", keys))
         return fields
 
     def standard_chain(self, slot: Record) -> None:
@@ -211,8 +193,12 @@ class SensorBuffers:
             self.ring.redraw()
         for run in self.stages:
             run.cfg.reset(run.states.views, run.key)
+        inside = self.compute.mask > 0
         for states in self.custom.values():
-            states.memory.masked_fill_(self.compute.mask[:, None] > 0, 0.0)
+            states.memory.masked_fill_(inside[:, None], 0.0)
+        for record in (*self.posts[0], *self.posts[1]):
+            for _, view in record.items():
+                view.masked_fill_(inside.reshape(-1, *(1,) * (view.dim() - 1)), 0)
         if self.plan.hooks.reset is not None:
             self.plan.hooks.reset(self.compute.mask)
 
@@ -225,10 +211,6 @@ class SensorBuffers:
         self.bad.masked_fill_(envs[:, None], 1)
         if self.ring is not None:
             self.ring.invalidate(envs)
-
-    def expire(self) -> None:
-        """Have the next read evaluate a lazy sensor again."""
-        self.counter.count.version = -1
 
     def keep_rows(self) -> None:
         """Keep what Python hooks may overwrite while they work for some envs; see `restore_rows`."""
@@ -248,7 +230,7 @@ class SensorBuffers:
         """Return what Python hooks may write, `[env, ...]` each."""
         records = [*self.truths, *self.slots, self.work, self.truth_out, self.work_out, *self.posts[0], *self.posts[1]]
         unique = {id(record): record for record in records}
-        tensors = [view for record in unique.values() for view in record.tensors_by_env()]
+        tensors = [view for record in unique.values() for _, view in record.items()]
         tensors += [self.bad, *self.walks.values(), *self.flags]
         tensors += [states.memory for states in (*self.custom.values(), *(run.states for run in self.stages))]
         return tensors
@@ -257,7 +239,6 @@ class SensorBuffers:
         """Drop what an interrupted call may have left half done; a reset of all envs or a load follows."""
         self.first_program, self.wanted = None, True
         self.counter.restart()
-        self.forget_tables()
         if self.ring is not None:
             self.ring.seek(self.ring.position)
 
@@ -286,14 +267,12 @@ class SensorBuffers:
         return {**self.counter.counters(), "wanted": int(self.wanted), "position": position}
 
     def load(self, tensors: Mapping[str, torch.Tensor], counters: Mapping[str, int]) -> None:
-        """Restore what `tensors` and `counters` returned."""
+        """Restore what `counters` returned, and make the memory that `tensors` returns as large as it was saved."""
         for (knob, name), table in self.knobs.tables.items():
             saved = tensors[f"knob/{knob}/{name}"]
             if saved.shape != table.values.shape:  # it was set per env after the start
                 table.values = saved.clone().to(self.compute.device)
         self.refresh_tables()
-        for name, tensor in {**self.tensors(), **self.counter.tensors()}.items():
-            tensor.copy_(tensors[name])
         self.counter.load(counters)
         self.wanted = bool(counters["wanted"])
         if self.ring is not None:
@@ -302,10 +281,14 @@ class SensorBuffers:
     @property
     def nbytes(self) -> int:
         """Bytes of memory."""
-        tensors = [*self.tensors().values(), *self._snapshot]
-        seen = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
-        shown = self.ring.shown.nbytes if self.ring is not None and self.ring.shown is not None else 0
-        return sum(seen.values()) + shown + self.scratch.nbytes
+        records = [self.scratch, *([self.ring.shown] if self.ring is not None and self.ring.shown is not None else [])]
+        tensors = [
+            *self.tensors().values(),
+            *self._snapshot,
+            *(each for record in records for each in record.tensors()),
+        ]
+        storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
+        return sum(storages.values())
 
 
 __all__ = ["SensorBuffers"]

@@ -9,24 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 import warp as wp
 
-from sensorium.compute import (
-    FIRST,
-    SAMPLE,
-    Compute,
-    Rows,
-    keeps_current,
-    kernel,
-    mode_now,
-    sample_words,
-    tick_now,
-)
-from sensorium.compute.clock import Clock
+from sensorium.compute import FIRST, SAMPLE, Compute, Rows, keeps_current, kernel, mode_now, sample_words, tick_now
+from sensorium.measurement.knobs import KnobTable
 from sensorium.measurement.record import words_at
 from sensorium.random import normal_table, word_to_normal
 
@@ -53,11 +42,11 @@ class Quad:
     arrival: wp.uint64
     head: wp.uint64
     noise: wp.uint64
-    walk_sd: wp.uint64
+    random_walk: wp.uint64
     bias: wp.uint64
     resolution: wp.uint64
     noise_stride: wp.int32
-    walk_stride: wp.int32
+    random_walk_stride: wp.int32
     bias_stride: wp.int32
     resolution_stride: wp.int32
     columns: wp.int32
@@ -142,17 +131,16 @@ def _turned(q: wp.vec4, error: wp.vec4) -> wp.vec4:
 @wp.func
 def _freeze_quad(rows: Rows, env: int, quad: Quad, x: wp.vec4, num_envs: int) -> None:
     """Store the sample in the ring; at a reset in all slots. What is pushed out and had arrived is carried on."""
-    mode = mode_now(rows)
     row = env * quad.columns + quad.column
     plane = num_envs * quad.columns
     head = words_at(quad.head)[0]
-    if mode == FIRST:
+    if mode_now(rows) == FIRST:
         for slot in range(quad.depth):
             _store(quad.ring, slot * plane + row, quad.count, x)
         if quad.carry != wp.uint64(0):
             _store(quad.carry, row, quad.count, x)
         return
-    if quad.carry != wp.uint64(0) and mode == SAMPLE:
+    if quad.carry != wp.uint64(0):
         if words_at(quad.arrival)[head * num_envs + env] <= tick_now(rows):
             _store(quad.carry, row, quad.count, _load(quad.ring, head * plane + row, quad.count))
     _store(quad.ring, head * plane + row, quad.count, x)
@@ -160,11 +148,10 @@ def _freeze_quad(rows: Rows, env: int, quad: Quad, x: wp.vec4, num_envs: int) ->
 
 @wp.func
 def _do_quad(rows: Rows, env: int, quad: Quad, parts: int, num_envs: int, table: wp.array[wp.vec3]) -> None:
-    mode = mode_now(rows)
     n = quad.count
     row = env * quad.columns + quad.column
     has_noise = (parts & wp.static(NOISE)) != 0 and quad.noise != wp.uint64(0)
-    walks = (parts & wp.static(WALK_AND_BIAS)) != 0 and quad.walk != wp.uint64(0) and mode == SAMPLE
+    walks = (parts & wp.static(WALK_AND_BIAS)) != 0 and quad.walk != wp.uint64(0) and mode_now(rows) == SAMPLE
     words = wp.vec4ui()
     steps = wp.vec4ui()  # both blocks at once: a processor works on them side by side
     if has_noise:
@@ -180,11 +167,9 @@ def _do_quad(rows: Rows, env: int, quad: Quad, parts: int, num_envs: int, table:
     if (parts & wp.static(WALK_AND_BIAS)) != 0:
         if quad.walk != wp.uint64(0):
             walk = wp.vec4()
-            if mode != FIRST:
-                walk = _load(quad.walk, row, n)
             if walks:
-                sigma = _load(quad.walk_sd, env * quad.walk_stride + quad.column, n)
-                walk = walk + _noise(sigma, n, steps, table)
+                sigma = _load(quad.random_walk, env * quad.random_walk_stride + quad.column, n)
+                walk = _load(quad.walk, row, n) + _noise(sigma, n, steps, table)
             _store(quad.walk, row, n, walk)
             if quad.rotation == 0:
                 x = x + walk
@@ -210,12 +195,7 @@ def _do_quad(rows: Rows, env: int, quad: Quad, parts: int, num_envs: int, table:
 
 @kernel
 def chain_kernel(
-    rows: Rows,
-    parts: int,
-    num_envs: int,
-    per_thread: int,
-    quads: wp.array[Quad],
-    table: wp.array[wp.vec3],
+    rows: Rows, parts: int, num_envs: int, per_thread: int, quads: wp.array[Quad], table: wp.array[wp.vec3]
 ) -> None:
     """Do the `parts` of the chain for some quads of one env; see the module's description for the order."""
     i, block = wp.tid()
@@ -229,24 +209,23 @@ def chain_kernel(
 
 @dataclass(slots=True)
 class ChainField:
-    """One field in the chain, as tensors; None where a part is absent."""
+    """One field in the chain.
 
-    source: torch.Tensor
-    target: torch.Tensor
+    Args:
+        places: `source`, `target`, and where it has them `walk`, `ring`, `carry`, `arrival` and `head`.
+        knobs: its knobs by name.
+        columns: number of columns.
+        index: index of the field in the data class.
+        is_rotation: whether it holds quaternions.
+        keys: of the noise and of the random walk.
+    """
+
+    places: dict[str, torch.Tensor]
+    knobs: dict[str, KnobTable]
     columns: int
-    field_index: int
+    index: int
     is_rotation: bool
-    noise: Any = None
-    bias: Any = None
-    random_walk: Any = None
-    resolution: Any = None
-    walk: torch.Tensor | None = None
-    noise_key: tuple[int, int] = (0, 0)
-    walk_key: tuple[int, int] = (0, 0)
-    ring: torch.Tensor | None = None
-    carry: torch.Tensor | None = None
-    arrival: torch.Tensor | None = None
-    head: torch.Tensor | None = None
+    keys: tuple[tuple[int, int], tuple[int, int]]
 
 
 class ChainTable:
@@ -257,56 +236,41 @@ class ChainTable:
     """
 
     @keeps_current
-    def __init__(self, compute: Compute, clock: Clock, fields: Sequence[ChainField]) -> None:
-        self.compute = compute
-        self.clock = clock
-        self.fields = list(fields)
-        self.count = sum(-(-field.columns // 4) for field in self.fields)
+    def __init__(self, compute: Compute, fields: Sequence[ChainField]) -> None:
+        self._compute, self._fields = compute, fields
+        self.count = sum(-(-field.columns // 4) for field in fields)
         self._host = np.zeros(self.count, dtype=Quad.numpy_dtype())  # type: ignore[attr-defined]
         self._memory = torch.zeros(max(self._host.nbytes, 1), dtype=torch.uint8, device=compute.device)
-        self.quads = wp.array(ptr=self._memory.data_ptr(), shape=(self.count,), dtype=Quad, device=compute.wp_device)
+        self._quads = wp.array(ptr=self._memory.data_ptr(), shape=(self.count,), dtype=Quad, device=compute.wp_device)
         self.refresh()
 
     def refresh(self) -> None:
         """Write addresses and strides anew."""
-        position = 0
-        for field in self.fields:
-            for column in range(0, field.columns, 4):
-                quad = self._host[position]
-                position += 1
-                quad["source"] = field.source.data_ptr()
-                quad["target"] = field.target.data_ptr()
-                for name in ("walk", "ring", "carry", "arrival", "head"):
-                    tensor = getattr(field, name)
-                    quad[name] = 0 if tensor is None else tensor.data_ptr()
-                for name, knob in (("noise", field.noise), ("walk", field.random_walk), ("bias", field.bias),
-                                   ("resolution", field.resolution)):  # fmt: skip
-                    address = "walk_sd" if name == "walk" else name
-                    quad[address] = 0 if knob is None else knob.values.data_ptr()
-                    quad[f"{name}_stride"] = 0 if knob is None else knob.stride
-                quad["columns"] = field.columns
-                quad["column"] = column
-                quad["count"] = min(4, field.columns - column)
-                quad["depth"] = 0 if field.ring is None else field.ring.shape[0]
-                quad["rotation"] = int(field.is_rotation)
-                quad["element"] = field.field_index << 24 | column // 4
-                quad["noise_key0"], quad["noise_key1"] = field.noise_key
-                quad["walk_key0"], quad["walk_key1"] = field.walk_key
+        start = 0
+        for field in self._fields:
+            column = np.arange(0, field.columns, 4)
+            quads = self._host[start : start + len(column)]
+            start += len(column)
+            for name, tensor in field.places.items():
+                quads[name] = tensor.data_ptr()
+            for knob, table in field.knobs.items():
+                quads[knob], quads[f"{knob}_stride"] = table.values.data_ptr(), table.stride
+            quads["columns"], quads["column"], quads["count"] = (
+                field.columns,
+                column,
+                np.minimum(4, field.columns - column),
+            )
+            quads["depth"] = len(field.places["ring"]) if "ring" in field.places else 0
+            quads["rotation"], quads["element"] = field.is_rotation, field.index << 24 | column // 4
+            for name, key in zip(("noise", "walk"), field.keys, strict=True):
+                quads[f"{name}_key0"], quads[f"{name}_key1"] = key
         if self.count:
             self._memory.copy_(torch.from_numpy(self._host.view(np.uint8)))  # in the order of torch's work
 
     def launch(self, parts: int) -> None:
         """Run (or record) the given parts of the chain over all quads."""
         if self.count:
-            per_thread = 8 if self.compute.is_cpu else 1  # a thread of a GPU is cheap, a call on a CPU is not
-            self.compute.launch(
-                chain_kernel,
-                (-(-self.count // per_thread),),
-                [
-                    parts,
-                    self.compute.num_envs,
-                    per_thread,
-                    self.quads,
-                    normal_table(self.compute.wp_device),
-                ],
-            )
+            compute = self._compute
+            per_thread = 8 if compute.is_cpu else 1  # a thread of a GPU is cheap, a call on a CPU is not
+            inputs = [parts, compute.num_envs, per_thread, self._quads, normal_table(compute.wp_device)]
+            compute.launch(chain_kernel, (-(-self.count // per_thread),), inputs)

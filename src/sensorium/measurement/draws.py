@@ -113,3 +113,14 @@ def law_of(distribution: Distribution, columns: int, spread: Spread, device: Any
 def is_law(amount: Any) -> bool:
     """Whether an amount is a distribution."""
     return isinstance(amount, Uniform | Normal | Choice)
+
+
+def converted(amount: Any, function: Callable[[Any], Any]) -> Any:
+    """Return an amount or a distribution with every number, or vector of numbers, put through a linear function."""
+    if isinstance(amount, Uniform):
+        return Uniform(function(amount.low), function(amount.high))
+    if isinstance(amount, Normal):
+        return Normal(function(amount.mean), function(amount.std))
+    if isinstance(amount, Choice):
+        return Choice(tuple(function(value) for value in amount.values))
+    return function(amount)

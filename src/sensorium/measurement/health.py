@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from sensorium.compute import Clock, Compute
 from sensorium.compute.copies import AsyncCopy
@@ -33,7 +31,6 @@ class StateWatch:
         self._reported: set[tuple[str, int]] = set()
         self._found: list[tuple[SensorBuffers, AsyncCopy]] = []
         self._found_at = (0, 0)
-        self._arrived: dict[str, NDArray[Any]] = {}
 
     def forget(self, rows: torch.Tensor | None) -> None:
         """Report the envs of a reset anew; None means all."""
@@ -72,16 +69,15 @@ class StateWatch:
 
     def _look(self) -> None:
         """Warn, if the flags of all sensors have arrived."""
-        for sensor, copy in self._found:
-            if sensor.plan.label not in self._arrived and (values := copy.take()) is not None:
-                self._arrived[sensor.plan.label] = values
-        if len(self._arrived) < len(self._found):
-            return
-        flags = [(sensor, self._arrived[sensor.plan.label]) for sensor, _ in self._found]
-        self._found, self._arrived = [], {}
+        flags = []
+        for sensor, copy in reversed(self._found):
+            if (values := copy.take()) is None:  # of the last one only: copies arrive in order
+                return
+            flags.append((sensor, values))
+        self._found = []
         begin, tick = self._found_at
         passed = True
-        for sensor, values in flags:
+        for sensor, values in reversed(flags):
             for env, mount in np.argwhere(values == 1).tolist():
                 passed = False
                 if (sensor.plan.label, env) in self._reported:

@@ -17,22 +17,7 @@ from sensorium.errors import UnknownNameError
 from sensorium.spec import FieldSpec
 
 TORCH_DTYPES: dict[str, torch.dtype] = {
-    "float32": torch.float32,
-    "float64": torch.float64,
-    "int32": torch.int32,
-    "int64": torch.int64,
-    "int16": torch.int16,
-    "uint8": torch.uint8,
-    "bool": torch.bool,
-}
-_WARP_DTYPES: dict[torch.dtype, Any] = {
-    torch.float32: wp.float32,
-    torch.float64: wp.float64,
-    torch.int32: wp.int32,
-    torch.int64: wp.int64,
-    torch.int16: wp.int16,
-    torch.uint8: wp.uint8,
-    torch.bool: wp.bool,
+    name: getattr(torch, name) for name in ("float32", "float64", "int32", "int64", "int16", "uint8", "bool")
 }
 
 
@@ -43,7 +28,7 @@ def warp_twin(tensor: torch.Tensor, spec: FieldSpec) -> Any:
     """
     if tensor.dtype == torch.float32 and spec.is_vector:  # three mounts side by side are none
         return wp.from_torch(tensor, dtype=wp.vec3 if tensor.shape[-1] == 3 else wp.vec4)
-    return wp.from_torch(tensor.flatten(3) if tensor.dim() > 4 else tensor, dtype=_WARP_DTYPES[tensor.dtype])
+    return wp.from_torch(tensor.flatten(3) if tensor.dim() > 4 else tensor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +76,6 @@ def copy_word(wide: int, source: wp.uint64, source_at: int, target: wp.uint64, t
         words_at(target)[target_at] = words_at(source)[source_at]
     else:
         bytes_at(target)[target_at] = bytes_at(source)[source_at]
-
-
-@wp.func
-def clear_word(wide: int, target: wp.uint64, at: int) -> None:
-    """Set one word (4 bytes, or 1) to 0."""
-    if wide != 0:
-        words_at(target)[at] = 0
-    else:
-        bytes_at(target)[at] = wp.uint8(0)
 
 
 class Record:
@@ -176,15 +152,6 @@ class Record:
         """Return the tensors that own this record's memory: the float32 fields as one, then the others."""
         others = [view for view in self._views.values() if view.dtype != torch.float32]
         return [self.flat, *others] if self.flat.numel() else others
-
-    def tensors_by_env(self) -> list[torch.Tensor]:
-        """Return every field, `[env, ...]` each."""
-        return list(self._views.values())
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory."""
-        return sum(tensor.numel() * tensor.element_size() for tensor in self.tensors())
 
     def copy_from(self, values: Mapping[str, torch.Tensor] | Record) -> None:
         """Copy all fields of another record, or of a mapping, into this one."""

@@ -23,7 +23,6 @@ from sensorium.compute.use import Use, exclusive
 from sensorium.engines.base import Engine
 from sensorium.errors import StaleError
 from sensorium.measurement.buffers import SensorBuffers
-from sensorium.measurement.chain import ChainTable
 from sensorium.measurement.counter import Count
 from sensorium.measurement.health import StateWatch
 from sensorium.measurement.transport import Ring
@@ -45,11 +44,10 @@ class SampleGroup:
 
     def __init__(self, schedule: Schedule, rate: Rate, members: Sequence[SensorBuffers]) -> None:
         self._schedule, self.rate, self.members = schedule, rate, list(members)
+        self.every_tick = rate.every_tick
         self.next_due = rate.next_after(schedule.clock.tick)
         self.program: Program | None = None
         """The work of one sample, where it is not part of the schedule's."""
-        self.table: ChainTable | None = None
-        """What the chain works on."""
         self.count = members[0].counter.leave() if len(members) == 1 else Count(0, 0, 0, 0)
         """The captures that its members have in common, once they have `joined`."""
         self.has_joined = len(members) == 1
@@ -98,10 +96,10 @@ class SampleGroup:
                 each.counter.count.note_look(tick, lag, clock.skipped)
             self.count = count = replace(self.members[0].counter.count, samples=0, version=-1)
             self.join()
-        due = rate.index(tick) - rate.index(count.last_tick)
-        if rate.every_tick:
+        if self.every_tick:
             count.note_look(tick, lag, clock.skipped)
             return True
+        due = rate.index(tick) - rate.index(count.last_tick)
         if due > 0:
             count.note_sample(tick, lag)
             count.last_skipped = clock.skipped
@@ -109,20 +107,13 @@ class SampleGroup:
 
     def work(self) -> list[Segment]:
         """Return the work of one sample of all members."""
-        segments, self.table = pipeline_work(self.members, self._schedule.compute.all_envs)
-        return segments
+        return pipeline_work(self.members, self._schedule.compute.all_envs)
 
     def looks(self) -> list[Segment]:
         """Return the work of a tick between samples."""
         mask = self._schedule.compute.all_envs
         watching = [each for each in self.members if each.plan.watches] if self.watches else []
         return [segment for each in watching for segment in SensorWork(each, mask).between_samples()]
-
-    def forget(self) -> None:
-        """Drop the program; its table need not follow the knobs any more."""
-        for each in self.members:
-            each.tables = [table for table in each.tables if table is not self.table]
-        self.program = self.table = None
 
 
 class Schedule:
@@ -142,7 +133,6 @@ class Schedule:
         self._groups: list[SampleGroup] = []
         self._program: Program | None = None
         self._reset_program: Program | None = None
-        self._reset_table: ChainTable | None = None
         self._together = SampleGroup(self, EVERY_TICK, [])
         self._newcomers: list[SensorBuffers] = []
         self.next_due = NEVER
@@ -154,13 +144,12 @@ class Schedule:
     def arrange(self, members: Iterable[SensorBuffers]) -> None:
         """Sort sensors into groups; their programs are rebuilt when they are first run."""
         read = {id(each) for each in (*self._together.members, *self._newcomers)}
-        for group in {id(each.group): each.group for each in self._members if each.group is not None}.values():
-            group.forget()
-        self._forget_reset()
         for each in self._members:
             each.counter.leave()
+            if each.group is not None:
+                each.group.program = None
         members = list(members)
-        self._program = None
+        self._program = self._reset_program = None
         self._members, self._groups, self._newcomers = members, [], []
         lazy = [each for each in members if each.plan.is_lazy]
         self._together = SampleGroup(self, EVERY_TICK, [each for each in lazy if id(each) in read])
@@ -256,7 +245,8 @@ class Schedule:
     def sample_again(self) -> None:
         """Evaluate the samples of the clock's tick again, of sensors without memory: no new noise, no time.
 
-        The others hold their sample until they are next due, as a device would. Lazy ones are evaluated on read.
+        The others hold their sample until they are next due, as a device would. Samples of lazy ones are evaluated on
+        read, but for those that a reset made off the grid.
         """
         tick, lag, reset_envs = self.clock.tick, self.engine.lag, self.compute.reset_envs
         for each in self._members:
@@ -265,8 +255,9 @@ class Schedule:
                 continue
             counter.off_grid += 1
             is_on_grid = counter.last_tick == tick
-            if plan.is_lazy:
-                counter.count.last_lag = lag if is_on_grid else counter.count.last_lag
+            if plan.is_lazy and is_on_grid:
+                counter.count.last_lag = lag
+            if plan.is_pure or (plan.is_lazy and is_on_grid):
                 continue
             if is_on_grid and each.group is not None:
                 counter.leave().last_lag = lag
@@ -295,7 +286,7 @@ class Schedule:
         goes_along = group is self._together or group.members[0] in self._newcomers
         if goes_along and self._newcomers and self._together.count.version != clock.version:
             group = self._gather()
-        saved = replace(group.count)
+        saved = None if group.every_tick else replace(group.count)
         try:
             is_due = group.note_look()
             group.count.version = clock.version
@@ -305,22 +296,20 @@ class Schedule:
                     group.program = Program([(0, segment) for segment in group.work()])
                 group.program.run()
         except BaseException:  # nothing of it counts: the next read does it
-            if not group.rate.every_tick:
+            if saved is not None:
                 group.count.go_back(saved)
             group.count.version = -1
-            group.forget()
+            group.program = None
             raise
         self.health.invalidate(engine, self._members)
         self.health.report(self._members)
 
     def _gather(self) -> SampleGroup:
         """Let sensors that were read for the first time go with the others."""
-        self._together.forget()
-        for each in (*self._together.members, *self._newcomers):
-            if each.group is not None:
-                each.group.forget()
+        members = [*self._together.members, *self._newcomers]
+        for each in members:
             each.counter.leave()
-        self._together = SampleGroup(self, EVERY_TICK, [*self._together.members, *self._newcomers])
+        self._together = SampleGroup(self, EVERY_TICK, members)
         self._newcomers = []
         return self._together
 
@@ -373,19 +362,16 @@ class Schedule:
     def _at_reset(self, captured: Sequence[SensorBuffers]) -> Program:
         """Return the program of the first capture of all sensors that have one."""
         if self._reset_program is None:
-            segments, self._reset_table = pipeline_work(captured, self.compute.reset_envs)
-            self._reset_program = Program([(0, segment) for segment in segments])
+            self._reset_program = self._first_of(captured)
         return self._reset_program
 
-    def _forget_reset(self) -> None:
-        for each in self._members:
-            each.tables = [table for table in each.tables if table is not self._reset_table]
-        self._reset_program = self._reset_table = None
+    def _first_of(self, members: Sequence[SensorBuffers]) -> Program:
+        """Return the program of a first capture, for the envs of the reset mask."""
+        return Program([(0, segment) for segment in pipeline_work(members, self.compute.reset_envs)])
 
     def _run_first(self, member: SensorBuffers, *, whole: bool) -> None:
         if member.first_program is None:
-            segments, _ = pipeline_work([member], self.compute.reset_envs)
-            member.first_program = Program([(0, segment) for segment in segments])
+            member.first_program = self._first_of([member])
         self._run(member.first_program, [member], whole=whole)
 
     def _run(self, program: Program, members: Sequence[SensorBuffers], *, whole: bool) -> None:
@@ -417,8 +403,7 @@ class Schedule:
             self._at_reset(captured)
         for each in self._members:
             if each.plan.is_pure:  # it has no first capture
-                _, table = pipeline_work([each], self.compute.all_envs)
-                each.tables = [other for other in each.tables if other is not table]
+                pipeline_work([each], self.compute.all_envs)
         self.compute.load()
 
 

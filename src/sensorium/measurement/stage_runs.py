@@ -56,12 +56,7 @@ def stage_runs(plan: SensorPlan, compute: Compute, clock: Clock) -> list[StageRu
         if fault is not None:
             faults.append(fault)
             continue
-        key = StageKey(
-            compute, clock, seed=plan.seed, label=plan.label, stage=f"stage{number}/{kind}",
-            period=clock.dt * plan.rate.period, columns={name: plan.chained[name][1].columns for name in names},
-            field_index={name: plan.chained[name][0] for name in names},
-            specs={name: plan.chained[name][1] for name in names},
-        )  # fmt: skip
+        key = StageKey(plan, compute, clock, f"stage{number}/{kind}", {name: plan.chained[name] for name in names})
         try:
             stage.check(key.columns, {spec.name: spec for spec in plan.mid_specs}, key.period)
             states = States(compute, stage.state_shapes(key))

@@ -17,28 +17,17 @@ import numpy as np
 import torch
 import warp as wp
 
-from sensorium.cfg import GilbertElliott, SimpleSensorCfg, amount_bounds, numbers_in
-from sensorium.compute import (
-    FIRST,
-    SAMPLE,
-    Compute,
-    Rows,
-    kernel,
-    mode_now,
-    sample_words,
-    tick_captured,
-    tick_now,
-)
-from sensorium.compute.clock import MOST_TICKS, Clock, Rate
+from sensorium.cfg import GilbertElliott, amount_bounds, numbers_in
+from sensorium.compute import FIRST, SAMPLE, Compute, Rows, kernel, mode_now, sample_words, tick_captured, tick_now
+from sensorium.compute.clock import MOST_TICKS, Clock
 from sensorium.errors import ConfigError
-from sensorium.measurement.chain import NEVER, ChainField
+from sensorium.measurement.chain import NEVER
+from sensorium.measurement.draws import Law, converted, draw_of, is_law, law_of
 from sensorium.measurement.knobs import KnobTable
+from sensorium.measurement.plan import SensorPlan
 from sensorium.measurement.record import TORCH_DTYPES, Record, copy_word, words_at, words_of
-from sensorium.random import Choice, Normal, Uniform, draw, normal_table, stream_key, word_to_uniform
-from sensorium.spec import FieldSpec, exact_fraction
+from sensorium.random import Uniform, normal_table, stream_key, word_to_uniform
 
-NO_JITTER = -1
-_ZERO: Any = 0.0
 _LOSS_NONE, _LOSS_BERNOULLI, _LOSS_GILBERT = 0, 1, 2
 
 
@@ -56,17 +45,12 @@ class Row:
 class Transport:
     """All that the kernels of one ring need; one argument instead of thirty, since each costs time at every launch."""
 
-    time: wp.array[wp.int32]  # for `_advance` alone, which has no rows
     head: wp.array[wp.int32]
     bad: wp.array2d[wp.uint8]
     # Law of arrival
     delay: wp.array2d[wp.float32]
-    jitter_kind: wp.int32
-    jitter_a: wp.float32
-    jitter_b: wp.float32
-    jitter_values: wp.array[wp.float32]
-    jitter_is_live: wp.int32
-    jitter: wp.array2d[wp.float32]
+    has_jitter: wp.int32
+    jitter: Law  # over envs
     loss_kind: wp.int32
     loss: wp.array2d[wp.float32]
     burst_end: wp.float32
@@ -91,9 +75,10 @@ class Transport:
 
 
 @kernel
-def _advance(tasks: wp.array[Transport]) -> None:
-    t = tasks[wp.tid()]
-    if t.time[1] == SAMPLE:
+def _advance(rows: Rows, tasks: wp.array[Transport]) -> None:
+    k, i = wp.tid()
+    t = tasks[k]
+    if rows.start + i == 0 and mode_now(rows) == SAMPLE:
         t.head[0] = (t.head[0] + 1) % t.stamp.shape[0]
 
 
@@ -112,15 +97,11 @@ def _dispatch(rows: Rows, tasks: wp.array[Transport]) -> None:
             good = wp.uint8(0)
     captured = tick_captured(rows)
     words = wp.vec4ui()
-    if t.jitter_kind >= 0 or t.loss_kind != 0:
+    if t.has_jitter != 0 or t.loss_kind != 0:
         words = sample_words(rows, env, wp.uint32(0), t.key0, t.key1)
     late = t.delay[env, 0]
-    if t.jitter_kind >= 0:
-        most = t.jitter_b
-        if t.jitter_is_live != 0:
-            most = t.jitter[env, 0]
-        extra = draw(t.jitter_kind, t.jitter_a, most, t.jitter_values, words[0], t.table)
-        late = late + wp.clamp(extra, -late, late)
+    if t.has_jitter != 0:
+        late = late + wp.clamp(draw_of(t.jitter, env, words[0], t.table), -late, late)
     arrives = captured + int(wp.floor(late + 0.5))
     if t.loss_kind == 1:
         if word_to_uniform(words[1]) < t.loss[env, 0]:
@@ -161,34 +142,23 @@ def _dispatch(rows: Rows, tasks: wp.array[Transport]) -> None:
 
 @kernel
 def _freeze(
-    rows: Rows,
-    head_in: wp.array[wp.int32],
-    num_envs: int,
-    depth: int,
-    has_carry: int,
-    arrival: wp.array2d[wp.int32],
-    count: int,
-    wide: int,
-    source: wp.uint64,
-    ring: wp.uint64,
-    carry: wp.uint64,
+    rows: Rows, t: Transport, count: int, wide: int, source: wp.uint64, ring: wp.uint64, carry: wp.uint64
 ) -> None:
     i, w = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    head = head_in[0]
-    mode = mode_now(rows)
+    head = t.head[0]
     here = env * count + w
-    plane = num_envs * count
-    if mode == FIRST:
-        for slot in range(depth):
+    plane = t.stamp.shape[1] * count
+    if mode_now(rows) == FIRST:
+        for slot in range(t.stamp.shape[0]):
             copy_word(wide, source, here, ring, slot * plane + here)
-        if has_carry != 0:
+        if t.loss_kind != 0:
             copy_word(wide, source, here, carry, here)
         return
-    if has_carry != 0:
-        if arrival[head, env] <= tick_now(rows):
+    if t.loss_kind != 0:
+        if t.arrival[head, env] <= tick_now(rows):
             copy_word(wide, ring, head * plane + here, carry, here)
     copy_word(wide, source, here, ring, head * plane + here)
 
@@ -254,23 +224,16 @@ def _select(rows: Rows, t: Transport) -> None:
 
 @kernel
 def _gather(
-    rows: Rows,
-    num_envs: int,
-    slot_in: wp.array[wp.int32],
-    count: int,
-    wide: int,
-    ring: wp.uint64,
-    carry: wp.uint64,
-    shown: wp.uint64,
+    rows: Rows, t: Transport, count: int, wide: int, ring: wp.uint64, carry: wp.uint64, shown: wp.uint64
 ) -> None:
     i, w = wp.tid()
     env = rows.start + i
     here = env * count + w
-    slot = slot_in[env]
+    slot = t.shown_slot[env]
     if slot < 0:
         copy_word(wide, carry, here, shown, here)
     else:
-        copy_word(wide, ring, slot * num_envs * count + here, shown, here)
+        copy_word(wide, ring, slot * t.stamp.shape[1] * count + here, shown, here)
 
 
 STAMP_BYTES = 9
@@ -281,196 +244,121 @@ class Ring:
     """The last samples of one sensor in return space, and when each was captured and arrives.
 
     Args:
+        plan: delay, jitter, loss and history of the sensor, and its fields in return space.
         compute: device and masks.
         clock: time.
-        cfg: delay, jitter, loss and history of the sensor.
-        specs: its fields in return space.
-        rate: its schedule.
-        label: its name.
-        seed: the scene's seed.
         bad: uint8 [env, mount], non-zero where the current sample is not valid.
     """
 
-    def __init__(
-        self,
-        compute: Compute,
-        clock: Clock,
-        cfg: SimpleSensorCfg[Any],
-        specs: Sequence[FieldSpec],
-        rate: Rate,
-        *,
-        label: str,
-        seed: int,
-        bad: torch.Tensor,
-    ) -> None:
-        self.compute, self.clock, self.cfg, self.label = compute, clock, cfg, label
-        self.specs = list(specs)
-        device, num_envs = compute.device, compute.num_envs
+    def __init__(self, plan: SensorPlan, compute: Compute, clock: Clock, bad: torch.Tensor) -> None:
+        self._plan, self._compute, self._clock = plan, compute, clock
+        cfg, num_envs = plan.cfg, compute.num_envs
         self.has_delay = cfg.delay is not None or cfg.loss is not None
-        self.longest, self.max_delay_ticks = self._max_delay_ticks()
-        if self.max_delay_ticks > MOST_TICKS:
-            raise ConfigError.single(
-                f"{type(cfg).__name__}({label!r})", "delay", cfg.delay,
-                f"at most {MOST_TICKS} ticks of {clock.dt:g} s, the jitter included", "Give it in seconds.",
-            )  # fmt: skip
-        self.soonest, self.latest = self._window()
-        """Ticks from a capture to its arrival, at least and at most."""
-        in_flight = math.floor((self.max_delay_ticks + 0.5) / rate.period) + 2 if self.has_delay else 1
-        self.depth = max(in_flight, cfg.history_length, 1)
-        size = sum(spec.nbytes for spec in self.specs) + STAMP_BYTES
-        compute.memory.check(self.depth * num_envs * size, *self._driver(in_flight))
-        self.rings = {
-            spec.name: torch.zeros((self.depth, num_envs, *spec.shape), dtype=_dtype(spec), device=device)
-            for spec in self.specs
-        }
         self.has_carry = cfg.loss is not None
-        carried = num_envs if self.has_carry else 0
-        self.carries = {
-            spec.name: torch.zeros((carried, *spec.shape), dtype=_dtype(spec), device=device) for spec in self.specs
-        }
-        self.head = torch.zeros(1, dtype=torch.int32, device=device)
+        self._longest, low, high = self._range()
+        latest = clock.ticks(self._longest) + clock.ticks(high)
+        if latest > MOST_TICKS:
+            raise ConfigError.single(
+                plan.title, "delay", cfg.delay, f"at most {MOST_TICKS} ticks of {clock.dt:g} s, the jitter included",
+                "Give it in seconds.",
+            )  # fmt: skip
+        self.soonest, self.latest = self._in_ticks(low), self._in_ticks((self._longest, high))
+        """Ticks from a capture to its arrival, at least and at most."""
+        in_flight = math.floor((latest + 0.5) / plan.rate.period) + 2 if self.has_delay else 1
+        self.depth = max(in_flight, cfg.history_length, 1)
+        size = sum(spec.nbytes for spec in plan.specs) + STAMP_BYTES
+        driver = "history_length" if cfg.history_length >= in_flight else "delay"
+        compute.memory.check(self.depth * num_envs * size, driver, getattr(cfg, driver))
+
+        def zeros(*shape: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
+            return torch.zeros(shape, dtype=dtype, device=compute.device)
+
+        def fields(*rows: int) -> dict[str, torch.Tensor]:
+            return {spec.name: zeros(*rows, *spec.shape, dtype=TORCH_DTYPES[spec.dtype]) for spec in plan.specs}
+
+        self._rings = fields(self.depth, num_envs)
+        self._carries = fields(num_envs if self.has_carry else 0)
+        self.head = zeros(1)
         self._head_host = self.head.numpy().data if compute.is_cpu else None
-        self._head_wp = wp.from_torch(self.head, dtype=wp.int32)
         self.position = 0
-        self.stamp = torch.zeros((self.depth, num_envs), dtype=torch.int32, device=device)
-        self.arrival = torch.zeros((self.depth, num_envs), dtype=torch.int32, device=device)
-        self.okay = torch.ones((self.depth, num_envs), dtype=torch.uint8, device=device)
-        self.burst = torch.zeros(num_envs, dtype=torch.uint8, device=device)
-        self.carry_stamp = torch.zeros(num_envs, dtype=torch.int32, device=device)
-        self.carry_arrival = torch.full((num_envs,), NEVER, dtype=torch.int32, device=device)
-        self.carry_okay = torch.zeros(num_envs, dtype=torch.uint8, device=device)
-        self.shown_slot = torch.zeros(num_envs, dtype=torch.int32, device=device)
-        self.shown_stamp = torch.zeros(num_envs, dtype=torch.int32, device=device)
-        self.shown_arrival = torch.zeros(num_envs, dtype=torch.int32, device=device)
-        self.shown_valid = torch.zeros(num_envs, dtype=torch.uint8, device=device)
-        self.delay = self._delay_table(seed)
-        self.jitter_is_live = cfg.jitter is not None and not isinstance(cfg.jitter, Uniform | Normal | Choice)
-        self.jitter = self._column(self._ticks(cfg.jitter) if self.jitter_is_live else 0.0, "jitter", seed)
-        self.loss = self._loss_table(seed)
-        self.shown: Record | None = Record(self.specs, num_envs, device) if self.has_delay else None
+        self.arrival = zeros(self.depth, num_envs)
+        self._stamp, self._okay = zeros(self.depth, num_envs), zeros(self.depth, num_envs, dtype=torch.uint8).fill_(1)
+        self.shown_slot, self.shown_stamp, self.shown_arrival = (zeros(num_envs) for _ in range(3))
+        self.shown_valid = zeros(num_envs, dtype=torch.uint8)
+        self.jitter_is_live = cfg.jitter is not None and not is_law(cfg.jitter)
+        loss = cfg.loss.p if isinstance(cfg.loss, GilbertElliott) else cfg.loss
+        self._knobs = {
+            "delay": self._knob("delay", 0.0 if cfg.delay is None else converted(cfg.delay, clock.ticks)),
+            "jitter": self._knob("jitter", clock.ticks(cfg.jitter) if self.jitter_is_live else 0.0),
+            "loss": self._knob("loss", loss or 0.0),
+        }
+        """Delay and jitter in ticks, and the probability of a loss, `[env, 1]` each."""
+        self._stamps = {
+            "stamp": self._stamp, "arrival": self.arrival, "okay": self._okay, "carry_stamp": zeros(num_envs),
+            "burst": zeros(num_envs, dtype=torch.uint8), "carry_okay": zeros(num_envs, dtype=torch.uint8),
+            "carry_arrival": zeros(num_envs).fill_(NEVER),
+        }  # fmt: skip
+        self.shown: Record | None = Record(plan.specs, num_envs, compute.device) if self.has_delay else None
         """What a reader sees, where that may differ from the newest sample."""
-        self.bad = bad
-        self._narrow = [name for name, ring in self.rings.items() if self.has_delay and _is_narrow(ring)]
-        self._arguments = self._transport(seed)
+        self._narrow = [name for name, ring in self._rings.items() if self.has_delay and _is_narrow(ring)]
+        self._transport = self._transport_of(bad)
         self._read_segment = compute.record(self._record_read) if self.has_delay else None
 
     def __repr__(self) -> str:
-        return f"Ring(depth={self.depth}, delay<={self.max_delay_ticks:g} ticks, history={self.cfg.history_length})"
+        return f"Ring(depth={self.depth}, arrival in {self.soonest} to {self.latest} ticks)"
 
     # Set-up -----------------------------------------------------------------------------------------------------------
 
-    def _driver(self, in_flight: int) -> tuple[str, object]:
-        """Return the field of the config that the depth follows from, and its value."""
-        if self.cfg.history_length >= in_flight:
-            return "history_length", self.cfg.history_length
-        return "delay", self.cfg.delay
+    def _range(self) -> tuple[float, tuple[float, float], float]:
+        """Return the longest delay, the least delay with the least jitter, and the greatest jitter, s."""
+        cfg = self._plan.cfg
+        least, most = (0.0, 0.0) if cfg.delay is None else amount_bounds(cfg.delay)
+        most = max(most, 0.0)
+        low, high = (0.0, 0.0) if cfg.jitter is None else amount_bounds(cfg.jitter)
+        if cfg.jitter is not None and not is_law(cfg.jitter):
+            low, high = 0.0, most  # a number may be set as high as the delay
+        return most, (least, min(max(low, -most), 0.0)), min(max(high, 0.0), most)
 
-    def _ticks(self, amount: Any) -> Any:
-        """Seconds to ticks, exact for the decimals that people write."""
-        if isinstance(amount, Uniform):
-            return Uniform(self._ticks(amount.low), self._ticks(amount.high))
-        if isinstance(amount, Normal):
-            return Normal(self._ticks(amount.mean), self._ticks(amount.std))
-        if isinstance(amount, Choice):
-            return Choice(tuple(self._ticks(value) for value in amount.values))
-        return float(exact_fraction(amount) / self.clock.dt_exact)
+    def _in_ticks(self, seconds: tuple[float, float]) -> int:
+        """Return a delay and a jitter in whole ticks, rounded as the kernel does it."""
+        delay, jitter = (np.float32(self._clock.ticks(part)) for part in seconds)
+        return math.floor(delay + jitter + np.float32(0.5))
 
-    def _max_delay_ticks(self) -> tuple[float, float]:
-        """Return the longest delay (s), and delay with jitter (ticks): a number may be set as high as the delay."""
-        if self.cfg.delay is None:
-            return 0.0, 0.0
-        longest = max(amount_bounds(self.cfg.delay)[1], 0.0)
-        extra = 0.0
-        if isinstance(self.cfg.jitter, Uniform | Normal | Choice):
-            extra = min(max(amount_bounds(self.cfg.jitter)[1], 0.0), longest)
-        elif self.cfg.jitter is not None:
-            extra = longest
-        return longest, self._ticks(longest) + self._ticks(extra)
-
-    def _window(self) -> tuple[int, int]:
-        """Return ticks from a capture to its arrival, at least and at most, rounded as the kernel does it."""
-        delay, jitter = self.cfg.delay, self.cfg.jitter
-        if delay is None:
-            return 0, 0
-        least = np.float32(self._ticks(amount_bounds(delay)[0]))
-        most, extra = np.float32(self._ticks(self.longest)), np.float32(0.0)
-        if isinstance(jitter, Uniform | Normal | Choice):
-            low, high = (np.float32(self._ticks(bound)) for bound in amount_bounds(jitter))
-            least, extra = least + np.clip(low, -most, np.float32(0.0)), np.clip(high, np.float32(0.0), most)
-        elif jitter is not None:
-            extra = most
-        return math.floor(least + np.float32(0.5)), math.floor(most + extra + np.float32(0.5))
-
-    def _column(self, amount: Any, knob: str, seed: int) -> KnobTable:
-        key = stream_key(seed, self.label, f"knob/{knob}")
-        if isinstance(amount, Uniform | Normal | Choice):
-
-            def spread(value: Any) -> Any:
-                return np.full(1, value, np.float32)
-
-            return KnobTable(self.compute, knob, 0, None, (amount, 1, spread), key, _nothing)
-        table = KnobTable(self.compute, knob, 0, np.full(1, amount, np.float32), None, key, _nothing)
-        table.values = table.values.expand(self.compute.num_envs, 1).contiguous()
+    def _knob(self, knob: str, amount: Any) -> KnobTable:
+        plan, compute = self._plan, self._compute
+        table = KnobTable(plan, compute, knob, 0, amount, 1, lambda value: np.full(1, value, np.float32), lambda: None)
+        table.give_rows()  # before kernels learn the address
         return table
 
-    def _delay_table(self, seed: int) -> KnobTable:
-        return self._column(self._ticks(self.cfg.delay) if self.cfg.delay is not None else 0.0, "delay", seed)
-
-    def _loss_table(self, seed: int) -> KnobTable:
-        loss = self.cfg.loss
-        return self._column(loss.p if isinstance(loss, GilbertElliott) else (loss or 0.0), "loss", seed)
-
-    def _transport(self, seed: int) -> Any:
-        jitter = self.cfg.jitter
-        kind, a, b, values = NO_JITTER, _ZERO, _ZERO, [0.0]
-        if jitter is not None:
-            law = (
-                Uniform(0.0, self._ticks(jitter))
-                if not isinstance(jitter, Uniform | Normal | Choice)
-                else self._ticks(jitter)
-            )
-            kind = law.kind
-            if isinstance(law, Uniform):
-                a, b = law.low, law.high
-            elif isinstance(law, Normal):
-                a, b = law.mean, law.std
-            else:
-                values = [float(value) for value in law.values]
-        loss = self.cfg.loss
-        loss_kind = (
-            _LOSS_NONE if loss is None else _LOSS_GILBERT if isinstance(loss, GilbertElliott) else _LOSS_BERNOULLI
-        )
-        key = stream_key(seed, self.label, "transport")
+    def _transport_of(self, bad: torch.Tensor) -> Any:
+        cfg, compute = self._plan.cfg, self._compute
+        num_envs, device = compute.num_envs, compute.wp_device
         t = Transport()
-        for name, tensor in (
-            ("time", self.clock.words), ("head", self.head), ("bad", self.bad),
-            ("delay", self.delay.values), ("jitter", self.jitter.values), ("loss", self.loss.values),
-            ("stamp", self.stamp), ("arrival", self.arrival), ("okay", self.okay), ("burst", self.burst),
-            ("carry_stamp", self.carry_stamp), ("carry_arrival", self.carry_arrival), ("carry_okay", self.carry_okay),
-            ("shown_slot", self.shown_slot), ("shown_stamp", self.shown_stamp),
-            ("shown_arrival", self.shown_arrival), ("shown_valid", self.shown_valid),
-        ):  # fmt: skip
+        for name, tensor in {
+            **self._stamps, "head": self.head, "bad": bad,
+            "delay": self._knobs["delay"].values, "loss": self._knobs["loss"].values,
+            "shown_slot": self.shown_slot, "shown_stamp": self.shown_stamp, "shown_arrival": self.shown_arrival,
+            "shown_valid": self.shown_valid,
+        }.items():  # fmt: skip
             setattr(t, name, wp.from_torch(tensor))
-        t.jitter_kind, t.jitter_a, t.jitter_b = kind, float(a), float(b)
-        t.jitter_values = wp.array(values, dtype=wp.float32, device=self.compute.wp_device)
-        t.jitter_is_live = int(self.jitter_is_live)
-        t.loss_kind = loss_kind
-        t.burst_end = loss.r if isinstance(loss, GilbertElliott) else 1.0
-        t.key0, t.key1 = wp.uint32(key[0]), wp.uint32(key[1])
-        t.table = normal_table(self.compute.wp_device)
-        t.fields = self._rows_table()
-        return t
-
-    def _rows_table(self) -> Any:
-        """Return where the rows of narrow fields are, which one thread per env copies."""
+        if cfg.jitter is not None:
+            jitter = Uniform(0.0, 0.0) if self.jitter_is_live else converted(cfg.jitter, self._clock.ticks)
+            law = law_of(jitter, num_envs, lambda value: np.full(num_envs, value), device)
+            if self.jitter_is_live:
+                law.second = wp.from_torch(self._knobs["jitter"].values[:, 0])
+            t.jitter, t.has_jitter = law, 1
+        is_burst = isinstance(cfg.loss, GilbertElliott)
+        t.loss_kind = _LOSS_NONE if cfg.loss is None else _LOSS_GILBERT if is_burst else _LOSS_BERNOULLI
+        t.burst_end = cfg.loss.r if isinstance(cfg.loss, GilbertElliott) else 1.0
+        t.key0, t.key1 = stream_key(self._plan.seed, self._plan.label, "transport")
+        t.table = normal_table(device)
         rows: Any = np.zeros(len(self._narrow), dtype=Row.numpy_dtype())  # type: ignore[attr-defined]
         for k, name in enumerate(self._narrow):
-            ring, shown = self.rings[name], self.shown
-            assert shown is not None
-            rows["ring"][k], rows["carry"][k] = ring.data_ptr(), self.carries[name].data_ptr()
-            rows["shown"][k] = shown[name].data_ptr()
-            rows["words"][k] = ring[0, 0].numel() * ring.element_size() // 4
-        return wp.array(rows, dtype=Row, device=self.compute.wp_device)
+            assert self.shown is not None
+            places = (each.data_ptr() for each in (self._rings[name], self._carries[name], self.shown[name]))
+            rows[k] = (*places, words_of(self._rings[name], 2).count)
+        t.fields = wp.array(rows, dtype=Row, device=device)
+        return t
 
     # One sample -------------------------------------------------------------------------------------------------------
 
@@ -486,58 +374,48 @@ class Ring:
         It follows `advance` of the host: only an ordinary sample moves.
         """
         if self._head_host is None:
-            self.compute.launch_task(_advance, (), self._arguments, whole=True)
+            self._compute.launch_task(_advance, (), self._transport)
 
     def seek(self, position: int) -> None:
         """Make a slot the newest one."""
         self.position = position
         self.head.fill_(position)
 
-    def attach(self, field: ChainField, name: str) -> None:
-        """Let the fused chain write one float field straight into the ring."""
-        field.ring = self.rings[name]
-        field.head = self.head
-        if self.has_carry:
-            field.carry, field.arrival = self.carries[name], self.arrival
+    def places(self, name: str) -> dict[str, torch.Tensor]:
+        """Return where the fused chain writes one float field straight into the ring, as `ChainField.places`."""
+        places = {"ring": self._rings[name], "head": self.head}
+        return places | {"carry": self._carries[name], "arrival": self.arrival} if self.has_carry else places
 
     def freeze(self, source: Record, names: Sequence[str]) -> None:
         """Copy fields of a record into the newest slot (launches; recordable)."""
         for name in names:
-            words = words_of(source[name])
-            self.compute.launch(
-                _freeze,
-                (words.count,),
-                [
-                    self._head_wp, self.compute.num_envs, self.depth, int(self.has_carry),
-                    wp.from_torch(self.arrival, dtype=wp.int32), words.count, words.wide, words.address,
-                ],
-                [words_of(self.rings[name], 2).address, words_of(self.carries[name]).address],
-            )  # fmt: skip
+            words, ring, carry = words_of(source[name]), words_of(self._rings[name], 2), words_of(self._carries[name])
+            inputs = [self._transport, words.count, words.wide, words.address]
+            self._compute.launch(_freeze, (words.count,), inputs, [ring.address, carry.address])
 
     def dispatch(self) -> None:
         """Stamp the newest slot and draw when it arrives (a recordable task), after it was stored."""
-        self.compute.launch_task(_dispatch, (), self._arguments)
+        self._compute.launch_task(_dispatch, (), self._transport)
 
     def invalidate(self, envs: torch.Tensor) -> None:
         """Mark the newest capture of some environments (bool `[env]`), and its repetitions, as not valid."""
-        self.okay.masked_fill_((self.stamp == self.stamp[self.position]) & envs, 0)
+        self._okay.masked_fill_((self._stamp == self._stamp[self.position]) & envs, 0)
 
     def redraw(self) -> None:
         """Draw delay and loss anew for the envs of the active mask, where they are distributions."""
-        self.delay.redraw()
-        self.loss.redraw()
+        for knob in self._knobs.values():
+            knob.redraw()
 
     # Reading ----------------------------------------------------------------------------------------------------------
 
     def _record_read(self) -> None:
         assert self.shown is not None
-        self.compute.launch(_select, (1,), [self._arguments])
-        slots = wp.from_torch(self.shown_slot, dtype=wp.int32)
-        for name, ring in self.rings.items():
+        self._compute.launch(_select, (1,), [self._transport])
+        for name, ring in self._rings.items():
             if name not in self._narrow:
-                words, carry = words_of(ring, 2), words_of(self.carries[name])
-                inputs = [self.compute.num_envs, slots, words.count, words.wide, words.address, carry.address]
-                self.compute.launch(_gather, (words.count,), inputs, [words_of(self.shown[name]).address])
+                words, carry = words_of(ring, 2), words_of(self._carries[name])
+                inputs = [self._transport, words.count, words.wide, words.address, carry.address]
+                self._compute.launch(_gather, (words.count,), inputs, [words_of(self.shown[name]).address])
 
     def read(self) -> None:
         """Find what has arrived by now and put it into `shown`, `shown_stamp`, `shown_valid`."""
@@ -546,7 +424,7 @@ class Ring:
 
     def history(self, name: str, length: int) -> torch.Tensor:
         """Gather `[env, length, ...]` of one field, newest first, undelayed (a copy)."""
-        ring, newest = self.rings[name], self.position + 1
+        ring, newest = self._rings[name], self.position + 1
         slots = torch.cat([ring[:newest].flip(0), ring[newest:].flip(0)])  # no index: it would be copied to the device
         return slots[:length].transpose(0, 1).contiguous()
 
@@ -558,66 +436,39 @@ class Ring:
         Raises:
             ConfigError: longer than the ring was made for, not a probability, or one number cannot say it.
         """
-        table = {"delay": self.delay, "jitter": self.jitter, "loss": self.loss}[knob]
-        title = f"{type(self.cfg).__name__}({self.label!r})"
+        plan, longest = self._plan, self._longest
+        title = plan.title
         try:
             array = numbers_in(value)
         except ValueError:
             raise ConfigError.single(title, knob, value, "a number, or one for each environment") from None
         if knob == "jitter" and not self.jitter_is_live:
-            fix = f"Use scene.reconfigure({self.label!r}, jitter=...)."
+            fix = f"Use scene.reconfigure({plan.label!r}, jitter=...)."
             raise ConfigError.single(title, "jitter", value, "a jitter that the config gives as a number", fix)
+        most = 1.0 if knob == "loss" else longest * (1.0 + 1e-6)  # a float32 of the same number may be a little larger
+        if array.size and not (0.0 <= array.min() and array.max() <= most):
+            if knob == "loss":
+                raise ConfigError.single(title, "loss", value, "a probability in [0, 1]")
+            fix = f"scene.reconfigure({plan.label!r}, {knob}=...) makes room."
+            raise ConfigError.single(title, knob, value, f"seconds in [0, {longest:g}], what the ring holds", fix)
         if knob != "loss":
-            limit = self.longest * (1.0 + 1e-6)  # a float32 of the same number may be a little larger
-            if array.size and not (0.0 <= array.min() and array.max() <= limit):
-                fix = f"scene.reconfigure({self.label!r}, {knob}=...) makes room."
-                raise ConfigError.single(
-                    title, knob, value, f"seconds in [0, {self.longest:g}], what the ring holds", fix
-                )
-            array = np.vectorize(self._ticks, otypes=[np.float64])(array.clip(max=self.longest))
-        elif array.size and not (0.0 <= array.min() and array.max() <= 1.0):
-            raise ConfigError.single(title, "loss", value, "a probability in [0, 1]")
-        count = self.compute.num_envs if env_ids is None else len(env_ids)
+            array = np.vectorize(self._clock.ticks, otypes=[np.float64])(array.clip(max=longest))
+        count = self._compute.num_envs if env_ids is None else len(env_ids)
         if array.size not in (1, count):
             raise ConfigError.single(title, knob, value, f"one number, or {count} of them")
-        rows = np.broadcast_to(array.reshape(-1, 1) if array.ndim else array, (array.size if array.ndim else 1, 1))
         self.soonest = min(self.soonest, 0)  # what is set from now on may be less than the config says
-        target = torch.from_numpy(np.ascontiguousarray(rows, np.float32)).to(table.values)
-        if env_ids is None:
-            table.values.copy_(target.expand_as(table.values))
-        else:
-            table.values[env_ids] = target
+        self._knobs[knob].set(array.reshape(-1, 1).astype(np.float32), env_ids)
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return all that must be saved to resume."""
-        named = {f"ring/{name}": tensor for name, tensor in self.rings.items()}
-        named |= {f"carry/{name}": tensor for name, tensor in self.carries.items()}
-        named |= {
-            "stamp": self.stamp, "arrival": self.arrival, "okay": self.okay, "burst": self.burst,
-            "carry_stamp": self.carry_stamp, "carry_okay": self.carry_okay,
-            "carry_arrival": self.carry_arrival,
-            "delay": self.delay.values, "jitter": self.jitter.values, "loss": self.loss.values,
-        }  # fmt: skip
-        return named
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory."""
-        own = sum(tensor.numel() * tensor.element_size() for tensor in self.tensors().values())
-        return own + (self.shown.nbytes if self.shown is not None else 0)
+        fields = {f"ring/{name}": tensor for name, tensor in self._rings.items()}
+        fields |= {f"carry/{name}": tensor for name, tensor in self._carries.items()}
+        return {**fields, **self._stamps, **{name: knob.values for name, knob in self._knobs.items()}}
 
 
 def _is_narrow(ring: torch.Tensor) -> bool:
     """Whether one thread per env copies a field's row faster than one thread per word."""
     return ring.element_size() % 4 == 0 and 0 < ring[0, 0].numel() <= 64
-
-
-def _dtype(spec: FieldSpec) -> torch.dtype:
-    return TORCH_DTYPES[spec.dtype]
-
-
-def _nothing() -> None:
-    """Delay and loss are read through fixed arrays: nothing moves."""
 
 
 __all__ = ["NEVER", "Ring"]

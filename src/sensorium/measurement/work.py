@@ -20,24 +20,18 @@ from sensorium.compute.graph import launching
 from sensorium.measurement.buffers import SensorBuffers
 from sensorium.measurement.chain import EVERYTHING, NOISE, QUANTISE, WALK_AND_BIAS, ChainTable
 from sensorium.measurement.plan import is_recorded
-from sensorium.measurement.record import Record, clear_word, copy_word, words_of
-from sensorium.measurement.stage_runs import StageRun
+from sensorium.measurement.record import Record, copy_word, words_of
 from sensorium.spec import FieldSpec
 
 ALWAYS, ON_SAMPLE, ON_FIRST = 0, 1, 2
+AFTER_NOISE = ("noise", "bias", "saturation", "dropout", "post")
+"""Places of stages from the noise on, in order."""
 WORDS = wp.constant(32)
 """Words that one thread copies."""
 
 
 @kernel
-def _move(
-    rows: Rows,
-    when: int,
-    count: int,
-    wide: int,
-    source: wp.uint64,
-    target: wp.uint64,
-) -> None:
+def _move(rows: Rows, when: int, count: int, wide: int, source: wp.uint64, target: wp.uint64) -> None:
     i, piece = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -49,17 +43,6 @@ def _move(
     first = env * count + piece * WORDS
     for at in range(first, wp.min(first + WORDS, (env + 1) * count)):
         copy_word(wide, source, at, target, at)
-
-
-@kernel
-def _forget(rows: Rows, count: int, wide: int, target: wp.uint64) -> None:
-    i, piece = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0) or not is_first(rows, env):
-        return
-    first = env * count + piece * WORDS
-    for at in range(first, wp.min(first + WORDS, (env + 1) * count)):
-        clear_word(wide, target, at)
 
 
 @kernel
@@ -90,11 +73,7 @@ BEGIN, END, AT_SAMPLE = 0, 1, 2
 
 @kernel
 def _observed_flags(
-    rows: Rows,
-    when: int,
-    bad: wp.array2d[wp.uint8],
-    shown: wp.array2d[wp.uint8],
-    observed: wp.array2d[wp.uint8],
+    rows: Rows, when: int, bad: wp.array2d[wp.uint8], shown: wp.array2d[wp.uint8], observed: wp.array2d[wp.uint8]
 ) -> None:
     """Keep the shown sample's flags while ticks are observed; a sample inherits those of the ticks that led to it."""
     i, mount = wp.tid()
@@ -113,7 +92,7 @@ def _observed_flags(
 
 
 @launching
-def pipeline_work(members: Sequence[SensorBuffers], mask: torch.Tensor) -> tuple[list[Segment], ChainTable]:
+def pipeline_work(members: Sequence[SensorBuffers], mask: torch.Tensor) -> list[Segment]:
     """Return the work of one sample of some sensors in order, with one launch of the chain for all of them.
 
     Args:
@@ -121,22 +100,22 @@ def pipeline_work(members: Sequence[SensorBuffers], mask: torch.Tensor) -> tuple
         mask: the envs it is for, `Compute.all_envs` or `Compute.reset_envs`.
 
     Returns:
-        The segments, and the table of the chain; it follows the knobs as long as `SensorBuffers.tables` lists it.
+        The segments. The chain's table follows the knobs as long as they exist.
     """
-    compute, clock = members[0].compute, members[0].clock
+    compute = members[0].compute
     works = [SensorWork(member, mask) for member in members]
     segments = [segment for work in works for segment in work.before_chain()]
     fused = [member for member in members if member.plan.is_fused]
-    table = ChainTable(compute, clock, [chain for member in fused for chain in member.chain_fields()])
+    table = ChainTable(compute, [chain for member in fused for chain in member.chain_fields()])
     if table.count:
-        segments.append(compute.record(lambda: table.launch(EVERYTHING), mask))
+        segments.append(compute.record(partial(table.launch, EVERYTHING), mask))
         for member in fused:
-            member.tables.append(table)
+            member.tables.add(table)
     for member in members:
         if member.poses is not None:
             segments.append(compute.record(member.poses.keep, mask, owner=member))
     segments += [segment for work in works for segment in work.after_chain()]
-    return segments, table
+    return segments
 
 
 class SensorWork:
@@ -149,7 +128,7 @@ class SensorWork:
 
     def __init__(self, buffers: SensorBuffers, mask: torch.Tensor) -> None:
         self._buffers, self._plan, self._mask = buffers, buffers.plan, mask
-        self._compute, self._clock = buffers.compute, buffers.clock
+        self._compute = buffers.compute
         self._segments: list[Segment] = []
 
     # One sample -------------------------------------------------------------------------------------------------------
@@ -158,20 +137,19 @@ class SensorWork:
         """Return the work of a sample up to the chain of its group."""
         buffers, plan, hooks = self._buffers, self._plan, self._plan.hooks
         if buffers.ring is not None:
-            self._record(buffers.ring.begin)
+            self._add(buffers.ring.begin)
         if not plan.checks_state:
-            self._record(self._clear_flags)
+            self._add(self._clear_flags)
         for records in {id(buffers.truths): buffers.truths, id(buffers.slots): buffers.slots}.values():
             self._age(records)
         if hooks.observe:
             self._hook(hooks.observe)
         self._truth_and_slot()
         if not plan.checks_state:
-            self._record(partial(self._flag_nan, buffers.truth))
+            self._add(partial(self._flag_nan, buffers.truth))
         if buffers.observers:
-            self._record(partial(self._observed_flags, AT_SAMPLE))
-        for run in buffers.stages_at("physics"):
-            self._stage(run, buffers.slot)
+            self._add(partial(self._observed_flags, AT_SAMPLE))
+        self._stages(buffers.slot, "physics")
         if hooks.transform:
             self._hold_first()
             self._hook(hooks.transform, buffers.truth, buffers.truth_timeline, is_measured=False)
@@ -179,14 +157,13 @@ class SensorWork:
         self._hold_first()
         if plan.has_hardware:
             plain = [name for name in buffers.slot if plan.has_own_chain or name not in plan.chained]
-            if plain:
-                self._record(lambda: move(buffers, buffers.slot, buffers.work, ALWAYS, plain))
+            self._add(partial(move, buffers, buffers.slot, buffers.work, ALWAYS, plain))
         if plan.has_own_chain:
             self._hardware()
         if hooks.derive:
             self._hook(hooks.derive, buffers.work)
         if hooks.post:
-            self._post()
+            self._post(hooks.post)
         return self._segments
 
     def _truth_and_slot(self) -> None:
@@ -200,7 +177,7 @@ class SensorWork:
             assert hooks.raw is not None
             self._hook(hooks.raw, buffers.truth)
             if self._plan.has_branches:
-                self._record(lambda: move(buffers, buffers.truth, buffers.slot, ALWAYS))
+                self._add(partial(move, buffers, buffers.truth, buffers.slot, ALWAYS))
                 if hooks.physics:
                     self._hold_first()
                     self._hook(hooks.physics, buffers.slot, buffers.slot_timeline)
@@ -211,8 +188,8 @@ class SensorWork:
         buffers, plan, ring = self._buffers, self._plan, self._buffers.ring
         if ring is not None:
             names = [spec.name for spec in plan.specs if not (plan.is_fused and spec.name in plan.chained)]
-            self._record(lambda: ring.freeze(buffers.work_out, names))
-            self._record(ring.dispatch)
+            self._add(partial(ring.freeze, buffers.work_out, names))
+            self._add(ring.dispatch)
         return self._segments
 
     def between_samples(self) -> list[Segment]:
@@ -224,86 +201,72 @@ class SensorWork:
         if not buffers.observers:
             return self._segments
         assert hooks.raw is not None
-        self._record(partial(self._observed_flags, BEGIN))
+        self._add(partial(self._observed_flags, BEGIN))
         if not plan.checks_state:
-            self._record(self._clear_flags)
+            self._add(self._clear_flags)
         self._hook(hooks.raw, buffers.scratch)
         if not plan.checks_state:
-            self._record(partial(self._flag_nan, buffers.scratch))
+            self._add(partial(self._flag_nan, buffers.scratch))
         for run in buffers.observers:
-            look = partial(run.cfg.observe, buffers.scratch, run.states.views, run.key)
-            (self._record if run.cfg.is_recorded else self._call)(look)
-        self._record(partial(self._observed_flags, END))
+            self._add(partial(run.cfg.observe, buffers.scratch, run.states.views, run.key), run.cfg.is_recorded)
+        self._add(partial(self._observed_flags, END))
         return self._segments
 
     # Segments ---------------------------------------------------------------------------------------------------------
 
-    def _record(self, launches: Callable[[], object]) -> None:
-        segment = self._compute.record(launches, self._mask, owner=self._buffers)
-        if self._segments and self._segments[-1].is_recorded:
-            self._segments[-1] = self._segments[-1] + segment
-        else:
-            self._segments.append(segment)
-
-    def _call(self, function: Callable[[], object]) -> None:
-        self._segments.append(self._compute.call(function, self._mask))
+    def _add(self, work: Callable[[], object], recorded: bool = True) -> None:
+        """Add launches that are recorded now, or else a call."""
+        compute, owner = self._compute, self._buffers
+        segment = compute.record(work, self._mask, owner) if recorded else compute.call(work, self._mask)
+        self._segments.append(segment)
 
     def _hook(self, hook: Callable[..., object], *args: Any, **kwargs: Any) -> None:
-        (self._record if is_recorded(hook) else self._call)(lambda: hook(*args, **kwargs))
+        self._add(partial(hook, *args, **kwargs), is_recorded(hook))
 
-    def _stage(self, run: StageRun, record: Record) -> None:
-        apply = partial(run.cfg.apply, record, self._buffers.truth, run.states.views, run.key)
-        (self._record if run.cfg.is_recorded else self._call)(apply)
+    def _stages(self, record: Record, *places: str) -> None:
+        """Add the stages at some places of the chain."""
+        for run in self._buffers.stages_at(*places):
+            self._add(
+                partial(run.cfg.apply, record, self._buffers.truth, run.states.views, run.key), run.cfg.is_recorded
+            )
 
     # Parts of a sample ------------------------------------------------------------------------------------------------
 
     def _age(self, records: Sequence[Record]) -> None:
         """Move every record to the next older one."""
         for newer, older in reversed(list(pairwise(records))):
-            self._record(partial(move, self._buffers, newer, older, ON_SAMPLE))
+            self._add(partial(move, self._buffers, newer, older, ON_SAMPLE))
 
     def _hold_first(self) -> None:
         """Fill the older records with the first sample of an episode."""
         if self._plan.lookback:
-            self._record(lambda: hold_first(self._buffers))
+            self._add(partial(hold_first, self._buffers))
 
     def _hardware(self) -> None:
-        buffers = self._buffers
+        """Add the chain in launches of the sensor's own, or the hook in its place, between the stages."""
+        buffers, hook = self._buffers, self._plan.hooks.hardware
         table = buffers.own_table
         assert table is not None
-        for run in buffers.stages_at("scale"):
-            self._stage(run, buffers.work)
-        if self._plan.hooks.hardware:
-            self._hook(self._plan.hooks.hardware, buffers.work)
-            for place in ("noise", "bias", "saturation", "dropout", "post"):
-                for run in buffers.stages_at(place):
-                    self._stage(run, buffers.work)
+        self._stages(buffers.work, "scale")
+        if hook:
+            self._hook(hook, buffers.work)
+            self._stages(buffers.work, *AFTER_NOISE)
             return
         pending = 0
-        for parts, places in (
-            (NOISE, ("noise",)),
-            (WALK_AND_BIAS, ("bias", "saturation")),
-            (QUANTISE, ("dropout", "post")),
-        ):
+        for parts, places in ((NOISE, AFTER_NOISE[:1]), (WALK_AND_BIAS, AFTER_NOISE[1:3]), (QUANTISE, AFTER_NOISE[3:])):
             pending |= parts
-            runs = [run for place in places for run in buffers.stages_at(place)]
-            if runs or parts == QUANTISE:
+            if parts == QUANTISE or buffers.stages_at(*places):
                 if buffers.knobs.tables:
-                    self._record(partial(table.launch, pending))
+                    self._add(partial(table.launch, pending))
                 pending = 0
-            for run in runs:
-                self._stage(run, buffers.work)
+            self._stages(buffers.work, *places)
 
-    def _post(self) -> None:
-        buffers, post = self._buffers, self._plan.hooks.post
-        assert post is not None
+    def _post(self, post: Callable[..., Any]) -> None:
+        buffers = self._buffers
         branches = ((buffers.truth, buffers.truth_out), (buffers.work, buffers.work_out))
         for branch, (source, target) in enumerate(branches):
-            kept = buffers.posts[branch]
-            self._age([target, *kept])
-            self._record(partial(self._forget, kept))
-            run = partial(self._post_process, post, source, target, branch)
-            (self._record if is_recorded(post) else self._call)(run)
+            self._age([target, *buffers.posts[branch]])
+            self._add(partial(self._post_process, post, source, target, branch), is_recorded(post))
 
     def _post_process(self, post: Callable[..., Any], source: Record, target: Record, branch: int) -> None:
         timeline = self._buffers.post_timeline(branch)
@@ -323,21 +286,13 @@ class SensorWork:
         for spec in self._plan.mid_specs:
             if spec.dtype == "float32" and spec.columns:
                 values = wp.from_torch(truth[spec.name].view(self._compute.num_envs, -1), dtype=wp.float32)
-                flags = [self._buffers.bad_wp, self._clock.bad_wp]
+                flags = [self._buffers.bad_wp, self._buffers.clock.bad_wp]
                 self._compute.launch(_flag_nan, (-(-spec.columns // 64),), [spec.columns, values, *flags])
 
     def _observed_flags(self, when: int) -> None:
         buffers = self._buffers
         flags = [wp.from_torch(flags, dtype=wp.uint8) for flags in (buffers.bad, *buffers.flags)]
         self._compute.launch(_observed_flags, (buffers.bad.shape[1],), [when], flags)
-
-    def _forget(self, kept: Sequence[Record]) -> None:
-        """Have nothing from before a reset in the outputs that a `post_process` looks back at: they are zero."""
-        for record in kept:
-            for name in record:
-                words = words_of(record[name])
-                inputs = [words.count, words.wide, words.address]
-                self._compute.launch(_forget, (-(-words.count // int(WORDS)),), inputs)
 
     def _copy(self, source: Mapping[str, torch.Tensor], target: Record) -> None:
         """Copy what a recorded `post_process` returned, tensors at addresses that stay."""

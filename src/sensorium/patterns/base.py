@@ -13,8 +13,9 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, Strict, field_validator
 
-from sensorium.cfg import Cfg, Float, Vec3, bad, find_kind, must
+from sensorium.cfg import SENSOR_PLUGINS, Cfg, Float, Vec3, bad, find_kind, must
 from sensorium.errors import ConfigError, RegistrationError, nearest, shown
+from sensorium.plugins import Registry
 from sensorium.spec import snake_case
 
 if TYPE_CHECKING:
@@ -26,9 +27,12 @@ Int = Annotated[int, Strict(), Field(ge=-(2**63), lt=2**63)]
 
 MOST_RAYS = 100_000_000
 """More rays than this in one pattern are taken for a slip: their directions alone would fill 1.2 GB."""
-OURS = "sensorium."
-"""How the module names of our own patterns begin: others cannot take a kind of theirs."""
-PATTERN_KINDS: dict[str, type[PatternBaseCfg]] = {}
+PATTERN_KINDS: Registry[str, type[PatternBaseCfg]] = Registry(
+    "kind of pattern",
+    SENSOR_PLUGINS,
+    "the kind {key!r} of {cls} is that of our own {other}. Rename the class.",
+    keeps_ours=True,
+)
 """Every pattern class by kind; filled where a pattern is defined."""
 
 
@@ -85,14 +89,7 @@ class PatternBaseCfg(Cfg):
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         if cls.__dict__.get("is_abstract", False) or _function(cls) is None:
             return
-        kind = pattern_kind(cls)
-        owner = PATTERN_KINDS.get(kind)
-        if owner is not None and owner.__module__.startswith(OURS) and not cls.__module__.startswith(OURS):
-            raise RegistrationError(
-                f"the kind {kind!r} of {cls.__module__}.{cls.__qualname__} is that of our own {owner.__name__}. "
-                "Rename the class."
-            )
-        PATTERN_KINDS[kind] = cls
+        PATTERN_KINDS.add(pattern_kind(cls), cls)
 
     @field_validator("*", mode="after")
     @classmethod

@@ -69,11 +69,7 @@ class RingPatternCfg(PatternBaseCfg):
 
     @classmethod
     def single_ring(
-        cls,
-        radius: float = 0.1,
-        num_samples: int = 8,
-        include_center: bool = True,
-        direction: Vec3 = (0.0, 0.0, -1.0),
+        cls, radius: float = 0.1, num_samples: int = 8, include_center: bool = True, direction: Vec3 = (0.0, 0.0, -1.0)
     ) -> RingPatternCfg:
         """Return a pattern of one circle.
 

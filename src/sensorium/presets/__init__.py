@@ -21,7 +21,7 @@ from sensorium.presets.lidar import PRESETS as _LIDARS
 from sensorium.presets.magnetometer import PRESETS as _MAGNETOMETERS
 
 if TYPE_CHECKING:
-    from sensorium.cfg import SensorCfg
+    from sensorium.cfg import SensorCfg, SimpleSensorCfg
     from sensorium.sensors.cameras.depth_camera import DepthCameraCfg
     from sensorium.sensors.inertial.barometer import BarometerCfg
     from sensorium.sensors.inertial.imu import ImuCfg
@@ -106,10 +106,10 @@ def preset(name: str, /, **fields: Any) -> SensorCfg[Any]:
         ConfigError: your fields do not make a config.
     """
     import sensorium.sensors.all  # noqa: F401 - registers our sensors, also where the package is not installed
-    from sensorium.registry import cfg_for_kind, sensor_for
+    from sensorium.registry import cfg_for_kind
 
     info = _info(name)
-    cfg_class: type[SensorCfg[Any]] = cfg_for_kind(info.kind)
+    cfg_class: type[SimpleSensorCfg[Any]] = cfg_for_kind(info.kind)
     base = preset_fields(name)
     if "update_period" in fields:
         base.pop("rate_hz", None)
@@ -117,7 +117,7 @@ def preset(name: str, /, **fields: Any) -> SensorCfg[Any]:
     if isinstance(wanted, list | tuple):
         _select(base, {str(field) for field in wanted})
     given = dict(fields)
-    _yield_knobs(base, given, sensor_for(cfg_class).knob_prefixes)
+    _yield_knobs(base, given, cfg_class.knob_prefixes())
     return cfg_class(**{**base, **given})
 
 

@@ -93,10 +93,7 @@ def _d455() -> Mapping[str, Any]:
         "noise_density": {GYRO: 1.72e-4, ACC: 1.49e-3},
         "random_walk_density": {GYRO: 9.6e-6, ACC: 1.22e-4},
         "resolution": {GYRO: 1000 * DPS / 32768, ACC: 4 * G / 2048},  # recalled
-        "stages": [
-            _stage("saturation", GYRO, high=1000 * DPS),
-            _stage("saturation", ACC, high=4 * G),
-        ],
+        "stages": [_stage("saturation", GYRO, high=1000 * DPS), _stage("saturation", ACC, high=4 * G)],
     }
 
 

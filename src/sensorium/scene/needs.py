@@ -32,7 +32,7 @@ def requirements_of(
         if isinstance(item, Requirement):
             needed.setdefault(item, "(reserved)")
             continue
-        for requirement in registry.sensor_for(type(item)).needs(item, supports, model):
+        for requirement in registry.sensor_for(type(item)).needs(item, model, supports):
             needed.setdefault(requirement, item.label)
     return needed
 

@@ -81,14 +81,14 @@ def take_reading(sensor: Sensor[Any, Any], envs: range, *, truth: bool, poses: b
         _meta=meta,
         _pose=host.take(sensor.buffers.poses.shown()) if poses and sensor.buffers.poses is not None else None,
         _wait=host.finish(),
-        _count=sensor.count_field,
+        _count="count" if any(spec.is_ragged for spec in sensor.specs) else "",
         _dt=sensor.clock.dt,
     )
 
 
 def describe(sensor: Sensor[Any, Any]) -> dict[str, Any]:
     """Return what a listener needs to know of a sensor once, JSON-able."""
-    constants = {**sensor.constants(), **_names_of_ids(sensor)}
+    constants = {**sensor.constants, **_names_of_ids(sensor)}
     has_mounts = any(spec.axes[:1] == ("mount",) for spec in sensor.specs)
     return {
         "kind": sensor.cfg.kind(),

@@ -27,6 +27,7 @@ from sensorium.errors import (
     shown,
 )
 from sensorium.measurement.schedule import Schedule
+from sensorium.plugins import is_ours
 from sensorium.presets import Presets, presets
 from sensorium.readings import Bodies, Reading, SceneDescription
 from sensorium.scene.needs import requirements_of
@@ -116,7 +117,7 @@ class Scene:
         self.compute = Compute(engine.device, engine.num_envs, capture=capture, first_env=self.first_env, memory=memory)
         engine.capture(capture)
         self.clock = Clock(self.compute, engine.dt_exact)
-        self._context = SensorContext(engine, self.compute, self.clock, self.seed, semantics)
+        self._context = SensorContext(engine, self.compute, self.clock, self.seed, self._reset_one, debug, semantics)
         if semantics:
             self._context.ray_scene.check_labels()
         self._schedule = Schedule(engine, self.compute, self.clock, self._use)
@@ -133,7 +134,7 @@ class Scene:
         with memory.building(*configs):  # together they must fit
             built = [self._build(cfg) for cfg in configs]
         self._table.built = {sensor.name: sensor for sensor in built}
-        self._arrange()
+        self.arrange()
         self._schedule.load_kernels()
         self._reset_sensors(None)
 
@@ -152,11 +153,8 @@ class Scene:
         sensor_class = registry.sensor_for(type(cfg))
         with self.compute.memory.building(cfg):
             sensor: Sensor[Any, Any] = sensor_class(cfg, self._context)
-        if not sensor_class.__module__.startswith(registry.OURS):
+        if not is_ours(sensor_class):
             try_hooks(sensor)
-        sensor._reset_by_scene = self._reset_one
-        sensor._lent = {} if self._debug else None
-        sensor.set_debug_vis(cfg.debug_vis)
         return sensor
 
     # Access -----------------------------------------------------------------------------------------------------------
@@ -351,7 +349,7 @@ class Scene:
             self._advance_to(new_tick)
         if force_recompute or force_compute:
             for sensor in [sensor for sensor in self._sensors.values() if self._is_in_use(sensor)]:
-                sensor._ready()
+                sensor.ensure_current()
         self._schedule.report()
         self._watches.call()
 
@@ -441,7 +439,7 @@ class Scene:
         for sensor in self._sensors.values():
             sensor.buffers.restart()
             sensor.begin_poses()
-        self._arrange()
+        self.arrange()
         self._schedule.note_looks()
 
     @exclusive
@@ -522,10 +520,10 @@ class Scene:
         interrupted = self._use.changing
         self._use.changing = interrupted or "remove()"
         self._table.release(full_name, "was removed from its scene")
-        self._arrange()
+        self.arrange()
         self._use.changing = interrupted
 
-    def _arrange(self) -> None:
+    def arrange(self) -> None:
         """Sort the sensors by when they are evaluated; their programs are built anew when they are first run."""
         self.arrangement += 1
         self._schedule.arrange(sensor.buffers for sensor in self._sensors.values())
@@ -535,7 +533,7 @@ class Scene:
         """In this block, a call changes which sensors are evaluated when."""
         self._use.changing = call
         yield
-        self._arrange()
+        self.arrange()
         self._use.mended()
 
     @exclusive
@@ -618,7 +616,7 @@ class Scene:
                 sensor.load(state["sensors"][name]["tensors"], state["sensors"][name]["counters"])
             else:
                 sensor.buffers.counter.count_from_start(self.engine.lag, self._skipped_at_reset)
-        self._arrange()
+        self.arrange()
         self._committed()
 
     # Outputs ----------------------------------------------------------------------------------------------------------

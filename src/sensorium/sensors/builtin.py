@@ -80,9 +80,10 @@ from sensorium.compute import Rows, kernel, recorded
 from sensorium.engines.base import NameKind, NativeSensor
 from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest, shown
 from sensorium.measurement.record import Record
-from sensorium.sensors.core.base import SimpleSensor, Supports
+from sensorium.sensors.core.base import SimpleSensor
+from sensorium.sensors.core.hooks import Supports
 from sensorium.spec import NATIVE_SENSOR, Field, Requirement, Role
-from sensorium.world.select import WORLD, match_names
+from sensorium.world.select import WORLD, Named, match_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +325,7 @@ class BuiltinSensor(SimpleSensor[BuiltinSensorCfg, BuiltinSensorData]):
     single: ClassVar[bool] = True
 
     @classmethod
-    def requirements(cls, cfg: BuiltinSensorCfg, supports: Supports) -> Iterable[Requirement]:
+    def needs(cls, cfg: BuiltinSensorCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
         """Return the sensor that the engine must declare or add; see `with_full_names`."""
         if cfg.is_declared:
             return [NATIVE_SENSOR(cfg.label)]
@@ -336,7 +337,7 @@ class BuiltinSensor(SimpleSensor[BuiltinSensorCfg, BuiltinSensorData]):
     def native(self) -> NativeSensor:
         """What the engine's sensor is: its type, number of values, unit and element."""
         cfg = self.cfg
-        (requirement,) = self.requirements(cfg, self.engine.supports)
+        (requirement,) = self.needs(cfg, self.engine, self.engine.supports)
         known = self.engine.native_sensor(requirement)
         if known is not None:
             return known if known.type else replace(known, type=cfg.sensor_type)
@@ -350,14 +351,13 @@ class BuiltinSensor(SimpleSensor[BuiltinSensorCfg, BuiltinSensorData]):
         """Return the one field, as the sensor's type has it."""
         return {"value": field_of(self.native)}
 
-    def notes(self) -> Mapping[str, str]:
-        """Return what the config resolved to."""
+    def setup(self) -> None:
+        """Note what the config resolved to."""
         native = self.native
         origin = "declared by the model" if self.cfg.is_declared else "added to the model for this config"
-        notes = {"native": f"{described(native)}, {origin}"}
+        self.notes["native"] = f"{described(native)}, {origin}"
         if native.cutoff > 0.0:
-            notes["cutoff"] = f"{native.cutoff:g}"
-        return notes
+            self.notes["cutoff"] = f"{native.cutoff:g}"
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:

@@ -392,7 +392,7 @@ def _requirements(
     makers += [partial(cfg_class, **{**least, **place}) for place in places or [where]]
     for make in makers:
         try:
-            needed = sensor_class.needs(make(), lambda requirement: None, model)
+            needed = list(sensor_class.needs(make(), model, lambda requirement: None))
         except Exception:
             continue
         return tuple(dict.fromkeys(needed))

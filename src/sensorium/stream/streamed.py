@@ -22,7 +22,7 @@ from sensorium.wire.attributes import ActorDescription
 from sensorium.wire.owner import Owner
 from sensorium.wire.pose import Pose
 from sensorium.wire.serializers import Serializer
-from sensorium.wire.spawned import Registry, SpawnedSensor, check_envs, place, rows_of
+from sensorium.wire.spawned import SpawnedSensor, check_envs, place, registry_of, rows_of
 from sensorium.wire.world import Snapshot
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class StreamedSensor(SpawnedSensor):
     is_within_step: bool = False
     """Whether the frame is in the midst of a control step, of which further ticks follow; before each `tick`."""
 
-    _registry: ClassVar[Registry[StreamedSensor]] = Registry("streamed sensor", ENTRY_POINT_GROUP, OURS)
+    _registry = registry_of("streamed sensor", ENTRY_POINT_GROUP, OURS)
     _bodies: Bodies
     _stream: Stream
 

@@ -48,7 +48,7 @@ class Laws(Trial):
                 for spec in sensor.specs:
                     value = data if sensor.single else getattr(data, spec.name)
                     where = f"{what}.{spec.name}"
-                    length = self.cfg.history_length if sensor.history_in_data and what != "ground_truth" else 0
+                    length = self.cfg.history_length if self.shows_history and what != "ground_truth" else 0
                     shape = (num_envs, *((length,) if length else ()), *spec.shape)
                     self.need(isinstance(value, torch.Tensor), "a field is a tensor", where)
                     self.need(tuple(value.shape) == shape, f"the shape is {shape}, got {tuple(value.shape)}", where)
@@ -63,7 +63,7 @@ class Laws(Trial):
     def declares_what_it_reads(self) -> bool:
         """The sensor reads no array of the engine but those that come with what it requires."""
         engine = self.engine(2)
-        declared = set(self.sensor_class.needs(self.cfg, engine.supports, engine))
+        declared = set(self.sensor_class.needs(self.cfg, engine, engine.supports))
         array = engine.array
 
         def guarded(name: str) -> torch.Tensor:
@@ -80,7 +80,7 @@ class Laws(Trial):
     def leaves_the_engine_alone(self) -> bool:
         """Neither a hook nor a reader writes into the arrays of the engine."""
         engine, twin = self.engine(2), self.engine(2)
-        required = self.sensor_class.needs(self.dirty, engine.supports, engine)
+        required = self.sensor_class.needs(self.dirty, engine, engine.supports)
         names = sorted({name for requirement in required for name in ARRAYS.get(requirement, ())})
         if not names:
             return False
@@ -204,7 +204,7 @@ class Laws(Trial):
 
         sensor.buffers.plan.hooks.post = watched
         sensor.buffers.first_program = None
-        scene._arrange()
+        scene.arrange()
         self.run(scene, 3)
         return True
 
@@ -288,7 +288,7 @@ class Laws(Trial):
         for name in ("physics", "hardware", "derive"):
             setattr(hooks, name, self._watched(getattr(hooks, name), truth))
         sensor.buffers.first_program = None
-        scene._arrange()
+        scene.arrange()
         self.run(scene, 3)
         clean, dirty = self.scene(self.cfg.replace(stages=())), self.scene(self._disturbed())
         for _ in range(self.steps):
@@ -324,7 +324,7 @@ class Laws(Trial):
         return watched
 
     def no_time_no_change(self) -> bool:
-        """`update(ticks=0)` without an edit draws nothing and adds no history."""
+        """`update(ticks=0)` without an edit draws nothing and adds no history; with memory the sample is held."""
         scene = self.ran(self.dirty, 5)
         before = snapshot(scene["subject"])
         scene.update(ticks=0)
@@ -433,7 +433,7 @@ class Laws(Trial):
         if self.dirty is self.cfg:
             return False
         prompt_cfg = self.cfg.replace(delay=None, jitter=None, loss=None)
-        if self.sensor_class.history_in_data:  # which is never delayed
+        if self.shows_history:  # which is never delayed
             prompt_cfg = prompt_cfg.replace(history_length=0)
         prompt = self.scene(prompt_cfg)
         late = self.scene(prompt_cfg.replace(delay=3 * prompt.engine.dt))
@@ -466,7 +466,7 @@ class Laws(Trial):
         try:
             described = json.loads(json.dumps(described))
         except (TypeError, ValueError) as error:
-            self.need(False, "what a listener is told once is plain data", f"constants(): {error}")
+            self.need(False, "what a listener is told once is plain data", f"constants: {error}")
         reading = scene.publish(["subject"], truth=True)["subject"]
         offsets = reading.offsets
         for first, end, truth in ((0, 4, True), (1, 3, False)):

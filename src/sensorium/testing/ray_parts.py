@@ -39,7 +39,7 @@ class Part:
                 shape.mesh.vertices * scale, faces if scale.prod() > 0.0 else faces[:, ::-1], shape.mesh.face_ids
             )
         elif shape.hfield is not None:
-            self.triangles = _Triangles(*_solid(shape.hfield))
+            self.triangles = _Triangles(*solid_of(shape.hfield))
 
     def cast(self, starts: Floats, directions: Floats) -> tuple[Floats, Floats, Ints]:
         """Return distance, world normal and face id per ray."""
@@ -219,7 +219,7 @@ class _Triangles:
         return distance, np.where(hit[:, None], self.normal[row], 0.0), np.where(hit, self.ids[row], -1)
 
 
-def _solid(hfield: HeightField) -> tuple[Floats, NDArray[np.int32], NDArray[np.int32]]:
+def solid_of(hfield: HeightField) -> tuple[Floats, NDArray[np.int32], NDArray[np.int32]]:
     """Return vertices, faces and face ids of a height field; with a base also its walls and its bottom (id -1)."""
     rows, columns = hfield.heights.shape
     x, y = np.linspace(-hfield.size[0], hfield.size[0], columns), np.linspace(-hfield.size[1], hfield.size[1], rows)

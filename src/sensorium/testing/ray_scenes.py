@@ -35,11 +35,7 @@ def at_world(shape: Shape, poses: tuple[ArrayLike, ArrayLike] | None) -> tuple[F
 
 
 def random_shapes(
-    rng: np.random.Generator,
-    count: int,
-    kinds: Sequence[ShapeKind] = KINDS,
-    bodies: int = 0,
-    extent: float = 10.0,
+    rng: np.random.Generator, count: int, kinds: Sequence[ShapeKind] = KINDS, bodies: int = 0, extent: float = 10.0
 ) -> list[Shape]:
     """Return shapes of all these kinds in turn, of random sizes and poses.
 
@@ -97,11 +93,7 @@ def random_poses(rng: np.random.Generator, bodies: int, extent: float = 10.0) ->
 
 
 def random_rays(
-    rng: np.random.Generator,
-    shapes: Sequence[Shape],
-    n: int,
-    *,
-    poses: tuple[ArrayLike, ArrayLike] | None = None,
+    rng: np.random.Generator, shapes: Sequence[Shape], n: int, *, poses: tuple[ArrayLike, ArrayLike] | None = None
 ) -> tuple[Floats, Floats]:
     """Return starts `[ray, 3]`, m, and unit directions `[ray, 3]`, all of which float32 can hold.
 

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sensorium.geometry.shapes import HeightField, Shape
 from sensorium.geometry.transforms import rotation
-from sensorium.testing.ray_parts import Floats, _solid
+from sensorium.testing.ray_parts import Floats, solid_of
 from sensorium.testing.ray_scenes import at_world
 
 TOUCHING = 1e-9
@@ -65,7 +65,7 @@ def reference_distance(
         foot, normal = nearest_on_triangles(p, corners)
         inside = np.abs(winding_number(p, corners)) > 0.5
     elif shape.hfield is not None:
-        vertices, faces, _ids = _solid(shape.hfield)
+        vertices, faces, _ids = solid_of(shape.hfield)
         corners = vertices[faces]
         area = np.linalg.norm(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]), axis=1)
         corners = corners[area > 0.0]

@@ -17,6 +17,7 @@ from sensorium.engines.base import Engine
 from sensorium.engines.tensor import TensorEngine
 from sensorium.errors import SensoriumError
 from sensorium.measurement.knobs import CHAIN_KNOBS
+from sensorium.plugins import is_ours
 from sensorium.readings import Reading
 from sensorium.scene import Scene
 from sensorium.sensors.core.base import Sensor
@@ -69,7 +70,7 @@ FIXES = {
     "reset_leaves_the_others": "A kernel returns where rows.mask[env] is 0; reset(env_mask) touches masked envs only.",
     "nothing_old_after_reset": f"{LASTS} A stage sets its states in reset(state, key), or at its first sample.",
     "resuming_is_exact": LASTS,
-    "streams_as_it_is": "constants() returns numbers, text, lists and tables of these: array.tolist(), not arrays.",
+    "streams_as_it_is": "constants are numbers, text, lists and tables of these: array.tolist(), not arrays.",
 }
 """What to do about a broken law, where the message has nothing better."""
 
@@ -82,6 +83,8 @@ class Trial:
         self.own_engine = own_engine
         self.law = "shapes_and_dtypes"
         self.sensor_class = registry.sensor_for(type(cfg))
+        self.shows_history = self.sensor_class.data is not Sensor.data
+        """Whether `.data` is `.history`, where there is one."""
         self.dirty = self._with_knobs(self.cfg)
 
     def _with_knobs(self, cfg: SensorCfg[Any]) -> SensorCfg[Any]:
@@ -135,7 +138,7 @@ class Trial:
         """Return how many lines of the sensor's own code ran in some ticks, for how many samples, and the busiest."""
         scene = self.scene(self.cfg.replace(evaluate="always"), num_envs=num_envs)
         module = self.sensor_class.__module__
-        package = module if module.startswith(registry.OURS) else module.partition(".")[0]
+        package = module if is_ours(self.sensor_class) else module.partition(".")[0]
         lines: dict[str, int] = {}
 
         def local(frame: FrameType, event: str, argument: object) -> Any:
@@ -231,7 +234,7 @@ def put_back(sensor: Sensor[Any, Any], path: str, value: Any) -> None:
 
 def chained_fields(sensor: Sensor[Any, Any]) -> dict[str, FieldSpec]:
     """Return the fields that the standard chain runs over, by name."""
-    return {name: spec for name, (_, spec) in sensor.buffers.knobs.specs.items()}
+    return {name: spec for name, (_, spec) in sensor.buffers.plan.chained.items()}
 
 
 def take_tick(scene: Scene) -> None:

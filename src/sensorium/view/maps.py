@@ -115,12 +115,7 @@ def draw_maps(figure: Any, sensor: SensorRecording, specs: Sequence[Spec], env: 
 
 
 def _draw_scan(
-    figure: Any,
-    sensor: SensorRecording,
-    spec: Spec,
-    env: int,
-    pairs: tuple[Array, Array],
-    room: tuple[float, float],
+    figure: Any, sensor: SensorRecording, spec: Spec, env: int, pairs: tuple[Array, Array], room: tuple[float, float]
 ) -> None:
     """Draw time against ray: measured on the left, its error on the right."""
     arrivals, captures = pairs
@@ -157,12 +152,7 @@ def _draw_scan(
 
 
 def _draw_image(
-    figure: Any,
-    sensor: SensorRecording,
-    spec: Spec,
-    env: int,
-    pairs: tuple[Array, Array],
-    room: tuple[float, float],
+    figure: Any, sensor: SensorRecording, spec: Spec, env: int, pairs: tuple[Array, Array], room: tuple[float, float]
 ) -> None:
     """Draw the last capture: true, measured, error; ids have colours of their own, and no error but a difference."""
     arrivals, captures = pairs
@@ -189,12 +179,7 @@ def _draw_image(
 
 
 def _draw_points(
-    figure: Any,
-    sensor: SensorRecording,
-    spec: Spec,
-    env: int,
-    pairs: tuple[Array, Array],
-    room: tuple[float, float],
+    figure: Any, sensor: SensorRecording, spec: Spec, env: int, pairs: tuple[Array, Array], room: tuple[float, float]
 ) -> None:
     """Draw the last capture from above, coloured by height, and from the side."""
     arrivals, captures = pairs

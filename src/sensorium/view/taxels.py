@@ -241,12 +241,7 @@ def _moment(spec: Spec, true: _Felt, curve: Curve) -> int:
 
 
 def draw_skin(
-    figure: Any,
-    sensor: SensorRecording,
-    spec: Spec,
-    env: int,
-    pairs: tuple[Array, Array],
-    room: tuple[float, float],
+    figure: Any, sensor: SensorRecording, spec: Spec, env: int, pairs: tuple[Array, Array], room: tuple[float, float]
 ) -> None:
     """Draw a field of taxels: true and measured at one moment, and what the whole skin feels over time.
 

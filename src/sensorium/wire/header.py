@@ -27,6 +27,7 @@ header with the poses, and the body.
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -53,6 +54,7 @@ _STRUCT = struct.Struct("<4sHHQIIQQqqqqIIIIQ32x")
 _unpack, _pack_into, _pack = _STRUCT.unpack_from, _STRUCT.pack_into, _STRUCT.pack
 
 
+@lru_cache(1024)
 def type_id(name: str) -> int:
     """Return the number that stands for a type of data in headers: the first 8 bytes of blake2b of its name."""
     return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little")

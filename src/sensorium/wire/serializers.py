@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sensorium.errors import RegistrationError, UnknownNameError, WireError
-from sensorium.plugins import Plugins
+from sensorium.plugins import Plugins, Registry
 from sensorium.readings import Array, Reading
 from sensorium.wire.bundles import split_bundle
 from sensorium.wire.data import LostEvents, SensorData
@@ -35,9 +35,11 @@ OURS = ("sensorium.stream.safe_distance", "sensorium.stream.collision")
 """Our modules that define serializers beside their sensors: imported by name where a stream needs one."""
 _NAME = re.compile(r"[\w.\-]+/\d+")
 
-_by_name: dict[str, type[Serializer]] = {}
-_by_id: dict[int, type[Serializer]] = {}
-_plugins = Plugins(ENTRY_POINT_GROUP, "serializer", OURS)
+_serializers: Registry[str, type[Serializer]] = Registry(
+    "type of data",
+    Plugins(ENTRY_POINT_GROUP, "serializer", OURS),
+    "{cls} has the type_name {key!r}, which {other} has already. Give it a type_name of its own.",
+)
 
 
 class Serializer:
@@ -108,14 +110,7 @@ def register(cls: type[Serializer]) -> None:
         defined = next((vars(base)[method] for base in cls.__mro__ if method in vars(base)), None)
         if not isinstance(defined, staticmethod) or defined is vars(Serializer)[method]:
             raise RegistrationError(f"{cls.__qualname__}.{method} must be defined, as a @staticmethod.")
-    number = type_id(name)
-    other = _by_id.get(number)
-    if other is not None and _path(other) != _path(cls):
-        raise RegistrationError(
-            f"{_path(cls)} has the type_name {name!r}, which {_path(other)} has already"
-            f"{'' if other.type_name == name else ' the number of'}. Give it a type_name of its own."
-        )
-    _by_name[name] = _by_id[number] = cls
+    _serializers.add(name, cls)
 
 
 def by_name(name: str) -> type[Serializer]:
@@ -124,21 +119,17 @@ def by_name(name: str) -> type[Serializer]:
     Raises:
         UnknownNameError: there is none, or only one of another version; with what to do.
     """
-    if name not in _by_name:
-        load_installed()
-    found = _by_name.get(name)
-    if found is not None:
+    fix = "Import the module that defines its serializer, or install its package."
+    if (found := _serializers.lookup(name)) is not None:
         return found
     stem, _, version = name.rpartition("/")
-    others = sorted(known.rpartition("/")[2] for known in _by_name if known.rpartition("/")[0] == stem)
+    others = sorted(known.rpartition("/")[2] for known in _serializers if known.rpartition("/")[0] == stem)
     if others and stem:
         fix = (
             f"This process has version {', '.join(others)} of {stem!r}, the other side sends version {version}: "
             "install the same version of its package on both sides."
         )
-    else:
-        fix = "Import the module that defines its serializer, or install its package."
-    raise UnknownNameError("type of data", name, _by_name, f"{fix} {_plugins.suspects()}".rstrip())
+    return _serializers.find(name, fix)
 
 
 def by_id(number: int) -> type[Serializer]:
@@ -147,38 +138,27 @@ def by_id(number: int) -> type[Serializer]:
     Raises:
         UnknownNameError: there is none.
     """
-    if number not in _by_id:
-        load_installed()
-    found = _by_id.get(number)
+    found = next((cls for name, cls in registered().items() if type_id(name) == number), None)
     if found is None:
         fix = (
             "Import the module that defines its serializer, or install its package, in the same version on both sides."
         )
+        suspects = _serializers.plugins.suspects()
         raise UnknownNameError(
-            "type of data with the number", f"{number:#018x}", _by_name, f"{fix} {_plugins.suspects()}".rstrip()
+            "type of data with the number", f"{number:#018x}", _serializers, f"{fix} {suspects}".rstrip()
         )
     return found
 
 
 def registered() -> dict[str, type[Serializer]]:
-    """Return all serializers, name of the type -> class, those of installed packages included."""
-    load_installed()
-    return dict(_by_name)
+    """Return all serializers, name of the type -> class, those of installed packages included; warn of broken ones."""
+    return _serializers.registered()
 
 
 def broken() -> tuple[str, ...]:
     """Return what is wrong with installed serializers that cannot be used, one text each."""
-    load_installed()
-    return tuple(_plugins.broken.values())
-
-
-def load_installed() -> None:
-    """Import our own modules with serializers, and every package that announces some, once; warn of broken ones."""
-    _plugins.load(_by_name, _by_id, stacklevel=2)
-
-
-def _path(cls: type) -> str:
-    return f"{cls.__module__}.{cls.__qualname__}"
+    registered()
+    return tuple(map(str, _serializers.plugins.broken))
 
 
 def read_message(memory: Any, info: StreamInfo, body: Any = None) -> SensorData:
@@ -202,7 +182,7 @@ def read_message(memory: Any, info: StreamInfo, body: Any = None) -> SensorData:
     if header.flags & LOST:
         return LostEvents(raw)
     cls = by_name(info.type_name)
-    if _by_id.get(header.type_id) is not cls:
+    if header.type_id != type_id(cls.type_name):
         raise WireError(
             f"a message of stream {info.name!r} has data of the type {header.type_id:#018x}, not {info.type_name!r}."
         )

@@ -6,82 +6,35 @@ Defining a class with a `definition` registers it under its id, in the registry 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from sensorium.errors import ConfigError, RegistrationError, StreamError, UnknownNameError, shown
-from sensorium.plugins import Plugins
+from sensorium.errors import ConfigError, RegistrationError, StreamError, shown
+from sensorium.plugins import Plugins, Registry
 from sensorium.wire.attributes import ActorDescription, SensorDefinition
 from sensorium.wire.owner import Owner
 from sensorium.wire.pose import Pose
 from sensorium.wire.world import Snapshot
 
-S = TypeVar("S", bound="SpawnedSensor")
 
-
-class Registry(Generic[S]):
-    """Classes of sensors by the id of their definition: ours, those of plugins, and those defined so far.
+def registry_of(what: str, group: str, ours: Sequence[str]) -> Registry[str, type[Any]]:
+    """Return a registry of sensors by the id of their definition.
 
     Args:
         what: what they are, for messages, e.g. ``"client sensor"``.
         group: the entry-point group in which installed packages announce modules with more of them.
         ours: our own modules with them.
     """
-
-    def __init__(self, what: str, group: str, ours: Sequence[str]) -> None:
-        self.what = what
-        self.plugins = Plugins(group, what, ours)
-        self.classes: dict[str, type[S]] = {}
-        """Those that are defined so far."""
-
-    def add(self, cls: type[S]) -> None:
-        """Note a class; one that is defined anew, as in a notebook, takes the old one's place.
-
-        Raises:
-            RegistrationError: its definition is none, or another class has that id.
-        """
-        definition: object = cls.definition()
-        if not isinstance(definition, SensorDefinition):
-            raise RegistrationError(
-                f"{cls.__qualname__}.definition() returned {shown(definition)}, expected a SensorDefinition"
-            )
-        other = self.classes.get(definition.id)
-        if other is not None and _path(other) != _path(cls):
-            raise RegistrationError(
-                f"{_path(cls)} defines {definition.id!r}, which {_path(other)} defines already: give it another id."
-            )
-        self.classes[definition.id] = cls
-
-    def registered(self) -> dict[str, type[S]]:
-        """Return all classes that are known, by id.
-
-        A plugin that cannot be loaded is reported by name, once, and takes nothing down.
-        """
-        self.plugins.load(self.classes, stacklevel=3)
-        return dict(self.classes)
-
-    def find(self, id: str) -> type[S]:
-        """Return the class with an id.
-
-        Raises:
-            UnknownNameError: there is none; the message has the nearest, and the plugins that could not be loaded.
-        """
-        known = self.registered()
-        if id not in known:
-            raise UnknownNameError(self.what, id, known, self.plugins.suspects())
-        return known[id]
-
-
-def _path(cls: type) -> str:
-    return f"{cls.__module__}.{cls.__qualname__}"
+    clash = "{cls} defines {key!r}, which {other} defines already: give it another id."
+    return Registry(what, Plugins(group, what, ours), clash)
 
 
 class SpawnedSensor:
     """Base of sensors that are spawned: what they are told, and what they know of themselves."""
 
-    _registry: ClassVar[Registry[Any]]
+    _registry: ClassVar[Registry[str, type[Any]]]
     """The registry of the side on which it works."""
 
     _name: str
@@ -98,7 +51,12 @@ class SpawnedSensor:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "definition" in vars(cls):
-            cls._registry.add(cls)
+            definition: object = cls.definition()
+            if not isinstance(definition, SensorDefinition):
+                raise RegistrationError(
+                    f"{cls.__qualname__}.definition() returned {shown(definition)}, expected a SensorDefinition"
+                )
+            cls._registry.add(definition.id, cls)
 
     def set(self, description: ActorDescription) -> None:
         """Take the attributes; called once, right after creation. Call `super().set(description)` first."""

@@ -28,7 +28,7 @@ from sensorium.engines.envs import copies, restore, time_step
 from sensorium.engines.mujoco.contacts import contact_reason, lacks_contacts
 from sensorium.engines.mujoco.derived import Derived
 from sensorium.engines.mujoco.hidden import hidden
-from sensorium.engines.mujoco.native import Declared, describe, reason, sensor_id
+from sensorium.engines.mujoco.native import declared, describe, reason, sensor_id
 from sensorium.engines.mujoco.needs import NEEDS, needs_wrenches, stage_of
 from sensorium.engines.mujoco.shapes import model_shapes
 from sensorium.engines.mujoco.sleep import is_held, lacks_held, sleeps, static_wrench_fault
@@ -121,9 +121,9 @@ class MujocoModelEngine(Engine):
         self._previous: dict[str, Any] = {}  # state of one tick ago, where derived state is that old
         self._body_row: dict[int, int] = {}
         self._names: dict[str, dict[str, int]] = {}
-        self._described: Declared | None = None
+        self._described: tuple[Any, tuple[NativeSensor, ...]] | None = None
         self._shapes: tuple[Any, tuple[Shape, ...]] | None = None
-        self._overflowed: set[int] = set()
+        self._told: set[str] = set()  # what was warned of already
         self._diverged = np.zeros(num_envs, dtype=bool)
 
     def _ensure(self) -> None:
@@ -174,17 +174,28 @@ class MujocoModelEngine(Engine):
         Args:
             counts: how often `[env, limit]`, in the order of `LIMITS`.
         """
-        for column, (limit, lost) in enumerate(LIMITS.items()):
-            envs = np.flatnonzero(counts[:, column])
-            if limit in self._overflowed or not len(envs):
-                continue
-            self._overflowed.add(limit)
-            warnings.warn(
-                f"the memory of env {listed(map(str, envs), 8)} was too small at tick {self.tick} for MuJoCo's {lost}. "
-                f'Raise <size memory="..."/> of the model, now {int(self.model.narena)} bytes. This is said once.',
-                SensoriumWarning,
-                stacklevel=4,
-            )
+        fix = f'<size memory="..."/> of the model, now {int(self.model.narena)} bytes'
+        for column, lost in enumerate(LIMITS.values()):
+            self._warn_too_small(np.flatnonzero(counts[:, column]), "at", f"MuJoCo's {lost}", fix)
+
+    def _warn_too_small(self, envs: np.ndarray, when: str, what: str, larger: str) -> None:
+        """Warn that the memory of some environments was too small, once for each thing that was lost.
+
+        Args:
+            envs: their numbers; empty where all is well.
+            when: "at" the tick now, or "by".
+            what: what the memory is for, and what was lost.
+            larger: what to raise.
+        """
+        if what in self._told or not len(envs):
+            return
+        self._told.add(what)
+        warnings.warn(
+            f"the memory of env {listed(map(str, envs), 8)} was too small {when} tick {self.tick} for {what}. "
+            f"Raise {larger}. This is said once.",
+            SensoriumWarning,
+            stacklevel=5,
+        )
 
     def _check_time_step(self, step: float, where: str) -> None:
         """Raise where a time step is not the one that the engine and its scene count time by.
@@ -245,6 +256,14 @@ class MujocoModelEngine(Engine):
     def _joint_ids(self) -> list[int]:
         return list(self._names["scalar_joint"].values())
 
+    def _check_unfresh(self, options: Any) -> None:
+        """Raise ModelError where `fresh` is False and a step of MuJoCo leaves derived state that belongs to no tick."""
+        if not self.fresh and int(options.integrator) == int(mujoco.mjtIntegrator.mjINT_RK4):
+            raise ModelError(
+                "fresh=False with the RK4 integrator: it leaves bodies at an intermediate state that belongs to no "
+                "tick. Use fresh=True or another integrator."
+            )
+
     def _derive(self, prepared: frozenset[Requirement]) -> None:
         """Make the derived arrays of requirements that the model meets."""
         raise NotImplementedError
@@ -296,11 +315,13 @@ class MujocoModelEngine(Engine):
     def state(self) -> dict[str, Any]:
         """Return tick and derived arrays, and what else a subclass needs to resume."""
         self.refresh()
-        return {"tick": self.tick, "lag": self.lag, "arrays": copies(self._derived.arrays)}
+        kept = {"arrays": copies(self._derived.arrays), "diverged": torch.from_numpy(self._diverged.copy())}
+        return {"tick": self.tick, "lag": self.lag} | kept
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned."""
         self.tick, self.lag = int(state["tick"]), int(state["lag"])
+        self._diverged[:] = state["diverged"].numpy()
         missing = restore(self._own_arrays(), state["arrays"])
         self._follow_offsets()
         self._dirty = self._needs_forward = bool(missing)
@@ -545,21 +566,21 @@ class MujocoModelEngine(Engine):
 
     def native_sensors(self) -> tuple[NativeSensor, ...]:
         """Return the sensors that the model itself declares, in its order; hidden and nameless ones are left out."""
-        return self._declared_by(self.model).sensors
+        return self._declared(self.model)
 
     def native_sensor(self, requirement: Requirement) -> NativeSensor | None:
         """Return what a native sensor is, declared or added; None where the model has none."""
         return describe(self.model, requirement)
 
-    def _declared_types(self) -> Mapping[str, int]:
-        """Return the model's own sensors: name to mjtSensor."""
-        return self._declared_by(self._model).types
+    def _declared_types(self) -> Mapping[str, str]:
+        """Return the model's own sensors: name to the word for the type."""
+        return {sensor.name: sensor.type for sensor in self._declared(self._model)}
 
-    def _declared_by(self, model: Any) -> Declared:
+    def _declared(self, model: Any) -> tuple[NativeSensor, ...]:
         """Return the model's own sensors, described once for each model."""
-        if self._described is None or self._described.model is not model:
-            self._described = Declared.of(model)
-        return self._described
+        if self._described is None or self._described[0] is not model:
+            self._described = model, declared(model)
+        return self._described[1]
 
     def shapes(self) -> tuple[Shape, ...]:
         """Return all geoms and flexes as shapes, in the order of the model, without those that sensors added.
@@ -684,27 +705,13 @@ def engine_fault(why: str, where: str, after: str) -> str:
     return f"MuJoCo failed in {where}: {'; '.join(lines)}. {fix}{after}"
 
 
-def model_time_step(options: Any, label: str) -> float:
+def model_time_step(value: float, label: str) -> float:
     """Return the time step of a model's options, s.
 
     Raises:
         ModelError: it is zero, negative, not finite, or absurd.
     """
     try:
-        return time_step(float(options.timestep), "timestep")
+        return time_step(float(value), "timestep")
     except ArgumentError as error:
         raise ModelError(f'{label}: {error} Write <option timestep="0.002"/>.') from None
-
-
-def refuse_unfresh_rk4(options: Any, fresh: bool) -> None:
-    """Raise ModelError where mj_step leaves derived state that belongs to no tick: the Runge-Kutta method's last stage.
-
-    Args:
-        options: the model's options.
-        fresh: whether derived state is computed anew.
-    """
-    if not fresh and int(options.integrator) == int(mujoco.mjtIntegrator.mjINT_RK4):
-        raise ModelError(
-            "fresh=False with the RK4 integrator: it leaves bodies at an intermediate state that belongs to no tick. "
-            "Use fresh=True or another integrator."
-        )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import mujoco
 import numpy as np
@@ -38,6 +38,16 @@ every tick, shared against persistent: 1 environment 35 against 56 thousand step
 1024: 37 and 34; without refresh 1024: 70 and 41."""
 _BAD_CTRL = int(mujoco.mjtWarning.mjWARN_BADCTRL)
 _NONE = int(mujoco.mjtStage.mjSTAGE_NONE)
+
+
+class EngineOptions(TypedDict, total=False):
+    """The arguments of `MujocoEngine` beside the model."""
+
+    num_envs: int
+    device: str
+    fresh: bool
+    threads: int | None
+    keyframe: str | int | None
 
 
 class MujocoEngine(OwnedModelEngine):
@@ -71,7 +81,7 @@ class MujocoEngine(OwnedModelEngine):
         threads: int | None = None,
         keyframe: str | int | None = None,
     ) -> None:
-        _batch_class()
+        _batch_module()
         self._batch: Any = None
         super().__init__(model, positive_int(num_envs, "num_envs"), device, fresh, threads, keyframe)
         self._shared: list[str] = []  # fields that mounts depend on, and that no env has values of its own of
@@ -82,15 +92,7 @@ class MujocoEngine(OwnedModelEngine):
 
     @classmethod
     def compose(
-        cls,
-        entities: Mapping[str, Any],
-        terrain: Any = None,
-        *,
-        num_envs: int = 1,
-        device: str = "cpu",
-        fresh: bool = True,
-        threads: int | None = None,
-        keyframe: str | int | None = None,
+        cls, entities: Mapping[str, Any], terrain: Any = None, **options: Unpack[EngineOptions]
     ) -> MujocoEngine:
         """Put several models into one world, each under the prefix `name/`.
 
@@ -99,17 +101,12 @@ class MujocoEngine(OwnedModelEngine):
                 places it (m, wxyz). The time step and other options are the first entity's, unless `terrain` is given;
                 a warning names those of other entities.
             terrain: a model that becomes the world itself, with its options.
-            num_envs: number of environments.
-            device: torch device of the derived arrays.
-            fresh: see the class.
-            threads: see the class.
-            keyframe: see the class; an entity's keyframe is called `entity/name`.
+            options: arguments of the class; an entity's keyframe is called `entity/name`.
 
         Raises:
             ModelError: naming the entity whose name or model is not usable.
         """
-        spec = compose_spec(entities, terrain)
-        return cls(spec, num_envs, device=device, fresh=fresh, threads=threads, keyframe=keyframe)
+        return cls(compose_spec(entities, terrain), **options)
 
     @staticmethod
     def from_mj(model: Any, data: Any, *, device: str = "cpu", fresh: bool = True) -> LiveMujocoEngine:
@@ -172,7 +169,7 @@ class MujocoEngine(OwnedModelEngine):
         old = self._batch
         check_envs("MujocoEngine", self.num_envs, 8 * state_size(model), "cpu")
         # sleeping bodies and inertial point contacts keep state outside the row, so MuJoCo wants an MjData per env
-        batch = _batch_class()(
+        batch = _batch_module().Batch(
             model,
             self.num_envs,
             nthread=self._derived.compute.threads,
@@ -182,7 +179,7 @@ class MujocoEngine(OwnedModelEngine):
         if old is not None:
             self._carry_over(old, batch)
         self._is_installed, self._batch, self._model = True, batch, model
-        self.dt, self._options = model_time_step(model.opt, self._label), model.opt
+        self.dt, self._options = model_time_step(model.opt.timestep, self._label), model.opt
         self._read_names(model)
         self._derive(prepared)
         if self._offsets:
@@ -194,7 +191,7 @@ class MujocoEngine(OwnedModelEngine):
     def _carry_over(self, old: Any, new: Any) -> None:
         changed = [f for f in STATE_FIELDS if old.bind(f).shape != new.bind(f).shape]
         if changed:
-            start = _batch_class()(old.model, 1)
+            start = _batch_module().Batch(old.model, 1)
             start.reset(keyframe=self._key, stage=_NONE)
             if any(
                 not np.array_equal(old.bind(f), np.broadcast_to(start.bind(f), old.bind(f).shape)) for f in STATE_FIELDS
@@ -211,7 +208,7 @@ class MujocoEngine(OwnedModelEngine):
                 "batch.set_models was called before the scene was made, which then changed the model: call it after "
                 "Scene(...), with models that have what its sensors need (sn.prepare)."
             )
-        for name in _model_fields():
+        for name in sorted(_batch_module().MODEL_FIELDS):
             values = old.expanded(name)
             if values is None or np.array_equal(values, np.broadcast_to(_shared_value(old.model, name), values.shape)):
                 continue
@@ -360,7 +357,6 @@ class MujocoEngine(OwnedModelEngine):
             "options": {
                 name: torch.tensor(values, device="cpu") for name, values in options.items() if values is not None
             },
-            "diverged": self.diverged,
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -383,11 +379,10 @@ class MujocoEngine(OwnedModelEngine):
                 self._state_view(f"opt.{name}").copy_(state["options"][name])
             elif self._batch.expanded(f"opt.{name}") is not None:
                 self._state_view(f"opt.{name}").copy_(torch.tensor(getattr(self._model.opt, name), device="cpu"))
-        self._diverged[:] = state["diverged"].numpy()
         super().load_state(state)
 
 
-def _batch_class() -> Any:
+def _batch_module() -> Any:
     try:
         from mujoco import batch
     except ImportError as error:
@@ -395,13 +390,7 @@ def _batch_class() -> Any:
             f"MujocoEngine steps with mujoco.batch, which MuJoCo has since 3.17; installed is {mujoco.__version__}. "
             "Upgrade (pip install 'mujoco>=3.17'), or own the loop: MujocoEngine.from_mj(model, data) works without."
         ) from error
-    return batch.Batch
-
-
-def _model_fields() -> list[str]:
-    from mujoco import batch
-
-    return sorted(batch.MODEL_FIELDS)
+    return batch
 
 
 def _shared_value(model: Any, name: str) -> np.ndarray:

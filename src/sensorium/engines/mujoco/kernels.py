@@ -26,7 +26,7 @@ import warp as wp
 from sensorium.compute import Rows, kernel
 
 
-def _concrete(real: Any) -> Callable[[Callable[..., None]], Any]:
+def _kernel(real: Any) -> Callable[[Callable[..., None]], Any]:
     """Declare a kernel in a module named after it and the type of MuJoCo's fields."""
     return lambda function: kernel(function, group=f"{function.__name__}_{real.__name__}")
 
@@ -37,7 +37,7 @@ def _triple(sensordata: wp.array2d[Any], env: wp.int32, column: wp.int32) -> Any
 
 
 def _bodies(real: Any, vec3: Any, vec4: Any) -> Any:
-    @_concrete(real)
+    @_kernel(real)
     def derive_bodies(
         rows: Rows,
         body_ids: wp.array[wp.int32],
@@ -107,7 +107,7 @@ def _bodies(real: Any, vec3: Any, vec4: Any) -> Any:
 
 
 def _wrenches(real: Any, vec3: Any, vec4: Any, quat: Any) -> Any:
-    @_concrete(real)
+    @_kernel(real)
     def derive_wrenches(
         rows: Rows,
         body_ids: wp.array[wp.int32],
@@ -143,7 +143,7 @@ def _wrenches(real: Any, vec3: Any, vec4: Any, quat: Any) -> Any:
 
 
 def _joints(real: Any) -> Any:
-    @_concrete(real)
+    @_kernel(real)
     def derive_joints(
         rows: Rows,
         qpos_ids: wp.array[wp.int32],
@@ -203,7 +203,7 @@ def _joints(real: Any) -> Any:
 
 
 def _sensors(real: Any) -> Any:
-    @_concrete(real)
+    @_kernel(real)
     def take_sensors(
         rows: Rows,
         columns: wp.array[wp.int32],

@@ -12,26 +12,11 @@ import torch
 
 from sensorium.compute import keeps_current
 from sensorium.engines.envs import env_rows
-from sensorium.engines.mujoco.base import (
-    BAD_STATE,
-    LIMITS,
-    engine_fault,
-    model_time_step,
-    refuse_unfresh_rk4,
-)
+from sensorium.engines.mujoco.base import BAD_STATE, LIMITS, engine_fault, model_time_step
 from sensorium.engines.mujoco.contacts import contacts
 from sensorium.engines.mujoco.native import native
-from sensorium.engines.mujoco.needs import (
-    FRICTION,
-    STATE_SOURCES,
-    fields_of,
-    model_fields_of,
-    needs_wrenches,
-)
-from sensorium.engines.mujoco.sleep import (
-    AWAKE,
-    sleeps,
-)
+from sensorium.engines.mujoco.needs import FRICTION, STATE_SOURCES, fields_of, model_fields_of, needs_wrenches
+from sensorium.engines.mujoco.sleep import AWAKE, sleeps
 from sensorium.engines.mujoco.torque import dry_friction
 from sensorium.engines.mujoco.wrapped import WrappedModelEngine
 from sensorium.errors import ModelError, shown
@@ -82,11 +67,11 @@ class LiveMujocoEngine(WrappedModelEngine):
         if not datas or len({id(item) for item in datas}) != len(datas):
             raise ModelError("from_mj: expected one distinct mujoco.MjData for each environment.")
         super().__init__(len(datas), device, fresh, None)
+        self._check_unfresh(model.opt)
         self._model, self._datas = model, datas
-        self.dt, self._time = model_time_step(model.opt, "from_mj"), model.opt
+        self.dt, self._time = model_time_step(model.opt.timestep, "from_mj"), model.opt
         self._scratch = self._new_scratch()
         self._row = np.empty(mujoco.mj_stateSize(model, _SPEC))
-        refuse_unfresh_rk4(model.opt, fresh)
         self._sources: dict[str, np.ndarray] = {}
         self._newest: dict[str, np.ndarray] = {}  # state now, where derived state is that of one tick ago
         self._read_names(model)
@@ -166,13 +151,8 @@ class LiveMujocoEngine(WrappedModelEngine):
             self._follow_offsets(ids)
             self.lag = 0
 
-    def state(self) -> dict[str, Any]:
-        """Return tick and derived arrays; the physics is its owner's to save."""
-        return super().state() | {"diverged": self.diverged}
-
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned, after the owner restored the physics."""
-        self._diverged[:] = state["diverged"].numpy()
         self._counted, self._times = self._counts(), self._clocks()
         super().load_state(state)
         self._keep_state(range(self.num_envs))

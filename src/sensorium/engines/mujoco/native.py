@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import mujoco
@@ -85,27 +84,10 @@ def sensor_id(model: Any, requirement: Requirement) -> int:
     return int(mujoco.mj_name2id(model, _OBJ.mjOBJ_SENSOR, element_name(requirement)))
 
 
-@dataclass(frozen=True, slots=True)
-class Declared:
-    """A compiled model's own sensors, without hidden and nameless ones.
-
-    Attributes:
-        model: the MjModel that was looked at.
-        sensors: what they are, in the order of the model.
-        types: name to mjtSensor.
-    """
-
-    model: Any
-    sensors: tuple[NativeSensor, ...]
-    types: Mapping[str, int]
-
-    @classmethod
-    def of(cls, model: Any) -> Declared:
-        """Describe the sensors of a model."""
-        names = [mujoco.mj_id2name(model, _OBJ.mjOBJ_SENSOR, i) or "" for i in range(model.nsensor)]
-        own = {name: i for i, name in enumerate(names) if name and not hidden(name)}
-        sensors = tuple(_description(model, i, name) for name, i in own.items())
-        return cls(model, sensors, {name: int(model.sensor_type[i]) for name, i in own.items()})
+def declared(model: Any) -> tuple[NativeSensor, ...]:
+    """Return what a compiled model's own sensors are, in its order, without hidden and nameless ones."""
+    names = (mujoco.mj_id2name(model, _OBJ.mjOBJ_SENSOR, i) or "" for i in range(model.nsensor))
+    return tuple(_description(model, i, name) for i, name in enumerate(names) if name and not hidden(name))
 
 
 def describe(model: Any, requirement: Requirement) -> NativeSensor | None:
@@ -294,19 +276,19 @@ def mismatch(model: Any, requirement: Requirement) -> str | None:
 
 
 def reason(
-    requirement: Requirement, prepared: Iterable[Requirement], declared: Mapping[str, int], model: Any, options: Any
+    requirement: Requirement, prepared: Iterable[Requirement], types: Mapping[str, str], model: Any, options: Any
 ) -> str | None:
     """Return why a NATIVE_SENSOR requirement cannot be granted, or None; that it is not yet in the model is no reason.
 
     Args:
         requirement: the requirement.
         prepared: requirements granted before.
-        declared: the model's own sensors: name to mjtSensor.
+        types: of the model's own sensors, by name.
         model: the compiled model, or None before it is compiled.
         options: the model's options, compiled or not.
     """
     name, type = requirement.args[:2]
-    word = type or WORDS.get(declared.get(name, -1), "")
+    word = type or types.get(name, "")
     if int(options.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_SENSOR):
         return 'the model has <flag sensor="disable"/>, with which MuJoCo computes no sensor: remove it.'
     if word == "e_kinetic" and int(options.enableflags) & int(mujoco.mjtEnableBit.mjENBL_ENERGY):
@@ -317,24 +299,22 @@ def reason(
     if any(other != requirement and other.args[0] == name for other in native(prepared)):
         return _TWICE
     if type:
-        if name in declared:
+        if name in types:
             return _DECLARED
         if (why := fault(requirement)) is not None:
             return why
         return mismatch(model, requirement) if model is not None and sensor_id(model, requirement) >= 0 else None
-    if name not in declared:
-        return (
-            f"the model declares no sensor {name!r}.{nearest(name, declared)} Its sensors: {listed(declared)}. Give a "
-            "type to add one."
-        )
+    if name not in types:
+        known = f"{nearest(name, types)} Its sensors: {listed(types)}."
+        return f"the model declares no sensor {name!r}.{known} Give a type to add one."
     if word == "user":
         return f"{name!r} is a user sensor: {_REFUSED['user']}."
     return None
 
 
-def declared_sensors(source: Any) -> dict[str, int]:
-    """Return name to mjtSensor of the named sensors that an MjSpec declares itself."""
-    return {sensor.name: int(sensor.type) for sensor in source.sensors if sensor.name and not hidden(sensor.name)}
+def declared_types(spec: Any) -> dict[str, str]:
+    """Return the types of the named sensors that an MjSpec declares itself, as words, by name."""
+    return {each.name: WORDS[int(each.type)] for each in spec.sensors if each.name and not hidden(each.name)}
 
 
 def blamed(message: str) -> str | None:

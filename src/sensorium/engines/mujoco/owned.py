@@ -8,15 +8,10 @@ from typing import Any
 import mujoco
 
 from sensorium.engines.envs import as_tensor, positive_int
-from sensorium.engines.mujoco.base import MujocoModelEngine, keyframe_id, model_time_step, refuse_unfresh_rk4
-from sensorium.engines.mujoco.native import declared_sensors
+from sensorium.engines.mujoco.base import MujocoModelEngine, keyframe_id, model_time_step
+from sensorium.engines.mujoco.native import declared_types
 from sensorium.engines.mujoco.sleep import is_held
-from sensorium.engines.mujoco.spec import (
-    compile_spec,
-    label_of,
-    load_spec,
-    prepare_spec,
-)
+from sensorium.engines.mujoco.spec import compile_spec, label_of, load_spec, prepare_spec
 from sensorium.errors import ArgumentError, ModelError
 from sensorium.spec import Requirement
 
@@ -68,9 +63,9 @@ class OwnedModelEngine(MujocoModelEngine):
             self._sealed, self._spec = None, load_spec(model)
             options = self._spec.option
             keys = [key.name or f"key_{i}" for i, key in enumerate(self._spec.keys)]
-        refuse_unfresh_rk4(options, fresh)
+        self._check_unfresh(options)
         self._key = keyframe_id(keyframe, keys, self._label)
-        self.dt = model_time_step(options, self._label)
+        self.dt = model_time_step(options.timestep, self._label)
 
     def __repr__(self) -> str:
         if self._model is None:
@@ -105,8 +100,8 @@ class OwnedModelEngine(MujocoModelEngine):
     def _model_options(self) -> Any:
         return self._spec.option if self._model is None else self._model.opt
 
-    def _declared_types(self) -> Mapping[str, int]:
-        return declared_sensors(self._spec) if self._model is None else super()._declared_types()
+    def _declared_types(self) -> Mapping[str, str]:
+        return declared_types(self._spec) if self._model is None else super()._declared_types()
 
     def _cannot_change(self, why: str, fix: str) -> str | None:
         if self._sealed is not None:

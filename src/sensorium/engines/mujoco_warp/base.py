@@ -29,20 +29,6 @@ from sensorium.spec import Requirement
 _VEL, _ACC = (int(getattr(mujoco.mjtStage, f"mjSTAGE_{stage}")) for stage in ("VEL", "ACC"))
 
 
-def refuse_unfresh_sleep(options: Any, fresh: bool) -> None:
-    """Raise ModelError where a step leaves velocities of the new state beside positions of the old: bodies may sleep.
-
-    Args:
-        options: the model's options.
-        fresh: whether derived state is computed anew.
-    """
-    if not fresh and sleeps(options):
-        raise ModelError(
-            'fresh=False with <flag sleep="enable"/>: a step of mujoco_warp then leaves velocities that are newer than '
-            "the positions. Use fresh=True or remove the flag."
-        )
-
-
 class WarpModelEngine(MujocoModelEngine):
     """Derived state of mujoco_warp's worlds; the base of `MujocoWarpEngine` and `LiveMujocoWarpEngine`.
 
@@ -67,7 +53,6 @@ class WarpModelEngine(MujocoModelEngine):
         self._differing = AsyncCopy(self._derived.compute, self._differ)
         self._static: torch.Tensor | None = None
         self._batched = frozenset(batched(worlds.m))
-        self._told: set[str] = set()
         self._time_steps_of: Any = None
         self._fields: tuple[str, ...] = ()
         self._model_fields: tuple[str, ...] = ()
@@ -85,6 +70,14 @@ class WarpModelEngine(MujocoModelEngine):
     def d(self) -> Any:
         """mujoco_warp's Data, `nworld` environments."""
         return self._worlds.d
+
+    def _check_unfresh(self, options: Any) -> None:
+        super()._check_unfresh(options)
+        if not self.fresh and sleeps(options):
+            raise ModelError(
+                'fresh=False with <flag sleep="enable"/>: a step of mujoco_warp then leaves velocities that are newer '
+                "than the positions. Use fresh=True or remove the flag."
+            )
 
     # Derived state ----------------------------------------------------------------------------------------------------
 
@@ -223,15 +216,7 @@ class WarpModelEngine(MujocoModelEngine):
         for bit in range(31):
             envs = (flags >> bit & 1).nonzero()[0]
             for size, what in self._worlds.lost(1 << bit) if len(envs) else ():
-                if what in self._told:
-                    continue
-                self._told.add(what)
-                warnings.warn(
-                    f"the memory of env {listed(map(str, envs), 8)} was too small by tick {self.tick} for {what}. "
-                    f"Raise {self._larger(size)}. This is said once.",
-                    SensoriumWarning,
-                    stacklevel=4,
-                )
+                self._warn_too_small(envs, "by", what, self._larger(size))
 
     def _check_time_steps(self) -> None:
         """Raise ScheduleError where the time step of mujoco_warp's Model was edited.

@@ -10,7 +10,7 @@ from run to run unless `deterministic=True`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import torch
 import warp as wp
@@ -20,13 +20,25 @@ from sensorium.engines.envs import env_rows, env_selection, mark, positive_int, 
 from sensorium.engines.mujoco.base import model_time_step
 from sensorium.engines.mujoco.owned import STATE_FIELDS, OwnedModelEngine, state_size
 from sensorium.engines.mujoco.spec import compose_spec, reason_of
-from sensorium.engines.mujoco_warp.base import WarpModelEngine, refuse_unfresh_sleep
+from sensorium.engines.mujoco_warp.base import WarpModelEngine
 from sensorium.engines.mujoco_warp.live import LiveMujocoWarpEngine
 from sensorium.engines.mujoco_warp.worlds import Worlds, default_state, mujoco_warp, put_model, sizes
 from sensorium.errors import ArgumentError, ModelError
 from sensorium.spec import SHAPES, Requirement
 
 __all__ = ["LiveMujocoWarpEngine", "MujocoWarpEngine"]
+
+
+class WarpEngineOptions(TypedDict, total=False):
+    """The arguments of `MujocoWarpEngine` beside the model."""
+
+    num_envs: int
+    device: str
+    fresh: bool
+    keyframe: str | int | None
+    nconmax: int | None
+    njmax: int | None
+    deterministic: bool
 
 
 class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
@@ -73,50 +85,24 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
         self._sizes = {what: None if size is None else positive_int(size, what) for what, size in given.items()}
         self._deterministic = deterministic
         super().__init__(model, positive_int(num_envs, "num_envs"), resolve_device(device), fresh, None, keyframe)
-        refuse_unfresh_sleep(self._spec.option if self._sealed is None else self._sealed.opt, fresh)
         self.capture(True)
         self._ensure()  # what mujoco_warp lacks is said now, not at the first step
 
     @classmethod
     def compose(
-        cls,
-        entities: Mapping[str, Any],
-        terrain: Any = None,
-        *,
-        num_envs: int = 1,
-        device: str = "cuda",
-        fresh: bool = True,
-        keyframe: str | int | None = None,
-        nconmax: int | None = None,
-        njmax: int | None = None,
-        deterministic: bool = False,
+        cls, entities: Mapping[str, Any], terrain: Any = None, **options: Unpack[WarpEngineOptions]
     ) -> MujocoWarpEngine:
         """Put several models into one world, each under the prefix `name/`; see `MujocoEngine.compose`.
 
         Args:
             entities: name to a model, or to `(model, pos)` or `(model, pos, quat)` that places it (m, wxyz).
             terrain: a model that becomes the world itself, with its options.
-            num_envs: number of environments.
-            device: see the class.
-            fresh: see the class.
-            keyframe: see the class; an entity's keyframe is called `entity/name`.
-            nconmax: see the class.
-            njmax: see the class.
-            deterministic: see the class.
+            options: arguments of the class; an entity's keyframe is called `entity/name`.
 
         Raises:
             ModelError: naming the entity whose name or model is not usable.
         """
-        return cls(
-            compose_spec(entities, terrain),
-            num_envs,
-            device=device,
-            fresh=fresh,
-            keyframe=keyframe,
-            nconmax=nconmax,
-            njmax=njmax,
-            deterministic=deterministic,
-        )
+        return cls(compose_spec(entities, terrain), **options)
 
     @staticmethod
     def from_mjw(mjm: Any, m: Any, d: Any, *, fresh: bool = True) -> LiveMujocoWarpEngine:
@@ -160,7 +146,7 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
         self._reset_mask = torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
         if self._offsets:
             self._bind_offsets()
-        self.dt = model_time_step(model.opt, self._label)
+        self.dt = model_time_step(model.opt.timestep, self._label)
         self._derive(prepared)
 
     @graph.launching

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import Any
 
 import mujoco
@@ -14,10 +13,10 @@ import warp as wp
 from sensorium.compute import keeps_current
 from sensorium.engines.contact import is_contact
 from sensorium.engines.envs import env_selection
-from sensorium.engines.mujoco.base import model_time_step, refuse_unfresh_rk4
+from sensorium.engines.mujoco.base import model_time_step
 from sensorium.engines.mujoco.sleep import is_held, sleeps
 from sensorium.engines.mujoco.wrapped import WrappedModelEngine
-from sensorium.engines.mujoco_warp.base import WarpModelEngine, refuse_unfresh_sleep
+from sensorium.engines.mujoco_warp.base import WarpModelEngine
 from sensorium.engines.mujoco_warp.worlds import Worlds, mujoco_warp
 from sensorium.errors import ModelError, shown
 from sensorium.spec import Requirement
@@ -67,13 +66,12 @@ class LiveMujocoWarpEngine(WarpModelEngine, WrappedModelEngine):
         if len(steps) > 1:
             raise ModelError(f"from_mjw: environments have different time steps ({steps[:4]} s): give all the same.")
         super().__init__(int(d.nworld), str(wp.device_to_torch(d.qpos.device)), fresh, None)
-        refuse_unfresh_rk4(m.opt, fresh)
-        refuse_unfresh_sleep(m.opt, fresh)
+        self._check_unfresh(m.opt)
         self._model = mjm
         self.dt = float(mjm.opt.timestep)
         if np.float32(self.dt) != steps[0]:
             self.dt = float(str(steps[0]))  # the owner changed it: the shortest decimal of the float32
-        model_time_step(SimpleNamespace(timestep=self.dt), "from_mjw")
+        model_time_step(self.dt, "from_mjw")
         self._attach(Worlds(mjm, m, d, self._derived.compute))
         self.capture(True)
         self._derive(frozenset())

@@ -23,6 +23,7 @@ import torch
 import warp as wp
 
 from sensorium.compute import Compute, graph, keeps_current
+from sensorium.engines.mujoco.owned import STATE_FIELDS
 from sensorium.engines.mujoco.sleep import AWAKE, sleeps
 from sensorium.engines.mujoco.spec import reason_of
 from sensorium.errors import ArgumentError, MissingDependencyError, ModelError, UnknownNameError
@@ -155,9 +156,6 @@ class Worlds:
         self._tensors: dict[str, tuple[Any, torch.Tensor]] = {}
         self._kept: dict[str, Any] = {}
         self.device = d.qpos.device
-
-    def __repr__(self) -> str:
-        return f"Worlds({self.d.nworld} on {self.device}, naconmax={self.d.naconmax}, njmax={self.d.njmax})"
 
     def field(self, name: str) -> Any:
         """Return the Warp array of a field: of the options (`"opt.gravity"`), of the data, or of the model."""
@@ -467,7 +465,6 @@ def default_state(mjm: Any, key: int) -> dict[str, np.ndarray]:
     data = mujoco.MjData(mjm)
     if key >= 0:
         mujoco.mj_resetDataKeyframe(mjm, data, key)
-    names = ("qpos", "qvel", "act", "ctrl", "mocap_pos", "mocap_quat")
-    state = {name: np.array(getattr(data, name), dtype=np.float32) for name in names}
+    state = {name: np.array(getattr(data, name), dtype=np.float32) for name in STATE_FIELDS}
     state["time"] = np.array(data.time, dtype=np.float32)
     return state

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -16,7 +16,6 @@ from sensorium.compute import Rows, is_first, kernel, tick_now
 from sensorium.measurement.draws import draw_columns, is_law, law_of
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import Choice, Normal, Uniform, normal_table
-from sensorium.spec import exact_fraction
 
 Row = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -31,17 +30,6 @@ def row(amount: Any, columns: int) -> Row:
     if columns % values.size:
         raise ValueError(f"an amount of {values.size} numbers does not fit into {columns} columns")
     return np.tile(values, columns // values.size)
-
-
-def converted(amount: Any, function: Callable[[Any], Any]) -> Any:
-    """Return an amount or a distribution with every number, or vector of numbers, put through a linear function."""
-    if isinstance(amount, Uniform):
-        return Uniform(function(amount.low), function(amount.high))
-    if isinstance(amount, Normal):
-        return Normal(function(amount.mean), function(amount.std))
-    if isinstance(amount, Choice):
-        return Choice(tuple(function(value) for value in amount.values))
-    return function(amount)
 
 
 def parts(amount: Any) -> tuple[Any, ...]:
@@ -201,7 +189,7 @@ def in_ticks(value: Any, key: StageKey) -> Any:
     """Return seconds in ticks, exact for the decimals that people write."""
     if isinstance(value, tuple):
         return tuple(in_ticks(part, key) for part in value)
-    return float(exact_fraction(value) / key.clock.dt_exact)
+    return key.clock.ticks(value)
 
 
 BEGAN = 2

@@ -14,7 +14,7 @@ from pydantic import PlainSerializer, PlainValidator, ValidationInfo, field_vali
 
 from sensorium.cfg import Amount, GilbertElliott, Place, StageCfg, amount_bounds, bad, must, parse_amount
 from sensorium.compute import Rows, is_first, kernel, tick_now
-from sensorium.measurement.draws import Law, Stream, draw_of, is_law, words_of
+from sensorium.measurement.draws import Law, Stream, converted, draw_of, is_law, words_of
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
     BEGAN,
@@ -23,7 +23,6 @@ from sensorium.measurement.stages.amounts import (
     below_high,
     check_fit,
     column_values,
-    converted,
     draw_amount,
     ends_row,
     in_ticks,

@@ -11,6 +11,7 @@ import warp as wp
 from sensorium.compute import Compute, Rows, kernel, tick_now
 from sensorium.compute.clock import Clock
 from sensorium.measurement.draws import Stream, stream_of, words_of
+from sensorium.measurement.plan import SensorPlan
 from sensorium.random import normal_table, stream_key, word_to_normal, word_to_uniform
 from sensorium.spec import FieldSpec
 
@@ -40,6 +41,13 @@ class StageKey:
 
     Every draw is a pure function of (seed, sensor name, stage, purpose; capture tick, env, episode, field, column).
 
+    Args:
+        plan: the sensor's plan.
+        compute: device and masks.
+        clock: time.
+        stage: what names its random numbers.
+        fields: the fields it works on, with their index in the data class.
+
     Attributes:
         sensor: the sensor's name.
         period: mean time between samples, s.
@@ -49,25 +57,15 @@ class StageKey:
     """
 
     def __init__(
-        self,
-        compute: Compute,
-        clock: Clock,
-        *,
-        seed: int,
-        label: str,
-        stage: str,
-        period: float,
-        columns: Mapping[str, int],
-        field_index: Mapping[str, int],
-        specs: Mapping[str, FieldSpec] | None = None,
+        self, plan: SensorPlan, compute: Compute, clock: Clock, stage: str, fields: Mapping[str, tuple[int, FieldSpec]]
     ) -> None:
         self.compute, self.clock = compute, clock
-        self.period = period
-        self.columns = dict(columns)
-        self.field_index = dict(field_index)
-        self.specs = dict(specs or {})
-        self.sensor = label
-        self._seed, self._stage = seed, stage
+        self.period = clock.dt * plan.rate.period
+        self.columns = {name: spec.columns for name, (_, spec) in fields.items()}
+        self.field_index = {name: index for name, (index, _) in fields.items()}
+        self.specs = {name: spec for name, (_, spec) in fields.items()}
+        self.sensor = plan.label
+        self._seed, self._stage = plan.seed, stage
         self._buffers: dict[tuple[str, str], torch.Tensor] = {}
 
     def __repr__(self) -> str:

@@ -12,9 +12,9 @@ from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Place, bad
 from sensorium.compute import Rows, kernel
-from sensorium.measurement.draws import is_law
+from sensorium.measurement.draws import converted, is_law
 from sensorium.measurement.record import Record
-from sensorium.measurement.stages.amounts import DrawnStage, converted, parts
+from sensorium.measurement.stages.amounts import DrawnStage, parts
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import Choice
 from sensorium.spec import FieldSpec

@@ -19,7 +19,7 @@ from pydantic import field_validator, model_validator
 
 from sensorium.cfg import Amount, Place, StageCfg, amount_bounds, bad, must, numbers_in
 from sensorium.compute import Rows, is_first, kernel, tick_now
-from sensorium.measurement.draws import is_law
+from sensorium.measurement.draws import converted, is_law
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
     BEGAN,
@@ -27,7 +27,6 @@ from sensorium.measurement.stages.amounts import (
     amount_row,
     amount_table,
     column_values,
-    converted,
     draw_amount,
     in_ticks,
     launch_beginning,

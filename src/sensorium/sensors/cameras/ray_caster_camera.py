@@ -9,7 +9,7 @@ at the distance r from the camera, and at z = r / |p| from its image plane.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -159,8 +159,8 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
     """Camera that casts rays, at one or several mounts.
 
     Intrinsics and poses can be changed per env between steps (`set_intrinsic_matrices`, `set_world_poses`). They hold
-    from the next sample on (``scene.update(ticks=0)`` takes the current one again), are saved with the scene's state,
-    and outlast resets.
+    from the next sample on (``scene.update(ticks=0)`` takes the current one again, unless the camera has memory such as
+    a delay or a history), are saved with the scene's state, and outlast resets.
     """
 
     UNSUPPORTED_TYPES: ClassVar[set[str]] = {*UNSUPPORTED}
@@ -211,18 +211,10 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
             out[name] = field
         return out
 
-    def constants(self) -> Mapping[str, Any]:
-        """Return the size of the image and the types of data."""
-        return {"image_shape": self.image_shape, "data_types": self.cfg.asked}
-
-    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
-        """Render two images from the start where the camera drifts, or where clipping comes after the noise."""
-        self._check_stages()
-        cfg, found = self.cfg, dict(super().hooks_in_use())
-        if cfg.drifts or (cfg.clips and not cfg.is_clean):
-            found["update_raw_data"] = None
-            found["update_current_timestep_data"] = self.update_current_timestep_data
-        return found
+    @property
+    def _casts_twice(self) -> bool:
+        """Whether truth and measured value differ from the start; clipping comes after the noise."""
+        return super()._casts_twice or (self.cfg.clips and not self.cfg.is_clean)
 
     def _check_stages(self) -> None:
         """Raise `ConfigError` where a model of depth errors has another lens than the camera, in any environment."""
@@ -252,7 +244,9 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
 
     def setup(self) -> None:
         """Choose the shapes, and build what is not built yet."""
+        self._check_stages()
         cfg, device, envs = self.cfg, self.device, self.compute_on.num_envs
+        self.data_types = cfg.asked
         k = torch.tensor(self._lens[1], dtype=torch.float32, device="cpu")
         inverse = inverse_intrinsics(k, self._title)
         self._k = k.float().expand(envs, 3, 3).contiguous().to(device)
@@ -266,6 +260,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         quat = quat / quat.norm()
         self._offset_pos = torch.tensor(cfg.offset.pos, device="cpu").float().expand(*shape, 3).contiguous().to(device)
         self._offset_quat = quat.float().expand(*shape, 4).contiguous().to(device)
+        self.pose_offset = self._offset_pos, self._offset_quat  # live: x forward, z up
         self._cast = self.ray_cast(
             targets=cfg.seen,
             alignment=cfg.ray_alignment,
@@ -274,6 +269,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
             inverse_k=self._inverse_k,
             image=self.image_shape,
         )
+        self.buffers.body_at_fault = self._cast.body_at_fault
         self._drifts = [self.new_state("drift", (self.mount.count, 3)) if cfg.drifts else None, None]
 
     # One image --------------------------------------------------------------------------------------------------------
@@ -344,10 +340,6 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
     def derive_measured(self, slot: Record) -> None:
         """Let the other measured distance and the points follow from the measured one, and clip (a launch)."""
         self._make_images(slot, slot, DEPTH if "distance_to_image_plane" in slot else RAY, is_last=True)
-
-    def pose_offset(self) -> tuple[Tensor, Tensor]:
-        """Return where the cameras are in the frame of their mounts, live: x forward, z up."""
-        return self._offset_pos, self._offset_quat
 
     def height_scan(self, offset: float = 0.0, miss_value: float | None = None) -> Tensor:
         """Raise, for a camera has no hits in the world.
@@ -493,7 +485,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         return pos, quat / quat.norm(dim=-1, keepdim=True)
 
     def _changed(self) -> None:
-        self.buffers.expire()  # what was computed on read, is read again
+        self.buffers.counter.count.version = self._shown_version = -1  # what was computed on read, is read again
 
     # Saving and drawing -----------------------------------------------------------------------------------------------
 

@@ -111,6 +111,8 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
     camera, in each environment, where the config leaves them open.
     """
 
+    mount_has_offset: ClassVar[bool] = False
+
     pattern: OptionalPatternField = None
     """The image and the lens, a `PinholeCameraPatternCfg`. May be omitted on a camera of the model; a pattern
     with only `width` and `height` has the lens of that camera."""

@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar
+from typing import Annotated
 
 import warp as wp
 from pydantic import field_validator
@@ -25,6 +25,7 @@ from sensorium.compute import Rows, is_first, kernel, recorded, tick_captured, t
 from sensorium.errors import listed
 from sensorium.measurement.record import Record
 from sensorium.sensors.core.base import SimpleSensor
+from sensorium.sensors.core.hooks import Supports
 from sensorium.spec import CONTACT_REPORT, Field, Requirement, contact_array
 from sensorium.world.contacts import ContactMatch, check_apart, resolve_match
 from sensorium.world.select import Named
@@ -157,7 +158,7 @@ def _measure(pairs: Pairs, env: int, row: int, duration: float, impulse: wp.vec3
 
 @wp.func
 def _begin_tick(rows: Rows, pairs: Pairs, events: Events, env: int) -> None:
-    """Empty the rows of an env where a control step or an episode begins, or where a tick is evaluated again."""
+    """Empty the rows of an env where a control step or an episode begins, or where the record is another one."""
     marker = float(tick_of_control(rows) & 16777215)  # float32 holds it exactly
     if pairs.marker[env] != marker or is_first(rows, env):
         pairs.marker[env] = marker
@@ -261,17 +262,15 @@ def _look(rows: Rows, tasks: wp.array[CollisionTask]) -> None:
 class CollisionEvents(SimpleSensor[CollisionEventsCfg, CollisionEventsData]):
     """Collisions of elements with others, as events of the control step."""
 
-    count_field: ClassVar[str] = "count"
-
     @classmethod
-    def requirements_of_names(cls, cfg: CollisionEventsCfg, model: Named) -> Iterable[Requirement]:
+    def needs(cls, cfg: CollisionEventsCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
         """Return one report of net forces for each secondary."""
         config = f"{type(cfg).__name__}({cfg.label!r})"
-        primary = resolve_match(cfg.primary, model, config=config, field="primary")
+        primary = resolve_match(cfg.primary, names, config=config, field="primary")
         others: list[tuple[str, str] | None] = [None]
         if cfg.secondary is not None:
-            kind, names = resolve_match(cfg.secondary, model, config=config, field="secondary")
-            others = [(kind, name) for name in names]
+            kind, found = resolve_match(cfg.secondary, names, config=config, field="secondary")
+            others = [(kind, name) for name in found]
         return [CONTACT_REPORT(primary, other, ("found", "force", "pos"), "netforce") for other in others]
 
     def fields(self) -> Mapping[str, Field]:
@@ -283,6 +282,10 @@ class CollisionEvents(SimpleSensor[CollisionEventsCfg, CollisionEventsData]):
     def setup(self) -> None:
         """Make the memory of pairs and envs."""
         config = f"{type(self.cfg).__name__}({self.name!r})"
+        threshold = self.cfg.force_threshold
+        self.notes["touching"] = f"net force > {threshold:g} N" if threshold else "found > 0"
+        contacts = f"of the contacts of {listed(self._reports[0].args[0][1])}"
+        self.buffers.body_at_fault = lambda env, mount: contacts  # a report does not say which of the two it is
         check_apart(self._reports[0].args[0], self.engine, config=config, field="primary")
         pairs, num = Pairs(), len(self.pairs)
         for name in ("touching", "ticks", "peak", "row"):
@@ -311,7 +314,7 @@ class CollisionEvents(SimpleSensor[CollisionEventsCfg, CollisionEventsData]):
 
     @cached_property
     def _reports(self) -> list[Requirement]:
-        return list(self.requirements_of_names(self.cfg, self.engine))
+        return list(self.needs(self.cfg, self.engine, self.engine.supports))
 
     @cached_property
     def pairs(self) -> list[list[str]]:
@@ -321,16 +324,3 @@ class CollisionEvents(SimpleSensor[CollisionEventsCfg, CollisionEventsData]):
             for report in self._reports
             for name in report.args[0][1]
         ]
-
-    def constants(self) -> Mapping[str, Any]:
-        """Return the names of the pairs."""
-        return {"pairs": self.pairs}
-
-    def notes(self) -> Mapping[str, str]:
-        """Return what counts as touching; the pairs are among the constants."""
-        threshold = self.cfg.force_threshold
-        return {"touching": f"net force > {threshold:g} N" if threshold else "found > 0"}
-
-    def body_at_fault(self, env: int, mount: int) -> str:
-        """Return what the contacts are of: a report does not say which of the two is not finite."""
-        return f"of the contacts of {listed(self._reports[0].args[0][1])}"

@@ -15,7 +15,7 @@ contacts are made.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -24,12 +24,13 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, MountedSensorCfg, OffsetCfg, bad, must
+from sensorium.cfg import COLUMN_KNOBS, Float, MountedSensorCfg, OffsetCfg, bad, must
 from sensorium.compute import Rows, is_first, kernel, recorded, tick_now
 from sensorium.measurement.record import Record, Timeline
 from sensorium.measurement.stages.debounce import has_lasted, noted
-from sensorium.sensors.contact.contact_force import TOUCHABLE, Touching, matched, net_force, reports, touching
+from sensorium.sensors.contact.contact_force import TOUCHABLE, Touching, ignored, net_force, reports, touching
 from sensorium.sensors.core.base import SimpleSensor
+from sensorium.sensors.core.hooks import Supports, used_if
 from sensorium.spec import ContactReduce, Field, Requirement, exact_fraction
 from sensorium.world.mount import is_finite3
 from sensorium.world.select import Named
@@ -190,26 +191,13 @@ class Contact(SimpleSensor[ContactCfg, ContactFlagData]):
     checks_state: ClassVar[bool] = True
 
     @classmethod
-    def requirements_of_names(cls, cfg: ContactCfg, model: Named) -> Iterable[Requirement]:
+    def needs(cls, cfg: ContactCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
         """Return the reports of forces."""
-        return reports(cfg, model, REDUCE[cfg.measure])
+        return reports(cfg, names, REDUCE[cfg.measure])
 
     def intermediate_fields(self) -> Mapping[str, Field]:
         """Return the force, which noise acts on."""
         return {"force": Field("N")}
-
-    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
-        """Run the chain by itself only where there is one."""
-        knobs = ("noise", "noise_density", "bias", "random_walk", "random_walk_density", "resolution")
-        is_clean = all(getattr(self.cfg, knob) is None for knob in knobs)
-        return {"apply_hardware_imperfections": None} if is_clean else {}
-
-    def notes(self) -> Mapping[str, str]:
-        """Return the thresholds, and which bodies are ignored."""
-        on, off = self._thresholds
-        notes = {"on": f"{self.cfg.measure} force > {on:g} N", "off": f"<= {off:g} N"}
-        names = matched(self.cfg, "body", self.cfg.ignore, "ignore", self.engine)
-        return notes | ({"ignored": ", ".join(names)} if names else {})
 
     @property
     def _thresholds(self) -> tuple[float, float]:
@@ -219,6 +207,8 @@ class Contact(SimpleSensor[ContactCfg, ContactFlagData]):
     def setup(self) -> None:
         """Find the reports, and make the memory of debouncing."""
         cfg, shape = self.cfg, (self.mount.count,)
+        on, off = self._thresholds
+        self.notes = {"on": f"{cfg.measure} force > {on:g} N", "off": f"<= {off:g} N"} | ignored(cfg, self.engine)
         self._touching = touching(self, reports(cfg, self.engine, REDUCE[cfg.measure]))
         self._clean = torch.zeros((self.num_envs, *shape), dtype=torch.float32, device=self.device)
         self._debounces = bool(cfg.debounce) or (cfg.debounce_samples or 1) > 1
@@ -236,6 +226,7 @@ class Contact(SimpleSensor[ContactCfg, ContactFlagData]):
         self.compute_on.launch_task(_magnitude, (self.mount.count,), t)
 
     @recorded
+    @used_if(lambda self: any(getattr(self.cfg, knob) is not None for knob in COLUMN_KNOBS))
     def apply_hardware_imperfections(self, slot: Record) -> None:
         """Run the standard chain where something presses; elsewhere keep the force of before it (two more launches)."""
         before, after = CopyTask(), CopyTask()

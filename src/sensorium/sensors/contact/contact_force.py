@@ -13,7 +13,7 @@ to `max_force`, which is the same as quantising after the clip.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, cast
 
@@ -29,6 +29,7 @@ from sensorium.geometry.transforms import quat_apply, quat_rotate_inverse
 from sensorium.measurement.record import Record, Timeline
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor
+from sensorium.sensors.core.hooks import Supports, used_if
 from sensorium.sensors.core.parts import arrows
 from sensorium.spec import BODY_POSE, CONTACT_REPORT, ContactReduce, Field, Requirement, contact_array
 from sensorium.world.mount import Mounts, is_finite3, is_finite4, mount_pose
@@ -97,6 +98,12 @@ def matched(cfg: MountedSensorCfg[Any], kind: str, value: Any, field: str, model
         names = [WORLD] if name == WORLD else match_names(name, known, config=config, field=field, what=kind)
         found += [each for each in names if each not in found]
     return tuple(found)
+
+
+def ignored(cfg: Any, model: Named) -> dict[str, str]:
+    """Return the note on the bodies that a config ignores."""
+    names = matched(cfg, "body", cfg.ignore, "ignore", model)
+    return {"ignored": ", ".join(names)} if names else {}
 
 
 def reports(cfg: Any, model: Named, reduce: ContactReduce = "netforce") -> list[Requirement]:
@@ -177,27 +184,18 @@ class ContactForce(SimpleSensor[ContactForceCfg, ContactForceData]):
     checks_state: ClassVar[bool] = True
 
     @classmethod
-    def requirements_of_names(cls, cfg: ContactForceCfg, model: Named) -> Iterable[Requirement]:
+    def needs(cls, cfg: ContactForceCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
         """Return the reports of net forces."""
-        return reports(cfg, model)
+        return reports(cfg, names)
 
     def intermediate_fields(self) -> Mapping[str, Field]:
         """Return the same field: what noise acts on is distinct from what went through the range."""
         return self.fields()
 
-    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
-        """Leave out the range where there is none."""
-        has_range = self.cfg.max_force is not None or any(three(self.cfg.min_force))
-        return {} if has_range else {"post_process": None}
-
-    def notes(self) -> Mapping[str, str]:
-        """Return which bodies are ignored."""
-        names = matched(self.cfg, "body", self.cfg.ignore, "ignore", self.engine)
-        return {"ignored": ", ".join(names)} if names else {}
-
     def setup(self) -> None:
         """Find the reports."""
         cfg = self.cfg
+        self.notes = ignored(cfg, self.engine)
         self._touching = touching(self, reports(cfg, self.engine))
         self._least = torch.tensor(three(cfg.min_force), dtype=torch.float32, device=self.device)
         self._most = torch.tensor(
@@ -212,6 +210,7 @@ class ContactForce(SimpleSensor[ContactForceCfg, ContactForceData]):
         t.bad, t.any_bad = self.buffers.bad_wp, self.clock.bad_wp
         self.compute_on.launch_task(_force, (), t)
 
+    @used_if(lambda self: self.cfg.max_force is not None or any(three(self.cfg.min_force)))
     def post_process(self, data: Record, timeline: Timeline, *, is_measured: bool) -> Tensor:
         """Clip, then drop what is below the deadband."""
         most = self._most

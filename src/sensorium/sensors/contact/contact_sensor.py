@@ -13,7 +13,7 @@ The sensor looks at every physics tick, whatever its rate: timers, latches and h
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar, NoReturn
@@ -41,11 +41,20 @@ from sensorium.sensors.contact.contact_cfg import (
     ContactSensorData,
     plan_of,
 )
-from sensorium.sensors.core.base import SimpleSensor, Supports
+from sensorium.sensors.core.base import SimpleSensor
+from sensorium.sensors.core.hooks import Supports, between_samples, used_if
 from sensorium.spec import BODY_POSE, CONTACT_REPORT, Field, Requirement, contact_array, contact_columns
 from sensorium.world.contacts import ContactMatch, check_apart, short_names
 from sensorium.world.mount import MountView
 from sensorium.world.select import Named, find_names
+
+
+def _shows_places(sensor: ContactSensor) -> bool:
+    """Whether the data say where a force acts: `track_pose`, or force in world axes and `pos` among the fields."""
+    cfg = sensor.cfg
+    if cfg.is_prim_form:
+        return cfg.track_pose
+    return (cfg.global_frame or cfg.reduce == "netforce") and {"force", "pos"} <= set(cfg.fields)
 
 
 class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
@@ -65,19 +74,13 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         SelectionError: a pattern matches nothing, or an element twice, or subtrees contain each other.
     """
 
-    own_history: ClassVar[bool] = True
     checks_state: ClassVar[bool] = True
 
     @classmethod
-    def requirements(cls, cfg: ContactSensorCfg, supports: Supports) -> Iterable[Requirement]:
-        """Return poses where they are asked for."""
-        return (BODY_POSE,) if cfg.track_pose else ()
-
-    @classmethod
-    def requirements_of_names(cls, cfg: ContactSensorCfg, model: Named) -> Iterable[Requirement]:
-        """Return the contact reports of what the config matches."""
-        plan = plan_of(cfg, model)
-        return dict.fromkeys((*plan.reports, *plan.nets))
+    def needs(cls, cfg: ContactSensorCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
+        """Return poses where they are asked for, and the contact reports of what the config matches."""
+        plan = plan_of(cfg, names)
+        return dict.fromkeys((*((BODY_POSE,) if cfg.track_pose else ()), *plan.reports, *plan.nets))
 
     @cached_property
     def _plan(self) -> ContactPlan:
@@ -117,24 +120,17 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
             for name, field in declared.items() if name in names
         }  # fmt: skip
 
-    def constants(self) -> Mapping[str, Any]:
-        """Return the names along the axes."""
-        return {"primary_names": self.primary_names, "filter_names": self.filter_names}
-
-    def notes(self) -> Mapping[str, str]:
-        """Return what counts as contact, and what was matched."""
-        threshold, (kind, names) = self.cfg.threshold, self._plan.primary
-        notes = {kind: ", ".join(names), "against": ", ".join(self.filter_names) or "anything"}
-        if self.cfg.track_air_time:
-            notes["contact"] = "found > 0" if threshold is None else f"net force > {threshold:g} N"
-        return notes
-
     # What it keeps ----------------------------------------------------------------------------------------------------
 
     def setup(self) -> None:
         """Make the memory and the constant arguments of the kernel."""
         cfg, plan, device = self.cfg, self._plan, self.device
-        count, others = len(plan.primary[1]), len(plan.others)
+        element, names = plan.primary
+        self.notes = {element: ", ".join(names), "against": ", ".join(self.filter_names) or "anything"}
+        if cfg.track_air_time:
+            self.notes["contact"] = "found > 0" if cfg.threshold is None else f"net force > {cfg.threshold:g} N"
+        self.buffers.body_at_fault = lambda env, mount: names[mount]
+        count, others = len(names), len(plan.others)
         if cfg.is_prim_form:
             columns = {"found": slice(0, 1), "net_forces_w": slice(1, 4), "force_matrix_w": slice(4, 4 + 3 * others)}
             row, self._row = 4 + 3 * others, kernels.Columns()
@@ -195,12 +191,9 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         """Look at this tick and show what it comes to, in one launch."""
         self._look(raw, sampled=1)
 
-    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
-        """Look at the ticks between samples too."""
-        return {"observe_between": self._look_between}
-
     @recorded
-    def _look_between(self) -> None:
+    @between_samples
+    def observe(self) -> None:
         """Look at a tick between samples."""
         self._look(self.buffers.truth, sampled=0)
 
@@ -247,14 +240,11 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         seen.bad, seen.any_bad = self.buffers.bad_wp, self.clock.bad_wp
         return seen
 
-    def body_at_fault(self, env: int, mount: int) -> str:
-        """Return the name of the primary whose contacts are not finite."""
-        return self.primary_names[mount]
-
     # What a reader sees -----------------------------------------------------------------------------------------------
 
-    def _ready(self) -> None:
-        super()._ready()
+    def ensure_current(self) -> None:
+        """Warn of contacts that found no slot, too."""
+        super().ensure_current()
         if not self.cfg.is_prim_form:
             return
         if not self.compute_on.is_cpu:  # what is copied now is looked at by the next read: nobody waits
@@ -348,7 +338,7 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
                 f"sensor {self.name!r}: {what} needs the times of contact and air, which its config does not track. "
                 "Give ContactSensorCfg(..., track_air_time=True)."
             )
-        self._ready()
+        self.ensure_current()
         ticks = self._counts[..., column]
         return (ticks > 0) & (ticks.to(torch.float64) * self.clock.dt < dt + abs_tol)
 
@@ -366,10 +356,9 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
     def _no_handle(self, name: str, instead: str) -> NoReturn:
         raise NotTrackedError(f"sensor {self.name!r}: {name} is a handle of PhysX, which is not here. Use {instead}.")
 
+    @used_if(_shows_places)
     def debug_draw(self) -> Iterable[DebugShape]:
-        """Draw the force on each primary as an arrow, 0.01 m per N; see `has_debug_vis_implementation`."""
-        if not self.has_debug_vis_implementation:
-            return
+        """Draw the force on each primary as an arrow, 0.01 m per N."""
         truth = self.ground_truth
         is_prim = self.cfg.is_prim_form
         force, place = (truth.net_forces_w, truth.pos_w) if is_prim else (truth.force, truth.pos)
@@ -379,14 +368,6 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         is_seen = length > (self.cfg.threshold or 0.0)
         counts = is_seen.reshape(self.num_envs, -1).sum(dim=1).tolist()
         yield DebugShape("arrows", ends[is_seen].cpu().numpy(), counts=counts)
-
-    @property
-    def has_debug_vis_implementation(self) -> bool:
-        """Whether the data say where a force acts: `track_pose`, or force in world axes and `pos` among the fields."""
-        cfg = self.cfg
-        if cfg.is_prim_form:
-            return cfg.track_pose
-        return (cfg.global_frame or cfg.reduce == "netforce") and {"force", "pos"} <= set(cfg.fields)
 
 
 def _columns(parts: Mapping[str, slice]) -> tuple[int, Any]:

@@ -8,8 +8,8 @@ singular selector squeezes it in `.data`, `.ground_truth`, `.read` and `.history
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, cast, get_args, get_origin
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_origin
 
 import torch
 
@@ -18,20 +18,14 @@ from sensorium.cfg import MountedSensorCfg, OffsetCfg, SensorCfg, SimpleSensorCf
 from sensorium.compute import MOST_TICKS, Rate
 from sensorium.errors import ConfigError, RegistrationError, UnsupportedError
 from sensorium.measurement.buffers import SensorBuffers
-from sensorium.measurement.plan import Hooks, SensorPlan
+from sensorium.measurement.plan import SensorPlan
 from sensorium.measurement.record import Record, Timeline
 from sensorium.measurement.stages import StageKey
 from sensorium.measurement.work import begin_measured
 from sensorium.patterns.base import PatternBaseCfg, Rays
 from sensorium.readings import DebugShape
-from sensorium.sensors.core.parts import (
-    HOOKS_OF_OTHERS,
-    Params,
-    SensorContext,
-    SensorInfo,
-    declared_constants,
-    declared_fields,
-)
+from sensorium.sensors.core.hooks import Supports, check_hooks, hook_of, hooks_of
+from sensorium.sensors.core.parts import Params, SensorContext, SensorInfo, declared_constants, declared_fields
 from sensorium.sensors.core.poses import CapturePoses
 from sensorium.sensors.core.reader import CfgT, DataT, Readable
 from sensorium.spec import Field, FieldSpec, Requirement, resolve_field
@@ -42,21 +36,6 @@ if TYPE_CHECKING:
     from sensorium.world.ray_cast import RayCast
     from sensorium.world.ray_scene import RayScene
     from sensorium.world.solid_query import SolidQuery
-
-SIMPLE_HOOKS = {
-    "raw": "update_raw_data",
-    "fused": "update_current_timestep_data",
-    "physics": "apply_physics_imperfections",
-    "transform": "apply_transform",
-    "hardware": "apply_hardware_imperfections",
-    "derive": "derive_measured",
-}
-"""The hooks that only `SimpleSensor` calls, by their names in `Hooks`."""
-HOOKS = {"compute": "compute", "post": "post_process", "reset": "reset_state", "observe": "observe"}
-"""The hooks that every sensor has, by their names in `Hooks`."""
-
-Supports = Callable[[Requirement], str | None]
-"""A function telling why a requirement cannot be given; None where it can."""
 
 
 class Sensor(Readable[CfgT, DataT]):
@@ -69,25 +48,15 @@ class Sensor(Readable[CfgT, DataT]):
     """
 
     requires: ClassVar[tuple[Requirement, ...]] = ()
-    """What the sensor needs of the engine; see `requirements` where that depends on the config."""
-    own_history: ClassVar[bool] = False
-    """True where `history_length` is for fields of the sensor's own, one entry per tick; `.history` is not kept."""
-    history_in_data: ClassVar[bool] = False
-    """True where a contract wants the last `history_length` samples in `.data` itself: `.data` and `read()` are then
-    `.history`, where there is one. All other outputs have the newest sample."""
+    """What the sensor needs of the engine; see `needs` where that depends on the config."""
     lookback: ClassVar[int] = 0
     """Deepest k that a hook reads with `timeline.at(k)`; it sizes the timelines."""
     single: ClassVar[bool] = False
     """True where the data class has one field and `.data` is that tensor itself."""
     uses_ring_pipeline: ClassVar[bool] = True
     """False where `compute` keeps its own memory."""
-    count_field: ClassVar[str] = ""
-    """The int32 [env] field with the number of filled rows, where fields have an event axis."""
     checks_state: ClassVar[bool] = False
     """True where the sensor's own kernel flags non-finite state in `buffers.bad`; else NaN in truth is looked for."""
-    knob_prefixes: ClassVar[Mapping[str, str]] = {}
-    """Short prefix -> field, e.g. ``{"gyro": "ang_vel_b"}``: knobs may be written `gyro_noise`. Those of the
-    config's `prefixed_knobs` are added."""
 
     is_simple: ClassVar[bool] = False
     """Whether the hooks of `SimpleSensor` are called."""
@@ -96,28 +65,7 @@ class Sensor(Readable[CfgT, DataT]):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        own = [base for base in cls.__mro__ if base.__module__ not in (__name__, Readable.__module__)]
-        foreign = [name for name in HOOKS_OF_OTHERS if any(name in base.__dict__ for base in own)]
-        if foreign:
-            parts = (f"{name} is never called: write {HOOKS_OF_OTHERS[name]}." for name in foreign)
-            raise RegistrationError(f"{cls.__qualname__} defines a hook of another library. {' '.join(parts)}")
-        if "reset" in cls.__dict__:
-            raise RegistrationError(
-                f"{cls.__qualname__} defines reset, which readers call with env_ids. Name the hook "
-                "reset_state(self, env_mask)."
-            )
-        is_simple = cls.is_simple
-        others = ("compute",) if is_simple else SIMPLE_HOOKS.values()
-        unused = [name for name in others if any(name in base.__dict__ for base in own)]
-        if unused:
-            base = "sn.Sensor" if is_simple else "sn.SimpleSensor"
-            raise RegistrationError(f"{cls.__qualname__} defines {unused[0]}, which only {base} calls: derive from it.")
-        if cls.post_process is not Sensor.post_process and cls.intermediate_fields is Sensor.intermediate_fields:
-            raise RegistrationError(
-                f"{cls.__qualname__} defines post_process without intermediate_fields. The intermediate buffer is "
-                "distinct from what readers see: define intermediate_fields(self) as well (return self.fields() where "
-                "they coincide)."
-            )
+        check_hooks(cls)
         for base in cls.__dict__.get("__orig_bases__", ()):
             origin = get_origin(base)
             if not (isinstance(origin, type) and issubclass(origin, Sensor)):
@@ -133,15 +81,8 @@ class Sensor(Readable[CfgT, DataT]):
         if not dataclasses.is_dataclass(data_class):
             raise RegistrationError(f"{cls.__qualname__}: {data_class.__name__} is no dataclass")
         cls.cfg_class, cls.data_class = cfg_class, data_class
-        table = getattr(cfg_class, "prefixed_knobs", {})
-        cls.knob_prefixes = {**{prefix: field for prefix, (field, _) in table.items()}, **cls.knob_prefixes}
         fields = declared_fields(data_class)
-        constants = declared_constants(data_class)
-        if constants and cls.constants is Sensor.constants:
-            raise RegistrationError(
-                f"{data_class.__qualname__}.{constants[0]} has no Field: write Annotated[Tensor, Field(unit=..., ...)],"
-                f" or let {cls.__qualname__}.constants return its value"
-            )
+        cls.own_history = any("history" in (field.axes or ()) for field in fields.values())
         if cls.single and len(fields) != 1:
             raise RegistrationError(
                 f"{cls.__qualname__} is `single`, but {data_class.__name__} has {len(fields)} fields"
@@ -149,19 +90,15 @@ class Sensor(Readable[CfgT, DataT]):
         registry.pair(cfg_class, cls)
 
     @classmethod
-    def requirements(cls, cfg: CfgT, supports: Supports) -> Iterable[Requirement]:
-        """Return what this config needs of an engine; by default `requires`."""
+    def needs(cls, cfg: CfgT, names: Named, supports: Supports) -> Iterable[Requirement]:
+        """Return what this config needs of an engine, before the model is compiled; by default `requires`.
+
+        Args:
+            cfg: the config.
+            names: the model's names, which the config's patterns match.
+            supports: tells why a requirement is not available; None where it is.
+        """
         return cls.requires
-
-    @classmethod
-    def requirements_of_names(cls, cfg: CfgT, model: Named) -> Iterable[Requirement]:
-        """Return what this config needs besides of the elements that its patterns match; by default nothing."""
-        return ()
-
-    @classmethod
-    def needs(cls, cfg: CfgT, supports: Supports, model: Named) -> list[Requirement]:
-        """Return all that this config needs: `requirements` and `requirements_of_names`."""
-        return [*cls.requirements(cfg, supports), *cls.requirements_of_names(cfg, model)]
 
     def __init__(self, cfg: CfgT, context: SensorContext) -> None:
         self.cfg = cfg
@@ -181,28 +118,33 @@ class Sensor(Readable[CfgT, DataT]):
         self._mount_axis = False
         if isinstance(cfg, MountedSensorCfg):
             names, frames = resolve_mounts(cfg, self.engine)
-            for requirement in type(self).requirements(cfg, self.engine.supports):
+            for requirement in type(self).needs(cfg, self.engine, self.engine.supports):
                 for frame in frames:
                     if (reason := self.engine.supports_on(requirement, frame.body)) is not None:
                         raise UnsupportedError(self.name, requirement, self.engine.name, reason)
             self._mount_axis = cfg.is_plural
             self.mount = MountView(
-                self.engine, self.compute_on, self.clock, names, frames, self._mount_offset(), lambda: self.buffers.bad
-            )
+                self.engine, self.compute_on, self.clock, names, frames,
+                cfg.offset if cfg.mount_has_offset else OffsetCfg(), lambda: self.buffers.bad,
+            )  # fmt: skip
         self._key: StageKey | None = None
         self.params = Params(cfg)
         self._stale: str | None = None
+        self._shown_version = self._ring_read = -1
+        self._lent = {} if context.debug else None
+        self.notes: dict[str, str] = {}
+        """What the sensor decided by itself, for `info`; `setup` fills it."""
+        self.pose_offset: tuple[torch.Tensor, torch.Tensor] | None = None
+        """The sensor's pose in the frame of its mount, where `cfg.mount_has_offset` is False: position, m, float32
+        `[env, mount, 3]`, and quaternion (w, x, y, z), float32 `[env, mount, 4]`, x forward."""
+        self.constants: dict[str, Any] = {}
+        """The fields of the data class that are no tensors, e.g. names: attributes of this object by these names."""
         self._allocate()
         before = set(vars(self))
         self.setup()
         made = set(vars(self)) - before
-        self.buffers.seal()
-        self.buffers.plan.check()
-        self._shown_version = -1
-        self._ring_read = -1
-        self._reset_by_scene: Callable[[Sensor[Any, Any], Any], None] = lambda sensor, ids: None
-        self._lent: dict[bool, tuple[DataT, dict[str, torch.Tensor]]] | None = None
-        self._debug_vis = False
+        self._complete()
+        self._debug_vis = cfg.debug_vis and self.has_debug_vis_implementation
         self.base_attributes = frozenset(vars(self)) - made
         """Names of the attributes that are not the author's own."""
 
@@ -216,14 +158,11 @@ class Sensor(Readable[CfgT, DataT]):
         return declared_fields(self.data_class)
 
     def setup(self) -> None:
-        """Prepare what this sensor keeps, once, when it is built: states (`new_state`), index arrays, constants."""
+        """Prepare what this sensor keeps, once, when it is built: states (`new_state`), index arrays, constants.
 
-    def constants(self) -> Mapping[str, Any]:
-        """Return the fields of the data class that are no tensors and the same at every sample, e.g. names (JSON-able).
-
-        It is called when the sensor is built, before `setup`.
+        Fields of the data class that are no tensors are attributes of these names; what `info` says besides goes into
+        `notes`. Where warnings name another body than the mount's, set `buffers.body_at_fault`.
         """
-        return {}
 
     def intermediate_fields(self) -> Mapping[str, Field]:
         """Return the fields of the pipeline's own space, where `post_process` projects out of it."""
@@ -255,7 +194,7 @@ class Sensor(Readable[CfgT, DataT]):
     @property
     def has_debug_vis_implementation(self) -> bool:
         """Whether the sensor draws itself."""
-        return type(self).debug_draw is not Sensor.debug_draw
+        return hook_of(self, "debug_draw") is not None
 
     @property
     def debug_vis(self) -> bool:
@@ -266,14 +205,6 @@ class Sensor(Readable[CfgT, DataT]):
         """Switch drawing on or off; returns False where the sensor does not draw."""
         self._debug_vis = debug_vis and self.has_debug_vis_implementation
         return self.has_debug_vis_implementation
-
-    def notes(self) -> Mapping[str, str]:
-        """Return what the sensor decided by itself, for `info`."""
-        return {}
-
-    def body_at_fault(self, env: int, mount: int) -> str:
-        """Return the name of the body whose state is not finite, where `buffers.bad[env, mount]` says so."""
-        return self.mount.body_names[mount] if self.mount is not None else "?"
 
     def new_state(self, name: str, shape: tuple[int, ...] = ()) -> torch.Tensor:
         """Return a float32 state `[env, *shape]` of the sensor's own that resets to zero and is saved and restored.
@@ -286,18 +217,9 @@ class Sensor(Readable[CfgT, DataT]):
     def key(self) -> StageKey:
         """Random tensors and times of the sample, for hooks in torch: ``self.key.normal("dust", "distance")``."""
         if self._key is None:
-            specs = self.buffers.plan.mid_specs
-            self._key = StageKey(
-                self.compute_on,
-                self.clock,
-                seed=self._context.seed,
-                label=self.name,
-                stage="sensor",
-                period=self.clock.dt * self.rate.period,
-                columns={spec.name: spec.columns for spec in specs},
-                field_index={spec.name: k for k, spec in enumerate(specs)},
-                specs={spec.name: spec for spec in specs},
-            )
+            plan = self.buffers.plan
+            fields = {spec.name: (k, spec) for k, spec in enumerate(plan.mid_specs)}
+            self._key = StageKey(plan, self.compute_on, self.clock, "sensor", fields)
         return self._key
 
     def stage_state(self, stage: StageCfg) -> Mapping[str, torch.Tensor]:
@@ -319,47 +241,11 @@ class Sensor(Readable[CfgT, DataT]):
 
     # Set-up -----------------------------------------------------------------------------------------------------------
 
-    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
-        """Return what this config uses in place of hooks of the class: another method, or None for none.
-
-        It is asked once, before `setup`. A hook that is left out costs neither memory nor time. Besides the hooks'
-        names there is ``"observe_between"``: called at the ticks between samples only.
-        """
-        return {}
-
     def reset_state(self, env_mask: torch.Tensor) -> None:
         """Set the sensor's own states of the envs in a uint8 [env] mask for a new episode, before they are captured.
 
         States of `new_state` are zero by then. By default nothing.
         """
-
-    def _hooks(self) -> Hooks:
-        names = {**HOOKS, **(SIMPLE_HOOKS if self.is_simple else {})}
-        found = {name: self._own(name) for name in names.values()} | dict(self.hooks_in_use())
-        if not self.is_simple:
-            found["compute"] = self.compute
-        elif found["update_raw_data"] is None and found["update_current_timestep_data"] is None:
-            raise RegistrationError(f"{type(self).__name__} must define update_raw_data(self, raw)")
-        hooks = {key: found[name] for key, name in names.items()}
-        return Hooks(**hooks, between=found.get("observe_between"))
-
-    def _own(self, name: str) -> Callable[..., Any] | None:
-        """Return a hook where the class overrides it."""
-        owner = next(base for base in type(self).__mro__ if name in base.__dict__)
-        return None if owner in (Sensor, SimpleSensor) else cast("Callable[..., Any]", getattr(self, name))
-
-    def _mount_offset(self) -> OffsetCfg:
-        """Return the pose of the mount's frame on what was selected; a class may apply `cfg.offset` elsewhere."""
-        assert isinstance(self.cfg, MountedSensorCfg)
-        return self.cfg.offset
-
-    def pose_offset(self) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """Return the sensor's pose in the frame of its mount, where the mount leaves `cfg.offset` out.
-
-        Returns:
-            Position, m, float32 `[env, mount, 3]`, and quaternion (w, x, y, z), float32 `[env, mount, 4]`, x forward.
-        """
-        return None
 
     @property
     def rays(self) -> RayScene:
@@ -413,15 +299,15 @@ class Sensor(Readable[CfgT, DataT]):
     def _allocate(self) -> None:
         order = list(declared_fields(self.data_class))
         fields = self.fields()
-        self._full_specs = self._specs(fields)
+        self.mount_specs = self._specs(fields)
         unknown = [name for name in fields if name not in order]
         if unknown:
             raise RegistrationError(
                 f"{type(self).__name__}.fields() names {unknown[0]!r}, not in {self.data_class.__name__}"
             )
-        self.specs = tuple(spec if self._mount_axis else spec.squeezed() for spec in self._full_specs)
-        hooks = self._hooks()
-        mid = self._specs(self.intermediate_fields()) if hooks.post else self._full_specs
+        self.specs = tuple(spec if self._mount_axis else spec.squeezed() for spec in self.mount_specs)
+        hooks = hooks_of(self)
+        mid = self._specs(self.intermediate_fields()) if hooks.post else self.mount_specs
         index = {name: k for k, name in enumerate([*order, *(s.name for s in mid if s.name not in order)])}
         simple = self.cfg if isinstance(self.cfg, SimpleSensorCfg) else SimpleSensorCfg[Any](
             name=self.name, history_length=0 if self.own_history else self.cfg.history_length
@@ -431,13 +317,27 @@ class Sensor(Readable[CfgT, DataT]):
         looks_back = hooks.fused or hooks.physics or hooks.transform or hooks.post
         plan = SensorPlan(
             cfg=simple, label=self.name, seed=self._context.seed, rate=self.rate, hooks=hooks,
-            specs=self._full_specs if self.uses_ring_pipeline else [], mid_specs=mid if self.uses_ring_pipeline else [],
+            specs=self.mount_specs if self.uses_ring_pipeline else [], mid_specs=mid if self.uses_ring_pipeline else [],
             field_index=index, mounts=self.mount.count if self.mount is not None else 1,
             lookback=self.lookback if looks_back else 0, checks_state=self.checks_state,
-            prefixes=self.knob_prefixes, evaluate=self.cfg.evaluate,
+            prefixes=simple.knob_prefixes(), evaluate=self.cfg.evaluate,
         )  # fmt: skip
         self.buffers = SensorBuffers(plan, self.compute_on, self.clock)
-        self.buffers.body_at_fault = self.body_at_fault
+        if self.mount is not None:
+            bodies = self.mount.body_names
+            self.buffers.body_at_fault = lambda env, mount: bodies[mount]
+
+    def _complete(self) -> None:
+        """Seal the plan and make the views, once `setup` has run."""
+        self.buffers.seal()
+        self.buffers.plan.check()
+        for name in declared_constants(self.data_class):
+            if not hasattr(self, name):
+                raise RegistrationError(
+                    f"{self.data_class.__qualname__}.{name} has no Field: write Annotated[Tensor, Field(unit=..., ...)]"
+                    f", or let {type(self).__qualname__}.setup set self.{name}"
+                )
+            self.constants[name] = getattr(self, name)
         if self.uses_ring_pipeline:
             ring = self.buffers.ring
             self._truth_view = self._view(self.buffers.truth_out)
@@ -473,6 +373,8 @@ class Sensor(Readable[CfgT, DataT]):
         own = {name.removeprefix("param/"): saved for name, saved in tensors.items() if name.startswith("param/")}
         self.params.load({name: saved.to(self.device) for name, saved in own.items()})
         self.buffers.load(tensors, counters)
+        for name, tensor in self.tensors().items():
+            tensor.copy_(tensors[name])
         self.begin_poses()
 
     def begin_poses(self) -> None:

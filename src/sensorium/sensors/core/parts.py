@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,40 +16,10 @@ from sensorium.compute import Clock, Compute
 from sensorium.engines.base import Engine
 from sensorium.errors import RegistrationError
 from sensorium.readings import DebugShape
-from sensorium.spec import (
-    Field,
-    FieldSpec,
-)
+from sensorium.spec import Field, FieldSpec
 
 if TYPE_CHECKING:
     from sensorium.world.ray_scene import RayScene
-
-HOOKS_OF_OTHERS = {
-    "_get_return_format": "Field(shape=...), or fields(self) where it depends on the config",
-    "_get_cache_dtype": "Field(dtype=...)",
-    "_get_intermediate_format": "intermediate_fields(self)",
-    "_get_intermediate_dtype": "intermediate_fields(self)",
-    "_update_raw_data": "update_raw_data(self, raw)",
-    "_update_current_timestep_data": "update_current_timestep_data(self, raw, slot, timeline)",
-    "_apply_physics_imperfections": "apply_physics_imperfections(self, slot, timeline)",
-    "_apply_transform": "apply_transform(self, data, timeline, *, is_measured)",
-    "_apply_hardware_imperfections": "apply_hardware_imperfections(self, slot)",
-    "_post_process": "post_process(self, data, timeline, *, is_measured)",
-    "_apply_delay": "delay, jitter and loss of the config",
-    "_update_shared_cache": "compute(self, truth, measured) on sn.Sensor",
-    "_update_shared_ground_truth_cache": "compute(self, truth, measured) on sn.Sensor",
-    "_apply_camera_transform": "compute(self, truth, measured) on sn.Sensor, with self.mount.pos_w and quat_w",
-    "_render_current_state": "compute(self, truth, measured) on sn.Sensor, and outputs(self, is_measured)",
-    "build": "setup(self)",
-    "edit_spec": "requires = (sn.MODEL_ELEMENTS(function), ...)",
-    "initialize": "setup(self)",
-    "update": "update_raw_data(self, raw) for samples, observe(self) for work at every tick",
-    "_compute_data": "update_raw_data(self, raw)",
-    "postprocess_rays": "update_raw_data(self, raw), with a cast of self.ray_cast(...)",
-    "debug_vis": "debug_draw(self)",
-    "requires_sensor_context": "requires = (...)",
-}
-"""Hooks of other libraries that nothing here calls, and what takes their place."""
 
 
 @dataclass(slots=True)
@@ -60,6 +30,10 @@ class SensorContext:
     compute: Compute
     clock: Clock
     seed: int
+    reset: Callable[[Any, Any], None]
+    """Resets one sensor for some envs, with the others as they are."""
+    debug: bool = False
+    """Whether readers get copies that are spoilt once they are out of date."""
     semantics: Mapping[str, str | Sequence[str]] | None = None
     """Labels of shapes, as `RayScene` takes them."""
     rays: RayScene | None = None
@@ -167,7 +141,7 @@ def _declared(data_class: type) -> dict[str, Field]:
 
 
 def declared_constants(data_class: type) -> tuple[str, ...]:
-    """Return the fields of a data class that are no tensors: what a sensor gives with `constants`."""
+    """Return the fields of a data class that are no tensors: attributes of the sensor by these names."""
     tensors = declared_fields(data_class)
     return tuple(item.name for item in dataclasses.fields(data_class) if item.name not in tensors)
 

@@ -120,9 +120,9 @@ class CapturePoses:
         sensor, ring, t = self._sensor, self._ring, PoseTask()
         t.head = wp.from_torch(self._head if ring is None else ring.head, dtype=wp.int32)
         t.mount_body, t.mount_pos, t.mount_quat = self._mount.warp_inputs
-        if (offset := sensor.pose_offset()) is not None:
-            t.offset_pos = wp.from_torch(offset[0], dtype=wp.vec3)
-            t.offset_quat = wp.from_torch(offset[1], dtype=wp.vec4)
+        if (offset := sensor.pose_offset) is not None:
+            t.offset_pos = wp.from_torch(offset[0].contiguous(), dtype=wp.vec3)
+            t.offset_quat = wp.from_torch(offset[1].contiguous(), dtype=wp.vec4)
         if self.needs_bodies(sensor):
             t.body_pos = wp.from_torch(sensor.engine.array("body_pos_w"), dtype=wp.vec3)
             t.body_quat = wp.from_torch(sensor.engine.array("body_quat_w"), dtype=wp.vec4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 import torch
@@ -16,7 +16,7 @@ from sensorium.errors import ConfigError, StaleError
 from sensorium.measurement.buffers import SensorBuffers
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages import ClockError
-from sensorium.sensors.core.parts import Params, SensorInfo, declared_fields
+from sensorium.sensors.core.parts import Params, SensorContext, SensorInfo, declared_fields
 from sensorium.spec import FieldSpec
 from sensorium.world.mount import MountView
 
@@ -34,8 +34,8 @@ class Readable(Generic[CfgT, DataT]):
 
     single: ClassVar[bool]
     uses_ring_pipeline: ClassVar[bool]
-    own_history: ClassVar[bool]
-    history_in_data: ClassVar[bool]
+    own_history: ClassVar[bool] = False
+    """Whether `history_length` is for fields of the sensor's own, with a history axis; `.history` is not kept."""
     data_class: ClassVar[type[Any]]
 
     cfg: CfgT
@@ -46,6 +46,8 @@ class Readable(Generic[CfgT, DataT]):
     rate: Rate
     mount: MountView | None
     buffers: SensorBuffers
+    notes: dict[str, str]
+    constants: dict[str, Any]
     params: Params
     """The config's values, for hooks: those that were set per env are tensors."""
     specs: tuple[FieldSpec, ...]
@@ -55,9 +57,10 @@ class Readable(Generic[CfgT, DataT]):
     """`Clock.version` at which a reader was last given what had arrived."""
     _ring_read: int
     """`Clock.version` at which the ring was last asked what had arrived."""
-    _reset_by_scene: Callable[[Any, Any], None]
+    _context: SensorContext
     _mount_axis: bool
-    _full_specs: list[FieldSpec]
+    mount_specs: list[FieldSpec]
+    """The fields as the sensor's own memory has them, with a mount axis in any case."""
     _truth_view: DataT
     _measured_view: DataT
     _lent: dict[bool, tuple[DataT, dict[str, torch.Tensor]]] | None
@@ -66,9 +69,7 @@ class Readable(Generic[CfgT, DataT]):
 
     if TYPE_CHECKING:  # hooks of the author, see `Sensor`
 
-        def constants(self) -> Mapping[str, Any]: ...  # noqa: D102
         def outputs(self, is_measured: bool) -> Mapping[str, torch.Tensor]: ...  # noqa: D102
-        def notes(self) -> Mapping[str, str]: ...  # noqa: D102
 
     # What a reader sees -----------------------------------------------------------------------------------------------
 
@@ -107,7 +108,12 @@ class Readable(Generic[CfgT, DataT]):
         """Always true: a built sensor is ready."""
         return True
 
-    def _ready(self) -> None:
+    def ensure_current(self) -> None:
+        """Have what the sensor shows be of now, as each read does.
+
+        Raises:
+            StaleError: it is retired, or the engine has moved on without the scene.
+        """
         if self._stale:
             raise StaleError(f"sensor {self.name!r} {self._stale}; take it anew: scene[{self.name!r}]")
         self.buffers.wanted = True
@@ -120,11 +126,7 @@ class Readable(Generic[CfgT, DataT]):
 
         The views are the sensor's own memory: do not write into them, and take `read()` for a copy. A sensor without
         imperfections, delay or history keeps one sample, so its `data` and `ground_truth` are the same memory.
-
-        Where the sensor has `history_in_data` and the config a `history_length`, it is `history`.
         """
-        if self.history_in_data and self.cfg.history_length > 0:
-            return self.history
         if self._shown_version != self.clock.version or self._lent is not None:
             self.bring_up_to_date(is_measured=True)
             return self._show(is_measured=True)
@@ -141,7 +143,7 @@ class Readable(Generic[CfgT, DataT]):
 
     def bring_up_to_date(self, *, is_measured: bool) -> None:
         """Do what reading `data` (or `ground_truth`) does before it shows something."""
-        self._ready()
+        self.ensure_current()
         if is_measured and self.uses_ring_pipeline:
             self._read_ring()
             self._shown_version = self.clock.version
@@ -233,7 +235,7 @@ class Readable(Generic[CfgT, DataT]):
 
         Before there were as many, the oldest entries repeat the first sample; see `history_valid`.
         """
-        self._ready()
+        self.ensure_current()
         length = self.cfg.history_length
         if self.own_history:
             fix = "Read its own fields: " + ", ".join(spec.name for spec in self.specs if "history" in spec.name) + "."
@@ -245,7 +247,7 @@ class Readable(Generic[CfgT, DataT]):
                 f"Give history_length=..., or scene.reconfigure({self.name!r}, history_length=...).",
             )  # fmt: skip
         ring = self.buffers.ring
-        return self._package({s.name: self._squeeze(ring.history(s.name, length), 2) for s in self._full_specs})
+        return self._package({s.name: self._squeeze(ring.history(s.name, length), 2) for s in self.mount_specs})
 
     @property
     def history_valid(self) -> torch.Tensor:
@@ -256,13 +258,13 @@ class Readable(Generic[CfgT, DataT]):
     @property
     def frame(self) -> torch.Tensor:
         """int64 [env], captures since the env's reset; the one at the reset is number 1."""
-        self._ready()
+        self.ensure_current()
         return self.buffers.counter.frame
 
     @property
     def capture_tick(self) -> torch.Tensor:
         """int64 [env], tick at which the value in `data` was sensed."""
-        self._ready()
+        self.ensure_current()
         ring = self.buffers.ring
         if ring is not None and ring.has_delay:
             self._read_ring()
@@ -272,7 +274,7 @@ class Readable(Generic[CfgT, DataT]):
     @property
     def truth_tick(self) -> torch.Tensor:
         """int64 [env], tick of the newest capture, which `ground_truth` belongs to."""
-        self._ready()
+        self.ensure_current()
         return self.buffers.counter.newest_tick
 
     @property
@@ -303,7 +305,7 @@ class Readable(Generic[CfgT, DataT]):
 
         Where the simulator replaced a state that was not finite, samples are not valid until the env is reset.
         """
-        self._ready()
+        self.ensure_current()
         ring = self.buffers.ring
         if ring is not None and ring.has_delay:
             self._read_ring()
@@ -313,7 +315,7 @@ class Readable(Generic[CfgT, DataT]):
     @property
     def is_new(self) -> torch.Tensor:
         """Bool [env]: the shown sample arrived during the current control step."""
-        self._ready()
+        self.ensure_current()
         ring = self.buffers.ring
         if ring is not None and ring.has_delay:
             self._read_ring()
@@ -360,7 +362,7 @@ class Readable(Generic[CfgT, DataT]):
             rate_hz=1.0 / (self.clock.dt * self.rate.period),
             evaluation=evaluation,
             why=why,
-            notes=self.notes(),
+            notes=self.notes,
         )
 
     @property
@@ -383,7 +385,7 @@ class Readable(Generic[CfgT, DataT]):
             UnknownNameError: no such knob or field.
             ConfigError: the knob is absent from the config, or the value does not fit.
         """
-        self._ready()
+        self.ensure_current()
         rows = env_rows(env_ids, self.num_envs, self.device)
         if knob in ("delay", "jitter", "loss"):
             ring = self.buffers.ring
@@ -471,8 +473,8 @@ class Readable(Generic[CfgT, DataT]):
         An author's hook for it is `reset_state`.
         """
         if self._stale:
-            self._ready()
-        self._reset_by_scene(self, env_ids)
+            self.ensure_current()
+        self._context.reset(self, env_ids)
 
     # Views ------------------------------------------------------------------------------------------------------------
 
@@ -484,7 +486,7 @@ class Readable(Generic[CfgT, DataT]):
         if self.single:
             return cast(DataT, next(iter(values.values())))
         tensors = {name: values.get(name) for name in declared_fields(self.data_class)}
-        return cast(DataT, self.data_class(**tensors, **self.constants()))
+        return cast(DataT, self.data_class(**tensors, **self.constants))
 
     def _view(self, record: Record) -> DataT:
         return self._package({name: self._squeeze(view) for name, view in record.items()})

@@ -111,7 +111,7 @@ def try_hooks(sensor: Sensor[Any, Any]) -> None:
     plugin = registry.plugin_of(type(sensor))
     owner = f"sensor {sensor.name!r} ({type(sensor).__qualname__}{f', {plugin}' if plugin else ''})"
     buffers, engine = sensor.buffers, sensor.engine
-    guard = cast(Engine, DeclaredEngine(engine, type(sensor).needs(sensor.cfg, engine.supports, engine), owner))
+    guard = cast(Engine, DeclaredEngine(engine, type(sensor).needs(sensor.cfg, engine, engine.supports), owner))
     _lend(sensor, guard)
     try:
         for hook, records in (
@@ -162,7 +162,7 @@ def _try_raw(sensor: Sensor[Any, Any], hook: Callable[..., object], records: int
 
 
 def _check_outputs(sensor: Sensor[Any, Any], outputs: Mapping[str, torch.Tensor], owner: str) -> None:
-    for spec in sensor._full_specs:
+    for spec in sensor.mount_specs:
         shape, value = (sensor.num_envs, *spec.shape), outputs.get(spec.name)
         if value is None or tuple(value.shape) != shape or value.dtype != TORCH_DTYPES[spec.dtype]:
             got = "nothing" if value is None else f"{tuple(value.shape)} {value.dtype}"

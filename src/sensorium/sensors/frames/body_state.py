@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
@@ -21,10 +20,12 @@ from sensorium.cfg import SELECTORS, MountedSensorCfg, chosen, some_of
 from sensorium.compute import Rows, kernel, recorded
 from sensorium.measurement.record import Record
 from sensorium.readings import DebugShape
-from sensorium.sensors.core.base import SimpleSensor, Supports
+from sensorium.sensors.core.base import SimpleSensor
+from sensorium.sensors.core.hooks import Supports
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, SHAPES, Field, Requirement
 from sensorium.world.bodies import body_boxes, entity_of
 from sensorium.world.mount import Mounts, is_finite3, is_finite4, mount_motion
+from sensorium.world.select import Named
 
 Three = tuple[float, float, float]
 
@@ -120,7 +121,7 @@ class BodyState(SimpleSensor[BodyStateCfg, BodyStateData]):
     checks_state: ClassVar[bool] = True
 
     @classmethod
-    def requirements(cls, cfg: BodyStateCfg, supports: Supports) -> Iterable[Requirement]:
+    def needs(cls, cfg: BodyStateCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
         """Return only what the selected fields need, and shapes, for the boxes, where the engine knows them."""
         yield BODY_POSE
         if set(cfg.selected) & set(VELOCITIES):
@@ -133,23 +134,16 @@ class BodyState(SimpleSensor[BodyStateCfg, BodyStateData]):
         declared = super().fields()
         return {name: declared[name] for name in self.cfg.selected}
 
-    def constants(self) -> Mapping[str, Any]:
-        """Return the names of the bodies, what they belong to, and the boxes around them."""
-        return self._bodies
-
-    @cached_property
-    def _bodies(self) -> Mapping[str, Any]:
+    def setup(self) -> None:
+        """Note the names of the bodies, what they belong to, and the boxes around them."""
         names = self.mount.body_names
         boxes = [[0.0] * 6] * len(names)
         if self.engine.supports(SHAPES) is None:
             known = {name: box for name, box in zip(self.engine.names("body"), body_boxes(self.engine), strict=True)}
             boxes = [known[name].tolist() if name in known else [0.0] * 6 for name in names]
-        return {
-            "body_names": tuple(names),
-            "entities": tuple(map(entity_of, names)),
-            "centers": tuple(tuple(box[:3]) for box in boxes),
-            "half_extents": tuple(tuple(box[3:]) for box in boxes),
-        }
+        self.body_names, self.entities = tuple(names), tuple(map(entity_of, names))
+        self.centers = tuple(tuple(box[:3]) for box in boxes)
+        self.half_extents = tuple(tuple(box[3:]) for box in boxes)
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:
@@ -163,6 +157,6 @@ class BodyState(SimpleSensor[BodyStateCfg, BodyStateData]):
 
     def debug_draw(self) -> Iterable[DebugShape]:
         """Draw the true frame of each mount."""
-        self._ready()
+        self.ensure_current()
         poses = torch.cat([self.mount.pos_w, self.mount.quat_w], dim=-1)
         yield DebugShape("frames", poses.reshape(-1, 7).cpu().numpy())

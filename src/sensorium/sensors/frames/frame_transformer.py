@@ -294,23 +294,19 @@ class FrameTransformer(SimpleSensor[FrameTransformerCfg, FrameTransformerData]):
                  for name, each in declared.items()}  # fmt: skip
         return {name: sized[name] for name in self.cfg.selected}
 
-    def constants(self) -> Mapping[str, Any]:
-        """Return the names of the target frames."""
-        return {"target_frame_names": self.body_names}
-
-    def notes(self) -> Mapping[str, str]:
-        """Return which target frame is on which body."""
-        pairs = zip(self.targets.names, self.targets.body_names, strict=True)
-        return {"targets": ", ".join(f"{name} on {body}" for name, body in pairs)}
-
     def setup(self) -> None:
         """Make the view of the target frames."""
-        targets = self._targets
+        targets, self.target_frame_names = self._targets, self.body_names
         frames, shape = [target.frame for target in targets], (self.num_envs, len(targets))
         offsets = [target.offset for target in targets]
         flags = lambda: torch.zeros(shape, dtype=torch.uint8, device=self.device)  # noqa: E731 - the kernel has its own
-        self.targets = MountView(self.engine, self.compute_on, self.clock, self.body_names, frames, offsets, flags)
+        self.targets = MountView(
+            self.engine, self.compute_on, self.clock, self.target_frame_names, frames, offsets, flags
+        )
         """The target frames, as `mount` is the source."""
+        pairs = zip(self.targets.names, self.targets.body_names, strict=True)
+        self.notes["targets"] = ", ".join(f"{name} on {body}" for name, body in pairs)
+        self.buffers.body_at_fault = self._body_at_fault
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:
@@ -322,7 +318,7 @@ class FrameTransformer(SimpleSensor[FrameTransformerCfg, FrameTransformerData]):
         t.bad, t.any_bad = self.buffers.bad_wp, self.clock.bad_wp
         self.compute_on.launch_task(_frames, (self.mount.count, self.targets.count), t)
 
-    def body_at_fault(self, env: int, mount: int) -> str:
+    def _body_at_fault(self, env: int, mount: int) -> str:
         """Return the name of the first body, of the source and the targets, whose pose is not finite."""
         pos, quat = self.engine.array("body_pos_w")[env], self.engine.array("body_quat_w")[env]
         ill = ~(pos.isfinite().all(dim=-1) & quat.isfinite().all(dim=-1)).cpu()
@@ -360,7 +356,7 @@ class FrameTransformer(SimpleSensor[FrameTransformerCfg, FrameTransformerData]):
 
     def debug_draw(self) -> Iterable[DebugShape]:
         """Draw the source frame (red) and the target frames (green), with a line from the source to each target."""
-        self._ready()
+        self.ensure_current()
         source = torch.cat([self.mount.pos_w, self.mount.quat_w], dim=-1)
         targets = torch.cat([self.targets.pos_w, self.targets.quat_w], dim=-1)
         shape = (self.num_envs, self.mount.count, self.targets.count, 3)

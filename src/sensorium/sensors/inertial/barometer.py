@@ -26,9 +26,11 @@ from sensorium.cfg import Float, MountedSensorCfg, Vec3, is_finite, must
 from sensorium.compute import Rows, is_first, kernel, recorded, tick_captured
 from sensorium.geometry.transforms import quat_rotate_inverse
 from sensorium.measurement.record import Record, Timeline
-from sensorium.sensors.core.base import SimpleSensor, Supports
+from sensorium.sensors.core.base import SimpleSensor
+from sensorium.sensors.core.hooks import Supports
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, Field, Requirement
 from sensorium.world.mount import Mounts, is_finite3, mount_motion, mount_pose
+from sensorium.world.select import Named
 
 if TYPE_CHECKING:  # Warp's scalars have no operators that a type checker could see
     F64: TypeAlias = Any
@@ -232,7 +234,7 @@ class Barometer(SimpleSensor[BarometerCfg, BarometerData]):
     checks_state: ClassVar[bool] = True
 
     @classmethod
-    def requirements(cls, cfg: BarometerCfg, supports: Supports) -> Iterable[Requirement]:
+    def needs(cls, cfg: BarometerCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
         """Return the pose, and the velocity where the port has a position error."""
         yield BODY_POSE
         if any(cfg.coefficients):

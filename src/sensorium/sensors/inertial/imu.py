@@ -22,11 +22,13 @@ from sensorium.compute import Rows, is_first, kernel, recorded, tick_captured
 from sensorium.geometry.transforms import quat_apply, quat_rotate_inverse
 from sensorium.measurement.record import Record
 from sensorium.readings import DebugShape
-from sensorium.sensors.core.base import SimpleSensor, Supports
+from sensorium.sensors.core.base import SimpleSensor
+from sensorium.sensors.core.hooks import Supports
 from sensorium.sensors.core.parts import arrows
 from sensorium.sensors.core.prefixed import ImuKnobs
 from sensorium.spec import BODY_ACCELERATION, BODY_POSE, BODY_VELOCITY, GRAVITY, MAGNETIC, Field, Requirement
 from sensorium.world.mount import Mounts, is_finite3, is_finite4, mount_motion
+from sensorium.world.select import Named
 
 NO_SAMPLE_BEFORE = 2
 """Validity flag of the first sample after a reset where accelerations are differences: there is nothing to subtract."""
@@ -185,7 +187,7 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
     checks_state: ClassVar[bool] = True
 
     @classmethod
-    def requirements(cls, cfg: ImuCfg, supports: Supports) -> Iterable[Requirement]:
+    def needs(cls, cfg: ImuCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
         """Return only what the selected fields need."""
         selected = set(cfg.selected)
         yield BODY_POSE
@@ -216,12 +218,9 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
             return "none"
         return "engine" if self._from_engine(self.cfg, self.engine.supports) else "difference"
 
-    def notes(self) -> Mapping[str, str]:
-        """Return where accelerations come from."""
-        return {"acceleration": self.acceleration_source}
-
     def setup(self) -> None:
         """Make the memory that differences need."""
+        self.notes["acceleration"] = self.acceleration_source
         self._difference = self.acceleration_source == "difference"
         shape = (self.mount.count, 3)
         if self._difference:

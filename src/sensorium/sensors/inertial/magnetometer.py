@@ -28,10 +28,12 @@ from sensorium.geometry.transforms import quat_apply, quat_rotate_inverse
 from sensorium.measurement.record import Record, Timeline
 from sensorium.random import Choice, Normal, Uniform, draw, normal_table
 from sensorium.readings import DebugShape
-from sensorium.sensors.core.base import SimpleSensor, Supports
+from sensorium.sensors.core.base import SimpleSensor
+from sensorium.sensors.core.hooks import Supports
 from sensorium.sensors.core.parts import arrows
 from sensorium.spec import BODY_POSE, MAGNETIC, Field, Requirement
 from sensorium.world.mount import Mounts, is_finite3, is_finite4, mount_pose
+from sensorium.world.select import Named
 
 MU0_OVER_4PI = 1e-7
 """Magnetic constant over 4 pi, T m/A; off by less than 1e-9 of itself since the SI of 2019."""
@@ -265,7 +267,7 @@ class Magnetometer(SimpleSensor[MagnetometerCfg, MagnetometerData]):
     checks_state: ClassVar[bool] = True
 
     @classmethod
-    def requirements(cls, cfg: MagnetometerCfg, supports: Supports) -> Iterable[Requirement]:
+    def needs(cls, cfg: MagnetometerCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
         """Return the pose, and the engine's field where the config gives none."""
         yield BODY_POSE
         if cfg.magnetic_field is None:

@@ -24,7 +24,7 @@ of which only M (-g) and c x M (-g) are the weight.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -38,10 +38,11 @@ from sensorium.engines.envs import env_rows
 from sensorium.errors import ConfigError
 from sensorium.geometry.transforms import quat_multiply, quat_rotate_inverse
 from sensorium.measurement.record import Record
-from sensorium.sensors.core.base import Supports
+from sensorium.sensors.core.hooks import Supports, used_if
 from sensorium.sensors.joints.wrench import WrenchSensor
 from sensorium.spec import BODY_ACCELERATION, BODY_POSE, BODY_VELOCITY, GRAVITY, JOINT_WRENCH, Field, Requirement
 from sensorium.world.mount import Mounts
+from sensorium.world.select import Named
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +169,7 @@ class ForceTorque(WrenchSensor[ForceTorqueCfg, ForceTorqueData]):
     """Six-axis force/torque sensor at one or several joints, sites or bodies."""
 
     @classmethod
-    def requirements(cls, cfg: ForceTorqueCfg, supports: Supports) -> Iterable[Requirement]:
+    def needs(cls, cfg: ForceTorqueCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
         """Return wrench and pose, and what the compensation of a tool needs."""
         yield JOINT_WRENCH
         yield BODY_POSE
@@ -178,11 +179,7 @@ class ForceTorque(WrenchSensor[ForceTorqueCfg, ForceTorqueData]):
                 yield BODY_VELOCITY
                 yield BODY_ACCELERATION
 
-    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
-        """Leave out the software where it does nothing."""
-        return {} if self.cfg.has_tool or self.cfg.tare else {"derive_measured": None}
-
-    def notes(self) -> Mapping[str, str]:
+    def _notes(self) -> dict[str, str]:
         """Return whose wrench it is, about which point and in which axes, and what the software does."""
         cfg, giver = self.cfg, "parent" if self.cfg.on == "child" else "child"
         subtracted = [f"the tool's {cfg.compensate}"] if cfg.has_tool else []
@@ -196,6 +193,7 @@ class ForceTorque(WrenchSensor[ForceTorqueCfg, ForceTorqueData]):
     def setup(self) -> None:
         """Make the memory of the tare."""
         super().setup()
+        self.notes = self._notes()
         self._tare = [self.new_state(name, (self.mount.count, 3)) for name in TARE] if self.cfg.tare else []
 
     def tare(self, env_ids: Any = None) -> None:
@@ -211,7 +209,7 @@ class ForceTorque(WrenchSensor[ForceTorqueCfg, ForceTorqueData]):
             fix = f"Give tare='manual', or scene.reconfigure({self.name!r}, tare='manual')."
             title = f"{type(self.cfg).__name__}({self.name!r})"
             raise ConfigError.single(title, "tare", False, "'manual' or True", fix)
-        self._ready()
+        self.ensure_current()
         rows = env_rows(env_ids, self.num_envs, self.device)
         which = slice(None) if rows is None else rows
         for tare, untared in zip(self._tare[:2], self._tare[2:], strict=True):
@@ -223,6 +221,7 @@ class ForceTorque(WrenchSensor[ForceTorqueCfg, ForceTorqueData]):
         self.measure(raw)
 
     @recorded
+    @used_if(lambda self: self.cfg.has_tool or self.cfg.tare)
     def derive_measured(self, slot: Record) -> None:
         """Subtract the tool and the tare from the measured wrench (one launch, none without them)."""
         cfg, array, t = self.cfg, self.engine.array, SoftwareTask()

@@ -15,7 +15,7 @@ that has no tachometer derives the velocity from the counts, see `JointSensorCfg
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
@@ -28,12 +28,13 @@ from sensorium.cfg import COLUMN_KNOBS, Float, bad, chosen, is_finite, must, som
 from sensorium.compute import recorded
 from sensorium.errors import ConfigError, listed
 from sensorium.measurement.record import Record, Timeline
-from sensorium.sensors.core.base import Supports
+from sensorium.sensors.core.hooks import Supports, used_if
 from sensorium.sensors.core.prefixed import JointSensorKnobs
 from sensorium.sensors.joints import joint_kernels as kernels
 from sensorium.sensors.joints.scalar import ScalarJointSensor
 from sensorium.spec import JOINT_EFFORT, JOINT_STATE, Field, Requirement
 from sensorium.world.joints import JointsCfg, PerJoint, ScalarJoints, per_joint
+from sensorium.world.select import Named
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +161,11 @@ class JointSensorCfg(JointsCfg[JointSensorData], JointSensorKnobs):
         """The fields that are computed, in the order of `JointSensorData`."""
         return chosen(self.fields, FIELDS)
 
+    @classmethod
+    def knob_prefixes(cls) -> dict[str, str]:
+        """Return the prefixes of the fields, and that of `encoder_resolution`."""
+        return {**super().knob_prefixes(), "encoder": "position"}
+
     @property
     def encoder_resolution(self) -> float | tuple[float, ...] | None:
         """The quantum at the joint that `counts_per_turn` or `bits` and `gear` give, rad (slide: m); None without."""
@@ -196,10 +202,8 @@ def _given(knob: str, data: Mapping[str, Any], field: str) -> bool:
 class JointSensor(ScalarJointSensor[JointSensorCfg, JointSensorData]):
     """Position, velocity and effort of one or several hinges and slides, as their encoders report them."""
 
-    knob_prefixes: ClassVar[Mapping[str, str]] = {"encoder": "position"}
-
     @classmethod
-    def requirements(cls, cfg: JointSensorCfg, supports: Supports) -> Iterable[Requirement]:
+    def needs(cls, cfg: JointSensorCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
         """Return only what the selected fields need."""
         if set(cfg.selected) & {"position", "velocity"}:
             yield JOINT_STATE
@@ -228,23 +232,12 @@ class JointSensor(ScalarJointSensor[JointSensorCfg, JointSensorData]):
             fields["velocity"] = replace(fields["velocity"], kind="derived")
         return fields
 
-    def constants(self) -> Mapping[str, Any]:
-        """Return the names of the joints."""
-        return {"joint_names": self.joint_names}
-
-    def notes(self) -> Mapping[str, str]:
-        """Return where the measured velocity comes from."""
-        return {"velocity": self.cfg.velocity_mode} if "velocity" in self.cfg.selected else {}
-
-    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
-        """Leave out what this config does not ask for."""
-        unused = ["update_raw_data" if self.cfg.has_mechanics else "update_current_timestep_data"]
-        return dict.fromkeys(unused if self.cfg.derives_velocity else [*unused, "derive_measured"])
-
     def setup(self) -> None:
         """Make the memory of the encoder and of its counter."""
+        super().setup()
         cfg, count = self.cfg, self.joints.count
-        self._columns = self._per_joint(self.joints.columns, wp.int32)
+        if "velocity" in cfg.selected:
+            self.notes["velocity"] = cfg.velocity_mode
         if cfg.backlash is not None:
             self._shaft = self.new_state("shaft", (count,))
         if cfg.derives_velocity:
@@ -256,9 +249,7 @@ class JointSensor(ScalarJointSensor[JointSensorCfg, JointSensorData]):
         table = self.buffers.knobs.tables.get((knob, "position"))
         if table is None:
             return None
-        if table.values.shape[0] != self.num_envs:
-            table.values = table.values.expand(self.num_envs, -1).contiguous()
-            self.buffers.refresh_tables()
+        table.give_rows()
         return table.values
 
     def _read(self, raw: Record, slot: Record | None) -> None:
@@ -274,11 +265,13 @@ class JointSensor(ScalarJointSensor[JointSensorCfg, JointSensorData]):
         self.compute_on.launch_task(kernels.read_joints, (), t)
 
     @recorded
+    @used_if(lambda self: not self.cfg.has_mechanics)
     def update_raw_data(self, raw: Record) -> None:
         """Read the engine in one launch."""
         self._read(raw, None)
 
     @recorded
+    @used_if(lambda self: self.cfg.has_mechanics)
     def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
         """Read the engine, and turn the encoder's shaft."""
         cfg, t = self.cfg, kernels.EncoderTask()
@@ -296,6 +289,7 @@ class JointSensor(ScalarJointSensor[JointSensorCfg, JointSensorData]):
         self.compute_on.launch_task(kernels.turn_encoder, (self.joints.count,), t)
 
     @recorded
+    @used_if(lambda self: self.cfg.derives_velocity)
     def derive_measured(self, slot: Record) -> None:
         """Derive the measured velocity from the measured position."""
         t = kernels.VelocityTask()

@@ -14,7 +14,7 @@ drive systems", IEEE Trans. Instrum. Meas. 48, 1999).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -24,11 +24,12 @@ from torch import Tensor
 from sensorium.cfg import Float, must
 from sensorium.compute import Rows, kernel, recorded
 from sensorium.measurement.record import Record, Timeline
-from sensorium.sensors.core.base import Supports
+from sensorium.sensors.core.hooks import Supports, used_if
 from sensorium.sensors.joints.joint_kernels import draw_phases
 from sensorium.sensors.joints.scalar import ScalarJointSensor
 from sensorium.spec import JOINT_STATE, JOINT_TORQUE, Field, Requirement
 from sensorium.world.joints import JointsCfg, PerJoint, Positive, per_joint
+from sensorium.world.select import Named
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,31 +113,26 @@ class JointTorque(ScalarJointSensor[JointTorqueCfg, JointTorqueData]):
     single: ClassVar[bool] = True
 
     @classmethod
-    def requirements(cls, cfg: JointTorqueCfg, supports: Supports) -> Iterable[Requirement]:
+    def needs(cls, cfg: JointTorqueCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
         """Return JOINT_TORQUE, and JOINT_STATE where there is ripple."""
         yield JOINT_TORQUE
         if cfg.ripple is not None:
             yield JOINT_STATE
 
-    def notes(self) -> Mapping[str, str]:
-        """Return the names of the joints."""
-        return {"joints": ", ".join(self.joint_names)}
-
-    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
-        """Leave out the ripple where there is none."""
-        return {"update_current_timestep_data" if self.cfg.ripple is None else "update_raw_data": None}
-
     def setup(self) -> None:
         """Make the constants of each joint."""
-        self._columns = self._per_joint(self.joints.columns, wp.int32)
+        super().setup()
+        self.notes["joints"] = ", ".join(self.joint_names)
         self._ripple, self._gear = self._per_joint("ripple"), self._per_joint("gear")
 
     @recorded
+    @used_if(lambda self: self.cfg.ripple is None)
     def update_raw_data(self, raw: Record) -> None:
         """Read the engine in one launch, which all torque cells of one rate share."""
         self._measure(raw, None)
 
     @recorded
+    @used_if(lambda self: self.cfg.ripple is not None)
     def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
         """Read the engine and add the ripple to the measured torque in that launch."""
         self._measure(raw, slot)

@@ -74,7 +74,7 @@ class JointWrench(WrenchSensor[JointWrenchCfg, JointWrenchData]):
         frame = "sensor" if self.cfg.frame == "joint" else self.cfg.frame
         return {name: replace(field, frame=frame) for name, field in super().fields().items()}
 
-    def notes(self) -> Mapping[str, str]:
+    def _notes(self) -> dict[str, str]:
         """Return whose wrench it is, about which point and in which axes."""
         giver = "parent" if self.cfg.on == "child" else "child"
         axes = {
@@ -92,6 +92,7 @@ class JointWrench(WrenchSensor[JointWrenchCfg, JointWrenchData]):
     def setup(self) -> None:
         """Find the parents, where their axes are asked for."""
         super().setup()
+        self.notes = self._notes()
         needed = self.cfg.frame == "parent"
         parents = [self.engine.parent_body(body) if needed else -1 for body in self.mount.body.tolist()]
         if None in parents:

@@ -18,7 +18,7 @@ Automatica 30, 1994). The true torque is that of `spec.JOINT_TORQUE`, at the gea
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -30,11 +30,12 @@ from torch import Tensor
 from sensorium.cfg import Float, bad, chosen, must
 from sensorium.compute import Rows, kernel, recorded
 from sensorium.measurement.record import Record, Timeline
-from sensorium.sensors.core.base import Supports
+from sensorium.sensors.core.hooks import Supports, used_if
 from sensorium.sensors.core.prefixed import MotorCurrentKnobs
 from sensorium.sensors.joints.scalar import ScalarJointSensor
 from sensorium.spec import JOINT_EFFORT, JOINT_STATE, JOINT_TORQUE, Field, Requirement
 from sensorium.world.joints import JointsCfg, PerJoint, Positive, per_joint
+from sensorium.world.select import Named
 
 REFERENCE_TEMPERATURE = 25.0
 """Winding temperature at which data sheets state the torque constant, degrees Celsius."""
@@ -208,17 +209,13 @@ class MotorCurrent(ScalarJointSensor[MotorCurrentCfg, MotorCurrentData]):
     """Current, and the torque estimated from it, of the motors of one or several hinges and slides."""
 
     @classmethod
-    def requirements(cls, cfg: MotorCurrentCfg, supports: Supports) -> Iterable[Requirement]:
+    def needs(cls, cfg: MotorCurrentCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
         """Return only what the selected fields and the parts of the model need."""
         yield JOINT_EFFORT
         if "torque" in cfg.fields:
             yield JOINT_TORQUE
         if cfg.cogging or (cfg.has_friction and "torque" in cfg.fields):
             yield JOINT_STATE
-
-    def constants(self) -> Mapping[str, Any]:
-        """Return the names of the joints."""
-        return {"joint_names": self.joint_names}
 
     def _inspected(self, env: int) -> list[Tensor]:
         values = [self._rows(self.buffers.slot, name)[env] for name in self.cfg.selected]
@@ -230,14 +227,10 @@ class MotorCurrent(ScalarJointSensor[MotorCurrentCfg, MotorCurrentData]):
     def _subtracts_friction(self) -> bool:
         return self.cfg.has_friction and "torque" in self.cfg.fields
 
-    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
-        """Leave out what this config does not ask for."""
-        unused = ["update_raw_data" if self.cfg.cogging else "update_current_timestep_data"]
-        return dict.fromkeys(unused if "torque" in self.cfg.fields else [*unused, "derive_measured"])
-
     def setup(self) -> None:
         """Compute the constants of each joint, in float64."""
         cfg, joints = self.cfg, self.joints
+        super().setup()
 
         def row(name: str, value: Any = None) -> Tensor:
             return torch.tensor(joints.numbers(cfg, name, value), dtype=torch.float64, device="cpu")
@@ -257,14 +250,16 @@ class MotorCurrent(ScalarJointSensor[MotorCurrentCfg, MotorCurrentData]):
             name: wp.from_torch(values.to(device=self.device, dtype=torch.float32))
             for name, values in constants.items()
         }
-        self._constants["columns"] = self._per_joint(joints.columns, wp.int32)
+        self._constants["columns"] = self._columns
 
     @recorded
+    @used_if(lambda self: not self.cfg.cogging)
     def update_raw_data(self, raw: Record) -> None:
         """Compute true current and torque in one launch, which all such sensors of one rate share."""
         self._measure(raw, None)
 
     @recorded
+    @used_if(lambda self: self.cfg.cogging)
     def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
         """Compute true current and torque, and the current with cogging, in that launch."""
         self._measure(raw, slot)
@@ -291,6 +286,7 @@ class MotorCurrent(ScalarJointSensor[MotorCurrentCfg, MotorCurrentData]):
         self.compute_on.launch_task(_current, (), self._task(engine, outputs))
 
     @recorded
+    @used_if(lambda self: "torque" in self.cfg.fields)
     def derive_measured(self, slot: Record) -> None:
         """Estimate the torque from the measured current, as the drive does."""
         outputs = {"current_slot": (slot, "current"), "torque_slot": (slot, "torque")}

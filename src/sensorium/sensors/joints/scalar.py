@@ -39,7 +39,12 @@ class ScalarJointSensor(SimpleSensor[JointsCfgT, DataT], Generic[JointsCfgT, Dat
         declared = super().fields()
         return self.joints.fields({name: declared[name] for name in getattr(self.cfg, "selected", declared)})
 
-    def body_at_fault(self, env: int, mount: int) -> str:
+    def setup(self) -> None:
+        """Find the joints in the engine's arrays."""
+        self._columns = self._per_joint(self.joints.columns, wp.int32)
+        self.buffers.body_at_fault = self._body_at_fault
+
+    def _body_at_fault(self, env: int, mount: int) -> str:
         """Return the first joint whose state is not finite."""
         finite = torch.stack(self._inspected(env)).isfinite().all(dim=0)
         return f"of joint {self.joint_names[int(finite.int().argmin())]}"

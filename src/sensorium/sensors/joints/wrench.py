@@ -103,7 +103,7 @@ class WrenchSensor(SimpleSensor[CfgT, DataT], Generic[CfgT, DataT]):
 
     def debug_draw(self) -> Iterable[DebugShape]:
         """Draw the true force as an arrow at each mount, 0.01 m per N."""
-        self._ready()
+        self.ensure_current()
         force = self.sign * self.engine.array("body_parent_force_w")[:, self.mount.body.long()]
         yield arrows(self.mount.pos_w, 0.01 * force)
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -38,6 +38,7 @@ from sensorium.patterns import Rays
 from sensorium.random import Choice, Normal, Uniform, normal_table
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor
+from sensorium.sensors.core.hooks import between_samples, used_if
 from sensorium.sensors.rays.lidar_cfg import FIELDS, PER_RAY, LidarCfg, LidarData
 from sensorium.sensors.rays.lidar_kernels import (
     FIXED,
@@ -151,22 +152,11 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
             )
         return found
 
-    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
-        """Scan in one pass where the measured scan differs from the start; look between samples where it distorts."""
+    @property
+    def _differs(self) -> bool:
+        """Whether the measured scan differs from the true one from the start."""
         shows_misses = self._has_chain and self.cfg.no_hit_value is not None  # in the truth at once, else at the end
-        differs = self.distorts or self.cfg.alters_returns or shows_misses
-        found: dict[str, Callable[..., object] | None]
-        found = {"update_raw_data" if differs else "update_current_timestep_data": None}
-        if self.distorts:
-            found["observe_between"] = self._look
-        return found if self._has_chain else {**found, "derive_measured": None}
-
-    def notes(self) -> Mapping[str, str]:
-        """Return how long a scan is, and whether it is distorted."""
-        scan = f"{self.window.count} rays"
-        if self.window.duration:
-            scan += f" in {self.window.duration:g} s"
-        return {"scan": scan, "motion distortion": "yes" if self.distorts else "no"}
+        return self.distorts or self.cfg.alters_returns or shows_misses
 
     # Set-up -----------------------------------------------------------------------------------------------------------
 
@@ -188,6 +178,8 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
             *context, starts=starts, directions=directions, times=times, count=window.count, slots=slots,
             new_state=self.new_state if slots > 1 else None, **common,
         )  # fmt: skip
+        self.notes["scan"] = f"{window.count} rays" + (f" in {window.duration:g} s" if window.duration else "")
+        self.notes["motion distortion"] = "yes" if self.distorts else "no"
         self._beams, self._weights = self._cast, np.ones(1)
         if self.distorts:
             self._flags = [self.new_state(name, (self.mount.count,)) for name in ("seen", "shown")]
@@ -328,7 +320,9 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
     # Work -------------------------------------------------------------------------------------------------------------
 
     @recorded
-    def _look(self) -> None:
+    @between_samples
+    @used_if(lambda self: self.distorts)
+    def observe(self) -> None:
         """Keep where everything is at a tick between two samples."""
         self._cast.look()
         self._pass_flags(keep_flags)
@@ -338,12 +332,14 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
         self.compute_on.launch(kernel, (self.mount.count,), flags)
 
     @recorded
+    @used_if(lambda self: not self._differs)
     def update_raw_data(self, raw: Record) -> None:
         """Cast the true scan and describe it (two launches)."""
         found = self._find(self._cast, raw, instant=True, look=True)
         self._describe_truth(raw, found)
 
     @recorded
+    @used_if(lambda self: self._differs)
     def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
         """Cast the true scan, and the measured one where it is another; describe both."""
         true = self._find(self._cast, raw, instant=True, look=True)
@@ -414,6 +410,7 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
         self.compute_on.launch(measured_scan, (self.mount.count, self.num_rays), inputs, [out])
 
     @recorded
+    @used_if(lambda self: self._has_chain)
     def derive_measured(self, slot: Record) -> None:
         """Put the measured points where the measured distances end, and show misses as `no_hit_value`."""
         columns = self.num_rays * self.returns

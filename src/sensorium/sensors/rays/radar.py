@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
@@ -39,6 +39,7 @@ from sensorium.patterns import Rays
 from sensorium.random import normal_table
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor
+from sensorium.sensors.core.hooks import used_if
 from sensorium.sensors.rays.radar_cfg import FIELDS, RadarCfg, RadarData
 from sensorium.sensors.rays.radar_kernels import (
     AREA,
@@ -101,17 +102,12 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
             found[name] = Field(field.unit, shape, axes, field.dtype, field.frame, field.kind, field.role)
         return found
 
-    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
-        """Detect in one pass with the noise where the config detects, and finish where something differs."""
-        unused = ["update_raw_data" if self.cfg.detects else "update_current_timestep_data"]
-        return dict.fromkeys(unused if self._finishes else [*unused, "derive_measured"])
-
     @property
     def _finishes(self) -> bool:
         """Whether the measured scan differs from the true one in any way."""
         return self.cfg.detects or self.cfg.folds or not self.cfg.is_clean
 
-    def notes(self) -> Mapping[str, str]:
+    def _notes(self) -> dict[str, str]:
         """Return the number of rays, and the cells and limits that are known."""
         cfg = self.cfg
         found = {"rays": str(self.num_rays)}
@@ -135,6 +131,8 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
             "limits": cfg.limits,
             "miss": cfg.miss,
         }
+        self.notes = self._notes()
+        self.buffers.body_at_fault = self._body_at_fault
         self._directions: Tensor | None = None
         if self.pattern is not None:
             rays = self.pattern
@@ -211,11 +209,13 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
     # Work -------------------------------------------------------------------------------------------------------------
 
     @recorded
+    @used_if(lambda self: not self.cfg.detects)
     def update_raw_data(self, raw: Record) -> None:
         """Draw the rays, cast them, and describe what they meet (three launches)."""
         self._scan(raw)
 
     @recorded
+    @used_if(lambda self: self.cfg.detects)
     def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
         """Describe the true scan, and what the receiver notices of it."""
         self._scan(raw)
@@ -270,6 +270,7 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
         return out
 
     @recorded
+    @used_if(lambda self: self._finishes)
     def derive_measured(self, slot: Record) -> None:
         """Fold and round the measured values, put points where they say, and show misses as `no_hit_value`."""
         inputs = [self._cast.bundle, self._model, self.cfg.miss, self._out(self.buffers.truth, spare=True)]
@@ -300,7 +301,7 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
             is_hit &= rows["range"] != np.float32(self.cfg.no_hit_value)
         return {name: row[is_hit] for name, row in rows.items()}
 
-    def body_at_fault(self, env: int, mount: int) -> str:
+    def _body_at_fault(self, env: int, mount: int) -> str:
         """Return the name of the body whose state is not finite: the mount's, or one that carries a shape."""
         names = self.engine.names("body")
         bodies = [int(self.mount.body[mount]), *(shape.row for shape in self.rays.shapes if not shape.is_static)]

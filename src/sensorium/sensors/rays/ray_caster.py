@@ -9,7 +9,7 @@ between `min_distance` and `max_distance`; both faces of a surface count.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Generic, Literal
@@ -19,7 +19,7 @@ import warp as wp
 from pydantic import field_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, OffsetCfg, bad
+from sensorium.cfg import Float, bad
 from sensorium.compute import Rows, kernel, recorded, sample_uniforms
 from sensorium.errors import ConfigError, nearest
 from sensorium.geometry.transforms import quat_apply, quat_level, quat_rotate_inverse
@@ -27,6 +27,7 @@ from sensorium.measurement.record import Record, Timeline
 from sensorium.patterns import GridPatternCfg, PatternField, Rays
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor
+from sensorium.sensors.core.hooks import used_if
 from sensorium.sensors.rays.ray_cfg import DataT, RayCfg
 from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
 from sensorium.world.ray_cast import Alignment
@@ -68,6 +69,8 @@ class RayScanCfg(RayCfg[DataT], Generic[DataT]):
 
     Knobs such as `noise` act on the distances, m; hits follow from them.
     """
+
+    mount_has_offset: ClassVar[bool] = False
 
     pattern: PatternField = GridPatternCfg()
     """The rays, in the sensor's frame: x forward, y left, z up."""
@@ -234,21 +237,10 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
             name: ray_field(declared[name], rays) if name in PER_RAY else declared[name] for name in self.cfg.selected
         }
 
-    def _mount_offset(self) -> OffsetCfg:
-        """The offset is the rays' own: `pos_w` and `quat_w` are the mount's."""
-        return OffsetCfg()
-
-    def pose_offset(self) -> tuple[Tensor, Tensor] | None:
-        """Return `cfg.offset` as `[env, mount, 3]`, m, and `[env, mount, 4]`."""
-        shape = (self.num_envs, self.mount.count)
-        parts = (self.cfg.offset.pos, self.cfg.offset.rot)
-        pos, quat = (torch.tensor(part, dtype=torch.float32, device=self.device) for part in parts)
-        return pos.expand(*shape, 3).contiguous(), quat.expand(*shape, 4).contiguous()
-
-    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
-        """Cast once for truth and measured value, or twice where the config makes them differ from the start."""
-        unused = ["update_raw_data" if self.cfg.drifts or self._shows_misses else "update_current_timestep_data"]
-        return dict.fromkeys([*unused, "derive_measured"] if self.cfg.is_clean else unused)
+    @property
+    def _casts_twice(self) -> bool:
+        """Whether truth and measured value differ from the start."""
+        return self.cfg.drifts or self._shows_misses
 
     @property
     def _shows_misses(self) -> bool:
@@ -257,7 +249,9 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
 
     def setup(self) -> None:
         """Choose the shapes, and build what is not built yet."""
-        cfg, pattern = self.cfg, self.pattern
+        cfg, pattern, shape = self.cfg, self.pattern, (self.num_envs, self.mount.count)
+        pos, quat = (torch.tensor(part, device=self.device) for part in (cfg.offset.pos, cfg.offset.rot))
+        self.pose_offset = pos.float().expand(*shape, 3), quat.float().expand(*shape, 4)
         self._cast = self.ray_cast(
             starts=pattern.starts.numpy(),
             directions=pattern.directions.numpy(),
@@ -267,6 +261,7 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
             limits=cfg.limits,
             miss=cfg.miss if cfg.is_clean else float("inf"),
         )
+        self.buffers.body_at_fault = self._cast.body_at_fault
         names = ("drift", "cast_drift")
         self._drifts = [
             self.new_state(name, (self.mount.count, 3)) if any(any(span) for span in spans) else None
@@ -333,16 +328,14 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
             inputs = [key0, key1, number, low, high]
             self.compute_on.launch(_draw, (self.mount.count,), inputs, [wp.from_torch(state, dtype=wp.vec3)])
 
-    def body_at_fault(self, env: int, mount: int) -> str:
-        """Return the name of the body whose state is not finite: the mount's, or one that carries a shape."""
-        return self._cast.body_at_fault(env, mount)
-
     @recorded
+    @used_if(lambda self: not self._casts_twice)
     def update_raw_data(self, raw: Record) -> None:
         """Cast all rays (one launch), and note the pose."""
         self._scan(raw, (None, None))
 
     @recorded
+    @used_if(lambda self: self._casts_twice)
     def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
         """Cast the true rays, and the measured ones from where the sensor believes itself to be.
 
@@ -389,6 +382,7 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
         self.compute_on.launch(_into_mount, (self.mount.count, len(self.pattern)), inputs, [record.warp.points_b])
 
     @recorded
+    @used_if(lambda self: not self.cfg.is_clean)
     def derive_measured(self, slot: Record) -> None:
         """Put the measured hits where the measured distances end, and show misses as `no_hit_value`."""
         drift, cast_drift = self._drifts

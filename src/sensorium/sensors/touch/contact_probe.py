@@ -94,14 +94,11 @@ class ContactProbe(DepthSensor[ContactProbeCfg, ContactProbeData]):
         """Return the depth, which noise acts on."""
         return laid_out({"depth": Field("m")}, self.cfg.layout)
 
-    def notes(self) -> Mapping[str, str]:
-        """Return the thresholds."""
-        on, off = self.cfg.contact_threshold, self.cfg.release_threshold
-        return {"on": f"depth > {on:g} m", "off": f"depth <= {on if off is None else off:g} m"}
-
     def setup(self) -> None:
         """Gather probes, shapes and thresholds."""
         super().setup()
+        on, off = self.cfg.contact_threshold, self.cfg.release_threshold
+        self.notes = {"on": f"depth > {on:g} m", "off": f"depth <= {on if off is None else off:g} m"}
         self._on, release = (
             self.params.table(name, self.num_envs, str(self.device))
             for name in ("contact_threshold", "release_threshold")

@@ -38,7 +38,7 @@ with the anchors and the kernels of Genesis's elastomer taxels.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -55,6 +55,7 @@ from sensorium.geometry.shapes import Shape
 from sensorium.geometry.transforms import quat_apply
 from sensorium.measurement.record import Record
 from sensorium.readings import DebugShape
+from sensorium.sensors.core.hooks import used_if
 from sensorium.sensors.touch import elastomer_kernels as kernels
 from sensorium.sensors.touch.elastomer_cfg import LIVE, LIVE_SHEAR, ElastomerTaxelCfg, ElastomerTaxelData
 from sensorium.sensors.touch.elastomer_grid import Convolution, Lattice, layer_table, typical_spacing
@@ -71,11 +72,6 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
 
     single: ClassVar[bool] = True
     checks_state: ClassVar[bool] = False
-
-    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
-        """Sum over all pairs of probes, in one launch, where no FFT is used."""
-        found = dict(super().hooks_in_use())
-        return found if self.cfg.uses_fft else {**found, "update_raw_data": self._direct}
 
     # Set-up -----------------------------------------------------------------------------------------------------------
 
@@ -109,6 +105,7 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
         self._samples: list[SurfaceSamples] = []
         if self._has_shear:
             self._make_surface()
+        self.notes = self._notes()
         self._segments: dict[tuple[int, int], tuple[Segment, Segment]] = {}
 
     def _make_gel(self) -> None:
@@ -257,7 +254,7 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
             raise ConfigError.single(self._taxels.config, knob, value, f"a number that is read anew: {live}", fix)
         super().set(knob, value, env_ids)
 
-    def notes(self) -> Mapping[str, str]:
+    def _notes(self) -> dict[str, str]:
         """Return how the sums are made, how the gel gives, and what drags it."""
         cfg, found = self.cfg, {}
         if self._convolution is not None:
@@ -282,6 +279,7 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
 
     # One sample -------------------------------------------------------------------------------------------------------
 
+    @used_if(lambda self: self.cfg.uses_fft, otherwise="_direct")
     def update_raw_data(self, raw: Record) -> None:
         """Find what presses and drags, convolve, and displace: launches, the FFT in torch, and a launch."""
         key = (id(self.compute_on.mask), raw.displacement.data_ptr())

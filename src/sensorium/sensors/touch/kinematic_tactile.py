@@ -345,7 +345,6 @@ class KinematicTactileSensor(TaxelSensor[KinematicTactileSensorCfg, KinematicTac
 
     requires: ClassVar[tuple[Requirement, ...]] = (BODY_POSE, BODY_VELOCITY, SHAPES)
     with_motion: ClassVar[bool] = True
-    history_in_data: ClassVar[bool] = True
 
     def setup(self) -> None:
         """Gather probes, the shapes that they feel, and the law."""
@@ -365,6 +364,11 @@ class KinematicTactileSensor(TaxelSensor[KinematicTactileSensorCfg, KinematicTac
         self._anchor = None
         if cfg.shear_stiffness is not None:
             self._anchor = self.new_state("anchor", (self.mount.count, cfg.num_probes, 4))
+
+    @property
+    def data(self) -> KinematicTactileSensorData:
+        """The measured sample; with a `history_length`, `history` instead: the last samples."""
+        return self.history if self.cfg.history_length > 0 else super().data
 
     @property
     def probe_local_normal(self) -> Tensor:

@@ -8,7 +8,7 @@ point of all surfaces that it sees, from outside as from inside, no farther than
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -26,6 +26,7 @@ from sensorium.measurement.record import Record, Timeline
 from sensorium.random import normal_table
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor
+from sensorium.sensors.core.hooks import used_if
 from sensorium.sensors.rays.ray_cfg import DistanceCfg
 from sensorium.sensors.touch.taxels import Line, Places, checked_places
 from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
@@ -210,18 +211,14 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
             for name in self.cfg.selected
         }
 
-    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
-        """Leave out what works on misses where nothing alters them."""
-        cfg = self.cfg
-        is_clean = cfg.is_clean and not any(noise for _, _, noise in cfg.lookup or ())
-        unused = ["derive_measured"] if is_clean else []
-        if is_clean or not cfg.replaces_misses:
-            unused.append("update_current_timestep_data")
-        return dict.fromkeys(unused)
+    @property
+    def _is_clean(self) -> bool:
+        return self.cfg.is_clean and not any(noise for _, _, noise in self.cfg.lookup or ())
 
     def setup(self) -> None:
         """Choose the shapes, and build what is not built yet."""
         cfg = self.cfg
+        self.buffers.body_at_fault = self._body_at_fault
         self._query = SurfaceQuery(
             self.rays,
             self.engine,
@@ -242,7 +239,7 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
         if cfg.lookup is not None:
             self._lookup = torch.tensor(cfg.lookup, dtype=torch.float32, device=self.device)
 
-    def body_at_fault(self, env: int, mount: int) -> str:
+    def _body_at_fault(self, env: int, mount: int) -> str:
         """Return the name of the first body, of the mount and of the shapes that it sees, whose pose is not finite."""
         pos, quat = self.engine.array("body_pos_w")[env], self.engine.array("body_quat_w")[env]
         ill = ~(pos.isfinite().all(dim=-1) & quat.isfinite().all(dim=-1)).cpu()
@@ -283,6 +280,7 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
                 self._query.show_misses(self._outputs(raw), self._outputs(raw), *self._shown)
 
     @recorded
+    @used_if(lambda self: self.cfg.replaces_misses and not self._is_clean)
     def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
         """Find the nearest surfaces; in the truth show misses at once, for noise leave them infinite."""
         self.update_raw_data(slot)
@@ -313,6 +311,7 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
         self.compute_on.launch(_respond, shape[1:], inputs, outputs)
 
     @recorded
+    @used_if(lambda self: not self._is_clean)
     def derive_measured(self, slot: Record) -> None:
         """Let points and values follow the measured distances, and show misses as the config says."""
         if "value" in slot:

@@ -6,7 +6,7 @@ Axes: ``[env, mount, probe]`` for a list of probes, ``[env, mount, row, column]`
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
@@ -25,6 +25,7 @@ from sensorium.geometry.samples import MOST_SAMPLES
 from sensorium.geometry.transforms import quat_apply, rotation
 from sensorium.measurement.record import Record, Timeline
 from sensorium.sensors.core.base import Sensor, SimpleSensor
+from sensorium.sensors.core.hooks import used_if
 from sensorium.sensors.frames.targets_cfg import TargetsCfg
 from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
 from sensorium.world.ray_scene import Geometry
@@ -371,21 +372,13 @@ class TaxelSensor(SimpleSensor[TaxelCfgT, TaxelDataT], Generic[TaxelCfgT, TaxelD
         """Return the fields in the layout of the probes."""
         return laid_out(super().fields(), self.cfg.layout)
 
-    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
-        """Leave out noise of the radii and misses where the config has none."""
-        cfg, unused = self.cfg, []
-        if cfg.probe_radius_noise == 0.0:
-            unused.append("update_current_timestep_data")  # the measured reading differs by what comes after
-        if cfg.is_clean or cfg.radii.all():
-            unused.append("derive_measured")
-        return dict.fromkeys(unused)
-
     def setup(self) -> None:
         """Gather probes and the shapes that they feel."""
         self._make_taxels()
 
     def _make_taxels(self, reach: float = 0.0) -> None:
         self._taxels = Taxels(self, with_motion=self.with_motion, with_inside=self.with_inside, reach=reach)
+        self.buffers.body_at_fault = self._taxels.query.body_at_fault
         normals = unit_normals(getattr(self.cfg, "probe_local_normal", (0.0, 0.0, 1.0)), self.cfg)
         self._normals = torch.tensor(normals, dtype=torch.float32, device=self.device)
 
@@ -404,10 +397,6 @@ class TaxelSensor(SimpleSensor[TaxelCfgT, TaxelDataT], Generic[TaxelCfgT, TaxelD
         """Bytes of memory of this sensor."""
         return super().nbytes + self._taxels.query.nbytes
 
-    def body_at_fault(self, env: int, mount: int) -> str:
-        """Return the name of the first body, of the mount and of the shapes it feels, whose state is not finite."""
-        return self._taxels.query.body_at_fault(env, mount)
-
     @recorded
     def update_raw_data(self, raw: Record) -> None:
         """Find what is near, and feel it (a launch, and those of `feel`)."""
@@ -415,6 +404,7 @@ class TaxelSensor(SimpleSensor[TaxelCfgT, TaxelDataT], Generic[TaxelCfgT, TaxelD
         self.feel(raw, None)
 
     @recorded
+    @used_if(lambda self: self.cfg.probe_radius_noise != 0.0)  # else the measured reading differs by what comes after
     def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
         """Feel once, with the true radius and with the one drawn: what differs is how deep, not how far."""
         self._taxels.query.place()
@@ -425,6 +415,7 @@ class TaxelSensor(SimpleSensor[TaxelCfgT, TaxelDataT], Generic[TaxelCfgT, TaxelD
         raise NotImplementedError(f"{type(self).__name__} must define feel(self, raw, slot)")
 
     @recorded
+    @used_if(lambda self: not (self.cfg.is_clean or self.cfg.radii.all()))
     def derive_measured(self, slot: Record) -> None:
         """Let probes without a radius read 0, whatever noise was added there."""
         for name in slot:

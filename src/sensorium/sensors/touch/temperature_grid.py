@@ -21,7 +21,7 @@ the measured one, and a truth that lags would be none.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -35,6 +35,7 @@ from sensorium.engines.envs import env_rows
 from sensorium.errors import ConfigError, UnknownNameError
 from sensorium.measurement.record import Record, Timeline
 from sensorium.sensors.core.base import SimpleSensor
+from sensorium.sensors.core.hooks import used_if
 from sensorium.sensors.touch import temperature_grid_kernels as kernels
 from sensorium.sensors.touch.temperature_grid_cells import LinkCells, in_link, link_cells
 from sensorium.sensors.touch.temperature_grid_cfg import LinkThermalCfg, TemperatureGridCfg, TemperatureGridData
@@ -56,10 +57,6 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
         declared = super().fields()["temperature"]
         return {"temperature": replace(declared, shape=self.cfg.grid_size, axes=("x", "y", "z"))}
 
-    def hooks_in_use(self) -> Mapping[str, Callable[..., object] | None]:
-        """Leave out the sensor's own inertia where it has none."""
-        return {} if self.cfg.sensor_time_constant is not None else {"apply_transform": None}
-
     # Set-up -----------------------------------------------------------------------------------------------------------
 
     def setup(self) -> None:
@@ -76,6 +73,10 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
             self.rays, self.engine, self.compute_on, self.clock, self.mount,
             points=points, reach=cfg.contact_distance, targets=cfg.seen, config=self._config,
         )  # fmt: skip
+        self.buffers.body_at_fault = self._query.body_at_fault
+        for name, link in zip(self.mount.body_names, self._links, strict=True):
+            cells, volume, area = int((link.volume > 0.0).sum()), link.volume.sum(), link.area.sum()
+            self.notes[name] = f"{cells} cells, {volume:.4g} m^3, {area:.4g} m^2"
         self._whole = self._simulated_links(bodies)
         whole = {body: self._cut(body, (1, 1, 1), 64) for body in self._whole}
         self._make_nodes(own, whole)
@@ -246,7 +247,7 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
         Raises:
             UnknownNameError: there is no such link.
         """
-        self._ready()
+        self.ensure_current()
         if link not in self._materials:
             raise UnknownNameError("link", link, self._materials)
         start, stop = 0, 0
@@ -274,7 +275,7 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
         if knob != "heat_generation":
             super().set(knob, value, env_ids)
             return
-        self._ready()
+        self.ensure_current()
         if self._heat is None:
             fix = f"Give heat_generation=0.0 in the config, or use scene.reconfigure({self.name!r}, ...)."
             raise ConfigError.single(self._config, knob, value, "a knob that the config gives", fix)
@@ -313,17 +314,6 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
     def set_heat_generation(self, value: Any, env_ids: Any = None) -> None:
         """Alias of ``set("heat_generation", ...)``."""
         self.set("heat_generation", value, env_ids)
-
-    def notes(self) -> Mapping[str, str]:
-        """Return what the links were found to be."""
-        return {
-            name: f"{int((link.volume > 0.0).sum())} cells, {link.volume.sum():.4g} m^3, {link.area.sum():.4g} m^2"
-            for name, link in zip(self.mount.body_names, self._links, strict=True)
-        }
-
-    def body_at_fault(self, env: int, mount: int) -> str:
-        """Return the name of the first body, of the mount and of what it can touch, whose pose is not finite."""
-        return self._query.body_at_fault(env, mount)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all that must be saved to resume."""
@@ -367,6 +357,7 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
         launch(kernels.lose, (self._theta.shape[1],), inputs, [theta, self._columns(raw)])
 
     @recorded
+    @used_if(lambda self: self.cfg.sensor_time_constant is not None)
     def apply_transform(self, data: Record, timeline: Timeline, *, is_measured: bool) -> None:
         """Let the sensing elements follow the cells, on the measured branch (one launch)."""
         if is_measured:

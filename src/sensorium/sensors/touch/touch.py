@@ -22,6 +22,7 @@ from sensorium.compute import Rows, kernel, recorded
 from sensorium.errors import ConfigError, Fault
 from sensorium.measurement.record import Record
 from sensorium.sensors.core.base import SimpleSensor
+from sensorium.sensors.core.hooks import Supports
 from sensorium.spec import NATIVE_SENSOR, Field, Requirement
 from sensorium.world.select import Named, entity_pattern, match_names
 
@@ -76,9 +77,9 @@ class Touch(SimpleSensor[TouchCfg, TouchData]):
     single: ClassVar[bool] = True
 
     @classmethod
-    def requirements_of_names(cls, cfg: TouchCfg, model: Named) -> Iterable[Requirement]:
+    def needs(cls, cfg: TouchCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
         """Return one of the engine's touch sensors for each site."""
-        return [NATIVE_SENSOR(f"{cfg.label}/{site}", "touch", "site", site) for site in _sites(cfg, model)]
+        return [NATIVE_SENSOR(f"{cfg.label}/{site}", "touch", "site", site) for site in _sites(cfg, names)]
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:
