@@ -179,14 +179,13 @@ def _force(rows: Rows, tasks: wp.array[ForceTask]) -> None:
 class ContactForce(SimpleSensor[ContactForceCfg, ContactForceData]):
     """Net contact force on one or several bodies or geoms."""
 
-    requires: ClassVar[tuple[Requirement, ...]] = (BODY_POSE,)
     single: ClassVar[bool] = True
     checks_state: ClassVar[bool] = True
 
     @classmethod
     def needs(cls, cfg: ContactForceCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
-        """Return the reports of net forces."""
-        return reports(cfg, names)
+        """Return the pose, and the reports of net forces."""
+        return [BODY_POSE, *reports(cfg, names)]
 
     def intermediate_fields(self) -> Mapping[str, Field]:
         """Return the same field: what noise acts on is distinct from what went through the range."""
